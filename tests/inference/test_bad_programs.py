@@ -38,7 +38,7 @@ CASES = {
     "no axes": CONVOLUTION.replace("argument dims 1 16 6 6", "argument dims"),
     "one axis": CONVOLUTION.replace("argument dims 1 16 6 6", "argument dims 16"),
     "twenty axes": CONVOLUTION.replace("argument dims 1 16 6 6", "argument dims" + " 1" * 20),
-    "another shape than it says": CONVOLUTION.replace("out 1 16 6 6", "out 1 16 6 7"),
+    "another shape than declared": CONVOLUTION.replace("out 1 16 6 6", "out 1 16 6 7"),
     "a result of one axis": CONVOLUTION.replace("out 1 16 6 6", "out 576"),
     "groups that do not divide": CONVOLUTION.replace("groups 1", "groups 3"),
     "a bias of another length": CONVOLUTION.replace("weight dims 16\n", "weight dims 15\n"),

@@ -55,9 +55,9 @@ def test_the_unaltered_call_runs() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (convolution((2, 4), WEIGHT, Y), r"x \(2, 4\) has not 1 to 3 spatial axes"),
-        (convolution(X, (6, 2, 3), Y), r"weight \(6, 2, 3\) has not 4 axes"),
-        (convolution(X, WEIGHT, (2, 2, 5)), r"y \(2, 2, 5\) has not 4 axes"),
+        (convolution((2, 4), WEIGHT, Y), r"x \(2, 4\) must have 1 to 3 spatial axes"),
+        (convolution(X, (6, 2, 3), Y), r"weight \(6, 2, 3\) must have 4 axes"),
+        (convolution(X, WEIGHT, (2, 2, 5)), r"y \(2, 2, 5\) must have 4 axes"),
         (convolution((2, 0, 6, 4), WEIGHT, Y), r"x \(2, 0, 6, 4\) has an axis that is empty or too long"),
         (convolution(X, WEIGHT, Y, stride=[2]), r"stride \(2\) is not for 2 axes"),
         (convolution(X, WEIGHT, Y, stride=[2, 0]), r"stride \(2, 0\) is not from 1 to 2147483647"),
@@ -66,7 +66,7 @@ def test_the_unaltered_call_runs() -> None:
         (convolution(X, WEIGHT, Y, groups=0), "0 groups do not divide"),
         (convolution(X, WEIGHT, Y, groups=3), r"3 groups do not divide the inputs of x \(2, 5, 6, 4\)"),
         (convolution(X, WEIGHT, Y, groups=1), r"weight \(6, 2, 3, 3\) in 1 groups is not for the inputs of x"),
-        (convolution(X, WEIGHT, (3, 2, 5, 6)), r"y \(3, 2, 5, 6\) has not the batch of x"),
+        (convolution(X, WEIGHT, (3, 2, 5, 6)), r"y \(3, 2, 5, 6\) must have the batch of x"),
         (convolution(X, WEIGHT, (2, 3, 5, 6)), r"stride \(2, 1\), .* is not y \(2, 3, 5, 6\)"),
         (convolution(X, WEIGHT, Y, low=[2**31 - 1, 0]), r"padding \(2147483647, 0\) and .* is not y"),
         (convolution(X, WEIGHT, Y, 5), r"bias \(5\) is not of 6 outputs"),

@@ -30,10 +30,10 @@ struct Buffer {
   }
 };
 
-// The location of a value or a weight: its buffer, its memory layout, and its offset in the buffer in bytes.
-struct Place {
+// A value or a weight in memory: its buffer, its memory layout, and its offset in the buffer in bytes.
+struct Tensor {
   int buffer = -1;
-  memory::desc lies;
+  memory::desc layout;
   size_t offset = 0;
 };
 
@@ -45,7 +45,7 @@ inline size_t Arrange(std::vector<Buffer>& buffers) {
     if (b.kind == Where::kArena && b.first >= 0) order.push_back(&b);
   }
   std::stable_sort(order.begin(), order.end(), [](Buffer* a, Buffer* b) { return a->size > b->size; });
-  size_t whole = 0;
+  size_t total = 0;
   for (Buffer* b : order) {
     std::vector<std::pair<size_t, size_t>> taken;
     for (Buffer* other : placed) {
@@ -58,10 +58,10 @@ inline size_t Arrange(std::vector<Buffer>& buffers) {
       if (b->offset + Aligned(b->size) <= from) break;
       b->offset = std::max(b->offset, to);
     }
-    whole = std::max(whole, b->offset + Aligned(b->size));
+    total = std::max(total, b->offset + Aligned(b->size));
     placed.push_back(b);
   }
-  return whole;
+  return total;
 }
 
 }  // namespace caffejax

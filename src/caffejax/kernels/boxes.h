@@ -26,18 +26,18 @@ inline float Overlap(const Box& a, const Box& b, float area_a, float area_b) {
 
 // Selects from n boxes, the best first, each that overlaps no selected box by more than the threshold. If `eta` is below
 // 1, the threshold is multiplied by it after every selected box, while the threshold is above 0.5. Returns the number of
-// selected boxes, and writes their indices to `kept`, which has n elements.
-inline int64_t Suppress(const Box* boxes, int64_t n, float threshold, float eta, int64_t* kept) {
+// selected boxes, and writes their indices to `selected`, which has n elements.
+inline int64_t Suppress(const Box* boxes, int64_t n, float threshold, float eta, int64_t* selected) {
   std::vector<float> areas(n);
   for (int64_t i = 0; i < n; ++i) areas[i] = boxes[i].Area();
   int64_t count = 0;
   for (int64_t i = 0; i < n; ++i) {
     bool stays = true;
     for (int64_t k = 0; stays && k < count; ++k) {
-      stays = !(Overlap(boxes[kept[k]], boxes[i], areas[kept[k]], areas[i]) > threshold);
+      stays = !(Overlap(boxes[selected[k]], boxes[i], areas[selected[k]], areas[i]) > threshold);
     }
     if (!stays) continue;
-    kept[count++] = i;
+    selected[count++] = i;
     if (eta < 1 && threshold > 0.5f) threshold *= eta;
   }
   return count;

@@ -35,40 +35,40 @@ class Cache {
   // other keys are not blocked. If `make` throws, nothing is stored.
   template <typename Make>
   std::shared_ptr<const Value> Get(const Key& key, Make make) {
-    std::shared_ptr<Place> place = Find(key);
-    std::lock_guard<std::mutex> lock(place->mutex);
-    if (!place->value) place->value.emplace(make());
-    return {place, &*place->value};
+    std::shared_ptr<Slot> slot = Find(key);
+    std::lock_guard<std::mutex> lock(slot->mutex);
+    if (!slot->value) slot->value.emplace(make());
+    return {slot, &*slot->value};
   }
 
  private:
-  struct Place {
+  struct Slot {
     std::mutex mutex;
     std::optional<Value> value;
   };
-  using Places = std::list<std::pair<Key, std::shared_ptr<Place>>>;
+  using Slots = std::list<std::pair<Key, std::shared_ptr<Slot>>>;
 
-  std::shared_ptr<Place> Find(const Key& key) {
+  std::shared_ptr<Slot> Find(const Key& key) {
     std::lock_guard<std::mutex> lock(mutex_);
-    auto found = by_key_.find(key);
-    if (found != by_key_.end()) {
-      places_.splice(places_.begin(), places_, found->second);
-      return found->second->second;
+    auto entry = by_key_.find(key);
+    if (entry != by_key_.end()) {
+      slots_.splice(slots_.begin(), slots_, entry->second);
+      return entry->second->second;
     }
-    Places made{{key, std::make_shared<Place>()}};
-    by_key_.emplace(key, made.begin());
-    places_.splice(places_.begin(), made);
-    if (places_.size() > capacity_) {
-      by_key_.erase(places_.back().first);
-      places_.pop_back();
+    Slots added{{key, std::make_shared<Slot>()}};
+    by_key_.emplace(key, added.begin());
+    slots_.splice(slots_.begin(), added);
+    if (slots_.size() > capacity_) {
+      by_key_.erase(slots_.back().first);
+      slots_.pop_back();
     }
-    return places_.front().second;
+    return slots_.front().second;
   }
 
   const size_t capacity_;  // at least 1
   std::mutex mutex_;
-  Places places_;  // the most recently used one first
-  std::unordered_map<Key, typename Places::iterator, HashOfKey> by_key_;
+  Slots slots_;  // the most recently used one first
+  std::unordered_map<Key, typename Slots::iterator, HashOfKey> by_key_;
 };
 
 }  // namespace caffejax

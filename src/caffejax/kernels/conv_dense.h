@@ -23,24 +23,24 @@ class Weighted : public Values {
   // The layouts of a convolution's arrays, in the order in which they are tried.
   struct Form {
     memory::desc x, y;
-    std::optional<Place> at;       // where the result belongs
+    std::optional<Tensor> at;       // where the result belongs
     int64_t in_place = -1;         // the value that the result is added to
     bool fused = true;             // what comes after is computed in the same pass
   };
 
   std::vector<Form> Forms(size_t i) {
-    const Place& x = X(i);
-    Dims in = x.lies.get_dims(), out = program_.operations[i].Out();
+    const Tensor& x = X(i);
+    Dims in = x.layout.get_dims(), out = program_.operations[i].Out();
     if (!IsFloat(i)) return NarrowForms(i);
     auto any_in = AnyOrder(in), any_out = AnyOrder(out);
-    bool given = made_.buffers[x.buffer].kind == Where::kArgument;
-    memory::desc in_blocks = given ? any_in : ByBlocks(in);
+    bool is_argument = steps_.buffers[x.buffer].kind == Where::kArgument;
+    memory::desc in_blocks = is_argument ? any_in : ByBlocks(in);
     std::vector<Form> forms;
-    if (auto at = InItsPlace(Own(i))) forms.push_back({in_blocks, at->lies, at});
+    if (auto at = ConcatSlot(ResultNumber(i))) forms.push_back({in_blocks, at->layout, at});
     int64_t added = Added(i);
     if (added >= 0) {
-      auto like = values_[added].lies;
-      bool free = IsSpent(added, i) && values_[added].buffer != x.buffer;
+      auto like = values_[added].layout;
+      bool free = CanOverwrite(added, i) && values_[added].buffer != x.buffer;
       forms.push_back({by_blocks_ ? in_blocks : any_in, like, std::nullopt, free ? added : -1});
     } else if (by_blocks_) {
       forms.push_back({in_blocks, ByBlocks(out), std::nullopt});
@@ -51,20 +51,20 @@ class Weighted : public Values {
   }
 
   bool IsFloat(size_t i) const {
-    return Self(i).ResultType() == Type::f32 && X(i).lies.get_data_type() == Type::f32;
+    return Self(i).ResultType() == Type::f32 && X(i).layout.get_data_type() == Type::f32;
   }
 
   // The layouts of a convolution on numbers of less than 32 bits. What oneDNN cannot fuse is applied to float32.
   std::vector<Form> NarrowForms(size_t i) {
     Dims out = program_.operations[i].Out();
     Type type = Self(i).ResultType();
-    auto in = AnyOrder(X(i).lies.get_dims(), X(i).lies.get_data_type());
+    auto in = AnyOrder(X(i).layout.get_dims(), X(i).layout.get_data_type());
     std::vector<Form> forms;
     int64_t added = Added(i);
-    if (added >= 0 && IsSpent(added, i) && values_[added].buffer != X(i).buffer) {
-      auto lies = values_[added].lies;
-      bool fits = lies.get_data_type() == type || (IsQuantized(lies) && IsQuantized(type));
-      if (fits) forms.push_back({in, WithType(lies, type), std::nullopt, added});
+    if (added >= 0 && CanOverwrite(added, i) && values_[added].buffer != X(i).buffer) {
+      auto layout = values_[added].layout;
+      bool fits = layout.get_data_type() == type || (IsQuantized(layout) && IsQuantized(type));
+      if (fits) forms.push_back({in, WithType(layout, type), std::nullopt, added});
     }
     forms.push_back({in, AnyOrder(out, type), std::nullopt});
     forms.push_back({in, AnyOrder(out), std::nullopt, -1, false});
@@ -72,7 +72,7 @@ class Weighted : public Values {
   }
 
   // The attributes of an operation with a weight: what comes after it, and which operands have steps.
-  dnnl::primitive_attr AttributesOf(size_t i, const Form& form, const After& after) const {
+  dnnl::primitive_attr AttributesOf(size_t i, const Form& form, const PostOps& after) const {
     auto attributes = after.Attributes();
     bool groups = Self(i).Has("groups") && Self(i).One("groups") > 1;
     if (IsQuantized(form.x)) attributes.set_scales_mask(DNNL_ARG_WEIGHTS, groups ? 3 : 1);
@@ -96,12 +96,12 @@ class Weighted : public Values {
   // Adds an operation with a weight, in the first form that oneDNN has tuned code for, else in the last one.
   // `describe(form, attributes)` returns the primitive's description.
   template <typename Describe>
-  void InBestForm(size_t i, const std::vector<Form>& forms, const memory::desc& weight, Describe describe) {
+  void EmitBestForm(size_t i, const std::vector<Form>& forms, const memory::desc& weight, Describe describe) {
     const Statements& all = program_.operations[i].after;
     for (const Form& form : forms) {
       bool last = &form == &forms.back();
       try {
-        After probe = Probe(form.fused ? all : Statements{}, form);
+        PostOps probe = Probe(form.fused ? all : Statements{}, form);
         auto pd = describe(form, AttributesOf(i, form, probe));
         if (!last && !IsTuned(pd)) continue;
         Emit(i, form, pd, weight, describe);
@@ -113,8 +113,8 @@ class Weighted : public Values {
   }
 
   // The post-ops of an operation, without copies of values; for queries of oneDNN's implementations.
-  After Probe(const Statements& all, const Form& form) {
-    After after;
+  PostOps Probe(const Statements& all, const Form& form) {
+    PostOps after;
     for (const Statement& s : all) {
       if (Pointwise(s)) {
         after.Add(s);
@@ -123,7 +123,7 @@ class Weighted : public Values {
       } else if (s.Has("weight")) {
         after.Add(s, {0, AlongChannels(program_.Weight(s.One("weight")).at(0), form.y.get_dims().size())});
       } else {
-        after.Add(s, {0, LayoutOf(values_[s.One("value")].lies, form.y)});
+        after.Add(s, {0, LayoutOf(values_[s.One("value")].layout, form.y)});
       }
     }
     return after;
@@ -133,40 +133,41 @@ class Weighted : public Values {
   void Emit(size_t i, const Form& form, const Description&, const memory::desc& weight, Describe describe) {
     const Statement& s = Self(i);
     const Statements& all = program_.operations[i].after;
-    After after = AfterAll(form.fused ? all : Statements{}, form.y, form.in_place);
+    PostOps after = MakePostOps(form.fused ? all : Statements{}, form.y, form.in_place);
     auto pd = describe(form, AttributesOf(i, form, after));
-    Place x = made_.As(X(i), pd.src_desc());
-    Place y = ResultOf(form, pd.dst_desc());
-    Require(y.lies == pd.dst_desc(), s.name, " gives its result in another order than it was told");
+    Tensor x = steps_.WithLayout(X(i), pd.src_desc());
+    Tensor y = TargetOf(form, pd.dst_desc());
+    Require(y.layout == pd.dst_desc(), s.name, " has a result of another layout than requested");
     Operands operands = after.operands;
     operands.insert(operands.end(), {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
-    operands.emplace_back(DNNL_ARG_WEIGHTS, made_.Weight(s.One("weight"), weight, pd.weights_desc()));
+    operands.emplace_back(DNNL_ARG_WEIGHTS, steps_.Weight(s.One("weight"), weight, pd.weights_desc()));
     AddBias(i, operands);
     if (IsQuantized(form.x)) {
-      Place steps = made_.Weight(s.One("scales"), Plain({program_.operations[i].Out().at(1)}));
+      Tensor steps = steps_.Weight(s.One("scales"), Plain({program_.operations[i].Out().at(1)}));
       operands.emplace_back(DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, steps);
     }
     if (IsQuantized(form.y)) operands.emplace_back(DNNL_ARG_ATTR_SCALES | DNNL_ARG_DST, Step(s, "scale"));
-    made_.Emit(pd, operands);
-    values_[Own(i)] = form.fused ? y : AsResult(Passes(y, all, true), s);
+    steps_.Emit(pd, operands);
+    values_[ResultNumber(i)] = form.fused ? y : ToResultType(Passes(y, all, true), s);
   }
 
   // Returns the location that a result of this description is written to.
-  Place ResultOf(const Form& form, const memory::desc& lies) {
-    if (form.in_place < 0) return form.at ? *form.at : made_.Fresh(lies);
-    const Place& added = values_[form.in_place];
+  Tensor TargetOf(const Form& form, const memory::desc& layout) {
+    if (form.in_place < 0) return form.at ? *form.at : steps_.Allocate(layout);
+    const Tensor& added = values_[form.in_place];
     return {added.buffer, form.y, added.offset};
   }
 
   void AddBias(size_t i, Operands& operands) {
     if (!Self(i).Has("bias")) return;
-    operands.emplace_back(DNNL_ARG_BIAS, made_.Weight(Self(i).One("bias"), BiasOf(i)));
+    operands.emplace_back(DNNL_ARG_BIAS, steps_.Weight(Self(i).One("bias"), BiasOf(i)));
   }
 
   memory::desc BiasOf(size_t i) const {
     if (!Self(i).Has("bias")) return memory::desc();
     const Dims& bias = program_.Weight(Self(i).One("bias"));
-    Require(bias == Dims{program_.operations[i].Out().at(1)}, Self(i).name, ": the bias is not of its outputs");
+    Require(bias == Dims{program_.operations[i].Out().at(1)}, Self(i).name,
+            ": the bias must have a number for each output");
     return Plain(bias);
   }
 
@@ -174,12 +175,12 @@ class Weighted : public Values {
     const Statement& s = Self(i);
     const Dims& caffe = program_.Weight(s.One("weight"));
     size_t axes = caffe.size() - 2;
-    Require(IsSpatial(caffe) && X(i).lies.get_dims().size() == caffe.size(), "convolution: not 1 to 3 spatial axes");
+    Require(IsSpatial(caffe) && X(i).layout.get_dims().size() == caffe.size(), "convolution: not 1 to 3 spatial axes");
     Dims weight = ByGroups(caffe, s.One("groups")), gaps = Gaps(s, axes);
     auto bias = BiasOf(i);
     auto forms = Forms(i);
     if (Transform(i, forms.front())) return;
-    InBestForm(i, forms, Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
+    EmitBestForm(i, forms, Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
       return dnnl::convolution_forward::primitive_desc(
           Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, form.x,
           AnyOrder(weight, WeightType(form.x)),
@@ -196,7 +197,7 @@ class Weighted : public Values {
     if (s.Whole("stride") != one || s.Whole("dilation") != one || weight[0] != out[1] || out[1] % groups) return false;
     Dims low = s.Whole("low", 2, 0), high = s.Whole("high", 2, 0);
     Dims in{out[0], groups * weight[1], out[2] + 2 - low[0] - high[0], out[3] + 2 - low[1] - high[1]};
-    if (X(i).lies.get_dims() != in) return false;
+    if (X(i).layout.get_dims() != in) return false;
     Winograd::Shape shape{out[0], groups, weight[1], out[1] / groups, {}, {}, low[0], low[1]};
     for (const Statement& after : program_.operations[i].after) {
       if (after.name == "relu" && !shape.relu) {
@@ -209,25 +210,25 @@ class Weighted : public Values {
     }
     using kind = memory::format_kind;
     auto from = form.x;
-    if (from.get_format_kind() == kind::any) from = Image::Of(X(i).lies) ? X(i).lies : ByPixels(from.get_dims());
+    if (from.get_format_kind() == kind::any) from = Image::Of(X(i).layout) ? X(i).layout : ByPixels(from.get_dims());
     bool as_from = form.y.get_format_kind() == kind::any;
     auto to = !as_from ? form.y : from == ByBlocks(from.get_dims()) ? ByBlocks(out) : ByPixels(out);
     auto x = Image::Of(from), y = Image::Of(to);
     if (!x || !y) return false;
     shape.x = *x, shape.y = *y;
     if (!Winograd::IsWorth(shape)) return false;
-    auto made = std::make_unique<Winograd>(shape);
-    if (!made->IsTuned()) return false;
+    auto winograd = std::make_unique<Winograd>(shape);
+    if (!winograd->IsTuned()) return false;
     Dims by_groups{groups, shape.outputs, shape.inputs, 3, 3};
-    Operands operands{{DNNL_ARG_SRC, made_.As(X(i), from)},
-                      {DNNL_ARG_WEIGHTS, made_.Weight(s.One("weight"), Plain(by_groups), made->Weight(), true)}};
+    Operands operands{{DNNL_ARG_SRC, steps_.WithLayout(X(i), from)},
+                      {DNNL_ARG_WEIGHTS, steps_.Weight(s.One("weight"), Plain(by_groups), winograd->Weight(), true)}};
     AddBias(i, operands);
-    Place result = ResultOf(form, to);
-    if (added >= 0) operands.emplace_back(DNNL_ARG_SRC_1, made_.As(values_[added], to));
+    Tensor result = TargetOf(form, to);
+    if (added >= 0) operands.emplace_back(DNNL_ARG_SRC_1, steps_.WithLayout(values_[added], to));
     operands.emplace_back(DNNL_ARG_DST, result);
-    auto scratchpad = made->Scratchpad();
-    made_.Emit(std::move(made), operands, scratchpad, "winograd");
-    values_[Own(i)] = result;
+    auto scratchpad = winograd->Scratchpad();
+    steps_.Emit(std::move(winograd), operands, scratchpad, "winograd");
+    values_[ResultNumber(i)] = result;
     return true;
   }
 
@@ -235,11 +236,12 @@ class Weighted : public Values {
     const Statement& s = Self(i);
     const Dims& caffe = program_.Weight(s.One("weight"));
     size_t axes = caffe.size() - 2;
-    Require(IsSpatial(caffe) && X(i).lies.get_dims().size() == caffe.size(), "deconvolution: not 1 to 3 spatial axes");
+    Require(IsSpatial(caffe) && X(i).layout.get_dims().size() == caffe.size(),
+            "deconvolution: not 1 to 3 spatial axes");
     auto weight = Swapped(caffe, s.One("groups"));
     auto bias = BiasOf(i);
     Dims gaps = Gaps(s, axes);
-    InBestForm(i, Forms(i), weight, [&](const Form& form, const dnnl::primitive_attr& attributes) {
+    EmitBestForm(i, Forms(i), weight, [&](const Form& form, const dnnl::primitive_attr& attributes) {
       return dnnl::deconvolution_forward::primitive_desc(
           Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, form.x,
           AnyOrder(weight.get_dims(), WeightType(form.x)), bias, form.y, s.Whole("stride", axes, 1), gaps, s.Whole("low", axes, 0),
@@ -251,17 +253,19 @@ class Weighted : public Values {
   // Caffe's order is as fast as any other; so these batch sizes share one packed weight. More rows need oneDNN's order.
   void Multiply(size_t i) {
     const Statement& s = Self(i);
-    Dims weight = X(i).lies.get_dims(), caffe = program_.Weight(s.One("weight"));
+    Dims weight = X(i).layout.get_dims(), caffe = program_.Weight(s.One("weight"));
     weight[0] = caffe.at(0);
-    Require(caffe.size() == 2 && Bytes(weight) == Bytes(caffe), "dense: the weight is not for the rows");
-    Dims rows = X(i).lies.get_dims();
+    Require(caffe.size() == 2 && Bytes(weight) == Bytes(caffe),
+            "dense: the weight must have as many columns as the rows");
+    Dims rows = X(i).layout.get_dims();
     auto bias = BiasOf(i);
     auto any = AnyOrder(program_.operations[i].Out(), s.ResultType());
-    auto matrix = rows[0] <= kFewRows && X(i).lies == Plain(rows) ? Plain(weight) : AnyOrder(weight, WeightType(X(i).lies));
-    std::vector<Form> forms{{X(i).lies, any, std::nullopt},
-                            {AnyOrder(rows, X(i).lies.get_data_type()), any, std::nullopt}};
+    bool is_plain = rows[0] <= kFewRows && X(i).layout == Plain(rows);
+    auto matrix = is_plain ? Plain(weight) : AnyOrder(weight, WeightType(X(i).layout));
+    std::vector<Form> forms{{X(i).layout, any, std::nullopt},
+                            {AnyOrder(rows, X(i).layout.get_data_type()), any, std::nullopt}};
     forms.push_back({forms[1].x, AnyOrder(any.get_dims()), std::nullopt, -1, false});
-    InBestForm(i, forms, Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
+    EmitBestForm(i, forms, Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
       return dnnl::inner_product_forward::primitive_desc(Engine(), dnnl::prop_kind::forward_inference, form.x,
                                                          matrix, bias, form.y, attributes);
     });

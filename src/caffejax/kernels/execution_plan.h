@@ -16,23 +16,24 @@
 
 namespace caffejax {
 
-// A weight in Caffe's layout and in its packed layout, in a buffer of its own.
+// A weight in Caffe's layout and in its packed layout, in a separate buffer.
 struct Packed {
   int64_t weight;
-  memory::desc given, lies;
+  memory::desc source, layout;
   int buffer;
   bool transformed = false;  // first, for Winograd's convolutions
 
   // The number of the weight, its size in bytes, how it is packed, and its layout. Weights with an equal line, but for the
   // first number, are packed equally.
   std::string Describe() const {
-    bool equal = !transformed && lies.get_data_type() == given.get_data_type();
-    const char* how = !equal ? "transformed" : given == lies ? "plain" : "reordered";
-    return std::to_string(weight) + " " + std::to_string(lies.get_size()) + " " + how + " " + caffejax::Describe(lies) + "\n";
+    bool equal = !transformed && layout.get_data_type() == source.get_data_type();
+    const char* how = !equal ? "transformed" : source == layout ? "plain" : "reordered";
+    return std::to_string(weight) + " " + std::to_string(layout.get_size()) + " " + how + " " +
+           caffejax::Describe(layout) + "\n";
   }
 };
 
-using Operands = std::vector<std::pair<int, Place>>;  // by oneDNN's numbers
+using Operands = std::vector<std::pair<int, Tensor>>;  // by oneDNN's numbers
 
 // The function of a step; several threads may run it at the same time.
 class Executable {
@@ -80,7 +81,7 @@ class Steps {
     return static_cast<int>(buffers.size()) - 1;
   }
 
-  Place Fresh(const memory::desc& lies) { return {Add(Where::kArena, 0, lies.get_size()), lies}; }
+  Tensor Allocate(const memory::desc& layout) { return {Add(Where::kArena, 0, layout.get_size()), layout}; }
 
   template <typename Description>
   void Emit(const Description& pd, Operands operands) {
@@ -91,14 +92,14 @@ class Steps {
             const std::string& name) {
     if (size_t size = scratchpad.get_size()) {
       buffers[scratchpad_].size = std::max(buffers[scratchpad_].size, size);
-      operands.emplace_back(DNNL_ARG_SCRATCHPAD, Place{scratchpad_, scratchpad});
+      operands.emplace_back(DNNL_ARG_SCRATCHPAD, Tensor{scratchpad_, scratchpad});
     }
-    for (auto& [number, place] : operands) buffers[place.buffer].Use(static_cast<int>(steps.size()));
+    for (auto& [number, tensor] : operands) buffers[tensor.buffer].Use(static_cast<int>(steps.size()));
     steps.push_back({std::move(what), std::move(operands), name, MaxThreads() == 1});
   }
 
   // Copies values to another layout or type; `step` is the source's, `to_step` the result's, where they are integers.
-  void Copy(const Place& from, const Place& to, const Place* step = nullptr, const Place* to_step = nullptr) {
+  void Copy(const Tensor& from, const Tensor& to, const Tensor* step = nullptr, const Tensor* to_step = nullptr) {
     auto attributes = Attributes(false);
     Operands operands{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
     for (auto [number, scale] : {std::pair{DNNL_ARG_FROM, step}, std::pair{DNNL_ARG_TO, to_step}}) {
@@ -106,28 +107,29 @@ class Steps {
       attributes.set_scales_mask(number, 0);
       operands.emplace_back(DNNL_ARG_ATTR_SCALES | number, *scale);
     }
-    OneThread one(static_cast<int64_t>(from.lies.get_size() + to.lies.get_size()) <= kSmallBytes);
-    dnnl::reorder::primitive_desc pd(Engine(), from.lies, Engine(), to.lies, attributes);
+    OneThread one(static_cast<int64_t>(from.layout.get_size() + to.layout.get_size()) <= kSmallBytes);
+    dnnl::reorder::primitive_desc pd(Engine(), from.layout, Engine(), to.layout, attributes);
     Emit(pd, operands);
   }
 
-  Place As(const Place& place, const memory::desc& lies) {
-    if (place.lies == lies) return {place.buffer, lies, place.offset};  // equal but for strides of axes of length 1
-    Place made = Fresh(lies);
-    Copy(place, made);
-    return made;
+  Tensor WithLayout(const Tensor& tensor, const memory::desc& layout) {
+    // equal except for strides of axes of length 1
+    if (tensor.layout == layout) return {tensor.buffer, layout, tensor.offset};
+    Tensor copy = Allocate(layout);
+    Copy(tensor, copy);
+    return copy;
   }
 
-  Place Weight(int64_t weight, const memory::desc& given, const memory::desc& lies, bool transformed = false) {
+  Tensor Weight(int64_t weight, const memory::desc& source, const memory::desc& layout, bool transformed = false) {
     for (const Packed& p : packed) {
-      if (p.weight == weight && p.given == given && p.lies == lies) return {p.buffer, lies};
+      if (p.weight == weight && p.source == source && p.layout == layout) return {p.buffer, layout};
     }
     int buffer = Add(Where::kWeights, static_cast<int64_t>(packed.size()));
-    packed.push_back({weight, given, lies, buffer, transformed});
-    return {buffer, lies};
+    packed.push_back({weight, source, layout, buffer, transformed});
+    return {buffer, layout};
   }
 
-  Place Weight(int64_t weight, const memory::desc& lies) { return Weight(weight, lies, lies); }
+  Tensor Weight(int64_t weight, const memory::desc& layout) { return Weight(weight, layout, layout); }
 
   void Finish() { arena_size = Arrange(buffers); }
 

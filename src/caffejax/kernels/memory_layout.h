@@ -16,7 +16,7 @@ inline bool IsSpatial(const Dims& dims) { return 3 <= dims.size() && dims.size()
 
 // (batch, channels, *space) in blocks of channels: (batch, channels / block, *space, block).
 inline memory::desc ByBlocks(const Dims& dims, Type type = Type::f32) {
-  Require(IsSpatial(dims), "an array of ", dims.size(), " axes has not 1 to 3 of space");
+  Require(IsSpatial(dims), "an array of ", dims.size(), " axes does not have 1 to 3 spatial axes");
   using tag = memory::format_tag;
   tag by_rank[] = {tag::nCw16c, tag::nChw16c, tag::nCdhw16c};
   return memory::desc(dims, type, by_rank[dims.size() - 3]);
@@ -24,7 +24,7 @@ inline memory::desc ByBlocks(const Dims& dims, Type type = Type::f32) {
 
 // (batch, channels, *space) with the channels last in memory.
 inline memory::desc ByPixels(const Dims& dims, Type type = Type::f32) {
-  Require(IsSpatial(dims), "an array of ", dims.size(), " axes has not 1 to 3 of space");
+  Require(IsSpatial(dims), "an array of ", dims.size(), " axes does not have 1 to 3 spatial axes");
   using tag = memory::format_tag;
   tag by_rank[] = {tag::nwc, tag::nhwc, tag::ndhwc};
   return memory::desc(dims, type, by_rank[dims.size() - 3]);
@@ -36,7 +36,7 @@ inline memory::desc AnyOrder(const Dims& dims, Type type = Type::f32) {
 
 inline bool IsQuantized(Type type) { return type == Type::s8 || type == Type::u8; }
 
-inline bool IsQuantized(const memory::desc& lies) { return IsQuantized(lies.get_data_type()); }
+inline bool IsQuantized(const memory::desc& layout) { return IsQuantized(layout.get_data_type()); }
 
 // The layout of numbers of less than 32 bits: channels last, as oneDNN's kernels for them need it.
 inline memory::desc Narrow(const Dims& dims, Type type) {
@@ -44,9 +44,10 @@ inline memory::desc Narrow(const Dims& dims, Type type) {
 }
 
 // The same layout for another type; the plain one instead of blocks.
-inline memory::desc WithType(const memory::desc& lies, Type type) {
-  if (lies.get_data_type() == type) return lies;
-  return lies.get_inner_nblks() ? Plain(lies.get_dims(), type) : Strided(lies.get_dims(), lies.get_strides(), type);
+inline memory::desc WithType(const memory::desc& layout, Type type) {
+  if (layout.get_data_type() == type) return layout;
+  return layout.get_inner_nblks() ? Plain(layout.get_dims(), type)
+                                  : Strided(layout.get_dims(), layout.get_strides(), type);
 }
 
 // One number for each channel, to broadcast over arrays with `rank` axes.
@@ -78,10 +79,11 @@ inline memory::desc Swapped(const Dims& weight, int64_t groups) {
 }
 
 // A memory description as text, for comparison.
-inline std::string Describe(const memory::desc& lies) {
+inline std::string Describe(const memory::desc& layout) {
   std::string text;
-  for (const Dims& numbers : {lies.get_dims(), lies.get_padded_dims(), lies.get_strides(), lies.get_inner_blks(),
-                              lies.get_inner_idxs(), Dims{static_cast<int64_t>(lies.get_size()), static_cast<int64_t>(lies.get_data_type())}}) {
+  Dims size_and_type{static_cast<int64_t>(layout.get_size()), static_cast<int64_t>(layout.get_data_type())};
+  for (const Dims& numbers : {layout.get_dims(), layout.get_padded_dims(), layout.get_strides(),
+                              layout.get_inner_blks(), layout.get_inner_idxs(), size_and_type}) {
     text += ";";
     for (int64_t number : numbers) text += " " + std::to_string(number);
   }

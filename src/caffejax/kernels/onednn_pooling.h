@@ -27,7 +27,7 @@ inline void Check(const MaxPooling& p) {
   CheckArray("y", p.y, 4);
   Numbers x = p.x.dimensions(), y = p.y.dimensions();
   Require(p.places.dimensions() == y, "places ", p.places.dimensions(), " are not of y ", y);
-  Require(x[0] == y[0] && x[3] == y[3], "y ", y, " has not the batch and the channels of x ", x);
+  Require(x[0] == y[0] && x[3] == y[3], "y ", y, " must have the batch and the channels of x ", x);
   for (Numbers numbers : {p.kernel, p.stride, p.low, p.high}) {
     Require(numbers.size() == 2 && AllBetween(0, numbers, kLargest), "settings ", numbers, " are not for 2 axes");
   }
@@ -65,12 +65,12 @@ inline PreparedPooling Prepare(const MaxPooling& p, bool backward) {
 
 // Computes y and places from x or, backward, the gradient of x from places and the gradient of y.
 inline void Run(const MaxPooling& p, bool backward) {
-  static auto& kept = *new Cache<PreparedPooling>(256);
+  static auto& cache = *new Cache<PreparedPooling>(256);
   Key key{backward};
   for (Numbers part : {p.x.dimensions(), p.y.dimensions(), p.kernel, p.stride, p.low, p.high}) {
     key.insert(key.end(), part.begin(), part.end());
   }
-  auto prepared = kept.Get(key, [&] { return Prepare(p, backward); });
+  auto prepared = cache.Get(key, [&] { return Prepare(p, backward); });
   Space space;
   auto at = [](const memory::desc& desc, auto& array) { return memory(desc, Engine(), array.untyped_data()); };
   prepared->primitive.execute(Stream(), {{backward ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, at(prepared->x, p.x)},

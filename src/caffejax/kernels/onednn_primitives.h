@@ -88,7 +88,7 @@ inline dnnl::primitive_attr Attributes(bool relu) {
 // An operand: oneDNN's name for it, and its layout.
 struct Operand {
   int name;
-  memory::desc lies;
+  memory::desc layout;
 };
 
 struct Prepared {
@@ -96,23 +96,25 @@ struct Prepared {
   memory::desc scratchpad;
   Operand weight;
   std::vector<Operand> others;
-  memory::desc own_order;                   // of the weight
-  std::optional<dnnl::reorder> rearrange;   // the weight to its own order; or, where it is the result, back
+  memory::desc weight_layout;               // that the primitive needs
+  std::optional<dnnl::reorder> rearrange;   // the weight to that layout; or, where it is the result, back
 };
 
 template <typename Description>
-Prepared Prepare(const Description& pd, const memory::desc& own_order, Operand weight, std::vector<Operand> others) {
-  Prepared made{dnnl::primitive(pd.get()), pd.scratchpad_desc(), weight, std::move(others), own_order, std::nullopt};
-  if (own_order != weight.lies) {
-    auto from = weight.lies, to = own_order;
+Prepared Prepare(const Description& pd, const memory::desc& weight_layout, Operand weight,
+                 std::vector<Operand> others) {
+  Prepared prepared{dnnl::primitive(pd.get()), pd.scratchpad_desc(), weight, std::move(others), weight_layout,
+                    std::nullopt};
+  if (weight_layout != weight.layout) {
+    auto from = weight.layout, to = weight_layout;
     if (weight.name == DNNL_ARG_DIFF_WEIGHTS) std::swap(from, to);
-    made.rearrange.emplace(dnnl::reorder::primitive_desc(Engine(), from, Engine(), to));
+    prepared.rearrange.emplace(dnnl::reorder::primitive_desc(Engine(), from, Engine(), to));
   }
-  return made;
+  return prepared;
 }
 
 // Returns whether the first window that begins behind the low padding of an axis ends before the high padding.
-inline bool SomeWindowLiesWithin(const Convolution& c, size_t axis) {
+inline bool SomeWindowIsWithin(const Convolution& c, size_t axis) {
   const Window& w = c.window;
   int64_t extent = w.dilation[axis] * (c.weight.dimensions()[axis + 2] - 1) + 1;
   int64_t behind = (w.stride[axis] - w.low[axis] % w.stride[axis]) % w.stride[axis];
@@ -147,7 +149,7 @@ inline Prepared Prepare(Kind kind, const Convolution& c, bool relu) {
                                                         forward, Attributes(false));
   // oneDNN's JIT kernels write beyond their arrays if one window covers the low and the high padding of the depth, such
   // as kernel 4, stride 2, pad 3 on a depth of 3. Its other implementations do not.
-  if (c.x.dimensions().size() == 5 && !SomeWindowLiesWithin(c, 0)) {
+  if (c.x.dimensions().size() == 5 && !SomeWindowIsWithin(c, 0)) {
     while (std::string(pd.impl_info_str()).rfind("jit", 0) == 0 && pd.next_impl()) continue;
   }
   return Prepare(pd, pd.diff_weights_desc(), {DNNL_ARG_DIFF_WEIGHTS, weight},
@@ -164,9 +166,9 @@ inline Prepared Prepare(const Product& p, bool relu) {
 }
 
 // To create a primitive compiles its code, so recently used ones are cached. oneDNN's own cache has the same size.
-inline Cache<Prepared>& Kept() {
-  static auto& kept = *new Cache<Prepared>(1024);
-  return kept;
+inline Cache<Prepared>& PrimitiveCache() {
+  static auto& cache = *new Cache<Prepared>(1024);
+  return cache;
 }
 
 // Memory for one call; XLA's CPU runtime offers no scratch memory.
@@ -194,18 +196,18 @@ inline void Run(const Prepared& p, const Array& weight, std::initializer_list<st
   std::unordered_map<int, memory> arguments;
   auto other = p.others.begin();
   for (const auto& array : others) {
-    if (array) arguments.emplace(other->name, memory(other->lies, Engine(), array->untyped_data()));
+    if (array) arguments.emplace(other->name, memory(other->layout, Engine(), array->untyped_data()));
     ++other;
   }
-  memory given(p.weight.lies, Engine(), weight.untyped_data());
-  memory own = p.rearrange ? space.Of(p.own_order) : given;
-  arguments.emplace(p.weight.name, own);
+  memory caffes(p.weight.layout, Engine(), weight.untyped_data());
+  memory reordered = p.rearrange ? space.Of(p.weight_layout) : caffes;
+  arguments.emplace(p.weight.name, reordered);
   arguments.emplace(DNNL_ARG_SCRATCHPAD, space.Of(p.scratchpad));
 
   bool result = p.weight.name == DNNL_ARG_DIFF_WEIGHTS;
-  if (p.rearrange && !result) p.rearrange->execute(Stream(), given, own);
+  if (p.rearrange && !result) p.rearrange->execute(Stream(), caffes, reordered);
   p.primitive.execute(Stream(), arguments);
-  if (p.rearrange && result) p.rearrange->execute(Stream(), own, given);
+  if (p.rearrange && result) p.rearrange->execute(Stream(), reordered, caffes);
   Stream().wait();
 }
 
@@ -217,7 +219,7 @@ inline void Run(Kind kind, const Convolution& c, bool relu = false) {
   for (Numbers part : {c.x.dimensions(), c.weight.dimensions(), c.y.dimensions(), w.stride, w.dilation, w.low, w.high}) {
     key.insert(key.end(), part.begin(), part.end());
   }
-  auto prepared = Kept().Get(key, [&] { return Prepare(kind, c, relu); });
+  auto prepared = PrimitiveCache().Get(key, [&] { return Prepare(kind, c, relu); });
   Run(*prepared, c.weight, {c.x, c.y, c.bias});
 }
 
@@ -225,7 +227,7 @@ inline void Run(Kind kind, const Convolution& c, bool relu = false) {
 inline void Run(const Product& p, bool relu = false) {
   Key key{static_cast<int64_t>(Kind::kProduct), p.M(), p.N(), p.K(), p.transpose_a, p.transpose_b, p.bias.has_value(),
           relu};
-  auto prepared = Kept().Get(key, [&] { return Prepare(p, relu); });
+  auto prepared = PrimitiveCache().Get(key, [&] { return Prepare(p, relu); });
   Run(*prepared, p.b, {p.a, p.c, p.bias});
 }
 

@@ -30,13 +30,14 @@ ffi::TypeId State::id = {};
 ffi::TypeInfo State::info = ffi::MakeTypeInfo<State>();
 
 ffi::ErrorOr<std::unique_ptr<State>> Make(Code program, int64_t mark, int64_t) {
-  std::unique_ptr<State> made;
+  std::unique_ptr<State> state;
   ffi::Error error = Guarded("frozen net", [&] {
-    made = std::make_unique<State>(program);
-    Require(made->frozen.steps.Mark() == mark, "the weights were packed for another number of threads, or another program");
+    state = std::make_unique<State>(program);
+    Require(state->frozen.steps.Mark() == mark,
+            "the weights were packed for another number of threads, or another program");
   });
   if (error.failure()) return ffi::Unexpected(error);
-  return ffi::ErrorOr<std::unique_ptr<State>>(std::move(made));
+  return ffi::ErrorOr<std::unique_ptr<State>>(std::move(state));
 }
 
 bool Is(const Array& array, const Dims& dims, int64_t times) {
@@ -72,7 +73,7 @@ ffi::Error RunFrozen(State* state, ffi::RemainingArgs arguments, ffi::RemainingR
     std::vector<char*> packed, from, to;
     for (size_t i = 0; i < weights.size(); ++i) {
       auto array = arguments.get<ffi::AnyBuffer>(i);
-      Require(array.has_value() && array->size_bytes() == weights[i].lies.get_size(), "packed weight ", i,
+      Require(array.has_value() && array->size_bytes() == weights[i].layout.get_size(), "packed weight ", i,
               " is of another size");
       packed.push_back(static_cast<char*>(array->untyped_data()));
     }
@@ -92,7 +93,7 @@ ffi::Error RunFrozen(State* state, ffi::RemainingArgs arguments, ffi::RemainingR
 }
 
 // Facts about a built program. The caller must copy the texts before it opens the next program.
-struct Answer {
+struct ProgramInfo {
   int64_t mark, arena_size;
   const char* steps;    // names of the steps, one on each line; an error message if there is no program
   const char* packing;  // the packed weights, see `Packed::Describe`
@@ -100,7 +101,7 @@ struct Answer {
 
 // Calls a function; returns its error message, to be copied before the next call, or null.
 template <typename Body>
-const char* Attempted(const char* name, Body body) {
+const char* ErrorMessageOf(const char* name, Body body) {
   thread_local std::string text;
   ffi::Error error = Guarded(name, body);
   if (error.success()) return nullptr;
@@ -123,23 +124,23 @@ extern "C" const char* caffejax_program_names() {
 }
 
 // Builds a program; returns null on an error.
-extern "C" void* caffejax_program_open(const double* program, int64_t count, Answer* answer) {
+extern "C" void* caffejax_program_open(const double* program, int64_t count, ProgramInfo* info) {
   thread_local std::string steps, packing;
   steps.clear();
   packing.clear();
-  std::unique_ptr<Frozen> made;
-  const char* wrong = Attempted("frozen net", [&] {
-    made = std::make_unique<Frozen>(program, count);
-    for (const Step& step : made->steps.steps) steps += step.name + "\n";
-    packing = made->steps.Packing();
+  std::unique_ptr<Frozen> frozen;
+  const char* error = ErrorMessageOf("frozen net", [&] {
+    frozen = std::make_unique<Frozen>(program, count);
+    for (const Step& step : frozen->steps.steps) steps += step.name + "\n";
+    packing = frozen->steps.Packing();
   });
-  if (wrong) made.reset();
-  *answer = {0, 0, wrong ? wrong : steps.c_str(), packing.c_str()};
-  if (made) {
-    answer->mark = made->steps.Mark();
-    answer->arena_size = made->steps.arena_size;
+  if (error) frozen.reset();
+  *info = {0, 0, error ? error : steps.c_str(), packing.c_str()};
+  if (frozen) {
+    info->mark = frozen->steps.Mark();
+    info->arena_size = frozen->steps.arena_size;
   }
-  return made.release();
+  return frozen.release();
 }
 
 extern "C" void caffejax_program_close(void* program) { delete static_cast<Frozen*>(program); }
@@ -152,25 +153,26 @@ extern "C" void* caffejax_program_layout(void* program, int64_t i) {
 extern "C" void caffejax_program_drop_layout(void* layout) { delete static_cast<Packed*>(layout); }
 
 extern "C" const char* caffejax_program_pack(void* layout, const float* weight, char* packed) {
-  return Attempted("packing weights", [&] { Pack(*static_cast<const Packed*>(layout), weight, packed); });
+  return ErrorMessageOf("packing weights", [&] { Pack(*static_cast<const Packed*>(layout), weight, packed); });
 }
 
 extern "C" const char* caffejax_program_unpack(void* layout, char* packed, float* weight) {
-  return Attempted("unpacking weights", [&] { Unpack(*static_cast<const Packed*>(layout), packed, weight); });
+  return ErrorMessageOf("unpacking weights", [&] { Unpack(*static_cast<const Packed*>(layout), packed, weight); });
 }
 
 // Runs a program on arguments and results in memory, whose first axes are `times` the program's.
 extern "C" const char* caffejax_program_call(void* program, char** arguments, char** results, char** packed,
                                             int64_t times) {
-  return Attempted("frozen net", [&] {
+  return ErrorMessageOf("frozen net", [&] {
     Frozen& frozen = *static_cast<Frozen*>(program);
     RunTimes(frozen, {arguments, arguments + frozen.program.arguments.size()},
              {results, results + frozen.program.results.size()}, {packed, packed + frozen.steps.packed.size()}, times);
   });
 }
 
-extern "C" int64_t caffejax_program_suppress(const Box* boxes, int64_t n, float threshold, float eta, int64_t* kept) {
-  return Suppress(boxes, n, threshold, eta, kept);
+extern "C" int64_t caffejax_program_suppress(const Box* boxes, int64_t n, float threshold, float eta,
+                                             int64_t* selected) {
+  return Suppress(boxes, n, threshold, eta, selected);
 }
 
 extern "C" void* caffejax_program_type_id() { return &State::id; }

@@ -78,7 +78,7 @@ inline bool AllBetween(int64_t low, Numbers numbers, int64_t high) {
 
 inline void CheckArray(const char* name, const Array& array, size_t rank) {
   Numbers shape = array.dimensions();
-  Require(shape.size() == rank, name, " ", shape, " has not ", rank, " axes");
+  Require(shape.size() == rank, name, " ", shape, " must have ", rank, " axes");
   Require(AllBetween(1, shape, kLargest), name, " ", shape, " has an axis that is empty or too long");
   int64_t bytes = sizeof(float);
   for (int64_t n : shape) Require(!__builtin_mul_overflow(bytes, n, &bytes), name, " ", shape, " is too large");
@@ -114,7 +114,7 @@ inline void CheckOutputSize(const Convolution& c, size_t axis) {
 
 inline void Check(const Convolution& c) {
   size_t rank = c.x.dimensions().size(), axes = rank - 2;
-  Require(3 <= rank && rank <= 5, "x ", c.x, " has not 1 to 3 spatial axes");
+  Require(3 <= rank && rank <= 5, "x ", c.x, " must have 1 to 3 spatial axes");
   CheckArray("x", c.x, rank);
   CheckArray("weight", c.weight, rank);
   CheckArray("y", c.y, rank);
@@ -126,7 +126,7 @@ inline void Check(const Convolution& c) {
   Require(c.weight.dimensions()[1] == inputs / groups, "weight ", c.weight, " in ", groups,
           " groups is not for the inputs of x ", c.x);
   Require(c.y.dimensions().front() == c.x.dimensions().front() && c.y.dimensions().back() == outputs, "y ", c.y,
-          " has not the batch of x ", c.x, " and the outputs of weight ", c.weight);
+          " must have the batch of x ", c.x, " and the outputs of weight ", c.weight);
   CheckBias(c.bias, outputs);
   for (size_t axis = 0; axis < axes; ++axis) CheckOutputSize(c, axis);
 }

@@ -16,9 +16,9 @@ class Build : public Weighted {
   static Steps Of(const Program& program) {
     Build build(program);
     for (size_t i = 0; i < program.operations.size(); ++i) build.Compute(i);
-    build.GiveResults();
-    build.made_.Finish();
-    return std::move(build.made_);
+    build.WriteOutputs();
+    build.steps_.Finish();
+    return std::move(build.steps_);
   }
 
  private:
@@ -26,19 +26,20 @@ class Build : public Weighted {
 
   void Compute(size_t i) {
     using Member = void (Build::*)(size_t);
-    static const auto& known = *new std::map<std::string, Member>{
+    static const auto& methods = *new std::map<std::string, Member>{
         {"apply", &Build::Apply},     {"concat", &Build::Concatenate},         {"convolution", &Build::Convolve},
         {"convert", &Build::Convert},
         {"dense", &Build::Multiply},  {"deconvolution", &Build::Deconvolve},   {"lrn", &Build::NormalizeResponse},
         {"max", &Build::Pool},        {"mean", &Build::Pool},                  {"padded_mean", &Build::Pool},
         {"permute", &Build::Permute}, {"reshape", &Build::Reshape},            {"shuffle", &Build::Shuffle},
         {"slice", &Build::Slice},     {"softmax", &Build::Softmax}};
-    auto found = known.find(Self(i).name);
-    Require(found != known.end(), "no operation ", Self(i).name);
+    auto method = methods.find(Self(i).name);
+    Require(method != methods.end(), "no operation ", Self(i).name);
     OneThread one(IsSmall(i));
-    (this->*found->second)(i);
-    const Place& made = values_[Own(i)];
-    Require(made.lies.get_dims() == program_.operations[i].Out(), Self(i).name, " gives another shape than it says");
+    (this->*method->second)(i);
+    const Tensor& result = values_[ResultNumber(i)];
+    Require(result.layout.get_dims() == program_.operations[i].Out(), Self(i).name,
+            " has a result of another shape than declared");
   }
 
   // Returns whether an operation is faster in one thread: it is too small to wake others.
@@ -54,19 +55,21 @@ class Build : public Weighted {
     return moved <= kSmallBytes && products <= kSmallProducts;
   }
 
-  void Apply(size_t i) { values_[Own(i)] = Passes(X(i), program_.operations[i].after, IsSpent(In(i), i)); }
+  void Apply(size_t i) {
+    values_[ResultNumber(i)] = Passes(X(i), program_.operations[i].after, CanOverwrite(In(i), i));
+  }
 
   // Converts to another type, or integers to another step.
   void Convert(size_t i) {
     const Statement& s = Self(i);
-    const Place& x = X(i);
+    const Tensor& x = X(i);
     Type type = s.ResultType();
-    auto lies = type == Type::f32 ? WithType(x.lies, type) : Narrow(x.lies.get_dims(), type);
-    std::optional<Place> from, to;
-    if (IsQuantized(x.lies)) from = Step(s, "scales");
+    auto layout = type == Type::f32 ? WithType(x.layout, type) : Narrow(x.layout.get_dims(), type);
+    std::optional<Tensor> from, to;
+    if (IsQuantized(x.layout)) from = Step(s, "scales");
     if (IsQuantized(type)) to = Step(s, "scale");
-    values_[Own(i)] = made_.Fresh(lies);
-    made_.Copy(x, values_[Own(i)], from ? &*from : nullptr, to ? &*to : nullptr);
+    values_[ResultNumber(i)] = steps_.Allocate(layout);
+    steps_.Copy(x, values_[ResultNumber(i)], from ? &*from : nullptr, to ? &*to : nullptr);
   }
 
   void Pool(size_t i) {
@@ -74,7 +77,7 @@ class Build : public Weighted {
     const Statement& s = Self(i);
     Dims out = program_.operations[i].Out();
     size_t axes = out.size() - 2;
-    Require(IsSpatial(out) && X(i).lies.get_dims().size() == out.size(), s.name, ": not 1 to 3 spatial axes");
+    Require(IsSpatial(out) && X(i).layout.get_dims().size() == out.size(), s.name, ": not 1 to 3 spatial axes");
     auto kind = s.name == "max" ? a::pooling_max
                 : s.name == "mean" ? a::pooling_avg_exclude_padding : a::pooling_avg_include_padding;
     auto describe = [&](const memory::desc& x, const memory::desc& y) {
@@ -83,19 +86,19 @@ class Build : public Weighted {
           s.Whole("kernel", axes, 1), Dims(axes, 0), s.Whole("low", axes, 0), s.Whole("high", axes, 0),
           Attributes(false));
     };
-    Place x = X(i);
-    auto at = InItsPlace(Own(i));
-    Type type = x.lies.get_data_type();
-    if (at) x = made_.As(x, ByBlocks(x.lies.get_dims()));
-    auto pd = describe(x.lies, at ? at->lies : AnyOrder(out, type));
+    Tensor x = X(i);
+    auto at = ConcatSlot(ResultNumber(i));
+    Type type = x.layout.get_data_type();
+    if (at) x = steps_.WithLayout(x, ByBlocks(x.layout.get_dims()));
+    auto pd = describe(x.layout, at ? at->layout : AnyOrder(out, type));
     if (!at && !IsTuned(pd)) {
-      Dims dims = x.lies.get_dims();
-      x = made_.As(x, type == Type::f32 ? ByBlocks(dims) : Narrow(dims, type));
-      pd = describe(x.lies, AnyOrder(out, type));
+      Dims dims = x.layout.get_dims();
+      x = steps_.WithLayout(x, type == Type::f32 ? ByBlocks(dims) : Narrow(dims, type));
+      pd = describe(x.layout, AnyOrder(out, type));
     }
-    Place y = at ? *at : made_.Fresh(pd.dst_desc());
-    made_.Emit(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
-    values_[Own(i)] = Passes(y, program_.operations[i].after, true);
+    Tensor y = at ? *at : steps_.Allocate(pd.dst_desc());
+    steps_.Emit(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
+    values_[ResultNumber(i)] = Passes(y, program_.operations[i].after, true);
   }
 
   void NormalizeResponse(size_t i) {
@@ -105,13 +108,13 @@ class Build : public Weighted {
       return dnnl::lrn_forward::primitive_desc(Engine(), dnnl::prop_kind::forward_inference, kind, x, x, s.One("size"),
                                                s.Number("alpha"), s.Number("beta"), s.Number("k"), Attributes(false));
     };
-    Place x = X(i);
-    auto pd = describe(x.lies);
+    Tensor x = X(i);
+    auto pd = describe(x.layout);
     if (!IsTuned(pd)) {
-      auto lies = ByBlocks(x.lies.get_dims(), x.lies.get_data_type());
-      auto blocks = describe(lies);
+      auto layout = ByBlocks(x.layout.get_dims(), x.layout.get_data_type());
+      auto blocks = describe(layout);
       if (IsTuned(blocks)) {
-        x = made_.As(x, lies);
+        x = steps_.WithLayout(x, layout);
         pd = blocks;
       }
     }
@@ -119,26 +122,26 @@ class Build : public Weighted {
   }
 
   void Softmax(size_t i) {
-    Place x = X(i);
+    Tensor x = X(i);
     dnnl::softmax_forward::primitive_desc pd(Engine(), dnnl::prop_kind::forward_inference,
-                                             dnnl::algorithm::softmax_accurate, x.lies, x.lies,
+                                             dnnl::algorithm::softmax_accurate, x.layout, x.layout,
                                              static_cast<int>(Self(i).One("axis")), Attributes(false));
     Emit(i, pd, x);
   }
 
   void Shuffle(size_t i) {
-    Place x = X(i);
-    dnnl::shuffle_forward::primitive_desc pd(Engine(), dnnl::prop_kind::forward_inference, x.lies, x.lies, 1,
+    Tensor x = X(i);
+    dnnl::shuffle_forward::primitive_desc pd(Engine(), dnnl::prop_kind::forward_inference, x.layout, x.layout, 1,
                                              static_cast<int>(Self(i).One("size")), Attributes(false));
     Emit(i, pd, x);
   }
 
   // Adds a primitive whose result has the layout of its source.
   template <typename Description>
-  void Emit(size_t i, const Description& pd, const Place& x) {
-    Place y = made_.Fresh(pd.dst_desc());
-    made_.Emit(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
-    values_[Own(i)] = Passes(y, program_.operations[i].after, true);
+  void Emit(size_t i, const Description& pd, const Tensor& x) {
+    Tensor y = steps_.Allocate(pd.dst_desc());
+    steps_.Emit(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
+    values_[ResultNumber(i)] = Passes(y, program_.operations[i].after, true);
   }
 
   void Concatenate(size_t i) {
@@ -146,16 +149,16 @@ class Build : public Weighted {
     Dims out = program_.operations[i].Out(), from(out.size(), 0);
     size_t axis = s.Whole("axis", 1, 0)[0];
     Require(axis < out.size(), "concat: no axis ", axis);
-    Place& joined = values_[Own(i)];
-    if (joined.buffer < 0) joined = made_.Fresh(Order(s, out, axis));
+    Tensor& joint = values_[ResultNumber(i)];
+    if (joint.buffer < 0) joint = steps_.Allocate(Order(s, out, axis));
     for (int64_t value : s.Whole("in")) {
-      const Place& part = values_[value];
-      Dims dims = part.lies.get_dims();
+      const Tensor& part = values_[value];
+      Dims dims = part.layout.get_dims();
       Require(dims.size() == out.size() && from[axis] + dims[axis] <= out[axis], "concat: parts do not fit");
-      auto place = parts_.find(value);
-      bool there = place != parts_.end() && part.buffer == joined.buffer && place->second == std::pair{i, from[1]};
-      if (!there) {
-        made_.Copy(part, {joined.buffer, joined.lies.submemory_desc(dims, from), joined.offset});
+      auto slot = parts_.find(value);
+      bool is_in_place = slot != parts_.end() && part.buffer == joint.buffer && slot->second == std::pair{i, from[1]};
+      if (!is_in_place) {
+        steps_.Copy(part, {joint.buffer, joint.layout.submemory_desc(dims, from), joint.offset});
       }
       from[axis] += dims[axis];
     }
@@ -175,49 +178,49 @@ class Build : public Weighted {
   }
 
   void Reshape(size_t i) {
-    Type type = X(i).lies.get_data_type();
-    Place x = made_.As(X(i), Plain(X(i).lies.get_dims(), type));
+    Type type = X(i).layout.get_data_type();
+    Tensor x = steps_.WithLayout(X(i), Plain(X(i).layout.get_dims(), type));
     Dims out = program_.operations[i].Out();
-    Require(Bytes(out) == Bytes(x.lies.get_dims()), "reshape: another number of cells");
-    made_.buffers[x.buffer].shared = true;
-    values_[Own(i)] = {x.buffer, Plain(out, type), x.offset};
+    Require(Bytes(out) == Bytes(x.layout.get_dims()), "reshape: another number of cells");
+    steps_.buffers[x.buffer].shared = true;
+    values_[ResultNumber(i)] = {x.buffer, Plain(out, type), x.offset};
   }
 
   // Permutes axes: axis `order[j]` becomes axis j. The values are moved at once, because oneDNN computes some functions
   // wrongly on a view with permuted axes.
   void Permute(size_t i) {
-    const Place& x = X(i);
-    Dims order = Self(i).Whole("order", x.lies.get_dims().size(), 0);
+    const Tensor& x = X(i);
+    Dims order = Self(i).Whole("order", x.layout.get_dims().size(), 0);
     std::vector<int> to(order.size(), -1);
     for (size_t j = 0; j < order.size(); ++j) to.at(order[j]) = static_cast<int>(j);
-    for (int axis : to) Require(axis >= 0, "permute: an axis comes twice");
-    values_[Own(i)] = made_.Fresh(Plain(program_.operations[i].Out()));
-    made_.Copy({x.buffer, x.lies.permute_axes(to), x.offset}, values_[Own(i)]);
+    for (int axis : to) Require(axis >= 0, "permute: an axis occurs twice");
+    values_[ResultNumber(i)] = steps_.Allocate(Plain(program_.operations[i].Out()));
+    steps_.Copy({x.buffer, x.layout.permute_axes(to), x.offset}, values_[ResultNumber(i)]);
   }
 
   // For one image, whole blocks of channels are contiguous and need no copy; otherwise the plain layout is sliced.
   void Slice(size_t i) {
     const Statement& s = Self(i);
-    Place x = X(i);
-    Dims in = x.lies.get_dims(), out = program_.operations[i].Out(), from = s.Whole("from", in.size(), 0);
+    Tensor x = X(i);
+    Dims in = x.layout.get_dims(), out = program_.operations[i].Out(), from = s.Whole("from", in.size(), 0);
     Require(in.size() == out.size(), "slice: another number of axes");
     bool channels_only = true;
     for (size_t axis = 0; axis < out.size(); ++axis) {
       Require(from[axis] + out[axis] <= in[axis], "slice: beyond the end");
       channels_only = channels_only && (axis == 1 || out[axis] == in[axis]);
     }
-    bool whole = channels_only && IsSpatial(in) && in[0] == 1 && from[1] % kBlock == 0 && out[1] % kBlock == 0;
-    if (whole && x.lies == ByBlocks(in)) {
+    bool contiguous = channels_only && IsSpatial(in) && in[0] == 1 && from[1] % kBlock == 0 && out[1] % kBlock == 0;
+    if (contiguous && x.layout == ByBlocks(in)) {
       Dims before = in;
       before[1] = from[1];
-      made_.buffers[x.buffer].shared = true;
-      values_[Own(i)] = {x.buffer, ByBlocks(out), x.offset + (from[1] ? Bytes(before) : 0)};
+      steps_.buffers[x.buffer].shared = true;
+      values_[ResultNumber(i)] = {x.buffer, ByBlocks(out), x.offset + (from[1] ? Bytes(before) : 0)};
       return;
     }
-    x = made_.As(x, Plain(in));
-    // copied, for a part of an array is no description that results may lie as: its size leaves out where it begins
-    values_[Own(i)] = made_.As({x.buffer, x.lies.submemory_desc(out, from), x.offset}, Plain(out));
-    if (values_[Own(i)].buffer == x.buffer) made_.buffers[x.buffer].shared = true;
+    x = steps_.WithLayout(x, Plain(in));
+    // copied, because a result cannot have the description of a part of an array: its size omits the offset
+    values_[ResultNumber(i)] = steps_.WithLayout({x.buffer, x.layout.submemory_desc(out, from), x.offset}, Plain(out));
+    if (values_[ResultNumber(i)].buffer == x.buffer) steps_.buffers[x.buffer].shared = true;
   }
 };
 

@@ -15,7 +15,7 @@ namespace caffejax {
 // The elementwise function of a statement, or nothing if it is not elementwise.
 inline std::optional<dnnl::algorithm> Pointwise(const Statement& s) {
   using a = dnnl::algorithm;
-  static const auto& known = *new std::map<std::string, a>{
+  static const auto& algorithms = *new std::map<std::string, a>{
       {"abs", a::eltwise_abs},           {"clip", a::eltwise_clip},
       {"elu", a::eltwise_elu},           {"exp", a::eltwise_exp},
       {"hardsigmoid", a::eltwise_hardsigmoid}, {"hardswish", a::eltwise_hardswish},
@@ -24,9 +24,9 @@ inline std::optional<dnnl::algorithm> Pointwise(const Statement& s) {
       {"swish", a::eltwise_swish},       {"tanh", a::eltwise_tanh},
       {"square", a::eltwise_square},     {"mish", a::eltwise_mish},
       {"log", a::eltwise_log},           {"power", a::eltwise_pow}};
-  auto found = known.find(s.name);
-  if (found == known.end()) return std::nullopt;
-  return found->second;
+  auto entry = algorithms.find(s.name);
+  if (entry == algorithms.end()) return std::nullopt;
+  return entry->second;
 }
 
 // A combination with another value, or with a weight of one number for each channel.
@@ -38,38 +38,38 @@ inline dnnl::algorithm Pairwise(const Statement& s) {
 }
 
 // oneDNN's post-ops of an operation, and the additional operands that they need.
-struct After {
-  dnnl::post_ops does;
+struct PostOps {
+  dnnl::post_ops ops;
   Operands operands;
 
   dnnl::primitive_attr Attributes() const {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    attributes.set_post_ops(does);
+    attributes.set_post_ops(ops);
     return attributes;
   }
 
   void Add(const Statement& s) {
     if (auto pointwise = Pointwise(s)) {
-      does.append_eltwise(*pointwise, s.Number("a"), s.Number("b"));
+      ops.append_eltwise(*pointwise, s.Number("a"), s.Number("b"));
     } else {
       throw Refused(s.name + " needs an operand");
     }
   }
 
-  void Add(const Statement& s, const Place& operand) {
+  void Add(const Statement& s, const Tensor& operand) {
     if (s.name == "prelu") {
-      does.append_prelu(2);  // a slope for each channel
-      operands.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(does.len() - 1) | DNNL_ARG_WEIGHTS, operand);
+      ops.append_prelu(2);  // a slope for each channel
+      operands.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len() - 1) | DNNL_ARG_WEIGHTS, operand);
       return;
     }
-    does.append_binary(Pairwise(s), operand.lies);
-    operands.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(does.len() - 1) | DNNL_ARG_SRC_1, operand);
+    ops.append_binary(Pairwise(s), operand.layout);
+    operands.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len() - 1) | DNNL_ARG_SRC_1, operand);
   }
 
-  void AddInPlace(const Statement& s, const Place& value) {
-    bool steps = IsQuantized(value.lies);
-    does.append_sum(steps ? s.Number("a") : 1, 0, value.lies.get_data_type());
+  void AddInPlace(const Statement& s, const Tensor& value) {
+    bool steps = IsQuantized(value.layout);
+    ops.append_sum(steps ? s.Number("a") : 1, 0, value.layout.get_data_type());
   }
 };
 

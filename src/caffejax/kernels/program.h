@@ -51,9 +51,9 @@ class Statement {
   bool Has(const std::string& field) const { return fields.count(field) > 0; }
 
   const std::vector<double>& Values(const std::string& field) const {
-    auto found = fields.find(field);
-    Require(found != fields.end(), name, " has no ", field);
-    return found->second;
+    auto entry = fields.find(field);
+    Require(entry != fields.end(), name, " has no ", field);
+    return entry->second;
   }
 
   Dims Whole(const std::string& field) const { return Integers(name + ": " + field, Values(field)); }
@@ -76,7 +76,7 @@ class Statement {
   int64_t One(const std::string& field) const { return Whole(field, 1, 0)[0]; }
 
   float Number(const std::string& field) const {
-    Require(Values(field).size() == 1, name, " has not one ", field);
+    Require(Values(field).size() == 1, name, " must have one ", field);
     return static_cast<float>(Values(field)[0]);
   }
 };
@@ -96,8 +96,8 @@ struct Program {
   // The shape of a value: of an argument, or of an operation's result.
   Dims Shape(int64_t value) const {
     Require(0 <= value && value < Values(), "no value ", value);
-    int64_t own = value - static_cast<int64_t>(arguments.size());
-    return own < 0 ? arguments[value] : operations[own].Out();
+    int64_t index = value - static_cast<int64_t>(arguments.size());
+    return index < 0 ? arguments[value] : operations[index].Out();
   }
 
   const Dims& Weight(int64_t i) const {
@@ -115,7 +115,7 @@ class Reader {
   // Reads a count of items that follow; each item takes at least one number.
   int64_t Count() {
     double count = Next();
-    Require(0 <= count && count <= static_cast<double>(end_ - at_), "a program cannot have ", count, " of anything");
+    Require(0 <= count && count <= static_cast<double>(end_ - at_), "a program cannot have a count of ", count);
     return static_cast<int64_t>(count);
   }
 
@@ -126,13 +126,13 @@ class Reader {
   }
 
   Statement ReadStatement() {
-    Statement made;
-    made.name = Name(kWords);
+    Statement statement;
+    statement.name = Name(kWords);
     for (int64_t fields = Count(); fields > 0; --fields) {
       std::string field = Name(kFields);
-      made.fields[field] = List();
+      statement.fields[field] = List();
     }
-    return made;
+    return statement;
   }
 
   double Next() {

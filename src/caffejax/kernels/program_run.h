@@ -16,7 +16,7 @@
 namespace caffejax {
 
 // A location whose address is known only during a call.
-struct Moving {
+struct UnboundMemory {
   dnnl_memory_t memory;
   int64_t number;  // of the argument, result or packed weight
   size_t offset;
@@ -28,16 +28,16 @@ class Workspace {
   explicit Workspace(const Steps& steps) : steps_(steps), arena_(Allocate(steps.arena_size)) {
     for (const Step& step : steps.steps) {
       std::vector<dnnl_exec_arg_t> operands;
-      for (const auto& [number, place] : step.operands) operands.push_back({number, MemoryOf(place)});
+      for (const auto& [number, tensor] : step.operands) operands.push_back({number, MemoryOf(tensor)});
       operands_.push_back(std::move(operands));
     }
   }
 
   void Run(const std::vector<char*>& arguments, const std::vector<char*>& results, const std::vector<char*>& weights) {
-    for (const Moving& m : arguments_) Set(m, arguments[m.number]);
-    for (const Moving& m : results_) Set(m, results[m.number]);
+    for (const UnboundMemory& m : arguments_) Set(m, arguments[m.number]);
+    for (const UnboundMemory& m : results_) Set(m, results[m.number]);
     if (weights != bound_) {
-      for (const Moving& m : weights_) Set(m, weights[m.number]);
+      for (const UnboundMemory& m : weights_) Set(m, weights[m.number]);
       bound_ = weights;
     }
     for (size_t i = 0; i < operands_.size(); ++i) {
@@ -63,26 +63,27 @@ class Workspace {
     return block;
   }
 
-  static void Set(const Moving& m, char* base) {
+  static void Set(const UnboundMemory& m, char* base) {
     dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(m.memory, base + m.offset), "could not place an array");
   }
 
-  dnnl_memory_t MemoryOf(const Place& place) {
-    const Buffer& b = steps_.buffers[place.buffer];
-    bool own = b.kind == Where::kArena;
-    memories_.emplace_back(place.lies, Engine(), own ? arena_.get() + b.offset + place.offset : DNNL_MEMORY_NONE);
-    dnnl_memory_t made = memories_.back().get();
-    Moving moving{made, b.number, place.offset};
-    if (b.kind == Where::kArgument) arguments_.push_back(moving);
-    if (b.kind == Where::kResult) results_.push_back(moving);
-    if (b.kind == Where::kWeights) weights_.push_back(moving);
-    return made;
+  dnnl_memory_t MemoryOf(const Tensor& tensor) {
+    const Buffer& b = steps_.buffers[tensor.buffer];
+    bool in_arena = b.kind == Where::kArena;
+    memories_.emplace_back(tensor.layout, Engine(),
+                           in_arena ? arena_.get() + b.offset + tensor.offset : DNNL_MEMORY_NONE);
+    dnnl_memory_t handle = memories_.back().get();
+    UnboundMemory unbound{handle, b.number, tensor.offset};
+    if (b.kind == Where::kArgument) arguments_.push_back(unbound);
+    if (b.kind == Where::kResult) results_.push_back(unbound);
+    if (b.kind == Where::kWeights) weights_.push_back(unbound);
+    return handle;
   }
 
   const Steps& steps_;
   std::unique_ptr<char, Free> arena_;
   std::vector<memory> memories_;
-  std::vector<Moving> arguments_, results_, weights_;
+  std::vector<UnboundMemory> arguments_, results_, weights_;
   std::vector<std::vector<dnnl_exec_arg_t>> operands_;
   std::vector<char*> bound_;  // where the weights were last time
 };
@@ -98,18 +99,18 @@ inline constexpr int64_t kSmallWeight = 1 << 20;
 
 // Reorders a weight from Caffe's layout to a packed layout.
 inline void Pack(const Packed& p, const float* weight, char* packed) {
-  OneThread one(static_cast<int64_t>(p.lies.get_size()) <= kSmallWeight);
+  OneThread one(static_cast<int64_t>(p.layout.get_size()) <= kSmallWeight);
   std::vector<float> transformed;
-  if (p.transformed) transformed = TransformedWeight(weight, p.given.get_dims());
-  auto given = p.transformed ? Plain(p.lies.get_dims()) : p.given;
-  Reorder(given, const_cast<float*>(p.transformed ? transformed.data() : weight), p.lies, packed);
+  if (p.transformed) transformed = TransformedWeight(weight, p.source.get_dims());
+  auto source = p.transformed ? Plain(p.layout.get_dims()) : p.source;
+  Reorder(source, const_cast<float*>(p.transformed ? transformed.data() : weight), p.layout, packed);
 }
 
 // Reorders a packed weight back to Caffe's layout.
 inline void Unpack(const Packed& p, char* packed, float* weight) {
   Require(!p.transformed, "a transformed weight cannot be unpacked");
-  OneThread one(static_cast<int64_t>(p.lies.get_size()) <= kSmallWeight);
-  Reorder(p.lies, packed, p.given, weight);
+  OneThread one(static_cast<int64_t>(p.layout.get_size()) <= kSmallWeight);
+  Reorder(p.layout, packed, p.source, weight);
 }
 
 // A built program, and the workspaces that are free for the next calls.
@@ -121,10 +122,10 @@ class Frozen {
   const Steps steps;
 
   void Run(const std::vector<char*>& arguments, const std::vector<char*>& results, const std::vector<char*>& weights) {
-    std::unique_ptr<Workspace> own = Take();
-    own->Run(arguments, results, weights);
+    std::unique_ptr<Workspace> workspace = Take();
+    workspace->Run(arguments, results, weights);
     std::lock_guard<std::mutex> lock(mutex_);
-    idle_.push_back(std::move(own));
+    idle_.push_back(std::move(workspace));
   }
 
  private:
@@ -132,9 +133,9 @@ class Frozen {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (!idle_.empty()) {
-        auto own = std::move(idle_.back());
+        auto workspace = std::move(idle_.back());
         idle_.pop_back();
-        return own;
+        return workspace;
       }
     }
     return std::make_unique<Workspace>(steps);

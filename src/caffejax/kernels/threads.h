@@ -15,7 +15,7 @@
 #define CAFFEJAX_FOR_EACH_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
 
 extern "C" {
-__attribute__((weak)) void GOMP_parallel(void (*function)(void*), void* given, unsigned threads, unsigned flags);
+__attribute__((weak)) void GOMP_parallel(void (*function)(void*), void* data, unsigned threads, unsigned flags);
 __attribute__((weak)) int omp_get_thread_num();
 __attribute__((weak)) int omp_get_num_threads();
 __attribute__((weak)) int omp_get_max_threads();
@@ -30,10 +30,10 @@ inline bool HasThreads() {
 
 inline int MaxThreads() { return HasThreads() ? omp_get_max_threads() : 1; }
 
-// During its lifetime oneDNN creates primitives for one thread and runs them in one; no effect unless `wanted`.
+// During its lifetime oneDNN creates primitives for one thread and runs them in one; no effect unless `enabled`.
 class OneThread {
  public:
-  explicit OneThread(bool wanted = true) : before_(wanted ? MaxThreads() : 1) {
+  explicit OneThread(bool enabled = true) : before_(enabled ? MaxThreads() : 1) {
     if (before_ > 1) Set(1);
   }
   ~OneThread() {
@@ -54,23 +54,23 @@ class OneThread {
 template <typename Work>
 void InParallel(int threads, Work work) {
   if (!HasThreads() || threads == 1) return work(0, 1);
-  struct Given {
+  struct Shared {
     Work& work;
     std::mutex mutex;
     std::exception_ptr thrown;
-  } given{work, {}, {}};
+  } shared{work, {}, {}};
   GOMP_parallel(
       [](void* all) {
-        Given& given = *static_cast<Given*>(all);
+        Shared& shared = *static_cast<Shared*>(all);
         try {
-          given.work(omp_get_thread_num(), omp_get_num_threads());
+          shared.work(omp_get_thread_num(), omp_get_num_threads());
         } catch (...) {  // it must not leave the thread
-          std::lock_guard<std::mutex> lock(given.mutex);
-          given.thrown = std::current_exception();
+          std::lock_guard<std::mutex> lock(shared.mutex);
+          shared.thrown = std::current_exception();
         }
       },
-      &given, threads, 0);
-  if (given.thrown) std::rethrow_exception(given.thrown);
+      &shared, threads, 0);
+  if (shared.thrown) std::rethrow_exception(shared.thrown);
 }
 
 // Calls `work(start, end)` in at most this number of threads, with ranges that together are 0 to `count`. Ranges start at

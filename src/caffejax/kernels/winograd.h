@@ -19,15 +19,15 @@ namespace caffejax {
 
 // Strides of images in floats: from image to image, from one block of channels to the next, from pixel to pixel.
 struct Image {
-  int64_t height, width, whole, block, pixel;
+  int64_t height, width, image, block, pixel;
 
   // Nothing for other layouts.
-  static std::optional<Image> Of(const memory::desc& lies) {
-    Dims d = lies.get_dims();
+  static std::optional<Image> Of(const memory::desc& layout) {
+    Dims d = layout.get_dims();
     if (d.size() != 4 || d[1] % kBlock) return std::nullopt;
-    int64_t whole = d[1] * d[2] * d[3];
-    if (lies == ByBlocks(d)) return Image{d[2], d[3], whole, d[2] * d[3] * kBlock, kBlock};
-    if (lies == ByPixels(d)) return Image{d[2], d[3], whole, kBlock, d[1]};
+    int64_t image = d[1] * d[2] * d[3];
+    if (layout == ByBlocks(d)) return Image{d[2], d[3], image, d[2] * d[3] * kBlock, kBlock};
+    if (layout == ByPixels(d)) return Image{d[2], d[3], image, kBlock, d[1]};
     return std::nullopt;
   }
 };
@@ -61,7 +61,7 @@ class Winograd : public Executable {
     multiply_ = dnnl::primitive(pd_.get());
     products_ = Aligned(pd_.src_desc().get_size());
     scratchpad_ = products_ + Aligned(pd_.dst_desc().get_size());
-    own_ = scratchpad_ + Aligned(pd_.scratchpad_desc().get_size());
+    thread_bytes_ = scratchpad_ + Aligned(pd_.scratchpad_desc().get_size());
   }
 
   bool IsTuned() const { return caffejax::IsTuned(pd_); }
@@ -70,30 +70,32 @@ class Winograd : public Executable {
 
   // Bytes of the intermediate matrices.
   memory::desc Scratchpad() const {
-    return memory::desc({static_cast<int64_t>(own_ * threads_)}, memory::data_type::u8, memory::format_tag::a);
+    return memory::desc({static_cast<int64_t>(thread_bytes_ * threads_)}, memory::data_type::u8, memory::format_tag::a);
   }
 
   void Run(const std::vector<dnnl_exec_arg_t>& operands) const override {
     auto at = [&](int name) {
-      void* found = nullptr;
+      void* handle = nullptr;
       for (const auto& operand : operands) {
-        if (operand.arg == name) dnnl_memory_get_data_handle(operand.memory, &found);
+        if (operand.arg == name) dnnl_memory_get_data_handle(operand.memory, &handle);
       }
-      return static_cast<char*>(found);
+      return static_cast<char*>(handle);
     };
     Arrays arrays{reinterpret_cast<float*>(at(DNNL_ARG_SRC)), reinterpret_cast<float*>(at(DNNL_ARG_DST)),
                   reinterpret_cast<float*>(at(DNNL_ARG_BIAS)), reinterpret_cast<float*>(at(DNNL_ARG_SRC_1))};
     char *weight = at(DNNL_ARG_WEIGHTS), *scratchpad = at(DNNL_ARG_SCRATCHPAD);
     InParallel(threads_, [&](int thread, int threads) {
-      char* own = scratchpad + thread * own_;
-      memory x(pd_.src_desc(), Engine(), own), w(pd_.weights_desc(), Engine(), weight),
-          y(pd_.dst_desc(), Engine(), own + products_), rest(pd_.scratchpad_desc(), Engine(), own + scratchpad_);
+      char* scratch = scratchpad + thread * thread_bytes_;
+      memory x(pd_.src_desc(), Engine(), scratch), w(pd_.weights_desc(), Engine(), weight),
+          y(pd_.dst_desc(), Engine(), scratch + products_),
+          primitive_scratch(pd_.scratchpad_desc(), Engine(), scratch + scratchpad_);
       for (int64_t from = thread * block_; from < Tiles(); from += threads * block_) {
         int64_t to = std::min(from + block_, Tiles());
-        for (int64_t tile = from; tile < to; ++tile) Enter(arrays, tile, reinterpret_cast<float*>(own), tile - from);
+        auto inputs = reinterpret_cast<float*>(scratch);
+        for (int64_t tile = from; tile < to; ++tile) Enter(arrays, tile, inputs, tile - from);
         multiply_.execute(Stream(), {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, y},
-                                     {DNNL_ARG_SCRATCHPAD, rest}});
-        auto products = reinterpret_cast<float*>(own + products_);
+                                     {DNNL_ARG_SCRATCHPAD, primitive_scratch}});
+        auto products = reinterpret_cast<float*>(scratch + products_);
         for (int64_t tile = from; tile < to; ++tile) Leave(arrays, tile, products, tile - from);
       }
     });
@@ -124,7 +126,7 @@ class Winograd : public Executable {
     static constexpr float kZeros[kBlock] = {};
     int64_t image = tile / (rows_ * columns_);
     int64_t top = tile / columns_ % rows_ * 2 - s_.top, left = tile % columns_ * 2 - s_.left;
-    const float *cells[16], *x = arrays.x + image * s_.x.whole;
+    const float *cells[16], *x = arrays.x + image * s_.x.image;
     int64_t steps[16];
     for (int i = 0; i < 16; ++i) {
       int64_t r = top + i / 4, c = left + i % 4;
@@ -142,8 +144,8 @@ class Winograd : public Executable {
   // Transforms row `row` of the 16 matrices to the results of a tile.
   void Leave(const Arrays& arrays, int64_t tile, const float* matrices, int64_t row) const {
     int64_t image = tile / (rows_ * columns_), top = tile / columns_ % rows_ * 2, left = tile % columns_ * 2;
-    float beyond[kBlock] = {}, *cells[4], *y = arrays.y + image * s_.y.whole;
-    const float *added[4], *other = arrays.added + (arrays.added ? image * s_.y.whole : 0);
+    float beyond[kBlock] = {}, *cells[4], *y = arrays.y + image * s_.y.image;
+    const float *added[4], *other = arrays.added + (arrays.added ? image * s_.y.image : 0);
     int64_t steps[4];
     for (int i = 0; i < 4; ++i) {
       int64_t r = top + i / 2, c = left + i % 2, at = (r * s_.y.width + c) * s_.y.pixel;
@@ -167,7 +169,8 @@ class Winograd : public Executable {
   int threads_;
   dnnl::matmul::primitive_desc pd_;
   dnnl::primitive multiply_;
-  size_t products_, scratchpad_, own_;  // of a thread: where its products and oneDNN's scratchpad begin, and its bytes
+  // of a thread: where its products and oneDNN's scratchpad begin, and its bytes
+  size_t products_, scratchpad_, thread_bytes_;
 };
 
 }  // namespace caffejax

@@ -15,10 +15,10 @@ namespace caffejax {
 
 using Lanes __attribute__((vector_size(kBlock * sizeof(float)))) = float;
 
-// Transforms a tile; row i, column j goes to `to[i * 4 * apart + j * apart]`. `cells` points to its 16 pixels; `steps` is
+// Transforms a tile; row i, column j goes to `to[i * 4 * stride + j * stride]`. `cells` points to its 16 pixels; `steps` is
 // the distance in floats from one block of channels of a pixel to the next.
 CAFFEJAX_FOR_EACH_PROCESSOR
-static void IntoTile(const float* const* cells, const int64_t* steps, int64_t blocks, float* to, int64_t apart) {
+static void IntoTile(const float* const* cells, const int64_t* steps, int64_t blocks, float* to, int64_t stride) {
   for (int64_t block = 0; block < blocks; ++block) {
     Lanes d[4][4], t[4][4];
     for (int i = 0; i < 16; ++i) std::memcpy(&d[i / 4][i % 4], cells[i] + block * steps[i], sizeof(Lanes));
@@ -30,7 +30,7 @@ static void IntoTile(const float* const* cells, const int64_t* steps, int64_t bl
     }
     for (int i = 0; i < 4; ++i) {
       Lanes row[4] = {t[i][0] - t[i][2], t[i][1] + t[i][2], t[i][2] - t[i][1], t[i][1] - t[i][3]};
-      for (int j = 0; j < 4; ++j) std::memcpy(to + (4 * i + j) * apart + block * kBlock, &row[j], sizeof(Lanes));
+      for (int j = 0; j < 4; ++j) std::memcpy(to + (4 * i + j) * stride + block * kBlock, &row[j], sizeof(Lanes));
     }
   }
 }
@@ -45,14 +45,14 @@ struct Finish {
 
 // Writes the 2x2 results of a tile to the four pixels `cells`; `steps` is the distance of blocks of channels in floats.
 CAFFEJAX_FOR_EACH_PROCESSOR
-static void FromTile(const float* from, int64_t apart, int64_t blocks, const Finish& finish, float* const* cells,
+static void FromTile(const float* from, int64_t stride, int64_t blocks, const Finish& finish, float* const* cells,
                      const int64_t* steps) {
   for (int64_t block = 0; block < blocks; ++block) {
     Lanes t[2][4], bias = {};
     if (finish.bias) std::memcpy(&bias, finish.bias + block * kBlock, sizeof(Lanes));
     for (int j = 0; j < 4; ++j) {
       Lanes m[4];
-      for (int i = 0; i < 4; ++i) std::memcpy(&m[i], from + (4 * i + j) * apart + block * kBlock, sizeof(Lanes));
+      for (int i = 0; i < 4; ++i) std::memcpy(&m[i], from + (4 * i + j) * stride + block * kBlock, sizeof(Lanes));
       t[0][j] = m[0] + m[1] + m[2];
       t[1][j] = m[1] - m[2] - m[3];
     }
@@ -76,7 +76,7 @@ static void FromTile(const float* from, int64_t apart, int64_t blocks, const Fin
 // Transforms weights (groups, outputs, inputs, 3, 3) to (16, groups, inputs, outputs).
 inline std::vector<float> TransformedWeight(const float* weight, const Dims& dims) {
   int64_t groups = dims.at(0), outputs = dims.at(1), inputs = dims.at(2);
-  std::vector<float> made(16 * groups * outputs * inputs);
+  std::vector<float> result(16 * groups * outputs * inputs);
   auto spread = [](const auto* g, int64_t step, double* to) {
     double a = g[0], b = g[step], c = g[2 * step];
     to[0] = a, to[1] = (a + b + c) / 2, to[2] = (a - b + c) / 2, to[3] = c;
@@ -88,11 +88,11 @@ inline std::vector<float> TransformedWeight(const float* weight, const Dims& dim
     for (int r = 0; r < 4; ++r) {
       spread(&columns[0][r], 4, row);
       for (int j = 0; j < 4; ++j) {
-        made[(((4 * r + j) * groups + g) * inputs + c) * outputs + k] = static_cast<float>(row[j]);
+        result[(((4 * r + j) * groups + g) * inputs + c) * outputs + k] = static_cast<float>(row[j]);
       }
     }
   }
-  return made;
+  return result;
 }
 
 }  // namespace caffejax
