@@ -198,6 +198,14 @@ def test_the_page_on_callbacks_tells_of_all_events() -> None:
     assert re.findall(r"^\| `(on_\w+)\(", page, re.MULTILINE) == [n for n in vars(caffejax.Callback) if n[:3] == "on_"]
 
 
+def test_the_page_of_models_names_every_net_of_configs() -> None:
+    page = (REPOSITORY / "docs" / "models.md").read_text()
+    rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("|")]
+    assert {len(row) for row in rows} == {8}
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row[2])]
+    assert sorted([*named, "lstm"]) == sorted(path.name for path in (REPOSITORY / "configs").iterdir() if path.is_dir())
+
+
 def test_links_between_pages_lead_to_files() -> None:
     pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]
