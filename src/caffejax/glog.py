@@ -75,8 +75,8 @@ def start_logging(write: Callable[[str], object] = _to_stderr, process: int = 0)
 def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
     """Print caffejax's log in glog's form within a `with` block, without changing the logger afterwards.
 
-    The block changes nothing if the logger has a handler or a level already. If Python's logging prints to stderr or
-    stdout, the log is printed there only.
+    The block changes nothing if the logger has a handler or a level already. Handlers of the root logger get the log
+    too, unless one prints to stderr or stdout, as the one does that absl adds when orbax is imported.
 
     Args:
         level: the lowest level that is printed, one of `logging`.
@@ -84,15 +84,17 @@ def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
     if log.handlers or log.level:
         yield
         return
-    streams = [getattr(handler, "stream", None) for handler in logging.getLogger().handlers]
-    handlers = [] if sys.stderr in streams or sys.stdout in streams else [_Handler(_to_stderr, "")]
-    log.handlers[:] = handlers
+    streams = [getattr(h, "stream", None) for h in logging.getLogger().handlers]
+    handler = _Handler(_to_stderr, "")
+    log.addHandler(handler)
     log.setLevel(level)
+    log.propagate = bool(streams) and not (sys.stderr in streams or sys.stdout in streams)
     try:
         yield
     finally:
+        log.propagate = True
         log.setLevel(logging.NOTSET)
-        log.handlers[:] = [handler for handler in log.handlers if handler not in handlers]
+        log.removeHandler(handler)
 
 
 def warn_once(message: str) -> None:

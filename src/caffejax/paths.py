@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -35,6 +36,36 @@ def is_hdf5(path: str | os.PathLike[str]) -> bool:
             return file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE
     except (OSError, ValueError):
         return False
+
+
+# beginnings of files of other kinds, among them what failed downloads leave
+_KINDS = [
+    (re.compile(beginning, re.IGNORECASE | re.DOTALL), what)
+    for beginning, what in (
+        (rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype|html|head|\?xml)\b", "an HTML page; download the file itself"),
+        (rb"version https://git-lfs", "a git-lfs pointer; fetch the file with `git lfs pull`"),
+        (rb"\x1f\x8b|BZh|\xfd7zXZ", "a compressed file; unpack it first"),
+        (rb"PK\x03\x04", "a zip archive, as are weights of PyTorch and .npz files"),
+        (rb"\x89PNG|\xff\xd8\xff|GIF8", "a picture"),
+        (HDF5_SIGNATURE, "an HDF5 file"),
+        (rb"\x08.{1,5}\x12[^\0]{1,300}\.caffemodel", "a .solverstate, which has no weights"),
+    )
+]
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")  # bytes that texts do not have
+
+
+def recognize(content: bytes) -> str | None:
+    """Return what a file of another kind than expected is, with a remedy: "an HTML page; download the file itself".
+
+    Args:
+        content: the first 1,000 bytes of the file, or more.
+
+    Returns:
+        The kind, such as "a text", or None if the beginning of the file does not show it.
+    """
+    if what := next((what for beginning, what in _KINDS if beginning.match(content)), None):
+        return what
+    return None if not content or _CONTROL.search(content[:1000]) else "a text"
 
 
 def missing_problem(path: str | os.PathLike[str]) -> Problem:

@@ -4,8 +4,10 @@ import json
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
+from caffejax import Net
 from caffejax.cli import main
 from caffejax.layers import layer_types, registry
 
@@ -14,6 +16,7 @@ MODULE = """
 import caffejax
 caffejax.register(caffejax.LayerType(caffejax.Signature("Unheard"), caffejax.Traced(lambda ctx, x: 3 * x)))
 """
+IP = 'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }'
 RELU = 'layer { name: "relu" type: "%s" bottom: "data" top: "relu" }\n'
 
 
@@ -55,6 +58,16 @@ def test_json_has_everything(models: Path, capsys: pytest.CaptureFixture[str]) -
     }
 
 
+def test_weights_that_fit_all_phases_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    test_only = INPUT + RELU.replace("}", "include { phase: TEST } }") % "ReLU"  # the phases differ in their layers
+    (tmp_path / "net.prototxt").write_text(test_only + IP)
+    net = Net(test_only + IP)
+    net.save(*net.init(jax.random.key(0)), tmp_path / "net.npz")
+    assert main(["check", str(tmp_path / "net.prototxt"), f"--weights={tmp_path / 'net.npz'}"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count("blobs for 1 layer fit") == out.count("TRAIN, TEST: ") == 1
+
+
 def test_exit_codes(
     models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,7 +92,9 @@ DAMAGED = {
     "page": (b"\n<!DOCTYPE html>\n<html><style>input { color: red }</style></html>", "this is an HTML page"),
     "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "`git lfs pull`"),
     "empty": (b" # nothing\n", "the file is empty"),
-    "binary": (b"\x89PNG\0", "this is a binary file"),
+    "binary": (b"\x89\0", "this is a binary file"),
+    "picture": (b"\x89PNG\r\n\x1a\n", "this is a picture"),
+    "archive": (b"\x1f\x8b\x08\0", "this is a compressed file; unpack it first"),
 }
 
 
@@ -111,7 +126,7 @@ def test_other_files_fail_only_where_they_are_named_or_nothing_is_a_net(
     assert err == "caffejax: there is neither a net nor a solver in these folders\n"
     (tmp_path / "good.prototxt").write_text(INPUT + RELU % "ReLU")
     assert main(["check", str(tmp_path)]) == 0
-    assert "this is a binary file" in " ".join(capsys.readouterr().out.split())
+    assert "this is a zip archive" in " ".join(capsys.readouterr().out.split())
     for file in (labels, weights):
         assert main(["check", str(tmp_path), str(file)]) == 1
 

@@ -154,6 +154,38 @@ def test_a_training_net_without_its_database(capsys: pytest.CaptureFixture[str])
     np.testing.assert_allclose([row["probability"] for row in rows], np.sort(expected)[:-6:-1], rtol=1e-3)
 
 
+@pytest.mark.parametrize(("side", "channels"), [(64, 3), (32, 3), (28, 1)])
+def test_the_size_of_absent_pictures_is_the_one_of_the_weights(
+    capsys: pytest.CaptureFixture[str], side: int, channels: int
+) -> None:
+    ip = 'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }'
+    shape = f"input_param {{ shape {{ dim: 1 dim: {channels} dim: {side} dim: {side} }} }}"
+    written(f'layer {{ name: "data" type: "Input" top: "data" {shape} }}{ip}')
+    Path("net.prototxt").write_text(f'layer {{ name: "d" type: "Data" top: "data" data_param {{ source: "no" }} }}{ip}')
+    pictures(1)
+    _, told = predicted(capsys, "0.png")
+    assert (told["size"], told["channels"]) == ([side, side], "gray" if channels == 1 else "BGR")
+
+
+@pytest.mark.parametrize(
+    ("weight", "flags", "outputs"),
+    [(0.3, [], {"ip"}), (1, [], {"ip", "aux"}), (2, [], {"aux"}), (0.3, ["--output=aux"], {"aux"})],
+)
+def test_auxiliary_classifiers_are_left_out(
+    capsys: pytest.CaptureFixture[str], weight: float, flags: list[str], outputs: set[str]
+) -> None:
+    net = CLASSIFIES[: CLASSIFIES.index('layer { name: "prob"')].replace('"ip"', '"%s"')
+    net = net % ("ip", "ip") + net[net.index('layer { name: "%s"') :] % ("aux", "aux")
+    net = net.replace('top: "data"', 'top: "data" top: "label"').replace("} } }", "} shape { dim: 1 } } }", 1)
+    for name, times in (("ip", 1), ("aux", weight)):
+        net += f"""layer {{ name: "{name}_loss" type: "SoftmaxWithLoss" bottom: "{name}" bottom: "label"
+          top: "{name}_loss" loss_weight: {times} }}"""
+    written(net)
+    pictures(1)
+    ((image,), _) = predicted(capsys, "0.png", *flags)
+    assert set(image["results"]) == outputs
+
+
 def test_several_pictures_are_run_in_batches(capsys: pytest.CaptureFixture[str]) -> None:
     variables = write_net(CLASSIFIES)
     drawn = pictures(5)
@@ -177,6 +209,9 @@ def test_names_in_a_table_and_a_picture(capsys: pytest.CaptureFixture[str]) -> N
         assert re.fullmatch(r" +0\.\d{4} +(\d) +class \1", line)
     assert len(lines) == 7
     assert cv2.imread("drawn.png").shape == (240, 360, 3)
+    Path("names.txt").write_text("a\nb\nc\n\n")
+    assert main(command) == 0
+    assert "names.txt: has names for 3 classes, but the output 'prob' has 7" in capsys.readouterr().err
 
 
 def test_boxes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,6 +317,7 @@ def test_colors_are_those_of_pascal_voc() -> None:
         ("0.png --size=3", ["--size must be a height and a width"]),
         ("0.png --output=absent", ["net.prototxt: outputs: no blob 'absent'"]),
         ("0.png --labels=absent.txt", ["absent.txt: no such file"]),
+        ("0.png --labels=0.png", ["0.png: should have the name of a class in each line, but is a picture"]),
         ("0.png --weights=other.npz", ["other.npz: has no blobs for any layer of the net"]),
     ],
 )

@@ -1,5 +1,6 @@
 """Each setting of each layer type has a meaning, and `caffejax layers` prints it."""
 
+import json
 import re
 
 import pytest
@@ -52,6 +53,18 @@ def test_the_command_prints_meanings(capsys: pytest.CaptureFixture[str]) -> None
     assert re.search(r"std \(float; default: 1\)\n +of gaussian: standard deviation", out)
     assert main(["layers"]) == 0
     assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} >= {"Pooling", "YoloSeg", "Data"}
+
+
+def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["layers", "--json"]) == 0
+    everything = json.loads(capsys.readouterr().out)
+    assert {value["name"] for value in everything} == set(layer_types())
+    assert main(["layers", "--json", "Pooling", "FillerParameter"]) == 0
+    pooling, filler = json.loads(capsys.readouterr().out)
+    (side,) = [s for s in pooling["settings"]["pooling_param"] if s["name"] == "kernel_size"]
+    assert (side["kind"], side["repeated"]) == ("int", False)
+    assert side["meaning"].startswith("side of the window")
+    assert [s["default"] for s in filler["settings"]["FillerParameter"] if s["name"] == "std"] == ["1"]
 
 
 def test_the_command_suggests_a_type(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import CaffejaxError, Net, Solver, Variables, WeightsError
+from caffejax import CaffejaxError, DataError, Net, Solver, Variables, WeightsError
 from caffejax.export import make_subject
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -59,17 +59,17 @@ def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
     command = [sys.executable, "-c", ELSEWHERE, LENET, kernels]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr  # neither a crash nor another error
+    data = f"{LENET}: the input 'data' has shape {{}}, but the net was built for (64, 1, 28, 28)\n{LENET}: "
     ip1 = "layer 'ip1' (InnerProduct): blob 0 is of shape (500, 800), but a bottom of shape "
     conv1 = "layer 'conv1' (Convolution): blob 0 is of shape (20, 1, 5, 5), but a bottom of shape "
-    built = "but the net was built for (64, 1, 28, 28))"
     once = [
-        f"{ip1}(64, 50, 5, 5) needs (500, 1250) (inputs: 'data' has shape (64, 1, 32, 32), {built}",
-        f"{ip1}(2, 50, 5, 5) needs (500, 1250) (inputs: 'data' has shape (2, 1, 32, 32), {built}",
-        f"{ip1}(1, 50, 5, 5) needs (500, 1250) (inputs: 'data' has shape (1, 1, 32, 32), {built}",
-        f"{ip1}(2, 50, 2, 2) needs (500, 200) (inputs: 'data' has shape (2, 1, 20, 20), {built}",
-        f"{conv1}(2, 3, 28, 28) needs (20, 3, 5, 5) (inputs: 'data' has shape (2, 3, 28, 28), {built}",
+        data.format((64, 1, 32, 32)) + f"{ip1}(64, 50, 5, 5) needs (500, 1250)",
+        data.format((2, 1, 32, 32)) + f"{ip1}(2, 50, 5, 5) needs (500, 1250)",
+        data.format((1, 1, 32, 32)) + f"{ip1}(1, 50, 5, 5) needs (500, 1250)",
+        data.format((2, 1, 20, 20)) + f"{ip1}(2, 50, 2, 2) needs (500, 200)",
+        data.format((2, 3, 28, 28)) + f"{conv1}(2, 3, 28, 28) needs (20, 3, 5, 5)",
     ]
-    assert run.stdout.splitlines() == [f"{LENET}: {line}" for line in once for how in range(4)]
+    assert run.stdout == "".join(f"{line}\n" * 4 for line in once)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
         ),
         (batch() | {"data": None}, "the input for blob 'data' must be an array of numbers, not None"),
         (batch() | {"data": [[1], [1, 2]]}, "the input for blob 'data' must be an array of numbers, not a value of"),
-        (batch() | {"label": KEY}, "the input for blob 'label' must be an array of numbers, not a value of"),
+        (batch() | {"label": KEY}, "the input for blob 'label' must be an array of numbers, not of dtype key<fry>"),
         (batch()["data"], "inputs must be {blob: array}, not a value of type ndarray"),
     ],
 )
@@ -118,6 +118,17 @@ def test_wrong_inputs_are_refused_by_name(lenet: Net, variables: Variables, inpu
         with pytest.raises(CaffejaxError) as caught:
             run(*variables, inputs)
         assert str(caught.value).startswith(f"{LENET}: {words}")
+
+
+@pytest.mark.parametrize("label", [10, -1])
+def test_a_label_that_is_no_class_is_refused_outside_of_traced_code(
+    lenet: Net, variables: Variables, label: float
+) -> None:
+    wrong = batch() | {"label": jnp.array([0, label])}
+    for run in (lenet.apply, lenet.loss, jax.value_and_grad(lenet.loss, has_aux=True)):
+        with pytest.raises(DataError, match=r"'loss' \(SoftmaxWithLoss\): blob 'label' holds .* in row 1 .* 0 to 9"):
+            run(*variables, wrong)
+    assert np.isnan(lenet.forward(*variables, wrong)[0]["loss"])
 
 
 def test_a_batch_may_hold_more_than_the_net_takes(lenet: Net, variables: Variables) -> None:

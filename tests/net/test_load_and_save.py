@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from caffejax import Net, Solver, Variables, WeightsError, read_caffemodel
+from caffejax.checkpoints.caffemodel import write_caffemodel
 from caffejax.checkpoints.formats import FORMATS
+from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter
 
 ENDS = [*FORMATS, ".caffemodel.h5", ".orbax/7"]
 NET = """
@@ -87,13 +89,28 @@ def test_the_report_says_what_was_taken_skipped_and_left(end: str) -> None:
     assert "left:    1 (head), in the net only; 1 (conv), named in `without`" in repr(report)
 
 
+def test_the_weights_of_another_net_with_the_same_names_are_one_problem() -> None:
+    net = Net(NET)
+    other = {name: tuple(np.zeros((3, 2), np.float32) for _ in blobs) for name, blobs in draw_variables(net).params.items()}
+    write_caffemodel("x.caffemodel", NetParameter(layer=[LayerParameter(name=name) for name in other]), other)
+    with pytest.raises(
+        WeightsError, match=r"shapes, as in the weights of another net \('\w+', .* 3 x 2 .*made"
+    ) as caught:
+        net.load("x.caffemodel")
+    assert len(caught.value.problems) == 1
+
+
 def test_misfits_are_refused_unless_excluded() -> None:
     net, wider = Net(NET), Net(NET.replace("num_output: 5", "num_output: 6"))
     net.save(*draw_variables(net), "x.npz")
-    with pytest.raises(WeightsError, match=r"layer 'a': blob 0 is .*; rename the layer to train it from scratch") as e:
+    with pytest.raises(
+        WeightsError, match=r"layer 'a': blob 0 is .*, or rename the layer to train it from scratch"
+    ) as e:
         wider.load("x.npz")
     assert {p.layer for p in e.value.problems} == {"a", "twin"}
     assert wider.load_and_report("x.npz", without=["a", "twin"])[1].skipped == ("a", "twin")
+    with pytest.raises(WeightsError, match=r"the path is the last argument"):
+        net.save("x.npz", *draw_variables(net))  # type: ignore[arg-type]
     with pytest.raises(WeightsError, match="without: no layer 'twim' in the net; did you mean 'twin'"):
         net.load("x.npz", without=["twim"])
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from ..checkpoints.caffemodel import read_caffemodel
-from ..checkpoints.matching import match_blobs, nothing_matches
+from ..checkpoints.loading import open_blobs
+from ..checkpoints.matching import match_blobs, misfit_problems, nothing_matches
 from ..data.placeholder_sources import MissingSourceError, assumed_graphs
 from ..debugging.memory_report import net_sizes
 from ..errors import CaffejaxError, Problem, SchemaError, WeightsError
@@ -29,7 +29,7 @@ from ..glog import collect_warnings
 from ..graph import Graph
 from ..graph.resolve import State, has_no_data, net_states
 from ..options import DataConfig
-from ..paths import find, is_hdf5
+from ..paths import find
 from ..schema import read_solver, read_valid_part
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
 from ..schema.reading import read_text
@@ -172,11 +172,11 @@ def _same(a: PhaseReport, b: PhaseReport) -> bool:
 def weights_report(graph: Graph, path: Path) -> WeightsReport:
     """Return a comparison of the blobs in a weights file with a net's blobs. Layers match by name, as in loading."""
     try:
-        stored = read_caffemodel(path)
-        _, report = match_blobs(graph, stored, path, copies=not is_hdf5(path))
+        stored, _, copies = open_blobs(path)
+        _, report = match_blobs(graph, stored, path, copies=copies)
     except WeightsError as error:
         return WeightsReport(str(path), misfits=findings_of(error.problems, "weights"))
-    findings = findings_of([replace(p, file=None) for p in report.misfits], "weights")
+    findings = findings_of([replace(p, file=None) for p in misfit_problems(report)], "weights")
     if not report.taken and not findings and report.left:
         findings = findings_of([replace(nothing_matches(graph, stored, path), file=None)], "weights")
     return WeightsReport(str(path), len(report.taken), findings, report.left, len(report.skipped))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ..errors import UNKNOWN_TYPE, Problem
+
+R = TypeVar("R")
 
 Kind = Literal["net", "solver", "unreadable", "other"]
 Cause = Literal["text", "type", "setting", "python", "blob", "shape", "weights", "crash"]
@@ -152,10 +154,18 @@ def _format_lines(lines: list[int]) -> str:
 
 
 def distinct_phases(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:
-    """Yield distinct reports. States with equal reports (apart from memory) share one report: "TRAIN, TEST"."""
-    states_of: dict[PhaseReport, str] = {}
-    for phase in phases:
-        bare = replace(phase, state="", memory=0)
-        states_of[bare] = f"{states_of[bare]}, {phase.state}" if bare in states_of else phase.state
-    for bare, states in states_of.items():
+    """Yield distinct reports without weights. States with equal ones, apart from memory, share one: "TRAIN, TEST"."""
+    for bare, states in _join_states((replace(p, state="", memory=0, weights=()), p.state) for p in phases):
         yield replace(bare, state=states)
+
+
+def distinct_weights(phases: tuple[PhaseReport, ...]) -> Iterator[tuple[WeightsReport, str]]:
+    """Yield distinct reports on weights with the states that have them: "TRAIN, TEST"."""
+    return _join_states((match, phase.state) for phase in phases for match in phase.weights)
+
+
+def _join_states(reports: Iterable[tuple[R, str]]) -> Iterator[tuple[R, str]]:
+    states: dict[R, str] = {}
+    for report, state in reports:
+        states[report] = f"{states[report]}, {state}" if report in states else state
+    yield from states.items()

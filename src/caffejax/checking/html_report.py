@@ -12,7 +12,7 @@ from ..errors import CaffejaxError
 from ..human_readable import format_bytes, format_count, format_number
 from ..schema import read_valid_part
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
-from .check_report import Finding, PhaseReport, Report, distinct_phases
+from .check_report import Finding, PhaseReport, Report, distinct_phases, distinct_weights
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -77,6 +77,7 @@ def _section(report: Report) -> str:
         f'<summary><span class="file">{escape(report.file)}</span><span>{state}</span>{cells}</summary>',
         *_items([_finding(finding) for finding in report.findings]),
         *(line for phase in distinct_phases(report.phases) for line in _phase(phase)),
+        *_weights(report),
         *_items([f"note: {escape(note)}" for note in report.notes]),
         *_drawing(report),
         f"<p>Next: <code>{escape(next_command(report))}</code></p>",
@@ -91,13 +92,17 @@ def _phase(phase: PhaseReport) -> Iterator[str]:
     if phase.on_host:
         yield f"; on the host: {escape(', '.join(phase.on_host))}; {format_count(phase.compiled, 'layer')} compiled"
     yield "</p>"
-    weights = []
-    for match in phase.weights:
-        text = f"<code>{escape(match.file)}</code>: blobs for {format_count(match.matched, 'layer')} fit"
+    yield from _items([*map(_finding, phase.findings), *map(escape, phase.assumed)])
+
+
+def _weights(report: Report) -> Iterator[str]:
+    for match, states in distinct_weights(report.phases):
+        text = (
+            f"{escape(states)}: <code>{escape(match.file)}</code>: blobs for {format_count(match.matched, 'layer')} fit"
+        )
         text += f", none for {escape(', '.join(match.missing[:8]))}" if match.missing else ""
         text += f", {match.unused} not used" if match.unused else ""
-        weights += [text, *(_finding(misfit) for misfit in match.misfits)]
-    yield from _items([*map(_finding, phase.findings), *map(escape, phase.assumed), *weights])
+        yield from _items([text, *(_finding(misfit) for misfit in match.misfits)])
 
 
 def _finding(finding: Finding) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from ..atomic import replace_file
 from ..errors import Problem, WeightsError
-from ..paths import is_hdf5, read_bytes
+from ..paths import is_hdf5, read_bytes, recognize
 from ..schema import wire
 from ..schema.blob_proto import Array, Legacy4D, decode_blob, encode_blob, read_blob_proto
 from ..schema.caffe_pb2 import NetParameter
@@ -63,10 +63,16 @@ def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[st
     try:
         layers = _layers(data)
     except ValueError as error:
-        raise WeightsError(Problem(f"not a .caffemodel, or damaged or cut short: {error}", str(path))) from error
-    if not layers:
-        raise WeightsError(Problem("there are no layers in this file; is it a .caffemodel?", str(path)))
-    return layers
+        layers = {}
+        reason = f"not a .caffemodel, or damaged or cut short: {error}"
+    else:
+        reason = "there are no layers in this file; is it a .caffemodel?" if data else "the file is empty"
+    if any(layers.values()):
+        return layers
+    kind = recognize(bytes(data[:1000]))
+    if layers and kind is None:
+        return layers
+    raise WeightsError(Problem(f"not a .caffemodel, but {kind}" if kind else reason, str(path)))
 
 
 def write_caffemodel(

@@ -60,7 +60,8 @@ def format_of(path: str) -> Format:
 def format_end(path: str, *, known_only: bool = True) -> str:
     """Return the extension of a path, a key of `FORMATS`.
 
-    The path of a step in an .orbax folder, such as "net.orbax/100", has the extension ".orbax".
+    The path of a step in an .orbax folder, such as "net.orbax/100", has the extension ".orbax", and so has the folder
+    "net.orbax.old" of an earlier run.
 
     Args:
         path: the file or folder.
@@ -71,8 +72,9 @@ def format_end(path: str, *, known_only: bool = True) -> str:
     """
     name = path.rstrip("/")
     folder, last = os.path.split(name)
-    if last.isdigit() and folder.endswith(".orbax"):
+    if last.isdigit() and folder.endswith((".orbax", ".orbax.old")):
         name = folder
+    name = name.removesuffix(".old") if name.endswith(".orbax.old") else name
     for end in FORMATS:
         if name.endswith(end):
             return end

@@ -21,7 +21,7 @@ from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamS
 from ..variables import Params, ParamsLike, Variables, index_blobs
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
 from .formats import FORMATS, format_end
-from .matching import LoadReport, Stored, match_blobs, nothing_matches, report_missing
+from .matching import LoadReport, Stored, match_blobs, misfit_problems, nothing_matches, report_missing
 
 log = logging.getLogger("caffejax")
 
@@ -114,10 +114,10 @@ def _read(
 
     The third result has the file's blobs for other layers.
     """
-    stored, release, copies = _open_blobs(path)
+    stored, release, copies = open_blobs(path)
     new, report = match_blobs(graph, stored, path, copies=copies, without=without)
     if report.misfits:
-        raise WeightsError(report.misfits)
+        raise WeightsError(misfit_problems(report))
     for name in report.skipped:
         log.info("Ignoring source layer %s", name)
     if not new and not set(report.left) <= set(without) and not strict:  # if strict, the caller names each layer
@@ -213,7 +213,7 @@ def _definition(layer: Layer, phase: str) -> LayerParameter:
     return definition
 
 
-def _open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], object], bool]:
+def open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], object], bool]:
     """Open a weight file. The content of a .caffemodel or .caffemodel.h5 file decides between these two formats.
 
     Returns:

@@ -114,6 +114,19 @@ def match_blobs(
     return matches, LoadReport(os.fspath(file), in_order, skipped, unchanged, tuple(without), tuple(mismatched))
 
 
+def misfit_problems(report: LoadReport) -> tuple[Problem, ...]:
+    """Return the problems of blobs that do not fit; a single one if most layers' do not, as in another net's file."""
+    first = {problem.layer: problem for problem in reversed(report.misfits)}
+    if len(first) < 2 or len(first) <= len(report.taken):
+        return report.misfits
+    examples = "; ".join(f"'{name}', {p.message.partition(';')[0]}" for name, p in [*reversed(first.items())][:3])
+    message = (
+        f"the blobs of {len(first)} of the {len(report.taken) + len(first)} layers with the net's names have other "
+        f"shapes, as in the weights of another net ({examples}); take the file that was made for this net"
+    )
+    return (Problem(message, report.file),)
+
+
 def _join_names(names: Sequence[str]) -> str:
     if not names:
         return "none"
@@ -142,7 +155,7 @@ def fit(
     Raises:
         WeightsError: if the number of blobs or the shape of a blob differs. The message names each such blob.
     """
-    remedy = "; rename the layer to train it from scratch"
+    remedy = "; take the file that was made for this net, or rename the layer to train it from scratch"
     blobs = [*source, *[None] * (len(shapes) - len(source))]
     if len(blobs) > len(shapes) or any(blob is None and i not in optional for i, blob in enumerate(blobs)):
         count = sum(blob is not None for blob in source)

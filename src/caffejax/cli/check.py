@@ -106,7 +106,7 @@ def _print_report(report: Report, first: bool) -> None:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    from ..checking.check_report import distinct_phases
+    from ..checking.check_report import distinct_phases, distinct_weights
 
     loading = [phase for phase in report.phases if phase.outcome == "loads"]
     states = " ".join(phase.state for phase in loading)
@@ -126,12 +126,11 @@ def _lines(report: Report) -> Iterator[str]:
         if phase.on_host:
             hosts = f"on the host: {', '.join(phase.on_host)}; {format_count(phase.compiled, 'layer')} compiled"
             yield from _wrap([hosts], f"{phase.state}: ")
-        for match in phase.weights:
-            lacking = f", none for {len(match.missing)}: {', '.join(match.missing[:5])}" if match.missing else ""
-            unused = f", {match.unused} not used" if match.unused else ""
-            fit = f"{match.file}: blobs for {format_count(match.matched, 'layer')} fit{lacking}{unused}"
-            yield from _wrap([fit], f"{phase.state}: ")
-            yield from _wrap((str(misfit) for misfit in match.misfits), f"{phase.state}: ")
+    for match, states in distinct_weights(report.phases):
+        lacking = f", none for {len(match.missing)}: {', '.join(match.missing[:5])}" if match.missing else ""
+        unused = f", {match.unused} not used" if match.unused else ""
+        fit = f"{match.file}: blobs for {format_count(match.matched, 'layer')} fit{lacking}{unused}"
+        yield from _wrap([fit, *map(str, match.misfits)], f"{states}: ")
     yield from _wrap(report.notes, "note: ")
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from ..text_table import align_columns
-from . import net_flags
+from . import flags, net_flags
 
 if TYPE_CHECKING:
     from ..layers import LayerType
@@ -27,6 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="TYPE",
         help="a layer type or a message such as FillerParameter (default: list all types)",
     )
+    flags.add_json(parser)
     net_flags.add_import_flag(parser)
 
 
@@ -34,6 +36,9 @@ def run(options: argparse.Namespace) -> None:
     """Print the descriptions."""
     from ..layers import descriptions, layer_type, layer_types
 
+    if options.json:
+        flags.print_json(_as_json(options.type or list(layer_types())))
+        return
     if not options.type:
         rows = [(t.name, t.docs.origin, descriptions.description(t).partition("\n")[0]) for t in layer_types().values()]
         print("\n".join(align_columns(rows, 3)))
@@ -46,6 +51,26 @@ def run(options: argparse.Namespace) -> None:
             printed: set[tuple[Setting, ...]] = set()
             for title, variant in (descriptions.variants(t) or {"": t}).items():
                 print("\n".join(_lines(f"{t.name}: {title}" if title else t.name, variant, printed)))
+
+
+def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the descriptions of types and messages as JSON values."""
+    from ..layers import descriptions, layer_type
+
+    values: list[dict[str, Any]] = []
+    for name in names:
+        if name in descriptions.SHARED_MESSAGES:
+            values.append({"name": name, "settings": {name: [*map(asdict, descriptions.settings_of_message(name))]}})
+            continue
+        whole = layer_type(name)
+        for variant, t in (descriptions.variants(whole) or {"": whole}).items():
+            settings = {
+                param: [*map(asdict, descriptions.settings_of(t, param))] for param in descriptions.params_of(t)
+            }
+            about = {"name": whole.name, "variant": variant, "aliases": whole.signature.aliases, "from": t.docs.origin}
+            about |= {"description": descriptions.description(t), "facts": descriptions.facts(t)}
+            values.append({**about, "restrictions": descriptions.restrictions(t), "settings": settings})
+    return values
 
 
 def _lines(title: str, t: LayerType, printed: set[tuple[Setting, ...]]) -> Iterator[str]:

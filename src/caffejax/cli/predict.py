@@ -63,7 +63,15 @@ def run(options: argparse.Namespace) -> None:
 
     from ..paths import check_exist, find
     from ..prediction.preprocessing import preprocessing_of
-    from ..prediction.results import check_outputs, draw, format_result, read_names, results_of
+    from ..prediction.results import (
+        check_outputs,
+        draw,
+        format_result,
+        main_outputs,
+        names_problem,
+        read_names,
+        results_of,
+    )
     from ..schema import read_net
 
     check_exist([options.model, *flags.several(options.weights), *([options.labels] if options.labels else [])])
@@ -75,7 +83,13 @@ def run(options: argparse.Namespace) -> None:
     with device_flags.on_device(options):
         whole = _build(message, options)
         net = whole.for_inference(flags.several(options.output) or None)
+        if not options.output and (main := main_outputs(whole.graph, net.outputs)) != net.outputs:
+            rest = ", ".join(name for name in net.outputs if name not in main)
+            log.info("Output: %s; auxiliary, by their smaller loss weights: %s (see --output)", ", ".join(main), rest)
+            net = whole.for_inference(main)
         check_outputs(net.graph)
+        if labels and (problem := names_problem(net.graph, names)):
+            log.warning("%s: %s", labels, problem)
         blob, shape = _image_input(net, options)
         prepare = preprocessing_of(
             message,
@@ -120,7 +134,11 @@ def _forget_files(net: NetParameter) -> str:
 
 
 def _build(net: NetParameter, options: argparse.Namespace) -> Net:
-    """Build the net; data layers whose sources are missing become inputs of assumed sizes, which are logged."""
+    """Build the net; data layers whose sources are missing become inputs of assumed sizes, which are logged.
+
+    Of several sizes the first is taken that fits the weights.
+    """
+    from ..checking.check import weights_report
     from ..data.placeholder_sources import MissingSourceError, assumed_graphs, has_absent_source
     from ..graph import net_state
     from ..net import Net
@@ -129,9 +147,12 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
     file, reading = Path(options.model), flags.data_config(options)
     if any(has_absent_source(layer, file.parent) for layer in net.layer):
         try:
-            candidate = next(assumed_graphs(net, state, file, reading))
+            candidates = list(assumed_graphs(net, state, file, reading))
         except MissingSourceError as error:
             raise CaffejaxError(Problem(str(error), options.model)) from error
+        weights = [Path(name) for name in flags.several(options.weights)]
+        fitting = (c for c in candidates if not any(weights_report(c.graph, path).misfits for path in weights))
+        candidate = candidates[0] if len(candidates) == 1 else next(fitting, candidates[0])
         for sentence in candidate.assumed:
             log.warning("%s", sentence)
         net = candidate.net

@@ -61,7 +61,8 @@ def handle_signals(solver: Solver, options: argparse.Namespace) -> Iterator[None
             raise KeyboardInterrupt
         if effect != "none":
             solver.request(effect)
-        pending.append(f"{signal.Signals(number).name}: {_MESSAGES[effect]}")
+        again = "; a second Ctrl-C ends at once" if (number, effect) == (signal.SIGINT, "stop") else ""
+        pending.append(f"{signal.Signals(number).name}: {_MESSAGES[effect]}{again}")
 
     solver.callbacks.append(log_pending)
     before = {number: signal.signal(number, handler) for number in effects}

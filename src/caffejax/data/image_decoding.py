@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from ..errors import DataError, locate_errors
 from ..options import MAX_IMAGE_PIXELS
-from ..paths import read_bytes
+from ..paths import read_bytes, recognize
 from ..schema import caffe_pb2
 from .opencv import cv2
 
@@ -341,7 +341,9 @@ def decode_pixels(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IM
     except cv2.error as error:
         raise BadImageError(f"its image cannot be decoded: {error.err}") from error
     if image is None:
-        raise BadImageError(f"its image of {len(data)} bytes cannot be decoded: it is damaged, or not a JPEG, PNG, ...")
+        kind = None if size else recognize(data)
+        why = f"it is {kind}" if kind else "it is damaged, or not a JPEG, PNG, ..."
+        raise BadImageError(f"its image of {len(data)} bytes cannot be decoded: {why}")
     return image
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, GraphError, Problem
+from ..errors import GraphError, Problem
 from ..graph import Graph
 from ..graph.reshape import reshape_graph
-from ..graph.traits import IndexRange, index_ranges, out_of_range
+from ..graph.traits import IndexRange, check_labels, index_ranges
 from ..layers import Fed, Position, Reads, Source
 from ..layers.data_source import SharedSource
 from .user_data import UserData
@@ -121,7 +121,9 @@ class Loader:
         batch: dict[str, Any] = dict(self._by_hand()) if self._by_hand else {}
         if self._user_data is not None:
             user_arrays = next(self._user_data)
-            batch |= self._check_labels(user_arrays) if is_local else {}
+            if is_local:
+                check_labels(user_arrays, self._ranges)
+                batch |= user_arrays
         for key, source in self._sources.items():
             shared = self._shared.get(key)
             arrays = next(source) if shared is None else shared.take(self._number)
@@ -137,29 +139,9 @@ class Loader:
         return next((source.number for source in self._shared.values()), 0)
 
     def _name_arrays(self, layer: str, arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
-        return self._check_labels(dict(zip(self._tops[layer], arrays, strict=True)))
-
-    def _check_labels(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Check that the labels of a batch are classes of the net's losses, and return the batch.
-
-        Raises:
-            DataError: naming the blob and the first row with another label.
-        """
-        for name, array in batch.items():
-            for index_range in self._ranges.get(name, ()):
-                self._check(name, array, index_range)
+        batch = dict(zip(self._tops[layer], arrays, strict=True))
+        check_labels(batch, self._ranges)
         return batch
-
-    def _check(self, name: str, array: np.ndarray, allowed: IndexRange) -> None:
-        bad = out_of_range(array, allowed.classes, allowed.ignored, *allowed.wrong)
-        if bad.any():
-            row = int(np.argwhere(bad)[0][0])
-            message = (
-                f"blob '{name}' holds {array[bad].flat[0]:g} in row {row} of the batch, but the layer counts "
-                f"{allowed.classes} classes, 0 to {allowed.classes - 1}; correct the labels, or the layer's num_output "
-                "below it, or set ignore_label"
-            )
-            raise DataError(allowed.layer.problem(message))
 
     def _check_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
         """Check that the net can be reshaped to a batch with new shapes, and log that it is compiled again."""

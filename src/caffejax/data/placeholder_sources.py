@@ -21,6 +21,7 @@ from .video.video_data import video_shape
 _SOURCES = ("source", "root_folder", "mean_file", "label_map_file", "name_size_file")
 # pixels; the common heights and widths of images, in the order of trying
 _SIZES = (*((side, side) for side in (224, 227, 256, 299, 32, 28, 512, 64)), (360, 480))
+_DIGIT = 28, 28
 _HALVINGS = 6  # the most pooling layers between the images and an Upsample layer
 _BOXES = 8  # rows of a batch's label
 _POSE_CHANNELS = 6
@@ -128,8 +129,9 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], labels: Conta
         MissingSourceError: if the settings do not determine the shapes.
     """
     batch = next((m.batch_size for m in _messages(layer) if getattr(m, "batch_size", 0)), 1)
-    channels = 1 if layer.transform_param.force_gray or _is_grey(layer) else 3
     height, width = _size(layer) or size
+    is_digit = _size(layer) is None and size == _DIGIT  # MNIST's
+    channels = 1 if layer.transform_param.force_gray or _is_grey(layer) or is_digit else 3
     image = video_shape(layer, height, width) if layer.type == "VideoData" else (channels, height, width)
     if layer.type == "Data" and layer.top and layer.top[0] in labels:
         image = _DETECTNET_LABEL

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import DataError, Problem, describe_type, did_you_mean, is_integer, raise_all
 from ..graph import Graph
+from ..layers.validation import shape_remedy
 from .common import dims
 
 
@@ -362,10 +363,8 @@ class UserData:
         return arrays
 
     def _problem(self, array: np.ndarray, shape: tuple[int, ...]) -> str | None:
-        if array.ndim != len(shape):
-            return f"has shape {array.shape}, but the net needs {shape}; only the first axis may differ"
-        if array.ndim == 4 and array.shape[1:] != shape[1:] and (array.shape[3], *array.shape[1:3]) == shape[1:]:
-            return f"has shape {array.shape}, but the net needs {shape}: transpose it by (0, 3, 1, 2) to Caffe's order"
+        if remedy := shape_remedy(array.shape, shape):
+            return f"has shape {array.shape}, but the net needs {shape}{remedy}"
         if array.ndim and not array.size:
             return f"is empty: its shape is {array.shape}"
         return None

@@ -25,6 +25,7 @@ from ..errors import (
 )
 from ..graph import Graph, Layer
 from ..layers.context import Phase, Shape
+from ..layers.validation import shape_remedy
 from ..options import quote
 from ..variables import Variables, index_blobs
 from . import PassInputs
@@ -97,8 +98,9 @@ def check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
                 f"the net has no input '{name}' in phase {graph.phase}, it takes {takes}{did_you_mean(name, missing)}"
             )
         elif name in fed and not _is_numeric(value):
-            kind = f"of dtype {value.dtype}" if isinstance(value, np.ndarray) else describe_type(value)
-            problems.append(f"the input for blob '{name}' must be an array of numbers, not {kind}")
+            kind = getattr(value, "dtype", None)
+            instead = describe_type(value) if kind is None else f"of dtype {kind}"
+            problems.append(f"the input for blob '{name}' must be an array of numbers, not {instead}")
     raise_all(GraphError, problems, graph.file)
 
 
@@ -193,17 +195,15 @@ def shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
     """Add to layers' errors in a `with` block the inputs whose shapes differ from the net's beyond the first axis."""
     try:
         yield
-    except LayerError as error:
+    except (LayerError, GraphError) as error:
         # user inputs only: batches of a source may differ from the blob until `SourceSpec.device_transform` is applied
+        shapes = {name: (np.shape(inputs[name]), graph.blobs[name].shape) for name in graph.user_inputs}
         others = [
-            f"'{name}' has shape {np.shape(inputs[name])}, but the net was built for {graph.blobs[name].shape}"
-            for name in graph.user_inputs
-            if np.shape(inputs[name])[1:] != graph.blobs[name].shape[1:]
+            Problem(f"the input '{name}' has shape {shape}, but the net was built for {built}{remedy}", graph.file)
+            for name, (shape, built) in shapes.items()
+            if (remedy := shape_remedy(shape, built)) or shape[1:] != built[1:]
         ]
-        if not others:
-            raise
-        hint = f" (inputs: {', '.join(others)})"
-        raise LayerError(replace(p, message=p.message + hint) for p in error.problems) from error.__cause__
+        raise type(error)([*others, *error.problems]) from error.__cause__
 
 
 def _is_numeric(value: Any) -> bool:

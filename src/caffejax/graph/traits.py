@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..errors import DataError
 from ..layers import Traced
 from ..layers.dispatch import forward
 from .graph import Graph, Layer
@@ -99,6 +100,29 @@ def out_of_range(numbers: np.ndarray, classes: int, *ignored: int | None) -> np.
         if number is not None:
             valid |= whole == number
     return ~valid
+
+
+def check_labels(blobs: Mapping[str, np.ndarray], ranges: Mapping[str, Sequence[IndexRange]]) -> None:
+    """Check that labels are classes of the layers that read them.
+
+    Args:
+        blobs: arrays by blob name; others than labels are ignored.
+        ranges: as returned by `index_ranges`.
+
+    Raises:
+        DataError: naming the blob and the first row with another label.
+    """
+    for name, array in blobs.items():
+        for allowed in ranges.get(name, ()):
+            bad = out_of_range(array, allowed.classes, allowed.ignored, *allowed.wrong)
+            if bad.any():
+                row = int(np.argwhere(np.atleast_1d(bad))[0][0])
+                message = (
+                    f"blob '{name}' holds {array[bad].flat[0]:g} in row {row} of the batch, but the layer counts "
+                    f"{allowed.classes} classes, 0 to {allowed.classes - 1}; correct the labels, or the layer's "
+                    "num_output below it, or set ignore_label"
+                )
+                raise DataError(allowed.layer.problem(message))
 
 
 def is_stateless(graph: Graph) -> bool:

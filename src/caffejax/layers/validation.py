@@ -140,6 +140,15 @@ def _explain(error: Exception, bottoms: Sequence[Any]) -> str:
     return f"{meaning} ({error})" if str(error) else meaning
 
 
+def shape_remedy(shape: Sequence[int], needed: Sequence[int]) -> str:
+    """Return "; give it 4 axes" or "; transpose it ..." for an array that cannot be a blob of a shape, otherwise ""."""
+    if len(shape) != len(needed):
+        return f"; give it {len(needed)} axes, of which only the first may differ"
+    if len(shape) == 4 and (shape[3], *shape[1:3]) == tuple(needed[1:]) != tuple(shape[1:]):
+        return "; transpose it by (0, 3, 1, 2) to Caffe's order"
+    return ""
+
+
 def format_bottoms(bottoms: Sequence[Any]) -> str:
     """Describe the shapes of bottoms, and their dtypes if other than float32."""
     shapes = [str(tuple(b.shape)) + ("" if b.dtype == jnp.float32 else f" {b.dtype}") for b in bottoms]

@@ -34,6 +34,7 @@ from ..fork_guard import raise_after_fork
 from ..graph import Graph, Param, Slot, build_graph, inference_graph, net_state
 from ..graph.graph import tree_of
 from ..graph.reshape import reshape_graph, with_batch
+from ..graph.traits import IndexRange, check_labels, index_ranges
 from ..human_readable import format_number
 from ..inference.frozen_net import Frozen
 from ..inference.low_precision import resolve_precision
@@ -136,6 +137,7 @@ class Net:
         elif self.run.remat == "auto" and graph.has_host_layers:
             log.warning("no layers are recomputed to save memory: some of its layers run on the host")
         self._checked_memory = False
+        self._label_ranges: Mapping[str, Sequence[IndexRange]] | None = None  # found in the first pass
         self._forward = self.jit(self.apply, static_argnames="blobs")
         self._other_phase: Net | None = None
 
@@ -373,6 +375,8 @@ class Net:
             WeightsError: if params do not fit the net, the suffix is unknown, or the file cannot be written. An
                 existing file is then unchanged.
         """
+        if isinstance(params, str | os.PathLike):
+            raise WeightsError("the path is the last argument: net.save(params, state, path)")
         save_weights(path, self.graph, check_variables(self.graph, params, state))
 
     def rewrite_params(self, params: ParamsLike) -> Params:
@@ -410,7 +414,8 @@ class Net:
             The blobs by name, and the new state. Blobs are float32, also with precision "bfloat16".
 
         Raises:
-            CaffejaxError: naming all arguments that are missing, unknown or of a wrong shape.
+            CaffejaxError: naming all arguments that are missing, unknown or of a wrong shape; and outside of traced
+                code a label that is no class of a loss or a metric.
             LayerError: naming the layer that does not accept inputs of these shapes and dtypes.
         """
         names = self.outputs if blobs is None else check_blob_names(self.graph, "blobs", blobs)
@@ -474,9 +479,20 @@ class Net:
         if not self._checked_memory and not isinstance(next(iter(inputs.blobs.values()), None), jax.core.Tracer):
             check_layers_fit(self.graph)
             self._checked_memory = True
+        self._check_labels(inputs.blobs)
         with shape_hints(self.graph, inputs.blobs):
             schedule = self.recomputing.schedule(inputs) if training and self.recomputing else self.schedule
             return run(unfuse(schedule, frozenset(inputs.taps)), inputs, wanted=names, runner=self.runner)
+
+    def _check_labels(self, blobs: Mapping[str, Any]) -> None:
+        """Check labels, except in traced code, whose losses are NaN for a label that is no class."""
+        if any(isinstance(value, jax.core.Tracer) for value in blobs.values()):
+            return
+        if self._label_ranges is None:
+            self._label_ranges = index_ranges(self.graph)
+        labels = {name: blobs[name] for name in self._label_ranges if name in blobs}
+        local = {name: value for name, value in labels.items() if getattr(value, "is_fully_addressable", True)}
+        check_labels({name: np.asarray(value) for name, value in local.items()}, self._label_ranges)
 
     def _select(self, values: Blobs, names: Iterable[str]) -> Blobs:
         convert = to_float32 if self.run.precision == "bfloat16" else lambda value: value

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
 from ..layers.row_padding import strip_padding
-from ..paths import read_bytes
+from ..paths import read_bytes, recognize
 from ..schema.caffe_pb2 import LabelMap
 from ..schema.text import parse_text
 from ..text_table import align_columns
@@ -28,14 +28,40 @@ def read_names(file: str) -> Names:
     Raises:
         DataError: if the file cannot be read.
     """
-    try:
-        text = read_bytes(file, DataError).decode()
-    except UnicodeDecodeError as error:
-        raise DataError(Problem(f"cannot be read: {error}", file)) from error
+    content = read_bytes(file, DataError)
+    if (kind := recognize(content) or "a binary file") != "a text" and content:
+        raise DataError(Problem(f"should have the name of a class in each line, but is {kind}", file))
+    text = content.decode(errors="replace")
     if file.endswith((".prototxt", ".pbtxt")):
         labels = parse_text(text, LabelMap, file=file)
         return {item.label: item.display_name or item.name for item in labels.item}
-    return dict(enumerate(line.strip() for line in text.splitlines()))
+    return dict(enumerate(line.strip() for line in text.rstrip().splitlines()))
+
+
+def names_problem(graph: Graph, names: Names) -> str | None:
+    """Return how the names of classes differ in number from the classes of an output, or None."""
+    for output in graph.outputs:
+        if _kind(graph, output) in ("classes", "pixels") and names:
+            count = graph.blobs[output].shape[1]
+            if len(names) != count:
+                return f"has names for {len(names)} classes, but the output '{output}' has {count}"
+    return None
+
+
+def main_outputs(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
+    """Return the outputs without auxiliary classifiers: those like another, but with a smaller loss weight."""
+    weights = dict.fromkeys(outputs, 0.0)
+    for layer in graph.layers:
+        for name in layer.site.layer.bottom[:1]:
+            weights[name] = max(weights.get(name, 0.0), *layer.loss_weights, 0.0)
+    return tuple(
+        name
+        for name in outputs
+        if not any(
+            0 < weights[name] < weights[other] and graph.blobs[name].shape == graph.blobs[other].shape
+            for other in outputs
+        )
+    )
 
 
 @dataclass(frozen=True)

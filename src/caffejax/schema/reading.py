@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from ..errors import Problem, SchemaError, locate_errors
 from ..glog import warn_once
 from ..human_readable import format_bytes
-from ..paths import missing_problem
+from ..paths import missing_problem, recognize
 from .caffe_pb2 import NetParameter, SolverParameter
 from .text import format_text, is_layer, name_layer, parse_valid_fields
 from .upgrade import upgrade_net, upgrade_solver
@@ -27,12 +27,6 @@ _OTHERS = {
     "SolverParameter": ("solver", "net", re.compile(r"SolverParameter has no field '(layers?|input)'")),
     "NetParameter": ("net", "solver", re.compile(r"NetParameter has no field '(base_lr|lr_policy|max_iter|net)'")),
 }
-
-# beginnings of texts that stand in place of a prototxt after a failed download
-_NO_PROTOTXT = (
-    (re.compile(r"\s*<(!doctype|html|head|\?xml)\b", re.IGNORECASE), "an HTML page; download the file itself"),
-    (re.compile(r"version https://git-lfs"), "a git-lfs pointer; fetch the file with `git lfs pull`"),
-)
 
 _LARGEST_TEXT = 256 << 20  # bytes; nets with their weights written out in text have tens of MB
 
@@ -177,14 +171,13 @@ def read_text(path: Path) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SchemaError(Problem(f"cannot be read: {reason}", str(path))) from error
+    if (kind := recognize(content)) not in (None, "a text"):
+        raise SchemaError(Problem(f"this is {kind}", str(path)))
     if b"\0" in content:
         raise SchemaError(Problem("this is a binary file; a prototxt is text", str(path)))
     if len(content) > _LARGEST_TEXT:
         raise SchemaError(Problem(f"is larger than {format_bytes(_LARGEST_TEXT)}, the limit for text files", str(path)))
-    text = content.decode("utf-8-sig", "surrogateescape")
-    if other := next((what for start, what in _NO_PROTOTXT if start.match(text)), None):
-        raise SchemaError(Problem(f"this is {other}", str(path)))
-    return text
+    return content.decode("utf-8-sig", "surrogateescape")
 
 
 def _warn(warnings: list[str], file: str) -> None:

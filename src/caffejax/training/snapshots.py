@@ -55,7 +55,8 @@ def lock_prefix(prefix: str) -> Iterator[None]:
     try:
         file = _open_locked(path)
     except OSError as error:
-        raise SolverError(Problem(f"cannot be written: {error.strerror}", str(path))) from error
+        message = f"cannot be written: {error.strerror}; name another folder in the solver's snapshot_prefix"
+        raise SolverError(Problem(message, str(path))) from error
     try:
         sweep(prefix)
         yield

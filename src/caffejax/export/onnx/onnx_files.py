@@ -74,7 +74,13 @@ def export_onnx(
     if isinstance(opset, bool) or opset not in OPSETS:
         raise CaffejaxError(f"opset must be a number from {OPSETS[0]} to {OPSETS[-1]}, not {opset!r}")
     if host := [layer for layer in subject.layers if layer.type.on_host]:
-        raise GraphError(layer.problem("cannot be exported to ONNX: it runs on the host") for layer in host)
+        raise GraphError(
+            layer.problem(
+                "cannot be exported to ONNX: it runs on the host; name earlier blobs as outputs, for instance "
+                f"--outputs={','.join(layer.bottoms)}"
+            )
+            for layer in host
+        )
     inputs = symbolic_batch_shapes(subject, batch_axis) if batch else subject.inputs
     with subject.report_random_layers():
         model = build_model(subject, inputs, opset, preprocessing, pad_rows)
