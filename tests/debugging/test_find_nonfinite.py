@@ -55,7 +55,7 @@ def culprit(text: str, x: Any = X, labels: Any = LABELS, *, rate: float = 0.01) 
             total += one
         return total, state
 
-    grads, state = jax.grad(loss, has_aux=True)(before.params)
+    grads, state = jax.jit(jax.grad(loss, has_aux=True))(before.params)
     params = jax.tree.map(lambda p, g: p - np.float32(rate) * g, before.params, grads)
     return find_nonfinite(net, before, batches, keys, Variables(params, state))
 
