@@ -179,7 +179,8 @@ def test_auxiliary_classifiers_are_left_out(
     net = net.replace('top: "data"', 'top: "data" top: "label"').replace("} } }", "} shape { dim: 1 } } }", 1)
     for name, times in (("ip", 1), ("aux", weight)):
         net += f"""layer {{ name: "{name}_loss" type: "SoftmaxWithLoss" bottom: "{name}" bottom: "label"
-          top: "{name}_loss" loss_weight: {times} }}"""
+          top: "{name}_loss" loss_weight: {times} }}
+        layer {{ name: "{name}_right" type: "Accuracy" bottom: "{name}" bottom: "label" top: "{name}_right" }}"""
     written(net)
     pictures(1)
     ((image,), _) = predicted(capsys, "0.png", *flags)

@@ -51,8 +51,10 @@ def names_problem(graph: Graph, names: Names) -> str | None:
 def main_outputs(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
     """Return the outputs without auxiliary classifiers: those like another, but with a smaller loss weight."""
     weights = dict.fromkeys(outputs, 0.0)
+    whole = {top: layer.bottoms[0] for layer in graph.layers if layer.inserted_split for top in layer.tops}
     for layer in graph.layers:
-        for name in layer.site.layer.bottom[:1]:
+        for bottom in layer.bottoms[:1]:
+            name = whole.get(bottom, bottom)
             weights[name] = max(weights.get(name, 0.0), *layer.loss_weights, 0.0)
     return tuple(
         name

@@ -74,8 +74,7 @@ def export_onnx(
     if isinstance(opset, bool) or opset not in OPSETS:
         raise CaffejaxError(f"opset must be a number from {OPSETS[0]} to {OPSETS[-1]}, not {opset!r}")
     if host := [layer for layer in subject.layers if layer.type.on_host]:
-        fed = {top for layer in subject.layers if layer.type.is_fed for top in layer.tops}
-        before = [",".join(name for name in layer.bottoms if name not in fed) for layer in host]
+        before = [",".join(name for name in layer.bottoms if name not in subject.inputs) for layer in host]
         raise GraphError(
             layer.problem(
                 f"cannot be exported to ONNX: it runs on the host{names and f'; end before it with --outputs={names}'}"
