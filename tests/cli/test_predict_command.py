@@ -160,10 +160,10 @@ def test_the_size_of_absent_pictures_is_the_one_of_the_weights(
 ) -> None:
     ip = 'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }'
     shape = f"input_param {{ shape {{ dim: 1 dim: {channels} dim: {side} dim: {side} }} }}"
-    written(f'layer {{ name: "data" type: "Input" top: "data" {shape} }}{ip}')
+    write_net(f'layer {{ name: "data" type: "Input" top: "data" {shape} }}{ip}')
     Path("net.prototxt").write_text(f'layer {{ name: "d" type: "Data" top: "data" data_param {{ source: "no" }} }}{ip}')
     pictures(1)
-    _, told = predicted(capsys, "0.png")
+    _, told = predict(capsys, "0.png")
     assert (told["size"], told["channels"]) == ([side, side], "gray" if channels == 1 else "BGR")
 
 
@@ -181,9 +181,9 @@ def test_auxiliary_classifiers_are_left_out(
         net += f"""layer {{ name: "{name}_loss" type: "SoftmaxWithLoss" bottom: "{name}" bottom: "label"
           top: "{name}_loss" loss_weight: {times} }}
         layer {{ name: "{name}_right" type: "Accuracy" bottom: "{name}" bottom: "label" top: "{name}_right" }}"""
-    written(net)
+    write_net(net)
     pictures(1)
-    ((image,), _) = predicted(capsys, "0.png", *flags)
+    ((image,), _) = predict(capsys, "0.png", *flags)
     assert set(image["results"]) == outputs
 
 

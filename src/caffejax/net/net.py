@@ -15,7 +15,7 @@ import numpy as np
 
 from ..checkpoints.loading import Initializer, load_and_report, save_weights
 from ..checkpoints.matching import LoadReport
-from ..errors import CaffejaxError, describe_type
+from ..errors import CaffejaxError, WeightsError, describe_type
 from ..execution import PassInputs, PassOutputs, plan, run, run_part
 from ..execution.interpreter import CompiledParts
 from ..execution.memory_check import check_layers_fit
