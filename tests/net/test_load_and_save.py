@@ -91,7 +91,9 @@ def test_the_report_says_what_was_taken_skipped_and_left(end: str) -> None:
 
 def test_the_weights_of_another_net_with_the_same_names_are_one_problem() -> None:
     net = Net(NET)
-    other = {name: tuple(np.zeros((3, 2), np.float32) for _ in blobs) for name, blobs in draw_variables(net).params.items()}
+    other = {
+        name: tuple(np.zeros((3, 2), np.float32) for _ in blobs) for name, blobs in draw_variables(net).params.items()
+    }
     write_caffemodel("x.caffemodel", NetParameter(layer=[LayerParameter(name=name) for name in other]), other)
     with pytest.raises(
         WeightsError, match=r"shapes, as in the weights of another net \('\w+', .* 3 x 2 .*made"
