@@ -33,7 +33,7 @@ class get_image_size:  # noqa: N801  named as the command
 
     @staticmethod
     def run(options: argparse.Namespace) -> None:
-        """Write the sizes."""
+        """Write the sizes of the images of a list to a text file."""
         start_logging()
         from ..atomic import replace_file
         from ..data.image_decoding import decode_file, read_file
@@ -72,7 +72,7 @@ class create_label_map:  # noqa: N801
 
     @staticmethod
     def run(options: argparse.Namespace) -> None:
-        """Write the label map."""
+        """Write a label map with the names of a list of classes."""
         start_logging()
         from ..atomic import replace_file
         from ..data.image_decoding import read_file

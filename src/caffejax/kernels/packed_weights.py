@@ -106,7 +106,7 @@ class StoredWeight:
         return packed
 
     def _plain(self, array: np.ndarray) -> np.ndarray:
-        """Return an aligned array of the same numbers to which nobody writes, without a copy where possible."""
+        """Return an aligned array of the same numbers that is never written to, without a copy where possible."""
         if isinstance(self.source, jax.Array | tuple) and not address(array) % _ALIGNMENT:
             return array.view()
         aligned = aligned_empty(array.shape, np.float32)

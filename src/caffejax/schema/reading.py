@@ -130,9 +130,9 @@ def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) ->
     text, file = (str(source), name) if path is None else (read_text(path), str(path))
     message, problems = parse_valid_fields(text, kind, file=file)
     if other := _OTHERS.get(kind.DESCRIPTOR.name):
-        here, there, fields = other
+        kind_name, other_name, fields = other
         if any(fields.match(p.message) for p in problems):
-            raise SchemaError(Problem(f"this is a {there}, not a {here}; name the {here} itself", file))
+            raise SchemaError(Problem(f"this is a {other_name}, not a {kind_name}; name the {kind_name} itself", file))
     return message, problems, file
 
 

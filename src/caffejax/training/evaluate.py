@@ -224,9 +224,11 @@ def shape_mismatches(test: Graph, train: Graph) -> Sequence[str]:
     for layer in test.layers:
         if (source := by_name.get(layer.name)) is None:
             continue
-        here, there = ([p.spec.shape for p in side.params] for side in (layer, source))
-        if here != there:
-            problems.append(f"layer '{layer.name}' has blobs {here} in the test net, but {there} in the train net")
+        own_shapes, source_shapes = ([p.spec.shape for p in side.params] for side in (layer, source))
+        if own_shapes != source_shapes:
+            problems.append(
+                f"layer '{layer.name}' has blobs {own_shapes} in the test net, but {source_shapes} in the train net"
+            )
     return problems
 
 

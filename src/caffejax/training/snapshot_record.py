@@ -32,7 +32,7 @@ def format_record(record: Mapping[str, Any], file: str) -> str:
     if len(text) > _LARGEST_TEXT:
         remedy = "let `get_state` of Python layers return less"
         raise WeightsError(
-            Problem(f"its record would have {format_bytes(len(text))}, {_at_most()}; {remedy}", file=file)
+            Problem(f"its record would have {format_bytes(len(text))}, {_size_limit()}; {remedy}", file=file)
         )
     return text
 
@@ -48,7 +48,7 @@ def parse_record(text: str, file: str) -> dict[str, Any]:
         WeightsError: if the text is too large, not JSON, or not a record.
     """
     if len(text) > _LARGEST_TEXT:
-        raise WeightsError(Problem(f"damaged: its record has {format_bytes(len(text))}, {_at_most()}", file=file))
+        raise WeightsError(Problem(f"damaged: its record has {format_bytes(len(text))}, {_size_limit()}", file=file))
     try:
         record = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
@@ -104,7 +104,7 @@ def _wrong(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "'plateau'", f"{_kind(plateau)}, not a step, the smallest loss and the last event"
 
 
-def _at_most() -> str:
+def _size_limit() -> str:
     return f"and records have at most {format_bytes(_LARGEST_TEXT)}"
 
 

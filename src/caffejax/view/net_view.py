@@ -129,12 +129,12 @@ def _numbers(
         return {}, (), (f"{reason}; no shapes are known",)
     except CaffejaxError as error:
         problems = error.problems
-    sound = _sound(layers, problems)
-    if not 0 < len(sound) < len(layers):
+    valid = _valid_layers(layers, problems)
+    if not 0 < len(valid) < len(layers):
         return {}, problems, ()
-    rest = NetParameter(name=net.name, layer=[layers[i] for i in sound])
+    rest = NetParameter(name=net.name, layer=[layers[i] for i in valid])
     try:
-        numbers, _, assumed = _numbers_of_graph(next(assumed_graphs(rest, state, file, reading)), sound)
+        numbers, _, assumed = _numbers_of_graph(next(assumed_graphs(rest, state, file, reading)), valid)
     except (MissingSourceError, CaffejaxError):
         return {}, problems, ()
     return numbers, problems, assumed
@@ -144,7 +144,7 @@ def _numbers_of_graph(assumed: AssumedGraph, places: Sequence[int]) -> _Numbers:
     return dict(zip(places, summarize(assumed.graph).layers, strict=True)), (), assumed.assumed
 
 
-def _sound(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> list[int]:
+def _valid_layers(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> list[int]:
     """Return the indices of the layers that have no problem and depend on no layer with a problem."""
     wrong = {problem.layer for problem in problems}
     sources, missing = find_sources(layers)

@@ -151,9 +151,11 @@ class _Evaluation:
         rows: list[tuple[float, ...]] = [(-1, n, self._positives(p, truth, n), -1, -1) for n in _labels(p)]
         for image in np.unique(detections[:, 0]):
             size = self._next_image()
-            of_image, there = detections[detections[:, 0] == image], truth[truth[:, 0] == image]
-            for label in np.unique(of_image[of_image[:, 1] >= 0, 1]):
-                rows += self._judge(p, of_image[of_image[:, 1] == label], there[there[:, 1] == label], size)
+            image_detections, truths = detections[detections[:, 0] == image], truth[truth[:, 0] == image]
+            for label in np.unique(image_detections[image_detections[:, 1] >= 0, 1]):
+                rows += self._judge(
+                    p, image_detections[image_detections[:, 1] == label], truths[truths[:, 1] == label], size
+                )
         return np.asarray(rows, np.float32).reshape(1, 1, -1, 5)
 
     def _positives(self, p: Any, truth: np.ndarray, label: int) -> int:
@@ -174,12 +176,12 @@ class _Evaluation:
         if not len(truth):
             return [(*row[:3], 0, 1) for row in detections]
         detections = detections[np.argsort(-detections[:, 2], kind="stable")]
-        boxes, there = detections[:, 3:], truth[:, 3:7]
+        boxes, truths = detections[:, 3:], truth[:, 3:7]
         if size is None:
-            overlap = overlaps(boxes[:, None], there, 1.0 if self._pixels else 0.0, touching=True)
+            overlap = overlaps(boxes[:, None], truths, 1.0 if self._pixels else 0.0, touching=True)
         else:
-            boxes, there = (scale_to_pixels(x, size, self._resize) for x in (boxes, there))
-            overlap = pixel_overlaps(boxes[:, None], there, 0.0 if is_in_units(self._resize) else 1.0)
+            boxes, truths = (scale_to_pixels(x, size, self._resize) for x in (boxes, truths))
+            overlap = pixel_overlaps(boxes[:, None], truths, 0.0 if is_in_units(self._resize) else 1.0)
         taken: set[int] = set()
         rows: list[tuple[float, ...]] = []
         for row, best, most in zip(detections, overlap.argmax(axis=1), overlap.max(axis=1), strict=True):

@@ -147,15 +147,17 @@ def _numbers(ctx: Context, least: int, most: int) -> list[float]:
 
 def _detection_settings(ctx: Context) -> Settings:
     x, y, stride, coverage, rectangles, eps, height, *more = _numbers(ctx, 7, 9)
-    return _sound(Settings(int(x), int(y), int(stride), coverage, int(rectangles), eps, int(height), *map(int, more)))
+    return _check_settings(
+        Settings(int(x), int(y), int(stride), coverage, int(rectangles), eps, int(height), *map(int, more))
+    )
 
 
 def _truth_settings(ctx: Context) -> Settings:
     x, y, stride, *more = _numbers(ctx, 3, 5)
-    return _sound(Settings(int(x), int(y), int(stride), 0, 0, 0, 0, *map(int, more)))
+    return _check_settings(Settings(int(x), int(y), int(stride), 0, 0, 0, 0, *map(int, more)))
 
 
-def _sound(s: Settings) -> Settings:
+def _check_settings(s: Settings) -> Settings:
     grid = f"param_str: image {s.image_size_x} x {s.image_size_y} and stride {s.stride} give no grid"
     require(s.stride > 0 and min(s.image_size_x, s.image_size_y) >= s.stride, grid)
     require(
@@ -280,7 +282,7 @@ def _threshold(ctx: Context) -> float:
 
 def _score_image(truth: jax.Array, detections: jax.Array, threshold: float) -> jax.Array:
     """Return the list (D + T, 5) of one image: right detections, wrong detections, missed true boxes, zeros."""
-    real, there = (jnp.any(x != 0, axis=1) for x in (truth, detections))
+    real, detected = (jnp.any(x != 0, axis=1) for x in (truth, detections))
     alike = (overlaps(truth[:, None], detections) >= threshold) & real[:, None]
 
     def step(free: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -288,9 +290,9 @@ def _score_image(truth: jax.Array, detections: jax.Array, threshold: float) -> j
         taken = candidates & (jnp.cumsum(candidates) == 1)
         return free & ~taken, jnp.any(candidates)
 
-    free, matched = lax.scan(step, there, alike)
+    free, matched = lax.scan(step, detected, alike)
     kinds = jnp.concatenate(
-        [jnp.where(there, jnp.where(free, _WRONG, _RIGHT), 0), jnp.where(real & ~matched, _MISSED, 0)]
+        [jnp.where(detected, jnp.where(free, _WRONG, _RIGHT), 0), jnp.where(real & ~matched, _MISSED, 0)]
     )
     rows = jnp.concatenate([jnp.concatenate([detections, truth]), kinds[:, None].astype(truth.dtype)], axis=1)
     order = jnp.argsort(jnp.where(kinds > 0, kinds, _MISSED + 1), stable=True)

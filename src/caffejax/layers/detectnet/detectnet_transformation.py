@@ -27,13 +27,13 @@ class Objects(NamedTuple):
         corner: (M, 2), x and y of the top left.
         sides: (M, 2), width and height.
         kind: (M,), class numbers of the labels.
-        there: (M,), True for rows with an object. Row 0 is False; it holds the number of objects.
+        valid: (M,), True for rows with an object. Row 0 is False; it holds the number of objects.
     """
 
     corner: jax.Array
     sides: jax.Array
     kind: jax.Array
-    there: jax.Array
+    valid: jax.Array
 
 
 def objects_of(label: jax.Array) -> Objects:
@@ -67,7 +67,7 @@ def coverage_grid(p: Any, objects: Objects) -> jax.Array:
     for source, target in classes.items():
         channel = jnp.where(objects.kind == source, target, channel)
     corner, sides = objects.corner, objects.sides
-    there = objects.there & (channel >= 0) & (sides[:, 0] * sides[:, 1] >= _LEAST)
+    valid = objects.valid & (channel >= 0) & (sides[:, 0] * sides[:, 1] >= _LEAST)
     region = _region(p, sides)
     x, y = (jnp.arange(n, dtype=corner.dtype) * p.stride for n in grid_size(p)[::-1])
     low, high = corner + sides * 0.5 - region * 0.5, corner + sides * 0.5 + region * 0.5
@@ -75,10 +75,10 @@ def coverage_grid(p: Any, objects: Objects) -> jax.Array:
         _overlap_lengths(low[:, 1], high[:, 1], y, p.stride)[:, :, None]
         * _overlap_lengths(low[:, 0], high[:, 0], x, p.stride)[:, None]
     )
-    covers = (inside / p.stride**2 > _LEAST) & there[:, None, None]
-    last = jnp.max(jnp.where(covers, jnp.arange(len(there))[:, None, None], 0), axis=0)  # row 0 does not hold an object
+    covers = (inside / p.stride**2 > _LEAST) & valid[:, None, None]
+    last = jnp.max(jnp.where(covers, jnp.arange(len(valid))[:, None, None], 0), axis=0)  # row 0 does not hold an object
 
-    safe, area = jnp.where(there[:, None], sides, 1), jnp.where(there, region[:, 0] * region[:, 1], 1)
+    safe, area = jnp.where(valid[:, None], sides, 1), jnp.where(valid, region[:, 0] * region[:, 1], 1)
     norm = jnp.maximum(0.0 if p.obj_norm else 1.0, p.stride**2 / area)
     one_hot = channel[:, None] == jnp.arange(max(classes.values()) + 1)
     facts = [

@@ -40,20 +40,20 @@ def flow_l1_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
     number of entries that are not NaN, divided by C.
     """
     p = ctx.param
-    d, there, divisor = differences_without_nan(ctx, a, *b)
+    d, valid, divisor = differences_without_nan(ctx, a, *b)
     if p.l2_per_location:
         return jnp.sum(jnp.sqrt(_squares(ctx, d) + p.epsilon)) / divisor
-    return jnp.sum(jnp.where(there & (jnp.abs(d) >= p.plateau), jnp.abs(d), 0)) / divisor
+    return jnp.sum(jnp.where(valid & (jnp.abs(d) >= p.plateau), jnp.abs(d), 0)) / divisor
 
 
 def flow_l1_loss_backward(ctx: Context, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     p = ctx.param
-    d, there, divisor = differences_without_nan(ctx, a, *b)
+    d, valid, divisor = differences_without_nan(ctx, a, *b)
     if p.l2_per_location:
         squares = _squares(ctx, d)
         slope = jnp.where(squares > 0, d / jnp.sqrt(squares + p.epsilon), 0) * channel_prescale(ctx, d)
     else:
-        slope = jnp.where(there & (jnp.abs(d) >= p.plateau), jnp.where(d > 0, 1, -1), 0)
+        slope = jnp.where(valid & (jnp.abs(d) >= p.plateau), jnp.where(d > 0, 1, -1), 0)
     diff = dy / divisor * slope
     return diff, *(-diff for _ in b)
 
@@ -93,11 +93,11 @@ def differences_without_nan(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[
     """Return the differences (N, C, H, W) with 0 for NaNs, the mask of entries that are not NaN, and the divisor."""
     require(len(a.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {a.shape}")
     difference = _difference(a, *b) if b else promote(a)
-    there = ~jnp.isnan(difference)
+    valid = ~jnp.isnan(difference)
     divisor: Any = max(a.shape[0], 1)
     if ctx.param.normalize_by_num_entries:
-        divisor = cross_replica.pmean(ctx, jnp.sum(there, dtype=jnp.float32)) / a.shape[1]
-    return jnp.where(there, difference, 0), there, divisor
+        divisor = cross_replica.pmean(ctx, jnp.sum(valid, dtype=jnp.float32)) / a.shape[1]
+    return jnp.where(valid, difference, 0), valid, divisor
 
 
 def channel_prescale(ctx: Context, d: jax.Array) -> float:
@@ -126,8 +126,8 @@ def lpq_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
 
 def lpq_loss_backward(ctx: Context, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     p, q = _powers(ctx.param)
-    d, there, divisor = differences_without_nan(ctx, a, *b)
-    some = there & (d != 0)
+    d, valid, divisor = differences_without_nan(ctx, a, *b)
+    some = valid & (d != 0)
     size = jnp.where(some, jnp.abs(d), 1) + ctx.param.p_epsilon
     sums = jnp.sum(jnp.power(jnp.abs(d) + ctx.param.p_epsilon, p), axis=1, keepdims=True) * channel_prescale(ctx, d)
     outer = q * jnp.power(sums + ctx.param.q_epsilon, q - 1) * channel_prescale(ctx, d)

@@ -74,13 +74,13 @@ def _distances(p: Any, kept: Arrays, item: jax.Array) -> jax.Array:
     if not cache:
         return jnp.sum(jnp.square(item - centroids), axis=1)
     squared = jnp.sum(jnp.square(item - cache[0]), axis=2)
-    there = jnp.arange(squared.shape[1]) < counts[:, None]
-    return jax.vmap(lambda d, m: _mean_of_smallest(d, m, p.k))(squared, there)
+    valid = jnp.arange(squared.shape[1]) < counts[:, None]
+    return jax.vmap(lambda d, m: _mean_of_smallest(d, m, p.k))(squared, valid)
 
 
-def _mean_of_smallest(x: jax.Array, there: jax.Array, k: int) -> jax.Array:
+def _mean_of_smallest(x: jax.Array, valid: jax.Array, k: int) -> jax.Array:
     """Return the mean of the k smallest entries that are there, or 0 if none is; k <= 0 means all."""
-    order = jnp.sort(jnp.where(there, x, jnp.inf))[: k if k > 0 else None]
+    order = jnp.sort(jnp.where(valid, x, jnp.inf))[: k if k > 0 else None]
     chosen = jnp.isfinite(order)
     return jnp.sum(jnp.where(chosen, order, 0)) / jnp.maximum(jnp.sum(chosen), 1)
 
@@ -157,9 +157,9 @@ def knn(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tuple[
         place = count.astype(jnp.int32)[0] % stored.shape[0]
         batch = labels[0].reshape(n, -1)[:, 0].astype(numbers.dtype)
         return top, (count + 1, stored.at[place].set(x.astype(stored.dtype)), numbers.at[place].set(batch))
-    there = jnp.repeat(jnp.arange(stored.shape[0]) < count, n)
+    valid = jnp.repeat(jnp.arange(stored.shape[0]) < count, n)
     examples, their = stored.reshape(-1, x.shape[1]), numbers.ravel().astype(jnp.int32)
-    of_label = there & (their == jnp.arange(p.num_output)[:, None])
+    of_label = valid & (their == jnp.arange(p.num_output)[:, None])
     present = jnp.any(of_label, axis=1)
 
     def scores(item: jax.Array) -> jax.Array:

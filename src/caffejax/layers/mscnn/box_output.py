@@ -108,15 +108,15 @@ def proposals(
         n_tops: 1, or 2 for the top with scores.
         dtype: the dtype of the tops.
     """
-    rows, there = jax.vmap(read_choice.best)(boxes, scores, valid)
+    rows, selected = jax.vmap(read_choice.best)(boxes, scores, valid)
     images = jnp.broadcast_to(jnp.arange(rows.shape[0], dtype=rows.dtype)[:, None, None], (*rows.shape[:2], 1))
     rows = jnp.concatenate([images, rows], axis=2).reshape(-1, 6)
-    there = there.reshape(-1)
-    order = jnp.argsort(~there, stable=True)
-    rows = jnp.where(there[order][:, None], rows[order], _ABSENT)
+    selected = selected.reshape(-1)
+    order = jnp.argsort(~selected, stable=True)
+    rows = jnp.where(selected[order][:, None], rows[order], _ABSENT)
     tops = []
     for columns, nothing in ((5, _NOTHING), (6, (0.0,) * 6)):
-        first = jnp.where(jnp.any(there), rows[0, :columns], jnp.asarray(nothing, rows.dtype))
+        first = jnp.where(jnp.any(selected), rows[0, :columns], jnp.asarray(nothing, rows.dtype))
         tops.append(with_four_axes(rows[:, :columns].at[0].set(first).astype(dtype)))
     return tuple(tops[:n_tops])
 
@@ -265,14 +265,14 @@ def frcnn_output(
     padding.
     """
     p, dtype = ctx.param, probabilities.dtype
-    prob, boxes, there, corners = _read_inputs(ctx, probabilities, deltas, rois, size)
+    prob, boxes, valid, corners = _read_inputs(ctx, probabilities, deltas, rois, size)
     n, classes = prob.shape
     boxes = jnp.concatenate([jnp.maximum(boxes[..., :2], 0), jnp.minimum(boxes[..., 2:], corners)], axis=-1)
     boxes = jnp.broadcast_to(jnp.swapaxes(boxes, 0, 1), (classes - 1, n, 4))
     scores = prob[:, 1:].T
     measure = overlap_measure(p.nms_type, 1.0)
     suppress = jax.vmap(partial(_suppress, measure, p.iou_thr))
-    kept, boxes, scores = suppress(boxes, scores, there & (scores >= p.conf_thr))
+    kept, boxes, scores = suppress(boxes, scores, valid & (scores >= p.conf_thr))
     numbers = jnp.arange(1, classes, dtype=scores.dtype)[:, None]
     columns = [jnp.zeros_like(scores), *jnp.moveaxis(boxes, -1, 0), jnp.broadcast_to(numbers, scores.shape), scores]
     rows = jnp.stack(columns, axis=-1).reshape(-1, 7)
@@ -280,10 +280,10 @@ def frcnn_output(
     order = jnp.argsort(~kept, stable=True)
     if p.max_det_num and not (isinstance(n, int) and n * (classes - 1) < p.max_det_num):
         order = jnp.concatenate([order, jnp.zeros(p.max_det_num, order.dtype)])[: p.max_det_num]
-        there = jnp.arange(p.max_det_num) < jnp.sum(kept)
+        valid = jnp.arange(p.max_det_num) < jnp.sum(kept)
     else:
-        there = kept[order]
-    detections = jnp.where(there[:, None], rows[order], -1)
+        valid = kept[order]
+    detections = jnp.where(valid[:, None], rows[order], -1)
     filler = jnp.full((1, 7), -1, rows.dtype).at[0, 0].set(0)
     return with_four_axes(jnp.concatenate([filler, detections]).astype(dtype))
 

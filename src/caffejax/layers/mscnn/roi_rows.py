@@ -162,13 +162,13 @@ def _suits(ctx: Context, rows: Any, xp: Any) -> Any:
     """Return the mask (N,) of ROIs within the bounds, or of the nearest ROI if none is; padding rows are ignored."""
     require(rows.shape[0] != 0, "needs one ROI or more")
     low, high, middle = _scales(ctx)
-    there = rows[:, 0] >= 0
+    valid = rows[:, 0] >= 0
     sides = rows[:, 3:] - rows[:, 1:3]
     scale = xp.sqrt(xp.where(xp.all(sides >= 0, axis=1), (sides[:, 0] + 1) * (sides[:, 1] + 1), 0))
-    suits = there & (scale >= low) & (scale < high)
+    suits = valid & (scale >= low) & (scale < high)
     tiny = xp.finfo(scale.dtype).tiny
-    away = xp.where(there, xp.abs(xp.log2(xp.maximum(scale, tiny) / middle)), xp.inf)
-    nearest = (xp.arange(rows.shape[0]) == xp.argmin(away)) & there
+    away = xp.where(valid, xp.abs(xp.log2(xp.maximum(scale, tiny) / middle)), xp.inf)
+    nearest = (xp.arange(rows.shape[0]) == xp.argmin(away)) & valid
     return xp.where(xp.any(suits), suits, nearest)
 
 
@@ -181,19 +181,19 @@ def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.
     """
     p = ctx.param
     images = read_rows(rois, "bottom 1 (ROIs)", 5)[:, 0].astype(int)
-    there = images >= 0
+    valid = images >= 0
     require(
         np.all(images < p.num_image),
         f"ROIs must be in images 0 to {p.num_image - 1} (num_image {p.num_image}), not {images.max(initial=0)}",
     )
     numbers, ranked = np.arange(len(images)), promote_numpy(scores).reshape(-1)
     order = np.lexsort((-numbers, -ranked, images))  # the last of equal scores comes first
-    order = order[there[order]]
+    order = order[valid[order]]
     first = np.searchsorted(images[order], images[order])
     rank = np.arange(len(order)) - first
     left = order[rank >= p.num_roi_per_image]
     chosen = order[rank < p.num_roi_per_image]
-    more = left[np.lexsort((-left, -ranked[left]))][: _max_rows(ctx, int(there.sum())) - len(chosen)]
+    more = left[np.lexsort((-left, -ranked[left]))][: _max_rows(ctx, int(valid.sum())) - len(chosen)]
     rows = np.sort(np.concatenate([chosen, more]))
     return tuple(with_four_axes(x)[rows] for x in (rois, *others))
 

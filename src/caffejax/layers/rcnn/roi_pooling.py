@@ -273,9 +273,9 @@ def _psroi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Arr
     size = jnp.maximum(end - start, _LEAST)
     top, bottom = bins(start[:, 1], size[:, 1], p.group_size, data.shape[2])
     left, right = bins(start[:, 0], size[:, 0], p.group_size, data.shape[3])
-    of_image = image[:, None] == jnp.arange(data.shape[0])
+    in_image = image[:, None] == jnp.arange(data.shape[0])
     dtype = jnp.promote_types(data.dtype, jnp.float32)
-    in_row = (_is_between(top, bottom, data.shape[2])[:, :, None] & of_image[:, None, :, None]).astype(dtype)
+    in_row = (_is_between(top, bottom, data.shape[2])[:, :, None] & in_image[:, None, :, None]).astype(dtype)
     in_column = _is_between(left, right, data.shape[3]).astype(dtype)
     area = jnp.maximum(bottom - top, 0)[:, :, None] * jnp.maximum(right - left, 0)[:, None, :]
     return in_row, in_column, jnp.maximum(area, 1)[:, None].astype(dtype), wrong[:, None, None, None]

@@ -106,15 +106,15 @@ def _align_points(
     image, boxes = split_rois(rois)
     image, wrong = valid_images(image, data.shape)
     x1, y1, x2, y2 = jnp.moveaxis(widen_boxes(boxes, ctx.param.pad_ratio) * ctx.param.spatial_scale, 1, 0)
-    there = (x2 > x1) & (y2 > y1)
-    rows = _align_weights(y1, y2, pooled_h, data.shape[2], there)
-    columns = _align_weights(x1, x2, pooled_w, data.shape[3], there)
+    nonempty = (x2 > x1) & (y2 > y1)
+    rows = _align_weights(y1, y2, pooled_h, data.shape[2], nonempty)
+    columns = _align_weights(x1, x2, pooled_w, data.shape[3], nonempty)
     return image, rows, columns, wrong[:, None, None, None]
 
 
-def _align_weights(low: jax.Array, high: jax.Array, n: int, length: int, there: jax.Array) -> AxisWeights:
+def _align_weights(low: jax.Array, high: jax.Array, n: int, length: int, valid: jax.Array) -> AxisWeights:
     position = _positions(low, high - low, n, n + 1) - 0.5
-    return _inside_weights(position, _is_near(position, length) & there[:, None], length)
+    return _inside_weights(position, _is_near(position, length) & valid[:, None], length)
 
 
 def _positions(start: jax.Array, size: jax.Array, n: int, count: int) -> jax.Array:
@@ -162,7 +162,7 @@ def roi_warping_backward(
     rows, columns = _warp_weights(positions, data)
     near = [_limit_to_near_bins(a, corners[:, 1 - k], corners[:, 3 - k]) for k, a in enumerate((rows, columns))]
     dx = scatter_grad(dy, data, image, near[0], near[1])
-    inner_rows, inner_columns = _before_last(rows), _before_last(columns)
+    inner_rows, inner_columns = _without_last_cell(rows), _without_last_cell(columns)
     by_row = sample_bilinear(promote(data), image, _weight_derivatives(rows), inner_columns)
     by_column = sample_bilinear(promote(data), image, inner_rows, _weight_derivatives(columns))
     height, width = data.shape[2:]
@@ -217,7 +217,7 @@ def _limit_to_near_bins(along: AxisWeights, low: jax.Array, high: jax.Array) -> 
     return AxisWeights(along.cells, (first, second))
 
 
-def _before_last(along: AxisWeights) -> AxisWeights:
+def _without_last_cell(along: AxisWeights) -> AxisWeights:
     """Return the weights, with 0 for samples in the last cell."""
     first, second = (jnp.where(along.cells[0] < along.cells[1], weight, 0) for weight in along.weights)
     return AxisWeights(along.cells, (first, second))
@@ -225,9 +225,9 @@ def _before_last(along: AxisWeights) -> AxisWeights:
 
 def _weight_derivatives(along: AxisWeights) -> AxisWeights:
     """Return the same cells with the derivatives of their weights by the position: -1 and 1, or 0 in the last cell."""
-    first, second = _before_last(along).weights
-    there = jnp.where(first + second > 0, 1.0, 0.0)
-    return AxisWeights(along.cells, (-there, there))
+    first, second = _without_last_cell(along).weights
+    interior = jnp.where(first + second > 0, 1.0, 0.0)
+    return AxisWeights(along.cells, (-interior, interior))
 
 
 def _corner_diffs(

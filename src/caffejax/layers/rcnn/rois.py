@@ -85,5 +85,5 @@ def valid_images(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
 
     A negative index marks a padding row; image 0 is read for it.
     """
-    there = image < data[0]
-    return jnp.where(there, jnp.maximum(image, 0), 0), jnp.where(there, 0.0, jnp.nan)
+    valid = image < data[0]
+    return jnp.where(valid, jnp.maximum(image, 0), 0), jnp.where(valid, 0.0, jnp.nan)

@@ -178,11 +178,11 @@ class ProposalLimits(NamedTuple):
 
 
 class Proposals(NamedTuple):
-    """Boxes (K, 4) and scores (K,), the best first; `there` (K,) is False for padding, which comes last."""
+    """Boxes (K, 4) and scores (K,), the best first; `valid` (K,) is False for padding, which comes last."""
 
     boxes: jax.Array
     scores: jax.Array
-    there: jax.Array
+    valid: jax.Array
 
 
 def propose_by_image(
@@ -204,16 +204,18 @@ def propose_by_image(
         lax.stop_gradient(promote(x)) for x in (scores, deltas, im_info.reshape(len(im_info), -1))
     )
     if n == 1:
-        joined = find(scores[0], deltas[0], im_info[0])
+        proposals = find(scores[0], deltas[0], im_info[0])
     else:
         rows = jnp.broadcast_to(im_info, (n, im_info.shape[1]))
-        joined = Proposals(*(x.reshape(-1, *x.shape[2:]) for x in lax.map(lambda x: find(*x), (scores, deltas, rows))))
-    boxes, best, there = joined
+        proposals = Proposals(
+            *(x.reshape(-1, *x.shape[2:]) for x in lax.map(lambda x: find(*x), (scores, deltas, rows)))
+        )
+    boxes, best, valid = proposals
     image = jnp.repeat(jnp.arange(n, dtype=boxes.dtype), boxes.shape[0] // n)
     rois = jnp.concatenate([image[:, None], boxes], axis=1)
-    order = jnp.argsort(~there, stable=True) if n > 1 else jnp.arange(boxes.shape[0])
+    order = jnp.argsort(~valid, stable=True) if n > 1 else jnp.arange(boxes.shape[0])
     padding = jnp.asarray([-1, 0, 0, 0, 0], boxes.dtype)
-    rois, best = jnp.where(there[:, None], rois, padding)[order], jnp.where(there, best, -1)[order]
+    rois, best = jnp.where(valid[:, None], rois, padding)[order], jnp.where(valid, best, -1)[order]
     return rois.astype(dtype), best.astype(dtype)
 
 

@@ -176,14 +176,14 @@ def ctc_greedy_decoder(ctx: Context, scores: jax.Array, going_on: jax.Array, *ta
     blank = _blank(ctx, scores, going_on, *targets)
     x = promote(scores).transpose(1, 0, 2)
     best = jnp.argmax(x, axis=2).astype(jnp.int32)
-    there = _mask_before_end(_rows(going_on, scores) != 0, first=True)
-    kept = there & (best != blank)
+    valid = _mask_before_end(_rows(going_on, scores) != 0, first=True)
+    kept = valid & (best != blank)
     if ctx.param.ctc_merge_repeated:
         kept &= best != jnp.pad(best, ((0, 0), (1, 0)), constant_values=GAP)[:, :-1]
     decoded = drop_blanks(best, kept)
     tops = [decoded.astype(x.dtype)[:, :, None, None]]
     if ctx.n_tops == 3 or (ctx.n_tops == 2 and not targets):
-        tops.append(-jnp.sum(jnp.where(there, jnp.max(x, axis=2), 0), axis=1).reshape(-1, 1, 1, 1))
+        tops.append(-jnp.sum(jnp.where(valid, jnp.max(x, axis=2), 0), axis=1).reshape(-1, 1, 1, 1))
     for target in targets if ctx.n_tops > 1 else ():
         labels = _rows(target, scores)
         expected = jnp.where(_mask_before_end(labels >= 0), jnp.floor(labels + 0.5).astype(jnp.int32), GAP)

@@ -174,11 +174,11 @@ def _rows_by_image(labels: jax.Array, images: int) -> jax.Array:
     low, high = rows[:, 3:5], rows[:, 5:7]
     boxes = jnp.concatenate([rows[:, 1:2] - 1, (low + high) / 2, high - low], axis=1)
 
-    def of_image(image: jax.Array) -> jax.Array:
+    def match_image(image: jax.Array) -> jax.Array:
         mine = rows[:, 0] == image
         return jnp.where(mine[:, None], boxes, 0)[jnp.argsort(~mine, stable=True)]
 
-    return jax.vmap(of_image)(jnp.arange(images, dtype=rows.dtype))
+    return jax.vmap(match_image)(jnp.arange(images, dtype=rows.dtype))
 
 
 def _mask_before_zero(x: jax.Array) -> jax.Array:

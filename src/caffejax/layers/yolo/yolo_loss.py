@@ -179,8 +179,10 @@ def _read_region(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, G
 
 def _region_differences(ctx: Context, h: Head, objects: GroundTruth) -> jax.Array:
     """Return predictions minus targets, (N, cells, 5 + classes)."""
-    of_image = jax.vmap(lambda raw, boxes: _region_differences_of_image(ctx.param, h._replace(raw=raw), boxes))
-    differences: jax.Array = of_image(h.raw, objects)
+    differences_by_image = jax.vmap(
+        lambda raw, boxes: _region_differences_of_image(ctx.param, h._replace(raw=raw), boxes)
+    )
+    differences: jax.Array = differences_by_image(h.raw, objects)
     return differences
 
 

@@ -167,13 +167,13 @@ class Boxes(NamedTuple):
         classes: (N, boxes).
         boxes: (N, boxes, 4), x, y, width, height as fractions of the image.
         scores: (N, boxes), scores of predicted boxes; for labelled boxes True if they count, i.e. are not difficult.
-        there: (N, boxes), False for padding.
+        valid: (N,boxes), False for padding.
     """
 
     classes: jax.Array
     boxes: jax.Array
     scores: jax.Array
-    there: jax.Array
+    valid: jax.Array
 
 
 def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array, *_images: jax.Array) -> jax.Array:
@@ -249,10 +249,10 @@ def _read_cell_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Boxe
         _scores(p, objects, jnp.max(chances, axis=1, keepdims=True)).transpose(0, 2, 1).reshape(n, cells * p.num_object)
     )
     best = jnp.repeat(jnp.argmax(chances, axis=1), p.num_object, axis=1)
-    difficult, there, classes, rest = jnp.split(
+    difficult, valid, classes, rest = jnp.split(
         promote(labels).reshape(n, 7 * cells), [cells, 2 * cells, 3 * cells], axis=1
     )
-    labelled = Boxes(classes.astype(jnp.int32), rest.reshape(n, cells, 4), difficult != 1, there != 0)
+    labelled = Boxes(classes.astype(jnp.int32), rest.reshape(n, cells, 4), difficult != 1, valid != 0)
     return Boxes(best, boxes.reshape(n, cells * p.num_object, 4), scores, jnp.ones_like(scores, bool)), labelled
 
 
@@ -265,19 +265,19 @@ def _scores(p: Any, objectness: jax.Array, chance: jax.Array) -> jax.Array:
 def _judge(p: Any, predicted: Boxes, labelled: Boxes) -> jax.Array:
     """Return the row (num_class + boxes * 4,) of one image."""
     order = jnp.argsort(-predicted.scores, stable=True)
-    classes, boxes, scores, there = (part[order] for part in predicted)
+    classes, boxes, scores, valid = (part[order] for part in predicted)
     if p.nms >= 0:
-        there &= non_max_suppression(to_corners(boxes), jnp.ones_like(there), p.nms, or_equal=True)
-    order = jnp.argsort(jnp.where(there, classes, p.num_class), stable=True)
-    classes, boxes, scores, there = (part[order] for part in (classes, boxes, scores, there))
-    alike = labelled.there & (labelled.classes == classes[:, None])
+        valid &= non_max_suppression(to_corners(boxes), jnp.ones_like(valid), p.nms, or_equal=True)
+    order = jnp.argsort(jnp.where(valid, classes, p.num_class), stable=True)
+    classes, boxes, scores, valid = (part[order] for part in (classes, boxes, scores, valid))
+    alike = labelled.valid & (labelled.classes == classes[:, None])
     overlap = jnp.where(alike, centred_overlaps(boxes[:, None], labelled.boxes), -1)
     best = jnp.argmax(overlap, axis=1)[:, None] == jnp.arange(overlap.shape[1])
-    hit = best & (overlap >= p.threshold) & alike & there[:, None]
+    hit = best & (overlap >= p.threshold) & alike & valid[:, None]
     first = hit & (jnp.cumsum(hit, axis=0) == 1)
     right = jnp.any(first & labelled.scores, axis=1)
-    wrong = there & ~right & ~jnp.any(hit & ~labelled.scores, axis=1)
+    wrong = valid & ~right & ~jnp.any(hit & ~labelled.scores, axis=1)
     columns = jnp.stack([classes.astype(scores.dtype), scores, right.astype(scores.dtype), wrong.astype(scores.dtype)])
-    counted = (labelled.there & labelled.scores)[:, None] & (labelled.classes[:, None] == jnp.arange(p.num_class))
-    rows = jnp.where(there[:, None], columns.T, 0)
+    counted = (labelled.valid & labelled.scores)[:, None] & (labelled.classes[:, None] == jnp.arange(p.num_class))
+    rows = jnp.where(valid[:, None], columns.T, 0)
     return jnp.concatenate([jnp.sum(counted, axis=0).astype(scores.dtype), rows.ravel()])
