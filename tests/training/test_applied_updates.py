@@ -10,7 +10,7 @@ import pytest
 
 from caffejax.schema.caffe_pb2 import SolverParameter
 from caffejax.training.train_step import TrainState, make_update
-from caffejax.training.update_rules import caffe_optimizer
+from caffejax.training.update_rules import caffe_optimizer, momentum_at
 
 SHAPES: Any = {"conv": {0: (6, 3, 3, 3), 1: (6,)}, "ip": {0: (300, 130)}, "scale": {0: ()}}
 LR_MULTS: Any = {"conv": {0: 1.0, 1: 2.0}, "ip": {0: 0.0}, "scale": {0: 0.5}}
@@ -92,3 +92,8 @@ def test_an_applied_update_can_be_differentiated_and_mapped() -> None:
     np.testing.assert_allclose(slope, (steps[1] - steps[0]) / 0.02, rtol=1e-2)
     both = jax.vmap(norm_after, (0, None))(jnp.array([0.09, 0.11]), draw(1))
     np.testing.assert_allclose(both, steps, rtol=1e-5)
+
+
+def test_a_constant_momentum_is_found_on_the_host() -> None:
+    with jax.transfer_guard("disallow_explicit"):
+        assert momentum_at(SolverParameter(type="SGD", momentum=0.5), 0.1, 3) == 0.5

@@ -87,6 +87,16 @@ def test_a_second_solver_traces_nothing(folder: Path, traces: list[Any]) -> None
     assert len(traces) == 2
 
 
+def test_a_stored_program_is_found_without_the_compiler(
+    folder: Path, traces: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train()
+    made = len(traces)
+    monkeypatch.setattr(compiling, "compiler_options", lambda: pytest.fail("asks XLA which options it accepts"))
+    train()
+    assert len(traces) == made
+
+
 def test_rates_and_what_the_loop_does_are_no_part_of_a_program(folder: Path, traces: list[Any]) -> None:
     train()
     train(base_lr=0.01, lr_policy="step", gamma=0.5, stepsize=1, max_iter=99, display=1, average_loss=2)

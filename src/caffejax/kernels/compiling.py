@@ -90,10 +90,9 @@ class Jitted:
     def _cache(self) -> CachedPrograms | None:
         if self._cache_key is None:
             return None
-        tuned = self._tuned and only_cpus()
-        return CachedPrograms(
-            self._cache_key, self._options | {"tuned": tuned, "compiler": compiler_options() if tuned else {}}
-        )
+        # which of the options are accepted depends on the jaxlib, whose version is a part of the key
+        options = _CPU_OPTIONS if self._tuned and only_cpus() else ()
+        return CachedPrograms(self._cache_key, self._options | {"compiler": options})
 
     def _program(self, args: tuple[Any, ...]) -> Any:
         """Return the compiled program for arguments of these types, from disk if it is stored there.

@@ -146,16 +146,18 @@ def momentum_at(param: Any, rate: Any, iteration: Any) -> Any:
     It is the setting `momentum`, or follows the NVIDIA fork's `momentum_policy`. In the Intel fork's warm-up, SGD
     multiplies it by the ratio of this and the previous iteration's rates.
     """
-    p, i = param, jnp.asarray(iteration, jnp.float32)
+    p = param
+    warms_up = p.warmup_iter > 0 and p.type == "SGD"
+    if p.momentum_policy not in ("poly", "opt") and not warms_up:
+        return p.momentum  # first, for outside of a trace the conversion below compiles a program
+    i = jnp.asarray(iteration, jnp.float32)
     if p.momentum_policy == "poly":
         return p.momentum + (p.max_momentum - p.momentum) * (i / p.max_iter) ** p.momentum_power
     if p.momentum_policy == "opt":
         best = (1 - 0.5 * jnp.sqrt(rate)) ** 2
         return jnp.minimum(best, p.max_momentum) if p.HasField("max_momentum") else best
-    if p.warmup_iter > 0 and p.type == "SGD":
-        before = p.warmup_start_lr + (p.base_lr - p.warmup_start_lr) * (i - 1) / p.warmup_iter
-        return p.momentum * jnp.where((i < p.warmup_iter) & (before != 0), rate / jnp.where(before, before, 1), 1)
-    return p.momentum
+    before = p.warmup_start_lr + (p.base_lr - p.warmup_start_lr) * (i - 1) / p.warmup_iter
+    return p.momentum * jnp.where((i < p.warmup_iter) & (before != 0), rate / jnp.where(before, before, 1), 1)
 
 
 def check_rule(param: Any) -> list[str]:
