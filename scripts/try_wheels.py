@@ -1,7 +1,8 @@
 """Install wheels and sdists where there is no compiler, and see each train: with its kernels, or saying it has none.
 
 `python scripts/try_wheels.py dist/*` makes one new environment, in which each replaces the one before. Only what lies
-in this environment is found there.
+in this environment is found there. With Python 3.11 the first meets the oldest versions of all that it needs (those
+of scripts/oldest_versions.py, which have wheels for no newer Python), the others the newest.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import tempfile
 import time
 import venv
 from pathlib import Path
+
+from oldest_versions import oldest_versions
 
 NET = Path(__file__).parents[1] / "configs" / "digits" / "lenet_train_test.prototxt"
 SOLVER = f"""
@@ -53,11 +56,13 @@ class Trial:
             sys.exit(f"{' '.join(command)} ended with {process.returncode}:\n{output}")
         return output
 
-    def try_out(self, artefact: Path) -> None:
-        """Install it, and exit unless it does what it should."""
+    def try_out(self, artefact: Path, *, oldest: bool) -> None:
+        """Install it with the oldest or the newest versions that it allows, and exit unless it does what it should."""
         kernels, start = "manylinux" in artefact.name, time.monotonic()
+        (self._folder / "oldest.txt").write_text("\n".join(oldest_versions()))
+        versions = ["--constraint=oldest.txt"] if oldest else ["--upgrade", "--upgrade-strategy=eager"]
         self.run("pip", "uninstall", "--quiet", "--yes", "caffejax")
-        self.run("pip", "install", "--quiet", "--no-compile", str(artefact.resolve()))
+        self.run("pip", "install", "--quiet", "--no-compile", *versions, str(artefact.resolve()))
         installed = time.monotonic()
         version = self.run("caffejax", "--version").split()[-1]
         require(f"caffejax-{version}[-.]", artefact.name)
@@ -70,7 +75,8 @@ class Trial:
             sys.exit(f"LeNet's accuracy is {accuracy}:\n{log}")
         require("ok$", self.run("caffejax", "gradcheck", "--model=convolution.prototxt"), times=3)
         times = f"installed in {installed - start:.0f} s, tried in {time.monotonic() - installed:.0f}"
-        print(f"{artefact.name}: accuracy {accuracy}, {'with' if kernels else 'without'} kernels; {times}", flush=True)
+        tried = f"{'with' if kernels else 'without'} kernels, {'oldest' if oldest else 'newest'} versions"
+        print(f"{artefact.name}: accuracy {accuracy}, {tried}; {times}", flush=True)
 
 
 def require(pattern: str, text: str, times: int = 1) -> list[str]:
@@ -84,5 +90,5 @@ def require(pattern: str, text: str, times: int = 1) -> list[str]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         trial = Trial(Path(name).resolve())
-        for artefact in sys.argv[1:]:
-            trial.try_out(Path(artefact))
+        for i, artefact in enumerate(sys.argv[1:]):
+            trial.try_out(Path(artefact), oldest=i == 0 and sys.version_info < (3, 12))

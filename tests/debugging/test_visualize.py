@@ -60,9 +60,8 @@ def test_colours_of_filters_come_out_as_they_are(rgb: bool) -> None:
     weights = np.zeros((2, 3, 2, 2), np.float32)
     weights[0, 2 if not rgb else 0] = 1  # red
     weights[1, 0 if not rgb else 2] = 1  # blue
-    picture = cv2.imdecode(
-        np.frombuffer(encode_picture(grid(filter_maps(weights, rgb=rgb))), np.uint8), cv2.IMREAD_COLOR_RGB
-    )
+    file = np.frombuffer(encode_picture(grid(filter_maps(weights, rgb=rgb))), np.uint8)
+    picture = cv2.imdecode(file, cv2.IMREAD_COLOR)[..., ::-1]
     assert picture[1, 1].tolist() == [255, 0, 0]
     assert picture[1, 4].tolist() == [0, 0, 255]
 
