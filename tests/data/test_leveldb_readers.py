@@ -54,13 +54,13 @@ def test_worker_processes_read_caffes_batches(golden, open_source):
 def test_a_forked_process_reads_on(leveldb_folder):
     records = LevelDb(leveldb_folder)
     assert records[7] == RECORDS[7]
-    there, here = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(here, b"ok" if records[450] == RECORDS[450] and records[8] == RECORDS[8] else b"no")
+        os.write(write_end, b"ok" if records[450] == RECORDS[450] and records[8] == RECORDS[8] else b"no")
         os._exit(0)
     os.waitpid(child, 0)
-    assert os.read(there, 2) == b"ok"
-    os.close(there)
-    os.close(here)
+    assert os.read(read_end, 2) == b"ok"
+    os.close(read_end)
+    os.close(write_end)
     assert records[8] == RECORDS[8]

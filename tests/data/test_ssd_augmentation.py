@@ -38,9 +38,9 @@ def test_overlaps_of_boxes(box, window):
 def test_visible_objects_are_inside_the_window(box, window):
     if window[0] == window[2] or window[1] == window[3]:
         return
-    inside, there = clip_to_window(np.array([box], np.float32), np.array(window, np.float32))
+    inside, visible = clip_to_window(np.array([box], np.float32), np.array(window, np.float32))
     assert ((inside >= 0) & (inside <= 1)).all()
-    assert there[0] == (naive("box", box, window) > 0)
+    assert visible[0] == (naive("box", box, window) > 0)
 
 
 @settings(max_examples=30)

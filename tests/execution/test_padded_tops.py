@@ -29,8 +29,8 @@ HOST = """
 
 def row_numbers(ctx: Any, x: jax.Array) -> jax.Array:
     """Rows whose first number is not negative."""
-    there = x[:, 0] >= 0
-    return jnp.where(jnp.sort(there, descending=True)[:, None], x[jnp.argsort(~there, stable=True)], -1.0)
+    valid = x[:, 0] >= 0
+    return jnp.where(jnp.sort(valid, descending=True)[:, None], x[jnp.argsort(~valid, stable=True)], -1.0)
 
 
 @pytest.fixture(autouse=True)

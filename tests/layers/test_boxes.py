@@ -46,5 +46,5 @@ def test_kept_boxes_equal_those_of_a_loop_over_all_boxes(
     boxes[random.uniform(size=boxes.shape) < 0.01] = np.nan
     valid = random.uniform(size=boxes.shape[:2]) < share
     kept = np.asarray(suppression(case, loops)(boxes, valid))
-    for result, image_boxes, there in zip(kept, boxes, valid, strict=True):
-        assert np.flatnonzero(result).tolist() == kept_by_going_through_all(image_boxes, there, **CASES[case])
+    for result, image_boxes, image_valid in zip(kept, boxes, valid, strict=True):
+        assert np.flatnonzero(result).tolist() == kept_by_going_through_all(image_boxes, image_valid, **CASES[case])

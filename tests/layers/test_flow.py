@@ -112,11 +112,11 @@ def loss_and_diff(text: str, x: np.ndarray, kind: str = "L1Loss") -> tuple[float
 def test_losses_leave_out_what_is_missing() -> None:
     x = RANDOM.normal(size=(2, 2, 3, 4))
     x[0, :, 0, 0] = math.nan
-    there = ~np.isnan(x)
+    valid = ~np.isnan(x)
     loss, diff = loss_and_diff("l1_loss_param { plateau: 0.5 normalize_by_num_entries: true }", x)
-    counted = there & (np.abs(np.nan_to_num(x)) >= 0.5)
-    np.testing.assert_allclose(loss, np.abs(x[counted]).sum() / (there.sum() / 2), rtol=1e-5)
-    np.testing.assert_allclose(diff, np.where(counted, np.sign(x), 0) / (there.sum() / 2), rtol=1e-5)
+    counted = valid & (np.abs(np.nan_to_num(x)) >= 0.5)
+    np.testing.assert_allclose(loss, np.abs(x[counted]).sum() / (valid.sum() / 2), rtol=1e-5)
+    np.testing.assert_allclose(diff, np.where(counted, np.sign(x), 0) / (valid.sum() / 2), rtol=1e-5)
 
     loss, diff = loss_and_diff("l1_loss_param { l2_per_location: true epsilon: 0.25 plateau: 0.5 }", x)
     squares = np.nansum(x**2, axis=1, keepdims=True) * (np.nansum(x**2, axis=1, keepdims=True) >= 0.25)

@@ -112,11 +112,11 @@ def test_neighbours_beyond_the_edge_cost_nothing(region: str, size: int, kernels
 def test_no_way_in_is_without_the_check() -> None:
     small, large = net('type: "Tile" tile_param { tiles: 2 }'), net('type: "Tile" tile_param { tiles: 2147483647 }')
     variables, inputs = small.init(jax.random.key(0)), {"x": jnp.ones((1, 3, 5, 4))}
-    there = caffe.Net(TILE, caffe.TEST)
+    pycaffe_net = caffe.Net(TILE, caffe.TEST)
 
-    def reshaped() -> None:
-        there.blobs["x"].reshape(2**40, 3, 5, 4)
-        there.reshape()
+    def reshape_net() -> None:
+        pycaffe_net.blobs["x"].reshape(2**40, 3, 5, 4)
+        pycaffe_net.reshape()
 
     ways: list[Callable[[], object]] = [
         lambda: large.apply(*variables, inputs),
@@ -124,7 +124,7 @@ def test_no_way_in_is_without_the_check() -> None:
         lambda: large.freeze(variables).ready(),
         lambda: small.freeze(variables).with_batch(2**40),
         lambda: caffe.Net(TILE.replace("tiles: 2", "tiles: 2147483647"), caffe.TEST),
-        reshaped,
+        reshape_net,
     ]
     for way in ways:
         with pytest.raises(GraphError, match=r"layer '(l|in)' .*needs .* there are .* in all: check the layer"):

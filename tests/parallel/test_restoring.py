@@ -91,6 +91,6 @@ def test_states_go_from_several_devices_to_one_and_back(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     write_data(tmp_path, "lenet")
-    here, there = eight_devices.submit(train_and_move, solver_text(tmp_path, "lenet", 4), options).result()
-    np.testing.assert_array_equal(here, there)
-    assert here.size > 10**5
+    params, restored = eight_devices.submit(train_and_move, solver_text(tmp_path, "lenet", 4), options).result()
+    np.testing.assert_array_equal(params, restored)
+    assert params.size > 10**5

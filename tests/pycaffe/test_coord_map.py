@@ -215,8 +215,8 @@ def test_parameters_with_their_defaults() -> None:
 
 
 def test_the_inverse_undoes() -> None:
-    there = (1, np.array([0.5, 2.0]), np.array([3.0, -1.0]))
-    axis, scale, shift = compose(there, inverse(there))
+    mapping = (1, np.array([0.5, 2.0]), np.array([3.0, -1.0]))
+    axis, scale, shift = compose(mapping, inverse(mapping))
     assert axis == 1
     np.testing.assert_array_equal([scale, shift], [[1, 1], [0, 0]])
 

@@ -118,10 +118,10 @@ def test_best_boxes_come_first_and_padding_last(seed: int, share: float, size: f
     result = jax.jit(propose, static_argnums=3)(boxes, scores, valid, ProposalLimits(before=30, after=8, overlap=0.4))
     order = np.argsort(np.where(valid, -scores, np.inf), kind="stable")[:30]
     expected = order[kept_by_going_through_all(boxes[order], valid[order], 0.4, plus=1.0, n_kept=8)]
-    there = np.asarray(result.there)
-    np.testing.assert_array_equal(np.asarray(result.boxes)[there], boxes[expected])
-    np.testing.assert_array_equal(np.asarray(result.scores)[there], scores[expected])
-    assert not np.any(np.diff(there.astype(int)) > 0)
+    valid = np.asarray(result.valid)
+    np.testing.assert_array_equal(np.asarray(result.boxes)[valid], boxes[expected])
+    np.testing.assert_array_equal(np.asarray(result.scores)[valid], scores[expected])
+    assert not np.any(np.diff(valid.astype(int)) > 0)
 
 
 def test_deltas_are_undone() -> None:
