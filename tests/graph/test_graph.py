@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import Graph, Net
+from caffejax import Graph, LayerType, Net, Signature, Traced
 from caffejax.data import write_lmdb
+from caffejax.errors import CaffejaxError
 from caffejax.graph import build_graph, net_state
+from caffejax.graph.reshape import reshape_graph
+from caffejax.layers import register_temporarily
 from caffejax.schema import caffe_pb2, read_net
 
 INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 6 dim: 6 } } }\n'
@@ -137,3 +141,31 @@ def test_a_graph_cannot_be_written_to() -> None:
     with pytest.raises(TypeError):
         graph.blobs["x"] = graph.blobs["x"]  # type: ignore[index]
     assert pickle.loads(pickle.dumps(graph)).blobs == graph.blobs
+
+
+def test_shapes_of_equal_layers_are_inferred_once_for_all_graphs_and_sizes() -> None:
+    """Another size, or another type of the same name, is inferred again."""
+    traced = []
+
+    def doubled(ctx: Any, x: Any) -> Any:
+        traced.append(x.shape)
+        return 2 * x
+
+    text = INPUT + "".join(
+        f'layer {{ name: "{name}" type: "Doubled" bottom: "x" top: "{name}" }}\n' for name in ("a", "b")
+    )
+    with register_temporarily(LayerType(Signature("Doubled"), Traced(doubled))):
+        both = graph(text), graph(text)
+        for large in [reshape_graph(each, {"x": (4, 3, 8, 6)}) for each in both]:
+            assert large.blobs["a"].shape == large.blobs["b"].shape == (4, 3, 8, 6)
+            assert reshape_graph(large, {"x": (4, 3, 6, 6)}).blobs["b"].shape == (4, 3, 6, 6)
+    assert traced == [(4, 3, 6, 6), (4, 3, 8, 6)]
+    with register_temporarily(LayerType(Signature("Doubled"), Traced(lambda ctx, x: jnp.concatenate([x, x])))):
+        assert graph(text).blobs["a"].shape == (8, 3, 6, 6)
+
+
+def test_a_net_of_other_sizes_still_refuses_params_that_do_not_fit() -> None:
+    net = graph(PHASES)
+    for _ in range(2):  # errors are not stored
+        with pytest.raises(CaffejaxError, match=r"ip.*blob 0 is of shape \(2, 108\)"):
+            reshape_graph(net, {"x": (4, 3, 7, 6)})
