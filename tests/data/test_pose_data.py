@@ -207,8 +207,8 @@ def test_damaged_records_are_named(tmp_path: Path, open_source: Any) -> None:
     small = Datum(channels=6, height=60, width=60, data=bytes(6 * 60 * 60))
     for number, (datum, message) in enumerate(
         [
-            (record(far, visible), "that are no numbers"),
-            (record(joints, visible, scale=0), "that are no numbers"),
+            (record(far, visible), "that are not numbers"),
+            (record(joints, visible, scale=0), "that are not numbers"),
             (crowd, "200 other people take 809"),
             (small, "too small to describe 17 joints"),
             (Datum(channels=5, height=9, width=80, data=bytes(5 * 9 * 80)), "has 5 channels of uint8"),
