@@ -57,6 +57,14 @@ def test_every_pair_of_formats(name: str, first: str, second: str) -> None:
         jax.tree.map(np.testing.assert_array_equal, load(name, "b.h5"), load(name, "c.caffemodel"))
 
 
+def test_layers_without_blobs_are_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    layers = read_caffemodel(WEIGHTS / "current.caffemodel")
+    with_blobs = [blobs for blobs in layers.values() if blobs]
+    assert len(with_blobs) < len(layers)
+    convert(WEIGHTS / "current.caffemodel", "x.npz")
+    assert f"Wrote {sum(map(len, with_blobs))} blobs of {len(with_blobs)} layers, " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["v0_legacy4d", "v1_legacy4d", "double_nd"])
 def test_old_shapes(capsys: pytest.CaptureFixture[str], name: str) -> None:
     """Kept where they can be, modern elsewhere; the types of the layers say what that is."""

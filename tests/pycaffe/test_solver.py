@@ -268,6 +268,7 @@ def test_a_net_without_params_is_stepped_too(write: Write) -> None:
         write("solver.prototxt", f'net: "{net}" base_lr: 1 lr_policy: "fixed" momentum: 0.9 snapshot_prefix: "x"')
     )
     solver.step(2)
+    solver.step(-1)  # does nothing, as in Caffe
     assert solver.iter == 2
     assert solver.net.blobs["loss"].data == 0
 

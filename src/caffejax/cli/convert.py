@@ -34,7 +34,6 @@ def run(options: argparse.Namespace) -> None:
     net = read_net(Path(options.model)) if options.model else None
     source, target = getattr(options, "from"), options.to
     weights = convert(source, target, net)
-    blobs = [b for layer in weights.values() for b in layer if b is not None]
-    log.info(
-        "Wrote %d blobs of %d layers, %d numbers, to %s", len(blobs), len(weights), sum(b.size for b in blobs), target
-    )
+    layers = [layer for blobs in weights.values() if (layer := [b for b in blobs if b is not None])]
+    count, size = sum(map(len, layers)), sum(b.size for layer in layers for b in layer)
+    log.info("Wrote %d blobs of %d layers, %d numbers, to %s", count, len(layers), size, target)

@@ -235,7 +235,7 @@ class Solver:
             SolverError: if a loss is not finite.
             WeightsError: if a snapshot could not be written.
         """
-        self._trainer.step(iterations)
+        self._trainer.step(max(0, iterations))  # as in Caffe, a negative number does nothing
         self._trainer.snapshots.wait()
 
     @_global_state.caffe_log()
