@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from case import Case
 from cases import COMPILED, FORKS
-from quickly import HAS_OLD_EMITTERS
 
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
+from compile_flags import HAS_OLD_EMITTERS
 
 KEY = 5  # of every pass
 Arrays = Any  # a pytree of arrays
