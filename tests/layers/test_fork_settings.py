@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax.errors import CaffejaxError
-from caffejax.layers.fillers import fill
+from caffejax.layers.fillers import fill, scale_filler
 from caffejax.net import Net
 from caffejax.schema import caffe_pb2
 
@@ -306,6 +306,11 @@ OTHERS = [
     ("NdConvolution", "convolution_param { num_output: 2 stride: 2 }", (1, 2, 4, 4, 4), "stride does not apply"),
     ("Pooling3D", "pooling_param { kernel_size: 2 kernel_depth: 2 round_mode: FLOOR }", (1, 2, 4, 4, 4), "round_mode"),
     ("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 pad_h0: 1 }", (1, 2, 4, 4, 4), "pad_h0 does not"),
+    ("NdConvolution", "convolution_param { num_output: 2 axis: 2 }", (1, 2, 4, 4, 4), "axis does not apply"),
+    ("Convolution3D", "convolution_param { num_output: 2 group: 2 }", (1, 2, 4, 4, 4), "group does not apply"),
+    ("Upsample", "upsample_param { scale_h: 2 scale_w: 2 }", (1, 2, 4, 4), "scale_h does not apply"),
+    ("Normalize", "normalize_param { across_spatial: false }", (2, 3), "across_spatial does not apply"),
+    ("Normalize", 'norm_param { normalize_type: "L1" }', (2, 3), "normalize_type does not apply"),
 ]
 
 
@@ -323,6 +328,8 @@ def test_settings_of_another_fork_are_refused() -> None:
     assert net('type: "Proposal" ' + text % "", *shapes)
     with pytest.raises(CaffejaxError, match=r"max_rois is synopsys-caffe's"):
         net('type: "Proposal" ' + text % "max_rois: 9", *shapes)
+    with pytest.raises(CaffejaxError, match="top_k does not apply"):
+        net('type: "AccuracyDecode" accuracy_param { top_k: 2 }', (2, 3), (2,))
     with pytest.raises(CaffejaxError, match="tf of another fork"):
         net('type: "PriorBoxClustered" prior_box_param { width: 2 height: 2 tf: true }', (1, 1, 2, 2), (1, 1, 4, 4))
 
@@ -332,3 +339,52 @@ def test_intels_concat_permutes_and_flattens() -> None:
     one = net('type: "Concat" concat_param { axis: 1 per_fla_fuse: true }', a.shape, b.shape)
     expected = np.concatenate([x.transpose(0, 2, 3, 1).reshape(2, -1) for x in (a, b)], axis=1)
     np.testing.assert_array_equal(run(one, (), a, b).blobs["t0"], expected[:, :, None, None])
+
+
+def test_inner_product_with_noise_in_training() -> None:
+    x, rows = RNG.normal(size=(5, 4)).astype("f"), 'weight_filler { type: "uniform" min: -1 max: 1 }'
+    param = f'type: "InnerProduct" inner_product_param {{ num_output: 3 enable_noise: true sigma_init: 0.5 {rows} }}'
+    weight, bias = RNG.normal(size=(3, 4)).astype("f"), RNG.normal(size=3).astype("f")
+    of_weight, of_bias = RNG.uniform(1, 2, (3, 4)).astype("f"), RNG.uniform(1, 2, 3).astype("f")
+    blobs = weight, bias, of_weight, of_bias
+    np.testing.assert_allclose(run(net(param, x.shape), blobs, x).blobs["t0"], x @ weight.T + bias, rtol=1e-5)
+
+    one = net(param, (5, 4), phase="TRAIN")
+    start = one.init(KEY).params["layer"]
+    assert np.abs(start[0]).max() <= 1 / 2  # the filler's values over the root of 4 inputs
+    np.testing.assert_allclose([start[2][0, 0], start[3][0]], [0.5 / 2, 0.5 / np.sqrt(3)], rtol=1e-6)
+    inputs = np.concatenate([np.eye(4), np.zeros((1, 4))]).astype("f")  # each weight, and the bias
+    drawn = [np.asarray(run(one, blobs, inputs, key=jax.random.key(k)).blobs["t0"]) for k in (1, 2)]
+    assert not np.allclose(*drawn)
+    noise_of_bias = (drawn[0][4] - bias) / of_bias
+    noise = (drawn[0][:4] - drawn[0][4] - weight.T) / of_weight.T
+    for each in (noise, noise_of_bias):
+        assert 0.1 < np.abs(each).max() <= 1.0001
+    v = variables(one, *blobs)
+    slopes = jax.grad(lambda p: jnp.sum(one.apply(p, v.state, {"b0": inputs}, key=jax.random.key(1))[0]["t0"]))(
+        v.params
+    )["layer"]
+    np.testing.assert_allclose(slopes[2], noise.T, atol=1e-5)
+    np.testing.assert_allclose(slopes[3], 5 * noise_of_bias, rtol=1e-4)
+
+
+def test_scaled_fillers() -> None:
+    for kind in ("constant", "uniform", "gaussian", "xavier", "msra"):
+        filler = caffe_pb2.FillerParameter(type=kind, value=3, min=-2, max=4, mean=1, std=2)
+        plain, scaled = (np.asarray(fill(f, KEY, (40, 50))) for f in (filler, scale_filler(filler, 0.25, (40, 50))))
+        if kind == "msra":  # drawn otherwise
+            plain, scaled = (np.std(x) for x in (plain, scaled))
+        np.testing.assert_allclose(scaled, plain / 4, rtol=0.05 if kind == "msra" else 1e-5)
+    with pytest.raises(CaffejaxError, match="cannot be scaled"):
+        scale_filler(caffe_pb2.FillerParameter(type="bilinear"), 2, (1, 1, 2, 2))
+
+
+def test_bn_of_synopsys() -> None:
+    """`icnet: true` selects PSPNet's layer; settings of the other layer are refused."""
+    assert len(net('type: "BN" bn_param { icnet: true momentum: 0.5 }', X.shape).init(KEY).state["layer"]) == 2
+    for settings, words in (("icnet: true scale_filler { }", "scale_filler"), ("bn_mode: INFERENCE eps: 1", "eps")):
+        with pytest.raises(CaffejaxError, match=f"{words} does not apply"):
+            net(f'type: "BN" bn_param {{ {settings} }}', X.shape)
+    for frozen, variance in (("true", 1), ("false", 0)):
+        stored = net(f'type: "BN" bn_param {{ frozen: {frozen} }}', X.shape).init(KEY).state["layer"]
+        assert float(list(stored.values())[1].ravel()[0]) == variance

@@ -34,6 +34,14 @@ def draw_normal(*shape: int) -> np.ndarray:
     return RANDOM.normal(size=shape).astype(np.float32)
 
 
+@pytest.mark.parametrize(
+    ("window", "size"), [("kernel_size: 2 stride: 2", (11, 13)), ("kernel_size: 4 pad: 1", (6, 7))]
+)
+def test_unpooling_without_a_size(window: str, size: tuple[int, int]) -> None:
+    """A side is the larger of (n - 1) * stride + kernel - 2 * pad and n * stride - pad + 1."""
+    assert run("UnPooling", f"unpooling_param {{ {window} }}", drawn(2, 4, 5, 6)).shape == (2, 4, *size)
+
+
 @settings(max_examples=8)
 @given(st.tuples(*[st.integers(1, 7)] * 4))
 def test_interp_by_hand(sizes: tuple[int, ...]) -> None:
@@ -302,7 +310,7 @@ def test_one_scale_follows_the_mean_of_the_scales() -> None:
         ("Upsample", "upsample_param { scale: 0 }", [IMAGE], "scale must be positive, not 0"),
         ("Upsample", "upsample_param { scale: 3 pad_out_h: true }", [IMAGE, IMAGE], "need scale 2"),
         ("Upsample", "", [IMAGE, (2, 4, 5, 5)], "data and mask must have equal shapes"),
-        ("UnPooling", "", [IMAGE, IMAGE], "unpool_size .* must be given"),
+        ("UnPooling", "", [IMAGE, IMAGE], "kernel_size .* must be given"),
         ("Unpooling", "unpooling_param { unpool: AVE unpool_size: 9 }", [IMAGE], "kernel_size .* must be given"),
         (
             "Unpooling",

@@ -15,6 +15,13 @@ layer { name: "double" type: "Power" bottom: "data" top: "double" power_param { 
 """
 
 
+def test_memory_data_without_labels() -> None:
+    net = caffe.Net(MEMORY.replace(' top: "label"', ""), caffe.TEST)
+    data = np.arange(12, dtype=np.float32).reshape(2, 1, 2, 3)
+    net.set_input_arrays(data, np.zeros(2, np.float32))
+    np.testing.assert_array_equal(net.forward()["double"], 2 * data)
+
+
 def test_memory_data() -> None:
     net = caffe.Net(MEMORY, caffe.TEST)
     assert net.inputs == []

@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import did_you_mean, require
+from ..errors import LayerError, did_you_mean, require
 from ..kernels.compiling import full
+from ..schema.caffe_pb2 import FillerParameter
 from .bucketed_random import bucketed_draw
 from .context import Shape
 
@@ -48,6 +49,25 @@ def check_filler(filler: Any) -> None:
     """Raise `LayerError` for an unknown filler type; None fills with zeros."""
     is_known = filler is None or filler.type in _RULES
     require(is_known, "" if is_known else f"unknown filler type '{filler.type}'{did_you_mean(filler.type, _RULES)}")
+
+
+def scale_filler(filler: Any, factor: float, shape: Shape) -> Any:
+    """Return a filler of blobs of a shape whose values are those of `filler` times `factor`.
+
+    Raises:
+        LayerError: for a filler other than constant, uniform, gaussian, xavier and msra.
+    """
+    check_filler(filler)
+    scaled = {name: getattr(filler, name) * factor for name in ("value", "min", "max", "mean", "std")}
+    match filler.type:
+        case "constant" | "uniform" | "gaussian":
+            return FillerParameter(type=filler.type, sparse=filler.sparse, **scaled)
+        case "xavier":
+            bound = _xavier_bound(filler, shape) * factor
+            return FillerParameter(type="uniform", min=-bound, max=bound)
+        case "msra":
+            return FillerParameter(type="gaussian", std=_msra_std(filler, shape) * factor)
+    raise LayerError(f"filler '{filler.type}' cannot be scaled; use constant, uniform, gaussian, xavier or msra")
 
 
 def is_random(filler: Any) -> bool:
@@ -99,13 +119,21 @@ def _gaussian_unitball(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
 
 def _xavier(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    bound = math.sqrt(3 / _fan(filler, shape))
+    bound = _xavier_bound(filler, shape)
     return bucketed_draw(partial(jax.random.uniform, minval=-bound, maxval=bound), key, shape)
 
 
+def _xavier_bound(filler: Any, shape: Shape) -> float:
+    return math.sqrt(3 / _fan(filler, shape))
+
+
 def _msra(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    std = math.sqrt(2 / _fan(filler, shape) / (1 + filler.alpha**2))
+    std = _msra_std(filler, shape)
     return bucketed_draw(lambda k, s: std * jax.random.normal(k, s), key, shape)
+
+
+def _msra_std(filler: Any, shape: Shape) -> float:
+    return math.sqrt(2 / _fan(filler, shape) / (1 + filler.alpha**2))
 
 
 def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:

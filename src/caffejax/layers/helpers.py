@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +28,15 @@ def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
     n = len(shape)
     require(-n <= axis < n, f"{name} {axis} is out of range for a blob with {n} axes, shape {shape}")
     return axis % n
+
+
+def refuse_set(p: Any, names: Container[str], remedy: str) -> None:
+    """Raise `LayerError`, with the remedy, if a message has one of the fields with a value other than its default."""
+    for field, value in p.ListFields():
+        require(
+            field.name not in names or (not field.is_repeated and value == field.default_value),
+            f"{field.name} does not apply to this form of the layer: {remedy}",
+        )
 
 
 def is_after_first_axis(ctx: Context) -> bool:

@@ -1,4 +1,4 @@
-"""InnerProduct, the fully connected layer, and the variants of caffe-windows and NormFace.
+"""InnerProduct, the fully connected layer, and the variants of caffe-windows, NormFace and MyCaffe.
 
 Caffe's rule (inner_product_layer.cpp): the bottom's axes before `axis` are rows, the others are inputs.
 """
@@ -16,8 +16,10 @@ import jax.numpy as jnp
 from ..errors import require
 from ..kernels.affine import add_bias_to_rows
 from ..kernels.matrix_product import multiply_rows
+from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
+from .fillers import scale_filler
 from .helpers import canonical_axis, is_after_first_axis
 from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
@@ -179,9 +181,58 @@ def _unit_rows(outputs: int, weight: jax.Array) -> jax.Array:
     return normalize_rows(weight.reshape(outputs, -1), eps=1e-6).reshape(weight.shape)
 
 
+def noisy_inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
+    """InnerProduct with `enable_noise`: in TRAIN weight and bias are mean + deviation * noise, with noise in -1 .. 1.
+
+    Blobs: the means of weight and bias, as InnerProduct's, then their deviations, of the same shapes. The noise is
+    uniform and drawn for each pass; MyCaffe draws it when its trainer says so. TEST computes with the means.
+    """
+    return inner_product(ctx, _with_noise(blobs, _noise(ctx, blobs)), x)
+
+
+def noisy_inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
+    means, p = inner_product_params(ctx, x), ctx.param
+    fan = means[0].shape[1]
+    deviations = [p.sigma_init / math.sqrt(n) for n in (fan, p.num_output)]
+    return [
+        *(replace(spec, filler=scale_filler(spec.filler, 1 / math.sqrt(fan), spec.shape)) for spec in means),
+        *(
+            ParamSpec(spec.shape, FillerParameter(type="constant", value=value))
+            for spec, value in zip(means, deviations, strict=False)
+        ),
+    ]
+
+
+def noisy_inner_product_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[Any, jax.Array]:
+    noise = _noise(ctx, blobs)
+    diffs, dx = inner_product_backward(ctx, _with_noise(blobs, noise), x, y=y, dy=dy)
+    return (*diffs, *(d * n for d, n in zip(diffs, noise, strict=True))) if noise else (
+        *diffs,
+        *(None for _ in diffs),
+    ), dx
+
+
+def _noise(ctx: Context, blobs: Arrays) -> list[jax.Array]:
+    """Return the noise of the weight and, if there is one, the bias; none in TEST."""
+    if not ctx.training:
+        return []
+    means = blobs[: len(blobs) // 2]
+    keys = jax.random.split(ctx.key, len(means))
+    return [jax.random.uniform(key, b.shape, b.dtype, -1, 1) for key, b in zip(keys, means, strict=True)]
+
+
+def _with_noise(blobs: Arrays, noise: list[jax.Array]) -> Arrays:
+    means, deviations = blobs[: len(blobs) // 2], blobs[len(blobs) // 2 :]
+    return tuple(m + s * n for m, s, n in zip(means, deviations, noise, strict=True)) if noise else means
+
+
 def _variant(layer: Any) -> str:
     if len(layer.bottom) > 1:
         return "of bottoms"
+    if layer.inner_product_param.enable_noise:
+        return "with noise"
     return "of unit rows" if layer.inner_product_param.normalize else "BVLC's"
 
 
@@ -205,15 +256,26 @@ OF_UNIT_ROWS = LayerType(
     docs=LayerDocs(origin="caffe-windows"),
     settings=read_inner_product,
 )
+WITH_NOISE = LayerType(
+    Signature("InnerProduct", param="inner_product_param", fork_settings=("enable_noise", "sigma_init")),
+    Traced(noisy_inner_product, params=noisy_inner_product_params),
+    Gradient(noisy_inner_product_backward),
+    LayerTraits(row_wise=is_after_first_axis, dtype_policy="products", weight_axes=2),
+    docs=LayerDocs(origin="MyCaffe"),
+    settings=read_inner_product,
+)
 
 register(
     replace(
         INNER_PRODUCT,
-        signature=replace(INNER_PRODUCT.signature, bottoms=(1, 3), fork_settings=("normalize",)),
+        signature=replace(
+            INNER_PRODUCT.signature, bottoms=(1, 3), fork_settings=("normalize", "enable_noise", "sigma_init")
+        ),
         implementation=Variants(
             _variant,
-            {"BVLC's": INNER_PRODUCT, "of bottoms": OF_BOTTOMS, "of unit rows": OF_UNIT_ROWS},
-            selection_doc="The number of bottoms and `normalize` in inner_product_param select the variant.",
+            {"BVLC's": INNER_PRODUCT, "of bottoms": OF_BOTTOMS, "of unit rows": OF_UNIT_ROWS, "with noise": WITH_NOISE},
+            selection_doc="The number of bottoms, `normalize` and `enable_noise` in inner_product_param select the "
+            "variant.",
         ),
     )
 )

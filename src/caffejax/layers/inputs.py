@@ -30,15 +30,19 @@ define_layer(Signature("Input", bottoms=0, tops=(1, None), param="input_param"),
 
 
 def memory_data_shapes(ctx: Context) -> list[Shape]:
-    """Images (batch_size, channels, height, width) and labels (batch_size,), set as arrays by the caller."""
+    """Images (batch_size, channels, height, width) and labels (batch_size,), set as arrays by the caller.
+
+    With one top (MyCaffe) there are no labels.
+    """
     p = ctx.param
     shape = (p.batch_size, p.channels, p.height, p.width)
     require(all(n > 0 for n in shape), f"batch_size, channels, height and width must be positive: {shape}")
-    return [shape, shape[:1]]
+    return [shape, shape[:1]][: ctx.n_tops]
 
 
 define_layer(
-    Signature("MemoryData", bottoms=0, tops=2, param="memory_data_param"), Fed(memory_data_shapes, from_arrays=True)
+    Signature("MemoryData", bottoms=0, tops=(1, 2), param="memory_data_param"),
+    Fed(memory_data_shapes, from_arrays=True),
 )
 
 

@@ -13,11 +13,12 @@ from ..kernels.window import Window
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec
 from .dtypes import promote
-from .helpers import as_tuple, four_axes, pointwise_window
+from .helpers import as_tuple, four_axes, pointwise_window, refuse_set
 from .implementation import LayerContext
 from .registry import define_layer
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
+_SSDS = ("across_spatial", "scale_filler", "channel_shared", "eps", "add_eps_before_sqrt")  # settings of norm_param
 _NORMFACE_EPS = 1e-6
 
 
@@ -65,6 +66,7 @@ NORMALIZE_SSD = LayerType(
 def _normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the top, in float32 at least, and the lengths that it was divided by."""
     p = ctx.layer.norm_param
+    refuse_set(p, ("bp_norm", "normalize_type"), "it is of normalize_param, NormFace's")
     four_axes(x.shape)
     require(len(x.shape) >= 2, f"needs a bottom with 2 to 4 axes, not shape {x.shape}")
     require(p.add_eps_before_sqrt, "add_eps_before_sqrt: false is not supported; remove it")
@@ -120,6 +122,7 @@ NORMALIZE_NORMFACE = LayerType(
 
 def _unit(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the normalized positions (N, C, H, W) and their lengths (N, 1, H, W), in float32 at least."""
+    refuse_set(ctx.param, _SSDS, "it is of norm_param, SSD's")
     kind, images = ctx.param.normalize_type, promote(x).reshape(four_axes(x.shape))
     require(kind in ("L1", "L2"), f'normalize_type must be "L1" or "L2", not "{kind}"')
     if kind == "L1":

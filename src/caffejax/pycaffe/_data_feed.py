@@ -43,7 +43,7 @@ class FedLayers:
         """Read the next batch of each data layer and MemoryData layer among `layers`, and store it in the tops."""
         for layer in layers:
             if layer.key in self.arrays:
-                self._store(layer, next(self.arrays[layer.key]))
+                self._store(layer, next(self.arrays[layer.key])[: len(layer.tops)])
             elif isinstance(layer.type.implementation, Reads):
                 self._store(layer, tuple(self._loader.read(layer.key).values()))
 

@@ -19,7 +19,6 @@ _INT8 = "it holds ranges for an int8 engine"
 _NODES = "it distributes training over machines"
 _LOSS_SCALE = "it scales gradients up and down again for float16, which bfloat16 does not need"
 _MYCAFFE_DATA = "it concerns MyCaffe's database of images, which is not read"
-_NOISE = "it concerns enable_noise"
 _TRAINER = "it is for the trainers of MyCaffe's application"
 _PRINTS = "it only selects what is printed"
 
@@ -84,7 +83,7 @@ HINTS: dict[str, dict[str, str]] = {
     "EltwiseParameter": {"engine": _LIBRARY},
     "EmbedParameter": {"backward_compute_type": _SPEED},
     "ImageDataParameter": dict.fromkeys(("threads", "cache", "precache"), _SPEED),
-    "InnerProductParameter": {"engine": _LIBRARY, "output_contains_predictions": _TRAINER, "sigma_init": _NOISE},
+    "InnerProductParameter": {"engine": _LIBRARY, "output_contains_predictions": _TRAINER},
     "MemoryDataParameter": dict.fromkeys(("primary_data", "label_type"), _MYCAFFE_DATA),
     "MultiBoxLossParameter": {"use_gpu": _LIBRARY},
     "RecurrentParameter": dict.fromkeys(

@@ -25,6 +25,9 @@ LAYERS: list[Case] = [
         MATRIX,
         name="of_unit_rows",
     ),
+    layer(
+        "InnerProduct", "inner_product_param { num_output: 4 enable_noise: true }", MATRIX, name="noisy", random=True
+    ),
     layer("Scale", "scale_param { min_value: -100 max_value: 100 }", IMAGE, name="held"),
     layer("SigmoidCrossEntropyLoss", "", MATRIX, MATRIX, MATRIX, name="weighted", numbers="positive"),
     layer(

@@ -21,6 +21,12 @@ LAYERS = [
         "convolution3d_param { num_output: 3 kernel_size: 4 kernel_depth: 2 stride: 2 temporal_stride: 2 pad: 1 }",
         VOLUME,
     ),
+    layer(
+        "Deconvolution3D",
+        "convolution_param { num_output: 3 kernel_size: 2 kernel_depth: 2 stride: 2 temporal_stride: 2 }",
+        VOLUME,
+        name="first_version",
+    ),
     layer("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 stride: 2 temporal_stride: 2 }", VOLUME),
     layer(
         "Pooling3D",

@@ -264,7 +264,7 @@ def inner_product(e: Emission) -> Value:
     if others:
         return _product_of_bottoms(e, axis)
     require(not e.p.normalize, "has rows of length 1 (normalize), which is not supported")
-    weight, *bias = e.arrays
+    weight, *bias = e.arrays[: 1 + e.p.bias_term]  # MyCaffe's deviations are for training
     kernel = weight if e.p.transpose else weight.T
     x = flatten_from(e, x, axis)
     if x.flat is not None:

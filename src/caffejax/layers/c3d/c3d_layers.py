@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -18,6 +17,7 @@ from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
 from ..convolution import Correlation
 from ..dtypes import promote
+from ..helpers import refuse_set
 from ..loss import label_mask, require_one_batch
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
@@ -26,7 +26,7 @@ TEMPORAL = ("kernel_depth", "temporal_stride", "temporal_pad")  # fields that C3
 
 _BY_AXIS = tuple(f"{what}_{axis}" for what in ("kernel", "stride", "pad") for axis in ("h", "w", "d"))
 _BY_SIDE = tuple(f"pad_{axis}{side}" for axis in ("h", "w", "d") for side in (0, 1))
-NOT_READ = (*_BY_AXIS, *_BY_SIDE, "dilation", "round_mode")
+NOT_READ = (*_BY_AXIS, *_BY_SIDE, "axis", "dilation", "round_mode")
 
 
 def volume_param(ctx: Context, field: str) -> Any:
@@ -41,7 +41,8 @@ def volume_window(p: Any) -> Window:
         LayerError: if a size is missing, repeated or not positive, or if a field of 2D windows is set, such as
             kernel_h.
     """
-    refuse_set(p, (*NOT_READ, "global_pooling"), "kernel_size, stride and pad")
+    planar = ("group",) if p.DESCRIPTOR.name == "ConvolutionParameter" else ()  # the field of 3D has no effect in C3D
+    refuse_set(p, (*NOT_READ, *planar, "global_pooling"), "set kernel_size, stride and pad instead")
     depth, size = _read_number(p, "kernel_depth"), _read_number(p, "kernel_size")
     stride, pad = _read_number(p, "stride", 1), _read_number(p, "pad", 0)
     times = _read_number(p, "temporal_stride", 1)
@@ -75,15 +76,6 @@ def _read_number(p: Any, name: str, default: int | None = None) -> int:
         require(default is not None, f"{name} must be given")
         return default or 0
     return int(value)
-
-
-def refuse_set(p: Any, names: Sequence[str], instead: str) -> None:
-    """Raise `LayerError` if a message has one of the named fields with a value other than its default."""
-    for field, value in p.ListFields():
-        require(
-            field.name not in names or (not field.is_repeated and value == field.default_value),
-            f"{field.name} does not apply to these windows: set {instead} instead",
-        )
 
 
 Arrays = tuple[jax.Array, ...]

@@ -11,10 +11,11 @@ from ...errors import require
 from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
 from ..convolution import Correlation
+from ..helpers import refuse_set
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 from ..weights import weight_and_bias
-from .c3d_layers import NOT_READ, pool_windows, pool_windows_diff, refuse_set
+from .c3d_layers import NOT_READ, pool_windows, pool_windows_diff
 
 Arrays = tuple[jax.Array, ...]
 
@@ -122,7 +123,7 @@ def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
 
 def _window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
     """Read the window over the axes of `size` from a message; `kernel`, if not None, replaces kernel_shape."""
-    refuse_set(p, (*NOT_READ, "kernel_size", "stride", "pad"), "kernel_shape, stride_shape and pad_shape")
+    refuse_set(p, (*NOT_READ, "kernel_size", "stride", "pad"), "set kernel_shape, stride_shape and pad_shape instead")
     n = len(size)
     kernel = kernel or _dims(p, "kernel_shape", n, None)
     stride, pad = _dims(p, "stride_shape", n, 1), _dims(p, "pad_shape", n, 0)

@@ -13,7 +13,7 @@ from ...errors import require
 from ...kernels.vma import vary_as
 from ..context import Context, ParamSpec, Shape
 from ..dtypes import promote
-from ..helpers import no_gradient
+from ..helpers import no_gradient, refuse_set
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 
@@ -125,6 +125,7 @@ def accuracy_decode(ctx: Context, distances: jax.Array, labels: jax.Array) -> ja
     not counted.
     """
     p, n = ctx.param, distances.shape[0]
+    refuse_set(p, ("top_k", "axis"), "only the nearest label counts; remove it")
     require(labels.shape[:1] == (n,), f"bottom 1 must have a label for each of the {n} items, not shape {labels.shape}")
     first = labels.reshape(n, -1)[:, 0].astype(jnp.int32)
     ignored = [*p.ignore_labels, *([p.ignore_label] if p.HasField("ignore_label") else [])]

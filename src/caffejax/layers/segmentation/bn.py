@@ -12,14 +12,18 @@ import jax.numpy as jnp
 from ...errors import require
 from ...kernels.affine import by_channel
 from ...kernels.channel_reductions import FIRST
+from ...schema.caffe_pb2 import FillerParameter
 from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtypes import promote
-from ..helpers import first_top, rsqrt, stop_gradient
+from ..helpers import first_top, refuse_set, rsqrt, stop_gradient
 from ..normalization import batch_statistics, normalize_batch, project_out
 from ..registry import define_layer
 from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Arrays = tuple[jax.Array, ...]
+
+_SEGNETS = ("bn_mode", "scale_filler", "shift_filler")  # settings that SegNet's layer has
+_PSPNETS = ("slope_filler", "bias_filler", "momentum", "eps", "frozen")  # settings that PSPNet's layer has
 
 
 def blob_shape(x: Any) -> Shape:
@@ -69,9 +73,9 @@ def moving_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arr
 
 def moving_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
     p, shape = ctx.param, blob_shape(x)
-    require(not p.icnet, "icnet: true is not supported")
+    refuse_set(p, _SEGNETS, "it is SegNet's, and this is PSPNet's layer")
     require(0 <= p.momentum <= 1, f"momentum must be between 0 and 1, not {p.momentum:g}")
-    variance = type(p.slope_filler)(type="constant", value=1)
+    variance = FillerParameter(type="constant", value=float(p.frozen))
     learned = [ParamSpec(shape, p.slope_filler), ParamSpec(shape, p.bias_filler)]
     return [*learned, ParamSpec(shape, learnable=False), ParamSpec(shape, variance, learnable=False)]
 
@@ -160,6 +164,7 @@ def segnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
 
 
 def segnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
+    refuse_set(ctx.param, _PSPNETS, "it is PSPNet's, and this is SegNet's layer")
     require(_learns(ctx) or ctx.n_tops == 1, "with bn_mode: INFERENCE there are no tops for mean and variance")
     return [ParamSpec(blob_shape(x), ctx.param.scale_filler), ParamSpec(blob_shape(x), ctx.param.shift_filler)]
 
@@ -248,8 +253,8 @@ def _learns(ctx: Context) -> bool:
 def bn_variant(layer: Any) -> str:
     """Return the name of the variant of a BN layer."""
     p = layer.bn_param
-    tells = any(p.HasField(field) for field in ("bn_mode", "scale_filler", "shift_filler"))
-    if tells or len(layer.blobs) == 2 or len(layer.top) > 1:
+    tells = any(p.HasField(field) for field in _SEGNETS)
+    if not p.icnet and (tells or len(layer.blobs) == 2 or len(layer.top) > 1):
         if len(layer.top) > 1:
             return "SegNet, with statistics"
         in_place = p.bn_mode == p.INFERENCE and list(layer.top) == list(layer.bottom) != [""]
@@ -268,7 +273,8 @@ define_layer(
             "SegNet, in place": IN_PLACE,
             "SegNet, with statistics": WITH_STATISTICS,
         },
-        "SegNet's has bn_mode, scale_filler or shift_filler, two blobs, or tops for the statistics.",
+        "SegNet's has bn_mode, scale_filler or shift_filler, two blobs, or tops for the statistics; with `icnet: true` "
+        "it is PSPNet's.",
     ),
     docs=LayerDocs(origin="PSPNet, SegNet"),
 )

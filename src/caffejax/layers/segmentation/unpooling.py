@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from ...errors import require
 from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
+from ..helpers import refuse_set
 from ..pooling import areas_of, average_windows, pool_diff, window_pair
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
@@ -56,6 +57,7 @@ Arrays = tuple[jax.Array, ...]
 def max_unpooling(ctx: Context, x: jax.Array, *mask: jax.Array) -> jax.Array:
     """Each value at its position in the mask, and 0 at other positions: (N, C, H, W) to (N, C, *unpool_size).
 
+    By default a side of the top is the larger of (n - 1) * stride + kernel - 2 * pad and n * stride - pad + 1.
     A second bottom (N, C, H, W) is the mask, such as Pooling's second top, with flat positions row * width + column.
     Without it, a value is placed at the top left of its window, or in the last row or column if its window begins after
     it. The last of several values at one position wins, but each of them gets the gradient there. A position outside
@@ -140,17 +142,26 @@ define_layer(
 
 
 def _unpool_size(ctx: Context, x: Any) -> Shape:
+    """Return height and width of the top: unpool_size, or else the smallest that the fork takes for the windows."""
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
-    size = window_pair(p, "unpool_size", "unpool_h", "unpool_w")
+    if any(map(p.HasField, ("unpool_size", "unpool_h", "unpool_w"))):
+        size = window_pair(p, "unpool_size", "unpool_h", "unpool_w")
+    else:
+        axes = zip(x.shape[2:], *_kernel_stride_pad(p), strict=True)
+        height, width = (max((n - 1) * s + k - 2 * a, n * s - a + 1) for n, k, s, a in axes)
+        size = height, width
     require(min(size) > 0, f"unpool_size must be positive: {size}")
     return size
 
 
-def _unpool_window(ctx: Context, x: Any) -> Window:
-    p, size = ctx.param, _unpool_size(ctx, x)
+def _kernel_stride_pad(p: Any) -> tuple[tuple[int, int], ...]:
     kernel = window_pair(p, "kernel_size", "kernel_h", "kernel_w")
-    stride, pad = window_pair(p, "stride", "stride_h", "stride_w"), window_pair(p, "pad", "pad_h", "pad_w")
+    return kernel, window_pair(p, "stride", "stride_h", "stride_w"), window_pair(p, "pad", "pad_h", "pad_w")
+
+
+def _unpool_window(ctx: Context, x: Any) -> Window:
+    (kernel, stride, pad), size = _kernel_stride_pad(ctx.param), _unpool_size(ctx, x)
     require(min(kernel) > 0 and min(stride) > 0, f"kernel and stride must be positive: {kernel} and {stride}")
     require(all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}")
     inside = tuple(
@@ -228,6 +239,9 @@ define_layer(
 )
 
 
+_OF_MASKS = ("scale_h", "scale_w", "pad_out_h", "pad_out_w", "upsample_h", "upsample_w")
+
+
 def _upsample_size(ctx: Context, x: Any) -> Shape:
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
@@ -235,7 +249,7 @@ def _upsample_size(ctx: Context, x: Any) -> Shape:
         size = (p.upsample_h, p.upsample_w)
     else:
         require(
-            p.HasField("scale_h") == p.HasField("scale_w"),
+            all(p.HasField(f"{name}_h") == p.HasField(f"{name}_w") for name in ("scale", "upsample")),
             "give scale, or both of scale_h and scale_w, or both of upsample_h and upsample_w",
         )
         scales = (p.scale_h, p.scale_w) if p.HasField("scale_h") else (p.scale, p.scale)
@@ -253,6 +267,7 @@ def _cells(size: Shape) -> int:
 
 def _repeat_factor(ctx: Context, x: Any) -> int:
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
+    refuse_set(ctx.param, _OF_MASKS, "set scale, or give the mask as the second bottom")
     scale = ctx.param.scale if ctx.param.HasField("scale") else 1
     require(scale > 0, f"scale must be positive, not {scale}")
     return int(scale)
