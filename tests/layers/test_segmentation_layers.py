@@ -39,7 +39,7 @@ def draw_normal(*shape: int) -> np.ndarray:
 )
 def test_unpooling_without_a_size(window: str, size: tuple[int, int]) -> None:
     """A side is the larger of (n - 1) * stride + kernel - 2 * pad and n * stride - pad + 1."""
-    assert run("UnPooling", f"unpooling_param {{ {window} }}", drawn(2, 4, 5, 6)).shape == (2, 4, *size)
+    assert run("UnPooling", f"unpooling_param {{ {window} }}", draw_normal(2, 4, 5, 6)).shape == (2, 4, *size)
 
 
 @settings(max_examples=8)
