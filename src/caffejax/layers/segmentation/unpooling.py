@@ -155,7 +155,7 @@ def _unpool_size(ctx: Context, x: Any) -> Shape:
     return size
 
 
-def _kernel_stride_pad(p: Any) -> tuple[tuple[int, int], ...]:
+def _kernel_stride_pad(p: Any) -> tuple[Shape, Shape, Shape]:
     kernel = window_pair(p, "kernel_size", "kernel_h", "kernel_w")
     return kernel, window_pair(p, "stride", "stride_h", "stride_w"), window_pair(p, "pad", "pad_h", "pad_w")
 
