@@ -1,4 +1,5 @@
-"""Is a setting an error, or without effect, where its meaning says so, and does it name the values that are accepted?
+"""Is a setting an error, or without effect, where its meaning says so, does it name the values that are accepted, and
+does the layer read it?
 
 Types that read data are left out: their settings are checked with their data.
 """
@@ -6,17 +7,24 @@ Types that read data are left out: their settings are checked with their data.
 import re
 from typing import Any
 
+import jax
 import pytest
 from case import Case
 from cases import FURTHER, LAYERS
+from message_reads import Reads, record_reads
+from subject import Subject
 
 from caffejax import CaffejaxError
 from caffejax.graph import build_graph
 from caffejax.layers import type_of
 from caffejax.layers.descriptions import params_of, settings_of
+from caffejax.layers.types import LayerType
 from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 
+_CASES: dict[LayerType, list[Case]] = {}
+for _case in (*LAYERS, *FURTHER):
+    _CASES.setdefault(type_of(read_net(_case.text(2)).layer[-1]), []).append(_case)
 _FIRST = list({type_of(read_net(case.text(2)).layer[-1]): case for case in reversed((*LAYERS, *FURTHER))}.values())
 
 
@@ -76,3 +84,89 @@ def test_accepted_values_are_named(case: Case) -> None:
                     setattr(getattr(changed.layer[-1], param), setting.name, value.number)
                     with pytest.raises(CaffejaxError):
                         pytest.fail(f"{setting.name}: {value.name} is accepted: {shapes(changed, case.phase)}")
+
+
+# settings that only some layers of a type read, none of which is among the cases
+_SOMETIMES_READ = {
+    "bbox_reg_param.cls_aware": "by layers whose boxes have classes",
+    "bn_param.icnet": "to choose the layer",
+    "channel_scale_param.max_global_scale": "with global_scale",
+    "channel_scale_param.min_global_scale": "with global_scale",
+    "contrastive_loss_param.output_matches": "with a second top",
+    "convolution3d_param.bias_term": "as in C3D, Deconvolution3D reads it from convolution_param",
+    "decode_param.k": "with target KNN",
+    "detection_output_param.input_height": "without normalized",
+    "detection_output_param.input_width": "without normalized",
+    "infogain_loss_param.source": "with two bottoms",
+    "knn_param.k": "in TEST",
+    "label_specific_rescale_param.positive_weight": "in TRAIN",
+    "label_specific_rescale_param.rescale_test": "in TEST",
+    "lrn_param.deconv_ignore": "by pycaffe's deconv",
+    "prior_box_param.flip": "with aspect_ratio",
+    "proposal_target_param.img_height": "without ROIs",
+    "proposal_target_param.img_width": "without ROIs",
+}
+
+
+def unread(kind: LayerType, reads: Reads) -> list[tuple[str, str]]:
+    """The settings of a type, each in its field of LayerParameter, that are not in `reads` and may have an effect."""
+    names = []
+    for param in params_of(kind):
+        for setting in settings_of(kind, param):
+            message = LayerParameter.DESCRIPTOR.fields_by_name[param].message_type
+            *outer, name = setting.name.split(".")
+            for field in outer:
+                message = message.fields_by_name[field].message_type
+            one_value = (
+                message.fields_by_name[name].enum_type and len(message.fields_by_name[name].enum_type.values) == 1
+            )
+            if not ((message.full_name, name) in reads or setting.meaning.startswith("no effect") or one_value):
+                names.append((param, setting.name))
+    return names
+
+
+def build(case: Case) -> None:
+    """Builds the graph of a case."""
+    shapes(read_net(case.text(2)), case.phase)
+
+
+def lower(case: Case) -> None:
+    """Lowers the value and gradient of a case, or computes them if it has layers on the host."""
+    for backward in ("autodiff", "rules"):
+        subject = Subject(case, backward=backward, rows=2)
+        if subject.host:
+            subject.value_and_grad(*subject.point)
+        else:
+            jax.jit(subject.value_and_grad).lower(*subject.point)
+
+
+def is_refused(case: Case, param: str, setting: str) -> bool:
+    """Whether a case is an error after a setting was changed."""
+    net = read_net(case.text(2))
+    message, (*outer, name) = getattr(net.layer[-1], param), setting.split(".")
+    for field in outer:
+        message = getattr(message, field)
+    change(message, name)
+    try:
+        shapes(net, case.phase)
+    except CaffejaxError:
+        return True
+    return False
+
+
+@pytest.mark.slow
+def test_no_setting_is_ignored_silently() -> None:
+    """Each setting is read, is refused, or has no effect by its meaning."""
+    ignored = []
+    for kind, cases in _CASES.items():
+        reads: Reads = set()
+        for run, case in ((run, case) for run in (build, lower) for case in cases):
+            if unread(kind, reads):
+                with record_reads(kind, reads):
+                    run(case)
+        ignored += [
+            f"{kind.name} of {kind.docs.origin}: {param}.{name}"
+            for param, name in unread(kind, reads)
+            if f"{param}.{name}" not in _SOMETIMES_READ and not all(is_refused(case, param, name) for case in cases)
+        ]
+    assert not ignored, "\n".join(ignored)

@@ -30,8 +30,18 @@ NOT_READ = (*_BY_AXIS, *_BY_SIDE, "axis", "dilation", "round_mode")
 
 
 def volume_param(ctx: Context, field: str) -> Any:
-    """Return the layer's 3D message `field`, such as convolution3d_param, if it is set, else the layer's 2D message."""
-    return getattr(ctx.layer, field) if ctx.layer.HasField(field) else ctx.param
+    """Return the layer's 3D message `field`, such as convolution3d_param, if it is set, else the layer's 2D message.
+
+    Raises:
+        LayerError: if both are set, apart from bias_term, which Deconvolution3D reads from the 2D message.
+    """
+    if not ctx.layer.HasField(field):
+        return ctx.param
+    ignored = [f.name for f, _ in ctx.param.ListFields() if f.name != "bias_term"]
+    require(
+        not ignored, f"{', '.join(ignored)} of {ctx.type.signature.param} has no effect beside {field}; set it there"
+    )
+    return getattr(ctx.layer, field)
 
 
 def volume_window(p: Any) -> Window:

@@ -1,0 +1,57 @@
+"""Messages that record which of their fields are read."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from google.protobuf.message import Message
+
+from caffejax.graph import build
+from caffejax.layers import layer_type, type_of
+from caffejax.layers.types import LayerType, Variants
+
+Reads = set[tuple[str, str]]  # full names of messages, and their fields
+
+
+class RecordedMessage:
+    """A message, and the messages in it, whose fields are added to `reads` when they are read."""
+
+    def __init__(self, message: Message, reads: Reads) -> None:
+        self._message, self._reads = message, reads
+
+    @property
+    def __class__(self) -> Any:
+        return type(self._message)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._message, name)
+        if name in self._message.DESCRIPTOR.fields_by_name:
+            self._reads.add((self._message.DESCRIPTOR.full_name, name))
+        if isinstance(value, Message):
+            return RecordedMessage(value, self._reads)
+        if hasattr(value, "add"):  # repeated messages
+            return [RecordedMessage(one, self._reads) for one in value]
+        return value
+
+    def HasField(self, name: str) -> bool:  # noqa: N802
+        self._reads.add((self._message.DESCRIPTOR.full_name, name))
+        return self._message.HasField(name)
+
+
+@contextmanager
+def record_reads(kind: LayerType, reads: Reads) -> Iterator[None]:
+    """Has the layers of a type record the fields that they read, in graphs that are built in the block."""
+    context, site = build.Context, build.Site
+
+    def make_context(layer: Any, type: LayerType, *more: Any, **options: Any) -> Any:
+        return context(RecordedMessage(layer, reads) if type is kind else layer, type, *more, **options)
+
+    def make_site(layer: Any, *more: Any) -> Any:
+        variants = layer_type(layer.type).implementation
+        if type_of(layer) is kind and isinstance(variants, Variants):
+            variants.select(RecordedMessage(layer, reads))
+        return site(RecordedMessage(layer, reads) if type_of(layer) is kind else layer, *more)
+
+    with mock.patch.object(build, "Context", make_context), mock.patch.object(build, "Site", make_site):
+        yield
