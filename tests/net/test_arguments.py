@@ -125,7 +125,7 @@ def test_a_label_that_is_no_class_is_refused_outside_of_traced_code(
     lenet: Net, variables: Variables, label: float
 ) -> None:
     wrong = batch() | {"label": jnp.array([0, label])}
-    for run in (lenet.apply, lenet.loss, jax.value_and_grad(lenet.loss, has_aux=True)):
+    for run in (lenet.loss, jax.value_and_grad(lenet.loss, has_aux=True)):
         with pytest.raises(DataError, match=r"'loss' \(SoftmaxWithLoss\): blob 'label' holds .* in row 1 .* 0 to 9"):
             run(*variables, wrong)
     assert np.isnan(lenet.forward(*variables, wrong)[0]["loss"])

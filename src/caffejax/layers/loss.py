@@ -110,7 +110,7 @@ def classes_along_axis(ctx: Context, scores: Any, labels: Any, *_others: Any) ->
     return int(shape[axis]) if shape[axis] * math.prod(labels.shape) == math.prod(shape) else None
 
 
-def classes_of_rows(ctx: Context, scores: Any, labels: Any) -> int:
+def classes_of_rows(ctx: Context, scores: Any, labels: Any, *more: Any) -> int:
     """Return the number of classes: the number of scores in a row."""
     return math.prod(scores.shape[1:])
 

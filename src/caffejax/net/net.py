@@ -414,8 +414,7 @@ class Net:
             The blobs by name, and the new state. Blobs are float32, also with precision "bfloat16".
 
         Raises:
-            CaffejaxError: naming all arguments that are missing, unknown or of a wrong shape; and outside of traced
-                code a label that is no class of a loss or a metric.
+            CaffejaxError: naming all arguments that are missing, unknown or of a wrong shape.
             LayerError: naming the layer that does not accept inputs of these shapes and dtypes.
         """
         names = self.outputs if blobs is None else check_blob_names(self.graph, "blobs", blobs)
@@ -459,6 +458,7 @@ class Net:
 
         Raises:
             CaffejaxError, LayerError: as `apply`.
+            DataError: outside of traced code, for a label that is no class of a loss or a metric.
         """
         names = self.outputs if blobs is None else check_blob_names(self.graph, "blobs", blobs)
         result = self._run(PassInputs(params, state, inputs, key, taps or {}), names, training=True)
@@ -479,7 +479,8 @@ class Net:
         if not self._checked_memory and not isinstance(next(iter(inputs.blobs.values()), None), jax.core.Tracer):
             check_layers_fit(self.graph)
             self._checked_memory = True
-        self._check_labels(inputs.blobs)
+        if training:
+            self._check_labels(inputs.blobs)
         with shape_hints(self.graph, inputs.blobs):
             schedule = self.recomputing.schedule(inputs) if training and self.recomputing else self.schedule
             return run(unfuse(schedule, frozenset(inputs.taps)), inputs, wanted=names, runner=self.runner)
