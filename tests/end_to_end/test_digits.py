@@ -52,7 +52,7 @@ def test_learns_as_caffe_does(run: tuple[Path, str]) -> None:
     assert_learns_as_caffe(run[1])
 
 
-@pytest.mark.long
+@pytest.mark.optimized
 def test_eight_devices_learn_as_caffe_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated ones, which share each batch out."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for each device; more would be in each other's way
@@ -105,7 +105,7 @@ def test_the_first_page_goes_on_from_here(
     run_page("index.md", capsys, done={"caffejax train --solver=configs/digits/lenet_solver.prototxt"})
 
 
-@pytest.mark.long
+@pytest.mark.optimized
 def test_killed_and_resumed_is_the_same_run(tmp_path: Path) -> None:
     """kill -9 at a random moment; then --snapshot resumes to the same parameters as an uninterrupted run."""
     settings = (CONFIGS / "lenet_solver.prototxt").read_text()

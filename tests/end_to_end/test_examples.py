@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.optimized
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # what a script prints must match, and each number of it must be at least this
 SAYS = {

@@ -17,7 +17,7 @@ from caffejax.layers.boxes import overlaps
 from caffejax.net import Variables
 from caffejax.schema import read_net
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.optimized
 
 Weights = dict[str, dict[str, list[np.ndarray]]]  # of each net, by layer
 # by eye, in pixels

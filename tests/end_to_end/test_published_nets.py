@@ -78,7 +78,7 @@ def draw_variables(net: Net) -> Variables:
 
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.long] if name in LONG else [] if name in FAST else [pytest.mark.slow]
+    return [pytest.mark.optimized] if name in LONG else [] if name in FAST else [pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in PUBLISHED])

@@ -16,7 +16,7 @@ import pytest
 from caffejax.net import Net
 from compile_flags import with_devices
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.optimized
 
 THREADS = 8
 LAYERS = """

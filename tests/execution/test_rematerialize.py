@@ -103,7 +103,7 @@ def test_nan_is_not_hidden() -> None:
     assert all(jnp.isnan(blob).any() for blob in jax.tree.leaves(grads["x0"]))
 
 
-@pytest.mark.long
+@pytest.mark.optimized
 def test_memory_falls_once_compiled() -> None:
     def temporary(net: Net) -> int:
         variables, inputs = net.init(KEY), inputs_of(net, 4)

@@ -160,7 +160,7 @@ def test_an_exported_net_takes_any_batch_size_in_another_process(
         }
 
 
-@pytest.mark.long
+@pytest.mark.optimized
 def test_detections_are_those_of_caffe(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     one = subject(SSD / "deploy.prototxt", SSD / "weights.caffemodel")
     write_stablehlo(one, tmp_path / "net.stablehlo")

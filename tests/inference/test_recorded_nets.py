@@ -22,7 +22,7 @@ def group(values: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {k.removeprefix(f"{prefix}/"): v for k, v in values.items() if k.startswith(f"{prefix}/")}
 
 
-@pytest.mark.parametrize("name", [n if i % 3 == 1 else pytest.param(n, marks=pytest.mark.long)
+@pytest.mark.parametrize("name", [n if i % 3 == 1 else pytest.param(n, marks=pytest.mark.optimized)
                                   for i, n in enumerate(NETS)])  # fmt: skip
 def test_nets(name: str) -> None:
     values = dict(np.load(GOLDEN / "nets" / f"{name}.npz"))
@@ -53,7 +53,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("name", [n if i % 8 == 0 else pytest.param(n, marks=pytest.mark.long)
+@pytest.mark.parametrize("name", [n if i % 8 == 0 else pytest.param(n, marks=pytest.mark.optimized)
                                   for i, n in enumerate(LAYERS)])  # fmt: skip
 def test_layers(name: str) -> None:
     """A net of one layer, as Caffe computed it."""

@@ -150,7 +150,7 @@ def test_block_of_everything_is_the_same_both_ways(
     assert_close(results(BLOCK, phase, rows, "fast"), block_by_reference(phase, rows))
 
 
-@pytest.mark.long
+@pytest.mark.optimized
 @given(
     axes=st.lists(
         st.tuples(*(st.integers(*ends) for ends in [(1, 9), (1, 4), (1, 3), (0, 2), (0, 2), (1, 2)])),

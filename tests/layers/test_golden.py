@@ -32,7 +32,7 @@ def marks(case: dict[str, Any], ways: tuple[str, ...], kernels: str) -> list[pyt
     """The first case of each type is quick; reference kernels repeat all others, and forks have many, which is long."""
     first = case in FIRST
     if of_fork(case) and not (first and "autodiff" in ways and kernels == "fast"):
-        return [pytest.mark.long]
+        return [pytest.mark.optimized if kernels == "fast" else pytest.mark.long]
     if kernels == "reference":
         return [] if first and case["type"] in KERNEL_TYPES else [pytest.mark.long]
     return [pytest.mark.quick] if first else []

@@ -14,7 +14,7 @@ from caffejax.training import make_step, rate_schedule
 from caffejax.training.build import optimizer_of
 from caffejax.training.train_step import init_train_state, stack
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.optimized
 
 FOLDERS = sorted((Path(__file__).parents[1] / "golden" / "fork_layers" / "nets").iterdir())
 

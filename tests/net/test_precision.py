@@ -236,7 +236,7 @@ def digits(folder: Path, precision: Any, iterations: int) -> Solver:
     return Solver(param, file=CONFIGS / "digits" / "lenet_solver.prototxt", precision=precision)
 
 
-@pytest.mark.long
+@pytest.mark.optimized
 def test_digits_are_learned_in_bfloat16(tmp_path: Path) -> None:
     accuracies = []
     for precision in ("float32", "bfloat16"):

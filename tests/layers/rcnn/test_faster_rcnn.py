@@ -12,7 +12,7 @@ from caffejax.layers import layer_types
 from caffejax.layers.boxes import overlaps
 from caffejax.layers.rcnn.rpn_proposals import decode_boxes
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.optimized
 
 CONFIG = Path(__file__).parents[3] / "configs" / "faster_rcnn_toy"
 IM_INFO = np.asarray([[SIZE, SIZE, 1]], np.float32)
