@@ -2,13 +2,12 @@
 
 import json
 import pickle
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 from cluster import Cluster, workers
 from spread_nets import CASES, assert_equal, solver_text, train, write_data
-
-from jax_transforms.processes import fresh
 
 
 @pytest.mark.slow
@@ -20,16 +19,19 @@ from jax_transforms.processes import fresh
         pytest.param(4, 1, ["cifar10_full", "lstm"], marks=pytest.mark.long),
     ],
 )
-def test_processes_follow_one_device(tmp_path: Path, processes: int, devices: int, names: list[str]) -> None:
+def test_processes_follow_one_device(
+    eight_devices: ProcessPoolExecutor, tmp_path: Path, processes: int, devices: int, names: list[str]
+) -> None:
     jobs = []
     for name in names:
         write_data(tmp_path, name)
         text = solver_text(tmp_path, name, 16 // (processes * devices))
-        jobs.append(json.dumps({"text": text, "devices": None, "parallel": {}, **CASES[name].options}))
+        job = {"text": text, "devices": None, "parallel": {}, "iterations": CASES[name].iterations}
+        jobs.append(json.dumps(job | CASES[name].options))
     out = tmp_path / "found"
     with Cluster(tmp_path, workers(processes, devices, out, jobs)) as cluster:
         codes = cluster.wait(400)
         assert codes == [0] * processes, "\n".join(map(cluster.says, range(processes)))
-    with fresh(1) as alone:
-        for name, actual in zip(names, pickle.loads(out.read_bytes()), strict=True):
-            assert_equal(actual, alone.submit(train, solver_text(tmp_path, name, 16), 1, {}).result())
+    for name, actual in zip(names, pickle.loads(out.read_bytes()), strict=True):
+        one = eight_devices.submit(train, solver_text(tmp_path, name, 16), 1, {}, iterations=CASES[name].iterations)
+        assert_equal(actual, one.result())
