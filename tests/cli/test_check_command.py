@@ -99,9 +99,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_damaged_files_fail_alone_and_beside_nets(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_file_fails(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / f"{name}.prototxt"
     content, reason = DAMAGED[name]
     file.write_bytes(content)
@@ -109,9 +107,17 @@ def test_damaged_files_fail_alone_and_beside_nets(
     out = capsys.readouterr().out
     assert reason in " ".join(out.split())
     assert out.endswith("\n0 of 1 net loads.\n" if name in ("typos", "cut") else "\n0 nets load.\n")
+
+
+def test_damaged_files_beside_nets_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "good.prototxt").write_text(INPUT + RELU % "ReLU")
-    assert main(["check", str(tmp_path)]) == 1
-    assert reason in " ".join(capsys.readouterr().out.split())
+    for name, (content, _) in DAMAGED.items():
+        (tmp_path / f"{name}.prototxt").write_bytes(content)
+    assert main(["check", str(tmp_path), "-j", "1", "--json"]) == 1
+    models = {Path(model["file"]).stem: model for model in json.loads(capsys.readouterr().out)["models"]}
+    assert {name for name, model in models.items() if not model["loads"]} == set(DAMAGED)
+    for name, (_, reason) in DAMAGED.items():
+        assert any(reason in finding["message"] for finding in models[name]["findings"])
 
 
 def test_other_files_fail_only_where_they_are_named_or_nothing_is_a_net(
@@ -120,15 +126,15 @@ def test_other_files_fail_only_where_they_are_named_or_nothing_is_a_net(
     labels, weights = tmp_path / "labels.prototxt", tmp_path / "torch.pt"
     labels.write_text("item { id: 1 }")
     weights.write_bytes(b"PK\3\4\0")
-    assert main(["check", str(tmp_path)]) == 1
+    assert main(["check", str(tmp_path), "-j", "1"]) == 1
     out, err = capsys.readouterr()
     assert out.splitlines()[:2] == ["0 nets load.", "Neither net nor solver: 2 files"]
     assert err == "caffejax: there is neither a net nor a solver in these folders\n"
     (tmp_path / "good.prototxt").write_text(INPUT + RELU % "ReLU")
-    assert main(["check", str(tmp_path)]) == 0
+    assert main(["check", str(tmp_path), "-j", "1"]) == 0
     assert "this is a zip archive" in " ".join(capsys.readouterr().out.split())
     for file in (labels, weights):
-        assert main(["check", str(tmp_path), str(file)]) == 1
+        assert main(["check", str(tmp_path), str(file), "-j", "1"]) == 1
 
 
 def test_a_solver_with_wrong_settings_has_single_brackets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

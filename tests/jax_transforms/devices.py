@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from subject import Subject, assert_close, compile_call
 
 DEVICES = 8
-SHARE = 13  # rows of each device; a number that no shape of a layer has, nor 8 times it
+ROWS = DEVICES * 13  # a number that no shape of a layer has: of all devices by jit, of each by shard_map
 CASES = {case.name: case for case in LAYERS + COMPILED}
 
 
@@ -20,9 +20,15 @@ def mesh() -> Any:
     return jax.make_mesh((DEVICES,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
 
 
+@functools.lru_cache(maxsize=2)
+def subject(name: str, kernels: str) -> Subject:
+    """Return the subject of both checks, which follow each other, so that its program for one device compiles once."""
+    return Subject(CASES[name], kernels, rows=ROWS)
+
+
 def check_jit(name: str, kernels: str) -> None:
     """`jax.jit` with the rows spread over the devices gives what one device gives, and each does its share only."""
-    one = Subject(CASES[name], kernels, rows=DEVICES * SHARE)
+    one = subject(name, kernels)
     expected = one.compiled(*one.point)
     point = one.point, one.state
     where = jax.tree.map(input_sharding, point)
@@ -31,13 +37,13 @@ def check_jit(name: str, kernels: str) -> None:
     text = split.as_text()
     moved = sorted(set(re.findall(r"\b(all-gather|all-to-all|collective-permute)\b", text)))
     assert not moved, f"rows go from device to device: {moved}"
-    full = sorted(set(re.findall(rf"\w+\[(?:\d+,)*{DEVICES * SHARE}(?:,\d+)*\]", text)))
+    full = sorted(set(re.findall(rf"\w+\[(?:\d+,)*{ROWS}(?:,\d+)*\]", text)))
     assert not full, f"a device holds all rows: {full}"
 
 
 def check_shard_map(name: str, kernels: str) -> None:
     """`jax.shard_map` is a loop over the shares: tops, and gradients of the mean of their losses."""
-    one = Subject(CASES[name], kernels, rows=SHARE)
+    one = subject(name, kernels)
     if not one.inputs:
         return
     shares = [scale_inputs(one, 1 + 0.05 * i) for i in range(DEVICES)]
@@ -53,7 +59,7 @@ def check_shard_map(name: str, kernels: str) -> None:
 
 def input_sharding(array: np.ndarray) -> NamedSharding:
     """The axis of that length is the rows', and split."""
-    return NamedSharding(mesh(), PartitionSpec(*("rows" if n == DEVICES * SHARE else None for n in array.shape)))
+    return NamedSharding(mesh(), PartitionSpec(*("rows" if n == ROWS else None for n in array.shape)))
 
 
 def map_over_devices(one: Subject, params: Any, inputs: Any) -> Any:

@@ -1,6 +1,7 @@
 """Devices whose batches count as one: their results equal one device's results for the joined batch."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -28,18 +29,21 @@ class JointCase:
     Args:
         case: the case.
         devices: the number of devices.
-        options: as for `Net`.
+        ways: the ways to compute gradients, each as `backward` of `Net`; they share the passes of one program.
 
     Attributes:
         one: the subject with all rows.
-        part: the net with a shard of the rows, as each device runs it.
+        wholes: for each way the net with all rows.
+        parts: for each way the net with a shard of the rows, as each device runs it.
         inputs: the inputs of the devices, each with a shard of each array.
     """
 
-    def __init__(self, case: Case, devices: int, **options: Any) -> None:
+    def __init__(self, case: Case, devices: int, ways: Sequence[Any]) -> None:
         self.case, self.devices = case, devices
-        self.one = Subject(case, rows=devices * SHARE, **options)
-        self.part = Net(case.text(SHARE), case.phase, axis_name=AXIS, sync_bn=True, **options)
+        self.one = Subject(case, rows=devices * SHARE)
+        text, part = case.text(devices * SHARE), case.text(SHARE)
+        self.wholes = [Net(text, case.phase, backward=way) for way in ways]
+        self.parts = [Net(part, case.phase, axis_name=AXIS, sync_bn=True, backward=way) for way in ways]
         self._leave_labels_out()
         self.inputs = {name: np.array(a) for name, a in self.one.inputs.items()}
         self._number_images()
@@ -64,7 +68,7 @@ class JointCase:
 
     def axis(self, name: str) -> int | None:
         """Return the axis of the rows of a blob, or None for a blob without rows of the batch."""
-        return rows_axis(self.one.net.graph.blobs[name].shape, self.part.graph.blobs[name].shape)
+        return rows_axis(self.one.net.graph.blobs[name].shape, self.parts[0].graph.blobs[name].shape)
 
     @property
     def tops(self) -> tuple[str, ...]:
@@ -78,37 +82,36 @@ class JointCase:
         total = jnp.zeros(())
         for name, top in blobs.items():
             result = jnp.arctan(top).sum()
-            total += jax.lax.psum(result, AXIS) if net is self.part and self.axis(name) is not None else result
+            total += jax.lax.psum(result, AXIS) if net in self.parts and self.axis(name) is not None else result
         return total, (blobs, new)
 
-    def results(self, net: Net) -> Any:
-        """`f(params, inputs, state)`: tops, new state, gradients by params and by inputs."""
+    def results(self, nets: Sequence[Net]) -> Any:
+        """`f(params, inputs, state)`: of each net tops, new state, gradients by params and by inputs."""
 
         def run(*args: Any) -> Any:
-            gradient = jax.grad(functools.partial(self.smooth, net), (0, 1), has_aux=True)
-            return gradient(*args)
+            return [jax.grad(functools.partial(self.smooth, net), (0, 1), has_aux=True)(*args) for net in nets]
 
         return run
 
     @property
     def on_devices(self) -> Any:
-        """The same of the net with the rows spread."""
+        """The same of the nets with the rows spread."""
         by_rows = {name: spec(self.axis(name)) for name in self.inputs}
-        states = (net.init(jax.random.key(0))[1] for net in (self.one.net, self.part))
+        states = (net.init(jax.random.key(0))[1] for net in (self.one.net, self.parts[0]))
         of_state = jax.tree.map(lambda whole, part: spec(rows_axis(whole.shape, part.shape)), *states)
         of_params = jax.tree.map(lambda _: spec(None), self.one.params)
         of_tops = {name: spec(self.axis(name)) for name in self.tops}
         return jax.shard_map(
-            self.results(self.part),
+            self.results(self.parts),
             mesh=mesh(self.devices),
             in_specs=(of_params, by_rows, of_state),
-            out_specs=((of_params, by_rows), (of_tops, of_state)),
+            out_specs=[((of_params, by_rows), (of_tops, of_state))] * len(self.parts),
         )
 
     def check(self) -> None:
         """Devices together give what one does: tops, state, gradients."""
         one, args = self.one, (self.one.params, self.inputs, self.one.state)
-        expected = compile_call(self.results(one.net), *args)(one.params, one.inputs, one.state)
+        expected = compile_call(self.results(self.wholes), *args)(one.params, one.inputs, one.state)
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(expected))
         assert_close(compile_call(self.on_devices, *args)(*args), expected, 1e-5)
 
@@ -136,6 +139,6 @@ def spec(axis: int | None) -> PartitionSpec:
     return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, AXIS)
 
 
-def check(name: str, devices: int, backward: str) -> None:
+def check(name: str, devices: int, ways: Sequence[str]) -> None:
     """Ask a case."""
-    JointCase(BY_NAME[name], devices, backward=backward).check()
+    JointCase(BY_NAME[name], devices, ways).check()

@@ -35,15 +35,14 @@ def asked_of() -> list[Any]:
         if counts and kind.gradient.backward is not None and not kind.gradient.overrides_autodiff:
             ways.append("rules")
         for devices in (2, 4, 8) if case in MORE else (4,):
-            for way in ways:
-                more = [pytest.mark.long] if devices != 4 and not marks else marks
-                result.append(pytest.param(case, devices, way, marks=more, id=f"{case.name}-{devices}-{way}"))
+            more = [pytest.mark.long] if devices != 4 and not marks else marks
+            result.append(pytest.param(case, devices, ways, marks=more, id="-".join([case.name, str(devices), *ways])))
     return result
 
 
-@pytest.mark.parametrize(("case", "devices", "backward"), asked_of())
+@pytest.mark.parametrize(("case", "devices", "ways"), asked_of())
 def test_sharded_results_equal_one_device(
-    case: Case, devices: int, backward: str, eight_devices: ProcessPoolExecutor
+    case: Case, devices: int, ways: list[str], eight_devices: ProcessPoolExecutor
 ) -> None:
     with expect_support("joined", subject(case, "fast")):
-        eight_devices.submit(global_batch.check, case.name, devices, backward).result()
+        eight_devices.submit(global_batch.check, case.name, devices, ways).result()
