@@ -102,7 +102,7 @@ define_layer(
         origin="ddtm/caffe (DANN)",
         restrictions="Forward passes are counted, where the fork uses the iteration of the solver: with iter_size "
         "set, multiply max_iter by it. No recorded case.",
-        unsupported={"second": "the gradient of the gradient is negated once more"},
+        unsupported={"second": "second derivatives have the wrong sign, because the gradient is negated again"},
     ),
 )
 

@@ -14,7 +14,7 @@ from .caffe_pb2 import LayerParameter, NetParameter
 
 _LIBRARY = "it chooses among a library's implementations"
 _PRECISION = "it is a precision for computing or storing; use --precision instead"
-_SPEED = "it concerns the fork's own speed or memory"
+_SPEED = "it only affects the fork's speed or memory"
 _INT8 = "it holds ranges for an int8 engine"
 _NODES = "it distributes training over machines"
 _LOSS_SCALE = "it scales gradients up and down again for float16, which bfloat16 does not need"

@@ -87,7 +87,7 @@ def _classes(ctx: Context, x: Any, labels: Any) -> int:
 
 _CANNOT: dict[Transform, str] = {
     "jvp": "the gradient of the centres is independent of the top's, so it is not linear in it",
-    "shard_map": "the centres' gradient divides by the items that a class has in all of the batch",
+    "shard_map": "the centres' gradient divides by the number of items of a class in the whole batch",
 }
 
 define_layer(
