@@ -184,10 +184,12 @@ net = caffejax.Net('''
 ''')
 params, state = net.init(jax.random.key(0))
 inputs = {"x": np.ones((256, 3, 64, 64), np.float32)}
+faults = []
 for _ in range(8):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     jax.block_until_ready(net.forward(params, state, inputs))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(min(faults[2:]))  # a busy system may take pages away between two runs
 """
 PAGES_OF_A_BLOB = 256 * 32 * 62 * 62 * 4 // 4096
 
