@@ -11,7 +11,9 @@ from caffejax.data.lmdb import Lmdb
 from caffejax.schema import caffe_pb2
 
 
-@pytest.mark.parametrize(("name", "size", "records"), [("digits", 28, (1437, 360)), ("shapes", 96, (600, 150))])
+@pytest.mark.parametrize(
+    ("name", "size", "records"), [("digits", 28, (1437, 360)), ("shapes", 96, (600, 150)), ("face", 96, (600, 150))]
+)
 def test_the_folder_has_data_and_pictures(
     name: str, size: int, records: tuple[int, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -22,8 +24,9 @@ def test_the_folder_has_data_and_pictures(
     for line in lines[1:]:
         words = [word.removeprefix("--solver=") for word in shlex.split(line) if not word.startswith("--out=")]
         assert all((folder / word).exists() for word in words if word.endswith((".prototxt", ".png")))
+    data = "digits" if name == "digits" else "shapes"
     assert cv2.imread(str(folder / f"{name}_3.png")).shape == (size, size, 3)
-    assert tuple(len(Lmdb(folder / f"{name}_{part}_lmdb")) for part in ("train", "test")) == records
+    assert tuple(len(Lmdb(folder / f"{data}_{part}_lmdb")) for part in ("train", "test")) == records
     assert main(["demo", name, str(folder)]) == 1
     assert capsys.readouterr().err.endswith("exists already; name a new folder\n")
     orbax = "snapshots/lenet.orbax" if name == "digits" else "snapshots/ssd_shapes.orbax"
@@ -42,8 +45,9 @@ def test_a_folder_that_cannot_be_written_is_named(
     assert line.startswith(f"caffejax: {tmp_path / path}")
 
 
-def test_shapes_are_inside_of_their_boxes(tmp_path: Path) -> None:
-    assert main(["demo", "shapes", str(tmp_path / "demo"), "--copy_only"]) == 0
+@pytest.mark.parametrize("name", ["shapes", "face"])
+def test_objects_are_inside_of_their_boxes(name: str, tmp_path: Path) -> None:
+    assert main(["demo", name, str(tmp_path / "demo"), "--copy_only"]) == 0
     for _, record in Lmdb(tmp_path / "demo" / "shapes_test_lmdb").read_range(0, 20):
         datum = caffe_pb2.AnnotatedDatum.FromString(record)
         boxes = [a.bbox for group in datum.annotation_group for a in group.annotation]

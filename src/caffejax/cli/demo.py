@@ -1,7 +1,8 @@
 """Copy a small model with its data into a folder, train it, and draw what it has learned. No network is needed.
 
-digits: LeNet on handwritten digits, under a minute on two cores. shapes: SSD on drawn discs, squares and triangles,
-some minutes. The folder has the prototxts, the data and a few pictures, to change and to train again.
+digits: LeNet on handwritten digits, under a minute on two cores. shapes: SSD on drawn discs, squares and triangles, a
+minute or more. face: the same SSD on drawn faces that smile, are sad or surprised. The folder has the prototxts, the
+data and a few pictures, to change and to train again.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ class _Demo:
     labels: tuple[str, ...] = ()  # the flag of `predict`
 
 
+_DETECTION = _Demo(
+    "ssd_shapes", "solver.prototxt", "deploy.prototxt", "snapshots/ssd_shapes", 800, ("--labels=labels.txt",)
+)
 _DEMOS = {
     "digits": _Demo("digits", "lenet_solver.prototxt", "lenet_train_test.prototxt", "snapshots/lenet", 1000),
-    "shapes": _Demo(
-        "ssd_shapes", "solver.prototxt", "deploy.prototxt", "snapshots/ssd_shapes", 800, ("--labels=labels.txt",)
-    ),
+    "shapes": _DETECTION,
+    "face": _DETECTION,
 }
 _EXAMPLES = 4  # pictures to predict
 
@@ -85,11 +88,11 @@ def _write_folder(name: str, folder: Path) -> list[str]:
         to_resume = f", or resume its training: {resumes}" if has_snapshot else ""
         raise CaffejaxError(f"{folder} exists already; name a new folder{to_resume}")
     shutil.copytree(_source(demo.folder), folder, ignore=shutil.ignore_patterns("lock.mdb"), dirs_exist_ok=True)
-    if name == "shapes":
-        from .demo_shapes import SHAPES, write_databases
+    if demo is _DETECTION:
+        from .demo_shapes import OBJECTS, write_databases
 
-        write_databases(folder)
-        (folder / "labels.txt").write_text("\n".join(("background", *SHAPES)) + "\n")
+        write_databases(name, folder)
+        (folder / "labels.txt").write_text("\n".join(("background", *OBJECTS[name])) + "\n")
     return _write_images(name, folder)
 
 
@@ -121,10 +124,10 @@ def _write_images(name: str, folder: Path) -> list[str]:
 
 
 def _images(name: str, folder: Path) -> Iterator[np.ndarray]:
-    if name == "shapes":
+    if _DEMOS[name] is _DETECTION:
         from .demo_shapes import draw_pictures
 
-        for image, _ in draw_pictures(_EXAMPLES, seed=1):
+        for image, _ in draw_pictures(name, _EXAMPLES, seed=1):
             yield image
         return
     from ..data.image_decoding import read_datum

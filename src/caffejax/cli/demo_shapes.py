@@ -1,6 +1,6 @@
-"""Drawn pictures of discs, squares and triangles, on which a small SSD learns to detect.
+"""Drawn pictures, of shapes or of faces, on which a small SSD learns to detect.
 
-A picture is 96 x 96 and has one to four shapes of random colour, size and place on a random background. Databases hold
+A picture is 96 x 96 and has one to four objects of random colour, size and place on a random background. Databases hold
 them as the SSD fork's AnnotatedDatum, a PNG with boxes: 600 for training and 150 others for testing.
 """
 
@@ -17,47 +17,49 @@ from ..data import write_lmdb
 from ..schema import caffe_pb2
 
 SIZE = 96
-SHAPES = ("disc", "square", "triangle")  # labels 1, 2, 3; 0 is the background
-CLASSES = len(SHAPES) + 1
+# labels 1, 2, 3 of the objects of each demo; 0 is the background
+OBJECTS = {"shapes": ("disc", "square", "triangle"), "face": ("smiling", "sad", "surprised")}
+_SIDES = {"shapes": (14, 52), "face": (30, 66)}  # pixels, at least and less than
 _PICTURES = {"train": 600, "test": 150}
 
 
-def write_databases(folder: Path) -> None:
-    """Write `shapes_train_lmdb` and `shapes_test_lmdb` into a folder."""
+def write_databases(demo: str, folder: Path) -> None:
+    """Write `shapes_train_lmdb` and `shapes_test_lmdb`, with the objects of a demo, into a folder."""
     for seed, (part, count) in enumerate(_PICTURES.items()):
-        write_lmdb(folder / f"shapes_{part}_lmdb", _records(count, seed))
+        write_lmdb(folder / f"shapes_{part}_lmdb", _records(demo, count, seed))
 
 
-def draw_pictures(count: int, seed: int) -> Iterator[tuple[np.ndarray, list[tuple[int, np.ndarray]]]]:
-    """Yield pictures, uint8 (SIZE, SIZE, 3), each with the label and box (x1, y1, x2, y2 in pixels) of its shapes."""
+def draw_pictures(demo: str, count: int, seed: int) -> Iterator[tuple[np.ndarray, list[tuple[int, np.ndarray]]]]:
+    """Yield pictures, uint8 (SIZE, SIZE, 3), each with the label and box (x1, y1, x2, y2 in pixels) of its objects."""
     random = np.random.RandomState(seed)
     for _ in range(count):
-        yield _draw_picture(random)
+        yield _draw_picture(demo, random)
 
 
-def _draw_picture(random: np.random.RandomState) -> tuple[np.ndarray, list[tuple[int, np.ndarray]]]:
+def _draw_picture(demo: str, random: np.random.RandomState) -> tuple[np.ndarray, list[tuple[int, np.ndarray]]]:
     image = np.empty((SIZE, SIZE, 3), np.uint8)
     image[:] = random.randint(60, 200, 3)
     image = cv2.add(image, random.randint(0, 30, image.shape).astype(np.uint8))
-    shapes: list[tuple[int, np.ndarray]] = []
+    objects: list[tuple[int, np.ndarray]] = []
     for _ in range(random.randint(1, 5)):
-        side = random.randint(14, 52)
+        side = random.randint(*_SIDES[demo])
         x, y = random.randint(1, SIZE - side - 1, 2)
         box = np.array([x, y, x + side, y + side])
-        if any(_touch(box, other) for _, other in shapes):
+        if any(_touch(box, other) for _, other in objects):
             continue
-        label = random.randint(1, CLASSES)
+        label = random.randint(1, len(OBJECTS[demo]) + 1)
         colour = tuple(int(c) for c in (image[y, x].astype(int) + random.randint(70, 186, 3)) % 256)
-        _shape(image, SHAPES[label - 1], box, colour)
-        shapes.append((label, box))
-    return image, shapes
+        draw = _draw_face if demo == "face" else _draw_shape
+        draw(image, OBJECTS[demo][label - 1], box, colour)
+        objects.append((label, box))
+    return image, objects
 
 
 def _touch(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.all(a[:2] < b[2:] + 2) and np.all(b[:2] < a[2:] + 2))
 
 
-def _shape(image: np.ndarray, shape: str, box: np.ndarray, colour: tuple[int, ...]) -> None:
+def _draw_shape(image: np.ndarray, shape: str, box: np.ndarray, colour: tuple[int, ...]) -> None:
     x1, y1, x2, y2 = (int(n) for n in box)
     if shape == "disc":
         radius = (x2 - x1) // 2
@@ -68,17 +70,33 @@ def _shape(image: np.ndarray, shape: str, box: np.ndarray, colour: tuple[int, ..
         cv2.fillPoly(image, [np.array([[x1, y2], [x2, y2], [(x1 + x2) // 2, y1]], np.int32)], colour)
 
 
-def _annotate(image: np.ndarray, shapes: list[tuple[int, np.ndarray]]) -> Any:
+def _draw_face(image: np.ndarray, mood: str, box: np.ndarray, colour: tuple[int, ...]) -> None:
+    side = int(box[2] - box[0])
+    ink = (0, 0, 0) if sum(colour) > 3 * 127 else (255, 255, 255)
+    place = lambda x, y: (int(box[0] + x * side), int(box[1] + y * side))  # noqa: E731
+    cv2.circle(image, place(0.5, 0.5), side // 2, colour, -1)
+    for x in 0.32, 0.68:
+        cv2.circle(image, place(x, 0.38), max(1, side // 14), ink, -1)
+    line = max(1, side // 16)
+    if mood == "smiling":
+        cv2.ellipse(image, place(0.5, 0.55), (int(0.26 * side), int(0.24 * side)), 0, 15, 165, ink, line)
+    elif mood == "sad":
+        cv2.ellipse(image, place(0.5, 0.85), (int(0.26 * side), int(0.24 * side)), 0, 195, 345, ink, line)
+    else:
+        cv2.circle(image, place(0.5, 0.7), max(2, side // 8), ink, -1)
+
+
+def _annotate(image: np.ndarray, objects: list[tuple[int, np.ndarray]]) -> Any:
     """Return a picture as an AnnotatedDatum."""
     record = caffe_pb2.AnnotatedDatum(type=caffe_pb2.AnnotatedDatum.BBOX)
     record.datum.encoded, record.datum.data = True, cv2.imencode(".png", image)[1].tobytes()
-    for number, (label, box) in enumerate(shapes):
+    for number, (label, box) in enumerate(objects):
         annotation = record.annotation_group.add(group_label=label).annotation.add(instance_id=number)
         for field, value in zip(("xmin", "ymin", "xmax", "ymax"), box / SIZE, strict=True):
             setattr(annotation.bbox, field, value)
     return record
 
 
-def _records(count: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
-    for number, (image, shapes) in enumerate(draw_pictures(count, seed)):
-        yield b"%08d" % number, _annotate(image, shapes).SerializeToString()
+def _records(demo: str, count: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
+    for number, (image, objects) in enumerate(draw_pictures(demo, count, seed)):
+        yield b"%08d" % number, _annotate(image, objects).SerializeToString()
