@@ -1,4 +1,4 @@
-"""The numbers that `Net.init` draws equal the recorded ones, bit for bit.
+"""The numbers that `Net.init` draws equal the recorded ones: bit for bit with the recorded version of jax.
 
 `python tests/net/test_first_numbers.py` records them again, which is right only if they are meant to change.
 """
@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # also where this runs as a 
 from compile_flags import optimized_environment
 
 RECORDED = Path(__file__).parents[1] / "golden" / "first_numbers.json"
+RECORDED_WITH = "0.10.2"  # jax; other versions compile sums and products that are rounded otherwise
 
 FILLERS = {
     "none": "",
@@ -118,7 +119,7 @@ def test_first_numbers_are_those_recorded() -> None:
             np.testing.assert_allclose(*numbers, rtol=1e-5, atol=1e-7, err_msg=f"{name}: {way}")
             if summary["crc"] != recorded[name][way]["crc"]:
                 others.append(f"{name}: {way}")
-    if platform.machine() == "x86_64":  # elsewhere the compiler may round products and sums otherwise
+    if platform.machine() == "x86_64" and jax.__version__ == RECORDED_WITH:  # elsewhere rounding differs
         assert not others
 
 

@@ -44,7 +44,11 @@ def collectives(text: str) -> list[tuple[str, int, int]]:
             size += count
         explicit = re.search(r"replica_groups=\{\{([\d,]*)\}", rest)
         counted = re.search(r"replica_groups=\[\d+,(\d+)\]", rest)
+        mesh = re.search(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}", rest)
         group = len(explicit[1].split(",")) if explicit else int(counted[1]) if counted else 0
+        if mesh:
+            sizes = dict(axis.split("=") for axis in mesh[1].split(","))
+            group = math.prod(int(sizes[axis.strip()]) for axis in mesh[2].split(","))
         result.append((kind, size, group))
     return result
 
