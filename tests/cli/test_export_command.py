@@ -113,7 +113,10 @@ def test_flax(job: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
     [
         ([], ["2 layers need weights: name a file with --weights; --random_weights"]),
         (["--weights=part.caffemodel"], ["layer 'two' (InnerProduct): the weight files have no blobs for this layer"]),
-        (["--weights=other.caffemodel"], ["other.caffemodel: layer 'one'", "other.caffemodel: layer 'two'"]),
+        (
+            ["--weights=other.caffemodel"],
+            ["other.caffemodel: the blobs of 2 of the 2 layers", "'two', blob 0 is 5 x 5 in the file"],
+        ),
         (["--weights=none.caffemodel"], ["none.caffemodel"]),
         ([WEIGHTS, "--outputs=one,tow,x"], ["no blob 'tow' in the net; did you mean 'two'?", "no blob 'x'"]),
         ([WEIGHTS, "--to=net.pb"], ["--to=net.pb: name a file that ends in .stablehlo or .onnx, or flax"]),

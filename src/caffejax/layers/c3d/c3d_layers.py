@@ -33,15 +33,18 @@ def volume_param(ctx: Context, field: str) -> Any:
     """Return the layer's 3D message `field`, such as convolution3d_param, if it is set, else the layer's 2D message.
 
     Raises:
-        LayerError: if both are set, apart from bias_term, which Deconvolution3D reads from the 2D message.
+        LayerError: if both are set, apart from bias_term, which Deconvolution3D reads from the 2D message, and
+            settings that change no result.
     """
     if not ctx.layer.HasField(field):
         return ctx.param
-    ignored = [f.name for f, _ in ctx.param.ListFields() if f.name != "bias_term"]
+    volume = getattr(ctx.layer, field)
+    matters = {*volume.DESCRIPTOR.fields_by_name, *TEMPORAL, *NOT_READ} - {"bias_term", "engine"}
+    ignored = [f.name for f, _ in ctx.param.ListFields() if f.name in matters]
     require(
         not ignored, f"{', '.join(ignored)} of {ctx.type.signature.param} has no effect beside {field}; set it there"
     )
-    return getattr(ctx.layer, field)
+    return volume
 
 
 def volume_window(p: Any) -> Window:

@@ -57,7 +57,8 @@ Arrays = tuple[jax.Array, ...]
 def max_unpooling(ctx: Context, x: jax.Array, *mask: jax.Array) -> jax.Array:
     """Each value at its position in the mask, and 0 at other positions: (N, C, H, W) to (N, C, *unpool_size).
 
-    By default a side of the top is the larger of (n - 1) * stride + kernel - 2 * pad and n * stride - pad + 1.
+    The type UnPooling, MyCaffe's name, needs no size: a side of its top is by default the larger of
+    (n - 1) * stride + kernel - 2 * pad and n * stride - pad + 1.
     A second bottom (N, C, H, W) is the mask, such as Pooling's second top, with flat positions row * width + column.
     Without it, a value is placed at the top left of its window, or in the last row or column if its window begins after
     it. The last of several values at one position wins, but each of them gets the gradient there. A position outside
@@ -142,10 +143,10 @@ define_layer(
 
 
 def _unpool_size(ctx: Context, x: Any) -> Shape:
-    """Return height and width of the top: unpool_size, or else the smallest that the fork takes for the windows."""
+    """Return height and width of the top: unpool_size, which DeconvNet needs, or else MyCaffe's, of the windows."""
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
-    if any(map(p.HasField, ("unpool_size", "unpool_h", "unpool_w"))):
+    if ctx.layer.type != "UnPooling" or any(map(p.HasField, ("unpool_size", "unpool_h", "unpool_w"))):
         size = window_pair(p, "unpool_size", "unpool_h", "unpool_w")
     else:
         axes = zip(x.shape[2:], *_kernel_stride_pad(p), strict=True)
