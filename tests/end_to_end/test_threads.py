@@ -143,9 +143,9 @@ def run(script: str, **variables: str) -> None:
 def test_the_first_calls_of_a_process() -> None:
     """All that is loaded when it is first needed is then loaded by many threads at once."""
     run("""
-from test_threads import THREADS, assert_same, at_once, gradients, small_net
+from test_threads import THREADS, assert_same, call_in_threads, gradients, small_net
 
-got = at_once(lambda seed: gradients(small_net())(seed))
+got = call_in_threads(lambda seed: gradients(small_net())(seed))
 alone = gradients(small_net())
 assert_same(got, [alone(seed) for seed in range(THREADS)])
 """)
@@ -154,7 +154,7 @@ assert_same(got, [alone(seed) for seed in range(THREADS)])
 def test_two_nets_on_two_devices() -> None:
     script = """
 import jax
-from test_threads import THREADS, arguments, assert_same, at_once, small_net
+from test_threads import THREADS, arguments, assert_same, call_in_threads, small_net
 
 devices = jax.devices()
 assert len(devices) == 2
@@ -167,7 +167,7 @@ def call(seed):
     assert all(leaf.devices() == {device} for leaf in jax.tree.leaves(results))
     return results
 
-got = at_once(call)
+got = call_in_threads(call)
 assert_same(got, [call(seed) for seed in range(THREADS)])
 """
     run(script, **with_devices(2))
