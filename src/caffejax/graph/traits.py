@@ -155,14 +155,14 @@ def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> b
     blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.all_params)
     kept: list[bool] = []
 
-    def traced(key: jax.Array, blobs: tuple[Any, ...], bottoms: tuple[Any, ...]) -> Any:
+    def trace(key: jax.Array, blobs: tuple[Any, ...], bottoms: tuple[Any, ...]) -> Any:
         _, new = forward(layer.context.with_key((key, 0)), blobs, bottoms)
         old = [b for b, p in zip(blobs, layer.all_params, strict=True) if not p.spec.learnable]
         kept.extend(n is o for n, o in zip(new, old, strict=False))
         return new
 
     with layer.locate_errors():
-        jax.eval_shape(traced, jax.eval_shape(lambda: jax.random.key(0)), blobs, bottoms)
+        jax.eval_shape(trace, jax.eval_shape(lambda: jax.random.key(0)), blobs, bottoms)
     return not all(kept)
 
 

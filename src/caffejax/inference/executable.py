@@ -179,7 +179,7 @@ class CompiledShapes:
         with jax.ensure_compile_time_eval():  # concrete arrays, even during tracing
             return {key: tuple(map(self._as_jax, packed.arrays)) for key, packed in self._packed.items()}
 
-    def traced(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:
+    def trace(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:
         """Return the outputs by name, inside a traced function. Differentiable, and works on every platform."""
         return self._run(self._operation, self._traced_weights, materialize(self._variables), inputs, key)
 
@@ -227,7 +227,7 @@ class CompiledShapes:
         def program(*arrays: jax.Array) -> Arrays:
             return tuple(_run_program(lowered, arrays[: len(packed)], arrays[first:]))
 
-        def batched(arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
+        def run_batched(arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
             if any(axis is not None for axis in axes[:first]) or None in axes[first:]:
                 return None
             bottoms = [
@@ -241,7 +241,7 @@ class CompiledShapes:
                 top.reshape(n, -1, *top.shape[1:]) for top in _run_program(lowered, arrays[: len(packed)], flat)
             )
 
-        return Operation(plain, program, differentiable=False, batch_rule=batched)(*packed, *leaves, *bottoms)
+        return Operation(plain, program, differentiable=False, batch_rule=run_batched)(*packed, *leaves, *bottoms)
 
 
 def _program_step(lowered: LoweredPart, packed: PackedWeights) -> Step:

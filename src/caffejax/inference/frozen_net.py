@@ -137,7 +137,7 @@ class Frozen:
                 return direct(arrays)
             ready = self._compiled_for(arrays)
             if any(isinstance(leaf, jax.core.Tracer) for leaf in (*arrays.values(), key)):
-                return ready.traced(arrays, key)
+                return ready.trace(arrays, key)
             if shapes is not None and ready.programs and only_cpus():
                 self._direct[shapes] = ready
             return ready(arrays, key)

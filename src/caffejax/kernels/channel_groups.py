@@ -29,13 +29,13 @@ def run_in_groups(run: Convolve, x: jax.Array, weight: jax.Array, groups: int) -
     if groups in (1, weight.shape[0] * weight.shape[1]):
         return run(x, weight, groups)
 
-    def grouped(x: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
+    def run_grouped(x: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
         return (run(x, weight, groups),)
 
     def one_by_one(x: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
         return (group_by_group(lambda x, weight: run(x, weight, 1), x, weight, groups),)
 
-    return Operation(grouped, cpu=one_by_one, tpu=one_by_one, partitioned=one_by_one)(x, weight)[0]
+    return Operation(run_grouped, cpu=one_by_one, tpu=one_by_one, partitioned=one_by_one)(x, weight)[0]
 
 
 def group_by_group(

@@ -124,7 +124,7 @@ _depthwise.defvjp(_depthwise_forward, _depthwise_backward)
 def _depthwise_input_diff(x: jax.Array, weight: jax.Array, window: Window, dy: jax.Array) -> jax.Array:
     size = x.shape[2:]
     # the input's diff is the same sum over dy, dilated by the stride, with the flipped kernel
-    back = window.fit_padding(size, dy.shape[2:]).transposed()
+    back = window.fit_padding(size, dy.shape[2:]).transpose()
     pads = [(low, high, s - 1) for (low, high), s in zip(back.padding, window.stride, strict=True)]
     return _shifted_products(dy, pads, jnp.flip(weight, range(2, weight.ndim)), back, size)
 

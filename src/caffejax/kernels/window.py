@@ -81,7 +81,7 @@ class Window:
         window = replace(self, padding=tuple((low, max(low, high)) for low, high in self.padding))
         return window if window.output(size) == self.output(size) else self
 
-    def transposed(self) -> Window:
+    def transpose(self) -> Window:
         """Return the window of the transposed convolution, which slides with stride 1 over the output's diff.
 
         The diff must be dilated by the stride of this window, and the kernel flipped.

@@ -216,7 +216,7 @@ class Correlation:
         Computed as a correlation of `y`, dilated by the stride, with the flipped kernel.
         """
         n = len(size)
-        back = self.window.fit_padding(size, self.size(y)).transposed()
+        back = self.window.fit_padding(size, self.size(y)).transpose()
 
         def run(y: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
             swapped = weight.reshape(groups, -1, *weight.shape[1:]).swapaxes(1, 2)

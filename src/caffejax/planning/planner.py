@@ -283,7 +283,11 @@ class CompileJob:
             variables = jax.eval_shape(net.init, key)
             run = lambda params, state, inputs, key: net.apply(params, state, inputs, key=key)  # noqa: E731
             fed = self._inputs(net, (), PartitionSpec(*(None,) * self.batch_axis, DATA))
-            return run, (*_laid(tuple(variables), self._everywhere), fed, _laid(key, self._everywhere)), {}
+            return (
+                run,
+                (*_attach_sharding(tuple(variables), self._everywhere), fed, _attach_sharding(key, self._everywhere)),
+                {},
+            )
         net = self.net if len(self._sizes) > 1 else self.net.with_batch(batch, self.batch_axis)
         optimizer, passes = optimizer_of(self.solver, net), self.solver.iter_size
         start = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
@@ -291,7 +295,7 @@ class CompileJob:
         if self.target.devices == 1:
             fed = self._inputs(net, (passes,), PartitionSpec())
             step = make_step(net, optimizer, passes)
-            return step, (_laid(start, self._everywhere), fed, rate), {"donate_argnums": 0}
+            return step, (_attach_sharding(start, self._everywhere), fed, rate), {"donate_argnums": 0}
         laid, shardings = _place_on_mesh(start, net, self.mesh, self.parallel)
         fed = self._inputs(net, (passes, self.mesh.shape[DATA]), PartitionSpec(None, DATA))
         step = make_step(net, optimizer, passes, mesh=self.mesh, parallel=self.parallel)
@@ -331,7 +335,7 @@ def _place_on_mesh(start: TrainState, net: Net, mesh: Mesh, parallel: Parallel) 
     return jax.tree.map(_abstract_array, spread, shardings), shardings
 
 
-def _laid(tree: Any, sharding: NamedSharding) -> Any:
+def _attach_sharding(tree: Any, sharding: NamedSharding) -> Any:
     return jax.tree.map(lambda x: _abstract_array(x, sharding), tree)
 
 

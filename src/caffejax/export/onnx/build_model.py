@@ -28,7 +28,7 @@ from ...layers.row_padding import matching_rows_axis, rows_axis
 from ...options import ComputeConfig
 from ..inference_model import Subject
 from ..preprocessing import Preprocessing
-from .builder import Builder, Shape, Value, computed, constant_value, value_info
+from .builder import Builder, Shape, Value, constant_value, node_output, value_info
 from .layer_operators import OPERATORS, Call
 from .primitives import Equation, handler, is_elementwise
 
@@ -191,7 +191,7 @@ class _ModelBuilder:
 
     def _feed(self, name: str, blob: jax.ShapeDtypeStruct, preprocessing: Preprocessing | None) -> None:
         image = blob if preprocessing is None else preprocessing.images(blob)
-        source = computed(name, sizes(image.shape), image.dtype)
+        source = node_output(name, sizes(image.shape), image.dtype)
         self.fed.append(source)
         for axis, n in enumerate(source.shape):
             if not isinstance(n, int):
@@ -250,7 +250,7 @@ class _ModelBuilder:
                 renamed[name] = new_name
             else:
                 self._node("Identity", [renamed.get(name, name)], new_name)
-            self.values[blob] = computed(new_name, top.shape, top.dtype)
+            self.values[blob] = node_output(new_name, top.shape, top.dtype)
 
     def _node(self, op: str, inputs: Sequence[str], output: str) -> None:
         self.builder.rename(len(self.builder.nodes), self.builder.node(op, inputs), output)
@@ -267,12 +267,12 @@ class _ModelBuilder:
         like, blob = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (root, value))
         if (axis := matching_rows_axis(blob, like)) is None:
             self._node("Identity", [b.whole(value)], name)
-            return computed(name, value.shape, value.dtype)
+            return node_output(name, value.shape, value.dtype)
         with b.layer_scope(f"trim/{name}"):
             (rows,) = convert(b, _rows, [root])
             end = b.reshape(b.cast(b.whole(rows), np.int64), (1,))
             self._node("Slice", [b.whole(value), b.integers([0]), end, b.integers([axis])], name)
-        return computed(name, (*value.shape[:axis], "rows", *value.shape[axis + 1 :]), value.dtype)
+        return node_output(name, (*value.shape[:axis], "rows", *value.shape[axis + 1 :]), value.dtype)
 
     def _proto(self, outputs: Sequence[Value]) -> ModelProto:
         b, graph = self.builder, self.subject.net.graph

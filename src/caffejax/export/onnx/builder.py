@@ -139,7 +139,7 @@ class Builder:
         The default of `dtype` is the first input's dtype.
         """
         name = self.node(op, [self.whole(v) for v in inputs], **attributes)
-        return computed(name, shape, inputs[0].dtype if dtype is None else dtype)
+        return node_output(name, shape, inputs[0].dtype if dtype is None else dtype)
 
     def reduce(self, op: str, x: str, axes: Sequence[int], *, keepdims: bool = False) -> str:
         """Add a reduction of the value `x` over axes; return the name of the result.
@@ -167,20 +167,20 @@ class Builder:
         """Return the name of an int64 vector initializer, which operators require for axes and sizes."""
         return self.constant(np.asarray(list(numbers), np.int64))
 
-    def held(self, value: Value) -> str:
+    def name_stored(self, value: Value) -> str:
         """Return the name of a value of shape `held`, before broadcasting."""
         return value.what if isinstance(value.what, str) else self.constant(value.what)
 
     def whole(self, value: Value) -> str:
         """Return the name of a value broadcast to its full shape."""
         if value.is_whole:
-            return self.held(value)
-        expanded: str = self.node("Expand", [self.held(value), self.sizes.vector(value.shape)])
+            return self.name_stored(value)
+        expanded: str = self.node("Expand", [self.name_stored(value), self.sizes.vector(value.shape)])
         return expanded
 
     def expand(self, value: Value) -> Value:
         """Return a value broadcast to its full shape."""
-        return value if value.is_whole else computed(self.whole(value), value.shape, value.dtype)
+        return value if value.is_whole else node_output(self.whole(value), value.shape, value.dtype)
 
     def reshape(self, name: str, shape: Shape) -> str:
         """Add a Reshape to a shape that may contain symbolic sizes; return the name of the result."""
@@ -240,7 +240,7 @@ class Builder:
         outer, self.nodes = self.nodes, []
         try:
             names = [self.free(f"{self._layer}/in") for _ in inputs]
-            parameters = [computed(name, v.shape, v.dtype) for name, v in zip(names, inputs, strict=True)]
+            parameters = [node_output(name, v.shape, v.dtype) for name, v in zip(names, inputs, strict=True)]
             yield (graph := Subgraph(self, parameters))
             graph.nodes = self.nodes
         finally:
@@ -265,7 +265,7 @@ class Subgraph:
         """Declare the outputs of the subgraph. Call this at the end of the context."""
         for value in values:
             name = self._builder.node("Identity", [self._builder.whole(value)])
-            self._outputs.append(value_info(computed(name, value.shape, value.dtype)))
+            self._outputs.append(value_info(node_output(name, value.shape, value.dtype)))
 
     def proto(self, name: str) -> onnx.GraphProto:
         """Return the subgraph's ONNX message."""
@@ -325,7 +325,7 @@ class Value:
         """True if the held shape is the full shape."""
         return self.held == self.shape
 
-    def renamed(self, name: str) -> Value:
+    def with_name(self, name: str) -> Value:
         """Return a copy of the value with another name in the model."""
         return replace(self, what=name)
 
@@ -336,7 +336,7 @@ def constant_value(array: Any, shape: Shape | None = None) -> Value:
     return Value(held.shape if shape is None else shape, held.dtype, held, held.shape)
 
 
-def computed(name: str, shape: Sequence[Any], dtype: Any) -> Value:
+def node_output(name: str, shape: Sequence[Any], dtype: Any) -> Value:
     """Return a value for the output of a node. Its held shape is its full shape."""
     return Value(tuple(shape), np.dtype(dtype), name, tuple(shape))
 

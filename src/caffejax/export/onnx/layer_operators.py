@@ -17,7 +17,7 @@ from ...layers.dropout import dropout_is_identity
 from ...layers.helpers import canonical_axis
 from ...layers.normalization import stored_statistics
 from ...layers.pooling import pad_to_cover, pool_method, window_and_size, window_areas
-from .builder import Builder, Shape, Value, computed
+from .builder import Builder, Shape, Value, node_output
 
 Tops: TypeAlias = Value | Sequence[Value]
 Emitter: TypeAlias = Callable[["Call"], Tops | None]
@@ -77,7 +77,7 @@ class Call:
 
     def top(self, name: str, i: int = 0) -> Value:
         """Return a value with this name and the shape of top `i`."""
-        return computed(name, self.shapes[i], self.x.dtype)
+        return node_output(name, self.shapes[i], self.x.dtype)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import Shape, Value, computed
+from ..builder import Shape, Value, node_output
 from .converters import Equation, cannot, converts
 
 _SAME = {
@@ -32,7 +32,7 @@ def broadcast(*values: Value) -> Shape:
 
 def apply(eqn: Equation, op: str, *values: Value, dtype: Any = None, **attributes: Any) -> Value:
     """Add a node for an operator that broadcasts its operands; return its output."""
-    name = eqn.builder.node(op, [eqn.builder.held(v) for v in values], **attributes)
+    name = eqn.builder.node(op, [eqn.builder.name_stored(v) for v in values], **attributes)
     held = broadcast(*values)
     shape = max((v.shape for v in values), key=len)
     return Value(shape, np.dtype(dtype or values[0].dtype), name, held)
@@ -198,7 +198,7 @@ def shift(eqn: Equation) -> Value:
 
 def _where(eqn: Equation, at: Value, yes: Value, no: Value) -> Value:
     b, values = eqn.builder, (at, yes, no)
-    name = b.where(b.held(at), b.held(yes), b.held(no), yes.dtype)
+    name = b.where(b.name_stored(at), b.name_stored(yes), b.name_stored(no), yes.dtype)
     return Value(max((v.shape for v in values), key=len), yes.dtype, name, broadcast(*values))
 
 
@@ -214,7 +214,7 @@ def _cast(eqn: Equation, value: Value, dtype: Any) -> Value:
     if value.array is not None:
         array = value.array.astype(dtype)
         return Value(value.shape, array.dtype, array, value.held)
-    name = eqn.builder.held(value)
+    name = eqn.builder.name_stored(value)
     if np.issubdtype(value.dtype, np.floating) and np.issubdtype(dtype, np.integer):
         name = _representable(eqn, name, value.dtype, dtype)
     return Value(value.shape, np.dtype(dtype), eqn.builder.cast(name, dtype), value.held)
@@ -257,7 +257,7 @@ def reduce(eqn: Equation) -> Value:
         reduced = b.cast(b.reduce(_TRUTH[eqn.name], b.cast(name, np.int32), axes), bool)
     else:
         reduced = b.reduce(_OPS[eqn.name], name, axes)
-    return computed(reduced, eqn.shape, eqn.dtype)
+    return node_output(reduced, eqn.shape, eqn.dtype)
 
 
 @converts("argmax", "argmin")
@@ -267,7 +267,7 @@ def arg(eqn: Equation) -> Value:
     (axis,) = eqn.params["axes"]
     name = b.cast(b.whole(x), np.int32) if x.dtype == bool else b.whole(x)
     op = "ArgMax" if eqn.name == "argmax" else "ArgMin"
-    return computed(b.cast(b.node(op, [name], axis=int(axis), keepdims=0), eqn.dtype), eqn.shape, eqn.dtype)
+    return node_output(b.cast(b.node(op, [name], axis=int(axis), keepdims=0), eqn.dtype), eqn.shape, eqn.dtype)
 
 
 @converts("cumsum")
@@ -275,7 +275,7 @@ def cumsum(eqn: Equation) -> Value:
     """Convert an inclusive cumulative sum."""
     (x,), b = eqn.inputs, eqn.builder
     axis = b.constant(np.int64(eqn.params["axis"]))
-    return computed(b.node("CumSum", [b.whole(x), axis], reverse=int(eqn.params["reverse"])), eqn.shape, eqn.dtype)
+    return node_output(b.node("CumSum", [b.whole(x), axis], reverse=int(eqn.params["reverse"])), eqn.shape, eqn.dtype)
 
 
 @converts("top_k")
@@ -297,7 +297,7 @@ def sort(eqn: Equation) -> list[Value]:
         values = [
             chosen
             if i == key and v.dtype != bool
-            else computed(b.node("GatherElements", [b.whole(v), order], axis=axis), v.shape, v.dtype)
+            else node_output(b.node("GatherElements", [b.whole(v), order], axis=axis), v.shape, v.dtype)
             for i, v in enumerate(values)
         ]
     return values
@@ -308,4 +308,4 @@ def _emit_top_k(eqn: Equation, x: Value, axis: int, n: Any, *, largest: bool) ->
     name = b.cast(b.whole(x), np.int32) if x.dtype == bool else b.whole(x)
     values, places = b.node("TopK", [name, b.sizes.one(n)], outputs=2, axis=axis, largest=int(largest), sorted=1)
     shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
-    return computed(values, shape, x.dtype), computed(b.cast(places, np.int32), shape, np.int32)
+    return node_output(values, shape, x.dtype), node_output(b.cast(places, np.int32), shape, np.int32)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from ..builder import Value, computed, constant_value
+from ..builder import Value, constant_value, node_output
 from .converters import Equation, converts
 from .shape_primitives import reverse_axes
 
@@ -58,7 +58,7 @@ def _branch(eqn: Equation, which: Value, branches: Sequence[Any], operands: Sequ
             else_branch=others.proto("else"),
         )
     )
-    return [computed(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
+    return [node_output(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
 
 
 @converts("platform_index")
@@ -85,7 +85,7 @@ def while_(eqn: Equation) -> list[Value]:
         body.set_outputs([again, *after])
     inputs = ["", b.whole(first), *map(b.whole, start)]
     names = _list(b.node("Loop", inputs, outputs=len(start), body=body.proto("body")))
-    return [computed(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
+    return [node_output(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
 
 
 def _combine_batched_loops(
@@ -121,9 +121,9 @@ def scan(eqn: Equation) -> list[Value]:
         number = body.inputs[0]
         if p["reverse"]:
             last = b.node("Sub", [b.node("Squeeze", [b.sizes.one(p["length"])]), b.constant(np.int64(1))])
-            number = number.renamed(b.node("Sub", [last, b.whole(number)]))
+            number = number.with_name(b.node("Sub", [last, b.whole(number)]))
         item_values = [
-            computed(b.node("Gather", [b.whole(x), b.whole(number)], axis=0), x.shape[1:], x.dtype) for x in items
+            node_output(b.node("Gather", [b.whole(x), b.whole(number)], axis=0), x.shape[1:], x.dtype) for x in items
         ]
         results = eqn.inline(p["jaxpr"], [*consts, *body.inputs[2:], *item_values])
         body.set_outputs([body.inputs[1], *results])
@@ -131,7 +131,7 @@ def scan(eqn: Equation) -> list[Value]:
     names = _list(b.node("Loop", inputs, outputs=len(results), body=body.proto("body")))
     if p["reverse"]:
         names = [*names[:n_carry], *(reverse_axes(eqn, name, [0]) for name in names[n_carry:])]
-    return [computed(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
+    return [node_output(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
 
 
 def _list(names: str | list[str]) -> list[str]:

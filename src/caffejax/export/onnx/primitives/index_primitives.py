@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..builder import Shape, Value, computed
+from ..builder import Shape, Value, node_output
 from .converters import Equation, cannot, converts
 from .shape_primitives import slice_value
 
@@ -34,7 +34,7 @@ def gather(eqn: Equation) -> Value:
     if (corner := _corner(x.shape, indices, d, p["slice_sizes"])) is not None:
         ends = [a + n for a, n in zip(corner, p["slice_sizes"], strict=True)]
         part = slice_value(eqn, x, corner, ends, [1] * len(corner))
-        return computed(b.reshape(b.whole(part), eqn.shape), eqn.shape, x.dtype) if d.collapsed_slice_dims else part
+        return node_output(b.reshape(b.whole(part), eqn.shape), eqn.shape, x.dtype) if d.collapsed_slice_dims else part
     at = Places(eqn, x.shape)
     starts = at.read(indices, d.start_index_map)
     batch = [i for i in range(len(eqn.shape)) if i not in d.offset_dims]
@@ -51,7 +51,7 @@ def gather(eqn: Equation) -> Value:
     taken = b.node("Gather", [b.reshape(b.whole(x), (_count(x.shape),)), flat], axis=0)
     if valid is not None:
         taken = b.where(valid, taken, b.constant(_fill_value(p["fill_value"], x.dtype)), x.dtype)
-    return computed(taken, eqn.shape, eqn.dtype)
+    return node_output(taken, eqn.shape, eqn.dtype)
 
 
 @converts(*_REDUCTIONS)
@@ -87,7 +87,7 @@ def scatter(eqn: Equation) -> Value:
     put = b.node("ScatterElements", [longer, *lists], axis=0, reduction=reduction if reduction != "none" else None)
     cut = b.node("Slice", [put, b.integers([0]), end, b.integers([0])])
     whole = b.reshape(cut, x.shape)
-    return computed(whole if dtype == eqn.dtype else b.cast(whole, eqn.dtype), eqn.shape, eqn.dtype)
+    return node_output(whole if dtype == eqn.dtype else b.cast(whole, eqn.dtype), eqn.shape, eqn.dtype)
 
 
 @converts("dynamic_slice")
@@ -104,11 +104,11 @@ def dynamic_slice(eqn: Equation) -> Value:
     at = Places(eqn, x.shape)
     first_, last = [], []
     for i in cut:
-        start = at.clipped(b.reshape(b.cast(b.whole(starts[i]), np.int64), (1,)), x.shape[i] - eqn.shape[i])
+        start = at.clip(b.reshape(b.cast(b.whole(starts[i]), np.int64), (1,)), x.shape[i] - eqn.shape[i])
         first_.append(start)
         last.append(b.node("Add", [start, b.sizes.one(eqn.shape[i])]))
     begin, end = (b.node("Concat", names, axis=0) if len(cut) > 1 else names[0] for names in (first_, last))
-    return computed(b.node("Slice", [b.whole(x), begin, end, b.integers(cut)]), eqn.shape, eqn.dtype)
+    return node_output(b.node("Slice", [b.whole(x), begin, end, b.integers(cut)]), eqn.shape, eqn.dtype)
 
 
 @converts("dynamic_update_slice")
@@ -119,14 +119,14 @@ def dynamic_update_slice(eqn: Equation) -> Value:
     parts: dict[int, list[str]] = {}
     for i, start in enumerate(starts):
         name = b.reshape(b.cast(b.whole(start), np.int64), (1,) * len(x.shape))
-        parts[i] = [at.clipped(name, x.shape[i] - new.shape[i]), at.along(new.shape, i)]
+        parts[i] = [at.clip(name, x.shape[i] - new.shape[i]), at.along(new.shape, i)]
     flat = at.flat(parts, new.shape)
     dtype = np.dtype(np.int32) if x.dtype == bool else x.dtype
     lists = [b.reshape(flat, (_count(new.shape),))]
     numbers, put = (b.whole(v) if v.dtype == dtype else b.cast(b.whole(v), dtype) for v in (x, new))
     lists = [b.reshape(numbers, (_count(x.shape),)), *lists, b.reshape(put, (_count(new.shape),))]
     whole = b.reshape(b.node("ScatterElements", lists, axis=0), x.shape)
-    return computed(whole if dtype == eqn.dtype else b.cast(whole, eqn.dtype), eqn.shape, eqn.dtype)
+    return node_output(whole if dtype == eqn.dtype else b.cast(whole, eqn.dtype), eqn.shape, eqn.dtype)
 
 
 def _whole_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> int | None:
@@ -160,8 +160,8 @@ def _take(eqn: Equation, x: Value, indices: Value, axis: int, *, clip: bool) -> 
     else:
         name = b.cast(b.reshape(b.whole(indices), indices.shape[:-1]), np.int64)
         if clip:
-            name = Places(eqn, x.shape).clipped(name, x.shape[axis] - 1)
-    return computed(b.node("Gather", [b.whole(x), name], axis=axis), eqn.shape, eqn.dtype)
+            name = Places(eqn, x.shape).clip(name, x.shape[axis] - 1)
+    return node_output(b.node("Gather", [b.whole(x), name], axis=axis), eqn.shape, eqn.dtype)
 
 
 def _batch_axis(i: int, rank: int, batch: Sequence[int]) -> int:
@@ -251,12 +251,12 @@ class Places:
                 below = b.node("LessOrEqual", [start, b.node("Squeeze", [b.sizes.one(most)])])
                 tests.append(b.node("And", [above, below]))
             if how != "inside":
-                starts[axis] = self.clipped(start, most)
+                starts[axis] = self.clip(start, most)
         for other in tests[1:]:
             tests[0] = b.node("And", [tests[0], other])
         return tests[0] if tests else None
 
-    def clipped(self, place: str, most: Any) -> str:
+    def clip(self, place: str, most: Any) -> str:
         """Clip the indices `place` to [0, most]; return the name of the result."""
         b = self._b
         name: str = b.node("Max", [b.node("Min", [place, b.sizes.one(most)]), b.integers([0])])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import Shape, Value, computed, constant_value
+from ..builder import Shape, Value, constant_value, node_output
 from .converters import Equation, cannot, converts
 
 _END = np.iinfo(np.int64).max
@@ -22,7 +22,7 @@ def broadcast_in_dim(eqn: Equation) -> Value:
     held = tuple(x.held[places.index(i)] if i in places else 1 for i in range(len(eqn.shape)))
     if x.array is not None:
         return Value(eqn.shape, x.dtype, x.array.reshape(held), held)
-    name = eqn.builder.held(x)
+    name = eqn.builder.name_stored(x)
     return Value(eqn.shape, x.dtype, name if held == x.held else eqn.builder.reshape(name, held), held)
 
 
@@ -35,7 +35,7 @@ def reshape(eqn: Equation) -> Value:
     if x.array is not None and x.array.size == 1:
         held = (1,) * len(eqn.shape)
         return Value(eqn.shape, x.dtype, x.array.reshape(held), held)
-    return computed(eqn.builder.reshape(eqn.builder.whole(x), eqn.shape), eqn.shape, eqn.dtype)
+    return node_output(eqn.builder.reshape(eqn.builder.whole(x), eqn.shape), eqn.shape, eqn.dtype)
 
 
 @converts("transpose")
@@ -44,7 +44,7 @@ def transpose(eqn: Equation) -> Value:
     (x,), order = eqn.inputs, [int(i) for i in eqn.params["permutation"]]
     if order == sorted(order):
         return x
-    name = eqn.builder.node("Transpose", [eqn.builder.held(x)], perm=order)
+    name = eqn.builder.node("Transpose", [eqn.builder.name_stored(x)], perm=order)
     return Value(eqn.shape, x.dtype, name, tuple(x.held[i] for i in order))
 
 
@@ -60,7 +60,7 @@ def stack(eqn: Equation) -> Value:
     b, axis = eqn.builder, int(eqn.params["axis"])
     axes = b.integers([axis])
     names = [b.node("Unsqueeze", [b.whole(v), axes]) for v in eqn.inputs]
-    return computed(b.node("Concat", names, axis=axis), eqn.shape, eqn.dtype)
+    return node_output(b.node("Concat", names, axis=axis), eqn.shape, eqn.dtype)
 
 
 @converts("unstack")
@@ -69,7 +69,7 @@ def unstack(eqn: Equation) -> list[Value]:
     (x,), b, axis = eqn.inputs, eqn.builder, int(eqn.params["axis"])
     name = b.whole(x)
     items = [b.node("Gather", [name, b.constant(np.int64(i))], axis=axis) for i in range(len(eqn.shapes))]
-    return [computed(item, shape, x.dtype) for item, shape in zip(items, eqn.shapes, strict=True)]
+    return [node_output(item, shape, x.dtype) for item, shape in zip(items, eqn.shapes, strict=True)]
 
 
 @converts("tile")
@@ -77,7 +77,7 @@ def tile(eqn: Equation) -> Value:
     """Convert a repetition along each axis."""
     b = eqn.builder
     times = b.sizes.vector(tuple(eqn.params["reps"]))
-    return computed(b.node("Tile", [b.whole(eqn.inputs[0]), times]), eqn.shape, eqn.dtype)
+    return node_output(b.node("Tile", [b.whole(eqn.inputs[0]), times]), eqn.shape, eqn.dtype)
 
 
 @converts("split")
@@ -87,7 +87,7 @@ def split(eqn: Equation) -> list[Value]:
     sizes = b.sizes.vector(tuple(eqn.params["sizes"]))
     names = b.node("Split", [b.whole(x), sizes], outputs=len(eqn.shapes), axis=eqn.params["axis"])
     names = [names] if isinstance(names, str) else names
-    return [computed(name, shape, x.dtype) for name, shape in zip(names, eqn.shapes, strict=True)]
+    return [node_output(name, shape, x.dtype) for name, shape in zip(names, eqn.shapes, strict=True)]
 
 
 @converts("slice")
@@ -107,7 +107,7 @@ def slice_value(eqn: Equation, x: Value, starts: Sequence[Any], ends: Sequence[A
         return x
     start, end = (b.sizes.vector(tuple(at[i] for i in cut)) for at in (starts, ends))
     name = b.node("Slice", [b.whole(x), start, end, b.integers(cut), b.integers([steps[i] for i in cut])])
-    return computed(name, shape, x.dtype)
+    return node_output(name, shape, x.dtype)
 
 
 @converts("rev")
@@ -115,7 +115,7 @@ def rev(eqn: Equation) -> Value:
     """Convert a reversal along axes."""
     (x,), b = eqn.inputs, eqn.builder
     axes = [int(i) for i in eqn.params["dimensions"]]
-    return computed(reverse_axes(eqn, b.whole(x), axes), eqn.shape, eqn.dtype)
+    return node_output(reverse_axes(eqn, b.whole(x), axes), eqn.shape, eqn.dtype)
 
 
 def reverse_axes(eqn: Equation, name: str, axes: Sequence[int]) -> str:
@@ -143,10 +143,10 @@ def pad(eqn: Equation) -> Value:
 def pad_value(eqn: Equation, x: Value, value: Value, low: Sequence[Any], high: Sequence[Any]) -> Value:
     """Add a Pad node that pads the edges of `x` by `value`; return its output. Negative widths crop."""
     b = eqn.builder
-    filling = b.constant(value.array.reshape(())) if value.array is not None else b.held(value)
+    filling = b.constant(value.array.reshape(())) if value.array is not None else b.name_stored(value)
     name = b.node("Pad", [b.whole(x), b.sizes.vector((*low, *high)), filling])
     shape = tuple(n + a + z for n, a, z in zip(x.shape, low, high, strict=True))
-    return computed(name, shape, x.dtype)
+    return node_output(name, shape, x.dtype)
 
 
 def _insert_padding(eqn: Equation, x: Value, value: Value, shape: Shape, axis: int, inside: int) -> tuple[Value, Shape]:
@@ -156,14 +156,14 @@ def _insert_padding(eqn: Equation, x: Value, value: Value, shape: Shape, axis: i
     """
     b, n, rank = eqn.builder, shape[axis], len(shape)
     name = b.reshape(b.whole(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
-    longer = computed(name, (*shape[: axis + 1], 1, *shape[axis + 1 :]), x.dtype)
+    longer = node_output(name, (*shape[: axis + 1], 1, *shape[axis + 1 :]), x.dtype)
     high = [inside if i == axis + 1 else 0 for i in range(rank + 1)]
     longer = pad_value(eqn, longer, value, [0] * (rank + 1), high)
     flat = b.reshape(b.whole(longer), (*shape[:axis], n * (inside + 1), *shape[axis + 1 :]))
     end = n * (inside + 1) - inside
     name = b.node("Slice", [flat, b.integers([0]), b.sizes.one(end), b.integers([axis])])
     new = (*shape[:axis], end, *shape[axis + 1 :])
-    return computed(name, new, x.dtype), new
+    return node_output(name, new, x.dtype), new
 
 
 @converts("iota")
@@ -188,7 +188,7 @@ def table(eqn: Equation) -> Value:
 def dim_as_value(eqn: Equation) -> Value:
     """Convert a symbolic size to a scalar value."""
     b = eqn.builder
-    return computed(b.cast(b.node("Squeeze", [b.sizes.one(eqn.params["dim"])]), eqn.dtype), (), eqn.dtype)
+    return node_output(b.cast(b.node("Squeeze", [b.sizes.one(eqn.params["dim"])]), eqn.dtype), (), eqn.dtype)
 
 
 def _is(n: Any, number: int) -> bool:
@@ -205,8 +205,8 @@ def dot_general(eqn: Equation) -> Value:
     (x, y), b = eqn.inputs, eqn.builder
     (over_x, over_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
     if not batch_x and tuple(over_x) == (len(x.shape) - 1,) and len(y.shape) == 2 and len(over_y) == 1:
-        name = b.whole(y) if over_y[0] == 0 else transposed(eqn, y, (1, 0))
-        return computed(b.node("MatMul", [b.whole(x), name]), eqn.shape, eqn.dtype)
+        name = b.whole(y) if over_y[0] == 0 else transpose_axes(eqn, y, (1, 0))
+        return node_output(b.node("MatMul", [b.whole(x), name]), eqn.shape, eqn.dtype)
     letters = iter(string.ascii_letters)
     of_x = [next(letters) for _ in x.shape]
     of_y = [""] * len(y.shape)
@@ -218,7 +218,7 @@ def dot_general(eqn: Equation) -> Value:
     return eqn.emit("Einsum", equation=f"{''.join(of_x)},{''.join(of_y)}->{''.join(out)}")
 
 
-def transposed(eqn: Equation, x: Value, order: Sequence[int]) -> str:
+def transpose_axes(eqn: Equation, x: Value, order: Sequence[int]) -> str:
     """Return the name of a value with its axes in another order."""
     b = eqn.builder
     if tuple(order) == tuple(range(len(order))):
@@ -239,7 +239,7 @@ def convolution(eqn: Equation) -> Value:
     n = len(numbers.lhs_spec) - 2
     if n == 0:
         raise cannot("computes a convolution without spatial axes")
-    x = computed(transposed(eqn, x, numbers.lhs_spec), tuple(x.shape[i] for i in numbers.lhs_spec), x.dtype)
+    x = node_output(transpose_axes(eqn, x, numbers.lhs_spec), tuple(x.shape[i] for i in numbers.lhs_spec), x.dtype)
     low, high = ([pads[i] for pads in p["padding"]] for i in (0, 1))
     if any(d != 1 for d in p["lhs_dilation"]):
         x = _dilate(eqn, x, p["lhs_dilation"])
@@ -249,7 +249,7 @@ def convolution(eqn: Equation) -> Value:
     kernel = [int(weight.shape[i]) for i in numbers.rhs_spec[2:]]
     name = b.node(
         "Conv",
-        [b.whole(x), transposed(eqn, weight, numbers.rhs_spec)],
+        [b.whole(x), transpose_axes(eqn, weight, numbers.rhs_spec)],
         kernel_shape=kernel,
         strides=list(p["window_strides"]),
         pads=[*low, *high],
@@ -257,8 +257,8 @@ def convolution(eqn: Equation) -> Value:
         group=p["feature_group_count"],
     )
     back = np.argsort(numbers.out_spec)
-    result = computed(name, tuple(eqn.shape[i] for i in numbers.out_spec), eqn.dtype)
-    return computed(transposed(eqn, result, [int(i) for i in back]), eqn.shape, eqn.dtype)
+    result = node_output(name, tuple(eqn.shape[i] for i in numbers.out_spec), eqn.dtype)
+    return node_output(transpose_axes(eqn, result, [int(i) for i in back]), eqn.shape, eqn.dtype)
 
 
 def _dilate(eqn: Equation, x: Value, dilation: Sequence[int]) -> Value:
@@ -273,7 +273,7 @@ def _dilate(eqn: Equation, x: Value, dilation: Sequence[int]) -> Value:
         kernel_shape=[1] * len(dilation),
     )  # fmt: skip
     sizes = ((n - 1) * d + 1 for n, d in zip(x.shape[2:], dilation, strict=True))
-    return computed(name, (*x.shape[:2], *sizes), x.dtype)
+    return node_output(name, (*x.shape[:2], *sizes), x.dtype)
 
 
 @converts("reduce_window_max", "reduce_window_min", "reduce_window_sum")
@@ -290,10 +290,10 @@ def reduce_window(eqn: Equation) -> Value:
     low, high = ([pads[i] for pads in padding[first:]] for i in (0, 1))
     space = x.shape[first:]
     name = b.reshape(b.whole(x), (_product(x.shape[:first]), 1, *space))
-    flat = computed(name, (_product(x.shape[:first]), 1, *space), x.dtype)
+    flat = node_output(name, (_product(x.shape[:first]), 1, *space), x.dtype)
     summed, negative = eqn.name == "reduce_window_sum", eqn.name == "reduce_window_min"
     if negative:
-        flat = flat.renamed(b.node("Neg", [b.whole(flat)]))
+        flat = flat.with_name(b.node("Neg", [b.whole(flat)]))
     if any((*low, *high)):
         filling = constant_value(np.asarray(0 if summed else -np.inf, x.dtype))
         flat = pad_value(eqn, flat, filling, [0, 0, *low], [0, 0, *high])
@@ -303,7 +303,7 @@ def reduce_window(eqn: Equation) -> Value:
         name = b.node("Mul", [name, b.constant(np.asarray(np.prod(window[first:]), x.dtype))])
     if negative:
         name = b.node("Neg", [name])
-    return computed(b.reshape(name, eqn.shape), eqn.shape, eqn.dtype)
+    return node_output(b.reshape(name, eqn.shape), eqn.shape, eqn.dtype)
 
 
 def _product(sizes: tuple[int, ...]) -> int:
