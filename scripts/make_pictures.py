@@ -34,7 +34,7 @@ from solver_pictures import lr_policies, same_as_caffe
 import caffejax
 from caffejax.checkpoints.caffemodel import write_caffemodel
 from caffejax.cli import main as caffejax_command
-from caffejax.cli.demo_shapes import SHAPES, draw_pictures
+from caffejax.cli.demo_shapes import OBJECTS, draw_pictures
 from caffejax.data.loader import Loader
 from caffejax.debugging import features, memory_report
 from caffejax.metrics import JsonLines
@@ -254,7 +254,7 @@ def pixels() -> None:
         layers += DILATED.replace("BOTTOM", bottom).replace("DILATION", str(dilation))
         bottom = f"conv{dilation}"
     Path("pixels.prototxt").write_text(PIXELS.replace("LAYERS", layers).replace("BOTTOM", bottom))
-    images, labels = map(np.stack, zip(*map(_labelled, draw_pictures(1000, seed=2)), strict=True))
+    images, labels = map(np.stack, zip(*map(_labelled, draw_pictures("shapes", 1000, seed=2)), strict=True))
     data = {"data": images.transpose(0, 3, 1, 2).astype(np.float32) / 128 - 1, "label": labels}
     settings = (
         'type: "Adam" base_lr: 0.005 lr_policy: "poly" power: 0.9 max_iter: 1500 snapshot_prefix: "pixels" display: 100'
@@ -264,10 +264,10 @@ def pixels() -> None:
     solver.close()
     import cv2
 
-    shown = [image for image, shapes in draw_pictures(40, seed=3) if len(shapes) > 1][:4]
+    shown = [image for image, shapes in draw_pictures("shapes", 40, seed=3) if len(shapes) > 1][:4]
     for number, image in enumerate(shown):
         cv2.imwrite(f"shown{number}.png", image)
-    Path("names.txt").write_text("\n".join(("background", *SHAPES)))
+    Path("names.txt").write_text("\n".join(("background", *OBJECTS["shapes"])))
     Path("labelled").mkdir()
     flags = "--mean=128,128,128", "--scale=0.0078125", "--labels=names.txt", "--out=labelled"
     files = [f"shown{number}.png" for number in range(len(shown))]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from config_writer import MSRA, RATES, XAVIER, Writer, name_with_part, write
 
-from caffejax.cli.demo_shapes import CLASSES, SIZE
+from caffejax.cli.demo_shapes import OBJECTS, SIZE
 
 VARIANCE = "variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2"
 
@@ -203,6 +203,7 @@ def _detecting(n: Detector, sources: Sequence[Source], kernel: int, keep: str, c
 
 
 KEEP = "nms_param { nms_threshold: 0.45 top_k: 100 } keep_top_k: 50 confidence_threshold: 0.05"
+SHAPE_CLASSES = len(OBJECTS["shapes"]) + 1  # and the background
 
 
 def shapes_predictions(n: Detector) -> list[str]:
@@ -218,7 +219,7 @@ def shapes_predictions(n: Detector) -> list[str]:
         Source("conv5", (26, 40), step=16),
         Source("conv6_2", (40, 56), step=32),
     ]
-    return n.predictions(CLASSES, sources, 3)
+    return n.predictions(SHAPE_CLASSES, sources, 3)
 
 
 def shapes_source(n: Detector, part: str, batch: int) -> None:
@@ -242,9 +243,9 @@ def shapes_train_test() -> str:
     shapes_source(n, "train", 16)
     shapes_source(n, "test", 25)
     predicted = shapes_predictions(n)
-    n.multibox_loss(CLASSES, predicted)
-    detections = n.detections(CLASSES, predicted, KEEP)
-    evaluate = f"detection_evaluate_param {{ num_classes: {CLASSES} overlap_threshold: 0.5 }}"
+    n.multibox_loss(SHAPE_CLASSES, predicted)
+    detections = n.detections(SHAPE_CLASSES, predicted, KEEP)
+    evaluate = f"detection_evaluate_param {{ num_classes: {SHAPE_CLASSES} overlap_threshold: 0.5 }}"
     n.add("DetectionEvaluate", "detection_eval", [detections, "label"], evaluate, phase="TEST")
     return n.text()
 
@@ -252,7 +253,7 @@ def shapes_train_test() -> str:
 def shapes_deploy() -> str:
     n = Detector("ssd_shapes")
     n.input("data", 1, 3, SIZE, SIZE)
-    n.detections(CLASSES, shapes_predictions(n), KEEP, phase="")
+    n.detections(SHAPE_CLASSES, shapes_predictions(n), KEEP, phase="")
     return n.text()
 
 
