@@ -87,7 +87,7 @@ def _reshape_layer(
 @lru_cache(2048)
 def _check_params(
     context: Context, blobs: tuple[Shape, ...], bottoms: tuple[jax.ShapeDtypeStruct, ...]
-) -> list[ParamSpec]:
+) -> tuple[ParamSpec, ...]:
     """Check that a layer's params have the shapes that its bottoms need; return the specs of its recurrent state."""
     specs = check_param_shapes(context, [ParamSpec(shape) for shape in blobs], bottoms)
-    return [spec for spec in specs if not spec.persistent]
+    return tuple(spec for spec in specs if not spec.persistent)  # cached, so it must not change

@@ -208,10 +208,8 @@ def noisy_inner_product_backward(
 ) -> tuple[Any, jax.Array]:
     noise = _noise(ctx, blobs)
     diffs, dx = inner_product_backward(ctx, _with_noise(blobs, noise), x, y=y, dy=dy)
-    return (*diffs, *(d * n for d, n in zip(diffs, noise, strict=True))) if noise else (
-        *diffs,
-        *(None for _ in diffs),
-    ), dx
+    of_deviations = [d * n for d, n in zip(diffs, noise, strict=True)] if noise else [None] * len(diffs)
+    return (*diffs, *of_deviations), dx
 
 
 def _noise(ctx: Context, blobs: Arrays) -> list[jax.Array]:
