@@ -16,7 +16,7 @@ import numpy as np
 from competitor import BATCHES, CONFIGS, random_inputs
 from engine_models import write_deploy
 
-from caffejax.checkpoints.loading import load_and_report, save_weights
+from caffejax.checkpoints.load_save import load_and_report, save_weights
 from caffejax.errors import CaffejaxError
 from caffejax.graph.reshape import reshape_graph
 from caffejax.net import Net, Variables

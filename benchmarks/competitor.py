@@ -96,7 +96,7 @@ def training(net: Net, variables: Variables) -> tuple[TrainState, Step]:
     import jax
 
     from caffejax.schema.caffe_pb2 import SolverParameter
-    from caffejax.training.build import optimizer_of
+    from caffejax.training.build_trainer import optimizer_of
     from caffejax.training.train_step import init_train_state, make_step
 
     solver = SolverParameter(type="SGD", lr_policy="fixed", momentum=SETTINGS["momentum"])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from competitor import CONFIGS, random_inputs, variables_of
 
-from caffejax.checkpoints.loading import save_weights
+from caffejax.checkpoints.load_save import save_weights
 from caffejax.export import Subject
 from caffejax.net import Net, Variables
 from caffejax.schema import read_net

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any
 
-from caffejax.process import compile_for_absent_devices
+from caffejax.process_settings import compile_for_absent_devices
 
 compile_for_absent_devices()  # before jax is imported
 

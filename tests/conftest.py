@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 from caffejax.kernels.program_cache import Programs
-from caffejax.process import enable_compilation_cache
+from caffejax.process_settings import enable_compilation_cache
 from compile_flags import xla_flags
 from jax_transforms.processes import fresh
 

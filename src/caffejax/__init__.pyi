@@ -3,9 +3,12 @@
 from ._version import __version__ as __version__
 from .checkpoints.caffemodel import read_caffemodel as read_caffemodel
 from .checkpoints.caffemodel import write_caffemodel as write_caffemodel
-from .checkpoints.loading import load_weights as load_weights
-from .checkpoints.loading import save_weights as save_weights
-from .checkpoints.matching import LoadReport as LoadReport
+from .checkpoints.load_save import load_weights as load_weights
+from .checkpoints.load_save import save_weights as save_weights
+from .checkpoints.match_by_name import LoadReport as LoadReport
+from .config import ComputeConfig as ComputeConfig
+from .config import DataConfig as DataConfig
+from .config import Parallel as Parallel
 from .errors import CaffejaxError as CaffejaxError
 from .errors import DataError as DataError
 from .errors import GraphError as GraphError
@@ -41,10 +44,7 @@ from .layers import register as register
 from .net import Net as Net
 from .net import Outputs as Outputs
 from .net import Variables as Variables
-from .options import ComputeConfig as ComputeConfig
-from .options import DataConfig as DataConfig
-from .options import Parallel as Parallel
-from .process import tune_process as tune_process
+from .process_settings import tune_process as tune_process
 from .schema import read_net as read_net
 from .schema import read_solver as read_solver
 from .training import Callback as Callback

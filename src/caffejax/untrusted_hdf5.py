@@ -12,9 +12,9 @@ import os
 
 import h5py
 
+from .config import MAX_HDF5_BYTES
 from .host_memory import memory
 from .human_readable import format_bytes
-from .options import MAX_HDF5_BYTES
 from .paths import HDF5_SIGNATURE
 
 HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)  # that h5py raises for damaged files

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from recorded_weights import GOLDEN, params
 
-from caffejax import atomic
+from caffejax import atomic_write
 from caffejax.checkpoints.caffemodel import (
     read_caffemodel,
     write_caffemodel,
@@ -60,7 +60,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(atomic.os, "fsync", full)
+    monkeypatch.setattr(atomic_write.os, "fsync", full)
     with pytest.raises(
         WeightsError, match=f"^{path}: cannot be written: No space left on device; make room on the disk"
     ):
@@ -71,7 +71,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_full_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(atomic, "open", lambda *_: open("/dev/full", "wb"), raising=False)  # noqa: SIM115
+    monkeypatch.setattr(atomic_write, "open", lambda *_: open("/dev/full", "wb"), raising=False)  # noqa: SIM115
     with pytest.raises(WeightsError, match="make room on the disk"):
         write_caffemodel(tmp_path / "x", NET, {"x": [np.zeros(10)]})
 
@@ -80,7 +80,7 @@ def test_a_write_that_is_killed_leaves_the_file_as_it_was(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"before")
     code = (
-        "import os, sys; from caffejax.atomic import replace_file\n"
+        "import os, sys; from caffejax.atomic_write import replace_file\n"
         "with replace_file(sys.argv[1]) as file: file.write(b'half'); file.flush(); os._exit(7)"
     )
     assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == 7

@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as arrays
 
 from caffejax.checkpoints.array_files import read_npz, read_safetensors, write_npz, write_safetensors
 from caffejax.checkpoints.caffemodel import read_caffemodel
-from caffejax.checkpoints.formats import FORMATS, format_of
-from caffejax.checkpoints.loading import load_weights
+from caffejax.checkpoints.load_save import load_weights
+from caffejax.checkpoints.weight_formats import FORMATS, format_of
 from caffejax.cli import main
 from caffejax.errors import WeightsError
 from caffejax.net import Net

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax.checkpoints.caffemodel import read_caffemodel
-from caffejax.checkpoints.loading import load_weights, save_weights
+from caffejax.checkpoints.load_save import load_weights, save_weights
 from caffejax.errors import WeightsError
 from caffejax.net import Net, Variables
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caffejax.aliases import temporary_alias
 from caffejax.cli import main
 from caffejax.debugging.dumps import Dump, DumpedLayer, compare, read_dump
+from caffejax.import_alias import temporary_alias
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "collect_with_caffe.py"
 NET = """

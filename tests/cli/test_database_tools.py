@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.checkpoints.loading import save_weights
+from caffejax.checkpoints.load_save import save_weights
 from caffejax.cli import main
 from caffejax.data import LevelDb, Lmdb, write_lmdb
 from caffejax.data.image_decoding import COLOUR, read_datum

@@ -10,7 +10,7 @@ import pytest
 
 from caffejax.cli import flags, main
 from caffejax.cli.parser import Parser
-from caffejax.options import LIMITS, ComputeConfig, DataConfig
+from caffejax.config import LIMITS, ComputeConfig, DataConfig
 
 
 @pytest.fixture

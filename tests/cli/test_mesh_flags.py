@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from caffejax.cli import device_flags, plan, train
-from caffejax.options import Parallel
+from caffejax.config import Parallel
 
 COMMANDS = {"train": (train.add_flags, "x"), "plan": (plan.add_flags, "x --target=cuda:h100:8")}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.cli.signals import handle_ctrl_c
+from caffejax.cli.signal_handlers import handle_ctrl_c
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits"
 

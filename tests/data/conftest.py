@@ -10,8 +10,8 @@ import pytest
 from leveldb_records import RECORDS
 
 import caffejax.data  # registers the layers
+from caffejax.config import DataConfig
 from caffejax.layers import Reads, Site, Source, SourceSpec, layer_type
-from caffejax.options import DataConfig
 from caffejax.schema import caffe_pb2, read_net
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"

@@ -13,10 +13,10 @@ import pytest
 
 from caffejax import pycaffe as caffe
 from caffejax.cli import main
+from caffejax.config import MAX_IMAGE_PIXELS
 from caffejax.data import write_annotated, write_lmdb
 from caffejax.data.image_decoding import BadImageError, decode_image, image_size
 from caffejax.errors import CaffejaxError, DataError
-from caffejax.options import MAX_IMAGE_PIXELS
 from caffejax.schema import caffe_pb2
 
 KINDS = ["png", "jpg", "bmp", "gif", "webp", "tiff", "jp2", "avif", "pbm", "pgm", "ppm", "pam", "pfm", "ras", "hdr"]

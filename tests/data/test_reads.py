@@ -48,12 +48,12 @@ def calls() -> Iterator[list[str]]:
     done: list[str] = []
 
     def probe(site: Site) -> SourceSpec:
-        done.append(f"probe {site.reading.seed} {site.phase}")
+        done.append(f"probe {site.data_config.seed} {site.phase}")
         return SourceSpec(TOPS, lambda x: (2 * x,))
 
     def open_source(site: Site, tops: Any) -> Counted:
         assert tops == TOPS
-        done.append(f"open {site.reading.seed} {site.phase}")
+        done.append(f"open {site.data_config.seed} {site.phase}")
         return Counted()
 
     register(LayerType(Signature("TestSource", bottoms=0), Reads(probe, open_source)))

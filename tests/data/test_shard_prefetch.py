@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from caffejax.config import ComputeConfig, DataConfig, DataShard, Options, resolve_options
 from caffejax.data import Batch, Pipeline
 from caffejax.data.image_batches import ImageBatches
 from caffejax.errors import CaffejaxError
 from caffejax.layers import Site, layer_type
 from caffejax.layers.data_source import SharedSource
-from caffejax.options import ComputeConfig, DataConfig, DataShard, Options, resolve_options
 from caffejax.schema import read_net
 
 SIZE = 5
@@ -137,7 +137,7 @@ def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
     whole = ImageBatches.read
     monkeypatch.setattr(ImageBatches, "read", lambda self, start: read.append(start) or whole(self, start))
     site = Site(
-        read_net(data_layer(raw_db, data="backend: LMDB prefetch: 2")).layer[0], reading=DataConfig(shard=shard)
+        read_net(data_layer(raw_db, data="backend: LMDB prefetch: 2")).layer[0], data_config=DataConfig(shard=shard)
     )
     reads: Any = layer_type("Data").implementation
     source = reads.open(site, reads.probe(site).tops)

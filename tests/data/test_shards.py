@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from caffejax import Net
+from caffejax.config import DataConfig, DataShard
 from caffejax.data import Batch, Batches, write_leveldb, write_lmdb
 from caffejax.data.loader import Loader
 from caffejax.errors import DataError
-from caffejax.options import DataConfig, DataShard
 
 EXAMPLES = 13
 SIZE = 3  # examples in a batch
@@ -78,7 +78,7 @@ def open_loader() -> Iterator[Callable[..., Loader]]:
     with ExitStack() as opened:
 
         def open_one(text: str, **reading: Any) -> Loader:
-            net = Net(text, "TRAIN", reading=DataConfig(**{"seed": 7, **reading}))
+            net = Net(text, "TRAIN", data_config=DataConfig(**{"seed": 7, **reading}))
             return opened.enter_context(closing(Loader(net.graph)))
 
         yield open_one

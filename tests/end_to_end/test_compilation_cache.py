@@ -13,7 +13,7 @@ import numpy as np
 from jax import monitoring
 
 from caffejax.net import Net
-from caffejax.process import enable_compilation_cache
+from caffejax.process_settings import enable_compilation_cache
 
 enable_compilation_cache()
 hits = []
@@ -42,7 +42,7 @@ def run(**variables: str) -> tuple[int, str]:
 
 
 def test_a_folder_may_be_given(tmp_path: Path) -> None:
-    code = "import sys, jax; from caffejax.process import enable_compilation_cache as enable; "
+    code = "import sys, jax; from caffejax.process_settings import enable_compilation_cache as enable; "
     code += "enable(sys.argv[1]); enable('elsewhere'); print(jax.config.jax_compilation_cache_dir)"
     kept = {k: v for k, v in os.environ.items() if k not in ("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR")}
     done = subprocess.run([sys.executable, "-c", code, tmp_path], env=kept, capture_output=True, text=True, check=True)

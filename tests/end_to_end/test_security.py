@@ -11,7 +11,7 @@ import pytest
 
 from caffejax import DataConfig
 from caffejax.cli import main
-from caffejax.options import LIMITS
+from caffejax.config import LIMITS
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "security.md"

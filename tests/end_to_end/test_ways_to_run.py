@@ -17,7 +17,7 @@ from caffejax import Net
 from caffejax.data.loader import Loader
 from caffejax.execution import PassInputs, compute, make_part
 from caffejax.net import Variables
-from caffejax.pycaffe._workspace import Workspace
+from caffejax.pycaffe._executor import Workspace
 from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import NetParameter
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from caffejax.process import hide_late_errors
+from caffejax.process_settings import hide_late_errors
 
 from .finding import MEMORY, SECONDS, Outcome
 from .harness import case_files, intact_files, read_files

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from caffejax import Net
-from caffejax.graph.creation_log import creation_lines
+from caffejax.graph.caffe_log import creation_lines
 from caffejax.schema import read_net
 
 LENET = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"

@@ -46,14 +46,14 @@ def batch_of(net: Net, seed: int) -> dict[str, Any]:
 
 
 def freeze_net(net: Net, variables: Variables, blobs: list[str]) -> FrozenPasses | None:
-    return freeze_passes(net.graph, net.run, variables, blobs)
+    return freeze_passes(net.graph, net.compute_config, variables, blobs)
 
 
 @pytest.mark.parametrize("case", SCORED)
 def test_losses_are_those_of_the_net(case: str) -> None:
     net = Net(SCORED[case], "TEST")
     variables = net.init(jax.random.key(0))
-    passes = freeze_passes(net.graph, net.run, variables, scored_blobs(net.graph))
+    passes = freeze_passes(net.graph, net.compute_config, variables, scored_blobs(net.graph))
     assert passes is not None
     for seed in range(2):
         batch = batch_of(net, seed)
@@ -86,7 +86,7 @@ def test_features_are_the_same_frozen_and_not(blobs: list[str], monkeypatch: pyt
     net = Net(DIGITS, "TEST")
     blobs = [name if name in net.graph.blobs else net.input_names[0] for name in blobs]
     variables = net.init(jax.random.key(0))
-    assert freeze_passes(net.graph, net.run, variables, blobs) is not None
+    assert freeze_passes(net.graph, net.compute_config, variables, blobs) is not None
     result = []
     for freeze_net in (True, False):
         if not freeze_net:

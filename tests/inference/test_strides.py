@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from frozen_nets import assert_frozen_is_the_same, net_of
 
-from caffejax.inference.program import hoist_strides
+from caffejax.inference.program_builder import hoist_strides
 from caffejax.kernels import onednn_program
 from caffejax.kernels.onednn_program import Operation
 

@@ -109,7 +109,7 @@ class Subject:
     @functools.cached_property
     def exact(self) -> "Subject":
         """The same with float64 numbers; to be used with x64 enabled."""
-        double = Subject(self.case, self.net.run.kernels)
+        double = Subject(self.case, self.net.compute_config.kernels)
         double.params, double.state, double.inputs = numpy((self.params, self.state, self.inputs), np.float64)
         return double
 

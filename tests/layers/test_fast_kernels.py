@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from replay import net
 
 from caffejax.gradcheck import check_gradients
-from caffejax.kernels import compiling, onednn
+from caffejax.kernels import compilation, onednn
 from caffejax.kernels.convolution_cpu import choose_algorithm
 from caffejax.kernels.convolution_op import correlate
 from caffejax.kernels.matrix_product import multiply_rows
@@ -234,16 +234,16 @@ def test_algorithms_follow_shapes(channels: int, weight: Any, pad: Any, expected
 
 
 def test_jit_works_inside_of_other_transformations() -> None:
-    square = compiling.jit(lambda x: x * x, "fast")
+    square = compilation.jit(lambda x: x * x, "fast")
     three = jnp.float32(3)
     assert square(three) == 9
     assert jax.jit(lambda x: square(x) + 1)(three) == 10
     assert jax.grad(square)(three) == 6
     assert jax.vmap(square)(jnp.arange(3.0))[2] == 4
     assert jax.vmap(lambda x: square(three) + x)(jnp.arange(3.0))[2] == 11
-    assert jax.grad(lambda x: compiling.jit(lambda y: x * y, "fast")(three))(three) == 3  # x is no argument
+    assert jax.grad(lambda x: compilation.jit(lambda y: x * y, "fast")(three))(three) == 3  # x is no argument
     assert jax.checkpoint(square)(three) == jax.linearize(square, three)[0] == 9
-    assert compiling.jit(compiling.jit(lambda x: x + 1, "fast"), "fast")(three) == 4
+    assert compilation.jit(compilation.jit(lambda x: x + 1, "fast"), "fast")(three) == 4
     assert square.lower(three).compile()(three) == 9
     assert square.trace(three).lower().compile()(three) == 9
 
@@ -258,17 +258,17 @@ def test_a_function_that_raises_runs_once() -> None:
     for kernels in ("fast", "reference"):
         calls.clear()
         with pytest.raises(ValueError, match="spoilt"):
-            compiling.jit(spoilt, kernels)(jnp.float32(3))
+            compilation.jit(spoilt, kernels)(jnp.float32(3))
         assert len(calls) == 1
 
 
 def test_options_are_for_what_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where arguments were put decides, then the default device."""
-    monkeypatch.setattr(compiling, "only_cpus", lambda: False)
+    monkeypatch.setattr(compilation, "only_cpus", lambda: False)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     cpu = jax.devices("cpu")[0]
     anywhere, here = jnp.float32(3), jax.device_put(3.0, cpu)
-    square = compiling.jit(lambda x, y: x * y, "fast")
+    square = compilation.jit(lambda x, y: x * y, "fast")
 
     def takes_options(*args: Any, **kwargs: Any) -> bool:
         return square._select(args, kwargs) is square._outer
@@ -278,17 +278,17 @@ def test_options_are_for_what_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -
     assert takes_options(anywhere, y={"deep": [here]})
     with jax.default_device(cpu):
         assert takes_options(anywhere, 3)
-    plain = compiling.jit(lambda x: x, "reference")
+    plain = compilation.jit(lambda x: x, "reference")
     assert plain._select((here,), {}) is plain._inner
 
 
 def test_options_that_a_compiler_does_not_know_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "_CPU_OPTIONS", ({"xla_no_such_option": 1}, {"xla_cpu_enable_fast_math": False}))
-    compiling.compiler_options.cache_clear()
+    monkeypatch.setattr(compilation, "_CPU_OPTIONS", ({"xla_no_such_option": 1}, {"xla_cpu_enable_fast_math": False}))
+    compilation.compiler_options.cache_clear()
     try:
-        assert compiling.compiler_options() == {"xla_cpu_enable_fast_math": False}
+        assert compilation.compiler_options() == {"xla_cpu_enable_fast_math": False}
     finally:
-        compiling.compiler_options.cache_clear()
+        compilation.compiler_options.cache_clear()
 
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])

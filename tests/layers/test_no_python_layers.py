@@ -91,7 +91,7 @@ def test_every_command_that_builds_nets_has_the_flags(
 
 def test_in_python(folder: Path) -> None:
     calls: list[Any] = [
-        lambda: Net(NET, reading=DataConfig(no_python_layers=True)),
+        lambda: Net(NET, data_config=DataConfig(no_python_layers=True)),
         lambda: Solver(folder / "solver.prototxt", no_python_layers=True),
     ]
     for call in calls:

@@ -10,7 +10,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from replay import net
 
-from caffejax.checkpoints.loading import load_weights, save_weights
+from caffejax.checkpoints.load_save import load_weights, save_weights
 from caffejax.net import Net, Variables
 from caffejax.training.evaluate import Evaluator
 

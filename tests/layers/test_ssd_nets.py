@@ -11,7 +11,7 @@ from caffejax import Net, load_weights, read_solver
 from caffejax.layers.row_padding import strip_padding
 from caffejax.net import Variables
 from caffejax.training import make_step, rate_schedule
-from caffejax.training.build import optimizer_of
+from caffejax.training.build_trainer import optimizer_of
 from caffejax.training.train_step import init_train_state, stack
 
 pytestmark = pytest.mark.optimized

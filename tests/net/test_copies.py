@@ -59,7 +59,9 @@ def test_copies_compute_the_same(copied: Callable[[Any], Any]) -> None:
         other = copied(original)
         assert other is not original
         assert other.graph == original.graph
-        assert other.run == ComputeConfig(backward="rules", kernels="reference", remat="auto", memory_limit=10**9)
+        assert other.compute_config == ComputeConfig(
+            backward="rules", kernels="reference", remat="auto", memory_limit=10**9
+        )
         assert_equal(compute(other), compute(original))
         assert other.in_phase("TRAIN").graph == net.graph
 

@@ -10,7 +10,7 @@ import pytest
 
 from caffejax import Net, Solver, Variables, WeightsError, read_caffemodel
 from caffejax.checkpoints.caffemodel import write_caffemodel
-from caffejax.checkpoints.formats import FORMATS
+from caffejax.checkpoints.weight_formats import FORMATS
 from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter
 
 ENDS = [*FORMATS, ".caffemodel.h5", ".orbax/7"]

@@ -15,7 +15,7 @@ from planned_nets import LENET, resnet
 
 from caffejax import Net
 from caffejax.planning.planner import SGD
-from caffejax.training.build import optimizer_of
+from caffejax.training.build_trainer import optimizer_of
 from caffejax.training.train_step import init_train_state, make_step
 
 NETS = {"lenet": LENET, "resnet": resnet()}

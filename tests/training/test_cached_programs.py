@@ -14,7 +14,7 @@ import pytest
 
 from caffejax import LayerType, Signature, Traced
 from caffejax.execution import interpreter
-from caffejax.kernels import compiling, program_cache
+from caffejax.kernels import compilation, program_cache
 from caffejax.kernels.program_cache import Programs
 from caffejax.layers import register_temporarily
 from caffejax.schema.caffe_pb2 import SolverParameter
@@ -92,7 +92,7 @@ def test_a_stored_program_is_found_without_the_compiler(
 ) -> None:
     train()
     made = len(traces)
-    monkeypatch.setattr(compiling, "compiler_options", lambda: pytest.fail("asks XLA which options it accepts"))
+    monkeypatch.setattr(compilation, "compiler_options", lambda: pytest.fail("asks XLA which options it accepts"))
     train()
     assert len(traces) == made
 
@@ -240,7 +240,7 @@ def test_a_function_takes_arguments_of_any_types(folder: Path) -> None:
         return 2 * x
 
     for _ in range(2):
-        run = compiling.jit(twice, "fast", cache_key=b"twice")
+        run = compilation.jit(twice, "fast", cache_key=b"twice")
         for x in (np.ones(3, np.float32), jnp.arange(4), np.ones(3, np.float32), 1.5):
             np.testing.assert_array_equal(run(x), 2 * np.asarray(x))
         assert jax.jit(run)(jnp.ones(2)).shape == (2,)
@@ -250,12 +250,12 @@ def test_a_function_takes_arguments_of_any_types(folder: Path) -> None:
 
 def test_old_programs_make_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = jax.config.values["jax_compilation_cache_max_size"]
-    compiling.jit(lambda x: x + 1, "fast", cache_key=b"one")(np.ones(3))
+    compilation.jit(lambda x: x + 1, "fast", cache_key=b"one")(np.ones(3))
     (first,) = folder.iterdir()
     os.utime(first, (1, 1))
     jax.config.update("jax_compilation_cache_max_size", first.stat().st_size * 3 // 2)
     try:
-        compiling.jit(lambda x: x + 2, "fast", cache_key=b"two")(np.ones(3))
+        compilation.jit(lambda x: x + 2, "fast", cache_key=b"two")(np.ones(3))
     finally:
         jax.config.update("jax_compilation_cache_max_size", before)
     (left,) = folder.iterdir()

@@ -12,7 +12,7 @@ from caffejax.debugging import memory_report
 from caffejax.errors import SolverError
 from caffejax.host_memory import free_memory
 from caffejax.human_readable import parse_bytes
-from caffejax.training import build
+from caffejax.training import build_trainer
 
 BATCH = 64
 DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "digits_train_lmdb"
@@ -83,7 +83,7 @@ def test_an_estimate_slightly_above_is_a_warning(
 
 @pytest.mark.parametrize("limit", [None, 10**12])
 def test_free_memory_counts_unless_a_limit_is_given(monkeypatch: pytest.MonkeyPatch, limit: int | None) -> None:
-    monkeypatch.setattr(build, "free_memory", lambda: estimate() // 4)
+    monkeypatch.setattr(build_trainer, "free_memory", lambda: estimate() // 4)
     if limit is None:
         with pytest.raises(SolverError, match=r"that are free; .*; if there is more memory, set --memory_limit=SIZE"):
             solver()
@@ -100,5 +100,5 @@ def test_fitting_nets_and_unknown_memory_are_not_refused(monkeypatch: pytest.Mon
 
 def test_small_nets_are_not_traced_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that it costs nothing: their numbers of params and activations say enough."""
-    monkeypatch.setattr(build, "training_memory", lambda *args: pytest.fail("traced"))
+    monkeypatch.setattr(build_trainer, "training_memory", lambda *args: pytest.fail("traced"))
     solver().close()

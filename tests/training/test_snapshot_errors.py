@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from caffejax import Solver
+from caffejax.checkpoints.failed_saves import remove_failed, save_error
 from caffejax.checkpoints.orbax import CheckpointFolder
-from caffejax.checkpoints.unfinished import remove_failed, save_error
 from caffejax.errors import CaffejaxError, WeightsError
 
 NET = """
@@ -124,7 +124,7 @@ def test_late_files_of_a_failed_step_are_removed(tmp_path: Path, monkeypatch: py
                 self.due.pop(0)
                 late.mkdir(parents=True)
 
-    monkeypatch.setattr("caffejax.checkpoints.unfinished.time", clock := Clock())
+    monkeypatch.setattr("caffejax.checkpoints.failed_saves.time", clock := Clock())
     remove_failed(tmp_path, 2)
     assert list(tmp_path.iterdir()) == []
     assert not clock.due

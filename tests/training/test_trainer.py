@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from caffejax.config import TrainConfig
 from caffejax.errors import SolverError
 from caffejax.net import Params, Variables
-from caffejax.options import TrainConfig
-from caffejax.training.build import Setup, build
-from caffejax.training.finite_check import FiniteCheck
+from caffejax.training.build_trainer import Setup, build
+from caffejax.training.nan_check import FiniteCheck
 from caffejax.training.train_step import StepResult, TrainState, abstract_state
 from caffejax.training.trainer import Trainer
 

@@ -20,19 +20,19 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from ..checkpoints.loading import open_blobs
-from ..checkpoints.matching import match_blobs, misfit_problems, nothing_matches
+from ..checkpoints.load_save import open_blobs
+from ..checkpoints.match_by_name import match_blobs, misfit_problems, nothing_matches
+from ..config import DataConfig
 from ..data.placeholder_sources import MissingSourceError, assumed_graphs
 from ..debugging.memory_report import net_sizes
 from ..errors import CaffejaxError, Problem, SchemaError, WeightsError
 from ..glog import collect_warnings
 from ..graph import Graph
 from ..graph.resolve import State, has_no_data, net_states
-from ..options import DataConfig
 from ..paths import find
 from ..schema import read_solver, read_valid_part
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
-from ..schema.reading import read_text
+from ..schema.load import read_text
 from ..schema.text import parse_valid_fields
 from ..schema.tokens import Tokens
 from ..training import solver_param
@@ -45,14 +45,14 @@ _KEPT = 2  # numbers in memory for each activation: the activation and its gradi
 
 
 def check_file(
-    path: str | os.PathLike[str], weights: Sequence[str | os.PathLike[str]] = (), reading: DataConfig = DataConfig()
+    path: str | os.PathLike[str], weights: Sequence[str | os.PathLike[str]] = (), data_config: DataConfig = DataConfig()
 ) -> Report:
     """Check a net or a solver. No layer runs, and missing data is not opened.
 
     Args:
         path: a prototxt.
         weights: weights files to compare with the net; default: files in the same folder with the same base name.
-        reading: how existing data is read.
+        data_config: how existing data is read.
     """
     file = Path(path)
     try:
@@ -65,9 +65,9 @@ def check_file(
         try:
             if kind == "net":
                 named = [Path(w) for w in weights] or find_weights(file)
-                return _net_report(file, *read_valid_part(file), named, reading, notes)
+                return _net_report(file, *read_valid_part(file), named, data_config, notes)
             if kind == "solver":
-                return _solver_report(file, read_solver(file), reading, notes)
+                return _solver_report(file, read_solver(file), data_config, notes)
         except CaffejaxError as error:
             return Report(str(file), kind, findings_of(error.problems, "text"), notes=tuple(notes))
     if len(Tokens(text)) == 1:
@@ -82,14 +82,14 @@ def _net_report(
     net: NetParameter,
     wrong: Sequence[Problem],
     weights: Sequence[Path],
-    reading: DataConfig,
+    data_config: DataConfig,
     notes: Sequence[str],
 ) -> Report:
-    phases = tuple(_phase_report(file, net, state, weights, reading, wrong) for state in net_states(net))
+    phases = tuple(_phase_report(file, net, state, weights, data_config, wrong) for state in net_states(net))
     return Report(str(file), "net", findings_of(wrong, "text"), _drop_repeated(phases), tuple(dict.fromkeys(notes)))
 
 
-def _solver_report(file: Path, param: SolverParameter, reading: DataConfig, notes: list[str]) -> Report:
+def _solver_report(file: Path, param: SolverParameter, data_config: DataConfig, notes: list[str]) -> Report:
     """Return the report on a solver: problems of its settings, and reports on the nets that its file contains.
 
     For a net in another file there is only a note whether the file exists.
@@ -103,7 +103,7 @@ def _solver_report(file: Path, param: SolverParameter, reading: DataConfig, note
     inside += [("TRAIN", param.train_net_param)] if param.HasField("train_net_param") else []
     inside += [("T", param.net_param)] if param.HasField("net_param") else []  # both
     phases = [
-        _phase_report(file, net, state, (), reading)
+        _phase_report(file, net, state, (), data_config)
         for start, net in inside
         for state in net_states(net)
         if state.name.startswith(start)
@@ -120,14 +120,14 @@ def _phase_report(
     net: NetParameter,
     state: State,
     weights: Sequence[Path],
-    reading: DataConfig,
+    data_config: DataConfig,
     wrong: Sequence[Problem] = (),
 ) -> PhaseReport:
     if has_no_data(net, state.message):
         return PhaseReport(state.name, "no data")
     best: PhaseReport | None = None
     try:
-        for graph, _, assumed, guessed in assumed_graphs(net, state.message, file, reading, wrong):
+        for graph, _, assumed, guessed in assumed_graphs(net, state.message, file, data_config, wrong):
             report = _loaded_report(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
             best = best or (replace(report, parameters=0, memory=0) if guessed else report)
             if not weights or not any(w.misfits for w in report.weights):
@@ -193,11 +193,11 @@ class _Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection
 
-    def check(self, path: Path, weights: Sequence[str], reading: DataConfig, timeout: float) -> Report:
+    def check(self, path: Path, weights: Sequence[str], data_config: DataConfig, timeout: float) -> Report:
         """Return the report on a file. If the process crashes or exceeds `timeout` seconds, the report says so."""
         try:
             self._start()
-            self._pipe.send((os.fspath(path), list(weights), reading))
+            self._pipe.send((os.fspath(path), list(weights), data_config))
             report = self._reply(timeout)
         except TimeoutError:
             self.end(hangs=True)
@@ -247,7 +247,7 @@ def check_files(
     *,
     jobs: int | None = None,
     timeout: float = 120,
-    reading: DataConfig = DataConfig(),
+    data_config: DataConfig = DataConfig(),
     imports: Sequence[str] = (),
 ) -> Iterator[Report]:
     """Check many files in parallel; yield the reports in the order of the files, as they become available.
@@ -257,7 +257,7 @@ def check_files(
         weights: as for `check_file`.
         jobs: number of processes; default: the number of cores.
         timeout: seconds for each file.
-        reading: how existing data is read.
+        data_config: how existing data is read.
         imports: modules that each process imports first, such as those that register layer types.
     """
     files, names = [Path(path) for path in paths], [os.fspath(w) for w in weights]
@@ -270,7 +270,7 @@ def check_files(
     def check(path: Path) -> Report:
         worker = idle.get()
         try:
-            return worker.check(path, names, reading, timeout)
+            return worker.check(path, names, data_config, timeout)
         finally:
             idle.put(worker)
 
@@ -304,11 +304,11 @@ def serve(pipe_number: int) -> None:
     pipe.send("ready")
     while True:
         try:
-            path, weights, reading = pipe.recv()
+            path, weights, data_config = pipe.recv()
         except (EOFError, ConnectionError):
             return
         try:
-            report = check_file(path, weights, reading)
+            report = check_file(path, weights, data_config)
         except Exception as error:  # users' modules may raise any exception
             message = f"checking it raised {type(error).__name__}: {error}"
             report = Report(path, "net", findings_of([Problem(message)], "crash"))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..atomic import replace_file, replace_path
+from ..atomic_write import replace_file, replace_path
 from ..errors import Problem, WeightsError
 from ..host_memory import free_memory
 from ..human_readable import format_bytes

@@ -12,7 +12,7 @@ import numpy as np
 from h5py import Group
 from numpy.typing import ArrayLike
 
-from ..atomic import replace_path
+from ..atomic_write import replace_path
 from ..errors import Problem, WeightsError
 from ..paths import missing_problem
 from ..schema.blob_proto import Array

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 
 from numpy.typing import ArrayLike
 
-from ..atomic import replace_file
+from ..atomic_write import replace_file
 from ..errors import Problem, WeightsError
 from ..paths import is_hdf5, read_bytes, recognize
 from ..schema import wire
 from ..schema.blob_proto import Array, Legacy4D, decode_blob, encode_blob, read_blob_proto
 from ..schema.caffe_pb2 import NetParameter
-from .matching import fit
+from .match_by_name import fit
 
 __all__ = ["Legacy4D", "fit", "read_blob_proto", "read_caffemodel", "write_caffemodel"]
 

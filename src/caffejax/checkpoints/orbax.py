@@ -29,7 +29,7 @@ import numpy as np
 
 from ..errors import Problem, WeightsError
 from ..parallel import all_gather, all_processes, barrier, broadcast_from_first, is_first, wait_on_cpu
-from .unfinished import REMOVED, remove_failed, remove_unfinished, save_error, suppress_orbax_errors
+from .failed_saves import REMOVED, remove_failed, remove_unfinished, save_error, suppress_orbax_errors
 
 _SPREAD = 0x9E3779B1  # odd, so that no two indices have the same weight
 _SMALL = 2**20  # elements; up to this size the host is faster than compiling a program

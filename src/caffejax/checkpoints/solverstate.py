@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from h5py import Dataset, Group
 
-from ..atomic import replace_file
+from ..atomic_write import replace_file
 from ..errors import Problem, WeightsError
 from ..paths import is_hdf5, read_bytes
 from ..schema import wire

@@ -13,7 +13,7 @@ from typing import Any
 
 from .._version import __version__
 from ..errors import UNKNOWN_TYPE, CaffejaxError
-from ..process import compile_for_absent_devices, hide_late_errors, tune_process
+from ..process_settings import compile_for_absent_devices, hide_late_errors, tune_process
 from . import (
     check,
     classify,
@@ -41,7 +41,7 @@ from . import (
     plot_training_log,
     predict,
     run,
-    signals,
+    signal_handlers,
     summary,
     supervisor,
     test,
@@ -90,13 +90,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SystemExit: with code 2 for an error in the command line, with code 0 after `--help`.
     """
     if arguments is None:
-        signals.open_missing_streams()
+        signal_handlers.open_missing_streams()
     parser = _parser()
     options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and device_flags.is_multiprocess(options) and not supervisor.is_supervised():
         return supervisor.supervise(options.process_id, options.start_timeout)
     try:
-        with nullcontext() if arguments is not None else signals.handle_ctrl_c():
+        with nullcontext() if arguments is not None else signal_handlers.handle_ctrl_c():
             _prepare(options)
             options.command.run(options)
         if sys.stdout is not None:

@@ -46,7 +46,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Check the models and print a report on each."""
-    from ..atomic import replace_file
+    from ..atomic_write import replace_file
     from ..checking.check import check_files
     from ..checking.model_files import model_files
 
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
         weights,
         jobs=options.jobs,
         timeout=options.timeout,
-        reading=flags.data_config(options),
+        data_config=flags.data_config(options),
         imports=options.imports or (),
     )
     named = {str(path) for path in options.paths}

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
     import numpy as np
 
     from .. import pycaffe as caffe
-    from ..atomic import replace_file
+    from ..atomic_write import replace_file
     from ..errors import DataError, Problem
     from ..glog import start_logging
     from ..pycaffe.classifier import Classifier

@@ -7,7 +7,7 @@ import argparse
 from ..errors import DataError, Problem
 from ..glog import log, start_logging
 from . import flags
-from .progress import counter
+from .progress_bar import counter
 
 HELP = "compute the mean of a database's images"
 EXAMPLE = "caffejax compute_image_mean train_lmdb mean.binaryproto"
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import numpy as np
 
-    from ..atomic import replace_file
+    from ..atomic_write import replace_file
     from ..data.database import READERS
     from ..data.image_decoding import read_datum
     from ..data.write_imageset import MeanImage

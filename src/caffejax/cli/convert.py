@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     from pathlib import Path
 
-    from ..checkpoints.formats import convert
+    from ..checkpoints.weight_formats import convert
     from ..schema import read_net
 
     net = read_net(Path(options.model)) if options.model else None

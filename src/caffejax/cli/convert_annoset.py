@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..errors import DataError
 from ..glog import log, start_logging
 from . import flags
-from .progress import counter
+from .progress_bar import counter
 
 HELP = "make a database of images with boxes"
 EXAMPLE = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..errors import DataError, Problem
 from ..glog import log, start_logging
 from . import flags
-from .progress import counter
+from .progress_bar import counter
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import DataError
 from ..glog import log, start_logging
 from . import flags
-from .progress import counter
+from .progress_bar import counter
 
 if TYPE_CHECKING:
     from ..data.image_list import ImageList

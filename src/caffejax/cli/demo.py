@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..atomic import write_problem
+from ..atomic_write import write_problem
 from ..errors import CaffejaxError
 from . import flags
 

@@ -104,7 +104,7 @@ def _windows(path: str) -> dict[str, list[np.ndarray]]:
 
 
 def _write_csv(path: str, detections: list[dict[str, Any]]) -> None:
-    from ..atomic import replace_file
+    from ..atomic_write import replace_file
 
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -125,7 +125,7 @@ def _write_hdf5(path: str, detections: list[dict[str, Any]]) -> None:
     import h5py
     import numpy as np
 
-    from ..atomic import replace_path
+    from ..atomic_write import replace_path
 
     with replace_path(path) as partial, h5py.File(partial, "w") as file:
         file["filename"] = [str(detection["filename"]) for detection in detections]

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from ..config import MESH_AXES, BatchOf, Parallel, Shard
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
 from ..human_readable import format_count
-from ..options import MESH_AXES, BatchOf, Parallel, Shard
 from . import flags
 from .supervisor import LOST
 

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
 def _describe(device: Any) -> dict[str, Any]:
     """Return the properties of a device by name. Memory is in bytes."""
     from ..kernels import onednn
-    from ..process import keeps_freed_memory
+    from ..process_settings import keeps_freed_memory
 
     facts: dict[str, Any] = {"Device id": f"{device.platform}:{device.id}", "Name": device.device_kind}
     memory = device.memory_stats() or {}

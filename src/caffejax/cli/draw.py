@@ -84,7 +84,7 @@ def draw_graph(options: argparse.Namespace, phase: str) -> None:
     """Draw the layers of a phase, TRAIN, TEST or ALL, and their blobs."""
     from pathlib import Path
 
-    from ..atomic import check_writable
+    from ..atomic_write import check_writable
     from ..glog import start_logging
     from ..pycaffe.draw import draw_net_to_file
     from ..schema import caffe_pb2, read_net

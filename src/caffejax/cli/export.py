@@ -114,7 +114,7 @@ def _form(options: argparse.Namespace) -> str:
 
 def _check_place(form: str, options: argparse.Namespace) -> None:
     """Raise `CaffejaxError` if the file or folder of the export cannot be written."""
-    from ..atomic import check_writable
+    from ..atomic_write import check_writable
     from ..export.flax import check_folder
 
     if form == "flax":

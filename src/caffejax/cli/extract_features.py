@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import CaffejaxError, locate_errors
 from ..glog import log, start_logging
 from . import device_flags, flags, net_flags
-from .progress import counter
+from .progress_bar import counter
 
 HELP = "store blobs of a net as databases or .npz files"
 EXAMPLE = "caffejax extract_features net.caffemodel net.prototxt fc7,prob fc7_lmdb,prob_lmdb 10 lmdb GPU 0"
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     number = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
     device = device_flags.device_of(options.kind.lower(), number)
     check_exist([options.model, options.weights])
-    net = Net(Path(options.model), "TEST", reading=flags.data_config(options))
+    net = Net(Path(options.model), "TEST", data_config=flags.data_config(options))
     variables = jax.device_put(net_flags.variables_of(net, options.weights, options.strict_weights), device)
     loader = Loader(net.graph)
     batches = map(partial(jax.device_put, device=device), islice(loader, options.batches))

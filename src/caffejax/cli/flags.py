@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ..atomic import check_writable
+from ..atomic_write import check_writable
+from ..config import LIMITS, ComputeConfig, DataConfig, FlagKind, choices
 from ..errors import CaffejaxError
 from ..human_readable import parse_bytes
-from ..options import LIMITS, ComputeConfig, DataConfig, FlagKind, choices
 
 DATABASES = ("lmdb", "leveldb")
 Flags = argparse.ArgumentParser | argparse._ArgumentGroup  # a parser or a group of its flags
@@ -119,7 +119,7 @@ def add_fields(
 
     Args:
         parser: the command's parser.
-        kind: a class of `caffejax.options`.
+        kind: a class of `caffejax.config`.
         names: the fields; default: all fields.
         title: title of the group of flags in the help; default: the title for the class, if there is one.
         defaults: default values by field name, which replace the class's defaults.

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..atomic import check_writable
+from ..atomic_write import check_writable
+from ..config import LIMITS
 from ..errors import CaffejaxError
-from ..options import LIMITS
 from . import flags, net_flags
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
 
 def write_tiles(maps: np.ndarray, options: argparse.Namespace, what: str) -> None:
     """Write maps as a picture with the settings of the flags; print the picture's size and contents (`what`)."""
-    from ..atomic import replace_file
+    from ..atomic_write import replace_file
     from ..debugging.visualize import encode_picture, enlarge, grid
     from ..errors import locate_errors
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import DataError, Problem
 from ..glog import log, start_logging
 from . import flags
-from .progress import counter
+from .progress_bar import counter
 
 
 class get_image_size:  # noqa: N801  named as the command
@@ -35,7 +35,7 @@ class get_image_size:  # noqa: N801  named as the command
     def run(options: argparse.Namespace) -> None:
         """Write the sizes of the images of a list to a text file."""
         start_logging()
-        from ..atomic import replace_file
+        from ..atomic_write import replace_file
         from ..data.image_decoding import decode_file, read_file
         from ..data.image_list import find_files, read_pairs
 
@@ -74,7 +74,7 @@ class create_label_map:  # noqa: N801
     def run(options: argparse.Namespace) -> None:
         """Write a label map with the names of a list of classes."""
         start_logging()
-        from ..atomic import replace_file
+        from ..atomic_write import replace_file
         from ..data.image_decoding import read_file
         from ..schema import format_text
         from ..schema.caffe_pb2 import LabelMap

@@ -40,7 +40,7 @@ def collect_facts() -> dict[str, dict[str, Any]]:
     import jax
 
     from ..kernels import onednn
-    from ..process import keeps_freed_memory
+    from ..process_settings import keeps_freed_memory
 
     reason = onednn.missing()
     return {

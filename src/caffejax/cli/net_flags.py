@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..config import LIMITS, DataConfig, TrainConfig
 from ..errors import CaffejaxError
-from ..options import LIMITS, DataConfig, TrainConfig
 from . import flags
 from .parser import HIDDEN_TITLE, Parser
 
@@ -79,8 +79,8 @@ def net_of(options: argparse.Namespace) -> Net:
         options.phase,
         level=options.level,
         stages=stages(options),
-        run=flags.compute_config(options),
-        reading=flags.data_config(options),
+        compute_config=flags.compute_config(options),
+        data_config=flags.data_config(options),
     )
     _require_layers(net.graph, options)
     return net
@@ -136,7 +136,7 @@ def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables
     Raises:
         WeightsError: as `load_weights`.
     """
-    from ..checkpoints.loading import load_weights
+    from ..checkpoints.load_save import load_weights
 
     return load_weights(flags.several(files), net.graph, net.initializer(), strict)
 

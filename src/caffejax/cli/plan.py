@@ -114,15 +114,24 @@ def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
     from ..schema import read_solver
     from ..training import solver_param
 
-    path, run, reading = Path(options.model), flags.compute_config(options), flags.data_config(options)
+    path, compute_config, data_config = Path(options.model), flags.compute_config(options), flags.data_config(options)
     if not path.is_file() or kind_of(path.read_text("utf-8-sig", "replace")) != "solver":
         stages = net_flags.stages(options)
-        return Net(path, options.phase, level=options.level, stages=stages, run=run, reading=reading), None
+        return Net(
+            path,
+            options.phase,
+            level=options.level,
+            stages=stages,
+            compute_config=compute_config,
+            data_config=data_config,
+        ), None
     solver = read_solver(path)
     solver_param.check_solver(solver, str(path))
     test = solver_param.test_nets(solver, path.parent) if options.phase == "TEST" else []
     chosen = test[0] if test else solver_param.train_net(solver, path.parent)
-    return Net(chosen.message, state=chosen.state, file=chosen.file, run=run, reading=reading), solver
+    return Net(
+        chosen.message, state=chosen.state, file=chosen.file, compute_config=compute_config, data_config=data_config
+    ), solver
 
 
 def _lines(plan: Plan) -> list[str]:

@@ -144,10 +144,10 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
     from ..net import Net
 
     state = net_state(net, "TEST", options.level, net_flags.stages(options))
-    file, reading = Path(options.model), flags.data_config(options)
+    file, data_config = Path(options.model), flags.data_config(options)
     if any(has_absent_source(layer, file.parent) for layer in net.layer):
         try:
-            candidates = list(assumed_graphs(net, state, file, reading))
+            candidates = list(assumed_graphs(net, state, file, data_config))
         except MissingSourceError as error:
             raise CaffejaxError(Problem(str(error), options.model)) from error
         weights = [Path(name) for name in flags.several(options.weights)]
@@ -156,7 +156,7 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
         for sentence in candidate.assumed:
             log.warning("%s", sentence)
         net = candidate.net
-    return Net(net, state=state, reading=reading, file=options.model)
+    return Net(net, state=state, data_config=data_config, file=options.model)
 
 
 def _output_files(options: argparse.Namespace) -> list[Path]:
@@ -224,7 +224,7 @@ def _read(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
 
 
 def _write(path: Path, picture: bytes) -> None:
-    from ..atomic import replace_file
+    from ..atomic_write import replace_file
 
     with replace_file(path) as file:
         file.write(picture)

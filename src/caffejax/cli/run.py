@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ..errors import CaffejaxError
-from ..process import enable_compilation_cache
+from ..process_settings import enable_compilation_cache
 
 HELP = "run a Python script that imports caffe"
 EXAMPLE = "caffejax run classify.py --images cat.jpg"

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
-    from ..graph.creation_log import log_creation
+    from ..graph.caffe_log import log_creation
     from ..metrics import plain_outputs
     from ..training import Evaluator, Scores
     from ..training.reporting import score_lines

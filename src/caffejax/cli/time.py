@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> None:
     import jax
 
     from ..debugging import Timer
-    from ..graph.creation_log import log_creation
+    from ..graph.caffe_log import log_creation
 
     device = device_flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         CaffejaxError: if the folder does not exist, or has such programs from elsewhere and `--replace` is absent.
     """
-    from ..atomic import replace_file
+    from ..atomic_write import replace_file
 
     folder = Path(options.folder)
     if not folder.is_dir():

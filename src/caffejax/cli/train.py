@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from ..config import TrainConfig
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
-from ..options import TrainConfig
-from . import device_flags, flags, net_flags, progress, signals
+from . import device_flags, flags, net_flags, progress_bar, signal_handlers
 
 if TYPE_CHECKING:
     from ..schema.caffe_pb2 import SolverParameter
@@ -25,8 +25,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_options(parser)
     device_flags.add_device_flag(parser, "run on the GPU with this number, on several GPUs (0,1,2), or on all")
     device_flags.add_distributed_flags(parser)
-    progress.add_recording_flags(parser)
-    signals.add_flags(parser)
+    progress_bar.add_recording_flags(parser)
+    signal_handlers.add_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -57,15 +57,15 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
     config |= {
         "devices" if isinstance(chosen, list) else "device": chosen,
         "parallel": device_flags.parallel_config(options),
-        "run": flags.compute_config(options),
-        "reading": flags.data_config(options),
+        "compute_config": flags.compute_config(options),
+        "data_config": flags.data_config(options),
     }
     solver = Solver(param, file=options.solver, **config)
     try:
         with (
             solver.snapshots.lock(),
-            signals.handle_signals(solver, options),
-            progress.record_training(solver, options),
+            signal_handlers.handle_signals(solver, options),
+            progress_bar.record_training(solver, options),
         ):
             log.info("Starting Optimization")
             solver.solve()

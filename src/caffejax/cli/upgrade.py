@@ -21,7 +21,7 @@ def add_flags(parser: argparse.ArgumentParser, what: str = "net, solver or .caff
 
 def run(options: argparse.Namespace, kind: str = "") -> None:
     """Upgrade the file. `kind` is "net", "solver" or "weights"; by default the file's content decides."""
-    from ..atomic import replace_file
+    from ..atomic_write import replace_file
     from ..errors import WeightsError
     from ..paths import read_bytes
     from ..schema import format_text, read_net, read_solver

@@ -43,17 +43,17 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import CaffejaxError
     from ..view import serve, write_page
 
-    file, stages, reading = Path(options.model), net_flags.stages(options), flags.data_config(options)
+    file, stages, data_config = Path(options.model), net_flags.stages(options), flags.data_config(options)
     if options.serve:
         if options.out is not None:
             raise CaffejaxError("--out writes a page to a file and --serve shows it without a file; give one of them")
-        serve(file, options.port, options.level, stages, _say_where, reading)
+        serve(file, options.port, options.level, stages, _say_where, data_config)
         return
     out = Path(options.out or f"{file.stem}.html")
     flags.check_out(str(out), options.model)
     if out.suffix.lower() in _PICTURES:
         raise CaffejaxError(f"{out}: this command writes an HTML page; `caffejax draw` draws pictures")
-    _report(write_page(file, out, options.level, stages, reading), out)
+    _report(write_page(file, out, options.level, stages, data_config), out)
 
 
 def _say_where(server: ThreadingHTTPServer) -> None:

@@ -34,7 +34,7 @@ class DataLayer(ABC):
     def __init__(self, site: Site) -> None:
         self.site = site
         self.layer = site.layer
-        self.rng = CounterRng(site.reading.seed, site.layer.name)
+        self.rng = CounterRng(site.data_config.seed, site.layer.name)
 
     @property
     def prefetch(self) -> int:
@@ -63,8 +63,8 @@ class DataLayer(ABC):
         def open_source(site: Site, tops: Tops) -> Source:
             with locate_errors(layer=site.layer.name, layer_type=site.layer.type):
                 _check_batch_fits(tops)
-                layer, shard = cls(site), site.reading.shard
-                return Pipeline(layer.open(tops), layer.prefetch * shard.count, site.reading.workers, shard)
+                layer, shard = cls(site), site.data_config.shard
+                return Pipeline(layer.open(tops), layer.prefetch * shard.count, site.data_config.workers, shard)
 
         open_source.__doc__ = cls.__doc__
         return Reads(probe, open_source)

@@ -67,7 +67,7 @@ class RecordDataset(ImageDataset[Label]):
     def __init__(self, site: Site, rng: CounterRng, max_examples: int | None = None) -> None:
         param, transform_param = site.layer.data_param, site.layer.transform_param
         self.decode_mode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
-        self.max_pixels = site.reading.max_image_pixels
+        self.max_pixels = site.data_config.max_image_pixels
         if param.backend == caffe_pb2.DataParameter.IMAGEDB:
             raise DataError(f"{param.source} is in MyCaffe's SQL database, which is not read; write it to an LMDB")
         records = READERS[caffe_pb2.DataParameter.DB.Name(param.backend).lower()](site.path(param.source))
@@ -174,7 +174,7 @@ class DatabaseLayer(DataLayer):
         """Check the settings and read the first record. A LevelDB reads no keys after it."""
         check_data_param(self.site)
         batch_size = self.layer.data_param.batch_size
-        dataset = DatumDataset(self.site, self.rng, 1 + batch_size if self.site.reading.skip_bad else 1)
+        dataset = DatumDataset(self.site, self.rng, 1 + batch_size if self.site.data_config.skip_bad else 1)
         return ImageBatches(self.site, dataset, batch_size, self.rng).probe(len(self.layer.top))
 
     def open(self, tops: Tops) -> Batches:

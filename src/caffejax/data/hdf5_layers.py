@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from .. import paths
-from ..atomic import replace_path
+from ..atomic_write import replace_path
 from ..errors import DataError, Problem, did_you_mean, locate_errors, require
 from ..layers.context import Context, Shape, Site
 from ..layers.data_source import SourceSpec, Tops
@@ -56,7 +56,7 @@ class Hdf5Batches:
         self.batch_size: int = param.batch_size
         size = sum(math.prod(top.shape) for top in tops)
         self.threads = 1 if len(files) > 1 or size > _SMALL else 0
-        self._rng = CounterRng(site.reading.seed, site.layer.name) if param.shuffle else None
+        self._rng = CounterRng(site.data_config.seed, site.layer.name) if param.shuffle else None
         self._held: tuple[int, Rows] | None = None  # the last file read
         self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order and its epoch and file
         rows = {path: _count_rows(path, self._names[0]) for path in dict.fromkeys(files)}  # a list may repeat them
@@ -103,7 +103,7 @@ class Hdf5Batches:
     def _read_file(self, file: int) -> Rows:
         layer = self._site.layer
         with locate_errors(layer=layer.name, layer_type=layer.type), _open_file(self._files[file]) as content:
-            allowance = Allowance(content, self._site.reading.max_hdf5_bytes, "max_hdf5_bytes")
+            allowance = Allowance(content, self._site.data_config.max_hdf5_bytes, "max_hdf5_bytes")
             data_sets = [_data_set(content, name) for name in self._names]
             for data_set in data_sets:
                 allowance.check(data_set)
@@ -225,7 +225,7 @@ class Hdf5DataLayer(DataLayer):
         if param.batch_size < 1:
             raise DataError("hdf5_data_param.batch_size must be 1 or more")
         files = _read_file_list(self.site.path(param.source))
-        shapes = _row_shapes(files, list(self.layer.top), self.site.reading.max_hdf5_bytes)
+        shapes = _row_shapes(files, list(self.layer.top), self.site.data_config.max_hdf5_bytes)
         return SourceSpec(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
 
     def open(self, tops: Tops) -> Batches:

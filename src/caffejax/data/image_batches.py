@@ -108,7 +108,7 @@ class ImageBatches(Generic[Label]):
         self.batch_size = batch_size
         self._location = {"layer": site.layer.name, "layer_type": site.layer.type}  # for errors
         self._dataset = dataset
-        self._skip_bad = site.reading.skip_bad
+        self._skip_bad = site.data_config.skip_bad
         self._rng = rng
         self._transform = transform or Transform(site, rng)
 

@@ -18,7 +18,7 @@ from .data_layer import DataLayer
 from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import read_image, resize
 from .image_list import find_files, list_folders, read_list
-from .opencv import cv2
+from .import_cv2 import cv2
 from .prefetch import Batches
 
 LIST_SETTINGS = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder")
@@ -93,7 +93,7 @@ class ImageFileDataset(ListDataset[int]):
 
     def __init__(self, site: Site, rng: CounterRng) -> None:
         param = self._param = site.layer.image_data_param
-        self._max_pixels = site.reading.max_image_pixels
+        self._max_pixels = site.data_config.max_image_pixels
         file = site.path(param.source)
         images = read_list(file)
         self._labels = images.labels

@@ -18,11 +18,11 @@ from typing import NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from ..config import MAX_IMAGE_PIXELS
 from ..errors import DataError, locate_errors
-from ..options import MAX_IMAGE_PIXELS
 from ..paths import read_bytes, recognize
 from ..schema import caffe_pb2
-from .opencv import cv2
+from .import_cv2 import cv2
 
 Size = tuple[int, int]
 

@@ -68,7 +68,7 @@ class Loader:
         self._by_hand = by_hand
         self._user_data = user_data
         self._sources = open_sources(graph)
-        self._shard = graph.layers[0].site.reading.shard
+        self._shard = graph.layers[0].site.data_config.shard
         self._shared = {key: source for key, source in self._sources.items() if isinstance(source, SharedSource)}
         self._number = self._find_number()
         self._positions: dict[str, Position] = {**self._sources, **_python_positions(graph)}

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
+from ..config import DataConfig
 from ..errors import CaffejaxError, GraphError, Problem
 from ..graph import Graph, build_graph
 from ..graph.resolve import is_included
 from ..layers import Reads, layer_type
-from ..options import DataConfig
 from ..paths import find
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .video.video_data import video_shape
@@ -49,7 +49,11 @@ class AssumedGraph(NamedTuple):
 
 
 def assumed_graphs(
-    net: NetParameter, state: NetState, file: Path, reading: DataConfig = DataConfig(), wrong: Sequence[Problem] = ()
+    net: NetParameter,
+    state: NetState,
+    file: Path,
+    data_config: DataConfig = DataConfig(),
+    wrong: Sequence[Problem] = (),
 ) -> Iterator[AssumedGraph]:
     """Yield the graph of a net whose sources may be missing. Data layers with missing sources become placeholders.
 
@@ -59,7 +63,7 @@ def assumed_graphs(
         net: the net, as `schema.read_net` returns it.
         state: phase, level and stages.
         file: the net's file.
-        reading: how existing data is read.
+        data_config: how existing data is read.
         wrong: problems of the net's text.
 
     Raises:
@@ -74,7 +78,7 @@ def assumed_graphs(
     for size in sizes:
         try:
             assumed = replace_layers(net, absent, size, labels) if absent else net
-            graph = build_graph(assumed, state, file=str(file), reading=reading, wrong=wrong)
+            graph = build_graph(assumed, state, file=str(file), data_config=data_config, wrong=wrong)
         except CaffejaxError as failure:
             error = error or failure
         else:

@@ -18,7 +18,7 @@ from .common import CounterRng, float32_top, refuse_unsupported
 from .data_layer import DataLayer
 from .database import DatumDataset, check_data_param
 from .image_batches import Examples, ImageBatches
-from .opencv import cv2
+from .import_cv2 import cv2
 from .prefetch import Batch, Batches
 
 CHANNELS = 6  # blue, green, red, the people, the mask of labelled pixels, the mask of all people
@@ -211,10 +211,10 @@ class PoseBatches(ImageBatches[int]):
     """
 
     def __init__(self, site: Site, dataset: DatumDataset, tops: Tops = ()) -> None:
-        rng = CounterRng(site.reading.seed, site.layer.name)
+        rng = CounterRng(site.data_config.seed, site.layer.name)
         super().__init__(site, dataset, site.layer.data_param.batch_size, rng, tops)
         self._param: Any = site.layer.cpm_transform_param
-        self._training, self._max_pixels = site.training, site.reading.max_image_pixels
+        self._training, self._max_pixels = site.training, site.data_config.max_image_pixels
         self._skeleton = SKELETONS[self._param.num_parts]
 
     def probe(self, n_tops: int) -> SourceSpec:
@@ -363,7 +363,7 @@ class CPMDataLayer(DataLayer):
         problems += [f"{name} is {value}" for name, value in floats if not math.isfinite(value)]
         if param.clahe_tile_size < 1:
             problems.append("clahe_tile_size must be 1 or more")
-        if param.crop_size_x * param.crop_size_y > self.site.reading.max_image_pixels:
+        if param.crop_size_x * param.crop_size_y > self.site.data_config.max_image_pixels:
             problems.append("crop_size_x and crop_size_y are too large (--max_image_pixels)")
         if problems:
             raise DataError([f"cpm_transform_param.{problem}" for problem in problems])

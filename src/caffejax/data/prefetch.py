@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import jax
 import numpy as np
 
+from ..config import DataShard
 from ..errors import CaffejaxError, DataError
-from ..options import DataShard
 from .common import decode_position, encode_position
 
 if TYPE_CHECKING:

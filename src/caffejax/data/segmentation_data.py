@@ -24,7 +24,7 @@ from .image_batches import Examples, ImageBatches
 from .image_data import LIST_SETTINGS, ListDataset, check_list_param
 from .image_decoding import BadImageError, read_image
 from .image_list import find_files, list_folders, read_list, read_names, read_pairs
-from .opencv import cv2
+from .import_cv2 import cv2
 from .prefetch import Batch, Batches
 from .transform import Transform, crop_raw, parse_crop, read_mean
 
@@ -79,7 +79,7 @@ class MapDataset(ListDataset[LabelMap]):
 
     def __init__(self, site: Site, param: Any, maps: MapSource, rng: CounterRng) -> None:
         self._param, self._maps = param, maps
-        self._max_pixels = site.reading.max_image_pixels
+        self._max_pixels = site.data_config.max_image_pixels
         file = site.path(param.source)
         folders = list_folders(site, file)
         self._labels: Sequence[str | int]
@@ -136,7 +136,7 @@ class MapBatches(ImageBatches[LabelMap]):
     """
 
     def __init__(self, site: Site, param: Any, maps: MapSource, ignore_label: int, tops: Tops = ()) -> None:
-        rng = CounterRng(site.reading.seed, site.layer.name)
+        rng = CounterRng(site.data_config.seed, site.layer.name)
         transform = Transform(site, rng, settings=("scale_factors",))
         self._crop = parse_crop(site.layer.transform_param, random=site.training)
         self._mean = read_mean(site)

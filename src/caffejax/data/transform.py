@@ -20,7 +20,7 @@ from ..errors import DataError, Problem, WeightsError
 from ..layers.context import Site
 from ..schema.blob_proto import read_blob_proto
 from .common import CounterRng, dims, refuse_unsupported
-from .opencv import cv2
+from .import_cv2 import cv2
 
 _KNOWN = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"} | {
     *("crop_h", "crop_w", "crop_height", "crop_width"),

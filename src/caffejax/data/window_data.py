@@ -30,7 +30,7 @@ from .common import CounterRng, dims, float32_top, refuse_unsupported
 from .data_layer import DataLayer
 from .image_decoding import decode_file, read_file
 from .image_list import ImageList, find_files, list_folders, shorten
-from .opencv import cv2
+from .import_cv2 import cv2
 from .prefetch import Batch, Batches, available_cores
 from .transform import read_mean
 
@@ -267,7 +267,7 @@ class WindowBatches:
         # Caffe reads the scale from window_data_param, and all other settings from transform_param
         self._scale = np.float32(param.scale)
         self._mean = _crop_mean(site)
-        self._rng = CounterRng(site.reading.seed, site.layer.name)
+        self._rng = CounterRng(site.data_config.seed, site.layer.name)
         self._foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
         self._cache: dict[int, bytes] | None = {} if param.cache_images else None
         self.batch_size: int = param.batch_size
@@ -308,7 +308,7 @@ class WindowBatches:
 
     def _fill(self, out: np.ndarray, number: int, box: np.ndarray, mirror: bool) -> None:
         path = self._paths[number]
-        image = decode_file(path, self._bytes(number), max_pixels=self._site.reading.max_image_pixels)
+        image = decode_file(path, self._bytes(number), max_pixels=self._site.data_config.max_image_pixels)
         try:
             pixels, row, column = self._warp(image.transpose(1, 2, 0), box, mirror)
         except DataError as error:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from ..config import MAX_IMAGE_PIXELS
 from ..errors import DataError, Problem
-from ..options import MAX_IMAGE_PIXELS
 from ..schema import caffe_pb2
 from .common import dims
 from .image_decoding import decode_file, read_file, resize
-from .opencv import cv2
+from .import_cv2 import cv2
 
 
 def encode_image_datum(

@@ -52,7 +52,10 @@ def features(
     def blobs_of(params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> tuple[Blobs, Params]:
         return net.apply(params, state, batch, key=key, blobs=names)
 
-    frozen, check_indices = freeze_passes(net.graph, net.run, variables, names) if freeze else None, IndexCheck(net)
+    frozen, check_indices = (
+        freeze_passes(net.graph, net.compute_config, variables, names) if freeze else None,
+        IndexCheck(net),
+    )
     forward = net.jit(blobs_of)
 
     def compute_blobs() -> Iterator[Blobs]:

@@ -15,7 +15,7 @@ from ..execution.rematerialize import Groups, plan_groups
 from ..graph import Graph
 from ..graph.reshape import with_batch
 from ..human_readable import format_bytes, format_count
-from ..kernels import compiling
+from ..kernels import compilation
 from ..net import Net
 from ..summary import LayerSummary, layer_sizes, layer_summary
 from ..text_table import align_columns
@@ -142,7 +142,7 @@ def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
     graph = net.graph if batch is None else with_batch(net.graph, batch)
     variables = jax.eval_shape(net.init, _KEY)
     inputs = {name: graph.blobs[name] for name in net.input_names}
-    both = compiling.jit(jax.value_and_grad(net.loss, has_aux=True), net.run.kernels)
+    both = compilation.jit(jax.value_and_grad(net.loss, has_aux=True), net.compute_config.kernels)
     analysis: Any = both.lower(*variables, inputs, _KEY).compile().memory_analysis()
     sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
     return CompiledMemory(*map(int, sizes))

@@ -16,7 +16,7 @@ from ..data.synthetic_inputs import complete_inputs
 from ..execution import Part, PassInputs, PassOutputs, Values, compute, make_schedule, run, split_by_layer
 from ..graph.traits import indexing_layers
 from ..inference.policy import freeze_passes, scored_blobs
-from ..kernels import compiling
+from ..kernels import compilation
 from ..layers import Reads
 from ..net import Net, Variables
 from .index_check import check_indices
@@ -69,7 +69,7 @@ class Timer:
         self._schedule = split_by_layer(make_schedule(net.graph))
         self._compiled = {part: _Compiled(part, not net.graph.losses) for part in self._schedule.parts}
         self._forward = net.jit(lambda v, x: net.loss(v.params, v.state, x, key))
-        self._frozen = freeze_passes(net.graph, net.run, variables, scored_blobs(net.graph))
+        self._frozen = freeze_passes(net.graph, net.compute_config, variables, scored_blobs(net.graph))
         self._both = net.jit(lambda v, x: jax.value_and_grad(self._loss, has_aux=True)(v.params, v.state, x, key))
 
     def _loss(self, params: Any, state: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, Any]:
@@ -127,7 +127,11 @@ class _Compiled:
         self._need_backward = self._layer.need_backward or (without_loss and of_type)
 
         def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
-            return function if self._layer.type.on_host else compiling.jit(function, self._layer.context.run.kernels)
+            return (
+                function
+                if self._layer.type.on_host
+                else compilation.jit(function, self._layer.context.compute_config.kernels)
+            )
 
         def forward_for_backward(inputs: PassInputs, before: Values) -> Any:
             def tops(params: Any, before: Values) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 
 from .models import ClassificationModel, DetectionModel, KeypointsModel, Model, SegmentationModel
 from .net import Layer, Net
-from .reading import is_caffe, readNet, readNetFromCaffe
+from .read_models import is_caffe, readNet, readNetFromCaffe
 
 __all__ = [
     "ClassificationModel",
@@ -45,7 +45,7 @@ def install() -> None:
     `readNetFromCaffe` is then this module's. `readNet` and the model classes become functions that keep Caffe's files
     and this module's nets here, and pass everything else on to OpenCV. Constants of OpenCV 4 are added.
     """
-    from ..data.opencv import cv2
+    from ..data.import_cv2 import cv2
 
     if getattr(cv2.dnn, "readNetFromCaffe", None) is readNetFromCaffe:
         return
@@ -75,7 +75,7 @@ def _dispatch_caffe(function: Callable[..., Any], otherwise: Callable[..., Any])
 
 def __getattr__(name: str) -> Any:
     if name.startswith(("NMSBoxes", "blobFromImage", "imagesFromBlob")):  # OpenCV's own, and their variants
-        from ..data.opencv import cv2
+        from ..data.import_cv2 import cv2
 
         return getattr(cv2.dnn, name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

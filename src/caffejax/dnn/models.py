@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import CaffejaxError
 from .net import Net
-from .reading import readNet
+from .read_models import readNet
 
 Array = np.ndarray
 
@@ -100,7 +100,7 @@ class Model:
             frame: the image.
             outs: ignored.
         """
-        from ..data.opencv import cv2
+        from ..data.import_cv2 import cv2
 
         if min(self._size) < 1:
             raise CaffejaxError("the net has no input size; call setInputSize((width, height))")

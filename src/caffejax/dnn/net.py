@@ -306,7 +306,7 @@ class Net:
         """Return an input on the device of the target."""
         import jax
 
-        from ..kernels.compiling import only_cpus
+        from ..kernels.compilation import only_cpus
 
         if self._target in (_CUDA, _CUDA_FP16) and not only_cpus():
             return jax.device_put(array, jax.devices()[0])
@@ -418,7 +418,7 @@ class Net:
 
     def dumpToFile(self, path: str) -> None:
         """Write the text of `dump` to a file."""
-        from ..atomic import replace_file
+        from ..atomic_write import replace_file
 
         with replace_file(path, CaffejaxError) as file:
             file.write(self.dump().encode())

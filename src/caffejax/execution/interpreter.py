@@ -11,16 +11,16 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
+from ..config import Kernels
 from ..errors import LayerError
 from ..graph import Layer
-from ..kernels import compiling
+from ..kernels import compilation
 from ..layers import cross_replica
 from ..layers.context import Epilogue
 from ..layers.dispatch import cached_call, cached_fused_call
-from ..layers.dtypes import cast_inputs, matmul_precision
+from ..layers.dtype_policy import cast_inputs, matmul_precision
 from ..layers.row_padding import strip_padding
 from ..layers.validation import check_dtypes
-from ..options import Kernels
 from .schedule import Part, Schedule, Step
 
 log = logging.getLogger("caffejax.net")
@@ -248,7 +248,7 @@ class CompiledParts:
         key = part.key, keep
         if key not in self._compiled:
             function = partial(compute, part, keep=keep)
-            self._compiled[key] = function if part.how == "host" else compiling.jit(function, self._kernels)
+            self._compiled[key] = function if part.how == "host" else compilation.jit(function, self._kernels)
         return self._compiled[key]
 
     def _log_shapes(self, part: Part, before: Mapping[str, jax.Array]) -> None:

@@ -276,7 +276,7 @@ def _num_fused(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
     if (
         layer.type.fusion is None
         or not layer.context.fast
-        or layer.context.run.backward == "rules"
+        or layer.context.compute_config.backward == "rules"
         or any(layer.loss_weights)
     ):
         return 0

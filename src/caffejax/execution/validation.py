@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..config import quote
 from ..errors import (
     CaffejaxError,
     GraphError,
@@ -26,7 +27,6 @@ from ..errors import (
 from ..graph import Graph, Layer
 from ..layers.context import Phase, Shape
 from ..layers.validation import shape_remedy
-from ..options import quote
 from ..variables import Variables, index_blobs
 from . import PassInputs
 

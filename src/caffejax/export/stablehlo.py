@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax import export
 
-from ..atomic import replace_file
+from ..atomic_write import replace_file
 from ..errors import CaffejaxError, GraphError, Problem
 from ..human_readable import format_bytes
 from .inference_model import Subject, symbolic_batch_shapes

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checkpoints.loading import load_weights
+from ..checkpoints.load_save import load_weights
 from ..data.synthetic_inputs import complete_inputs
 from ..errors import GraphError, Problem, did_you_mean
 from ..execution import Part, PassInputs, PassOutputs, Values, make_schedule, run, split_by_layer

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..config import ComputeConfig, DataConfig
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, locate_errors
 from ..host_memory import memory_problem
 from ..human_readable import format_count
@@ -21,7 +22,6 @@ from ..layers.context import Shape, resolve_type, strip_wiring
 from ..layers.dispatch import forward
 from ..layers.fillers import check_filler
 from ..layers.validation import declared_params, wrap_layer_errors
-from ..options import ComputeConfig, DataConfig
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .graph import UNNAMED_TOP, Graph, Layer, Param
@@ -49,8 +49,8 @@ def build_graph(
     state: NetState,
     *,
     file: str | None = None,
-    run: ComputeConfig = ComputeConfig(),
-    reading: DataConfig = DataConfig(),
+    compute_config: ComputeConfig = ComputeConfig(),
+    data_config: DataConfig = DataConfig(),
     wrong: Sequence[Problem] = (),
 ) -> Graph:
     """Build the graph of an upgraded net in a state (see `net_state`).
@@ -59,8 +59,8 @@ def build_graph(
         net: an upgraded net, as `schema.read_net` returns it.
         state: phase, level and stages.
         file: path of the net, for messages and for paths relative to it; None for a net without a file.
-        run: how the net computes.
-        reading: how its data is read.
+        compute_config: how the net computes.
+        data_config: how its data is read.
         wrong: problems of the net's text. The layers that they name are not checked further.
 
     Raises:
@@ -69,9 +69,9 @@ def build_graph(
     """
     if wrong and (net.layers or net.input):
         raise SchemaError(wrong)  # the net was not upgraded, so its layers cannot be checked
-    wiring, problems = _connect_layers(net, state, file, run, reading, wrong)
+    wiring, problems = _connect_layers(net, state, file, compute_config, data_config, wrong)
     if problems and not wrong and (other := _with_openvinos_zoom(net)) is not None:
-        other_wiring, other_problems = _connect_layers(other, state, file, run, reading, wrong)
+        other_wiring, other_problems = _connect_layers(other, state, file, compute_config, data_config, wrong)
         if not other_problems:
             net, wiring, problems = other, other_wiring, []
             place = f"{file}: " if file else ""
@@ -150,14 +150,14 @@ def _connect_layers(
     net: NetParameter,
     state: NetState,
     file: str | None,
-    run: ComputeConfig,
-    reading: DataConfig,
+    compute_config: ComputeConfig,
+    data_config: DataConfig,
     wrong: Sequence[Problem],
 ) -> tuple[_Wiring, list[Problem]]:
     """Connect the layers in order; return the wiring, and every problem.
 
     Args:
-        net, state, file, run, reading, wrong: see `build_graph`.
+        net, state, file, compute_config, data_config, wrong: see `build_graph`.
     """
     layers = _rename_in_place_reshapes([layer for layer in net.layer if is_included(layer, state)])
     names = {problem.layer or "" for problem in wrong}
@@ -173,7 +173,7 @@ def _connect_layers(
     if not may_be_lost:  # a layer whose text is unreadable may produce the missing blobs
         problems += missing_problems(layers, [layer for layer in net.layer if not is_included(layer, state)], missing)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
-    wiring = _Wiring(phase, file, run, reading, written=layers)
+    wiring = _Wiring(phase, file, compute_config, data_config, written=layers)
     for layer, i in insert_splits(layers, sources):
         if i is not None and doubtful[i]:
             wiring.doubtful.update(layer.top)
@@ -191,8 +191,8 @@ class _Wiring:
 
     phase: Any
     file: str | None
-    run: ComputeConfig
-    reading: DataConfig
+    compute_config: ComputeConfig
+    data_config: DataConfig
     sharing: Sharing = field(default_factory=Sharing)
     layers: list[Layer] = field(default_factory=list)
     blobs: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)
@@ -234,9 +234,9 @@ class _Wiring:
 
     def _context(self, layer: LayerParameter) -> tuple[Context, Site]:
         phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase
-        site = Site(layer, phase, self.file, self.reading)
+        site = Site(layer, phase, self.file, self.data_config)
         kind = type_of(layer)
-        context = Context(strip_wiring(layer), kind, phase, self.run)
+        context = Context(strip_wiring(layer), kind, phase, self.compute_config)
         return resolve_type(context, site), site
 
     def _infer(self, context: Context, site: Site, inserted: bool) -> None:
@@ -352,7 +352,7 @@ def _infer_tops(
 def _shapes_by_rule(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> Sequence[Shape] | None:
     """Return the shapes of a layer's tops by its type's shape rule, or None if the forward function must be traced."""
     kind = context.type
-    if not isinstance(kind.implementation, Traced) or context.run.precision == "bfloat16":
+    if not isinstance(kind.implementation, Traced) or context.compute_config.precision == "bfloat16":
         return None
     if any(b.dtype != jnp.float32 for b in bottoms):
         return None

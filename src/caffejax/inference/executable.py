@@ -16,16 +16,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..config import ComputeConfig
 from ..errors import LayerError
 from ..execution import Part, PassInputs, PassOutputs, Schedule, Trees, Values, compute, plan, run, run_part
 from ..execution.interpreter import CompiledParts
 from ..execution.schedule import make_part
 from ..graph import Graph, Layer
 from ..human_readable import format_bytes, format_count
-from ..kernels import compiling, onednn_program
+from ..kernels import compilation, onednn_program
 from ..kernels.packed_weights import PackedWeights
 from ..kernels.platform_dispatch import Operation
-from ..options import ComputeConfig
 from .constant_folding import host_function, materialize, remove_constants
 from .low_precision import LowPrecision
 from .partition import LoweredPart, partition
@@ -76,7 +76,7 @@ class CompiledShapes:
             self._steps = tuple(self._host_steps())
         else:
             function = partial(self._run, self._program)
-            self._whole = function if graph.has_host_layers else compiling.jit(function, options.kernels)
+            self._whole = function if graph.has_host_layers else compilation.jit(function, options.kernels)
 
     @property
     def packed_bytes(self) -> int:
@@ -123,7 +123,7 @@ class CompiledShapes:
             return array
         if name in self.graph.input_names:
             array = np.array(array)
-        return compiling.as_jax(array, self._device, committed=not compiling.only_cpus())
+        return compilation.as_jax(array, self._device, committed=not compilation.only_cpus())
 
     def _host_steps(self) -> Iterator[Step]:
         """Yield the steps of a call: a step for each program, each layer on NumPy and each group of other layers."""

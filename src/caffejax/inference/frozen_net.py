@@ -11,6 +11,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
+from ..config import ComputeConfig
 from ..errors import CaffejaxError
 from ..execution import Trees
 from ..execution.memory_check import check_layers_fit
@@ -19,9 +20,8 @@ from ..execution.validation import check_inputs, check_variables, shape_hints
 from ..fork_guard import raise_after_fork
 from ..graph import Graph
 from ..graph.reshape import reshape_graph, with_batch
-from ..kernels.compiling import cpu_of, only_cpus
+from ..kernels.compilation import cpu_of, only_cpus
 from ..kernels.packed_weights import StoredWeight
-from ..options import ComputeConfig
 from ..variables import Blobs, Variables
 from .constant_folding import fold, materialize
 from .executable import CompiledShapes

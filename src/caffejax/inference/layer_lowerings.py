@@ -24,7 +24,7 @@ from ..layers.neuron import log_base
 from ..layers.permute import permuted_axes
 from ..layers.pooling import pad_to_cover, pool_method, window_and_size, window_areas
 from ..layers.shape import concat_axis, cuts
-from .program import ProgramBuilder, Value
+from .program_builder import ProgramBuilder, Value
 
 Tops = Value | Sequence[Value] | None
 Lowering = Callable[["Call"], Tops]

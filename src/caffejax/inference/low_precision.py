@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..config import ComputeConfig, quote
 from ..errors import CaffejaxError
 from ..glog import log
-from ..kernels import compiling, onednn, onednn_program
+from ..kernels import compilation, onednn, onednn_program
 from ..kernels.onednn_program import Numbers, Operation, Shape
-from ..options import ComputeConfig, quote
 
 Ranges = Mapping[str, tuple[float, float]]  # the least and the largest number of each blob
 _TINY = 1e-30  # the largest number of a blob of zeros, so that its step is not 0
@@ -55,7 +55,9 @@ class _Form:
     step: float = 0
 
 
-def resolve_precision(precision: str, run: ComputeConfig) -> tuple[ComputeConfig, Literal["bfloat16", "int8"] | None]:
+def resolve_precision(
+    precision: str, compute_config: ComputeConfig
+) -> tuple[ComputeConfig, Literal["bfloat16", "int8"] | None]:
     """Return the settings of a frozen net of a precision, and the number type of its oneDNN programs or None.
 
     Where a type of less than 32 bits is not supported, a warning is logged once, and the net is float32. On other
@@ -63,7 +65,7 @@ def resolve_precision(precision: str, run: ComputeConfig) -> tuple[ComputeConfig
 
     Args:
         precision: "float32", "tf32", "bfloat16" or "int8".
-        run: the settings of the net.
+        compute_config: the settings of the net.
 
     Raises:
         CaffejaxError: for another precision.
@@ -72,19 +74,19 @@ def resolve_precision(precision: str, run: ComputeConfig) -> tuple[ComputeConfig
         wanted = ", ".join(f'"{p}"' for p in _PRECISIONS)
         raise CaffejaxError(f"precision of a frozen net must be one of {wanted}, not {quote(precision)}")
     if precision != "bfloat16" and precision != "int8":
-        return replace(run, precision=precision), None  # type: ignore[arg-type]
-    if precision == "bfloat16" and not compiling.on_cpu():
-        return replace(run, precision="bfloat16"), None
-    reason = _reason_against(precision, run)
+        return replace(compute_config, precision=precision), None  # type: ignore[arg-type]
+    if precision == "bfloat16" and not compilation.on_cpu():
+        return replace(compute_config, precision="bfloat16"), None
+    reason = _reason_against(precision, compute_config)
     if reason is not None:
         _warn(f"the net is frozen in float32 instead of {precision}: {reason}")
-    return replace(run, precision="float32"), None if reason else precision  # type: ignore[return-value]
+    return replace(compute_config, precision="float32"), None if reason else precision  # type: ignore[return-value]
 
 
-def _reason_against(precision: str, run: ComputeConfig) -> str | None:
-    if not compiling.on_cpu():
+def _reason_against(precision: str, compute_config: ComputeConfig) -> str | None:
+    if not compilation.on_cpu():
         return "only CPUs have programs for it"
-    if run.kernels != "fast" or not onednn_program.available():
+    if compute_config.kernels != "fast" or not onednn_program.available():
         return 'it needs oneDNN and kernels="fast"'
     if not onednn.has_instructions(precision):
         return f"this processor lacks {_NEEDS[precision]}"

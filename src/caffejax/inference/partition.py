@@ -18,7 +18,7 @@ from ..graph.reshape import with_batch
 from ..kernels.onednn_program import Executable
 from .layer_lowerings import LOWERINGS, Call
 from .low_precision import LowPrecision
-from .program import ProgramBuilder, Value
+from .program_builder import ProgramBuilder, Value
 
 _LARGE = 1 << 20  # bytes of a blob of one image; larger images are computed one by one, to stay in the cache
 

@@ -10,12 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..config import ComputeConfig
 from ..graph import UNNAMED_TOP, Graph, inference_graph
 from ..graph.inference_graph import inference_names
 from ..graph.traits import is_stateless
 from ..host_memory import free_memory
-from ..kernels import compiling
-from ..options import ComputeConfig
+from ..kernels import compilation
 from ..variables import Blobs, Variables
 from .frozen_net import Frozen
 
@@ -30,14 +30,16 @@ class FrozenPasses:
 
     Args:
         graph: the net's graph.
-        run: the run settings.
+        compute_config: how the net computes.
         variables: the parameters and state.
         names: the names of the blobs to return, each mapped to its name in the inference graph.
     """
 
-    def __init__(self, graph: Graph, run: ComputeConfig, variables: Variables, names: Mapping[str, str]) -> None:
+    def __init__(
+        self, graph: Graph, compute_config: ComputeConfig, variables: Variables, names: Mapping[str, str]
+    ) -> None:
         self._names, self._losses = names, graph.losses
-        self._frozen = Frozen(inference_graph(graph, names), variables, run)
+        self._frozen = Frozen(inference_graph(graph, names), variables, compute_config)
         unfinished = [layer for layer in graph.layers if layer.device_transform is not None]
 
         def finish(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,7 +48,7 @@ class FrozenPasses:
             )
             return {top: value for tops, values in finished for top, value in zip(tops, values, strict=True)}
 
-        self._finish = compiling.jit(finish, run.kernels) if unfinished else None
+        self._finish = compilation.jit(finish, compute_config.kernels) if unfinished else None
 
     def __call__(self, inputs: Mapping[str, Any], key: Any) -> Blobs:
         """Return the blobs of one forward pass, by name.
@@ -74,7 +76,9 @@ class FrozenPasses:
         return np.float32(sum(sums))
 
 
-def freeze_passes(graph: Graph, run: ComputeConfig, variables: Variables, blobs: Iterable[str]) -> FrozenPasses | None:
+def freeze_passes(
+    graph: Graph, compute_config: ComputeConfig, variables: Variables, blobs: Iterable[str]
+) -> FrozenPasses | None:
     """Compile a net's forward passes for inference, if their results equal the results of `Net.apply`.
 
     A net is not compiled in phase TRAIN, with layers on the host, with state that changes from pass to pass (recurrent
@@ -83,7 +87,7 @@ def freeze_passes(graph: Graph, run: ComputeConfig, variables: Variables, blobs:
 
     Args:
         graph: the net's graph.
-        run: the run settings.
+        compute_config: how the net computes.
         variables: the parameters and state.
         blobs: the names of the blobs to return.
 
@@ -92,12 +96,12 @@ def freeze_passes(graph: Graph, run: ComputeConfig, variables: Variables, blobs:
     """
     inference_name = inference_names(graph)
     names = {name: inference_name[name] for name in blobs}
-    if not names or graph.phase != "TEST" or run.kernels != "fast" or run.precision != "float32":
+    if not names or graph.phase != "TEST" or compute_config.kernels != "fast" or compute_config.precision != "float32":
         return None
     weights = sum(array.nbytes for array in jax.tree.leaves(variables))
     if _COPIES * weights > free_memory() or not is_stateless(inference_graph(graph, names)):
         return None
-    return FrozenPasses(graph, run, variables, names)
+    return FrozenPasses(graph, compute_config, variables, names)
 
 
 def scored_blobs(graph: Graph) -> tuple[str, ...]:
@@ -121,11 +125,11 @@ class FrozenPassCache:
 
     Args:
         graph: the net's graph.
-        run: the run settings.
+        compute_config: how the net computes.
     """
 
-    def __init__(self, graph: Graph, run: ComputeConfig) -> None:
-        self._graph, self._run = graph, run
+    def __init__(self, graph: Graph, compute_config: ComputeConfig) -> None:
+        self._graph, self._compute_config = graph, compute_config
         self._possible = True
         self._arrays: list[Any] = []
         self._passes: dict[frozenset[str], FrozenPasses] = {}  # by the blobs that they return
@@ -160,7 +164,7 @@ class FrozenPassCache:
             self._waited += 1
             if self._waited <= _PATIENCE << (self._changes - _FREE_CHANGES - 1):
                 return None
-        passes = freeze_passes(self._graph, self._run, variables, names)
+        passes = freeze_passes(self._graph, self._compute_config, variables, names)
         if passes is None:
             self._possible = False
         else:

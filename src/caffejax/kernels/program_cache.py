@@ -33,7 +33,7 @@ import jax
 import numpy as np
 from jax.experimental import serialize_executable
 
-from ..atomic import replace_file
+from ..atomic_write import replace_file
 from ..errors import CaffejaxError
 from . import onednn
 

@@ -19,7 +19,7 @@ from ..kernels.affine import by_channel
 from ..schema.caffe_pb2 import FillerParameter
 from . import cross_replica
 from .context import Context, ParamSpec, Shape
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import canonical_axis, first_top, four_axes, namespace_of
 from .loss import straight_through
 from .registry import define_layer, register

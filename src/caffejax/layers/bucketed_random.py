@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
 
-from ..kernels.compiling import is_tracing_nothing, on_cpu
+from ..kernels.compilation import is_tracing_nothing, on_cpu
 from ..kernels.window import Shape
 
 _LEAST = 1 << 10

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
+from ..config import ComputeConfig, DataConfig
 from ..errors import LayerError, require
-from ..options import ComputeConfig, DataConfig
 from ..paths import find
 from .bucketed_random import fold_in
 from .types import LayerType, PerLayer
@@ -65,15 +65,15 @@ class ParamSpec:
 class Context:
     """Everything that a layer computes with besides its arrays.
 
-    Contexts are equal if layers compute the same in them: by type, settings, phase, mesh axis, and the options of `run`
-    that concern layers. Equal contexts share one trace. `base_key` and `propagate_down` belong to one pass and do not
-    take part in the comparison.
+    Contexts are equal if layers compute the same in them: by type, settings, phase, mesh axis, and the options of
+    `compute_config` that concern layers. Equal contexts share one trace. `base_key` and `propagate_down` belong to one
+    pass and do not take part in the comparison.
 
     Attributes:
         layer: the LayerParameter without its wiring: no name, and an empty name for each bottom and top.
         type: the layer's type.
         phase: "TRAIN" or "TEST".
-        run: how the net computes.
+        compute_config: how the net computes.
         base_key: the random key of one forward pass and the layer's number in it, or None; see `key`.
         propagate_down: in the backward pass of a host layer, whether each bottom needs a gradient; None if all do.
         per_layer: whether the type was made for this layer only, see `PerLayer`.
@@ -83,7 +83,7 @@ class Context:
     layer: Any
     type: LayerType
     phase: Phase = "TEST"
-    run: ComputeConfig = field(default_factory=ComputeConfig)
+    compute_config: ComputeConfig = field(default_factory=ComputeConfig)
     base_key: tuple[jax.Array, Any] | None = None
     propagate_down: tuple[bool, ...] | None = None
     per_layer: bool = False
@@ -112,7 +112,7 @@ class Context:
     @property
     def fast(self) -> bool:
         """True if the layer uses the implementations of `caffejax.kernels` instead of the plain lowering."""
-        return self.run.kernels == "fast"
+        return self.compute_config.kernels == "fast"
 
     @property
     def n_tops(self) -> int:
@@ -132,7 +132,7 @@ class Context:
 
     def plain(self) -> Context:
         """Return the context with the plain lowering."""
-        return self.replace(run=self.run.plain())
+        return self.replace(compute_config=self.compute_config.plain())
 
     def replace(self, **changes: Any) -> Context:
         """Return a copy with changed fields. Layer, type and phase stay, so the settings are not read again."""
@@ -154,7 +154,7 @@ class Context:
 
     @functools.cached_property
     def _computation(self) -> tuple[Any, ...]:
-        return id(self.type), self._definition, self.phase, self.run.layer_options, self.axis
+        return id(self.type), self._definition, self.phase, self.compute_config.layer_options, self.axis
 
     @functools.cached_property
     def _definition(self) -> bytes:
@@ -170,13 +170,13 @@ class Site:
         layer: the whole LayerParameter.
         phase: "TRAIN" or "TEST".
         file: the path of the net's file, or None if the net is not from a file.
-        reading: the options for reading data.
+        data_config: the options for reading data.
     """
 
     layer: Any
     phase: Phase = "TEST"
     file: str | None = None
-    reading: DataConfig = field(default_factory=DataConfig)
+    data_config: DataConfig = field(default_factory=DataConfig)
 
     @property
     def training(self) -> bool:

@@ -21,12 +21,12 @@ from ..kernels.channel_groups import run_in_groups
 from ..kernels.convolution_op import correlate
 from ..kernels.window import Window
 from .context import Context, Epilogue, ParamSpec, Shape
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, is_after_first_axis
 from .implementation import Function
 from .registry import define_layer
 from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, LayerTraits, Signature, Traced
-from .weights import fold_scale_bias, weight_and_bias
+from .weight_and_bias import fold_scale_bias, weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
 

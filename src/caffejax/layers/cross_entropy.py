@@ -15,7 +15,7 @@ from ..errors import require
 from ..schema.blob_proto import read_blob_proto
 from . import cross_replica
 from .context import Context, Site
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import canonical_axis, first_top, four_axes, outer_inner
 from .loss import (
     classes_along_axis,

@@ -62,7 +62,7 @@ def with_mesh_axis(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
 
     A layer whose bottoms are replicated, such as one that reads parameters only, computes as on one device.
     """
-    return ctx.replace(axis=ctx.run.axis_name) if any(_differs(ctx, x) for x in bottoms) else ctx
+    return ctx.replace(axis=ctx.compute_config.axis_name) if any(_differs(ctx, x) for x in bottoms) else ctx
 
 
 def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
@@ -70,7 +70,7 @@ def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Arr
 
     Each device divides before the sum, so the sum can be combined with the sum of the gradients.
     """
-    name: Any = ctx.run.axis_name
+    name: Any = ctx.compute_config.axis_name
     return tuple(
         jax.lax.psum(top / jax.lax.axis_size(name), name) if top.ndim == 0 and _differs(ctx, top) else top
         for top in tops
@@ -79,14 +79,14 @@ def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Arr
 
 def psum_loss(ctx: Context, loss: jax.Array) -> jax.Array:
     """Return the sum of a loss over the devices; a replicated loss counts once."""
-    name: Any = ctx.run.axis_name
+    name: Any = ctx.compute_config.axis_name
     total: jax.Array = jax.lax.psum(loss, name) if _differs(ctx, loss) else loss
     return total
 
 
 def _differs(ctx: Context, x: jax.Array) -> bool:
     """Return whether x may differ between devices along the mesh axis."""
-    name = ctx.run.axis_name
+    name = ctx.compute_config.axis_name
     if name is None:
         return False
     try:

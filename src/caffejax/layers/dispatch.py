@@ -16,7 +16,7 @@ from ..errors import LayerError, require
 from ..kernels.custom_gradient import with_gradient
 from ..kernels.elementwise import elementwise
 from .context import Context, Epilogue
-from .dtypes import matmul_precision
+from .dtype_policy import matmul_precision
 from .types import OnHost, Traced
 from .validation import validate_params
 
@@ -77,7 +77,9 @@ def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array])
 
 def _call_traced(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
     kind = ctx.type
-    if kind.gradient.backward is None or not (kind.gradient.overrides_autodiff or ctx.run.backward == "rules"):
+    if kind.gradient.backward is None or not (
+        kind.gradient.overrides_autodiff or ctx.compute_config.backward == "rules"
+    ):
         return forward(ctx, blobs, bottoms)
     return _with_rule(ctx, blobs, bottoms)
 

@@ -12,7 +12,7 @@ from jax import lax
 from ..errors import require
 from . import cross_replica
 from .context import Context
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import first_top, four_axes
 from .loss import classes_of_rows, label_mask, nan_if_unlabelled, require_one_batch
 from .registry import define_layer

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from ..errors import require
 from . import cross_replica
 from .context import Context, Shape
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import canonical_axis
 from .registry import define_layer
 from .types import Gradient, LayerTraits, Signature, Traced

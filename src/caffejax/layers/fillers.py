@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import LayerError, did_you_mean, require
-from ..kernels.compiling import full
+from ..kernels.compilation import full
 from ..schema.caffe_pb2 import FillerParameter
 from .bucketed_random import bucketed_draw
 from .context import Shape

@@ -14,11 +14,11 @@ from ..errors import require
 from ..kernels.window import Window
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, pointwise_window
 from .registry import define_layer
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, OnHost, Signature, Traced, Variants
-from .weights import weight_and_bias
+from .weight_and_bias import weight_and_bias
 
 
 def argmax(ctx: Context, x: jax.Array) -> jax.Array:

@@ -18,12 +18,12 @@ from ..kernels.affine import add_bias_to_rows
 from ..kernels.matrix_product import multiply_rows
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
-from .dtypes import promote
+from .dtype_policy import promote
 from .fillers import scale_filler
 from .helpers import canonical_axis, is_after_first_axis
 from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
-from .weights import fold_scale_bias, normalize_rows, weight_and_bias
+from .weight_and_bias import fold_scale_bias, normalize_rows, weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
 

@@ -14,7 +14,7 @@ from ..kernels.elementwise import elementwise
 from ..kernels.normalization_op import normalize_response, power
 from ..kernels.window import Window, reach
 from .context import Context, Shape
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import pointwise_window
 from .pooling import average_windows
 from .registry import define_layer

@@ -15,7 +15,7 @@ from ..errors import require
 from ..kernels.elementwise import relu as maximum_with_0
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import same_shape
 from .implementation import Function
 from .registry import define_layer

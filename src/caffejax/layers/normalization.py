@@ -17,7 +17,7 @@ from ..kernels.normalization_op import normalize_channels
 from ..schema.caffe_pb2 import FillerParameter
 from . import cross_replica
 from .context import Context, Epilogue, ParamSpec, Shape
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import four_axes, global_window, namespace_of, rsqrt, stop_gradient
 from .registry import define_layer, register
 from .types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
@@ -194,7 +194,7 @@ def repeat_channels(by_channel: jax.Array, x: jax.Array, parts: jax.Array) -> ja
 def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x: jax.Array) -> Arrays:
     """Add the statistics of the batch `x`, or of its parts in their order, to the sums."""
     fraction = ctx.settings.fraction
-    m = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.run.sync_bn else 1)
+    m = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.compute_config.sync_bn else 1)
     unbiased = variance * (m / (m - 1) if m > 1 else 1.0)
     sums = tuple(map(promote, blobs))
     for part in zip(*(s.reshape(-1, *blobs[0].shape) for s in (mean, unbiased)), strict=True):
@@ -204,13 +204,13 @@ def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Arra
 
 def sync_axis(ctx: Context) -> str | None:
     """Return the mesh axis over which statistics are shared (`sync_bn`), or None."""
-    return ctx.axis if ctx.run.sync_bn else None
+    return ctx.axis if ctx.compute_config.sync_bn else None
 
 
 def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
     """Return the mean of each array in each channel, (channels,); with `sync_bn` over the batches of all devices."""
     means = [jnp.mean(a, axis=other_axes(a)) for a in arrays]
-    return list(cross_replica.pmean(ctx, jnp.stack(means))) if ctx.run.sync_bn else means
+    return list(cross_replica.pmean(ctx, jnp.stack(means))) if ctx.compute_config.sync_bn else means
 
 
 def batch_statistics(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -12,7 +12,7 @@ from ..errors import require
 from ..kernels.window import Window
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import as_tuple, four_axes, pointwise_window, refuse_set
 from .implementation import LayerContext
 from .registry import define_layer

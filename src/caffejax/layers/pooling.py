@@ -18,7 +18,7 @@ from ..kernels.host_constant import table
 from ..kernels.pooling_op import average_pool, max_pool
 from ..kernels.window import Window
 from .context import Context, Shape
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import first_top
 from .im2col import overlay, windows
 from .registry import define_layer

@@ -19,7 +19,7 @@ from jax import lax
 from ..errors import require
 from ..kernels.vma import vary_as
 from .context import Context, ParamSpec
-from .dtypes import promote
+from .dtype_policy import promote
 from .registry import define_layer
 from .types import Gradient, Indices, LayerDocs, Signature, Traced, Transform
 
@@ -118,7 +118,7 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
         input_blobs=blobs[:n_into],
         state_blobs=blobs[n_into:],
         exposed=exposed,
-        products=jnp.bfloat16 if ctx.run.precision == "bfloat16" else None,
+        products=jnp.bfloat16 if ctx.compute_config.precision == "bfloat16" else None,
     )
 
 

@@ -14,7 +14,7 @@ from ..errors import require
 from ..human_readable import format_count
 from ..kernels.elementwise import concatenate_channels
 from .context import Context, Shape
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, no_gradient, pointwise_window
 from .registry import define_layer
 from .types import Gradient, LayerTraits, Signature, Traced

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ..errors import require
 from .context import Context
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import first_top, four_axis_shape
 from .loss import loss_divisor, normalization
 from .registry import define_layer

@@ -17,7 +17,7 @@ from jax import lax
 from ..errors import require
 from . import cross_replica
 from .context import Context, Shape
-from .dtypes import promote
+from .dtype_policy import promote
 from .helpers import canonical_axis, first_top, global_window, is_after_first_axis, pointwise_window_along
 from .loss import (
     classes_along_axis,

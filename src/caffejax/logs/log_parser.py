@@ -13,7 +13,7 @@ from datetime import datetime
 from io import StringIO
 from typing import Any, TextIO
 
-from ..atomic import replace_file
+from ..atomic_write import replace_file
 from ..errors import DataError, Problem
 
 Row = dict[str, float]

@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
-from ..atomic import replace_file
+from ..atomic_write import replace_file
 from ..errors import CaffejaxError
 from ..text_table import printable
 from .log_parser import FIXED, Log, Row

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from .._version import __version__
-from ..atomic import write_problem
+from ..atomic_write import write_problem
 from ..errors import Problem, SolverError
 from ..logs.log_parser import format_event, parse_event
 from ..parallel import is_first

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..atomic import write_problem
+from ..atomic_write import write_problem
 from ..debugging.visualize import encode_picture, enlarge, filter_maps, first_filters, grid
 from ..errors import CaffejaxError, SolverError
 from ..graph import Graph, Layer

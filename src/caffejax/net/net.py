@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checkpoints.loading import Initializer, load_and_report, save_weights
-from ..checkpoints.matching import LoadReport
+from ..checkpoints.load_save import Initializer, load_and_report, save_weights
+from ..checkpoints.match_by_name import LoadReport
+from ..config import ComputeConfig, DataConfig, Options, resolve_options
 from ..errors import CaffejaxError, WeightsError, describe_type
 from ..execution import PassInputs, PassOutputs, plan, run, run_part
 from ..execution.interpreter import CompiledParts
@@ -38,16 +39,15 @@ from ..graph.traits import IndexRange, check_labels, index_ranges
 from ..human_readable import format_number
 from ..inference.frozen_net import Frozen
 from ..inference.low_precision import resolve_precision
-from ..kernels import compiling
+from ..kernels import compilation
 from ..layers import Phase, Source
-from ..layers.dtypes import to_float32
+from ..layers.dtype_policy import to_float32
 from ..layers.fillers import is_random
-from ..options import ComputeConfig, DataConfig, Options, resolve_options
 from ..schema import read_valid_part, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
 from ..summary import Summary, summarize
 from ..variables import Blobs, Outputs, Params, ParamsLike, Variables, index_blobs
-from .initial import initial_variables
+from .init import initial_variables
 
 log = logging.getLogger("caffejax.net")
 
@@ -69,14 +69,15 @@ class Net:
         level: the level that the layers' include and exclude rules compare with `min_level` and `max_level`.
         stages: the stages that the layers' include and exclude rules test.
         state: a complete NetState, instead of `phase`, `level` and `stages`.
-        run: how the net computes.
-        reading: how data layers read.
+        compute_config: how the net computes.
+        data_config: how data layers read.
         file: the file that a NetParameter was read from. Error messages name it, and relative paths start there.
-        options: fields of `ComputeConfig` and `DataConfig` by name. They override the fields of `run` and `reading`.
+        options: fields of `ComputeConfig` and `DataConfig` by name. They override the fields of
+            `compute_config` and `data_config`.
 
     Attributes:
         graph: the layers with names, shapes and connections.
-        run, reading: the options.
+        compute_config, data_config: the options.
         schedule: the order and grouping in which the layers run.
         runner: the function that runs one part of the schedule.
         recomputing: with `remat="auto"`, chooses the layers to recompute in the backward pass; otherwise None.
@@ -95,25 +96,29 @@ class Net:
         level: int = 0,
         stages: Sequence[str] = (),
         state: NetState | None = None,
-        run: ComputeConfig = ComputeConfig(),
-        reading: DataConfig = DataConfig(),
+        compute_config: ComputeConfig = ComputeConfig(),
+        data_config: DataConfig = DataConfig(),
         file: str | None = None,
         **options: Unpack[Options],
     ) -> None:
         check_selection(phase=phase, level=level, stages=stages)
-        self.run, self.reading = resolve_options(run, reading, options)
+        self.compute_config, self.data_config = resolve_options(compute_config, data_config, options)
         message, wrong = read_valid_part(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
         state = state or net_state(message, phase, level, stages)
         self._definition = message, state, file
         self._reshaped = False  # True if the graph differs from the definition's
-        self._set_graph(build_graph(message, state, file=file, run=self.run, reading=self.reading, wrong=wrong))
+        self._set_graph(
+            build_graph(
+                message, state, file=file, compute_config=self.compute_config, data_config=self.data_config, wrong=wrong
+            )
+        )
 
     def __reduce__(self) -> Any:
         # a net is pickled as its definition and built again; compiled functions are not pickled
         message, state, file = self._definition
-        options = {"run": self.run, "reading": self.reading, "file": file}
+        options = {"compute_config": self.compute_config, "data_config": self.data_config, "file": file}
         definition = message.SerializeToString(), state.SerializeToString(), options
         return _unpickle, (type(self), *definition, self.graph if self._reshaped else self.graph.phase)
 
@@ -130,11 +135,11 @@ class Net:
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
         self.schedule = plan(graph)
-        self.runner = CompiledParts(self.run.kernels) if graph.has_host_layers else run_part
+        self.runner = CompiledParts(self.compute_config.kernels) if graph.has_host_layers else run_part
         self.recomputing: Rematerializer | None = None
-        if self.run.remat == "auto" and graph.layers and not graph.has_host_layers:
-            self.recomputing = Rematerializer(self.schedule, self.run.memory_limit)
-        elif self.run.remat == "auto" and graph.has_host_layers:
+        if self.compute_config.remat == "auto" and graph.layers and not graph.has_host_layers:
+            self.recomputing = Rematerializer(self.schedule, self.compute_config.memory_limit)
+        elif self.compute_config.remat == "auto" and graph.has_host_layers:
             log.warning("no layers are recomputed to save memory: some of its layers run on the host")
         self._checked_memory = False
         self._label_ranges: Mapping[str, Sequence[IndexRange]] | None = None  # found in the first pass
@@ -212,10 +217,12 @@ class Net:
         outputs = tuple(name for name in blobs if name not in read)
         return self._with_graph(replace(self.graph, layers=layers, blobs=blobs, outputs=outputs), reshaped=True)
 
-    def with_run(self, run: ComputeConfig) -> Net:
+    def with_compute_config(self, compute_config: ComputeConfig) -> Net:
         """Return the same net, with the same input shapes, and other options of computation."""
         message, state, file = self._definition
-        other = type(self)(message, state=state, file=file, run=run, reading=self.reading).in_phase(self.graph.phase)
+        other = type(self)(
+            message, state=state, file=file, compute_config=compute_config, data_config=self.data_config
+        ).in_phase(self.graph.phase)
         return other._with_graph(
             reshape_graph(other.graph, {name: self.graph.blobs[name].shape for name in self.input_names}),
             self._reshaped,
@@ -256,14 +263,16 @@ class Net:
             WeightsError: naming all arrays of params and state that are missing, or have a wrong shape or type.
         """
         variables = as_variables(variables)
-        options, low = (self.run, None) if precision is None else resolve_precision(precision, self.run)
+        options, low = (
+            (self.compute_config, None) if precision is None else resolve_precision(precision, self.compute_config)
+        )
         batches = isinstance(calibration, Iterable) and not isinstance(calibration, np.ndarray | jax.Array | Mapping)
         if batches != (precision == "int8") or not (batches or calibration is None):
             raise CaffejaxError(
                 'precision="int8" needs calibration, a list of batches of typical inputs {blob: array}, and other '
                 f"precisions take none; precision is {precision!r}, calibration is {describe_type(calibration)}"
             )
-        net = (self if options == self.run else self.with_run(options)).for_inference(outputs)
+        net = (self if options == self.compute_config else self.with_compute_config(options)).for_inference(outputs)
         return Frozen(net.graph, variables, options, low, calibration)
 
     def jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -272,7 +281,7 @@ class Net:
         If the net has host layers, the function is returned unchanged. The layers between host layers are compiled in
         either case.
         """
-        return function if self.has_host_layers else compiling.jit(function, self.run.kernels, **options)
+        return function if self.has_host_layers else compilation.jit(function, self.compute_config.kernels, **options)
 
     def sources(self) -> dict[str, Source]:
         """Open the source of each data layer; return the sources by the layers' keys. The caller closes them.
@@ -496,7 +505,7 @@ class Net:
         check_labels({name: np.asarray(value) for name, value in local.items()}, self._label_ranges)
 
     def _select(self, values: Blobs, names: Iterable[str]) -> Blobs:
-        convert = to_float32 if self.run.precision == "bfloat16" else lambda value: value
+        convert = to_float32 if self.compute_config.precision == "bfloat16" else lambda value: value
         return {name: convert(values[name]) for name in names}
 
 

@@ -222,7 +222,7 @@ def _are_facts(value: Any) -> bool:
     return isinstance(value, dict) and all(_NAME.fullmatch(k) and number(v) for k, v in value.items())
 
 
-_REMEDY = "in Python, call caffejax.process.compile_for_absent_devices() before JAX is first used"
+_REMEDY = "in Python, call caffejax.process_settings.compile_for_absent_devices() before JAX is first used"
 _SLICE = {"v4": (2, 2, 1), "v5e": (2, 2), "v5p": (2, 2, 1), "v6e": (2, 2)}  # the smallest layouts that libtpu supports
 
 

@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from ..config import Parallel
 from ..errors import CaffejaxError, GraphError, Problem
 from ..human_readable import format_count
 from ..net import Net
-from ..options import Parallel
 from ..parallel import DATA, make_mesh, replicated_sharding
 from ..schema.caffe_pb2 import SolverParameter
 from ..summary import multiply_adds
-from ..training.build import optimizer_of, run_on
+from ..training.build_trainer import config_for_mesh, optimizer_of
 from ..training.placement import MeshPlacement
 from ..training.train_step import TrainState, init_train_state, make_step
 from .hardware import Chip, Target, devices
@@ -205,7 +205,7 @@ class CompileJob:
         self.mesh = make_mesh(devices(self.target), self.parallel.model)
         if self.training:
             self.net.graph.check_backward()
-            self.net = self.net.with_run(run_on(self.mesh, self.net.run))
+            self.net = self.net.with_compute_config(config_for_mesh(self.mesh, self.net.compute_config))
 
     def _problems(self) -> Iterator[str]:
         graph, axis = self.net.graph, self.batch_axis
@@ -272,7 +272,7 @@ class CompileJob:
         began = time.perf_counter()
         program, needed = self._compile(jax.jit(function, **options).lower(*arguments))
         seconds = round(time.perf_counter() - began, 1)
-        precision, phase, model = self.net.run.precision, self.net.graph.phase, self.parallel.model
+        precision, phase, model = self.net.compute_config.precision, self.net.graph.phase, self.parallel.model
         return Plan(self.target, precision, phase, batch, program, needed, operations, seconds, model)
 
     def function(self, batch: int) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:

@@ -15,13 +15,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..aliases import declared_package
+from ..config import LIMITS, DataConfig
 from ..errors import CaffejaxError, did_you_mean
 from ..glog import log_to_stderr, start_logging
+from ..import_alias import declared_package
 from ..layers import layer_types
 from ..layers.bucketed_random import folded_bits, key_of_seed
-from ..options import LIMITS, DataConfig
-from ..process import alias_package
+from ..process_settings import alias_package
 from ..schema.caffe_pb2 import TEST, TRAIN
 
 __all__ = ["TEST", "TRAIN"]
@@ -105,7 +105,7 @@ def set_limits(**limits: Any) -> None:
     _process.limits |= limits
 
 
-def reading() -> DataConfig:
+def data_config() -> DataConfig:
     """Return the `DataConfig` of new nets: the defaults with the limits of `set_limits`."""
     return DataConfig(**_process.limits)
 

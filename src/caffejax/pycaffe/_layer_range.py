@@ -37,7 +37,7 @@ from ..execution.backward import (
 from ..execution.schedule import fuse, split_at_host_layers
 from ..graph import UNNAMED_TOP, Graph, Layer, Slot
 from ..graph.traits import index_blob, indexing_layers
-from ..kernels import compiling
+from ..kernels import compilation
 from ..kernels.program_cache import Programs
 from ..layers.row_padding import strip_padding
 
@@ -193,12 +193,12 @@ class LayerRange:
         return self._compiled[key]
 
     def _jit(self, function: Any, key: tuple[Any, ...]) -> Any:
-        run, cache_key = self.layers[0].context.run, None
+        compute_config, cache_key = self.layers[0].context.compute_config, None
         if Programs.folder is not None:
             from ..training.program_keys import graph_function  # imports what inference does not need
 
-            cache_key = graph_function(f"pycaffe {self.first} {self.last} {key}", self.graph, run)
-        return compiling.jit(function, run.kernels, cache_key=cache_key)
+            cache_key = graph_function(f"pycaffe {self.first} {self.last} {key}", self.graph, compute_config)
+        return compilation.jit(function, compute_config.kernels, cache_key=cache_key)
 
     def _forward(self, wanted: tuple[str, ...], inputs: PassInputs) -> PassOutputs:
         schedule = fuse(Schedule(self.graph, (self._part,)))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checkpoints.loading import load_weights, save_weights
+from ..checkpoints.load_save import load_weights, save_weights
 from ..errors import CaffejaxError, GraphError, Problem, WeightsError, did_you_mean
 from ..graph import Layer
 from ..layers.context import Phase
@@ -22,8 +22,8 @@ from ..paths import missing_problem
 from ..schema.caffe_pb2 import TRAIN
 from ..summary import summarize
 from ._data_feed import array_source, write_batch
+from ._executor import Callback, Workspace, open_workspace
 from ._synced_memory import SyncedBlob
-from ._workspace import Callback, Workspace, open_workspace
 
 
 class Rows:

@@ -39,7 +39,7 @@ class FrozenForward:
         self._possible = bool(self._outputs) and not layers.first and not layers.on_host
         if not self._whole and any(any(layer.loss_weights) for layer in layers.layers):
             self._possible = False
-        self.cache = FrozenPassCache(subject.graph, subject.run)
+        self.cache = FrozenPassCache(subject.graph, subject.compute_config)
         self._fold = jax.jit(jax.random.fold_in)
 
     def run(self, layers: LayerRange, inputs: PassInputs, wanted: tuple[str, ...]) -> PassOutputs | None:

@@ -10,23 +10,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..config import TrainConfig
 from ..data.loader import Loader
 from ..debugging.debug_info import DebugInfo
 from ..graph import UNNAMED_TOP
 from ..net import Net as PureNet
 from ..net import Params, Variables
-from ..options import TrainConfig
-from ..process import tune_process
+from ..process_settings import tune_process
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
-from ..training.build import Setup, build
+from ..training.build_trainer import Setup, build
 from ..training.evaluate import Evaluator, MeshEvaluator, copy_trained_params
-from ..training.finite_check import FiniteCheck
+from ..training.nan_check import FiniteCheck
 from ..training.train_step import StepResult, TrainState, abstract_state, make_update, pass_key
 from ..training.trainer import Trainer
 from . import _global_state
+from ._executor import Workspace
 from ._net import Net
-from ._workspace import Workspace
 
 Callback = Callable[[], object]
 
@@ -185,7 +185,9 @@ class Solver:
         setup, start = build(
             param,
             source_file(solver_file),
-            TrainConfig(device=_global_state.device(), seed=_global_state.next_seed(), reading=_global_state.reading()),
+            TrainConfig(
+                device=_global_state.device(), seed=_global_state.next_seed(), data_config=_global_state.data_config()
+            ),
             open_loader=lambda net: Loader(net.graph, by_hand=lambda: workspaces[net].read_user_inputs()),
         )
         _make_workspaces(setup, start, workspaces)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from ..kernels.compiling import full
+from ..kernels.compilation import full
 from ..layers.python.blob import Blob
 
 Shape = tuple[int, ...]

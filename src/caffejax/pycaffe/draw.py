@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from typing import Any
 
-from ..atomic import replace_file
+from ..atomic_write import replace_file
 from ..errors import CaffejaxError
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter

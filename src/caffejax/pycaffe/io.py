@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from ..data.image_decoding import decode_image, decode_pixels
-from ..data.opencv import cv2
+from ..data.import_cv2 import cv2
 from ..errors import DataError, locate_errors
 from ..paths import read_bytes
 from ..schema import caffe_pb2, parse_binary
@@ -95,7 +95,7 @@ def datum_to_array(datum: Any) -> np.ndarray:
     A compressed image is decoded to uint8 with channels B, G, R.
     """
     if datum.encoded:
-        return decode_image(datum.data, max_pixels=_global_state.reading().max_image_pixels)
+        return decode_image(datum.data, max_pixels=_global_state.data_config().max_image_pixels)
     shape = datum.channels, datum.height, datum.width
     if datum.data:
         return np.frombuffer(datum.data, np.uint8).reshape(shape).copy()
@@ -121,7 +121,7 @@ def load_image(filename: str | os.PathLike[str] | IO[bytes], color: bool = True)
         content = read_bytes(filename, DataError) if isinstance(filename, str | os.PathLike) else filename.read()
         if not isinstance(content, bytes):
             raise DataError("it is opened as text; open it in binary mode, as in open(name, 'rb')")
-        pixels = decode_pixels(content, max_pixels=_global_state.reading().max_image_pixels)
+        pixels = decode_pixels(content, max_pixels=_global_state.data_config().max_image_pixels)
     scale = np.iinfo(pixels.dtype).max if pixels.dtype.kind in "iu" else 1
     image = np.atleast_3d(pixels).astype(np.float64) / scale
     image = image[:, :, 2::-1] if image.shape[2] >= 3 else image[:, :, :1]  # B, G, R and alpha to R, G, B

@@ -2,7 +2,7 @@
 
 from . import caffe_pb2
 from .fork_fields import ignored_fields, ignored_settings, unknown_settings
-from .reading import parse_binary, read_net, read_solver, read_valid_part, source_file
+from .load import parse_binary, read_net, read_solver, read_valid_part, source_file
 from .text import format_text, parse_text
 from .upgrade import upgrade_net, upgrade_solver
 

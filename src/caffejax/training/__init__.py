@@ -1,6 +1,6 @@
 """Training: learning-rate policies, update rules as optax transformations, and the training loop."""
 
-from ..options import TrainConfig
+from ..config import TrainConfig
 from .evaluate import Evaluator, Scores
 from .lr_schedules import rate_schedule
 from .reporting import Display, Pace, Stopwatch

@@ -133,7 +133,7 @@ class Evaluator:
 
     def _compile_inference(self, variables: Variables) -> Callable[..., Any] | None:
         """Return `output_scores(net)` compiled for inference, or None if the net does not allow it."""
-        passes = freeze_passes(self.net.graph, self.net.run, variables, scored_blobs(self.net.graph))
+        passes = freeze_passes(self.net.graph, self.net.compute_config, variables, scored_blobs(self.net.graph))
         if passes is None:
             return None
 

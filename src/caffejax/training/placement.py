@@ -21,12 +21,12 @@ import numpy as np
 import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from ..checkpoints.loading import Initializer
+from ..checkpoints.load_save import Initializer
+from ..config import Shard
 from ..data.loader import Loader
 from ..errors import SolverError
 from ..graph import Graph
 from ..net import Net, Params, Variables
-from ..options import Shard
 from ..parallel import (
     DATA,
     MODEL,

@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
+from ..config import ComputeConfig
 from ..data.transform import Normalize
 from ..graph import Graph, Layer, Param
 from ..layers.registry import is_builtin
 from ..net import Net
-from ..options import ComputeConfig
 from ..schema.caffe_pb2 import SolverParameter
 
 # settings that compiled functions do not depend on: rates are arguments of functions; only the trainer reads the others
@@ -43,10 +43,10 @@ def training_function(name: str, net: Net, param: SolverParameter) -> bytes | No
 
 def net_function(name: str, net: Net) -> bytes | None:
     """Return the cache key of a compiled function of a net, or None if the function must not be stored."""
-    return graph_function(f"{name} of {type(net).__module__}.{type(net).__qualname__}", net.graph, net.run)
+    return graph_function(f"{name} of {type(net).__module__}.{type(net).__qualname__}", net.graph, net.compute_config)
 
 
-def graph_function(name: str, graph: Graph, run: ComputeConfig) -> bytes | None:
+def graph_function(name: str, graph: Graph, compute_config: ComputeConfig) -> bytes | None:
     """Return the cache key of a compiled function of a graph, or None if the function must not be stored.
 
     The key is None if the function depends on code or files beside the net and caffejax: for layers on the host, layer
@@ -55,7 +55,7 @@ def graph_function(name: str, graph: Graph, run: ComputeConfig) -> bytes | None:
     if graph.has_host_layers or any(layer.context.per_layer or not is_builtin(layer.type) for layer in graph.layers):
         return None
     digest = hashlib.sha256()
-    for part in (name, run, *_graph(graph)):
+    for part in (name, compute_config, *_graph(graph)):
         data = part if isinstance(part, bytes) else repr(part).encode()
         digest.update(f"{len(data)}\n".encode() + data)
     if any(not isinstance(layer.device_transform, Normalize | None) for layer in graph.layers):

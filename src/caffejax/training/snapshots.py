@@ -18,21 +18,21 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..checkpoints.loading import save_weights
+from ..checkpoints.failed_saves import remove_unfinished
+from ..checkpoints.load_save import save_weights
 from ..checkpoints.orbax import CheckpointFolder, Keep
-from ..checkpoints.unfinished import remove_unfinished
+from ..config import OnSnapshotError
 from ..errors import CaffejaxError, Problem, SolverError, WeightsError
 from ..graph import Graph
 from ..net import Params, Variables
-from ..options import OnSnapshotError
 from ..parallel import all_processes, gather_to_first, is_first
 from ..paths import check_exist
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
-from .caffe_states import is_caffe_state, load_state, save_state
-from .native_states import StateReader, to_arrays, to_host
 from .reporting import log
 from .snapshot_record import validate_record
+from .solverstate_io import is_caffe_state, load_state, save_state
+from .train_state_io import StateReader, to_arrays, to_host
 from .train_step import TrainState, Updater
 
 # errors of network file systems without locks

@@ -12,23 +12,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..config import SolverOptions, TrainConfig
 from ..data.user_data import Data
 from ..debugging import IndexCheck
 from ..debugging.debug_info import DebugInfo
 from ..errors import SolverError
 from ..human_readable import format_count
-from ..kernels.compiling import Jitted
+from ..kernels.compilation import Jitted
 from ..net import Net, Params, Variables
-from ..options import SolverOptions, TrainConfig
 from ..parallel import data_parallel, wait_on_cpu
-from ..process import tune_process
+from ..process_settings import tune_process
 from ..schema.caffe_pb2 import SolverParameter
-from .build import Setup, build
+from .build_trainer import Setup, build
 from .evaluate import Scores
-from .finite_check import FiniteCheck
-from .native_states import check_state
+from .nan_check import FiniteCheck
 from .program_keys import training_function
 from .reporting import DataWait, Display, log
+from .train_state_io import check_state
 from .train_step import StepResult, TrainState, has_varying_shapes, make_forward, make_step, make_steps, stack
 from .trainer import Event, Trainer
 

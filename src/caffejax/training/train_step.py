@@ -13,14 +13,14 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from ..kernels.compiling import full
+from ..config import Kernels, Parallel
+from ..kernels.compilation import full
 from ..kernels.layout import materialise
 from ..kernels.platform_dispatch import Operation
 from ..kernels.vma import vary_as, varying_axes
 from ..layers.context import name_key
-from ..layers.dtypes import to_float32
+from ..layers.dtype_policy import to_float32
 from ..net import Blobs, Net, Params, Variables
-from ..options import Kernels, Parallel
 from ..parallel import data_parallel
 
 Arrays = tuple[jax.Array, ...]
@@ -274,7 +274,7 @@ def _average_statistics(net: Net, state: Params) -> Params:
     They differ only if the state was trained before without `sync_bn`. One collective averages the statistics of all
     layers. The state that recurrent layers carry from one pass to the next is not averaged.
     """
-    name = net.run.axis_name if net.run.sync_bn else None
+    name = net.compute_config.axis_name if net.compute_config.sync_bn else None
     slots = [p.slot for p in net.graph.learnable if not p.spec.learnable]
     arrays = [state[layer][index] for layer, index in slots]
     if name is None or not any(name in varying_axes(jax.typeof(x)) for x in arrays):
@@ -363,9 +363,9 @@ def make_step(
     net.graph.check_backward()
     passes: Callable[..., Any] = _add_requests(make_passes(net, iter_size))
     if mesh is not None:
-        narrow = net.run.precision == "bfloat16" and parallel.reduce_dtype == "auto"
+        narrow = net.compute_config.precision == "bfloat16" and parallel.reduce_dtype == "auto"
         passes = data_parallel(passes, mesh, in_bfloat16=narrow)
-    max_barrier_size, kernels = _MAX_BARRIER_SIZE[net.run.precision], net.run.kernels
+    max_barrier_size, kernels = _MAX_BARRIER_SIZE[net.compute_config.precision], net.compute_config.kernels
     update = make_update(optimizer, keep_update=keep_update, max_barrier_size=max_barrier_size, kernels=kernels)
 
     def step(

@@ -11,10 +11,10 @@ import jax
 from ..errors import CaffejaxError, is_integer, locate_errors
 from ..net import Variables
 from ..parallel import Requests, assert_equal, barrier
-from .build import Setup
+from .build_trainer import Setup
 from .evaluate import Scores
-from .finite_check import FiniteCheck
 from .lr_schedules import AdaptiveSchedule, Plateau, StepEarly
+from .nan_check import FiniteCheck
 from .reporting import Display, SmoothedLoss, Stopwatch, display_lines, log
 from .train_step import Updater
 

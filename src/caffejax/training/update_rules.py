@@ -22,7 +22,7 @@ import optax
 
 from ..errors import did_you_mean
 from ..kernels import onednn
-from ..kernels.compiling import zeros_like
+from ..kernels.compilation import zeros_like
 from ..kernels.platform_dispatch import Operation
 
 Array = jax.Array

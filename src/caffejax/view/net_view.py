@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..atomic import replace_file
+from ..atomic_write import replace_file
+from ..config import DataConfig
 from ..data.placeholder_sources import AssumedGraph, MissingSourceError, assumed_graphs
 from ..errors import CaffejaxError, Problem
 from ..glog import collect_warnings
@@ -16,7 +17,6 @@ from ..graph import net_state
 from ..graph.resolve import find_sources, has_no_data, is_included
 from ..human_readable import format_count
 from ..layers import Phase
-from ..options import DataConfig
 from ..schema import format_text, read_valid_part
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from ..summary import LayerSummary, summarize
@@ -69,13 +69,15 @@ class NetView:
     phases: dict[Phase, PhaseView]
 
 
-def load_view(file: Path, level: int = 0, stages: Sequence[str] = (), reading: DataConfig = DataConfig()) -> NetView:
+def load_view(
+    file: Path, level: int = 0, stages: Sequence[str] = (), data_config: DataConfig = DataConfig()
+) -> NetView:
     """Load the view of a net. No layer runs, and missing data is not opened.
 
     Args:
         file: a prototxt.
         level, stages: the level and stages of the net state.
-        reading: how existing data is read.
+        data_config: how existing data is read.
 
     Raises:
         SchemaError: if the file does not exist or is not text. All other problems are stored in the view.
@@ -84,11 +86,11 @@ def load_view(file: Path, level: int = 0, stages: Sequence[str] = (), reading: D
         net, problems = read_valid_part(file)
     if not net.layer and not problems:
         problems = (Problem("has no layers", str(file)),)
-    phases = {phase: _load_phase(net, net_state(net, phase, level, stages), file, reading) for phase in PHASES}
+    phases = {phase: _load_phase(net, net_state(net, phase, level, stages), file, data_config) for phase in PHASES}
     return NetView(file, net, problems, tuple(notes), phases)
 
 
-def _load_phase(net: NetParameter, state: NetState, file: Path, reading: DataConfig) -> PhaseView:
+def _load_phase(net: NetParameter, state: NetState, file: Path, data_config: DataConfig) -> PhaseView:
     places = [i for i, layer in enumerate(net.layer) if is_included(layer, state)]
     layers = [net.layer[i] for i in places]
     numbers: dict[int, LayerSummary] = {}
@@ -98,7 +100,7 @@ def _load_phase(net: NetParameter, state: NetState, file: Path, reading: DataCon
         notes.append("this phase has no data layer: it is drawn from its text, without shapes")
     else:
         with collect_warnings(f"{file}: ") as warnings:
-            numbers, problems, assumed = _numbers(net, state, file, reading, layers)
+            numbers, problems, assumed = _numbers(net, state, file, data_config, layers)
         notes += [*assumed, *dict.fromkeys(warnings)]
     all_wired = connect_layers(layers)
     boxes = boxes_of(all_wired)
@@ -117,14 +119,14 @@ _Numbers = tuple[dict[int, LayerSummary], tuple[Problem, ...], tuple[str, ...]]
 
 
 def _numbers(
-    net: NetParameter, state: NetState, file: Path, reading: DataConfig, layers: Sequence[LayerParameter]
+    net: NetParameter, state: NetState, file: Path, data_config: DataConfig, layers: Sequence[LayerParameter]
 ) -> _Numbers:
     """Return the shapes and counts of layers by index, the problems of the net, and the assumptions on missing data.
 
     If the net cannot be built, only the layers that do not depend on a layer with a problem have numbers.
     """
     try:
-        return _numbers_of_graph(next(assumed_graphs(net, state, file, reading)), range(len(layers)))
+        return _numbers_of_graph(next(assumed_graphs(net, state, file, data_config)), range(len(layers)))
     except MissingSourceError as reason:
         return {}, (), (f"{reason}; no shapes are known",)
     except CaffejaxError as error:
@@ -134,7 +136,7 @@ def _numbers(
         return {}, problems, ()
     rest = NetParameter(name=net.name, layer=[layers[i] for i in valid])
     try:
-        numbers, _, assumed = _numbers_of_graph(next(assumed_graphs(rest, state, file, reading)), valid)
+        numbers, _, assumed = _numbers_of_graph(next(assumed_graphs(rest, state, file, data_config)), valid)
     except (MissingSourceError, CaffejaxError):
         return {}, problems, ()
     return numbers, problems, assumed
@@ -274,7 +276,7 @@ def write_page(
     out: str | os.PathLike[str],
     level: int = 0,
     stages: Sequence[str] = (),
-    reading: DataConfig = DataConfig(),
+    data_config: DataConfig = DataConfig(),
 ) -> NetView:
     """Write the HTML page of a net's file. An invalid net is drawn with its problems.
 
@@ -282,7 +284,7 @@ def write_page(
         file: a prototxt.
         out: path of the page, `.html`.
         level, stages: the level and stages of the net state.
-        reading: how existing data is read.
+        data_config: how existing data is read.
 
     Returns:
         The view on the page.
@@ -291,7 +293,7 @@ def write_page(
         SchemaError: if the prototxt does not exist or is not text.
         CaffejaxError: if the page cannot be written.
     """
-    view = load_view(Path(file), level, stages, reading)
+    view = load_view(Path(file), level, stages, data_config)
     content = page_of(view)
     with replace_file(out) as page_file:
         page_file.write(content)

@@ -11,8 +11,8 @@ from pathlib import Path
 from socketserver import TCPServer
 from typing import Any, cast
 
+from ..config import DataConfig
 from ..errors import CaffejaxError, Problem
-from ..options import DataConfig
 from .html_page import escape_json, page
 from .net_view import load_view, to_json
 
@@ -22,9 +22,9 @@ HOST = "127.0.0.1"
 class _FileWatcher:
     """The view of a net's file, reloaded when the file changes."""
 
-    def __init__(self, file: Path, level: int, stages: Sequence[str], reading: DataConfig) -> None:
+    def __init__(self, file: Path, level: int, stages: Sequence[str], data_config: DataConfig) -> None:
         self._file = file
-        self._look = lambda: to_json(load_view(file, level, stages, reading))
+        self._look = lambda: to_json(load_view(file, level, stages, data_config))
         self._lock = threading.Lock()
         self._stamp: object = None
         self._net: dict[str, Any] = {}
@@ -53,7 +53,7 @@ def serve(
     level: int = 0,
     stages: Sequence[str] = (),
     ready: Callable[[ThreadingHTTPServer], object] = lambda server: None,
-    reading: DataConfig = DataConfig(),
+    data_config: DataConfig = DataConfig(),
 ) -> None:
     """Show a net to browsers on this machine until interrupted.
 
@@ -62,13 +62,13 @@ def serve(
         port: the port; 0 for any free one.
         level, stages: the level and stages of the net state.
         ready: called with the server once it listens.
-        reading: how existing data is read.
+        data_config: how existing data is read.
 
     Raises:
         SchemaError: if the prototxt does not exist at the start, or is not text.
         CaffejaxError: if the port is in use.
     """
-    watcher = _FileWatcher(file, level, stages, reading)
+    watcher = _FileWatcher(file, level, stages, data_config)
     watcher.net()
 
     class Handler(_Handler):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from caffejax.checkpoints.formats import format_of
+from caffejax.checkpoints.weight_formats import format_of
 
 from ..harness import Files, Harness, one_file
 from ..mutators.zips import change_archive

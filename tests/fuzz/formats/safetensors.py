@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from caffejax.checkpoints.formats import format_of
+from caffejax.checkpoints.weight_formats import format_of
 
 from ..harness import Files, Harness, one_file
 from ..mutators.numbers import edge

@@ -205,7 +205,7 @@ class AnnotatedDataLayer(DataLayer):
             log.warning("layer '%s': there is no label map '%s', so classes are not checked", self.layer.name, name)
             return
         mapped = set(read_label_map(path).values())
-        records = dataset.annotations(COUNTED, self.site.reading.skip_bad)
+        records = dataset.annotations(COUNTED, self.site.data_config.skip_bad)
         unknown = {int(c) for record in records for c in record.objects[:, CLASS]} - mapped
         if unknown:
             classes = ", ".join(map(str, sorted(unknown)))

@@ -13,7 +13,7 @@ from ...errors import DataError
 from ...layers.boxes import overlaps
 from ...layers.context import Site
 from ...schema.caffe_pb2 import EmitConstraint, ResizeParameter
-from ..opencv import cv2
+from ..import_cv2 import cv2
 from .annotated_image import AnnotatedImage, box_coverage, clip_boxes, mirror_boxes, window_coverage
 from .color_changes import add_noise, distort, distortion_problems, noise_problems, recompress
 

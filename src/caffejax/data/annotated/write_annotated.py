@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...config import MAX_IMAGE_PIXELS
 from ...errors import DataError, locate_errors
-from ...options import MAX_IMAGE_PIXELS
 from ...schema.caffe_pb2 import AnnotatedDatum
 from ..database import WRITERS
 from ..image_decoding import decode_file, read_file, resize
-from ..opencv import cv2
+from ..import_cv2 import cv2
 from ..write_imageset import make_datum
 from .annotated_datum import make_annotated
 from .annotation_files import Size

@@ -23,7 +23,7 @@ from ..image_batches import Examples, ImageBatches, Label
 from ..image_data import ListDataset, check_list_param
 from ..image_decoding import BadImageError, check_pixels, read_image, resize
 from ..image_list import find_files, list_folders, read_names, shorten
-from ..opencv import cv2
+from ..import_cv2 import cv2
 from ..prefetch import Batch, Batches
 from ..transform import Normalize
 
@@ -94,7 +94,7 @@ class ClipDataset(VideoDataset[Any]):
 
     def __init__(self, site: Site, param: Any, rng: CounterRng) -> None:
         self._param, self._rng, self._training = param, rng, site.training
-        self._max_pixels = site.reading.max_image_pixels
+        self._max_pixels = site.data_config.max_image_pixels
         several = bool(getattr(param, "use_multiple_label", False))
         file = site.path(param.source)
         videos = read_videos(file, numbered=param.use_image or not param.use_temporal_jitter, several=several)
@@ -346,7 +346,7 @@ class SegmentDataset(VideoDataset[int]):
     def __init__(self, site: Site, rng: CounterRng) -> None:
         param = self._param = site.layer.video_data_param
         self._rng, self._training = rng, site.training
-        self._max_pixels = site.reading.max_image_pixels
+        self._max_pixels = site.data_config.max_image_pixels
         self._crop = make_crop(site)
         self._flow = param.Modality.Name(param.modality) == "FLOW"
         self._pattern = param.name_pattern or _PATTERNS[param.Modality.Name(param.modality)]

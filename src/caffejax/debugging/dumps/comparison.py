@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...atomic import replace_file
+from ...atomic_write import replace_file
 from ...errors import CaffejaxError
 from ...human_readable import format_count
 from ...schema.blob_proto import Array

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._version import __version__
-from ...checkpoints.matching import fit
+from ...checkpoints.match_by_name import fit
 from ...data.synthetic_inputs import complete_inputs
 from ...errors import DataError, GraphError, Problem, WeightsError
 from ...execution.schedule import padded_blobs

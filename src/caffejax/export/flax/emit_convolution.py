@@ -11,7 +11,7 @@ from ...errors import require
 from ...kernels.window import Window
 from ...layers import Context
 from ...layers.c3d.c3d_layers import volume_correlation, volume_windows
-from ...layers.c3d.nd import nd_correlation, nd_windows
+from ...layers.c3d.nd_layers import nd_correlation, nd_windows
 from ...layers.convolution import Correlation, convolution_output, correlation, depthwise_context
 from ...layers.helpers import canonical_axis
 from ...layers.pooling import pool_method, window_pair

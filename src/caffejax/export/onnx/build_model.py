@@ -19,13 +19,13 @@ from jax.extend.core import ClosedJaxpr, Literal
 from onnx import ModelProto, ValueInfoProto, helper
 
 from ..._version import __version__
+from ...config import ComputeConfig
 from ...errors import CaffejaxError, GraphError, Problem
 from ...execution.schedule import padded_blobs
 from ...graph import Layer
 from ...layers.boxes import suppress_without_loops
 from ...layers.dispatch import call as run
 from ...layers.row_padding import matching_rows_axis, rows_axis
-from ...options import ComputeConfig
 from ..inference_model import Subject
 from ..preprocessing import Preprocessing
 from .builder import Builder, Shape, Value, constant_value, node_output, value_info
@@ -377,6 +377,6 @@ def _call(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: 
 
 def _forward(layer: Layer, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[jax.Array, ...]:
     """Run a layer's forward pass by the plain lowering, in float32; return the tops."""
-    context = replace(layer.context, run=ComputeConfig().plain())
+    context = replace(layer.context, compute_config=ComputeConfig().plain())
     tops, _ = run(context, tuple(blobs), tuple(bottoms))
     return tops

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from onnx import ModelProto, TensorProto, checker, helper
 from onnx.external_data_helper import set_external_data
 
-from ...atomic import replace_file
+from ...atomic_write import replace_file
 from ...errors import CaffejaxError, GraphError
 from ..inference_model import Subject, symbolic_batch_shapes
 from ..preprocessing import Preprocessing

@@ -16,7 +16,7 @@ from ...kernels.host_constant import table
 from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
 from ..convolution import Correlation
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import refuse_set
 from ..loss import label_mask, require_one_batch
 from ..registry import define_layer

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import require
 from ..context import Context, Site
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced
 from .multibox_targets import (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...atomic import replace_path
+from ...atomic_write import replace_path
 from ...errors import DataError, Problem, require
 from ...schema.caffe_pb2 import LabelMap
 from ...schema.text import parse_text

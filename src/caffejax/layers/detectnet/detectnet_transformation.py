@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ...errors import require
 from ...schema.caffe_pb2 import DetectNetGroundTruthParameter
 from ..context import Context, Shape
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import no_gradient
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced

@@ -14,7 +14,7 @@ from jax import lax
 from ...errors import require
 from ...kernels.vma import vary_as
 from ..context import Context, Shape
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ...errors import require
 from ..context import Context
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, Signature, Traced
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ...errors import require
 from .. import cross_replica
 from ..context import Context, ParamSpec
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import canonical_axis, first_top
 from ..loss import classes_of_rows, label_indices, label_mask, nan_if_unlabelled, require_one_batch
 from ..registry import define_layer

@@ -11,12 +11,12 @@ import numpy as np
 
 from ...errors import require
 from ..context import Context, ParamSpec
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import canonical_axis, first_top
 from ..loss import classes_of_rows, label_indices, label_mask
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
-from ..weights import normalize_rows
+from ..weight_and_bias import normalize_rows
 
 
 def passes(start: int) -> ParamSpec:

@@ -12,7 +12,7 @@ from jax import lax
 from ...errors import require
 from ...kernels.vma import vary_as
 from ..context import Context, ParamSpec, Shape
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import no_gradient, refuse_set
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced

@@ -14,7 +14,7 @@ from jax import lax
 from ...errors import require
 from ..boxes import Divisor, non_max_suppression, overlaps, select_best
 from ..context import Context
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import four_axes
 from ..registry import define_layer
 from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, Signature, Traced

@@ -11,7 +11,7 @@ from ...errors import require
 from .. import cross_replica
 from ..boxes import overlaps
 from ..context import Context
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 from .box_maps import (

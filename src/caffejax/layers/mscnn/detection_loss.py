@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ...errors import require
 from .. import cross_replica
 from ..context import Context
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import four_axes
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced

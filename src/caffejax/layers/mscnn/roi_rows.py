@@ -13,7 +13,7 @@ from jax import lax
 
 from ...errors import require
 from ..context import Context, Shape, Site
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import four_axis_shape, no_gradient, promote_numpy
 from ..registry import define_layer
 from ..types import (

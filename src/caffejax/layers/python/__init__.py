@@ -30,7 +30,7 @@ def make_python(ctx: Context, site: Site) -> LayerType:
     if not (p.module and p.layer):
         raise LayerError("python_param must set `module` and `layer`: a Python module, and a class or function in it")
     where = f"{p.module}.{p.layer}"
-    if site.reading.no_python_layers:
+    if site.data_config.no_python_layers:
         refusal = (
             f"would run {where}, which is Python code; no_python_layers (--no_python_layers) refuses Python layers"
         )
@@ -68,7 +68,7 @@ def _built_in(ctx: Context, site: Site, missing: LayerError) -> LayerType:
     for problem in kind.signature.count_problems(len(site.layer.bottom), len(site.layer.top)):
         raise LayerError(f"{ctx.param.layer}, which is built in, {problem}")
     reason = (
-        "Python layers are refused" if site.reading.no_python_layers else f"there is no module '{ctx.param.module}'"
+        "Python layers are refused" if site.data_config.no_python_layers else f"there is no module '{ctx.param.module}'"
     )
     log.info("Layer '%s': %s; using the built-in layer", site.layer.name, reason)
     return kind

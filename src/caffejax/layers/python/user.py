@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from ...aliases import declared_package, temporary_alias
 from ...errors import LayerError
+from ...import_alias import declared_package, temporary_alias
 from ..context import Site
 
 _lock = threading.Lock()

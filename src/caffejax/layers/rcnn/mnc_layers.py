@@ -12,11 +12,11 @@ import numpy as np
 from ...errors import require
 from ...kernels.host_constant import table
 from ..context import Context
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import check_plane_size, no_gradient
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from .rois import are_rows_of_five
+from .roi_utils import are_rows_of_five
 from .rpn_proposals import clip_boxes, decode_boxes, require_image
 
 

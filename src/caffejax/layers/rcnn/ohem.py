@@ -11,14 +11,14 @@ from jax import lax
 
 from ...errors import require
 from ..context import Context
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import first_top, four_axes, no_gradient
 from ..loss import classes_along_axis, ignored_label, loss_divisor, require_one_batch
 from ..registry import define_layer
 from ..smooth_l1 import huber, huber_slope
 from ..softmax import softmax_with_losses, softmax_with_losses_backward
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
-from .rois import round_nearest
+from .roi_utils import round_nearest
 
 Arrays = tuple[jax.Array, ...]
 

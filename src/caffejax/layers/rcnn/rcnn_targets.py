@@ -12,11 +12,11 @@ from jax import lax
 from ...errors import require
 from ..boxes import overlaps
 from ..context import Context, Shape
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import no_gradient, numpy_rng
 from ..param_str import settings
 from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature, Traced
-from .rois import are_rows_of_five
+from .roi_utils import are_rows_of_five
 from .rpn_proposals import ANCHORS, anchors_of, encode_boxes, require_image, shift_anchors
 
 _ANCHOR_DEFAULTS: dict[str, Any] = {

@@ -15,10 +15,10 @@ from ...errors import require
 from ...kernels.custom_gradient import with_gradient
 from ...kernels.vma import vary_as
 from ..context import Context
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
-from .rois import bins, pooled_size, require_maps_and_rois, round_nearest, split_rois, valid_images, widen_boxes
+from .roi_utils import bins, pooled_size, require_maps_and_rois, round_nearest, split_rois, valid_images, widen_boxes
 
 _TABLE = 1 << 24  # the maximum number of values in the tables of one chunk
 

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 
 from ...kernels.vma import vary_as
 from ..context import Context
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
-from .rois import pooled_size, require_maps_and_rois, round_nearest, split_rois, valid_images, widen_boxes
+from .roi_utils import pooled_size, require_maps_and_rois, round_nearest, split_rois, valid_images, widen_boxes
 
 
 class AxisWeights(NamedTuple):

@@ -16,7 +16,7 @@ from ...kernels.host_constant import table
 from ...kernels.vma import vary_as
 from ..boxes import select_best
 from ..context import Context
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import no_gradient
 from ..param_str import settings
 from ..registry import define_layer

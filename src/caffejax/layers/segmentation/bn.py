@@ -14,7 +14,7 @@ from ...kernels.affine import by_channel
 from ...kernels.channel_reductions import FIRST
 from ...schema.caffe_pb2 import FillerParameter
 from ..context import Context, Epilogue, ParamSpec, Shape
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import first_top, refuse_set, rsqrt, stop_gradient
 from ..normalization import batch_statistics, normalize_batch, project_out
 from ..registry import define_layer

@@ -15,7 +15,7 @@ from ...errors import require
 from ...kernels.custom_gradient import with_gradient
 from ...kernels.host_constant import table
 from ..context import Context, Shape
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import check_plane_size
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...atomic import replace_path
+from ...atomic_write import replace_path
 from ...errors import DataError, Problem, require
 from ..context import Context, Shape, Site
 from ..helpers import four_axes, no_gradient

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ...errors import require
 from ...kernels.vma import vary_as
 from ..context import Context, ParamSpec
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..recurrent import Arrays, Sequence, gate_diffs, run_lstm
 from ..registry import define_layer, layer_type, register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
@@ -166,7 +166,7 @@ def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> Se
         input_blobs=(weight, bias),
         state_blobs=(recurrent,),
         exposed=False,
-        products=jnp.bfloat16 if ctx.run.precision == "bfloat16" else None,
+        products=jnp.bfloat16 if ctx.compute_config.precision == "bfloat16" else None,
     )
 
 

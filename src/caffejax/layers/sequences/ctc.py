@@ -14,7 +14,7 @@ from ...kernels.vma import vary_as
 from .. import cross_replica
 from ..context import Context
 from ..cross_replica import pmean
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 

@@ -9,7 +9,7 @@ from jax import lax
 
 from ...errors import require
 from ..context import Context
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from .yolo_head import ground_truth

@@ -18,7 +18,7 @@ from jax import lax
 from ...errors import require
 from ..boxes import overlaps
 from ..context import Shape
-from ..dtypes import promote
+from ..dtype_policy import promote
 
 
 class Head(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import require
 from ..boxes import non_max_suppression, select_best
 from ..context import Context
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import OWN_IMAGES, Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
 from .yolo_head import Head, anchor_sizes, centred_overlaps, ground_truth, head, select_anchors, to_corners

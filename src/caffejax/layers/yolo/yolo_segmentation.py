@@ -10,7 +10,7 @@ from jax import lax
 from ...errors import require
 from .. import cross_replica
 from ..context import Context
-from ..dtypes import promote
+from ..dtype_policy import promote
 from ..helpers import check_side_length
 from ..loss import require_one_batch
 from ..registry import define_layer

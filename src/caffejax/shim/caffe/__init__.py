@@ -1,14 +1,14 @@
 """Alias of `caffejax.pycaffe`: after `import caffe` of this package, the module `caffe` is `caffejax.pycaffe`.
 
-Compiled programs are kept for later processes, see `caffejax.process.enable_compilation_cache`.
+Compiled programs are kept for later processes, see `caffejax.process_settings.enable_compilation_cache`.
 """
 
 import sys
 
-import caffejax.process
+import caffejax.process_settings
 import caffejax.pycaffe
 
 sys.modules[__name__] = caffejax.pycaffe
 if __name__ == "caffe":
     caffejax.pycaffe.install()
-    caffejax.process.enable_compilation_cache()
+    caffejax.process_settings.enable_compilation_cache()

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checkpoints.loading import load_weights
+from ..checkpoints.load_save import load_weights
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Param, Slot
 from ..human_readable import format_count

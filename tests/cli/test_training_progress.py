@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from caffejax import Solver
-from caffejax.cli import main, progress, training_display
-from caffejax.cli.training_display import TrainingDisplay
+from caffejax.cli import main, progress_bar, training_progress
+from caffejax.cli.training_progress import TrainingDisplay
 from caffejax.errors import SolverError
 
 SOLVER = """
@@ -31,7 +31,7 @@ net_param {
 def test_it_shows_how_training_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outputs: tuple[str, ...], shown: list[str]
 ) -> None:
-    monkeypatch.setattr(training_display, "_SECONDS_BETWEEN", 0)
+    monkeypatch.setattr(training_progress, "_SECONDS_BETWEEN", 0)
     solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"')
     bar = Progress(TextColumn("{task.fields[numbers]}"), console=Console(file=StringIO()), disable=True)
     display = TrainingDisplay(solver, outputs, bar)
@@ -69,7 +69,7 @@ def test_a_resumed_run_begins_where_it_is(tmp_path: Path) -> None:
 def test_outputs_that_no_test_net_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"')
     with pytest.raises(SolverError, match=r"(?s)'acuracy'; did you mean 'accuracy'\?.*'zzz'; outputs: accuracy, loss"):
-        training_display.check_outputs(solver, ["acuracy", "loss", "zzz"])
+        training_progress.check_outputs(solver, ["acuracy", "loss", "zzz"])
     solver.close()
 
 
@@ -79,7 +79,7 @@ class Terminal(StringIO):
 
 
 def test_train_shows_it_on_a_terminal_and_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_display, "_SECONDS_BETWEEN", 0)
+    monkeypatch.setattr(training_progress, "_SECONDS_BETWEEN", 0)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "120")  # all in one line
@@ -114,6 +114,6 @@ def test_the_cursor_moves_on_terminals_only(
         monkeypatch.setenv(name, value)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with progress.counter(2, "images") as advance:
+    with progress_bar.counter(2, "images") as advance:
         advance()
     assert ("\x1b" in terminal.getvalue()) is moves

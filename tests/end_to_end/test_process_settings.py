@@ -41,8 +41,8 @@ def seen():
 jax.devices()  # JAX itself and its backend have started
 before = seen()
 import caffejax
-from caffejax.process import keeps_freed_memory
-from caffejax.kernels.compiling import Jitted
+from caffejax.process_settings import keeps_freed_memory
+from caffejax.kernels.compilation import Jitted
 
 def use():
     net = caffejax.Net({str(LENET)!r}, "TRAIN")
@@ -157,19 +157,23 @@ assert not Jitted.collecting
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("call", "soon"), [("caffejax.process.limit_openmp_spinning()", True), ("use()", False)])
+@pytest.mark.parametrize(
+    ("call", "soon"), [("caffejax.process_settings.limit_openmp_spinning()", True), ("use()", False)]
+)
 def test_openmp_s_threads_soon_sleep_between_calls_only_if_told_to(call: str, soon: bool, tmp_path: Path) -> None:
     """OpenMP prints what it goes by when it is loaded: by itself it spins 15 times as long, or for ever."""
     if onednn.missing() is not None:
         pytest.skip("needs oneDNN")
-    output = child(f"import caffejax.process\n{call}\nassert changed() == []", tmp_path, OMP_DISPLAY_ENV="verbose")
+    output = child(
+        f"import caffejax.process_settings\n{call}\nassert changed() == []", tmp_path, OMP_DISPLAY_ENV="verbose"
+    )
     assert ("GOMP_SPINCOUNT = '2000'" in output) == soon
     assert output.count("GOMP_SPINCOUNT") == 1
 
 
 PAGES = """
 import resource
-from caffejax.process import keep_freed_memory
+from caffejax.process_settings import keep_freed_memory
 
 keep_freed_memory()  # before JAX starts its threads
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from ..checkpoints.loading import load_weights
-from ..checkpoints.matching import has_own_values
+from ..checkpoints.load_save import load_weights
+from ..checkpoints.match_by_name import has_own_values
 from ..errors import CaffejaxError, Problem, WeightsError
 from ..graph import Layer
 from ..human_readable import format_count

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..atomic import write_problem
+from ..atomic_write import write_problem
 from ..errors import Problem, WeightsError
 
 _TEMPORARY = ".orbax-checkpoint-tmp"  # part of orbax's names of temporary folders

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from caffejax import pycaffe as caffe
-from caffejax.checkpoints.loading import load_weights, save_weights
+from caffejax.checkpoints.load_save import load_weights, save_weights
 from caffejax.cli import main
 from caffejax.errors import WeightsError
-from caffejax.net import Net, initial
+from caffejax.net import Net, init
 from caffejax.training import Solver
 
 LAYERS = """
@@ -199,12 +199,12 @@ def test_finetuning_runs_no_filler_of_a_blob_that_a_file_provides(
     weights: str, shapes: list[tuple[int, ...]], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    fill, filled = initial.fill, []
+    fill, filled = init.fill, []
 
     def recording_fill(filler: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         filled.append(shape)
         return fill(filler, key, shape, dtype)
 
-    monkeypatch.setattr(initial, "fill", recording_fill)
+    monkeypatch.setattr(init, "fill", recording_fill)
     Solver("solver.prototxt", weights=[f"{weights}.caffemodel"]).close()
     assert filled == shapes

@@ -17,20 +17,20 @@ import jax
 import optax
 from jax.sharding import Mesh
 
-from ..checkpoints.loading import load_weights
+from ..checkpoints.load_save import load_weights
+from ..config import ComputeConfig, DataConfig, DataShard, TrainConfig
 from ..data.loader import Loader
 from ..data.split_batch_size import split_batch_sizes
 from ..data.user_data import UserData, format_inputs
 from ..debugging.memory_report import net_sizes, training_memory
 from ..errors import GraphError, Problem, SolverError, locate_errors
 from ..graph import Graph
-from ..graph.creation_log import log_creation
+from ..graph.caffe_log import log_creation
 from ..host_memory import device_memory, free_memory, memory_budget
 from ..human_readable import format_bytes, format_count
 from ..layers.bucketed_random import key_of_seed
 from ..layers.context import name_key
 from ..net import Net
-from ..options import ComputeConfig, DataConfig, DataShard, TrainConfig
 from ..parallel import DATA, assert_equal, broadcast_from_first, local_shard, make_mesh
 from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
@@ -67,15 +67,15 @@ def check_memory(
     Raises:
         SolverError: if training takes over 1.5 times the free memory. The message names changes that would fit.
     """
-    graph, run = net.graph, net.run
+    graph, compute_config = net.graph, net.compute_config
     if net.has_host_layers or not any(graph.losses):
         return
     room = device_memory(device) or free_memory()
     if memory_limit is not None:
-        room = max(room, memory_limit) if run.remat == "auto" else memory_limit
+        room = max(room, memory_limit) if compute_config.remat == "auto" else memory_limit
     if _UPPER_BOUND * sum(net_sizes(graph)) < room:
         return
-    limit = run.memory_limit if run.remat == "auto" else None
+    limit = compute_config.memory_limit if compute_config.remat == "auto" else None
     takes = _takes(net, limit)
     if takes <= room:
         return
@@ -99,18 +99,18 @@ def _takes(net: Net, limit: int | None, batch: int | None = None) -> int:
 
 def _remedies(net: Net, room: int, rebuild: Callable[[ComputeConfig], Net]) -> Iterator[str]:
     """Yield each single change with which training fits, or all changes together if no single change is enough."""
-    run, none = net.run, True
+    compute_config, none = net.compute_config, True
     changes: list[tuple[str, Net, int | None]] = []
-    if run.remat == "none":
+    if compute_config.remat == "none":
         changes.append(("--remat=auto", net, room))
-    if run.precision != "bfloat16":
-        limit = room if run.remat == "auto" else None
-        changes.append(("--precision=bfloat16", rebuild(replace(run, precision="bfloat16")), limit))
+    if compute_config.precision != "bfloat16":
+        limit = room if compute_config.remat == "auto" else None
+        changes.append(("--precision=bfloat16", rebuild(replace(compute_config, precision="bfloat16")), limit))
     for flag, changed, limit in changes:
         if (takes := _takes(changed, limit)) <= room:
             none = False
             yield f"{flag} would fit ({format_bytes(takes)})"
-    if smaller := _smaller_batch(net, room, room if run.remat == "auto" else None):
+    if smaller := _smaller_batch(net, room, room if compute_config.remat == "auto" else None):
         none = False
         yield f"a batch of {smaller[0]} would fit ({format_bytes(smaller[1])})"
     if none and changes:
@@ -170,7 +170,7 @@ class Setup:
         graph = self.net.graph
         names = self.net.input_names or graph.layers[0].tops
         shape = graph.blobs[names[0]].shape if names else ()
-        return self.param.iter_size * self.net.reading.shard.total * (shape[0] if shape else 1)
+        return self.param.iter_size * self.net.data_config.shard.total * (shape[0] if shape else 1)
 
 
 def build(
@@ -206,7 +206,7 @@ def build(
     folder = path.parent if path else None
     solver_param.check_solver(param, os.fspath(path) if path else None)
     check_files(param, path, config.weights, config.resume)
-    devices, parallel, run = _devices(config), config.parallel, config.run
+    devices, parallel, compute_config = _devices(config), config.parallel, config.compute_config
     if len(devices) == 1 and jax.process_count() == 1 and (parallel.model > 1 or parallel.shard != "none"):
         raise SolverError("model and shard divide arrays among several devices, but there is one; also give devices")
     several = len(devices) > 1 or jax.process_count() > 1
@@ -215,10 +215,10 @@ def build(
     seed = _seed(param, config.seed)
     key = key_of_seed(seed)
 
-    reading = replace(config.reading, seed=seed)
+    data_config = replace(config.data_config, seed=seed)
     if mesh is not None:
-        reading = replace(reading, shard=local_shard(mesh))
-        run = run_on(mesh, run)
+        data_config = replace(data_config, shard=local_shard(mesh))
+        compute_config = config_for_mesh(mesh, compute_config)
     with locate_errors(file=os.fspath(path) if path else None):
         train, test_settings = solver_param.train_net(param, folder), solver_param.test_nets(param, folder)
     parts = mesh.shape[DATA] if mesh is not None and parallel.batch == "global" else 1
@@ -227,20 +227,20 @@ def build(
             train = replace(train, message=split_batch_sizes(train.message, parts, train.state))
     log.info("Initializing solver from parameters: \n%s", format_text(param))
     log.info("Creating training net%s.", f" from net file: {train.file}" if train.file else " specified in the solver")
-    net = _net(train, _set_memory_limit(run, device), reading)
+    net = _net(train, _set_memory_limit(compute_config, device), data_config)
     log_creation(net.graph)
     if mesh is not None:
         _check_trains(net.graph)
     elif measured:
-        check_memory(net, device, run.memory_limit, lambda other: _net(train, other, reading))
+        check_memory(net, device, compute_config.memory_limit, lambda other: _net(train, other, data_config))
     if mesh is None:
         ahead(net, param)
-    test_run = replace(run, remat="none", axis_name=None, sync_bn=False)
+    test_config = replace(compute_config, remat="none", axis_name=None, sync_bn=False)
     test_nets = []
     for i, test in enumerate(test_settings):
         where = f"by net file: {test.file}" if test.file else "in the solver"
         log.info("Creating test net (#%d) specified %s", i, where)
-        test_nets.append(_test_net(test, test_run, reading))
+        test_nets.append(_test_net(test, test_config, data_config))
         log_creation(test_nets[-1].graph)
     open_loader = open_loader or loader_opener(net, test_nets, data, test_data, parts)
     loader = open_loader(net)
@@ -276,7 +276,7 @@ def build(
         ),
     )
     if jax.process_count() > 1:
-        options = repr((replace(run, memory_limit=None), parallel, seed))
+        options = repr((replace(compute_config, memory_limit=None), parallel, seed))
         assert_equal(
             {
                 "the solver": format_text(param),
@@ -296,9 +296,9 @@ def _checksum(path: str | os.PathLike[str]) -> int:
     return number
 
 
-def run_on(mesh: Mesh, run: ComputeConfig) -> ComputeConfig:
-    """Return the run settings of a net on a mesh: `axis_name` is set if the mesh has several rows of devices."""
-    return replace(run, axis_name=DATA) if mesh.shape[DATA] > 1 else run
+def config_for_mesh(mesh: Mesh, compute_config: ComputeConfig) -> ComputeConfig:
+    """Return the configuration of a net on a mesh: `axis_name` is set if the mesh has several rows of devices."""
+    return replace(compute_config, axis_name=DATA) if mesh.shape[DATA] > 1 else compute_config
 
 
 def _check_trains(graph: Graph) -> None:
@@ -311,15 +311,15 @@ def _check_trains(graph: Graph) -> None:
         )
 
 
-def _test_net(net: solver_param.NetSettings, run: ComputeConfig, reading: DataConfig) -> Net:
+def _test_net(net: solver_param.NetSettings, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
     """Build a test net. A net that can be tested only on one device reads all of the data, not one shard."""
-    test_net = _net(net, run, reading)
-    if reading.shard == DataShard() or supports_parallel_eval(test_net):
+    test_net = _net(net, compute_config, data_config)
+    if data_config.shard == DataShard() or supports_parallel_eval(test_net):
         return test_net
     if jax.process_count() > 1 and test_net.graph.has_host_layers:
         message = "the test net has layers that run on the host: several processes cannot test it"
         raise GraphError(Problem(message, file=net.file))
-    return _net(net, run, replace(reading, shard=DataShard()))
+    return _net(net, compute_config, replace(data_config, shard=DataShard()))
 
 
 def _devices(config: TrainConfig) -> list[jax.Device]:
@@ -359,15 +359,15 @@ def _seed(param: SolverParameter, default: int | None) -> int:
     return broadcast_from_first(secrets.randbits(31)) if default is None else default
 
 
-def _set_memory_limit(run: ComputeConfig, device: jax.Device) -> ComputeConfig:
+def _set_memory_limit(compute_config: ComputeConfig, device: jax.Device) -> ComputeConfig:
     """Return the run settings. For remat "auto" without a memory limit, the limit is the device's free memory."""
-    if run.remat == "auto" and run.memory_limit is None:
-        return replace(run, memory_limit=memory_budget(device))
-    return run
+    if compute_config.remat == "auto" and compute_config.memory_limit is None:
+        return replace(compute_config, memory_limit=memory_budget(device))
+    return compute_config
 
 
-def _net(net: solver_param.NetSettings, run: ComputeConfig, reading: DataConfig) -> Net:
-    return Net(net.message, state=net.state, file=net.file, run=run, reading=reading)
+def _net(net: solver_param.NetSettings, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
+    return Net(net.message, state=net.state, file=net.file, compute_config=compute_config, data_config=data_config)
 
 
 def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:

@@ -12,7 +12,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from .aliases import install
+from .import_alias import install
 
 __all__ = [
     "alias_package",
@@ -73,7 +73,7 @@ def hide_late_errors() -> None:
     these hooks stay replaced from the first checkpoint that is written or read until the process ends. The command
     line calls it. Without it, the hooks are replaced only while a checkpoint is written or read.
     """
-    from .checkpoints.unfinished import hide_late_errors as hide
+    from .checkpoints.failed_saves import hide_late_errors as hide
 
     hide()
 
@@ -137,7 +137,7 @@ def pause_gc_while_tracing() -> None:
     Tracing creates no garbage cycles, and the collector took a quarter of the 2.4 s of tracing ResNet-152. The
     collector resumes after each call.
     """
-    from .kernels.compiling import Jitted
+    from .kernels.compilation import Jitted
 
     Jitted.collecting = False
 

@@ -34,7 +34,7 @@ def show_progress(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]
         SolverError: before training, if no test net has an output with such a name.
     """
     from ..parallel import is_first
-    from .training_display import TrainingDisplay, check_outputs
+    from .training_progress import TrainingDisplay, check_outputs
 
     check_outputs(solver, outputs)
     if not (_has_cursor() and is_first()):

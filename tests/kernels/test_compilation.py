@@ -10,18 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.kernels import compiling
+from caffejax.kernels import compilation
 
 
 def test_garbage_is_collected_again_after_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling.Jitted, "collecting", False)
+    monkeypatch.setattr(compilation.Jitted, "collecting", False)
 
     def failing(x: jax.Array) -> jax.Array:
         assert not gc.isenabled()
         raise TypeError("spoilt")
 
     with pytest.raises(TypeError, match="spoilt"):
-        compiling.jit(failing, "fast")(1.0)
+        compilation.jit(failing, "fast")(1.0)
     assert gc.isenabled()
 
 
@@ -29,7 +29,7 @@ def test_garbage_is_collected_again_after_compiling(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("committed", [False, True])
 def test_filled_equals_full(dtype: Any, committed: bool) -> None:
     device = jax.devices("cpu")[-1] if committed else None
-    array, expected = compiling.full((2, 3), 2, dtype, device), jnp.full((2, 3), 2, dtype, device=device)
+    array, expected = compilation.full((2, 3), 2, dtype, device), jnp.full((2, 3), 2, dtype, device=device)
     np.testing.assert_array_equal(array, expected)
     assert (array.dtype, array.committed, array.devices()) == (expected.dtype, committed, expected.devices())
 
@@ -38,6 +38,6 @@ def test_filled_equals_full(dtype: Any, committed: bool) -> None:
 def test_zeros_like_stay_on_the_device_of_the_array(committed: bool) -> None:
     device = jax.devices("cpu")[-1]
     array = jax.device_put(np.ones(3, np.float32), device if committed else None)
-    zeros = compiling.zeros_like(array)
+    zeros = compilation.zeros_like(array)
     assert not zeros.any()
     assert (zeros.committed, zeros.devices()) == (committed, array.devices())

@@ -14,7 +14,7 @@ from ..convolution import Correlation
 from ..helpers import refuse_set
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
-from ..weights import weight_and_bias
+from ..weight_and_bias import weight_and_bias
 from .c3d_layers import NOT_READ, pool_windows, pool_windows_diff
 
 Arrays = tuple[jax.Array, ...]

@@ -10,7 +10,7 @@ from jax import lax
 
 from ...errors import require
 from ..context import Shape
-from ..dtypes import promote
+from ..dtype_policy import promote
 
 _FAR = 1e6  # pixels; coordinates are clipped to this, which is larger than any map and fits into integers
 

@@ -10,12 +10,12 @@ from typing import Any
 import jax
 
 from .. import net as pure
-from ..checkpoints.loading import load_weights
+from ..checkpoints.load_save import load_weights
 from ..data.loader import Loader
 from ..execution.backward import has_backward
 from ..execution.memory_check import check_layers_fit
 from ..graph import Graph
-from ..graph.creation_log import log_creation
+from ..graph.caffe_log import log_creation
 from ..graph.reshape import reshape_graph
 from ..layers.bucketed_random import fold_in
 from ..layers.context import Phase, name_number
@@ -253,8 +253,8 @@ def open_workspace(
     Raises:
         WeightsError: as `load_weights`, if `weights` cannot be loaded.
     """
-    reading = replace(_global_state.reading(), seed=_global_state.next_seed())
-    net = pure.Net(network_file, phase, level=level, stages=stages, reading=reading)
+    data_config = replace(_global_state.data_config(), seed=_global_state.next_seed())
+    net = pure.Net(network_file, phase, level=level, stages=stages, data_config=data_config)
     log_creation(net.graph)
     key, number = _global_state.next_key()
     loader = Loader(net.graph, by_hand=dict)

@@ -112,7 +112,7 @@ class FiniteCheck:
         at = "" if iteration is None else f"iteration {iteration}: "
         advice = culprit.advice or ADVICE
         start = f" from the snapshot {self.good}" if self.good else ""
-        where = "" if self._net.run.axis_name is None else " on one device"
+        where = "" if self._net.compute_config.axis_name is None else " on one device"
         how = f"run again{start}{where} with debug_nans=True (--debug_nans)"
         again = "" if self.every_step else f"; to find the layer where it begins, {how}"
         return Problem(

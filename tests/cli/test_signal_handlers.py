@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from caffejax.cli import signals
+from caffejax.cli import signal_handlers
 
 
 def test_a_second_sigint_ends_at_once_but_not_one_that_comes_with_the_first(
@@ -16,9 +16,9 @@ def test_a_second_sigint_ends_at_once_but_not_one_that_comes_with_the_first(
 ) -> None:
     """Schedulers may send one to a process and to its parent, which hands it on."""
     now, requests = [7.0], []
-    monkeypatch.setattr(signals, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(signal_handlers, "time", SimpleNamespace(monotonic=lambda: now[0]))
     solver: Any = SimpleNamespace(callbacks=[], request=requests.append)
-    with signals.handle_signals(solver, argparse.Namespace(sigint_effect="stop", sighup_effect="snapshot")):
+    with signal_handlers.handle_signals(solver, argparse.Namespace(sigint_effect="stop", sighup_effect="snapshot")):
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
             now[0] += 0.9

@@ -15,8 +15,8 @@ import numpy as np
 from jax.extend import backend
 from jax.extend.core import get_opaque_trace_state
 
+from ..config import Kernels
 from ..fork_guard import raise_after_fork
-from ..options import Kernels
 from .program_cache import CachedPrograms, Programs, compile_uncached, settings, types_of
 
 # XLA calls its library (YNN) for convolutions and matrix products by default; for convolutions its own code is faster

@@ -34,14 +34,14 @@ def matmul_precision(ctx: Context) -> AbstractContextManager[None]:
 
     Their gradients by autodiff have the same precision, also if they are traced outside.
     """
-    return jax.default_matmul_precision(_PRODUCTS[ctx.run.precision])
+    return jax.default_matmul_precision(_PRODUCTS[ctx.compute_config.precision])
 
 
 def cast_inputs(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
     """Cast a layer's blobs and bottoms according to its dtype policy; gradients have the original dtypes."""
-    if ctx.run.precision != "bfloat16" or ctx.type.traits.dtype_policy == "bottoms":
+    if ctx.compute_config.precision != "bfloat16" or ctx.type.traits.dtype_policy == "bottoms":
         return tuple(blobs), tuple(bottoms)
     if ctx.type.traits.dtype_policy == "float32":
         return tuple(blobs), tuple(map(to_float32, bottoms))

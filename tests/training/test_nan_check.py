@@ -11,7 +11,7 @@ import pytest
 
 from caffejax.cli import main
 from caffejax.errors import SolverError
-from caffejax.training import Solver, finite_check
+from caffejax.training import Solver, nan_check
 
 IP = 'inner_product_param { num_output: 3 weight_filler { type: "xavier" } }'
 DATA = """
@@ -116,7 +116,7 @@ def test_parameters_that_are_not_finite_behind_a_finite_loss_are_not_saved() -> 
 
 @pytest.mark.usefixtures("folder")
 def test_old_losses_are_looked_at_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finite_check, "UNREAD", 5)
+    monkeypatch.setattr(nan_check, "UNREAD", 5)
     solver = Solver(text(lr=1e30))
     for _ in range(9):
         solver.step(1)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, Net, Solver, SolverError
-from caffejax.options import ComputeConfig, DataConfig, Options, SolverOptions, TrainConfig, choices, resolve_options
+from caffejax.config import ComputeConfig, DataConfig, Options, SolverOptions, TrainConfig, choices, resolve_options
 from caffejax.schema.caffe_pb2 import NetParameter
 
 INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
@@ -84,20 +84,26 @@ def test_an_unknown_keyword_gets_the_nearest_name(name: str, nearest: str) -> No
 
 
 def test_keywords_stand_in_place_of_fields() -> None:
-    run, reading = ComputeConfig(kernels="reference", memory_limit=10), DataConfig(seed=7, workers=2)
-    assert resolve_options(run, reading, {}) == (run, reading)
+    compute, data = ComputeConfig(kernels="reference", memory_limit=10), DataConfig(seed=7, workers=2)
+    assert resolve_options(compute, data, {}) == (compute, data)
     options = {"backward": "rules", "kernels": "fast", "memory_limit": None, "seed": 1}
-    assert resolve_options(run, reading, options) == (
+    assert resolve_options(compute, data, options) == (
         ComputeConfig("fast", backward="rules"),
         DataConfig(seed=1, workers=2),
     )
-    assert (run, reading) == (ComputeConfig("reference", memory_limit=10), DataConfig(7, 2))  # as they were
+    assert (compute, data) == (ComputeConfig("reference", memory_limit=10), DataConfig(7, 2))  # as they were
 
 
 def test_a_net_takes_both_values_and_keywords() -> None:
-    net = Net(INPUT, run=ComputeConfig(backward="rules"), reading=DataConfig(workers=1), kernels="reference", seed=3)
-    assert net.run == ComputeConfig(kernels="reference", backward="rules")
-    assert net.reading == DataConfig(seed=3, workers=1)
+    net = Net(
+        INPUT,
+        compute_config=ComputeConfig(backward="rules"),
+        data_config=DataConfig(workers=1),
+        kernels="reference",
+        seed=3,
+    )
+    assert net.compute_config == ComputeConfig(kernels="reference", backward="rules")
+    assert net.data_config == DataConfig(seed=3, workers=1)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +142,16 @@ def test_options_with_choices_refuse_other_values() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"run": None}, "run must be a caffejax.ComputeConfig, not None"),
-        ({"run": {"kernels": "fast"}}, "run must be a caffejax.ComputeConfig, not {'kernels': 'fast'}"),
-        ({"reading": ComputeConfig()}, "reading must be a caffejax.DataConfig, not ComputeConfig("),
-        ({"run": None, "reading": ComputeConfig(), "seed": "x"}, "reading must be a caffejax.DataConfig"),
+        ({"compute_config": None}, "compute_config must be a caffejax.ComputeConfig, not None"),
+        (
+            {"compute_config": {"kernels": "fast"}},
+            "compute_config must be a caffejax.ComputeConfig, not {'kernels': 'fast'}",
+        ),
+        ({"data_config": ComputeConfig()}, "data_config must be a caffejax.DataConfig, not ComputeConfig("),
+        (
+            {"compute_config": None, "data_config": ComputeConfig(), "seed": "x"},
+            "data_config must be a caffejax.DataConfig",
+        ),
         ({"precision": np.array([1, 2])}, "precision must be"),
     ],
 )

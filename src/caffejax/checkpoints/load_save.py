@@ -13,15 +13,15 @@ import numpy as np
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
-from ..kernels.compiling import as_jax, cpu_of
+from ..kernels.compilation import as_jax, cpu_of
 from ..parallel import place
 from ..paths import is_hdf5, read_bytes
 from ..schema.blob_proto import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
 from ..variables import Params, ParamsLike, Variables, index_blobs
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
-from .formats import FORMATS, format_end
-from .matching import LoadReport, Stored, match_blobs, misfit_problems, nothing_matches, report_missing
+from .match_by_name import LoadReport, Stored, match_blobs, misfit_problems, nothing_matches, report_missing
+from .weight_formats import FORMATS, format_end
 
 log = logging.getLogger("caffejax")
 
@@ -44,7 +44,7 @@ def load_weights(
 
     Args:
         path: a file or folder, or a list of files that are loaded in order. The extension selects one of
-            `formats.FORMATS`. With another extension the file must be a .caffemodel or .caffemodel.h5, which are
+            `weight_formats.FORMATS`. With another extension the file must be a .caffemodel or .caffemodel.h5, which are
             distinguished by content.
         graph: the net's graph.
         variables: the current variables. The loaded arrays get their dtypes and shardings. Or a function that takes the
@@ -155,7 +155,7 @@ def save_weights(
     diffs: Params | None = None,
     hdf5: bool | None = None,
 ) -> None:
-    """Write a net's weights, in the format that the path's extension selects; see `formats.FORMATS`.
+    """Write a net's weights, in the format that the path's extension selects; see `weight_formats.FORMATS`.
 
     A blob that layers share is stored for each layer or only for its owner, depending on the format. In an .orbax
     folder, the weights are step 0 if the path names no step.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .context import Context, ParamSpec, Shape
-from .dtypes import promote
+from .dtype_policy import promote
 
 
 def weight_and_bias(p: Any, shape: Shape) -> list[ParamSpec]:

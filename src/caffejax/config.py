@@ -282,8 +282,8 @@ class TrainConfig:
         debug_nans: check the numbers of every step, and name the layer where they cease to be finite. This is slower.
         resume: a snapshot for the first `solve` to restore: a <prefix>.orbax folder, a step in it, a .solverstate[.h5].
         seed: the seed of all randomness, if the prototxt has no `random_seed`; None for a new seed each time.
-        run: how the nets compute. Trained and saved parameters are always float32.
-        reading: how the nets read data; its seed is replaced by the solver's.
+        compute_config: how the nets compute. Trained and saved parameters are always float32.
+        data_config: how the nets read data; its seed is replaced by the solver's.
 
     Raises:
         SolverError: naming every option with a value that it cannot have.
@@ -318,8 +318,8 @@ class TrainConfig:
         metavar="PATH",
     )
     seed: int | None = None
-    run: ComputeConfig = ComputeConfig()
-    reading: DataConfig = DataConfig()
+    compute_config: ComputeConfig = ComputeConfig()
+    data_config: DataConfig = DataConfig()
 
     def __post_init__(self) -> None:
         _check(self, self._wrong(), SolverError)
@@ -336,11 +336,14 @@ class TrainConfig:
         others = {name: value for name, value in keywords.items() if name not in names}
         problems: list[Any] = []
         try:
-            settings["run"], settings["reading"] = resolve_options(
-                settings.get("run", ComputeConfig()), settings.get("reading", DataConfig()), others, (*_NAMES, *names)
+            settings["compute_config"], settings["data_config"] = resolve_options(
+                settings.get("compute_config", ComputeConfig()),
+                settings.get("data_config", DataConfig()),
+                others,
+                (*_NAMES, *names),
             )
         except CaffejaxError as error:
-            settings |= {"run": ComputeConfig(), "reading": DataConfig()}
+            settings |= {"compute_config": ComputeConfig(), "data_config": DataConfig()}
             problems += error.problems
         try:
             config = cls(**settings)
@@ -363,7 +366,7 @@ class TrainConfig:
             yield f"devices must be a number of at least 1 or a list of JAX's devices, not {quote(devices)}"
         if self.device is not None and devices is not None:
             yield "give device or devices, not both"
-        for name, kind in (("parallel", Parallel), ("run", ComputeConfig), ("reading", DataConfig)):
+        for name, kind in (("parallel", Parallel), ("compute_config", ComputeConfig), ("data_config", DataConfig)):
             if not isinstance(value := getattr(self, name), kind):
                 yield f"{name} must be a caffejax.{kind.__name__}, not {quote(value)}"
         if not (self.keep_last is None or (is_integer(self.keep_last) and self.keep_last > 0)):
@@ -416,20 +419,20 @@ class SolverOptions(NetOptions, total=False):
     debug_nans: bool
     resume: str | PathLike[str] | None
     seed: int | None
-    run: ComputeConfig
-    reading: DataConfig
+    compute_config: ComputeConfig
+    data_config: DataConfig
 
 
 _NAMES = (*NetOptions.__annotations__, "seed")
 
 
 def resolve_options(
-    run: ComputeConfig, reading: DataConfig, options: Mapping[str, Any], names: Sequence[str] = _NAMES
+    compute_config: ComputeConfig, data_config: DataConfig, options: Mapping[str, Any], names: Sequence[str] = _NAMES
 ) -> tuple[ComputeConfig, DataConfig]:
-    """Return copies of `run` and `reading` with some of their fields replaced.
+    """Return copies of `compute_config` and `data_config` with some of their fields replaced.
 
     Args:
-        run, reading: the original values.
+        compute_config, data_config: the original values.
         options: new values by field name.
         names: all names to choose from when a message suggests a correction of an unknown name.
 
@@ -438,7 +441,10 @@ def resolve_options(
     """
     problems = [f"there is no option '{name}'{did_you_mean(name, names)}" for name in options if name not in _NAMES]
     values: list[Any] = []
-    for name, value, kind in (("run", run, ComputeConfig), ("reading", reading, DataConfig)):
+    for name, value, kind in (
+        ("compute_config", compute_config, ComputeConfig),
+        ("data_config", data_config, DataConfig),
+    ):
         if not isinstance(value, kind):
             problems.append(f"{name} must be a caffejax.{kind.__name__}, not {quote(value)}")
             continue

@@ -111,7 +111,7 @@ def _read_weights(graph: Graph, model: Any) -> Mapping[Slot, np.ndarray]:
         WeightsError: if the model cannot be read, its blobs do not fit the net, or no layer has blobs in it.
     """
     from ..checkpoints.caffemodel import decode_caffemodel, read_caffemodel
-    from ..checkpoints.matching import match_blobs
+    from ..checkpoints.match_by_name import match_blobs
     from ..paths import is_hdf5
 
     if is_buffer(model):
@@ -132,8 +132,8 @@ def _complete(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[Variable
     """Return a net's params and state with these arrays and zeros elsewhere, and the slots of the zeros."""
     import jax
 
-    from ..checkpoints.matching import missing_layers
-    from ..net.initial import initial_variables
+    from ..checkpoints.match_by_name import missing_layers
+    from ..net.init import initial_variables
 
     absent = {p.owner for layer in missing_layers(graph, arrays.keys()) for p in layer.params} - arrays.keys()
     zeros = {p.slot: np.zeros(p.spec.shape, np.float32) for p in graph.variables if p.slot in absent}
