@@ -106,8 +106,8 @@ def rows_of(name: str, peak: Peak, rounds: int) -> Iterator[Row]:
     net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN").with_batch(batch)
     timer = Timer(net, variables_of(net), jax.random.key(0))
     timer.layers()
-    timer.whole()
-    passes, whole_passes = zip(*[(timer.layers(), timer.whole()) for _ in range(rounds)], strict=True)
+    timer.time_net()
+    passes, net_passes = zip(*[(timer.layers(), timer.time_net()) for _ in range(rounds)], strict=True)
     timer.close()
     median = lambda values: statistics.median(list(values))  # noqa: E731
     layers = {layer.name: layer for layer in net.graph.layers if not layer.type.is_fed}
@@ -125,7 +125,7 @@ def rows_of(name: str, peak: Peak, rounds: int) -> Iterator[Row]:
         yield Row(name, batch, f"{family}, {direction}", *sums[family, direction])
     weighted = [key for key in sums if key[0] in ("convolution", "product")]
     step = [sum(sums[key][i] for key in weighted) for i in range(1, 4)]
-    yield Row(name, batch, "whole step", median(w.both for w in whole_passes), *step)
+    yield Row(name, batch, "whole step", median(w.both for w in net_passes), *step)
     test = Net(CONFIGS / name / "train_val.prototxt").for_inference().with_batch(batch)
     frozen = test.freeze(variables_of(test))
     inputs = {n: jnp.ones(test.graph.blobs[n].shape) for n in test.input_names}

@@ -41,14 +41,14 @@ class Problem:
     layer_type: str | None = None
 
     def __str__(self) -> str:
-        file = None if self.file is None else _cut(self.file, _LONGEST_FILE)
-        place = ":".join(str(part) for part in (file, self.line, self.column) if part is not None)
-        kind = f" ({_cut(self.layer_type, _LONGEST_NAME)})" if self.layer_type else ""
-        layer = f"layer '{_cut(self.layer, _LONGEST_NAME)}'{kind}" if self.layer is not None else ""
-        return _fit_to_print(": ".join(part for part in (place, layer, _cut(self.message, _LONGEST)) if part))
+        file = None if self.file is None else _shorten(self.file, _LONGEST_FILE)
+        location = ":".join(str(part) for part in (file, self.line, self.column) if part is not None)
+        kind = f" ({_shorten(self.layer_type, _LONGEST_NAME)})" if self.layer_type else ""
+        layer = f"layer '{_shorten(self.layer, _LONGEST_NAME)}'{kind}" if self.layer is not None else ""
+        return _fit_to_print(": ".join(part for part in (location, layer, _shorten(self.message, _LONGEST)) if part))
 
 
-def _cut(text: str, longest: int) -> str:
+def _shorten(text: str, longest: int) -> str:
     """Shorten a text to about three quarters of `longest` characters by replacing its middle with "..."."""
     return text if len(text) <= longest else f"{text[: longest // 2]} ... {text[-longest // 4 :]}"
 

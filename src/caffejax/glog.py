@@ -32,8 +32,8 @@ class GlogFormatter(logging.Formatter):
         letter = _LETTERS.get(record.levelno, "I")
         clock = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1e6)
-        place = f"{record.filename}:{record.lineno}"
-        return f"{letter}{clock}.{micros:06d} {record.process:5d} {place}] {self._prefix}{record.getMessage()}"
+        location = f"{record.filename}:{record.lineno}"
+        return f"{letter}{clock}.{micros:06d} {record.process:5d} {location}] {self._prefix}{record.getMessage()}"
 
 
 class _Handler(logging.Handler):

@@ -25,7 +25,7 @@ class Limit(NamedTuple):
     """
 
     size: int
-    left: int
+    unused: int
 
 
 @functools.cache
@@ -55,7 +55,7 @@ def memory_problem(size: int, purpose: str, remedy: str, available: int | None =
 
 def free_memory() -> int:
     """Return the free memory in bytes: the least of the machine's and each control group's."""
-    return min([_free(), *(limit.left for limit in limits())])
+    return min([_free(), *(limit.unused for limit in limits())])
 
 
 def device_memory(device: jax.Device) -> int | None:

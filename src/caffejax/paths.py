@@ -24,9 +24,9 @@ def find(name: str, folder: Path | None) -> Path:
         folder: the folder of the file that contains the path, or None.
     """
     direct = Path(os.path.expanduser(name))
-    beside = folder / direct if folder is not None else direct
+    candidate = folder / direct if folder is not None else direct
     # os.path.exists, unlike Path.exists, returns False for names that are too long or have a NUL
-    return beside if os.path.exists(beside) and not os.path.exists(direct) else direct
+    return candidate if os.path.exists(candidate) and not os.path.exists(direct) else direct
 
 
 def is_hdf5(path: str | os.PathLike[str]) -> bool:

@@ -213,18 +213,18 @@ def test_weights_beside_a_net_are_compared(check, tmp_path: Path) -> None:
     write_caffemodel(tmp_path / "net.caffemodel", net, blobs)
     report = check(INPUT + CONV + IP)
     (result,) = report.phases[0].weights
-    assert (result.matched, result.misfits, result.missing, result.unused) == (2, (), (), 0)
+    assert (result.matched, result.mismatched, result.missing, result.unused) == (2, (), (), 0)
     assert report.loads
 
     other = check(INPUT + CONV + IP.replace("num_output: 5", "num_output: 6") + IP.replace('"ip"', '"new"'))
     (result,) = other.phases[0].weights
     assert (result.matched, result.missing) == (1, ("new",))
-    assert [f.layers for f in result.misfits] == [("ip",), ("ip",)]
-    assert "blob 0 is 5 x 144 in the file, 6 x 144 in the net" in result.misfits[0].message
+    assert [f.layers for f in result.mismatched] == [("ip",), ("ip",)]
+    assert "blob 0 is 5 x 144 in the file, 6 x 144 in the net" in result.mismatched[0].message
     assert not other.loads
 
     (tmp_path / "net.caffemodel").write_bytes(b"no weights")
-    assert check(INPUT + CONV).phases[0].weights[0].misfits
+    assert check(INPUT + CONV).phases[0].weights[0].mismatched
 
 
 def test_a_net_is_given_a_size_that_its_weights_fit(check, tmp_path: Path) -> None:

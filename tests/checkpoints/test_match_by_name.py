@@ -128,7 +128,7 @@ def test_a_file_of_another_net_is_refused(
     for load in (net.load, lambda file: load_file(net, ["all.caffemodel", file])):
         with pytest.raises(WeightsError, match=f"^{re.escape(NOTHING)}"):
             load("none.caffemodel")
-    net.load("none.caffemodel", without=["conv", "bn", "ip"])  # nothing was wanted
+    net.load("none.caffemodel", exclude=["conv", "bn", "ip"])  # nothing was wanted
     kept = caffe.Net("deploy.prototxt", "all.caffemodel", caffe.TEST)
     before = kept.params["conv"][0].data.copy()
     with caplog.at_level(logging.WARNING, "caffejax"):

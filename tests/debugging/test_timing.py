@@ -31,10 +31,10 @@ def test_every_layer_has_a_time_and_the_whole_net_too(net, phase):
     for layer, one in zip(net.graph.layers, times, strict=True):
         assert (one.forward > 0) == (layer.type.name != "Input")
         assert (one.backward > 0) == layer.need_backward
-    whole = timer.whole()
-    assert whole.forward > 0
-    assert whole.both > 0
-    assert (whole.frozen is not None) == (phase == "TEST")
+    net_time = timer.time_net()
+    assert net_time.forward > 0
+    assert net_time.both > 0
+    assert (net_time.frozen is not None) == (phase == "TEST")
     timer.close()
 
 
@@ -43,8 +43,8 @@ def test_a_net_without_loss_has_backward_times_too():
     net = Net(deploy, "TEST")
     timer = Timer(net, net.init(jax.random.key(0)), jax.random.key(1))
     assert [t.name for t in timer.layers() if t.backward > 0] == ["ip", "drop"]
-    whole = timer.whole()
-    assert whole.both > 0
+    net_time = timer.time_net()
+    assert net_time.both > 0
     timer.close()
 
 

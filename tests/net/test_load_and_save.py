@@ -58,7 +58,7 @@ def test_saved_weights_load_again(end: str) -> None:
     net.save(params, state, f"x{end}")
     again, report = net.load_and_report(f"x{end}")
     assert_equal(again, Variables(params, state))
-    assert (set(report.taken) >= {"conv", "bn", "both", "a"}, report.skipped, report.left) == (True, (), ())
+    assert (set(report.loaded) >= {"conv", "bn", "both", "a"}, report.unused, report.missing) == (True, (), ())
     assert_equal(net.load(f"x{end}", draw_variables(net, seed=2)), Variables(params, state))
 
 
@@ -79,14 +79,14 @@ def test_the_report_says_what_was_taken_skipped_and_left(end: str) -> None:
     path = f"x{end}"
     net.save(*draw_variables(net), path)
     variables = draw_variables(other, seed=2)
-    loaded, report = other.load_and_report(path, variables, without=["conv"])
-    assert (report.taken, set(report.left)) == (("bn", "both", "a"), {"conv", "head"})
-    assert set(chain(report.skipped, ["twin"])) == {"conv", "twin"}
+    loaded, report = other.load_and_report(path, variables, exclude=["conv"])
+    assert (report.loaded, set(report.missing)) == (("bn", "both", "a"), {"conv", "head"})
+    assert set(chain(report.unused, ["twin"])) == {"conv", "twin"}
     for layer in ("conv", "head"):
         assert_equal(loaded.params[layer], variables.params[layer])
     assert_equal(loaded.params["a"], draw_variables(net).params["a"])
-    assert "taken:   3 (bn, both, a)\n" in repr(report)
-    assert "left:    1 (head), in the net only; 1 (conv), named in `without`" in repr(report)
+    assert "loaded:   3 (bn, both, a)\n" in repr(report)
+    assert "missing:  1 (head), in the net only; 1 (conv), named in `exclude`" in repr(report)
 
 
 def test_the_weights_of_another_net_with_the_same_names_are_one_problem() -> None:
@@ -110,11 +110,11 @@ def test_misfits_are_refused_unless_excluded() -> None:
     ) as e:
         wider.load("x.npz")
     assert {p.layer for p in e.value.problems} == {"a", "twin"}
-    assert wider.load_and_report("x.npz", without=["a", "twin"])[1].skipped == ("a", "twin")
+    assert wider.load_and_report("x.npz", exclude=["a", "twin"])[1].unused == ("a", "twin")
     with pytest.raises(WeightsError, match=r"the path is the last argument"):
         net.save("x.npz", *draw_variables(net))  # type: ignore[arg-type]
-    with pytest.raises(WeightsError, match="without: no layer 'twim' in the net; did you mean 'twin'"):
-        net.load("x.npz", without=["twim"])
+    with pytest.raises(WeightsError, match="exclude: no layer 'twim' in the net; did you mean 'twin'"):
+        net.load("x.npz", exclude=["twim"])
 
 
 def test_layers_without_weights_in_the_file_are_initialised_by_the_key() -> None:

@@ -24,7 +24,7 @@ layer { name: "pool\"""",
 
 
 def is_frozen(net: Any) -> bool:
-    return any(passes.cache for passes in net._workspace._frozen.values())
+    return any(passes.cache for passes in net._executor._frozen.values())
 
 
 @cache
@@ -241,7 +241,7 @@ def test_random_layers_draw_again_and_reads_show_the_drawn_values() -> None:
     for _ in range(2):
         out = net.forward()["ip"].copy()
         assert is_frozen(net)
-        weight = net._workspace.memories.variables.params["ip"][0]
+        weight = net._executor.memories.variables.params["ip"][0]
         noise = net.blobs["noise"].data.copy()
         np.testing.assert_allclose(noise @ np.asarray(weight).T, out, **CLOSE)
         draws.append(noise)

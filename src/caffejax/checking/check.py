@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from ..checkpoints.load_save import open_blobs
-from ..checkpoints.match_by_name import match_blobs, misfit_problems, nothing_matches
+from ..checkpoints.match_by_name import match_blobs, mismatch_problems, nothing_matches
 from ..config import DataConfig
 from ..data.placeholder_sources import MissingSourceError, assumed_graphs
 from ..debugging.memory_report import net_sizes
@@ -130,7 +130,7 @@ def _phase_report(
         for graph, _, assumed, guessed in assumed_graphs(net, state.message, file, data_config, wrong):
             report = _loaded_report(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
             best = best or (replace(report, parameters=0, memory=0) if guessed else report)
-            if not weights or not any(w.misfits for w in report.weights):
+            if not weights or not any(w.mismatched for w in report.weights):
                 return report if weights else best  # the first assumed size whose shapes fit the weights
     except MissingSourceError as reason:
         return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not checked",))
@@ -142,7 +142,7 @@ def _phase_report(
 
 def _loaded_report(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence[Any]) -> PhaseReport:
     on_host = tuple(f"{x.name} ({x.type.name})" for x in graph.layers if x.type.on_host)
-    fed = sum(x.type.is_fed for x in graph.layers)
+    n_inputs = sum(x.type.is_fed for x in graph.layers)
     splits = sum(x.inserted_split for x in graph.layers)
     parameters, activations = net_sizes(graph)
     training = graph.phase == "TRAIN" and any(graph.losses)
@@ -151,7 +151,7 @@ def _loaded_report(name: str, graph: Graph, assumed: tuple[str, ...], weights: S
         name,
         "loads",
         assumed=assumed,
-        compiled=len(graph.layers) - len(on_host) - fed - splits,
+        compiled=len(graph.layers) - len(on_host) - n_inputs - splits,
         on_host=on_host,
         parameters=parameters,
         memory=numbers * _FLOAT,
@@ -175,11 +175,11 @@ def weights_report(graph: Graph, path: Path) -> WeightsReport:
         stored, _, copies = open_blobs(path)
         _, report = match_blobs(graph, stored, path, copies=copies)
     except WeightsError as error:
-        return WeightsReport(str(path), misfits=findings_of(error.problems, "weights"))
-    findings = findings_of([replace(p, file=None) for p in misfit_problems(report)], "weights")
-    if not report.taken and not findings and report.left:
+        return WeightsReport(str(path), mismatched=findings_of(error.problems, "weights"))
+    findings = findings_of([replace(p, file=None) for p in mismatch_problems(report)], "weights")
+    if not report.loaded and not findings and report.missing:
         findings = findings_of([replace(nothing_matches(graph, stored, path), file=None)], "weights")
-    return WeightsReport(str(path), len(report.taken), findings, report.left, len(report.skipped))
+    return WeightsReport(str(path), len(report.loaded), findings, report.missing, len(report.unused))
 
 
 _START = 120  # seconds for a process to start
@@ -221,8 +221,8 @@ class _Worker:
 
     def _start(self) -> None:
         if self._process is None:
-            places = [p for p in (_package_folder(), os.environ.get("PYTHONPATH")) if p]
-            environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(places)}
+            folders = [p for p in (_package_folder(), os.environ.get("PYTHONPATH")) if p]
+            environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(folders)}
             self._pipe, other = Pipe()
             with other:
                 self._process = subprocess.Popen(

@@ -37,10 +37,10 @@ class Finding:
     layers: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        shown = ", ".join(f"'{name}'" for name in self.layers[:3])
+        names = ", ".join(f"'{name}'" for name in self.layers[:3])
         more = f" and {len(self.layers) - 3} more" if len(self.layers) > 3 else ""
         count = f"{len(self.layers)} layers: " if len(self.layers) > 1 else "layer "
-        return f"{self.message} ({count}{shown}{more})" if self.layers else self.message
+        return f"{self.message} ({count}{names}{more})" if self.layers else self.message
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class WeightsReport:
     Attributes:
         file: the path of the weights file.
         matched: number of layers whose blobs are in the file with the right shapes.
-        misfits: problems of blobs with other shapes or counts.
+        mismatched: problems of blobs with other shapes or counts.
         missing: layers with blobs that are not in the file; fillers would initialise them.
         unused: number of layers in the file that are not in the net.
     """
 
     file: str
     matched: int = 0
-    misfits: tuple[Finding, ...] = ()
+    mismatched: tuple[Finding, ...] = ()
     missing: tuple[str, ...] = ()
     unused: int = 0
 
@@ -115,8 +115,10 @@ class Report:
         A net loads if it loads in at least one state and fails in none; states without data are ignored.
         """
         outcomes = [phase.outcome for phase in self.phases]
-        misfits = any(w.misfits for phase in self.phases for w in phase.weights)
-        return not (self.findings or misfits or "fails" in outcomes or (self.kind == "net" and "loads" not in outcomes))
+        mismatched = any(w.mismatched for phase in self.phases for w in phase.weights)
+        return not (
+            self.findings or mismatched or "fails" in outcomes or (self.kind == "net" and "loads" not in outcomes)
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON-compatible values."""
@@ -128,29 +130,29 @@ def findings_of(problems: Iterable[Problem], cause: Cause | None = None) -> tupl
 
     The default of `cause` is derived from the beginning of the message.
     """
-    places: dict[tuple[Cause, str], tuple[list[int], list[str]]] = {}  # lines and layers
+    occurrences: dict[tuple[Cause, str], tuple[list[int], list[str]]] = {}  # lines and layers
     for problem in problems:
         message = problem.message
         begun: list[Cause] = [c for start, c in _BEGINNINGS.items() if problem.message.startswith(start)]
         kind: Cause = cause or (begun or ["shape"])[0]
         if kind == "python":  # without the list of searched folders
             message = message.partition(";")[0]
-        lines, layers = places.setdefault((kind, message), ([], []))
+        lines, layers = occurrences.setdefault((kind, message), ([], []))
         if problem.line is not None and problem.line not in lines:
             lines.append(problem.line)
         if problem.layer is not None and problem.layer not in layers:
             layers.append(problem.layer)
     return tuple(
         Finding(kind, f"{_format_lines(lines)}{message}", tuple(layers))
-        for (kind, message), (lines, layers) in places.items()
+        for (kind, message), (lines, layers) in occurrences.items()
     )
 
 
 def _format_lines(lines: list[int]) -> str:
     """Return "line 3: ", or "lines 3, 9, 12 and 2 more: " for several; "" without lines."""
     more = f" and {len(lines) - 3} more" if lines[3:] else ""
-    shown = ", ".join(map(str, lines[:3]))
-    return f"line{'s' * (len(lines) > 1)} {shown}{more}: " if lines else ""
+    numbers = ", ".join(map(str, lines[:3]))
+    return f"line{'s' * (len(lines) > 1)} {numbers}{more}: " if lines else ""
 
 
 def distinct_phases(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:

@@ -53,7 +53,7 @@ def html_report(reports: Sequence[Report], headline: str, skipped: Mapping[str, 
     """
     sections = "\n".join(_section(report) for report in sorted(reports, key=lambda r: (r.loads, r.file)))
     files = "".join(_items([f"<code>{escape(name)}</code>: {escape(reason)}" for name, reason in skipped.items()]))
-    rest = f"<p>Neither net nor solver:</p>{files}" if skipped else ""
+    others = f"<p>Neither net nor solver:</p>{files}" if skipped else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"/><meta name="viewport" content="width=device-width"/>
 <title>{escape(headline)}</title><style>{_STYLE}</style></head><body>
@@ -61,7 +61,7 @@ def html_report(reports: Sequence[Report], headline: str, skipped: Mapping[str, 
 <p>Made by <code>caffejax check --html</code>. Models with problems stand first. Memory is for the net's batch; in phase
 TRAIN it is the memory of training.</p>
 {sections}
-{rest}
+{others}
 </body></html>
 """
 
@@ -102,7 +102,7 @@ def _weights(report: Report) -> Iterator[str]:
         )
         text += f", none for {escape(', '.join(match.missing[:8]))}" if match.missing else ""
         text += f", {match.unused} not used" if match.unused else ""
-        yield from _items([text, *(_finding(misfit) for misfit in match.misfits)])
+        yield from _items([text, *(_finding(problem) for problem in match.mismatched)])
 
 
 def _finding(finding: Finding) -> str:
@@ -137,12 +137,12 @@ def _drawing(report: Report) -> Iterator[str]:
         net, _ = read_valid_part(Path(report.file))
     except CaffejaxError:
         return
-    places = _places(net)
-    if not places:
+    positions = _positions(net)
+    if not positions:
         return
-    width, height = (_CELL * (1 + max(place[axis] for place in places.values())) for axis in (0, 1))
+    width, height = (_CELL * (1 + max(position[axis] for position in positions.values())) for axis in (0, 1))
     yield f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="the layers of the net">'
-    for number, (x, y) in places.items():
+    for number, (x, y) in positions.items():
         layer: LayerParameter = net.layer[number]
         colour = next((c for start, c in _COLOURS.items() if layer.type.startswith(start)), "#8a9aa8")
         at = f'x="{x * _CELL}" y="{y * _CELL}" width="{_CELL - 2}" height="{_CELL - 2}"'
@@ -150,14 +150,14 @@ def _drawing(report: Report) -> Iterator[str]:
     yield "</svg>"
 
 
-def _places(net: NetParameter) -> Mapping[int, tuple[int, int]]:
+def _positions(net: NetParameter) -> Mapping[int, tuple[int, int]]:
     """Return the column and row of each layer: the column is one after the last layer that it reads."""
     columns: dict[str, int] = {}  # of the layer that writes a blob
     rows: dict[int, int] = {}  # used so far, by column
-    places = {}
+    positions = {}
     for number, layer in enumerate(net.layer[:_MOST_LAYERS]):
         column = 1 + max((columns.get(name, -1) for name in layer.bottom), default=-1)
-        places[number] = (column, rows.get(column, 0))
+        positions[number] = (column, rows.get(column, 0))
         rows[column] = rows.get(column, 0) + 1
         columns.update(dict.fromkeys(layer.top, column))
-    return places
+    return positions

@@ -80,7 +80,7 @@ class _Silence:
     """
 
     def __init__(self) -> None:
-        self.is_kept = False  # whether the first holder's release restores nothing
+        self.is_permanent = False  # whether the first holder's release restores nothing
         self._lock, self._holders = threading.Lock(), 0
         self._hooks: list[tuple[Any, str, Any, Any]] = []  # module, name, previous hook, filtering hook
 
@@ -98,7 +98,7 @@ class _Silence:
 
     def release(self) -> None:
         with self._lock:
-            if self.is_kept:
+            if self.is_permanent:
                 return
             self._holders -= 1
             if self._holders:
@@ -123,7 +123,7 @@ _silence = _Silence()
 
 def hide_late_errors() -> None:
     """Hide errors of orbax's threads from the first checkpoint that is read or written until the process ends."""
-    _silence.is_kept = True
+    _silence.is_permanent = True
 
 
 @contextmanager

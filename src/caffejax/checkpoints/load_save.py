@@ -14,13 +14,13 @@ from ..errors import Problem, WeightsError
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
 from ..kernels.compilation import as_jax, cpu_of
-from ..parallel import place
+from ..parallel import put_global
 from ..paths import is_hdf5, read_bytes
 from ..schema.blob_proto import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
 from ..variables import Params, ParamsLike, Variables, index_blobs
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
-from .match_by_name import LoadReport, Stored, match_blobs, misfit_problems, nothing_matches, report_missing
+from .match_by_name import LoadReport, Stored, match_blobs, mismatch_problems, nothing_matches, report_missing
 from .weight_formats import FORMATS, format_end
 
 log = logging.getLogger("caffejax")
@@ -60,9 +60,9 @@ def load_weights(
     loaded: dict[Slot, jax.Array] = {}
     unused: dict[str, Sequence[Array | None]] = {}
     for file in files:
-        arrays, _, rest = _read(file, graph, variables, strict)
+        arrays, _, unmatched = _read(file, graph, variables, strict)
         loaded |= arrays
-        unused |= rest
+        unused |= unmatched
     if files:
         report_missing(graph, loaded.keys(), files, strict, unused)
     return _complete(loaded, variables)
@@ -73,18 +73,18 @@ def load_and_report(
     graph: Graph,
     variables: Variables | Initializer,
     strict: bool | None = False,
-    without: Collection[str] = (),
+    exclude: Collection[str] = (),
 ) -> tuple[Variables, LoadReport]:
-    """Load one file as `load_weights` does, except the layers named in `without`.
+    """Load one file as `load_weights` does, except the layers named in `exclude`.
 
     Returns:
         The variables, and a report of the layers that were and were not loaded.
 
     Raises:
-        WeightsError: as in `load_weights`, or if a layer of `without` is not in the net.
+        WeightsError: as in `load_weights`, or if a layer of `exclude` is not in the net.
     """
-    loaded, report, unused = _read(path, graph, variables, strict, without)
-    excluded = {param.owner for layer in graph.layers if layer.name in without for param in layer.params}
+    loaded, report, unused = _read(path, graph, variables, strict, exclude)
+    excluded = {param.owner for layer in graph.layers if layer.name in exclude for param in layer.params}
     report_missing(graph, loaded.keys() | excluded, [path], strict, unused)
     return _complete(loaded, variables), report
 
@@ -108,19 +108,19 @@ def _read(
     graph: Graph,
     variables: Variables | Initializer,
     strict: bool | None,
-    without: Collection[str] = (),
+    exclude: Collection[str] = (),
 ) -> tuple[dict[Slot, jax.Array], LoadReport, Stored]:
     """Return a file's arrays for a net by slot, with the dtypes and shardings of `variables`, and the report.
 
     The third result has the file's blobs for other layers.
     """
     stored, release, copies = open_blobs(path)
-    new, report = match_blobs(graph, stored, path, copies=copies, without=without)
-    if report.misfits:
-        raise WeightsError(misfit_problems(report))
-    for name in report.skipped:
+    new, report = match_blobs(graph, stored, path, copies=copies, exclude=exclude)
+    if report.mismatched:
+        raise WeightsError(mismatch_problems(report))
+    for name in report.unused:
         log.info("Ignoring source layer %s", name)
-    if not new and not set(report.left) <= set(without) and not strict:  # if strict, the caller names each layer
+    if not new and not set(report.missing) <= set(exclude) and not strict:  # if strict, the caller names each layer
         problem = nothing_matches(graph, stored, path)
         if strict is not None:
             raise WeightsError(problem)
@@ -132,7 +132,7 @@ def _read(
         if array.nbytes >= _LARGE:
             loaded[slot].block_until_ready()
             release()
-    unused = {name: stored[name] for name in report.skipped}
+    unused = {name: stored[name] for name in report.unused}
     return jax.block_until_ready(loaded), report, unused  # the transfers read the mapped file until they end
 
 
@@ -144,7 +144,7 @@ def _place_like(array: Array, old: jax.Array | None) -> jax.Array:
     """Return a JAX array with the dtype and sharding of `old`, or float32 on the default device if `old` is None."""
     dtype = np.dtype(np.float32) if old is None else old.dtype
     if isinstance(old, jax.Array) and len(old.sharding.device_set) > 1:
-        return place(array.astype(dtype, copy=False), old.sharding)
+        return put_global(array.astype(dtype, copy=False), old.sharding)
     return as_jax(_copy_if_aligned(array.astype(dtype, copy=False)), cpu_of())  # jnp.asarray would compile a program
 
 
@@ -184,11 +184,11 @@ def save_weights(
         write_caffemodel(path, net, blobs, gradients)
         return
     names = [layer.name for layer in graph.layers]
-    owned = {layer.name: _owned_blobs(layer, arrays) for layer, arrays in zip(graph.layers, blobs, strict=True)}
+    by_layer = {layer.name: _owned_blobs(layer, arrays) for layer, arrays in zip(graph.layers, blobs, strict=True)}
     if end == ".h5":
         from .caffe_hdf5 import write_caffemodel_h5  # h5py takes long to import
 
-        write_caffemodel_h5(path, owned, dict(zip(names, gradients, strict=True)) if gradients else None, names)
+        write_caffemodel_h5(path, by_layer, dict(zip(names, gradients, strict=True)) if gradients else None, names)
         return
     with_blobs = [layer.name for layer in graph.layers if layer.params]
     repeated = [name for name in dict.fromkeys(with_blobs) if with_blobs.count(name) > 1]
@@ -196,7 +196,7 @@ def save_weights(
         message = f"a file of {end} cannot store several layers of this name; rename one, or write a .caffemodel"
         raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in repeated)
     copied = dict(zip(names, blobs, strict=True))
-    weights = {name: tuple((copied if FORMATS[end].copies else owned)[name]) for name in with_blobs}
+    weights = {name: tuple((copied if FORMATS[end].copies else by_layer)[name]) for name in with_blobs}
     FORMATS[end].write(os.fspath(path), NetParameter(), weights)
 
 

@@ -25,34 +25,34 @@ class LoadReport:
 
     Attributes:
         file: the file.
-        taken: the names of the net's layers whose blobs were loaded.
-        skipped: the names of the file's layers with blobs that are not in the net, or are in `without`.
-        left: the names of the net's layers that keep their values, because the file has no blobs for them or they are
-            in `without`. Layers that only share blobs of other layers are omitted.
-        without: the names of the layers that the caller excluded.
-        misfits: the problems of layers whose blobs differ in number or shape. Loading raises them.
+        loaded: the names of the net's layers whose blobs were loaded.
+        unused: the names of the file's layers with blobs that are not in the net, or are in `exclude`.
+        missing: the names of the net's layers that keep their values, because the file has no blobs for them or they
+            are in `exclude`. Layers that only share blobs of other layers are omitted.
+        excluded: the names of the layers that the caller excluded.
+        mismatched: the problems of layers whose blobs differ in number or shape. Loading raises them.
     """
 
     file: str
-    taken: tuple[str, ...]
-    skipped: tuple[str, ...]
-    left: tuple[str, ...]
-    without: tuple[str, ...] = ()
-    misfits: tuple[Problem, ...] = ()
+    loaded: tuple[str, ...]
+    unused: tuple[str, ...]
+    missing: tuple[str, ...]
+    excluded: tuple[str, ...] = ()
+    mismatched: tuple[Problem, ...] = ()
 
     def __str__(self) -> str:
         lines = [
             f"Weights of {self.file}",
-            f"  taken:   {_join_names(self.taken)}",
-            f"  skipped: {self._format_with_reason(self.skipped, 'file')}",
-            f"  left:    {self._format_with_reason(self.left, 'net')}",
+            f"  loaded:   {_join_names(self.loaded)}",
+            f"  unused:   {self._format_with_reason(self.unused, 'file')}",
+            f"  missing:  {self._format_with_reason(self.missing, 'net')}",
         ]
-        return "\n".join([*lines, *(f"  misfit:  {problem}" for problem in self.misfits)])
+        return "\n".join([*lines, *(f"  mismatch: {problem}" for problem in self.mismatched)])
 
     def _format_with_reason(self, names: Sequence[str], only: str) -> str:
         by_reason = {
-            f"in the {only} only": [name for name in names if name not in self.without],
-            "named in `without`": [name for name in names if name in self.without],
+            f"in the {only} only": [name for name in names if name not in self.excluded],
+            "named in `exclude`": [name for name in names if name in self.excluded],
         }
         return "; ".join(f"{_join_names(some)}, {reason}" for reason, some in by_reason.items() if some) or "none"
 
@@ -60,7 +60,7 @@ class LoadReport:
 
 
 def match_blobs(
-    graph: Graph, stored: Stored, file: str | os.PathLike[str], *, copies: bool, without: Collection[str] = ()
+    graph: Graph, stored: Stored, file: str | os.PathLike[str], *, copies: bool, exclude: Collection[str] = ()
 ) -> tuple[dict[Slot, Array], LoadReport]:
     """Match a file's blobs to a net's layers by name.
 
@@ -73,25 +73,25 @@ def match_blobs(
         file: the file, for error messages.
         copies: whether the file stores a shared blob with every layer that uses it. Otherwise only the owner of the
             blob needs it.
-        without: the names of layers to exclude.
+        exclude: the names of layers to exclude.
 
     Returns:
         The arrays to load, in the net's shapes, by slot of the layer that owns the blob; and the report. Blobs that
         differ in number or shape are problems in the report.
 
     Raises:
-        WeightsError: if a layer of `without` is not in the net.
+        WeightsError: if a layer of `exclude` is not in the net.
     """
     first = {layer.name: layer for layer in reversed(graph.layers) if not layer.inserted_split}
     unknown = [
-        Problem(f"without: no layer '{n}' in the net{did_you_mean(n, first)}") for n in without if n not in first
+        Problem(f"exclude: no layer '{n}' in the net{did_you_mean(n, first)}") for n in exclude if n not in first
     ]
     if unknown:
         raise WeightsError(unknown)
     matches: dict[Slot, Array] = {}
     loaded: set[str] = set()
     mismatched: list[Problem] = []
-    included = {name: layer for name, layer in first.items() if name not in without}
+    included = {name: layer for name, layer in first.items() if name not in exclude}
     for name, layer in ((name, included[name]) for name in stored if name in included):
         blobs = stored[name][: len(layer.params)] if layer.recurrent_state else stored[name]
         optional = [i for i, p in enumerate(layer.params) if not (copies or p.is_owner)]
@@ -108,20 +108,20 @@ def match_blobs(
                 matches[param.owner] = array.reshape(shape)
     skipped = tuple(name for name in stored if name not in included and stored[name])
     names = list(dict.fromkeys(layer.name for layer in graph.layers))  # in the net's order
-    not_in_file = (name for name in names if name in without or not stored.get(name))
+    not_in_file = (name for name in names if name in exclude or not stored.get(name))
     unchanged = tuple(n for n in not_in_file if n in first and any(param.is_owner for param in first[n].params))
     in_order = tuple(name for name in names if name in loaded)
-    return matches, LoadReport(os.fspath(file), in_order, skipped, unchanged, tuple(without), tuple(mismatched))
+    return matches, LoadReport(os.fspath(file), in_order, skipped, unchanged, tuple(exclude), tuple(mismatched))
 
 
-def misfit_problems(report: LoadReport) -> tuple[Problem, ...]:
+def mismatch_problems(report: LoadReport) -> tuple[Problem, ...]:
     """Return the problems of blobs that do not fit; a single one if most layers' do not, as in another net's file."""
-    first = {problem.layer: problem for problem in reversed(report.misfits)}
-    if len(first) < 2 or len(first) <= len(report.taken):
-        return report.misfits
+    first = {problem.layer: problem for problem in reversed(report.mismatched)}
+    if len(first) < 2 or len(first) <= len(report.loaded):
+        return report.mismatched
     examples = "; ".join(f"'{name}', {p.message.partition(';')[0]}" for name, p in [*reversed(first.items())][:3])
     message = (
-        f"the blobs of {len(first)} of the {len(report.taken) + len(first)} layers with the net's names have other "
+        f"the blobs of {len(first)} of the {len(report.loaded) + len(first)} layers with the net's names have other "
         f"shapes, as in the weights of another net ({examples}); take the file that was made for this net"
     )
     return (Problem(message, report.file),)
@@ -256,8 +256,8 @@ def report_missing(
     Raises:
         WeightsError: if `strict` and a layer has no weights. The message names each such layer.
     """
-    without = missing_layers(graph, loaded)
-    if not without:
+    unloaded = missing_layers(graph, loaded)
+    if not unloaded:
         return
     names = ", ".join(os.fspath(file) for file in files)
     if strict:
@@ -265,17 +265,17 @@ def report_missing(
             f"has no weights in {names}, and strict_weights (--strict_weights) requires some; layers are matched by "
             "name"
         )
-        raise WeightsError(layer.problem(reason) for layer in without)
-    with_weights = [layer.name for layer in graph.layers if layer.params and layer not in without]
+        raise WeightsError(layer.problem(reason) for layer in unloaded)
+    with_weights = [layer.name for layer in graph.layers if layer.params and layer not in unloaded]
     log.info("Weights from %s for %s", names, _format_layers(with_weights))
-    missing = [layer.name for layer in without]
+    missing = [layer.name for layer in unloaded]
     level = logging.WARNING if graph.phase == "TEST" else logging.INFO
     log.log(level, "No weights in %s for %s: initialized by their fillers", names, _format_layers(missing))
     if with_weights and len(missing) > len(with_weights):
-        whole = len(missing) + len(with_weights)
+        total = len(missing) + len(with_weights)
         log.warning(
             "%s: only %d of the net's %d layers with weights are in the file; layers match by name%s",
-            *(names, len(with_weights), whole, _nearest(without, unused)),
+            *(names, len(with_weights), total, _nearest(unloaded, unused)),
         )
 
 

@@ -284,9 +284,9 @@ class CheckpointFolder:
         aside = self.path.with_name(f"{self.path.name}.old")
         if not self._has_moved:
             replaced = [step for step in steps if (aside / str(step)).exists()]
-            rest = f"; replaced there: {', '.join(map(str, replaced))}" if replaced else ""
+            replacements = f"; replaced there: {', '.join(map(str, replaced))}" if replaced else ""
             numbers = ", ".join(map(str, steps))
-            log.warning("%s holds steps of an earlier run; moved to %s: %s%s", self.path, aside, numbers, rest)
+            log.warning("%s holds steps of an earlier run; moved to %s: %s%s", self.path, aside, numbers, replacements)
         self._has_moved = True
         aside.mkdir(exist_ok=True)
         for step in steps:

@@ -130,7 +130,7 @@ def _lines(report: Report) -> Iterator[str]:
         lacking = f", none for {len(match.missing)}: {', '.join(match.missing[:5])}" if match.missing else ""
         unused = f", {match.unused} not used" if match.unused else ""
         fit = f"{match.file}: blobs for {format_count(match.matched, 'layer')} fit{lacking}{unused}"
-        yield from _wrap([fit, *map(str, match.misfits)], f"{states}: ")
+        yield from _wrap([fit, *map(str, match.mismatched)], f"{states}: ")
     yield from _wrap(report.notes, "note: ")
 
 

@@ -73,17 +73,17 @@ def _draw_shape(image: np.ndarray, shape: str, box: np.ndarray, colour: tuple[in
 def _draw_face(image: np.ndarray, mood: str, box: np.ndarray, colour: tuple[int, ...]) -> None:
     side = int(box[2] - box[0])
     ink = (0, 0, 0) if sum(colour) > 3 * 127 else (255, 255, 255)
-    place = lambda x, y: (int(box[0] + x * side), int(box[1] + y * side))  # noqa: E731
-    cv2.circle(image, place(0.5, 0.5), side // 2, colour, -1)
+    vertex = lambda x, y: (int(box[0] + x * side), int(box[1] + y * side))  # noqa: E731
+    cv2.circle(image, vertex(0.5, 0.5), side // 2, colour, -1)
     for x in 0.32, 0.68:
-        cv2.circle(image, place(x, 0.38), max(1, side // 14), ink, -1)
+        cv2.circle(image, vertex(x, 0.38), max(1, side // 14), ink, -1)
     line = max(1, side // 16)
     if mood == "smiling":
-        cv2.ellipse(image, place(0.5, 0.55), (int(0.26 * side), int(0.24 * side)), 0, 15, 165, ink, line)
+        cv2.ellipse(image, vertex(0.5, 0.55), (int(0.26 * side), int(0.24 * side)), 0, 15, 165, ink, line)
     elif mood == "sad":
-        cv2.ellipse(image, place(0.5, 0.85), (int(0.26 * side), int(0.24 * side)), 0, 195, 345, ink, line)
+        cv2.ellipse(image, vertex(0.5, 0.85), (int(0.26 * side), int(0.24 * side)), 0, 195, 345, ink, line)
     else:
-        cv2.circle(image, place(0.5, 0.7), max(2, side // 8), ink, -1)
+        cv2.circle(image, vertex(0.5, 0.7), max(2, side // 8), ink, -1)
 
 
 def _annotate(image: np.ndarray, objects: list[tuple[int, np.ndarray]]) -> Any:

@@ -173,9 +173,9 @@ def _devices_of_processes(options: argparse.Namespace) -> Sequence[jax.Device]:
 
 def check_mesh(options: argparse.Namespace, devices: int, where: str = "") -> None:
     """Raise `CaffejaxError` if `--mesh` is present and is not for exactly `devices` devices."""
-    places = math.prod((options.mesh or {}).values())
-    if options.mesh and places != devices:
-        raise CaffejaxError(f"--mesh is for {places} devices, but there are {devices}{where}")
+    n_devices = math.prod((options.mesh or {}).values())
+    if options.mesh and n_devices != devices:
+        raise CaffejaxError(f"--mesh is for {n_devices} devices, but there are {devices}{where}")
 
 
 @contextmanager
@@ -263,9 +263,9 @@ def _warn_about_tasks() -> None:
 
 def add_device_flag(parser: argparse.ArgumentParser, gpu: str = "run on the GPU with this number") -> None:
     """Add `--device` and `--gpu`; `gpu` is the help text of `--gpu`."""
-    place = flags.group(parser, "where it runs")
-    flags.add(place, "gpu", gpu, metavar="N", type=lambda text: text or None)  # as in Caffe, --gpu= sets no GPU
-    flags.add(place, "device", "run on the device of this kind and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
+    group = flags.group(parser, "where it runs")
+    flags.add(group, "gpu", gpu, metavar="N", type=lambda text: text or None)  # as in Caffe, --gpu= sets no GPU
+    flags.add(group, "device", "run on the device of this kind and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
 
 
 def on_device(options: argparse.Namespace) -> AbstractContextManager[object]:

@@ -166,6 +166,6 @@ def check_out(out: str, *read: str | None) -> None:
     Raises:
         CaffejaxError: if `out` cannot be written, or is one of the files `read`.
     """
-    place = check_writable(out)
-    if any(path is not None and os.path.realpath(path) == str(place) for path in read):
+    target = check_writable(out)
+    if any(path is not None and os.path.realpath(path) == str(target) for path in read):
         raise CaffejaxError(f"{out}: the output would overwrite the file that is read; name another file with --out")

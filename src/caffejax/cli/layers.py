@@ -62,12 +62,17 @@ def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
         if name in descriptions.SHARED_MESSAGES:
             values.append({"name": name, "settings": {name: [*map(asdict, descriptions.settings_of_message(name))]}})
             continue
-        whole = layer_type(name)
-        for variant, t in (descriptions.variants(whole) or {"": whole}).items():
+        chosen = layer_type(name)
+        for variant, t in (descriptions.variants(chosen) or {"": chosen}).items():
             settings = {
                 param: [*map(asdict, descriptions.settings_of(t, param))] for param in descriptions.params_of(t)
             }
-            about = {"name": whole.name, "variant": variant, "aliases": whole.signature.aliases, "from": t.docs.origin}
+            about = {
+                "name": chosen.name,
+                "variant": variant,
+                "aliases": chosen.signature.aliases,
+                "from": t.docs.origin,
+            }
             about |= {"description": descriptions.description(t), "facts": descriptions.facts(t)}
             values.append({**about, "restrictions": descriptions.restrictions(t), "settings": settings})
     return values

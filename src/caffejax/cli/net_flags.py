@@ -177,5 +177,5 @@ def import_modules(names: Sequence[str]) -> None:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise  # the module exists, but a module that it imports does not
-            places = f"{os.getcwd()} and the rest of sys.path; PYTHONPATH can name more folders"
-            raise CaffejaxError(f"--import={name}: there is no module '{error.name}' in {places}") from None
+            search_path = f"{os.getcwd()} and the rest of sys.path; PYTHONPATH can name more folders"
+            raise CaffejaxError(f"--import={name}: there is no module '{error.name}' in {search_path}") from None

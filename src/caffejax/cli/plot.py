@@ -46,8 +46,8 @@ def run(options: argparse.Namespace) -> None:
 
 def names_of(paths: Sequence[str]) -> list[str]:
     """Return a name for each log: the file's name without extension. Logs with equal names keep their folders."""
-    whole = [Path(path).as_posix() for path in paths]
+    names = [Path(path).as_posix() for path in paths]
     for suffix in (".metrics.jsonl", ".jsonl", ".log", ".txt"):
-        whole = [name.removesuffix(suffix) for name in whole]
-    short = [name.rpartition("/")[2] for name in whole]
-    return [name if short.count(name) == 1 else path for name, path in zip(short, whole, strict=True)]
+        names = [name.removesuffix(suffix) for name in names]
+    short = [name.rpartition("/")[2] for name in names]
+    return [name if short.count(name) == 1 else path for name, path in zip(short, names, strict=True)]

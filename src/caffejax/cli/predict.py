@@ -81,12 +81,12 @@ def run(options: argparse.Namespace) -> None:
     labels = options.labels or (str(label_map) if label_map.is_file() else None)
     names = read_names(labels) if labels else {}
     with device_flags.on_device(options):
-        whole = _build(message, options)
-        net = whole.for_inference(flags.several(options.output) or None)
-        if not options.output and (main := main_outputs(whole.graph, net.outputs)) != net.outputs:
-            rest = ", ".join(name for name in net.outputs if name not in main)
-            log.info("Output: %s; auxiliary, by their smaller loss weights: %s (see --output)", ", ".join(main), rest)
-            net = whole.for_inference(main)
+        full_net = _build(message, options)
+        net = full_net.for_inference(flags.several(options.output) or None)
+        if not options.output and (main := main_outputs(full_net.graph, net.outputs)) != net.outputs:
+            others = ", ".join(name for name in net.outputs if name not in main)
+            log.info("Output: %s; auxiliary, by their smaller loss weights: %s (see --output)", ", ".join(main), others)
+            net = full_net.for_inference(main)
         check_outputs(net.graph)
         if labels and (problem := names_problem(net.graph, names)):
             log.warning("%s: %s", labels, problem)
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> None:
         log.info("Preprocessing: %d x %d, %s", *shape[1:], prepare)
         pictures = _read(options, gray=shape[0] == 1)
         scores = {layer.bottom[0] for layer in message.layer if layer.type == "SoftmaxWithLoss" and layer.bottom}
-        frozen = net.freeze(net_flags.variables_of(whole, options.weights, options.strict_weights))
+        frozen = net.freeze(net_flags.variables_of(full_net, options.weights, options.strict_weights))
         results: list[list[Result]] = []
         for at in range(0, len(pictures), options.batch):
             batch = pictures[at : at + options.batch]
@@ -151,7 +151,7 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
         except MissingSourceError as error:
             raise CaffejaxError(Problem(str(error), options.model)) from error
         weights = [Path(name) for name in flags.several(options.weights)]
-        fitting = (c for c in candidates if not any(weights_report(c.graph, path).misfits for path in weights))
+        fitting = (c for c in candidates if not any(weights_report(c.graph, path).mismatched for path in weights))
         candidate = candidates[0] if len(candidates) == 1 else next(fitting, candidates[0])
         for sentence in candidate.assumed:
             log.warning("%s", sentence)

@@ -61,8 +61,8 @@ def handle_signals(solver: Solver, options: argparse.Namespace) -> Iterator[None
             raise KeyboardInterrupt
         if effect != "none":
             solver.request(effect)
-        again = "; a second Ctrl-C ends at once" if (number, effect) == (signal.SIGINT, "stop") else ""
-        pending.append(f"{signal.Signals(number).name}: {_MESSAGES[effect]}{again}")
+        hint = "; a second Ctrl-C ends at once" if (number, effect) == (signal.SIGINT, "stop") else ""
+        pending.append(f"{signal.Signals(number).name}: {_MESSAGES[effect]}{hint}")
 
     solver.callbacks.append(log_pending)
     before = {number: signal.signal(number, handler) for number in effects}

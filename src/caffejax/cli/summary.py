@@ -62,8 +62,8 @@ def _print_memory(options: argparse.Namespace) -> None:
         _print_compiled(compiled)
 
 
-def _print_compiled(figures: CompiledMemory) -> None:
-    words = ", ".join(f"{name} {format_bytes(size)}" for name, size in figures._asdict().items())
+def _print_compiled(memory: CompiledMemory) -> None:
+    words = ", ".join(f"{name} {format_bytes(size)}" for name, size in memory._asdict().items())
     print(f"XLA, loss and gradients: {words}")
 
 

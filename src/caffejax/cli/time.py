@@ -57,7 +57,7 @@ def _time(timer: Timer, iterations: int, plan: str) -> dict[str, Any]:
 
     log.info("Compiling.")
     timer.layers()
-    timer.whole()
+    timer.time_net()
     log.info("*** Benchmark begins ***")
     log.info("Testing for %d iterations.", iterations)
     passes = []
@@ -65,13 +65,13 @@ def _time(timer: Timer, iterations: int, plan: str) -> dict[str, Any]:
         passes.append(timer.layers())
         both = sum(layer.forward + layer.backward for layer in passes[-1])
         log.info("Iteration: %d forward-backward time: %.3g ms.", i + 1, both)
-    whole = [timer.whole() for _ in range(iterations)]
+    totals = [timer.time_net() for _ in range(iterations)]
     layers = list(mean_times(passes))
     _log_layers(layers, iterations)
     log.info("Compiled as one, which is what training and testing run:")
     for line in plan.splitlines():
         log.info("  %s", line)
-    by_pass = dict(zip(whole[0]._fields, zip(*whole, strict=True), strict=True))
+    by_pass = dict(zip(totals[0]._fields, zip(*totals, strict=True), strict=True))
     means = {name: None if None in times else fmean(times) for name, times in by_pass.items()}
     log.info("Average fused Forward pass: %.6g ms.", means["forward"])
     log.info("Average fused Forward-Backward: %.6g ms.", means["both"])

@@ -64,7 +64,7 @@ class TrainingDisplay(Callback):
                     self._scores[name] = float(np.mean(values))
 
     def _numbers(self, loss: float, pace: Pace) -> str:
-        shown = [name for name in self._outputs or self._scores if name in self._scores]
-        scores = [f"{'test loss' if name == 'loss' else name} {self._scores[name]:.4g}" for name in shown]
+        outputs = [name for name in self._outputs or self._scores if name in self._scores]
+        scores = [f"{'test loss' if name == 'loss' else name} {self._scores[name]:.4g}" for name in outputs]
         speed = f"{pace.images_per_second:.0f} images/s", f"waiting {pace.waiting:.0%}"
         return "  ".join((f"loss {loss:.4g}", *scores, *speed))

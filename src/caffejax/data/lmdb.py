@@ -483,10 +483,10 @@ def _nodes(page: bytes) -> tuple[int, ...]:
     _, _, _, lower, upper = HEADER.unpack_from(page)
     if not HEADER.size <= lower <= upper <= len(page) or lower % 2:
         raise DamagedError(f"a page has the invalid free part {lower} to {upper}")
-    places: tuple[int, ...] = struct.unpack_from(f"<{(lower - HEADER.size) // 2}H", page, HEADER.size)
-    if any(not upper <= at <= len(page) - _NODE.size for at in places):
+    offsets: tuple[int, ...] = struct.unpack_from(f"<{(lower - HEADER.size) // 2}H", page, HEADER.size)
+    if any(not upper <= at <= len(page) - _NODE.size for at in offsets):
         raise DamagedError("a node is outside its page")
-    return places
+    return offsets
 
 
 def _child(page: bytes, at: int) -> int:

@@ -228,8 +228,8 @@ class Crop:
         """
         if not self.height:
             return np.zeros_like(extents)
-        room = extents - np.array([self.height, self.width], np.uint64)
-        return words % (room + np.uint64(1)) if self.random else room // np.uint64(2)
+        margins = extents - np.array([self.height, self.width], np.uint64)
+        return words % (margins + np.uint64(1)) if self.random else margins // np.uint64(2)
 
 
 def parse_crop(param: Any, random: bool) -> Crop:

@@ -38,9 +38,9 @@ def _check(layer: Layer, indices: Any, count: int) -> None:
     numbers = np.asarray(indices)
     bad = out_of_range(numbers, count)
     if bad.any():
-        place = [int(i) for i in np.argwhere(bad)[0]]
+        index = [int(i) for i in np.argwhere(bad)[0]]
         message = (
-            f"index {numbers[bad].flat[0]:g} at {place} of bottom '{index_blob(layer)}' is out of range: "
+            f"index {numbers[bad].flat[0]:g} at {index} of bottom '{index_blob(layer)}' is out of range: "
             f"it must be one of 0 to {count - 1}"
         )
         raise LayerError(layer.problem(message))

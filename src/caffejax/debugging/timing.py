@@ -33,7 +33,7 @@ class LayerTime(NamedTuple):
     backward: float
 
 
-class WholeTime(NamedTuple):
+class NetTime(NamedTuple):
     """Milliseconds of passes of the whole net, compiled as one program.
 
     Attributes:
@@ -92,13 +92,13 @@ class Timer:
         run(self._schedule, PassInputs(*self._variables, self._by_hand, self._key, {}), runner=time_part)
         return times
 
-    def whole(self) -> WholeTime:
+    def time_net(self) -> NetTime:
         """Time one pass of the net compiled as one program."""
         batch = jax.device_put(next(self._loader))
         forward, _ = _time_layer(self._forward, self._variables, batch)
         both, _ = _time_layer(self._both, self._variables, batch)
         frozen = None if self._frozen is None else _time_layer(self._frozen, batch, self._key)[0]
-        return WholeTime(forward, both, frozen)
+        return NetTime(forward, both, frozen)
 
     def _time_layer(self, part: Part, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
         """Time one layer, or for a data layer the reading of a batch; return the time and the layer's outputs."""

@@ -218,9 +218,9 @@ class DetectionModel(Model):
         boxes = _boxes(rows[:, 3:], np.ones(4, np.float32))
         scaled = _boxes(rows[:, 3:], np.array([width, height, width, height], np.float32))
         boxes = np.where(np.any(boxes[:, 2:] <= 2, axis=1, keepdims=True), scaled, boxes)
-        places = np.clip(boxes[:, :2], 0, [width - 1, height - 1])
-        sizes = np.maximum(1, np.minimum(boxes[:, 2:], [width, height] - places))
-        return rows[:, 1].astype(np.int32), rows[:, 2].copy(), np.concatenate([places, sizes], 1).astype(np.int32)
+        corners = np.clip(boxes[:, :2], 0, [width - 1, height - 1])
+        sizes = np.maximum(1, np.minimum(boxes[:, 2:], [width, height] - corners))
+        return rows[:, 1].astype(np.int32), rows[:, 2].copy(), np.concatenate([corners, sizes], 1).astype(np.int32)
 
 
 def _boxes(corners: Array, scale: Array) -> Array:

@@ -79,7 +79,7 @@ class Net:
         self._timed, self._nanoseconds = 0, 0
         self._net: CaffeNet | None = None
         self._variables: Variables
-        self._fed: tuple[str, ...] = ()
+        self._input_names: tuple[str, ...] = ()
         self._reshaped: Graph
 
     def _set(self, net: CaffeNet, variables: Variables, absent: set[Slot]) -> None:
@@ -87,8 +87,8 @@ class Net:
         self._net = net.for_inference(net.graph.blobs)
         self._reshaped = self._net.graph
         self._variables, self._absent = variables, absent
-        self._fed = net.graph.input_names
-        self._inputs = list(self._fed)
+        self._input_names = net.graph.input_names
+        self._inputs = list(self._input_names)
         self._nodes = list(list_nodes(net.graph, self._net.graph))
         self._numbers = {node.name: i for i, node in reversed([*enumerate(self._nodes, 1)])}
         for i, node in enumerate(self._nodes, 1):
@@ -197,17 +197,17 @@ class Net:
             scalefactor: the factor.
             mean: a number, or up to four numbers, one for each channel.
         """
-        fed = self._fed_name(name)
+        input_name = self._fed_name(name)
         array = np.array(blob)
         if array.dtype.kind not in "fiub":
-            raise CaffejaxError(f"input '{fed}': expected an array of numbers, not {type(blob).__name__}")
+            raise CaffejaxError(f"input '{input_name}': expected an array of numbers, not {type(blob).__name__}")
         array = array.astype(np.float32, copy=False)
         means = np.zeros(4)
         numbers = np.ravel(mean).astype(np.float64)
         if len(numbers) > 4 or (numbers.any() and array.ndim > 1 and array.shape[1] > 4):
             raise CaffejaxError(
-                f"input '{fed}': mean has up to 4 numbers, for up to 4 channels; it has {len(numbers)}, and the blob's "
-                f"shape is {array.shape}"
+                f"input '{input_name}': mean has up to 4 numbers, for up to 4 channels; it has {len(numbers)}, and the "
+                f"blob's shape is {array.shape}"
             )
         means[: len(numbers)] = numbers
         if scalefactor != 1 or means.any():
@@ -216,7 +216,7 @@ class Net:
             else:
                 array -= np.float32(means[0])
             array *= np.float32(scalefactor)
-        self._arrays[fed] = array
+        self._arrays[input_name] = array
 
     def forward(self, outputName: str | Sequence[str] = "", outputBlobs: Any = None) -> Any:
         """Run the layers that lead to an output.
@@ -264,14 +264,14 @@ class Net:
         self._check_read()
         if name and name not in self._inputs:
             raise CaffejaxError(f"no input '{name}' in the net{did_you_mean(name, self._inputs)}")
-        return self._fed[self._inputs.index(name) if name else 0]
+        return self._input_names[self._inputs.index(name) if name else 0]
 
     def _run(self, tops: tuple[str, ...]) -> dict[str, Array]:
         """Return the blobs `tops` for the current inputs, in OpenCV's shapes."""
         import jax
 
         frozen = self._compile(tops)
-        if missing := [self._inputs[self._fed.index(n)] for n in frozen.input_names if n not in self._arrays]:
+        if missing := [self._inputs[self._input_names.index(n)] for n in frozen.input_names if n not in self._arrays]:
             raise CaffejaxError(f"call setInput before forward, for {', '.join(missing)}")
         start = time.perf_counter_ns()
         inputs = {name: self._place(self._arrays[name]) for name in frozen.input_names}
@@ -341,12 +341,12 @@ class Net:
     def _reshape(self, shapes: dict[str, Shape]) -> None:
         from ..graph.reshape import reshape_graph
 
-        current = {name: self._reshaped.blobs[name].shape for name in self._fed}
+        current = {name: self._reshaped.blobs[name].shape for name in self._input_names}
         self._reshaped = reshape_graph(self._reshaped, {**current, **shapes})
 
     def _input_size(self) -> tuple[int, int]:
         """Return width and height of the first input, or (0, 0) if it is not an image."""
-        shape: Shape = self._reshaped.blobs[self._fed[0]].shape if self._fed else ()
+        shape: Shape = self._reshaped.blobs[self._input_names[0]].shape if self._input_names else ()
         return (shape[3], shape[2]) if len(shape) == 4 else (0, 0)
 
     def _shapes_for(self, netInputShapes: Any) -> tuple[list[tuple[Shape, ...]], list[tuple[Shape, ...]]]:
@@ -354,9 +354,9 @@ class Net:
         self._check_read()
         several = bool(len(netInputShapes)) and np.ndim(netInputShapes[0]) > 0
         shapes = [tuple(map(int, shape)) for shape in (netInputShapes if several else [netInputShapes])]
-        if len(shapes) != len(self._fed):
-            raise CaffejaxError(f"the net has {len(self._fed)} inputs; {len(shapes)} shapes were given")
-        self._reshape(dict(zip(self._fed, shapes, strict=True)))
+        if len(shapes) != len(self._input_names):
+            raise CaffejaxError(f"the net has {len(self._input_names)} inputs; {len(shapes)} shapes were given")
+        self._reshape(dict(zip(self._input_names, shapes, strict=True)))
         graph = self._reshaped
         bottoms = [tuple(graph.blobs[name].shape for name in node.layer.bottoms) for node in self._nodes]
         return [tuple(shapes), *bottoms], [tuple(shapes), *(top_shapes(graph, node) for node in self._nodes)]

@@ -120,8 +120,8 @@ def _read_weights(graph: Graph, model: Any) -> Mapping[Slot, np.ndarray]:
     else:
         name, copies, stored = os.fspath(model), not is_hdf5(model), read_caffemodel(model)
     arrays, report = match_blobs(graph, stored, name, copies=copies)
-    if report.misfits:
-        raise WeightsError(report.misfits)
+    if report.mismatched:
+        raise WeightsError(report.mismatched)
     if not arrays and graph.variables:
         names = ", ".join(shorten_list([layer for layer, blobs in stored.items() if blobs])) or "no layer"
         raise WeightsError(Problem(f"no layer of the net has weights in this file, which has them for {names}", name))

@@ -230,9 +230,9 @@ class _ResidualTrace:
 def _trace_unit(part: Part, inputs: PassInputs, before: Mapping[str, Any]) -> _TracedUnit:
     names = sorted(part.makes)
 
-    def with_pullback(params: Any, before: Any, rest: PassInputs) -> Any:
+    def with_pullback(params: Any, before: Any, others: PassInputs) -> Any:
         def forward(params: Any, before: Any) -> Any:
-            result = compute(part, rest._replace(params=params), before)
+            result = compute(part, others._replace(params=params), before)
             return (result.loss, [result.values[name] for name in names]), result.state
 
         (_, tops), pullback, state = jax.vjp(forward, params, before, has_aux=True)
@@ -241,8 +241,8 @@ def _trace_unit(part: Part, inputs: PassInputs, before: Mapping[str, Any]) -> _T
     traced, (tops, residuals, state) = jax.make_jaxpr(with_pullback, return_shape=True)(
         inputs.params, dict(before), inputs
     )
-    params, rest = ([_INPUT] * len(jax.tree.leaves(tree)) for tree in (inputs.params, inputs))
-    origins = _origins(traced.jaxpr, [*params, *sorted(before), *rest])
+    params, others = ([_INPUT] * len(jax.tree.leaves(tree)) for tree in (inputs.params, inputs))
+    origins = _origins(traced.jaxpr, [*params, *sorted(before), *others])
     return _TracedUnit(
         tops=dict(zip(names, zip(origins, tops, strict=False), strict=True)),
         residuals={origin: size(x) for origin, x in zip(origins[len(tops) :], residuals, strict=False)},

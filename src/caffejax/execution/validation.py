@@ -81,23 +81,23 @@ def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
     return inputs._replace(params=params, state=state)
 
 
-def check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
-    """Check that `inputs` has an array of numbers for each blob in `fed`. Further blobs are allowed.
+def check_inputs(graph: Graph, names: Sequence[str], inputs: Any) -> None:
+    """Check that `inputs` has an array of numbers for each blob in `names`. Further blobs are allowed.
 
     Raises:
         GraphError: naming all blobs that are missing or not numeric.
     """
     if not isinstance(inputs, Mapping):
         raise GraphError(Problem(f"inputs must be {{blob: array}}, not {describe_type(inputs)}", graph.file))
-    missing = [name for name in fed if name not in inputs]
+    missing = [name for name in names if name not in inputs]
     problems = [f"no input given for blob '{name}'" for name in missing]
     for name, value in inputs.items():
-        if name not in fed and missing:
-            takes = ", ".join(f"'{f}'" for f in fed) or "none"
+        if name not in names and missing:
+            takes = ", ".join(f"'{f}'" for f in names) or "none"
             problems.append(
                 f"the net has no input '{name}' in phase {graph.phase}, it takes {takes}{did_you_mean(name, missing)}"
             )
-        elif name in fed and not _is_numeric(value):
+        elif name in names and not _is_numeric(value):
             kind = getattr(value, "dtype", None)
             instead = describe_type(value) if kind is None else f"of dtype {kind}"
             problems.append(f"the input for blob '{name}' must be an array of numbers, not {instead}")

@@ -33,8 +33,8 @@ def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, ran
     key = jax.random.key(0)
 
     def init(key: jax.Array) -> Variables:
-        whole, added = net.init(key), part.init(key)  # the part's layers may use params of other layers
-        return Variables(whole.params | added.params, whole.state | added.state)
+        full, added = net.init(key), part.init(key)  # the part's layers may use params of other layers
+        return Variables(full.params | added.params, full.state | added.state)
 
     variables = jax.eval_shape(init, key)
     problems: list[Problem] = []

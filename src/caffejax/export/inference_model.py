@@ -70,8 +70,8 @@ class Subject:
             }
             if not random:
                 raise
-            rest = [problem for problem in error.problems if problem.layer not in random]
-            raise GraphError([*random.values(), *rest]) from None
+            others = [problem for problem in error.problems if problem.layer not in random]
+            raise GraphError([*random.values(), *others]) from None
 
     def run(self, inputs: Mapping[str, jax.Array]) -> Blobs:
         """Run the net on arrays by input name; return the outputs by name."""

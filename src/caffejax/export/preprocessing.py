@@ -53,10 +53,12 @@ class Preprocessing:
             )
         if not all(0 <= i < channels for i in self.order):
             problems.append(f"channel order {self.order} is out of range: images have channels 0 to {channels - 1}")
-        if any(n not in (1, whole) for n, whole in zip(self.mean.shape, (len(self.order), *self.size), strict=True)):
-            whole = (len(self.order), *self.size)
+        if any(
+            n not in (1, expected) for n, expected in zip(self.mean.shape, (len(self.order), *self.size), strict=True)
+        ):
+            expected = (len(self.order), *self.size)
             problems.append(
-                f"the mean is {_format_shape(self.mean.shape)}; the input '{self.blob}' is {_format_shape(whole)}"
+                f"the mean is {_format_shape(self.mean.shape)}; the input '{self.blob}' is {_format_shape(expected)}"
             )
         if problems:
             raise GraphError(problems)

@@ -86,8 +86,8 @@ def finite_difference_gradients(case: Case, samples: int | None, random: np.rand
     chosen = [np.sort(random.permutation(v.size)[:samples]) for v in values]
     sizes = [_sizes(v.ravel(), at) for v, at in zip(values, chosen, strict=True)]
     steps = np.concatenate(sizes)[:, None] * tolerances.steps
-    places = np.concatenate([start + at for start, at in zip(starts, chosen, strict=False)])
-    changes, norm = _changes(case, places, np.stack([steps, -steps], -1))
+    indices = np.concatenate([start + at for start, at in zip(starts, chosen, strict=False)])
+    changes, norm = _changes(case, indices, np.stack([steps, -steps], -1))
     result = _extrapolate(changes[..., 0], changes[..., 1], steps, norm, tolerances)
     ends = np.cumsum([len(at) for at in chosen])[:-1]
     parts = zip(chosen, *(np.split(r, ends) for r in result), strict=True)
@@ -98,18 +98,18 @@ def _sizes(flat: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.maximum(np.abs(flat[at]), max(float(np.sqrt(np.mean(flat**2))), 0.01))
 
 
-def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
+def _changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the change of the scalar sum(tops * top diffs) for each change of each element, and the norm of its terms.
 
     Args:
         case: the layer and its arrays.
-        places: flat indices of the elements in the concatenation of all arguments, shape (n,).
+        indices: flat indices of the elements in the concatenation of all arguments, shape (n,).
         moves: changes of each element, shape (n, steps, 2).
 
     Returns:
         An array with the shape of `moves`, and the square root of sum((tops * top diffs)**2).
     """
-    index = np.repeat(places, moves[0].size)
+    index = np.repeat(indices, moves[0].size)
 
     def evaluate(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, index: Any, delta: Any) -> Any:
         shapes = [v.shape for v in case.pick(blobs, bottoms)]
@@ -117,7 +117,7 @@ def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndar
 
         def tops(flat: jax.Array) -> Arrays:
             values = [v.reshape(s) for v, s in zip(jnp.split(flat, ends), shapes, strict=True)]
-            return compute_tops(case.context.with_key(key), *case.place(values, blobs, bottoms))
+            return compute_tops(case.context.with_key(key), *case.replace(values, blobs, bottoms))
 
         def change(move: tuple[jax.Array, jax.Array]) -> jax.Array:
             moved = tops(flat.at[move[0]].add(move[1]))

@@ -61,7 +61,7 @@ class Case:
         """Return the items of `blobs` and `bottoms` that belong to the arguments, in the order of the arguments."""
         return tuple((blobs if a.kind == "blob" else bottoms)[a.number] for a in self.arguments)
 
-    def place(self, values: Sequence[jax.Array], blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
+    def replace(self, values: Sequence[jax.Array], blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
         """Return blobs and bottoms with the arrays of the arguments replaced by `values`."""
         new: dict[str, list[jax.Array]] = {"blob": list(blobs), "bottom": list(bottoms)}
         for argument, value in zip(self.arguments, values, strict=True):

@@ -74,9 +74,9 @@ def build_graph(
         other_wiring, other_problems = _connect_layers(other, state, file, compute_config, data_config, wrong)
         if not other_problems:
             net, wiring, problems = other, other_wiring, []
-            place = f"{file}: " if file else ""
+            prefix = f"{file}: " if file else ""
             log.warning(
-                "%sthe shapes fit only if Interp's zoom_factor multiplies sizes, as in OpenVINO; it is read so", place
+                "%sthe shapes fit only if Interp's zoom_factor multiplies sizes, as in OpenVINO; it is read so", prefix
             )
     if wrong or problems:
         with locate_errors(file=file):
@@ -204,16 +204,16 @@ class _Wiring:
     keys: set[str] = field(default_factory=set)
     written: Sequence[LayerParameter] = ()  # the layers in the text, without splits
 
-    def add(self, layer: LayerParameter, place: int | None) -> None:
-        """Add a layer. `place` is its index in the text, or None for an inserted split."""
+    def add(self, layer: LayerParameter, index: int | None) -> None:
+        """Add a layer. `index` is its index in the text, or None for an inserted split."""
         try:
             with locate_errors(file=self.file, layer=layer.name, layer_type=layer.type):
-                if place is not None:
-                    layer = resolve_variant(layer, place, self.written, self.blobs)
+                if index is not None:
+                    layer = resolve_variant(layer, index, self.written, self.blobs)
                 self._connect(layer)
                 context, site = self._context(layer)
                 if self.unknown.isdisjoint(layer.bottom):
-                    self._infer(context, site, inserted=place is None)
+                    self._infer(context, site, inserted=index is None)
                     return
         except CaffejaxError as error:
             self.problems += error.problems
@@ -255,8 +255,8 @@ class _Wiring:
         names = tuple(layer.top) or (UNNAMED_TOP,) * len(tops if context.type.signature.loss else ())
         if len(tops) != len(names):
             raise LayerError(f"computes {format_count(len(tops), 'top')}, but names {len(names)}")
-        for place, name, before, top in zip(layer.bottom, names, bottoms, tops, strict=False):
-            if name == place and top.shape != before.shape:
+        for bottom, name, before, top in zip(layer.bottom, names, bottoms, tops, strict=False):
+            if name == bottom and top.shape != before.shape:
                 what = f"top '{name}' of shape {top.shape} cannot replace a bottom of shape {before.shape}"
                 raise GraphError(f"{what} in place; give the top another name")
         self.blobs.update(zip(names, tops, strict=True))

@@ -41,13 +41,13 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
         )
     layers, names = _each_blob_once(graph)
     outputs = tuple(dict.fromkeys(names[name] for name in selected))
-    needed, kept = set(outputs), list[Layer]()
+    needed, used_layers = set(outputs), list[Layer]()
     for layer in reversed(layers):
         if not needed.isdisjoint(layer.tops):
-            kept.append(_make_input(layer, graph, needed) if layer.type.is_fed else layer)
+            used_layers.append(_make_input(layer, graph, needed) if layer.type.is_fed else layer)
             needed.update(layer.bottoms)
-    fed = {top: graph.blobs[top] for layer in reversed(kept) if layer.type.is_fed for top in layer.tops}
-    reduced = replace(graph, layers=tuple(reversed(kept)), blobs=fed, inputs=tuple(fed), outputs=outputs)
+    inputs = {top: graph.blobs[top] for layer in reversed(used_layers) if layer.type.is_fed for top in layer.tops}
+    reduced = replace(graph, layers=tuple(reversed(used_layers)), blobs=inputs, inputs=tuple(inputs), outputs=outputs)
     return reshape_graph(reduced, {})
 
 
@@ -107,7 +107,7 @@ def _make_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
 def _each_blob_once(graph: Graph) -> tuple[list[Layer], dict[str, str]]:
     """Return the layers without splits and in-place tops, and a dict from each blob to the name of its last value."""
     last = {top: layer.key for layer in graph.layers for top in layer.tops}
-    fed = {top for layer in graph.layers if layer.type.is_fed for top in layer.tops}
+    inputs = {top for layer in graph.layers if layer.type.is_fed for top in layer.tops}
     names: dict[str, str] = {}
     layers = []
     for layer in graph.layers:
@@ -116,7 +116,7 @@ def _each_blob_once(graph: Graph) -> tuple[list[Layer], dict[str, str]]:
             names.update(dict.fromkeys(layer.tops, bottoms[0]))
             continue
         tops = tuple(
-            top if layer.type.is_fed or (last[top] == layer.key and top not in fed) else f"{top}/{layer.key}"
+            top if layer.type.is_fed or (last[top] == layer.key and top not in inputs) else f"{top}/{layer.key}"
             for top in layer.tops
         )
         names.update(zip(layer.tops, tops, strict=True))

@@ -178,7 +178,7 @@ def _split(layers: Sequence[LayerParameter], top: _Top, n: int, loss_weight: flo
 
 
 def resolve_variant(
-    layer: LayerParameter, place: int, layers: Sequence[LayerParameter], blobs: Mapping[str, Any]
+    layer: LayerParameter, index: int, layers: Sequence[LayerParameter], blobs: Mapping[str, Any]
 ) -> LayerParameter:
     """Return a copy of the layer whose ambiguous settings are filled in from its neighbours.
 
@@ -187,7 +187,7 @@ def resolve_variant(
 
     Args:
         layer: the layer, after splits were inserted.
-        place: its index in `layers`.
+        index: its index in `layers`.
         layers: the net's layers, without splits.
         blobs: shapes and dtypes of the blobs produced before the layer.
 
@@ -197,11 +197,11 @@ def resolve_variant(
     runs = layer_type(layer.type).implementation
     if not isinstance(runs, Variants) or runs.resolve is None:
         return layer
-    read = layers[place].bottom[0] if layers[place].bottom else None
-    beside = tuple(other for i, other in enumerate(layers) if i != place and read in other.bottom)
+    read = layers[index].bottom[0] if layers[index].bottom else None
+    siblings = tuple(other for i, other in enumerate(layers) if i != index and read in other.bottom)
     shapes = tuple(blobs[name].shape if name in blobs else None for name in layer.bottom)
-    settled: LayerParameter = runs.resolve(layer, LayerContext(shapes, tuple(layers), beside))
-    return settled
+    resolved: LayerParameter = runs.resolve(layer, LayerContext(shapes, tuple(layers), siblings))
+    return resolved
 
 
 def net_problems(net: NetParameter) -> Iterator[Problem]:

@@ -94,11 +94,11 @@ def out_of_range(numbers: np.ndarray, classes: int, *ignored: int | None) -> np.
 
     Values are truncated to integers first, as in Caffe. NaN is out of range.
     """
-    whole = np.trunc(numbers)
-    valid = (whole >= 0) & (whole < classes)  # False for NaN
+    integers = np.trunc(numbers)
+    valid = (integers >= 0) & (integers < classes)  # False for NaN
     for number in ignored:
         if number is not None:
-            valid |= whole == number
+            valid |= integers == number
     return ~valid
 
 
@@ -153,17 +153,17 @@ def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> b
     ):
         return False  # the layer normalizes by its statistics
     blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.all_params)
-    kept: list[bool] = []
+    flags: list[bool] = []
 
     def trace(key: jax.Array, blobs: tuple[Any, ...], bottoms: tuple[Any, ...]) -> Any:
         _, new = forward(layer.context.with_key((key, 0)), blobs, bottoms)
         old = [b for b, p in zip(blobs, layer.all_params, strict=True) if not p.spec.learnable]
-        kept.extend(n is o for n, o in zip(new, old, strict=False))
+        flags.extend(n is o for n, o in zip(new, old, strict=False))
         return new
 
     with layer.locate_errors():
         jax.eval_shape(trace, jax.eval_shape(lambda: jax.random.key(0)), blobs, bottoms)
-    return not all(kept)
+    return not all(flags)
 
 
 def is_random(layer: Layer, bottoms: Sequence[Any]) -> bool:

@@ -81,9 +81,9 @@ class _Folding:
     def add(self, layer: Layer) -> None:
         arrays = layer.arrays(*self._variables)
         if not self._fold_into_maker(layer, arrays):
-            owned = [replace(p, owner=p.slot) for p in layer.all_params]
+            params = [replace(p, owner=p.slot) for p in layer.all_params]
             n = len(layer.params)
-            self._keep(replace(layer, params=tuple(owned[:n]), recurrent_state=tuple(owned[n:])), arrays)
+            self._keep(replace(layer, params=tuple(params[:n]), recurrent_state=tuple(params[n:])), arrays)
 
     def result(self) -> tuple[Graph, Trees]:
         layers = tuple(self._layers.values())

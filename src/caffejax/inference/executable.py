@@ -76,7 +76,7 @@ class CompiledShapes:
             self._steps = tuple(self._host_steps())
         else:
             function = partial(self._run, self._program)
-            self._whole = function if graph.has_host_layers else compilation.jit(function, options.kernels)
+            self._run_unfused = function if graph.has_host_layers else compilation.jit(function, options.kernels)
 
     @property
     def packed_bytes(self) -> int:
@@ -108,7 +108,7 @@ class CompiledShapes:
         if key is not None and not self.may_draw:
             key = None  # a key that no layer uses would still cost time in each call
         if not self.programs:
-            outputs: Values = self._whole({}, self._arrays, inputs, key)
+            outputs: Values = self._run_unfused({}, self._arrays, inputs, key)
             return outputs
         values: dict[str, Any] = {**self._constants, **inputs}
         for step in self._steps:
@@ -144,11 +144,11 @@ class CompiledShapes:
         self.compiles = True
 
         def step(values: dict[str, Any], key: jax.Array | None) -> None:
-            fed, before = (
+            inputs, before = (
                 {name: self._as_jax(values[name], name) for name in names if name in values}
                 for names in (part.makes, part.reads)
             )
-            values.update(self._compiled(part, PassInputs(params, state, fed, key, {}), before).values)
+            values.update(self._compiled(part, PassInputs(params, state, inputs, key, {}), before).values)
 
         return step
 

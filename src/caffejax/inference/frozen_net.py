@@ -96,7 +96,7 @@ class Frozen:
         self._low = low
         self.graph, self._options = graph, options
         self._folded: Trees = jax.tree.map(StoredWeight, tuple(variables))
-        self._fed = graph.input_names
+        self._input_names = graph.input_names
         self._forget()
 
     def __reduce__(self) -> Any:
@@ -131,7 +131,7 @@ class Frozen:
             CaffejaxError: if an input is missing, unknown, or of an unsupported shape. It names each such input.
         """
         try:
-            arrays = {name: inputs[name] for name in self._fed}
+            arrays = {name: inputs[name] for name in self._input_names}
             shapes = _shapes(arrays.values()) if key is None else None
             if shapes is not None and (direct := self._direct.get(shapes)) is not None:
                 return direct(arrays)
@@ -153,7 +153,7 @@ class Frozen:
     @property
     def input_names(self) -> tuple[str, ...]:
         """The names of the inputs."""
-        return self._fed
+        return self._input_names
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -180,7 +180,7 @@ class Frozen:
 
     def may_draw(self, inputs: Mapping[str, Any]) -> bool:
         """Return whether a call with inputs of these shapes may draw random numbers, so that it needs a key."""
-        return self._compiled_for({name: inputs[name] for name in self._fed}).may_draw
+        return self._compiled_for({name: inputs[name] for name in self._input_names}).may_draw
 
     def __repr__(self) -> str:
         kind = f" in {self._low.kind}" if self._low else ""

@@ -303,7 +303,7 @@ def normalize(call: Call) -> Value | None:
     p, w, shape = call.context.layer.norm_param, call.writer, call.x.shape
     if not call.blobs or p.across_spatial or len(shape) != 4:
         return None
-    w.share(call.x)  # x has two readers
+    w.mark_shared(call.x)  # x has two readers
     ones = w.weight(np.ones((1, shape[1], 1, 1), np.float32))
     once, nothing = (1, 1), (0, 0)
     steps: dict[str, Numbers] = {"stride": once, "dilation": once, "low": nothing, "high": nothing, "groups": 1}

@@ -43,20 +43,20 @@ class LoweredPart:
 
 
 def partition(
-    graph: Graph, whole: Graph, variables: Trees, low: LowPrecision | None = None
+    graph: Graph, full_graph: Graph, variables: Trees, low: LowPrecision | None = None
 ) -> tuple[Schedule, dict[Any, LoweredPart]]:
     """Partition a graph into oneDNN programs and other parts.
 
     Args:
         graph: the graph without the layers whose tops are constants.
-        whole: the graph with these layers, which is used to compute shapes for a batch of one image.
+        full_graph: the graph with these layers, which is used to compute shapes for a batch of one image.
         variables: the parameters and state of the layers.
         low: the number type of the programs; default: float32.
 
     Returns:
         The schedule of all parts, and the parts that are oneDNN programs, by key.
     """
-    schedule, image = plan(graph), _one_image(whole)
+    schedule, image = plan(graph), _one_image(full_graph)
     parts: list[Part] = []
     programs: dict[Any, LoweredPart] = {}
     readers = _readers(graph)
@@ -210,7 +210,7 @@ class _PartBuilder:
                 values[top] = value
                 self._names[value.number] = top
                 if top in self._makes or readers.get(top, Counter()).total() > 1:
-                    self._builder.share(value)
+                    self._builder.mark_shared(value)
         self._results = [values[name] for name in self._makes]
 
     def compile(self, low: LowPrecision | None) -> LoweredPart | None:

@@ -52,7 +52,7 @@ class ProgramBuilder:
         """Return argument `i` of the program as a value."""
         return Value(i, self.arguments[i])
 
-    def share(self, value: Value) -> None:
+    def mark_shared(self, value: Value) -> None:
         """Mark a value as a result or as read several times, so that no operation is fused into its producer."""
         self._shared.add(value.number)
 

@@ -135,25 +135,25 @@ def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, window: Window, dy: 
         materialise(channels_last(dy)).astype(jnp.promote_types(x.dtype, jnp.float32)),
     )
     diffs = []
-    for place in np.ndindex(*window.kernel):
-        axes = zip(x.shape[1:-1], dy.shape[1:-1], place, window.stride, window.low, window.dilation, strict=True)
+    for offset in np.ndindex(*window.kernel):
+        axes = zip(x.shape[1:-1], dy.shape[1:-1], offset, window.stride, window.low, window.dilation, strict=True)
         inputs, by = zip(*(_overlap(n, o, i * d - low, s) for n, o, i, s, low, d in axes), strict=True)
         diffs.append(row_sums(x[(slice(None), *inputs)] * dy[(slice(None), *by)]))
     return jnp.stack(diffs, -1).reshape(weight.shape).astype(weight.dtype)
 
 
-def _overlap(size: int, windows: int, place: int, stride: int) -> tuple[slice, slice]:
+def _overlap(size: int, windows: int, offset: int, stride: int) -> tuple[slice, slice]:
     """Return slices of the input and of the windows, along one axis, that meet at one position of the kernel.
 
     Args:
         size: the length of the input.
         windows: the number of windows.
-        place: the input index that the position has in the first window; negative in the padding.
+        offset: the input index that the position has in the first window; negative in the padding.
         stride: the distance between windows.
     """
-    first = max(0, -(place // stride))
-    count = max(0, min(windows, (size - 1 - place) // stride + 1) - first)
-    start = first * stride + place
+    first = max(0, -(offset // stride))
+    count = max(0, min(windows, (size - 1 - offset) // stride + 1) - first)
+    start = first * stride + offset
     length = (count - 1) * stride + 1 if count else 0
     return slice(start, start + length, stride), slice(first, first + count)
 
@@ -163,8 +163,8 @@ def _shifted_products(
 ) -> jax.Array:
     padded = lax.pad(channels_last(x), jnp.zeros((), x.dtype), [(0, 0, 0), *pads, (0, 0, 0)])
     total = jnp.zeros((), jnp.promote_types(x.dtype, jnp.float32))
-    for place, cells in zip(np.ndindex(*window.kernel), window.cells(out), strict=True):
-        total = total + padded[(slice(None), *cells)] * weight[(slice(None), 0, *place)]
+    for offset, cells in zip(np.ndindex(*window.kernel), window.cells(out), strict=True):
+        total = total + padded[(slice(None), *cells)] * weight[(slice(None), 0, *offset)]
     return materialise_channels_last(channels_first(total.astype(x.dtype)))
 
 

@@ -221,21 +221,21 @@ def max_pool(x: jax.Array, window: Window) -> tuple[jax.Array, jax.Array]:
     """
     shape = (x.shape[0], *window.output(x.shape[1:3]), x.shape[3])
     results = [jax.ShapeDtypeStruct(shape, np.float32), jax.ShapeDtypeStruct(shape, np.int8)]
-    y, places = _ffi_call("max_pool", results, [x], **_pooling_attributes(window))
-    return y, places
+    y, indices = _ffi_call("max_pool", results, [x], **_pooling_attributes(window))
+    return y, indices
 
 
-def max_pool_diff(places: jax.Array, dy: jax.Array, size: tuple[int, int], window: Window) -> jax.Array:
+def max_pool_diff(indices: jax.Array, dy: jax.Array, size: tuple[int, int], window: Window) -> jax.Array:
     """Return the diff of the input of `max_pool`, (batch, *size, channels).
 
     Args:
-        places: the numbers of the cells, from `max_pool`.
+        indices: the numbers of the cells, from `max_pool`.
         dy: the diff of the output, (batch, *out, channels), float32.
         size: height and width of the input.
         window: the window over height and width.
     """
     result = jax.ShapeDtypeStruct((dy.shape[0], *size, dy.shape[3]), np.float32)
-    return _ffi_call("max_pool_diff", [result], [places, dy], **_pooling_attributes(window))[0]
+    return _ffi_call("max_pool_diff", [result], [indices, dy], **_pooling_attributes(window))[0]
 
 
 def _pooling_attributes(window: Window) -> dict[str, Any]:

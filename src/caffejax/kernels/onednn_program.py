@@ -223,9 +223,9 @@ def suppress(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
     """
     library = _library()
     assert library is not None
-    boxes, kept = np.ascontiguousarray(boxes, np.float32), np.empty(len(boxes), np.int64)
-    count = library.caffejax_program_suppress(address(boxes), len(boxes), threshold, eta, address(kept))
-    return kept[:count]
+    boxes, selected = np.ascontiguousarray(boxes, np.float32), np.empty(len(boxes), np.int64)
+    count = library.caffejax_program_suppress(address(boxes), len(boxes), threshold, eta, address(selected))
+    return selected[:count]
 
 
 def _contiguous(arrays: Sequence[np.ndarray], shapes: Sequence[Shape], times: int, what: str) -> list[np.ndarray]:

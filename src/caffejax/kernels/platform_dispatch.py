@@ -107,19 +107,21 @@ _operation = Primitive("caffejax_operation")
 _operation.multiple_results = True
 
 
-def select_implementation(operation: Operation, plain: ClosedJaxpr, platform: str | None, *, whole: bool) -> Function:
+def select_implementation(
+    operation: Operation, plain: ClosedJaxpr, platform: str | None, *, single_device: bool
+) -> Function:
     """Return the implementation of an operation for a platform.
 
     Args:
         operation: the operation.
         plain: the traced plain implementation.
         platform: JAX's name of the platform, or None for several platforms and for exported code.
-        whole: whether the program is for one device.
+        single_device: whether the program is for one device.
     """
     implementation = {"cuda": operation.gpu, "rocm": operation.gpu, "tpu": operation.tpu}.get(platform or "")
     if implementation is not None:
         return implementation
-    if not whole:
+    if not single_device:
         return operation.partitioned or jaxpr_as_fun(plain)
     return operation.cpu if platform == "cpu" else jaxpr_as_fun(plain)
 
@@ -128,7 +130,7 @@ def _evaluate(*arrays: jax.Array, operation: Operation, plain: ClosedJaxpr) -> S
     devices = {d for a in arrays if isinstance(a, jax.Array) for d in a.devices()}
     platforms = {"cuda" if d.platform == "gpu" else d.platform for d in devices}
     platform = platforms.pop() if len(platforms) == 1 else None
-    return list(select_implementation(operation, plain, platform, whole=len(devices) == 1)(*arrays))
+    return list(select_implementation(operation, plain, platform, single_device=len(devices) == 1)(*arrays))
 
 
 _operation.def_impl(_evaluate)
@@ -138,14 +140,16 @@ _operation.def_abstract_eval(lambda *_, plain, **__: plain.out_avals)
 def _lower(ctx: mlir.LoweringRuleContext, *values: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
     module = ctx.module_context
     alone = len(module.platforms) == 1 and not module.lowering_parameters.for_export
-    run = select_implementation(operation, plain, module.platforms[0] if alone else None, whole=_whole(module))
+    run = select_implementation(
+        operation, plain, module.platforms[0] if alone else None, single_device=_is_single_device(module)
+    )
     return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
 
 
 mlir.register_lowering(_operation, _lower)
 
 
-def _whole(module: Any) -> bool:
+def _is_single_device(module: Any) -> bool:
     """Return whether a program is for one device: it has one device, or all mesh axes are manual (`jax.shard_map`)."""
     axes = module.axis_context
     manual = getattr(axes, "manual_axes", None)
@@ -213,8 +217,8 @@ class _Transposed:
 
         def function_of_some(*some: jax.Array) -> Arrays:
             operands = dict(zip((i for i, _ in self.types), some, strict=True))
-            rest = iter(residuals)
-            every = (operands[i] if i in operands else next(rest) for i in range(len(some) + len(residuals)))
+            remaining = iter(residuals)
+            every = (operands[i] if i in operands else next(remaining) for i in range(len(some) + len(residuals)))
             return tuple(self.function(*every))
 
         results: Arrays = jax.linear_transpose(function_of_some, *(t for _, t in self.types))(cotangents)

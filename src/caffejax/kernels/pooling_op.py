@@ -67,18 +67,18 @@ def _sliced_maxima_and_places(x: jax.Array, window: Window, lay_out: LayOut = ma
 
 
 def _sliced_maxima_diff(
-    x: jax.Array, places: jax.Array, dy: jax.Array, window: Window, lay_out: LayOut = materialise
+    x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window, lay_out: LayOut = materialise
 ) -> Arrays:
     """Return the diff of the input of maximum pooling.
 
     Args:
         x: the input; only its shape is used.
-        places: the cell numbers that `maxima_and_places` returned.
+        indices: the cell numbers that `maxima_and_places` returned.
         dy: the diff of the output, (batch, channels, *out).
         window: the window over height and width.
         lay_out: sets the memory layout of an array with channels last.
     """
-    dx = _gather_diffs(window, x.shape[2:], lay_out(channels_last(dy)), lay_out(channels_last(places)))
+    dx = _gather_diffs(window, x.shape[2:], lay_out(channels_last(dy)), lay_out(channels_last(indices)))
     return (channels_first(lay_out(dx)),)  # otherwise each reader would recompute the sums
 
 
@@ -97,11 +97,11 @@ def _sliced_means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray])
 def _sliced_means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
     """Return the diff of the input of average pooling; only the shape of `x` is used."""
     size = x.shape[2:]
-    share = channels_last(dy) / table(areas, dy.shape[2:], dy.dtype)[..., None]
+    per_cell = channels_last(dy) / table(areas, dy.shape[2:], dy.dtype)[..., None]
     if _one_window(window, size):
-        whole = jnp.broadcast_to(share, (dy.shape[0], *size, share.shape[-1]))
-        return (channels_first(whole),)
-    return (channels_first(_gather_diffs(window, size, materialise(share))),)
+        full = jnp.broadcast_to(per_cell, (dy.shape[0], *size, per_cell.shape[-1]))
+        return (channels_first(full),)
+    return (channels_first(_gather_diffs(window, size, materialise(per_cell))),)
 
 
 def _one_window(window: Window, size: tuple[int, ...]) -> bool:
@@ -137,14 +137,14 @@ def _gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, at: jax.
     for back in np.ndindex(*reach):
         rows, columns = (np.arange(s) + s * b for s, b in zip(stride, back, strict=True))
         inside = (rows[:, None] < kernel[0]) & (columns < kernel[1])
-        place = np.where(inside, rows[:, None] * kernel[1] + columns, -2)[:, None, :, None]
+        index = np.where(inside, rows[:, None] * kernel[1] + columns, -2)[:, None, :, None]
         shift = [slice(r - 1 - b, r - 1 - b + n) for r, b, n in zip(reach, back, blocks, strict=True)]
         windows = np.s_[:, shift[0], None, shift[1], None]
-        here = inside[:, None, :, None] if at is None else at[windows] == place.astype(at.dtype)
+        here = inside[:, None, :, None] if at is None else at[windows] == index.astype(at.dtype)
         total = total + jnp.where(here, dy[windows], 0)
-    whole = total.reshape(dy.shape[0], blocks[0] * stride[0], blocks[1] * stride[1], -1)
+    full = total.reshape(dy.shape[0], blocks[0] * stride[0], blocks[1] * stride[1], -1)
     top, left = window.low
-    return whole[:, top : top + size[0], left : left + size[1]]
+    return full[:, top : top + size[0], left : left + size[1]]
 
 
 def _pad(x: jax.Array, window: Window, value: float) -> jax.Array:
@@ -175,8 +175,8 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     alone = Operation(partial(_maxima, window=window), partial(_sliced_maxima, window=window))
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
-        y, places = _mapped_pooling(window)(x)
-        return y, (x, places)
+        y, indices = _mapped_pooling(window)(x)
+        return y, (x, indices)
 
     def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
         return _diff(window)(*residuals, dy)
@@ -219,15 +219,15 @@ def _map_rows(
 def _maxima_and_places_on_cpu(x: jax.Array, window: Window) -> Arrays:
     if not onednn.suits_max_pooling(x, window):
         return _sliced_maxima_and_places(x, window)
-    y, places = onednn.max_pool(materialise(channels_last(x)), window)
-    return channels_first(materialise(y)), channels_first(materialise(places))
+    y, indices = onednn.max_pool(materialise(channels_last(x)), window)
+    return channels_first(materialise(y)), channels_first(materialise(indices))
 
 
-def _maxima_diff_on_cpu(x: jax.Array, places: jax.Array, dy: jax.Array, window: Window) -> Arrays:
+def _maxima_diff_on_cpu(x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window) -> Arrays:
     if not onednn.suits_max_pooling(x, window):
-        return _sliced_maxima_diff(x, places, dy, window)
-    places, dy = materialise(channels_last(places)), materialise(channels_last(dy))
-    return (channels_first(materialise(onednn.max_pool_diff(places, dy, (x.shape[2], x.shape[3]), window))),)
+        return _sliced_maxima_diff(x, indices, dy, window)
+    indices, dy = materialise(channels_last(indices)), materialise(channels_last(dy))
+    return (channels_first(materialise(onednn.max_pool_diff(indices, dy, (x.shape[2], x.shape[3]), window))),)
 
 
 def _maxima(x: jax.Array, window: Window) -> Arrays:
@@ -241,7 +241,7 @@ def _maxima_and_places(x: jax.Array, window: Window) -> Arrays:
     return best, jnp.zeros(best.shape, place_type(window))
 
 
-def _maxima_diff(x: jax.Array, places: jax.Array, dy: jax.Array, window: Window) -> Arrays:
+def _maxima_diff(x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window) -> Arrays:
     _, pullback = jax.vjp(partial(_reduce_windows, lax.max, -np.inf, window=window), x)
     diffs: Arrays = pullback(dy)
     return diffs

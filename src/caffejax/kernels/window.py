@@ -55,8 +55,8 @@ class Window:
 
         The slices select the cell at that position in each of the `out` windows.
         """
-        for place in product(*map(range, self.kernel)):
-            axes = zip(place, out, self.stride, self.dilation, strict=True)
+        for offset in product(*map(range, self.kernel)):
+            axes = zip(offset, out, self.stride, self.dilation, strict=True)
             yield tuple(slice(i * d, i * d + (n - 1) * s + 1, s) for i, n, s, d in axes)
 
     def fit_padding(self, size: Sequence[int], out: Sequence[int]) -> Window:

@@ -37,11 +37,11 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     label_scores = jnp.take_along_axis(rows, index[:, None], 1, mode="clip")
     better = jnp.sum(rows >= label_scores, axis=1) - 1  # less the class itself
     right = (known & (better < p.top_k)).astype(jnp.float32)
-    overall = _share(ctx, right, valid)
+    overall = _fraction(ctx, right, valid)
     if ctx.n_tops < 2:
         return overall
     of_class = (index[:, None] == jnp.arange(classes)) & known[:, None]
-    return overall, _share(ctx, right[:, None] * of_class, of_class)
+    return overall, _fraction(ctx, right[:, None] * of_class, of_class)
 
 
 define_layer(
@@ -51,7 +51,7 @@ define_layer(
 )
 
 
-def _share(ctx: Context, part: jax.Array, whole: jax.Array) -> jax.Array:
-    """Return the sum of `part` over the sum of `whole` along axis 0 over all devices; 0 where the latter is 0."""
-    part, whole = (cross_replica.psum(ctx, jnp.sum(x, axis=0)) for x in (part, whole))
-    return jnp.where(whole == 0, 0.0, part / jnp.maximum(whole, 1)).astype(jnp.float32)
+def _fraction(ctx: Context, part: jax.Array, total: jax.Array) -> jax.Array:
+    """Return the sum of `part` over the sum of `total` along axis 0 over all devices; 0 where the latter is 0."""
+    part, total = (cross_replica.psum(ctx, jnp.sum(x, axis=0)) for x in (part, total))
+    return jnp.where(total == 0, 0.0, part / jnp.maximum(total, 1)).astype(jnp.float32)

@@ -56,10 +56,10 @@ def overlaps(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False, over:
     xp = namespace_of(a, b)
     inside, area = intersections(a, b, plus, touching=touching), areas(a, plus)
     if over == "union":
-        whole = area + areas(b, plus) - inside
+        union = area + areas(b, plus) - inside
     else:
-        whole = area if over == "first" else xp.minimum(area, areas(b, plus))
-    return xp.where(whole > 0, inside / xp.where(whole > 0, whole, 1.0), 0.0)
+        union = area if over == "first" else xp.minimum(area, areas(b, plus))
+    return xp.where(union > 0, inside / xp.where(union > 0, union, 1.0), 0.0)
 
 
 class Selection(NamedTuple):
@@ -67,11 +67,11 @@ class Selection(NamedTuple):
 
     Attributes:
         indices: (K,), indices into the boxes.
-        kept: (K,), True for boxes that remain, False for padding.
+        selected: (K,), True for boxes that remain, False for padding.
     """
 
     indices: jax.Array
-    kept: jax.Array
+    selected: jax.Array
 
 
 def select_best(
@@ -81,7 +81,7 @@ def select_best(
     threshold: Any,
     *,
     n_candidates: int | None = None,
-    n_kept: int | None = None,
+    max_selected: int | None = None,
     order: jax.Array | None = None,
     plus: float = 0.0,
     or_equal: bool = False,
@@ -95,22 +95,22 @@ def select_best(
         valid: (N,), False for boxes that are ignored.
         threshold, plus, or_equal, measure: see `non_max_suppression`.
         n_candidates: the number of best boxes to consider. Default: all.
-        n_kept: the maximum number of boxes to keep. Default: no limit.
+        max_selected: the maximum number of boxes to keep. Default: no limit.
         order: (M,), the indices of the boxes in the order in which they are considered. Default: by falling score.
 
     Returns:
-        A selection of length min(n_candidates, n_kept), or M (default: N) if that is smaller.
+        A selection of length min(n_candidates, max_selected), or M (default: N) if that is smaller.
     """
     n = boxes.shape[0] if order is None else order.shape[0]
     n = min(n_candidates or n, n)
     if order is None:
         order = jnp.argsort(jnp.where(valid, -scores, jnp.inf), stable=True)
     order = order[:n]
-    kept = non_max_suppression(
-        boxes[order], valid[order], threshold, plus=plus, or_equal=or_equal, n_kept=n_kept, measure=measure
+    selected = non_max_suppression(
+        boxes[order], valid[order], threshold, plus=plus, or_equal=or_equal, max_selected=max_selected, measure=measure
     )
-    first = jnp.argsort(~kept, stable=True)[: min(n_kept or n, n)]
-    return Selection(order[first], kept[first])
+    first = jnp.argsort(~selected, stable=True)[: min(max_selected or n, n)]
+    return Selection(order[first], selected[first])
 
 
 def non_max_suppression(
@@ -121,7 +121,7 @@ def non_max_suppression(
     plus: float = 0.0,
     eta: float = 1.0,
     or_equal: bool = False,
-    n_kept: int | None = None,
+    max_selected: int | None = None,
     measure: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
 ) -> jax.Array:
     """Return the mask of boxes that no kept box before them overlaps by more than the threshold.
@@ -135,7 +135,7 @@ def non_max_suppression(
         plus: added to x2 - x1 for the side of a box.
         eta: a factor, applied to the threshold after each kept box while eta is below 1 and the threshold above 0.5.
         or_equal: whether an overlap equal to the threshold also suppresses.
-        n_kept: the maximum number of boxes to keep. Default: no limit.
+        max_selected: the maximum number of boxes to keep. Default: no limit.
         measure: `measure(kept, boxes)` returns the overlap of boxes (..., 4), which broadcast. Default: `overlaps` with
             `plus`.
 
@@ -144,13 +144,13 @@ def non_max_suppression(
     """
     boxes, n = lax.stop_gradient(boxes), boxes.shape[0]
     # The initial carry is made to depend on the boxes: under shard_map the carry's type must not change in the loop.
-    kept = jnp.zeros_like(valid, dtype=bool)
+    selected = jnp.zeros_like(valid, dtype=bool)
     if isinstance(n, int) and n == 0:
-        return kept
+        return selected
     if eta == 1 and _in_rounds.get():
-        kept_by, later = boxes[:, None], boxes[None]
-        overlap = overlaps(kept_by, later, plus) if measure is None else measure(kept_by, later)
-        return _suppress_in_rounds((overlap >= threshold) if or_equal else (overlap > threshold), valid, n_kept)
+        earlier, later = boxes[:, None], boxes[None]
+        overlap = overlaps(earlier, later, plus) if measure is None else measure(earlier, later)
+        return _suppress_in_rounds((overlap >= threshold) if or_equal else (overlap > threshold), valid, max_selected)
     zero = 0 * jnp.sum(boxes[:0])
     limit = jnp.asarray(threshold, boxes.dtype) + zero
     overlap = jnp.full(n, -jnp.inf, boxes.dtype) + zero
@@ -160,21 +160,23 @@ def non_max_suppression(
         return valid & ~suppressed & (jnp.arange(n) > carry.last)
 
     def has_next(carry: _Carry) -> jax.Array:
-        is_left = jnp.any(remaining_boxes(carry))
-        return is_left if n_kept is None else is_left & (jnp.sum(carry.kept) < n_kept)
+        remains = jnp.any(remaining_boxes(carry))
+        return remains if max_selected is None else remains & (jnp.sum(carry.selected) < max_selected)
 
     def keep_next(carry: _Carry) -> _Carry:
         i = jnp.argmax(remaining_boxes(carry)).astype(jnp.int32)
         new = overlaps(boxes[i], boxes, plus) if measure is None else measure(boxes[i], boxes)
         lower = (eta < 1) & (carry.limit > 0.5)
         return _Carry(
-            kept=carry.kept.at[i].set(True),
+            selected=carry.selected.at[i].set(True),
             last=i,
             overlap=jnp.where(new > carry.overlap, new, carry.overlap),  # NaN suppresses nothing
             limit=jnp.where(lower, carry.limit * eta, carry.limit),
         )
 
-    return lax.while_loop(has_next, keep_next, _Carry(kept, jnp.sum(kept, dtype=jnp.int32) - 1, overlap, limit)).kept
+    return lax.while_loop(
+        has_next, keep_next, _Carry(selected, jnp.sum(selected, dtype=jnp.int32) - 1, overlap, limit)
+    ).selected
 
 
 _in_rounds: ContextVar[bool] = ContextVar("in_rounds", default=False)
@@ -194,7 +196,7 @@ def suppress_without_loops() -> Iterator[None]:
         _in_rounds.reset(token)
 
 
-def _suppress_in_rounds(above: jax.Array, valid: jax.Array, n_kept: int | None) -> jax.Array:
+def _suppress_in_rounds(above: jax.Array, valid: jax.Array, max_selected: int | None) -> jax.Array:
     """Return the mask of kept boxes.
 
     Each round suppresses the boxes that a box kept by the round before overlaps. After round n, the mask of the first n
@@ -203,29 +205,29 @@ def _suppress_in_rounds(above: jax.Array, valid: jax.Array, n_kept: int | None) 
     Args:
         above: (N, N), whether the box of the row suppresses the box of the column, if it is before it and is kept.
         valid: (N,), False for padding.
-        n_kept: the maximum number of boxes to keep, or None.
+        max_selected: the maximum number of boxes to keep, or None.
     """
     n = above.shape[0]
     suppresses = jnp.swapaxes(above & np.triu(np.ones((n, n), bool), 1), 0, 1).astype(jnp.float32)
     possible = valid.astype(jnp.float32)
-    kept = possible
+    selected = possible
     for _ in range(n - 1):
-        kept = possible * (1 - jnp.minimum(suppresses @ kept, 1))
-    mask = kept > 0
-    return mask if n_kept is None else mask & (jnp.cumsum(kept) <= n_kept)
+        selected = possible * (1 - jnp.minimum(suppresses @ selected, 1))
+    mask = selected > 0
+    return mask if max_selected is None else mask & (jnp.cumsum(selected) <= max_selected)
 
 
 class _Carry(NamedTuple):
     """State of the loop of `non_max_suppression`.
 
     Attributes:
-        kept: (N,), True for boxes kept up to now.
+        selected: (N,), True for boxes kept up to now.
         last: the index of the last kept box, -1 before the first.
         overlap: (N,), the largest overlap of each box with a kept box.
         limit: the threshold, which eta lowers.
     """
 
-    kept: jax.Array
+    selected: jax.Array
     last: jax.Array
     overlap: jax.Array
     limit: jax.Array

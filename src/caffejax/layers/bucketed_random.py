@@ -41,7 +41,7 @@ def bucketed_draw(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shap
         and not (key.committed or jax.config.read("jax_enable_x64"))
     ):
         return jax.device_put(_pieces(draw, key, n).reshape(shape))
-    return _cut(draw(key, (_size(n),)), shape)
+    return _take_first(draw(key, (_size(n),)), shape)
 
 
 def _pieces(draw: Callable[[Any, Shape], jax.Array], key: Any, n: int) -> np.ndarray:
@@ -106,7 +106,7 @@ def _size(n: int) -> int:
 
 
 @partial(jax.jit, static_argnums=1)
-def _cut(numbers: jax.Array, shape: Shape) -> jax.Array:
+def _take_first(numbers: jax.Array, shape: Shape) -> jax.Array:
     return numbers[: math.prod(shape)].reshape(shape)
 
 

@@ -75,10 +75,10 @@ def contrastive_loss(
     replace a in similar pairs (`centroid_learning: MATCHING`) or in others (NONMATCHING) once they are not all 0.
     """
     _, alike, squared, gap = _pairs(ctx, a, b, similar, *centroids)
-    apart = jnp.maximum(gap, 0)
-    apart = apart if _is_legacy(ctx.param) else jnp.square(apart)
+    hinge = jnp.maximum(gap, 0)
+    hinge = hinge if _is_legacy(ctx.param) else jnp.square(hinge)
     scale = ctx.param.matching_distance_scale
-    loss = jnp.sum(jnp.where(alike, scale * squared, apart)) / (2 * a.shape[0])
+    loss = jnp.sum(jnp.where(alike, scale * squared, hinge)) / (2 * a.shape[0])
     if ctx.n_tops == 1:
         return loss
     near = jnp.where(alike, ctx.param.margin - _distance(ctx.param, scale * squared), gap) >= 0
@@ -191,9 +191,9 @@ def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: j
 def weighted_euclidean_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    difference, share = _weighted_difference(a, b), dy / max(a.shape[0], 1)
-    diff = share * _apply_weights(difference, weights)
-    d_weights = share / 2 * difference[:, :, None] * difference[:, None, :]
+    difference, d_loss = _weighted_difference(a, b), dy / max(a.shape[0], 1)
+    diff = d_loss * _apply_weights(difference, weights)
+    d_weights = d_loss / 2 * difference[:, :, None] * difference[:, None, :]
     return diff.reshape(a.shape), -diff.reshape(b.shape), d_weights.reshape(weights.shape)
 
 

@@ -103,8 +103,8 @@ define_layer(
 
 def _alpha_factor_and_bias(ctx: Context) -> tuple[float, float]:
     dropped, alpha = ctx.param.dropout_ratio, ctx.param.alpha
-    kept = 1 - dropped
-    factor = 1 / math.sqrt(kept * (1 + dropped * alpha**2))
+    keep_rate = 1 - dropped
+    factor = 1 / math.sqrt(keep_rate * (1 + dropped * alpha**2))
     return factor, -factor * dropped * alpha
 
 

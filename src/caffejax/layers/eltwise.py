@@ -91,7 +91,7 @@ def eltwise_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) 
             order = jnp.stack((xs[1], xs[0], *xs[2:]))
             first = jnp.argmax(order == y, axis=0)
             zero_and_one_swapped = (1, 0, *range(2, len(xs)))
-            return tuple(jnp.where(first == place, dy, 0) for place in zero_and_one_swapped)
+            return tuple(jnp.where(first == index, dy, 0) for index in zero_and_one_swapped)
 
 
 define_layer(

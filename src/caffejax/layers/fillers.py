@@ -155,8 +155,8 @@ def _expectation(filler: Any, key: Any, shape: Shape) -> jax.Array:
     require(option in _EXPECTED, f"expectation filler: expectation_option must be one of {', '.join(_EXPECTED)}")
     names = _EXPECTED[option]
     _require_shape("expectation", shape, (len(names), height * width))
-    places = np.meshgrid(_ends(height, 1), _ends(width, 1), indexing="ij")
-    return jnp.stack([_coordinate(name, *places).ravel() for name in names])
+    grid = np.meshgrid(_ends(height, 1), _ends(width, 1), indexing="ij")
+    return jnp.stack([_coordinate(name, *grid).ravel() for name in names])
 
 
 def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
@@ -165,8 +165,8 @@ def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
     require(filler.xy in _OF_CHANNELS, f"imagexy filler: xy must be one of {', '.join(_OF_CHANNELS)}")
     names = _OF_CHANNELS[filler.xy]
     _require_shape("imagexy", shape, (n * len(names), n * height * width))
-    places = np.meshgrid(_ends(height, 0), _ends(width, 0), indexing="ij")
-    rows = np.stack([_coordinate(name, *places).ravel() for name in names])
+    grid = np.meshgrid(_ends(height, 0), _ends(width, 0), indexing="ij")
+    rows = np.stack([_coordinate(name, *grid).ravel() for name in names])
     return jnp.asarray(np.kron(np.eye(n, dtype=np.float32), rows))
 
 

@@ -137,14 +137,14 @@ def pool_diff(
     (low_h, high_h), (low_w, high_w) = pad_to_cover(x, window, out).padding
     dx = jnp.zeros((*x.shape[:2], x.shape[2] + low_h + high_h, x.shape[3] + low_w + high_w), x.dtype)
     if method == "AVE":
-        share = d_top / areas_of(x.shape[2:], window, out, x.dtype)
+        per_cell = d_top / areas_of(x.shape[2:], window, out, x.dtype)
     else:
         _, row, column = max_windows(x, window, out)
     for i in range(window.kernel[0]):
         for j in range(window.kernel[1]):
             rows, columns = _cells(i, 0, window, out), _cells(j, 1, window, out)
             if method == "AVE":
-                part = share
+                part = per_cell
             else:
                 at_i = row == np.arange(out[0])[:, None] * window.stride[0] - low_h + i
                 at_j = column == np.arange(out[1]) * window.stride[1] - low_w + j
@@ -274,8 +274,8 @@ def _first_max(
     best: jax.Array | None = None
     at: tuple[jax.Array, ...] = ()
     values = _slices(_pad_axis(x, axis, low, high, least), axis, kernel, stride, n)
-    carried = [_slices(_pad_axis(p, axis, low, high, -1), axis, kernel, stride, n) for p in positions]
-    for value, *position in zip(values, *carried, strict=True):
+    slices = [_slices(_pad_axis(p, axis, low, high, -1), axis, kernel, stride, n) for p in positions]
+    for value, *position in zip(values, *slices, strict=True):
         if best is None:
             best, at = jnp.full_like(value, least), tuple(jnp.full_like(p, -1) for p in position)
         higher = value > best

@@ -98,11 +98,11 @@ class Sequence:
 def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Sequence:
     """Validate the blobs and bottoms of a layer whose state has `n_states` arrays, and assign their roles."""
     _check(ctx, n_states, bottoms)
-    x, cont, *rest = bottoms
+    x, cont, *others = bottoms
     exposed = ctx.param.expose_hidden
-    static = rest.pop(0) if _has_static(ctx, n_states, bottoms) else None
+    static = others.pop(0) if _has_static(ctx, n_states, bottoms) else None
     if exposed:
-        start = tuple(rest)
+        start = tuple(others)
     else:
         blobs, start = blobs[:-n_states], blobs[-n_states:]
         require(
@@ -155,16 +155,16 @@ def _check(ctx: Context, n_states: int, bottoms: Any) -> None:
         f"{setting} takes {2 + n} bottoms, or {3 + n} with x_static, but has {len(bottoms)}",
     )
     require(ctx.n_tops == 1 + n, f"{setting} produces {1 + n} tops, but has {ctx.n_tops}")
-    x, cont, *rest = (tuple(b.shape) for b in bottoms)
+    x, cont, *others = (tuple(b.shape) for b in bottoms)
     require(len(x) >= 3, f"bottom 0 must have at least 3 axes (time steps, streams, features), not shape {x}")
     require(cont == x[:2], f"bottom 1 must have shape {x[:2]} (time steps, streams), not {cont}")
     if len(bottoms) == 3 + n:
-        static = rest.pop(0)
+        static = others.pop(0)
         require(
             len(static) >= 2 and static[0] == x[1],
             f"bottom 2, x_static, must have {x[1]} streams and features, not shape {static}",
         )
-    for k, shape in enumerate(rest, len(bottoms) - n):
+    for k, shape in enumerate(others, len(bottoms) - n):
         state = (1, x[1], p.num_output)
         require(shape == state, f"bottom {k} must have the hidden state's shape {state}, not {shape}")
 

@@ -86,16 +86,16 @@ def read_caffe_log(lines: Iterable[str], year: int) -> Log:
     log = Log()
     iteration, rate = -1, math.nan
     last = {"Train": -1, "Test": -1}  # number of the output last read
-    began = again = False
+    began = restarted = False
     for seconds, line in _parse_times(lines, year):
         if _SOLVING in line:
             if not began:
                 log, rate = Log(), math.nan
-            began, again, iteration = True, began, -1
+            began, restarted, iteration = True, began, -1
         if match := _ITERATION.search(line):
             iteration = int(match[1])
-            if again:
-                log, again = _rows_before(log, iteration), False
+            if restarted:
+                log, restarted = _rows_before(log, iteration), False
         if iteration < 0:
             continue
         if match := _RATE.search(line):
@@ -190,8 +190,8 @@ def read_json_lines(lines: Iterable[str]) -> Log:
             case "start":
                 trained = {at: rows for at, rows in trained.items() if iteration and at <= iteration}
                 tested = {at: scores for at, scores in tested.items() if iteration and at[0] <= iteration}
-                kept = [loss["Seconds"] for loss, *_ in trained.values()] + [r["Seconds"] for r in tested.values()]
-                began = max((seconds for seconds in kept if math.isfinite(seconds)), default=0.0)
+                times = [loss["Seconds"] for loss, *_ in trained.values()] + [r["Seconds"] for r in tested.values()]
+                began = max((seconds for seconds in times if math.isfinite(seconds)), default=0.0)
             case "train":
                 trained.pop(iteration, None)
                 loss = row | {"loss": _or_nan(event.get("loss"))}

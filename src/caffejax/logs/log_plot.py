@@ -107,8 +107,8 @@ def make_panels(logs: Sequence[Log]) -> list[Panel]:
         for number, rows in enumerate(nets):
             where = f" (net {number})" if len(nets) > 1 else ""
             for name, columns in _outputs(rows).items():
-                beside = len(trained) == 1 and {name} == shared and log.loss and not where
-                panel = loss if beside else tested.setdefault(f"test {name}{where}", Panel(f"test {name}{where}"))
+                share_axes = len(trained) == 1 and {name} == shared and log.loss and not where
+                panel = loss if share_axes else tested.setdefault(f"test {name}{where}", Panel(f"test {name}{where}"))
                 panel.curves += [Curve(run, rows, drawn, tested=True) for drawn in _split_columns(columns)]
     return [panel for panel in (loss, *tested.values(), rate) if panel.curves]
 

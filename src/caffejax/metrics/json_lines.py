@@ -39,7 +39,7 @@ class JsonLines(Callback):
         self.path = Path(path)
         self._descriptor: int | None = None
         self._began = time.perf_counter()
-        self._cut = self._warned = False
+        self._ends_mid_line = self._warned = False
 
     def on_start(self, solver: Solver) -> None:
         """Open the file, and write a line that describes the run.
@@ -94,7 +94,7 @@ class JsonLines(Callback):
                 return
             with open(self.path, "rb") as file:
                 first = file.readline(2**24)
-                self._cut = bool(first) and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
+                self._ends_mid_line = bool(first) and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
         except OSError as error:
             self.close()
             problem = write_problem(self.path, error)
@@ -115,11 +115,11 @@ class JsonLines(Callback):
             "seconds": round(time.perf_counter() - self._began, 6),
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
-        line = b"\n" * self._cut + format_event({**of_all, **more})
+        line = b"\n" * self._ends_mid_line + format_event({**of_all, **more})
         try:
             written = os.write(self._descriptor, line)
             reason = "" if written == len(line) else "the disk is full"
-            self._cut = self._cut if not written else written < len(line)
+            self._ends_mid_line = self._ends_mid_line if not written else written < len(line)
         except OSError as error:
             reason = error.strerror or str(error)
         if reason and not self._warned:

@@ -28,17 +28,17 @@ def _initial_params(
     shards and by one compiled program.
     """
     where = {p.slot: shardings.get(p.slot.layer, {}).get(p.slot.index) for p in graph.variables}
-    cut = [p for p in graph.variables if not (where[p.slot] is None or where[p.slot].is_fully_replicated)]
+    sharded_params = [p for p in graph.variables if not (where[p.slot] is None or where[p.slot].is_fully_replicated)]
     sharded: dict[Slot, jax.Array] = {}
-    if cut:
+    if sharded_params:
 
         def make(data: Any) -> list[jax.Array]:
-            return [initial_param(graph, p, jax.random.wrap_key_data(data, impl=impl), dtype) for p in cut]
+            return [initial_param(graph, p, jax.random.wrap_key_data(data, impl=impl), dtype) for p in sharded_params]
 
         assert key is not None
         data, impl = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)  # equal in all processes
-        arrays = jax.jit(make, out_shardings=[where[p.slot] for p in cut])(data)
-        sharded = {p.slot: array for p, array in zip(cut, arrays, strict=True)}
+        arrays = jax.jit(make, out_shardings=[where[p.slot] for p in sharded_params])(data)
+        sharded = {p.slot: array for p, array in zip(sharded_params, arrays, strict=True)}
     return lambda p: sharded[p.slot] if p.slot in sharded else initial_param(graph, p, key, dtype)
 
 

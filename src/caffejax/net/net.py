@@ -339,7 +339,7 @@ class Net:
         *,
         key: jax.Array | None = None,
         strict: bool = False,
-        without: Iterable[str] = (),
+        exclude: Iterable[str] = (),
     ) -> Variables:
         """Return params and state with the weights of a file, matched by layer name.
 
@@ -348,7 +348,7 @@ class Net:
         Raises:
             WeightsError, CaffejaxError: as `load_and_report`.
         """
-        return self.load_and_report(path, variables, key=key, strict=strict, without=without)[0]
+        return self.load_and_report(path, variables, key=key, strict=strict, exclude=exclude)[0]
 
     def load_and_report(
         self,
@@ -357,7 +357,7 @@ class Net:
         *,
         key: jax.Array | None = None,
         strict: bool = False,
-        without: Iterable[str] = (),
+        exclude: Iterable[str] = (),
     ) -> tuple[Variables, LoadReport]:
         """Return params and state with the weights of a file, and a report of layers loaded, skipped and missing.
 
@@ -365,15 +365,15 @@ class Net:
             path: a .caffemodel, .h5, .npz or .safetensors file, an .orbax folder, or one step in it.
             variables: values for blobs that the file does not have; default: initial values, see `init`.
             key: for initial values; default: `jax.random.key(0)`.
-            strict: raise an error if the file lacks weights of any layer that is not in `without`.
-            without: names of layers that keep their values, even if the file has weights for them.
+            strict: raise an error if the file lacks weights of any layer that is not in `exclude`.
+            exclude: names of layers that keep their values, even if the file has weights for them.
 
         Raises:
             WeightsError: naming every layer whose blobs differ in number or shape, and if `strict` every layer without
-                weights; or if the file cannot be read, or a name in `without` is not a layer of the net.
+                weights; or if the file cannot be read, or a name in `exclude` is not a layer of the net.
         """
         start = self.initializer(key) if variables is None else variables
-        return load_and_report(path, self.graph, start, strict, tuple(without))
+        return load_and_report(path, self.graph, start, strict, tuple(exclude))
 
     def save(self, params: ParamsLike, state: ParamsLike, path: str | os.PathLike[str]) -> None:
         """Write params and state to a file.

@@ -20,7 +20,7 @@ def replicated_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
 
 
-def place(tree: Any, shardings: Any) -> Any:
+def put_global(tree: Any, shardings: Any) -> Any:
     """Return arrays placed on devices. Every process must have all arrays.
 
     Args:
@@ -33,7 +33,7 @@ def place(tree: Any, shardings: Any) -> Any:
 
 
 def reshard(tree: Any, shardings: Any) -> Any:
-    """Place arrays as `place` does. Arrays that already have the requested sharding and layout are not copied."""
+    """Place arrays as `put_global` does. Arrays that already have the requested sharding and layout are not copied."""
 
     def reshard_array(array: Any, where: ShardingOrFormat) -> jax.Array:
         is_placed = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding_of(where), array.ndim)

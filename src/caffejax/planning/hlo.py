@@ -51,7 +51,7 @@ class Collective:
     step: int = 1
 
     @property
-    def whole(self) -> int:
+    def total_bytes(self) -> int:
         """The size in bytes of the whole array: the operand of a reduce-scatter, or the result of other collectives."""
         return self.bytes * self.over if self.kind == "reduce-scatter" else self.bytes
 
@@ -140,7 +140,7 @@ class _Instruction(NamedTuple):
     shape: str
     opcode: str
     operands: tuple[str, ...]
-    rest: str
+    attributes: str
     is_root: bool
 
     @property
@@ -149,7 +149,7 @@ class _Instruction(NamedTuple):
         return _bytes(self.shape)
 
     def called_computations(self, attribute: str) -> list[str]:
-        match = re.search(rf"\b{attribute}=(?:%?([\w.\-]+)|\{{([^}}]*)\}})", self.rest)
+        match = re.search(rf"\b{attribute}=(?:%?([\w.\-]+)|\{{([^}}]*)\}})", self.attributes)
         return re.findall(r"[\w.\-]+", match[1] or match[2]) if match else []
 
 
@@ -178,8 +178,8 @@ def _parse(text: str) -> _Module:
             computations[here] = {}
             entry = here if head[1] else entry
         elif here and (match := _INSTRUCTION.match(line)):
-            name, shape, opcode, rest = match.groups()
-            operands, _, attributes = rest.partition(")")
+            name, shape, opcode, operands_text = match.groups()
+            operands, _, attributes = operands_text.partition(")")
             named = (operands,) if opcode == "parameter" else tuple(re.findall(r"%([\w.\-]+)", operands))
             computations[here][name] = _Instruction(shape, opcode, named, attributes, "ROOT" in line[: match.start(1)])
     return _Module(entry, computations)
@@ -195,7 +195,7 @@ def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
         if key := _collective(module, instruction):
             total.collectives[key] = total.collectives.get(key, 0) + times
         total.traffic += times * _traffic(module, body, instruction)
-        trips = _TRIPS.search(instruction.rest)
+        trips = _TRIPS.search(instruction.attributes)
         inner = times * (int(trips[1]) if trips and opcode == "while" else 1)
         if opcode in ("while", "call", "conditional"):
             for attribute in ("body", "to_apply", "branch_computations", "true_computation", "false_computation"):
@@ -210,7 +210,7 @@ def _collective(module: _Module, instruction: _Instruction) -> tuple[str, int, i
     """
     kind = instruction.opcode.removesuffix("-start")
     if kind in COLLECTIVES:
-        return kind, _result_bytes(instruction), *group_of(instruction.rest)
+        return kind, _result_bytes(instruction), *group_of(instruction.attributes)
     if kind != "fusion":
         return None
     inside = [
@@ -218,9 +218,9 @@ def _collective(module: _Module, instruction: _Instruction) -> tuple[str, int, i
     ]
     for fused in inside:
         if fused.opcode == "all-reduce":
-            cut = any(i.is_root and i.opcode == "dynamic-slice" for i in inside)
-            kind = "reduce-scatter" if cut else fused.opcode
-            return kind, _size(instruction.shape), *group_of(fused.rest)
+            is_sliced = any(i.is_root and i.opcode == "dynamic-slice" for i in inside)
+            kind = "reduce-scatter" if is_sliced else fused.opcode
+            return kind, _size(instruction.shape), *group_of(fused.attributes)
     return None
 
 
@@ -248,8 +248,8 @@ def _traffic_of_fusion(inside: Computation, fusion: _Instruction, operands: list
     """Return the bytes that a fusion reads and writes. Slices count only the part that they read or update."""
     users: dict[str, list[tuple[int, _Instruction]]] = {}
     for instruction in inside.values():
-        for place, name in enumerate(instruction.operands):
-            users.setdefault(name, []).append((place, instruction))
+        for index, name in enumerate(instruction.operands):
+            users.setdefault(name, []).append((index, instruction))
     numbers = {i.operands[0]: name for name, i in inside.items() if i.opcode == "parameter"}
     total = 0
     for number, operand in enumerate(operands):
@@ -258,7 +258,7 @@ def _traffic_of_fusion(inside: Computation, fusion: _Instruction, operands: list
             continue
         if uses and all(u.opcode in _SLICES for _, u in uses):
             total += min(operand.bytes, sum(_size(u.shape) for _, u in uses))
-        elif not (uses and all(u.opcode == "dynamic-update-slice" and place == 0 for place, u in uses)):
+        elif not (uses and all(u.opcode == "dynamic-update-slice" and index == 0 for index, u in uses)):
             total += operand.bytes
     roots = [i for i in inside.values() if i.is_root]
     if roots and roots[0].opcode == "dynamic-update-slice" and len(roots[0].operands) > 1:

@@ -89,8 +89,8 @@ def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model
             continue
         near = min(n, max(1, chip.joined // c.step))
         groups = -(-n // near)
-        links += c.count * c.bytes_sent(near, c.whole) / chip.link
-        network += c.count * c.bytes_sent(groups, c.whole / near) / chip.network
+        links += c.count * c.bytes_sent(near, c.total_bytes) / chip.link
+        network += c.count * c.bytes_sent(groups, c.total_bytes / near) / chip.network
     return links, network
 
 
@@ -282,10 +282,14 @@ class CompileJob:
             net = self.net.with_batch(batch * self.target.devices, self.batch_axis)
             variables = jax.eval_shape(net.init, key)
             run = lambda params, state, inputs, key: net.apply(params, state, inputs, key=key)  # noqa: E731
-            fed = self._inputs(net, (), PartitionSpec(*(None,) * self.batch_axis, DATA))
+            batch_inputs = self._inputs(net, (), PartitionSpec(*(None,) * self.batch_axis, DATA))
             return (
                 run,
-                (*_attach_sharding(tuple(variables), self._everywhere), fed, _attach_sharding(key, self._everywhere)),
+                (
+                    *_attach_sharding(tuple(variables), self._everywhere),
+                    batch_inputs,
+                    _attach_sharding(key, self._everywhere),
+                ),
                 {},
             )
         net = self.net if len(self._sizes) > 1 else self.net.with_batch(batch, self.batch_axis)
@@ -293,13 +297,13 @@ class CompileJob:
         start = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
         rate = jax.ShapeDtypeStruct((), jnp.float32, sharding=self._everywhere)
         if self.target.devices == 1:
-            fed = self._inputs(net, (passes,), PartitionSpec())
+            batch_inputs = self._inputs(net, (passes,), PartitionSpec())
             step = make_step(net, optimizer, passes)
-            return step, (_attach_sharding(start, self._everywhere), fed, rate), {"donate_argnums": 0}
+            return step, (_attach_sharding(start, self._everywhere), batch_inputs, rate), {"donate_argnums": 0}
         laid, shardings = _place_on_mesh(start, net, self.mesh, self.parallel)
-        fed = self._inputs(net, (passes, self.mesh.shape[DATA]), PartitionSpec(None, DATA))
+        batch_inputs = self._inputs(net, (passes, self.mesh.shape[DATA]), PartitionSpec(None, DATA))
         step = make_step(net, optimizer, passes, mesh=self.mesh, parallel=self.parallel)
-        return step, (laid, fed, rate), {"donate_argnums": 0, "out_shardings": (shardings, None)}
+        return step, (laid, batch_inputs, rate), {"donate_argnums": 0, "out_shardings": (shardings, None)}
 
     @property
     def _everywhere(self) -> NamedSharding:

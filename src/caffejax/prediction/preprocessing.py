@@ -137,12 +137,12 @@ def preprocessing_of(
     flags = [f"--{k}" for k, v in (("mean", mean), ("scale", scale), ("channels", channels)) if v is not None]
     if not flags:
         return settings
-    whole = len(flags) == (3 if shape[0] > 1 else 2)
+    is_complete = len(flags) == (3 if shape[0] > 1 else 2)
     return Preprocessing(
         settings.mean if mean is None else _parse_mean(mean, shape),
         settings.scale if scale is None else scale,
         channels or settings.channels,
-        ", ".join(flags) + ("" if whole else f", else {settings.source}"),
+        ", ".join(flags) + ("" if is_complete else f", else {settings.source}"),
     )
 
 

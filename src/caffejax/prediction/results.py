@@ -51,10 +51,10 @@ def names_problem(graph: Graph, names: Names) -> str | None:
 def main_outputs(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
     """Return the outputs without auxiliary classifiers: those like another, but with a smaller loss weight."""
     weights = dict.fromkeys(outputs, 0.0)
-    whole = {top: layer.bottoms[0] for layer in graph.layers if layer.inserted_split for top in layer.tops}
+    sources = {top: layer.bottoms[0] for layer in graph.layers if layer.inserted_split for top in layer.tops}
     for layer in graph.layers:
         for bottom in layer.bottoms[:1]:
-            name = whole.get(bottom, bottom)
+            name = sources.get(bottom, bottom)
             weights[name] = max(weights.get(name, 0.0), *layer.loss_weights, 0.0)
     return tuple(
         name
@@ -137,7 +137,7 @@ class Pixels:
         labels, counts = np.unique(self.labels, return_counts=True)
         order = np.argsort(-counts, kind="stable")
         shares = zip(labels[order].tolist(), (counts[order] / counts.sum()).tolist(), strict=True)
-        return [{"share": share, "label": label, "name": names.get(label, "")} for label, share in shares]
+        return [{"share": probability, "label": label, "name": names.get(label, "")} for label, probability in shares]
 
     def draw(self, picture: np.ndarray, names: Names, times: int) -> None:
         """Color the pixels of a picture (H, W, 3) by their labels; those of 0, the background in most nets, stay."""
@@ -273,5 +273,5 @@ def _write(picture: np.ndarray, text: str, corner: tuple[int, int], color: Seque
     left = max(0, min(corner[0], picture.shape[1] - width - 4))
     top = max(0, min(corner[1], picture.shape[0] - line))
     cv2.rectangle(picture, (left, top), (left + width + 4, top + line), tuple(color), cv2.FILLED)
-    place = (left + 2, top + (line + height) // 2)
-    cv2.putText(picture, text, place, cv2.FONT_HERSHEY_SIMPLEX, scale, (255, 255, 255), 1, cv2.LINE_AA)
+    origin = (left + 2, top + (line + height) // 2)
+    cv2.putText(picture, text, origin, cv2.FONT_HERSHEY_SIMPLEX, scale, (255, 255, 255), 1, cv2.LINE_AA)

@@ -149,9 +149,9 @@ class Memories:
         for name in changed:
             self.blobs[name].reshape(*graph.blobs[name].shape)
         for param in (param for layer in reshaped for param in layer.recurrent_state):
-            if (carried := self.slots[param.slot]).shape != param.spec.shape:
-                carried.reshape(*param.spec.shape)
-                carried.data_memory.clear()
+            if (state := self.slots[param.slot]).shape != param.spec.shape:
+                state.reshape(*param.spec.shape)
+                state.data_memory.clear()
         self._set_loss_weights(changed)
 
     def move(self, device: jax.Device) -> None:

@@ -28,7 +28,7 @@ from ._passes import BackwardPass, FrozenForward, History, Pass, new_pass
 Callback = Callable[[int], object]
 
 
-class Workspace:
+class Executor:
     """A net with its memories, and passes over ranges of its layers.
 
     A pass returns the net's outputs and the blobs that users have read repeatedly. When a user reads another blob, the
@@ -48,7 +48,7 @@ class Workspace:
 
     def __init__(self, net: pure.Net, variables: pure.Variables, loader: Loader) -> None:
         self.memories = Memories(net.graph, variables, _global_state.device())
-        self.fed = FedLayers(loader, self.memories)
+        self.fed_layers = FedLayers(loader, self.memories)
         self.callbacks: dict[str, list[Callback]] = {
             f"{when}_{what}": [] for when in ("before", "after") for what in ("forward", "backward")
         }
@@ -67,7 +67,7 @@ class Workspace:
 
     def read_user_inputs(self) -> dict[str, jax.Array]:
         """Return the current tops of Input layers, and the next batch for the tops of MemoryData layers, by name."""
-        self.fed.read_arrays(self.graph.layers)
+        self.fed_layers.read_arrays(self.graph.layers)
         return self.memories.values(self._by_hand)
 
     def reshape(self, first: int = 0, last: int | None = None) -> None:
@@ -113,7 +113,7 @@ class Workspace:
         self.reshape(first, last)
         key = key or _global_state.next_key()
         losses = []
-        for layers in self._ranges.cut(first, last, apart=self._has_callbacks):
+        for layers in self._ranges.split(first, last, by_layer=self._has_callbacks):
             self._call("before_forward", layers.first)
             losses.append(self._forward(layers, key))
             self._call("after_forward", layers.last)
@@ -156,12 +156,12 @@ class Workspace:
             self.backward(last, 0)
             return losses
         self.graph.check_backward()
-        whole = self._ranges.get(0, last)
-        layers = whole.backward_range(part[0], part[-1])
-        forward = self._start(whole, key)
+        full_range = self._ranges.get(0, last)
+        layers = full_range.backward_range(part[0], part[-1])
+        forward = self._start(full_range, key)
         back = BackwardPass(forward, layers, self.memories)
         blobs, diffs = self._blobs_to_return(forward), self._diffs_to_return(layers, frozenset())
-        outputs, output_diffs = whole.forward_backward(forward.inputs, back.seeds, layers, blobs, diffs)
+        outputs, output_diffs = full_range.forward_backward(forward.inputs, back.seeds, layers, blobs, diffs)
         forward.finish(outputs, self.memories)
         self._history.add(forward)
         back.finish(output_diffs, self.memories)
@@ -177,7 +177,7 @@ class Workspace:
 
     def _start(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
         """Return a new pass that has not run yet; data layers read their next batch."""
-        self.fed.read(layers.fed_layers)
+        self.fed_layers.read(layers.fed_layers)
         return new_pass(layers, self.memories, key, frozen)
 
     def _forward(self, layers: LayerRange, key: Key) -> jax.Array:
@@ -234,15 +234,15 @@ def _shape_key(graph: Graph, layers: range, inputs: Mapping[str, tuple[int, ...]
 
 
 @_global_state.caffe_log()
-def open_workspace(
+def open_executor(
     network_file: str | os.PathLike[str],
     phase: Phase,
     level: int,
     stages: tuple[str, ...],
     weights: str | os.PathLike[str] | None = None,
     strict: bool | None = None,
-) -> tuple[Workspace, Loader]:
-    """Build a net with the process's random seed and create its workspace. The caller must close the loader.
+) -> tuple[Executor, Loader]:
+    """Build a net with the process's random seed and create its executor. The caller must close the loader.
 
     Args:
         network_file: the prototxt.
@@ -262,4 +262,4 @@ def open_workspace(
     variables = (
         net.init(own_key) if weights is None else load_weights(weights, net.graph, net.initializer(own_key), strict)
     )
-    return Workspace(net, variables, loader), loader
+    return Executor(net, variables, loader), loader

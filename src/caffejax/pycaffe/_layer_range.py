@@ -123,9 +123,9 @@ class LayerRange:
         """
         computed = make_part(layer for layer in self.graph.layers[: self.first] if not layer.type.is_fed).makes
         mine = {top for layer in self.layers for top in layer.tops}
-        fed = [name for name in self.graph.user_inputs if name in mine or name in self._part.reads]
-        rest = () if self.graph.has_varying_rows else sorted(computed.intersection(self._part.reads))
-        return tuple((name, self.root(name)) for name in (*fed, *rest))
+        inputs = [name for name in self.graph.user_inputs if name in mine or name in self._part.reads]
+        before = () if self.graph.has_varying_rows else sorted(computed.intersection(self._part.reads))
+        return tuple((name, self.root(name)) for name in (*inputs, *before))
 
     def root(self, name: str) -> str:
         """Return the name of the Split's bottom if `name` is a Split's top, else `name`."""
@@ -269,14 +269,16 @@ class Ranges:
             self._known[first, last] = LayerRange(self.graph, first, last)
         return self._known[first, last]
 
-    def cut(self, first: int, last: int, *, apart: bool) -> Iterator[LayerRange]:
+    def split(self, first: int, last: int, *, by_layer: bool) -> Iterator[LayerRange]:
         """Yield the ranges that together run layers `first` to `last` (indices, inclusive).
 
         Each host layer is a separate range, and so is each layer with padded tops that other layers read. The layers
-        after such a layer then run on the valid rows only. If `apart` is True, every layer is a separate range.
+        after such a layer then run on the valid rows only. If `by_layer` is True, every layer is a separate range.
         """
-        whole = make_schedule(self.graph, first, last)
-        for part in (split_by_layer(whole) if apart else split_at_host_layers(whole, trim=self.padding_is_read)).parts:
+        schedule = make_schedule(self.graph, first, last)
+        for part in (
+            split_by_layer(schedule) if by_layer else split_at_host_layers(schedule, trim=self.padding_is_read)
+        ).parts:
             stop = first + len(part.layers)
             yield self.get(first, stop - 1)
             first = stop

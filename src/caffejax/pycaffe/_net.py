@@ -22,7 +22,7 @@ from ..paths import missing_problem
 from ..schema.caffe_pb2 import TRAIN
 from ..summary import summarize
 from ._data_feed import array_source, write_batch
-from ._executor import Callback, Workspace, open_workspace
+from ._executor import Callback, Executor, open_executor
 from ._synced_memory import SyncedBlob
 
 
@@ -37,7 +37,7 @@ class Rows:
         for name, array in arrays.items():
             self._rows[name].extend(np.atleast_1d(array).copy())
 
-    def cut(self, n: int, size: int) -> dict[str, np.ndarray]:
+    def first_rows(self, n: int, size: int) -> dict[str, np.ndarray]:
         """Return the arrays of `n` examples, without the rows that padded the last batch to `size` examples."""
         filled = -(-n // size) * size
         return {name: np.asarray(rows[:n] if len(rows) == filled else rows) for name, rows in self._rows.items()}
@@ -82,17 +82,17 @@ def layer_item(layer: Layer, blobs: BlobVec) -> Any:
     if user is None:
         return NetLayer(layer.type.name, blobs)
     for mine, blob in zip(getattr(user, "blobs", ()), blobs, strict=False):
-        mine.share(blob)
+        mine.share_memory(blob)
     return user
 
 
-def layer_blobs(workspace: Workspace, layer: Layer) -> BlobVec:
+def layer_blobs(executor: Executor, layer: Layer) -> BlobVec:
     """Return a layer's blobs. A shared blob uses the memory of the layer that owns it, possibly in another shape."""
 
-    def blob(owner: SyncedBlob, shape: tuple[int, ...], owned: bool) -> SyncedBlob:
-        return owner if owned else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
+    def blob(owner: SyncedBlob, shape: tuple[int, ...], owns_data: bool) -> SyncedBlob:
+        return owner if owns_data else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
 
-    slots = workspace.memories.slots
+    slots = executor.memories.slots
     return BlobVec(blob(slots[p.owner], p.spec.shape, p.is_owner) for p in layer.params)
 
 
@@ -167,23 +167,23 @@ class Net:
         if weights is not None and not os.path.isfile(Path(weights)):
             raise WeightsError(missing_problem(weights))
         name: Phase = "TRAIN" if phase == TRAIN else "TEST"
-        workspace, loader = open_workspace(network_file, name, level or 0, tuple(stages or ()), weights, strict_weights)
-        self._show(workspace)
+        executor, loader = open_executor(network_file, name, level or 0, tuple(stages or ()), weights, strict_weights)
+        self._show(executor)
         weakref.finalize(self, loader.close)
 
     @classmethod
-    def _from_workspace(cls, workspace: Workspace) -> Net:
-        """Return a `Net` that uses an existing workspace."""
+    def _from_executor(cls, executor: Executor) -> Net:
+        """Return a `Net` that uses an existing executor."""
         net = cls.__new__(cls)
-        net._show(workspace)
+        net._show(executor)
         return net
 
-    def _show(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        graph = workspace.graph
+    def _show(self, executor: Executor) -> None:
+        self._executor = executor
+        graph = executor.graph
         self.name = graph.name
-        self.blobs: OrderedDict[str, SyncedBlob] = OrderedDict(workspace.memories.blobs)
-        self._layer_blobs = [layer_blobs(workspace, layer) for layer in graph.layers]
+        self.blobs: OrderedDict[str, SyncedBlob] = OrderedDict(executor.memories.blobs)
+        self._layer_blobs = [layer_blobs(executor, layer) for layer in graph.layers]
         self.layers = [layer_item(layer, blobs) for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True)]
         self._layer_names = [layer.name for layer in graph.layers]
         self.layer_dict = OrderedDict(zip(self._layer_names, self.layers, strict=True))
@@ -197,15 +197,15 @@ class Net:
         self.top_names = OrderedDict((layer.name, list(layer.tops)) for layer in graph.layers)
 
     def __repr__(self) -> str:
-        return f"Net {self._workspace.graph!r}"
+        return f"Net {self._executor.graph!r}"
 
     def _repr_html_(self) -> str:
-        return summarize(self._workspace.graph)._repr_html_()
+        return summarize(self._executor.graph)._repr_html_()
 
     @property
     def blob_loss_weights(self) -> OrderedDict[str, float]:
         """The loss weight of every blob."""
-        losses = self._workspace.graph.losses
+        losses = self._executor.graph.losses
         return OrderedDict((name, losses.get(name, 0.0)) for name in self._blob_names)
 
     @property
@@ -213,10 +213,10 @@ class Net:
         return list(self.blob_loss_weights.values())
 
     def _bottom_ids(self, i: int) -> list[int]:
-        return list(map(self._blob_names.index, self._workspace.graph.layers[i].bottoms))
+        return list(map(self._blob_names.index, self._executor.graph.layers[i].bottoms))
 
     def _top_ids(self, i: int) -> list[int]:
-        return list(map(self._blob_names.index, self._workspace.graph.layers[i].tops))
+        return list(map(self._blob_names.index, self._executor.graph.layers[i].tops))
 
     def forward(
         self, blobs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
@@ -306,7 +306,7 @@ class Net:
         rows = Rows((*self.outputs, *(blobs or ())))
         for batch in self._batch(kwargs):
             rows.add(self.forward(blobs=blobs, **batch))
-        return rows.cut(len(next(iter(kwargs.values()))), self._batch_size)
+        return rows.first_rows(len(next(iter(kwargs.values()))), self._batch_size)
 
     def forward_backward_all(
         self, blobs: Sequence[str] | None = None, diffs: Sequence[str] | None = None, **kwargs: Any
@@ -327,7 +327,7 @@ class Net:
             rows.add(self.forward(blobs=blobs, **batch))
             diff_rows.add(self.backward(diffs=diffs, **top_diffs))
         n, size = len(next(iter(kwargs.values()))), self._batch_size
-        return rows.cut(n, size), diff_rows.cut(n, size)
+        return rows.first_rows(n, size), diff_rows.first_rows(n, size)
 
     def reshape(self) -> None:
         """Reshape the net to the current shapes of its input blobs.
@@ -335,27 +335,27 @@ class Net:
         Raises:
             GraphError: if a layer cannot work with these shapes.
         """
-        self._workspace.reshape()
+        self._executor.reshape()
 
     def clear_param_diffs(self) -> None:
         """Set the diffs of all parameters to zero."""
-        self._workspace.memories.clear_param_diffs()
+        self._executor.memories.clear_param_diffs()
 
     def before_forward(self, callback: Callback) -> None:
         """Have `callback(index)` called before each layer's forward pass. The net then runs layer by layer."""
-        self._workspace.callbacks["before_forward"].append(callback)
+        self._executor.callbacks["before_forward"].append(callback)
 
     def after_forward(self, callback: Callback) -> None:
         """Have `callback(index)` called after each layer's forward pass."""
-        self._workspace.callbacks["after_forward"].append(callback)
+        self._executor.callbacks["after_forward"].append(callback)
 
     def before_backward(self, callback: Callback) -> None:
         """Have `callback(index)` called before each layer's backward pass."""
-        self._workspace.callbacks["before_backward"].append(callback)
+        self._executor.callbacks["before_backward"].append(callback)
 
     def after_backward(self, callback: Callback) -> None:
         """Have `callback(index)` called after each layer's backward pass."""
-        self._workspace.callbacks["after_backward"].append(callback)
+        self._executor.callbacks["after_backward"].append(callback)
 
     def set_input_arrays(self, data: np.ndarray, labels: np.ndarray) -> None:
         """Set the arrays that the net's first layer, a MemoryData layer, reads from in a loop.
@@ -367,8 +367,8 @@ class Net:
         Raises:
             GraphError: if the arrays do not fit, or the first layer is not MemoryData.
         """
-        graph = self._workspace.graph
-        self._workspace.fed.arrays[graph.layers[0].key] = array_source(graph, data, labels)
+        graph = self._executor.graph
+        self._executor.fed_layers.arrays[graph.layers[0].key] = array_source(graph, data, labels)
 
     _set_input_arrays = set_input_arrays
 
@@ -382,8 +382,8 @@ class Net:
         Raises:
             WeightsError: if the file cannot be read, if blobs do not fit, or, with `strict`, if blobs are missing.
         """
-        memories = self._workspace.memories
-        memories.variables = load_weights(weights, self._workspace.graph, memories.variables, strict)
+        memories = self._executor.memories
+        memories.variables = load_weights(weights, self._executor.graph, memories.variables, strict)
 
     load_hdf5 = copy_from
 
@@ -393,7 +393,7 @@ class Net:
         Raises:
             WeightsError: if the file cannot be written.
         """
-        save_weights(path, self._workspace.graph, self._workspace.memories.variables, hdf5=False)
+        save_weights(path, self._executor.graph, self._executor.memories.variables, hdf5=False)
 
     def save_hdf5(self, path: AnyPath, write_diff: bool = False) -> None:
         """Write the parameters, and with `write_diff` their diffs, to a .caffemodel.h5 file.
@@ -403,8 +403,8 @@ class Net:
         Raises:
             WeightsError: if the file cannot be written.
         """
-        diffs = self._workspace.memories.param_diffs if write_diff else None
-        save_weights(path, self._workspace.graph, self._workspace.memories.variables, diffs, hdf5=True)
+        diffs = self._executor.memories.param_diffs if write_diff else None
+        save_weights(path, self._executor.graph, self._executor.memories.variables, diffs, hdf5=True)
 
     def share_with(self, other: Net) -> None:
         """Make layers of this net use the parameters of the layers of `other` that have the same names.
@@ -416,17 +416,17 @@ class Net:
         """
         theirs = dict(zip(other._layer_names, other._layer_blobs, strict=True))
         share_data(zip(self._layer_names, self._layer_blobs, strict=True), theirs)
-        self._workspace.forget_passes()
+        self._executor.forget_passes()
 
     def _forward(self, first: int, last: int) -> float:
         """Run layers `first` to `last` (indices, inclusive) forward; return the weighted loss."""
         return float(sum(float(loss) for loss in self._run(first, last)))
 
     def _backward(self, high: int, low: int) -> None:
-        self._workspace.backward(high, low)
+        self._executor.backward(high, low)
 
     def _deconv(self, high: int, low: int) -> None:
-        self._workspace.backward(high, low, deconv=True)
+        self._executor.backward(high, low, deconv=True)
 
     def _pass_back(
         self, deconv: bool, diffs: Iterable[str] | None, start: str | None, end: str | None, output_diffs: Arrays
@@ -437,10 +437,10 @@ class Net:
             write_batch("diff", output_diffs, self.blobs, self.outputs)
         names = self.bottom_names[end] if end is not None else self.inputs
         names = list(dict.fromkeys((*names, *(diffs or ()))))
-        for layer in self._workspace.graph.layers[low : high + 1]:
+        for layer in self._executor.graph.layers[low : high + 1]:
             if layer.type.gradient.overwrites:
-                self._workspace.memories.clear_param_diffs(layer)
-        self._workspace.backward(high, low, names, deconv)
+                self._executor.memories.clear_param_diffs(layer)
+        self._executor.backward(high, low, names, deconv)
         return {name: self._blob(name).diff for name in names}
 
     def _set_start(self, name: str, diff: np.ndarray, zero_higher: bool) -> None:
@@ -452,8 +452,8 @@ class Net:
             self.blobs[later].diff[...] = 0
 
     def _run(self, first: int, last: int) -> list[Any]:
-        self._workspace.fed.check(self._workspace.graph.layers[first : last + 1])
-        return self._workspace.forward(first, last)
+        self._executor.fed_layers.check(self._executor.graph.layers[first : last + 1])
+        return self._executor.forward(first, last)
 
     def _batch(self, blobs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         return batches(blobs, self._batch_size)

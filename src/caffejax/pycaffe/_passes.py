@@ -32,12 +32,12 @@ class FrozenForward:
     """
 
     def __init__(self, net: pure.Net, layers: LayerRange) -> None:
-        self._whole = layers.last == len(net.graph.layers) - 1
-        subject = net if self._whole or layers.first else net.first_layers(layers.last)
-        outputs = scored_blobs(net.graph) if self._whole else layers.leaves
+        self._covers_net = layers.last == len(net.graph.layers) - 1
+        subject = net if self._covers_net or layers.first else net.first_layers(layers.last)
+        outputs = scored_blobs(net.graph) if self._covers_net else layers.leaves
         self._outputs = frozenset(name for name in outputs if name not in net.graph.input_names)
         self._possible = bool(self._outputs) and not layers.first and not layers.on_host
-        if not self._whole and any(any(layer.loss_weights) for layer in layers.layers):
+        if not self._covers_net and any(any(layer.loss_weights) for layer in layers.layers):
             self._possible = False
         self.cache = FrozenPassCache(subject.graph, subject.compute_config)
         self._fold = jax.jit(jax.random.fold_in)
@@ -57,7 +57,7 @@ class FrozenForward:
             return key
 
         blobs = passes.run_finished(inputs.blobs, make_key)
-        return PassOutputs(layers.strip_padding(blobs), {}, passes.loss(blobs) if self._whole else 0.0)
+        return PassOutputs(layers.strip_padding(blobs), {}, passes.loss(blobs) if self._covers_net else 0.0)
 
 
 def _variables(inputs: PassInputs) -> pure.Variables:

@@ -25,7 +25,7 @@ from ..training.nan_check import FiniteCheck
 from ..training.train_step import StepResult, TrainState, abstract_state, make_update, pass_key
 from ..training.trainer import Trainer
 from . import _global_state
-from ._executor import Workspace
+from ._executor import Executor
 from ._net import Net
 
 Callback = Callable[[], object]
@@ -39,7 +39,7 @@ class BlobUpdater:
     Args:
         setup: the parts of training.
         train_state: the state to start from; the train net already has its parameters and running statistics.
-        workspace: the train net's workspace.
+        executor: the train net's executor.
 
     Attributes:
         on_start, on_gradients: functions called before an iteration's first pass, and before its update.
@@ -49,13 +49,13 @@ class BlobUpdater:
     steps_per_dispatch = 1
     wait_seconds = 0.0
 
-    def __init__(self, setup: Setup, train_state: TrainState, workspace: Workspace) -> None:
+    def __init__(self, setup: Setup, train_state: TrainState, executor: Executor) -> None:
         self.on_start: list[Callback] = []
         self.on_gradients: list[Callback] = []
         self.last_update: Params | None = None
-        self._workspace, self._device, self._iter_size = workspace, setup.device, setup.param.iter_size
-        self._rest = _drop_variables(train_state)
-        self._fed = setup.net.input_names
+        self._executor, self._device, self._iter_size = executor, setup.device, setup.param.iter_size
+        self._other_variables = _drop_variables(train_state)
+        self._input_names = setup.net.input_names
         self._outputs = [name for name in setup.net.outputs if name != UNNAMED_TOP]
         self._last_layer = len(setup.net.graph.layers) - 1
         self._apply = make_update(setup.optimizer, keep_update=True)
@@ -65,13 +65,13 @@ class BlobUpdater:
     def train_state(self) -> TrainState:
         """The train state on the current device, with the net's current parameters and running statistics."""
         self._follow()
-        params, state = self._workspace.memories.variables
-        return self._rest.replace(params=params, state=state)
+        params, state = self._executor.memories.variables
+        return self._other_variables.replace(params=params, state=state)
 
     @train_state.setter
     def train_state(self, new: TrainState) -> None:
-        self._rest = _drop_variables(new)
-        self._workspace.memories.variables = Variables(new.params, new.state)
+        self._other_variables = _drop_variables(new)
+        self._executor.memories.variables = Variables(new.params, new.state)
 
     @property
     def variables(self) -> Variables:
@@ -105,46 +105,50 @@ class BlobUpdater:
         for call in self.on_start:
             call()
         self._follow()
-        self._workspace.memories.clear_param_diffs()
+        self._executor.memories.clear_param_diffs()
         losses = [self._pass(i, debug_info) for i in range(self._iter_size)]
         loss = jnp.mean(jnp.stack(losses)) if len(losses) > 1 else losses[0]
         for call in self.on_gradients:
             call()
         self.apply_update(rate)
-        return StepResult(loss, self._workspace.memories.values(self._outputs), self.last_update)
+        return StepResult(loss, self._executor.memories.values(self._outputs), self.last_update)
 
     def apply_update(self, rate: np.float32) -> None:
         """Replace the diffs of the train net's parameters by their updates, and subtract the updates."""
         self._follow()
-        before = self._rest.replace(params=self._workspace.memories.params)
-        after, update = self._apply(self._workspace.memories.param_diffs, before, rate)
+        before = self._other_variables.replace(params=self._executor.memories.params)
+        after, update = self._apply(self._executor.memories.param_diffs, before, rate)
         assert update is not None
-        self._workspace.memories.params = after.params
-        self._workspace.memories.param_diffs = self.last_update = update
-        self._rest = _drop_variables(after)
+        self._executor.memories.params = after.params
+        self._executor.memories.param_diffs = self.last_update = update
+        self._other_variables = _drop_variables(after)
 
     def final_loss(self) -> jax.Array:
         """Run the train net forward on the next batch; return the loss."""
-        return sum(self._workspace.forward(0, self._last_layer), start=jnp.zeros(()))
+        return sum(self._executor.forward(0, self._last_layer), start=jnp.zeros(()))
 
     def _pass(self, number: int, debug_info: bool) -> jax.Array:
-        first, *others = self._workspace.forward_backward((self._rest.key, self._rest.iteration, number))
+        first, *others = self._executor.forward_backward(
+            (self._other_variables.key, self._other_variables.iteration, number)
+        )
         if debug_info:
             self._log_debug_info(number)
         return sum(others, start=first)
 
     def _log_debug_info(self, number: int) -> None:
         assert self._debug_info is not None
-        batch = self._workspace.memories.values(self._fed)
-        for line in self._debug_info.lines(*self._workspace.memories.variables, batch, pass_key(self._rest, number)):
+        batch = self._executor.memories.values(self._input_names)
+        for line in self._debug_info.lines(
+            *self._executor.memories.variables, batch, pass_key(self._other_variables, number)
+        ):
             _global_state.log(line)
 
     def _follow(self) -> None:
         """Move the train state and the net to the current device."""
         if (device := _global_state.device()) is not self._device:
             self._device = device
-            self._rest = jax.device_put(self._rest, device)
-            self._workspace.follow()
+            self._other_variables = jax.device_put(self._other_variables, device)
+            self._executor.follow()
 
 
 def _drop_variables(state: TrainState) -> TrainState:
@@ -181,21 +185,21 @@ class Solver:
             _global_state.set_random_seed(param.random_seed)
         if tune:
             tune_process()
-        workspaces: dict[PureNet, Workspace] = {}
+        executors: dict[PureNet, Executor] = {}
         setup, start = build(
             param,
             source_file(solver_file),
             TrainConfig(
                 device=_global_state.device(), seed=_global_state.next_seed(), data_config=_global_state.data_config()
             ),
-            open_loader=lambda net: Loader(net.graph, by_hand=lambda: workspaces[net].read_user_inputs()),
+            open_loader=lambda net: Loader(net.graph, by_hand=lambda: executors[net].read_user_inputs()),
         )
-        _make_workspaces(setup, start, workspaces)
-        self._updater = BlobUpdater(setup, start, workspaces[setup.net])
+        _make_workspaces(setup, start, executors)
+        self._updater = BlobUpdater(setup, start, executors[setup.net])
         self._trainer = Trainer(setup, self._updater, FiniteCheck(setup.net, param.iter_size))
         self._param = setup.param
-        self.net = Net._from_workspace(workspaces[setup.net])
-        self.test_nets = [Net._from_workspace(workspaces[evaluator.net]) for evaluator in setup.tests.evaluators]
+        self.net = Net._from_executor(executors[setup.net])
+        self.test_nets = [Net._from_executor(executors[evaluator.net]) for evaluator in setup.tests.evaluators]
         for net in self.test_nets:
             net.share_with(self.net)
 
@@ -281,23 +285,23 @@ class Solver:
         self._updater.on_gradients.append(on_gradients)
 
 
-def _make_workspaces(setup: Setup, start: TrainState, workspaces: dict[PureNet, Workspace]) -> None:
-    """Create the workspaces of the train net and the test nets, and make tests read the test nets' blobs."""
+def _make_workspaces(setup: Setup, start: TrainState, executors: dict[PureNet, Executor]) -> None:
+    """Create the executors of the train net and the test nets, and make tests read the test nets' blobs."""
     trained = Variables(start.params, start.state)
-    workspaces[setup.net] = Workspace(setup.net, trained, setup.loader)
+    executors[setup.net] = Executor(setup.net, trained, setup.loader)
     tests = setup.tests
     for i, evaluator in enumerate(tests.evaluators):
         variables = copy_trained_params(evaluator.net.graph, tests.net_variables[i](), setup.net.graph, trained)
-        workspaces[evaluator.net] = Workspace(evaluator.net, variables, evaluator.loader)
-        tests.net_variables[i] = partial(_current, evaluator, workspaces[evaluator.net])
+        executors[evaluator.net] = Executor(evaluator.net, variables, evaluator.loader)
+        tests.net_variables[i] = partial(_current, evaluator, executors[evaluator.net])
 
 
-def _current(evaluator: Evaluator, workspace: Workspace) -> Variables:
+def _current(evaluator: Evaluator, executor: Executor) -> Variables:
     """Move a test net and its evaluator to the current device; return the net's parameters and state."""
-    workspace.follow()
+    executor.follow()
     if not isinstance(evaluator, MeshEvaluator):
-        evaluator.device = workspace.memories.device
-    return workspace.memories.variables
+        evaluator.device = executor.memories.device
+    return executor.memories.variables
 
 
 class SGDSolver(Solver):

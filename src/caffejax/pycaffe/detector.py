@@ -62,8 +62,8 @@ class Detector(ImageNet):
             for window in windows:
                 if 0 in image[int(window[0]) : int(window[2]), int(window[1]) : int(window[3])].shape:
                     size = f"{image.shape[0]} x {image.shape[1]}"
-                    shown = ", ".join(str(int(n)) for n in window)
-                    raise DataError(Problem(f"window ({shown}) is outside the image, which is {size}", str(filename)))
+                    numbers = ", ".join(str(int(n)) for n in window)
+                    raise DataError(Problem(f"window ({numbers}) is outside the image, which is {size}", str(filename)))
                 crops.append(self.crop(image, window))
                 detections.append({"window": window, "filename": filename})
         for detection, prediction in zip(detections, self._predict(crops) if crops else (), strict=True):

@@ -132,9 +132,9 @@ def fill_layer(layer: LayerParameter, settings: Mapping[str, Any]) -> None:
         if param is None and key not in fields:
             names = [*fields, *(name for names in settings_of.values() for name in names)]
             raise AttributeError(f"{where}: there is no setting '{key}'{did_you_mean(key, names)}")
-        place: Message = layer if param is None else getattr(layer, param)
+        message: Message = layer if param is None else getattr(layer, param)
         try:
-            assign_proto(place, key, value)
+            assign_proto(message, key, value)
         except (AttributeError, TypeError) as error:
             raise type(error)(f"{where}: {error}") from error
 

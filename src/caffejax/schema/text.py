@@ -66,8 +66,8 @@ def _integer(token: str, minus: bool, low: int, high: int) -> int:
         raise ValueError(f"a number of {len(token)} digits is out of range: {low} to {high}")
     value = -int(token, base) if minus else int(token, base)
     if not low <= value <= high:
-        shown = f"{value}" if value.bit_length() <= 128 else "the number"
-        raise ValueError(f"{shown} is out of range: {low} to {high}")
+        digits = f"{value}" if value.bit_length() <= 128 else "the number"
+        raise ValueError(f"{digits} is out of range: {low} to {high}")
     return value
 
 

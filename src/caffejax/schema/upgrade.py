@@ -235,11 +235,11 @@ def expand_layers(net: NetParameter) -> list[str]:
     return []
 
 
-def _new_layer(beside: LayerParameter, name: str, type: str, bottom: str, top: str) -> LayerParameter:
-    """Return a layer that is in the net whenever the layer `beside` is."""
+def _new_layer(template: LayerParameter, name: str, type: str, bottom: str, top: str) -> LayerParameter:
+    """Return a layer that is in the net whenever the layer `template` is."""
     new = LayerParameter(name=name, type=type, bottom=[bottom], top=[top])
-    new.include.extend(beside.include)
-    new.exclude.extend(beside.exclude)
+    new.include.extend(template.include)
+    new.exclude.extend(template.exclude)
     return new
 
 

@@ -64,7 +64,7 @@ def _count_without_padding(eqn: Any) -> int:
     axes = zip(numbers.lhs_spec[2:], numbers.rhs_spec[2:], numbers.out_spec[2:], strict=True)
     for i, (of_x, of_weight, of_y) in enumerate(axes):
         starts = np.arange(y[of_y])[:, None] * p["window_strides"][i] - p["padding"][i][0]
-        places, between = starts + np.arange(weight[of_weight]) * p["rhs_dilation"][i], p["lhs_dilation"][i]
-        inside = (places >= 0) & (places <= (x[of_x] - 1) * between) & (places % between == 0)
+        positions, between = starts + np.arange(weight[of_weight]) * p["rhs_dilation"][i], p["lhs_dilation"][i]
+        inside = (positions >= 0) & (positions <= (x[of_x] - 1) * between) & (positions % between == 0)
         meetings *= int(inside.sum())
     return int(meetings)

@@ -70,25 +70,25 @@ def check_memory(
     graph, compute_config = net.graph, net.compute_config
     if net.has_host_layers or not any(graph.losses):
         return
-    room = device_memory(device) or free_memory()
+    capacity = device_memory(device) or free_memory()
     if memory_limit is not None:
-        room = max(room, memory_limit) if compute_config.remat == "auto" else memory_limit
-    if _UPPER_BOUND * sum(net_sizes(graph)) < room:
+        capacity = max(capacity, memory_limit) if compute_config.remat == "auto" else memory_limit
+    if _UPPER_BOUND * sum(net_sizes(graph)) < capacity:
         return
     limit = compute_config.memory_limit if compute_config.remat == "auto" else None
     takes = _takes(net, limit)
-    if takes <= room:
+    if takes <= capacity:
         return
-    source = "memory_limit gives" if room == memory_limit else "are free"
+    source = "memory_limit gives" if capacity == memory_limit else "are free"
     message = (
-        f"training takes about {format_bytes(takes)}, {format_bytes(takes - room)} more than the "
-        f"{format_bytes(room)} that {source}"
+        f"training takes about {format_bytes(takes)}, {format_bytes(takes - capacity)} more than the "
+        f"{format_bytes(capacity)} that {source}"
     )
-    if takes <= _MARGIN * room:
+    if takes <= _MARGIN * capacity:
         log.warning("%s: it may fail", message)
         return
-    remedies = "; ".join(_remedies(net, room, rebuild)) or _NOTHING
-    escape = "" if room == memory_limit else "; if there is more memory, set --memory_limit=SIZE"
+    remedies = "; ".join(_remedies(net, capacity, rebuild)) or _NOTHING
+    escape = "" if capacity == memory_limit else "; if there is more memory, set --memory_limit=SIZE"
     raise SolverError(Problem(f"{message}; {remedies}{escape}", file=graph.file))
 
 
@@ -97,29 +97,29 @@ def _takes(net: Net, limit: int | None, batch: int | None = None) -> int:
     return memory.peak_without_remat if limit is None else memory.peak
 
 
-def _remedies(net: Net, room: int, rebuild: Callable[[ComputeConfig], Net]) -> Iterator[str]:
+def _remedies(net: Net, capacity: int, rebuild: Callable[[ComputeConfig], Net]) -> Iterator[str]:
     """Yield each single change with which training fits, or all changes together if no single change is enough."""
     compute_config, none = net.compute_config, True
     changes: list[tuple[str, Net, int | None]] = []
     if compute_config.remat == "none":
-        changes.append(("--remat=auto", net, room))
+        changes.append(("--remat=auto", net, capacity))
     if compute_config.precision != "bfloat16":
-        limit = room if compute_config.remat == "auto" else None
+        limit = capacity if compute_config.remat == "auto" else None
         changes.append(("--precision=bfloat16", rebuild(replace(compute_config, precision="bfloat16")), limit))
     for flag, changed, limit in changes:
-        if (takes := _takes(changed, limit)) <= room:
+        if (takes := _takes(changed, limit)) <= capacity:
             none = False
             yield f"{flag} would fit ({format_bytes(takes)})"
-    if smaller := _smaller_batch(net, room, room if compute_config.remat == "auto" else None):
+    if smaller := _smaller_batch(net, capacity, capacity if compute_config.remat == "auto" else None):
         none = False
         yield f"a batch of {smaller[0]} would fit ({format_bytes(smaller[1])})"
     if none and changes:
         flags, smallest = " ".join(flag for flag, _, _ in changes), changes[-1][1]
-        if smaller := _smaller_batch(smallest, room, room):
+        if smaller := _smaller_batch(smallest, capacity, capacity):
             yield f"{flags} with a batch of {smaller[0]} would fit ({format_bytes(smaller[1])})"
 
 
-def _smaller_batch(net: Net, room: int, limit: int | None) -> tuple[int, int] | None:
+def _smaller_batch(net: Net, capacity: int, limit: int | None) -> tuple[int, int] | None:
     """Halve the batch size until training fits, and return `(batch size, bytes)`; None if no batch size fits."""
     batch = min((net.graph.blobs[name].shape[0] for name in net.input_names if net.graph.blobs[name].shape), default=0)
     while (batch := batch // 2) > 0:
@@ -127,7 +127,7 @@ def _smaller_batch(net: Net, room: int, limit: int | None) -> tuple[int, int] | 
             takes = _takes(net, limit, batch)
         except GraphError:
             return None  # the net's shapes do not allow this batch
-        if takes <= room:
+        if takes <= capacity:
             return batch, takes
     return None
 

@@ -20,7 +20,7 @@ from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
 from ..inference.policy import freeze_passes, scored_blobs
 from ..net import Net, Params, Variables
-from ..parallel import DATA, all_gather, check_shapes, join_batches, local_shard, place, replicated_sharding
+from ..parallel import DATA, all_gather, check_shapes, join_batches, local_shard, put_global, replicated_sharding
 from .program_keys import net_function
 from .reporting import log
 
@@ -149,8 +149,8 @@ class Evaluator:
         for layer in self.net.graph.layers:
             if layer.recurrent_state and layer.key in self._last:
                 last = self._last[layer.key]
-                kept = {p.slot.index: last[p.slot.index] for p in layer.recurrent_state}
-                merged[layer.key] = {**state[layer.key], **kept}
+                recurrent = {p.slot.index: last[p.slot.index] for p in layer.recurrent_state}
+                merged[layer.key] = {**state[layer.key], **recurrent}
         return merged
 
 
@@ -390,9 +390,9 @@ class MeshEvaluator(Evaluator):
             by_row = dict(zip((row for row in rows if self._shard.owns(row)), local_batches, strict=True))
             spare = local_batches[0] if local_batches else spare or self._zeros()  # for mesh rows that take no batch
             local_rows = range(self._shard.first, self._shard.first + self._shard.count)
-            placed = join_batches(self._mesh, [by_row.get(row, spare) for row in local_rows], 0)
+            joined = join_batches(self._mesh, [by_row.get(row, spare) for row in local_rows], 0)
             keys = [jax.random.fold_in(key, done + rows.index(row)) if row in rows else key for row in range(n)]
-            results = all_gather(self._forward(params, state, placed, self._keys(keys)))
+            results = all_gather(self._forward(params, state, joined, self._keys(keys)))
             loss, outputs = jax.tree.map(np.asarray, results)
             for row in rows:
                 yield loss[row], {name: blob[row] for name, blob in outputs.items()}
@@ -402,7 +402,7 @@ class MeshEvaluator(Evaluator):
         """Return the keys as one array with one key on each row of the mesh. Every process has all keys."""
         data = np.stack([np.asarray(jax.random.key_data(key)) for key in keys])
         sharding = jax.sharding.NamedSharding(self._mesh, _EACH)
-        return jax.random.wrap_key_data(place(data, sharding))
+        return jax.random.wrap_key_data(put_global(data, sharding))
 
     def _zeros(self) -> dict[str, np.ndarray]:
         blobs = self.net.graph.blobs
@@ -413,7 +413,7 @@ class MeshEvaluator(Evaluator):
 
         def replicate(array: Any) -> jax.Array:
             is_placed = isinstance(array, jax.Array) and len(array.sharding.device_set) == self._mesh.size
-            result: jax.Array = array if is_placed else place(np.asarray(array), replicated_sharding(self._mesh))
+            result: jax.Array = array if is_placed else put_global(np.asarray(array), replicated_sharding(self._mesh))
             return result
 
         return jax.tree.map(replicate, variables)

@@ -112,8 +112,10 @@ def warmup_rate(param: Any, iteration: int) -> np.float32 | None:
         fraction = _f32(iteration) / _f32(p.rampup_interval)
         return _f32(_f32(p.rampup_lr) + (_f32(p.base_lr) - _f32(p.rampup_lr)) * fraction * fraction)
     if iteration < p.warmup_iter:
-        left = p.warmup_iter - iteration
-        return _f32((_f32(iteration) * _f32(p.base_lr) + _f32(left) * _f32(p.warmup_start_lr)) / _f32(p.warmup_iter))
+        remaining = p.warmup_iter - iteration
+        return _f32(
+            (_f32(iteration) * _f32(p.base_lr) + _f32(remaining) * _f32(p.warmup_start_lr)) / _f32(p.warmup_iter)
+        )
     return None
 
 

@@ -114,9 +114,9 @@ class FiniteCheck:
         start = f" from the snapshot {self.good}" if self.good else ""
         where = "" if self._net.compute_config.axis_name is None else " on one device"
         how = f"run again{start}{where} with debug_nans=True (--debug_nans)"
-        again = "" if self.every_step else f"; to find the layer where it begins, {how}"
+        hint = "" if self.every_step else f"; to find the layer where it begins, {how}"
         return Problem(
-            f"{at}{culprit.message}. {advice}{again}",
+            f"{at}{culprit.message}. {advice}{hint}",
             file=self._net.graph.file,
             layer=culprit.layer.name if culprit.layer else None,
             layer_type=culprit.layer.type.name if culprit.layer else None,

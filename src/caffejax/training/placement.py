@@ -37,7 +37,6 @@ from ..parallel import (
     join_batches,
     local_shard,
     param_shardings,
-    place,
     replicated_sharding,
     reshard,
     tpu_conv_layout,
@@ -86,18 +85,18 @@ class SingleDevice:
         leaves = jax.tree.leaves(state)
         arrays = [x for x in leaves if isinstance(x, jax.Array)]
         shardings = {x.sharding for x in arrays if not x.is_fully_replicated}
-        placed: TrainState
+        moved: TrainState
         if shardings:
             self._batches = replicated_sharding(_find_mesh(shardings))
-            placed = jax.tree.map(
-                lambda x: x if getattr(x, "sharding", 0) in shardings else place(x, self._batches), state
+            moved = jax.tree.map(
+                lambda x: x if getattr(x, "sharding", 0) in shardings else put_global(x, self._batches), state
             )
-            return placed
+            return moved
         self._batches = self._device
         if len(arrays) == len(leaves) and all(len(x.sharding.device_set) == 1 for x in arrays):
             return state
-        placed = place(state, SingleDeviceSharding(self._device))
-        return placed
+        moved = put_global(state, SingleDeviceSharding(self._device))
+        return moved
 
     def abstract_state(self, state: TrainState) -> TrainState:
         """Return the shapes and shardings with which checkpoints of a placed state are read."""
@@ -129,8 +128,8 @@ class SingleDevice:
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
         """Put the batches on the device, or on all devices of a sharded state."""
         (stacked,) = batches
-        placed: dict[str, jax.Array] = jax.device_put(dict(stacked), self._batches)
-        return placed
+        on_device: dict[str, jax.Array] = jax.device_put(dict(stacked), self._batches)
+        return on_device
 
     def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
         """Return a step's outputs as NumPy arrays."""
@@ -220,8 +219,8 @@ class MeshPlacement:
 
     def place(self, state: TrainState) -> TrainState:
         """Place a state that every process has. Every device starts with the same running statistics."""
-        placed = place(*self._split_off_statistics(state))
-        return self.place_restored(placed.replace(state=state.state), None)
+        sharded = put_global(*self._split_off_statistics(state))
+        return self.place_restored(sharded.replace(state=state.state), None)
 
     def abstract_state(self, state: TrainState) -> TrainState:
         """Return the shapes and shardings with which checkpoints of a placed state are read.
@@ -245,8 +244,8 @@ class MeshPlacement:
 
         def place_rows(first: Any, saved: Any = None) -> jax.Array:
             rows = np.asarray(first)[None] if saved is None else np.asarray(saved)
-            placed: jax.Array = place(rows[np.arange(n) % len(rows)], by_row)
-            return placed
+            global_rows: jax.Array = put_global(rows[np.arange(n) % len(rows)], by_row)
+            return global_rows
 
         statistics = jax.tree.map(place_rows, state.state, *(() if device_statistics is None else (device_statistics,)))
         restored: TrainState = reshard(*self._split_off_statistics(state)).replace(state=statistics)

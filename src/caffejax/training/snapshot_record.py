@@ -94,11 +94,11 @@ def _wrong(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not isinstance(scores, dict) or not all(_is_number(score) for score in scores.values()):
         yield "'scores'", f"{_kind(scores)}, not numbers by output"
     plateau = record.get("plateau", {"step": 0, "minimum": 0.0, "last_event": 0})
-    whole = ("step", "last_event")
+    integer_fields = ("step", "last_event")
     if (
         not isinstance(plateau, dict)
-        or plateau.keys() != {*whole, "minimum"}
-        or not all(_is_whole(plateau[name], 2**31) for name in whole)
+        or plateau.keys() != {*integer_fields, "minimum"}
+        or not all(_is_whole(plateau[name], 2**31) for name in integer_fields)
         or not (_is_number(plateau["minimum"]) and isfinite(plateau["minimum"]))
     ):
         yield "'plateau'", f"{_kind(plateau)}, not a step, the smallest loss and the last event"

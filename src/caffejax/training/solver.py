@@ -179,15 +179,15 @@ class CompiledUpdater:
                 for i, inputs in enumerate(zip(batches, rates, strict=True))
             ]
             return results[-1]._replace(loss=jnp.stack([result.loss for result in results]))
-        placed = self._placement.put(stacked, 2)
-        self._state, result = self._steps(self._state, placed, np.array(rates, np.float32), requests)
+        on_device = self._placement.put(stacked, 2)
+        self._state, result = self._steps(self._state, on_device, np.array(rates, np.float32), requests)
         self.last_update = result.update
         return result
 
     def final_loss(self) -> jax.Array:
         """Return the loss of a forward pass on the next batch."""
-        placed, before = self._placement.put(self._placement.read(self._loader, 1)), self._state
-        _, state, loss, _ = self._forward(before.params, before.state, placed, before.key)
+        batches, before = self._placement.put(self._placement.read(self._loader, 1)), self._state
+        _, state, loss, _ = self._forward(before.params, before.state, batches, before.key)
         self._state = before.replace(state=state)
         return loss
 
@@ -199,22 +199,22 @@ class CompiledUpdater:
         requests: jax.Array | None,
         debug_info: bool = False,
     ) -> StepResult:
-        placed = self._placement.put(batches)
+        device_batches = self._placement.put(batches)
         before = self._state
         if self._check_indices.needed:
-            for arguments in self._placement.passes(before, placed, self._iter_size):
+            for arguments in self._placement.passes(before, device_batches, self._iter_size):
                 self._check_indices(*arguments)
         if debug_info:
-            self._log_debug_info(placed)
-        self._state, result = self._step(before, placed, rate, requests)
+            self._log_debug_info(device_batches)
+        self._state, result = self._step(before, device_batches, rate, requests)
         self.last_update = result.update
         if self._finite_check.every_step:
-            self._finite_check.trace(iteration, before, placed, self._state, result.loss)
+            self._finite_check.trace(iteration, before, device_batches, self._state, result.loss)
         return result
 
-    def _log_debug_info(self, placed: Batches) -> None:
+    def _log_debug_info(self, batches: Batches) -> None:
         assert self._debug_info is not None
-        passes = self._placement.passes(self._state, placed, self._iter_size)
+        passes = self._placement.passes(self._state, batches, self._iter_size)
         for arguments in itertools.islice(passes, self._iter_size):  # only the passes of the first device
             for line in self._debug_info.lines(*arguments):
                 log.info(line)

@@ -153,8 +153,8 @@ def _test_sources(param: SolverParameter) -> list[tuple[str, Any]]:
 def _find_file(field: str, source: str, folder: Path | None) -> str:
     file = str(find(source, folder))
     if not os.path.exists(file):  # also False for a text that is too long for a file name
-        beside = f" or in the solver's folder {folder}" if folder is not None else ""
-        raise SchemaError(f"its {field}, {source}: no such file in the working directory{beside}")
+        alternative = f" or in the solver's folder {folder}" if folder is not None else ""
+        raise SchemaError(f"its {field}, {source}: no such file in the working directory{alternative}")
     return file
 
 

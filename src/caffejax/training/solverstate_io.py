@@ -112,17 +112,17 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
         iteration=jnp.int32(stored.iteration),
         key=jax.random.wrap_key_data(jnp.array(record["key"], jnp.uint32)) if "key" in record else like.key,
     )
-    placed: TrainState = reshard(new, jax.tree.map(lambda x: x.sharding, like))
-    return placed, record
+    sharded: TrainState = reshard(new, jax.tree.map(lambda x: x.sharding, like))
+    return sharded, record
 
 
 def _weights(path: Path, named: str) -> Path:
     """Return the path of the weights file: `named` itself if it exists, else the same name in the folder of `path`."""
-    stored, beside = Path(named), path.parent / Path(named).name
-    if not os.path.isfile(stored) and not os.path.isfile(beside):  # a device, which may never end, is not accepted
-        message = f"its weights are missing: there is no file '{named}' in the working directory, and no '{beside}'"
+    stored, sibling = Path(named), path.parent / Path(named).name
+    if not os.path.isfile(stored) and not os.path.isfile(sibling):  # a device, which may never end, is not accepted
+        message = f"its weights are missing: there is no file '{named}' in the working directory, and no '{sibling}'"
         raise WeightsError(Problem(f"{message}; put the file beside this one", file=str(path)))
-    return stored if os.path.isfile(stored) else beside
+    return stored if os.path.isfile(stored) else sibling
 
 
 def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> Iterator[str]:

@@ -91,8 +91,8 @@ def load_view(
 
 
 def _load_phase(net: NetParameter, state: NetState, file: Path, data_config: DataConfig) -> PhaseView:
-    places = [i for i, layer in enumerate(net.layer) if is_included(layer, state)]
-    layers = [net.layer[i] for i in places]
+    indices = [i for i, layer in enumerate(net.layer) if is_included(layer, state)]
+    layers = [net.layer[i] for i in indices]
     numbers: dict[int, LayerSummary] = {}
     problems: tuple[Problem, ...] = ()
     notes: list[str] = []
@@ -106,7 +106,7 @@ def _load_phase(net: NetParameter, state: NetState, file: Path, data_config: Dat
     boxes = boxes_of(all_wired)
     return PhaseView(
         layers=all_wired,
-        definitions=tuple(places),
+        definitions=tuple(indices),
         boxes=boxes,
         blocks=blocks_of(boxes),
         numbers=tuple(numbers.get(i) for i in range(len(layers))),
@@ -134,16 +134,16 @@ def _numbers(
     valid = _valid_layers(layers, problems)
     if not 0 < len(valid) < len(layers):
         return {}, problems, ()
-    rest = NetParameter(name=net.name, layer=[layers[i] for i in valid])
+    valid_net = NetParameter(name=net.name, layer=[layers[i] for i in valid])
     try:
-        numbers, _, assumed = _numbers_of_graph(next(assumed_graphs(rest, state, file, data_config)), valid)
+        numbers, _, assumed = _numbers_of_graph(next(assumed_graphs(valid_net, state, file, data_config)), valid)
     except (MissingSourceError, CaffejaxError):
         return {}, problems, ()
     return numbers, problems, assumed
 
 
-def _numbers_of_graph(assumed: AssumedGraph, places: Sequence[int]) -> _Numbers:
-    return dict(zip(places, summarize(assumed.graph).layers, strict=True)), (), assumed.assumed
+def _numbers_of_graph(assumed: AssumedGraph, indices: Sequence[int]) -> _Numbers:
+    return dict(zip(indices, summarize(assumed.graph).layers, strict=True)), (), assumed.assumed
 
 
 def _valid_layers(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> list[int]:
@@ -193,18 +193,18 @@ def to_json(view: NetView) -> dict[str, Any]:
 
 def text_of(layer: LayerParameter) -> str:
     """Return a layer's prototxt without weights, truncated to a readable length."""
-    shown = LayerParameter()
-    shown.CopyFrom(layer)
-    shown.ClearField("blobs")
-    text = "".join(f"  {line}\n" for line in format_text(shown).splitlines())
-    cut = f"{text[:_LONGEST_TEXT]}\n  # and {format_count(len(text) - _LONGEST_TEXT, 'character')} more\n"
+    message = LayerParameter()
+    message.CopyFrom(layer)
+    message.ClearField("blobs")
+    text = "".join(f"  {line}\n" for line in format_text(message).splitlines())
+    truncated = f"{text[:_LONGEST_TEXT]}\n  # and {format_count(len(text) - _LONGEST_TEXT, 'character')} more\n"
     weights = f"  # blobs: {format_count(len(layer.blobs), 'array')} of weights\n" if layer.blobs else ""
-    return f"layer {{\n{text if len(text) <= _LONGEST_TEXT else cut}{weights}}}"
+    return f"layer {{\n{text if len(text) <= _LONGEST_TEXT else truncated}{weights}}}"
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
-    place = {"file": problem.file, "line": problem.line, "layer": problem.layer, "type": problem.layer_type}
-    return {"message": problem.message, **{key: value for key, value in place.items() if value is not None}}
+    location = {"file": problem.file, "line": problem.line, "layer": problem.layer, "type": problem.layer_type}
+    return {"message": problem.message, **{key: value for key, value in location.items() if value is not None}}
 
 
 def _phase(part: PhaseView, families: Mapping[str, str]) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def _runs(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], first
             if times < (2 if period > 1 else _FEWEST):
                 continue
             begins = [first + start + shift for shift in range(length % period + 1)]
-            begin = min(begins, key=lambda place: (open_at[place], place))
+            begin = min(begins, key=lambda index: (open_at[index], index))
             layers = sum(len(box.layers) for box in boxes[begin : begin + period])
             candidate = _forks(open_at, begin, begin + period) <= 1, times * period, -period, -begin
             if layers >= _FEWEST and (best is None or candidate > best):
@@ -159,7 +159,7 @@ def _runs(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], first
 
 def _forks(open_at: Sequence[int], start: int, stop: int) -> int:
     """Return the number of times that the data flow of boxes `start` to `stop` forks and joins again."""
-    cuts = [place for place in range(start, stop + 1) if open_at[place] <= open_at[start]]
+    cuts = [index for index in range(start, stop + 1) if open_at[index] <= open_at[start]]
     return sum(b - a > 1 for a, b in pairwise(cuts))
 
 
@@ -177,7 +177,7 @@ def _find_recurring(
 
     At most one connection crosses the start and the end of a group.
     """
-    cuts = [place for place, count in enumerate(open_at) if count <= 1]
+    cuts = [index for index, count in enumerate(open_at) if count <= 1]
     ranges = [(a, b) for a, b in pairwise(cuts) if b - a > 1]
     counts = Counter(alike.signature(a, b) for a, b in ranges)
     return [_block(boxes, a, b) for a, b in ranges if counts[alike.signature(a, b)] > 1 and _free(blocks, a, b)]
@@ -204,7 +204,7 @@ def _block(boxes: Sequence[Box], start: int, stop: int) -> Block:
     names = [layer.layer.name for box in boxes[start:stop] for layer in box.layers]
     alike = [len(set(letters)) == 1 for letters in zip(*names, strict=False)]  # up to the length of the shortest name
     common = names[0][: [*alike, False].index(False)]
-    whole = all(name[len(common) : len(common) + 1] in _MARKS for name in names)  # a mark follows, or nothing
-    end = len(common) if whole else max(common.rfind(mark) for mark in _MARKS)
+    is_boundary = all(name[len(common) : len(common) + 1] in _MARKS for name in names)  # a mark follows, or nothing
+    end = len(common) if is_boundary else max(common.rfind(mark) for mark in _MARKS)
     label = common[:end] if end > 0 else boxes[stop - 1].layers[0].layer.name
     return Block(start, stop, label.strip(_MARKS) or names[0])

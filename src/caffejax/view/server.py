@@ -24,7 +24,7 @@ class _FileWatcher:
 
     def __init__(self, file: Path, level: int, stages: Sequence[str], data_config: DataConfig) -> None:
         self._file = file
-        self._look = lambda: to_json(load_view(file, level, stages, data_config))
+        self._load = lambda: to_json(load_view(file, level, stages, data_config))
         self._lock = threading.Lock()
         self._stamp: object = None
         self._net: dict[str, Any] = {}
@@ -42,7 +42,7 @@ class _FileWatcher:
             except OSError:
                 stamp = None
             if stamp is None or stamp != self._stamp:
-                self._net = self._look()
+                self._net = self._load()
                 self._stamp = stamp
             return self._net
 
@@ -72,7 +72,7 @@ def serve(
     watcher.net()
 
     class Handler(_Handler):
-        shown = watcher
+        file_watcher = watcher
 
     try:
         server = _Server((HOST, port), Handler)
@@ -104,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
     Pages of other sites can read neither. Their requests name another host and are refused.
     """
 
-    shown: _FileWatcher
+    file_watcher: _FileWatcher
     timeout = 30
     server_version, sys_version = "caffejax", ""
 
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path not in ("/", "/net.json"):
             return self._answer(404, b"there is nothing here", "text/plain")
         try:
-            net = self.shown.net()
+            net = self.file_watcher.net()
         except CaffejaxError as error:
             return self._answer(500, str(error).encode(errors="replace"), "text/plain; charset=utf-8")
         if self.path == "/":

@@ -111,8 +111,8 @@ def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]], labels: Se
     )
 
 
-def _point(place: dict[str, float]) -> Point:
-    return place["x"], place["y"]
+def _point(position: dict[str, float]) -> Point:
+    return position["x"], position["y"]
 
 
 def _run(script: str) -> Any:
@@ -197,9 +197,9 @@ def to_svg(drawing: Drawing) -> str:
     )
 
 
-def _size(label: str, beside: float, above: float) -> Point:
+def _size(label: str, x_margin: float, above: float) -> Point:
     lines = label.split("\n")
-    return max(map(len, lines)) * _CHARACTER + beside, len(lines) * _LINE + above
+    return max(map(len, lines)) * _CHARACTER + x_margin, len(lines) * _LINE + above
 
 
 def _edge(label: str, points: Iterable[Point], middle: Point) -> str:
@@ -222,15 +222,15 @@ def _node(label: str, style: Mapping[str, str], centre: Point, size: Point) -> s
     """Return the SVG of a node: a box or an octagon with lines of text."""
     (x, y), (width, height) = centre, size
     left, top = x - width / 2, y - height / 2
-    look = f'fill="{escape(style["fillcolor"])}" stroke="black"'
+    attributes = f'fill="{escape(style["fillcolor"])}" stroke="black"'
     if style["shape"] == "octagon":
-        cut = min(width, height) * 0.3
-        far = ((cut, 0), (width - cut, 0), (width, cut), (width, height - cut))
+        corner = min(width, height) * 0.3
+        far = ((corner, 0), (width - corner, 0), (width, corner), (width, height - corner))
         corners = [*far, *((width - a, height - b) for a, b in far)]
         points = " ".join(_format_point((left + a, top + b)) for a, b in corners)
-        shape = f'<polygon points="{points}" {look}/>'
+        shape = f'<polygon points="{points}" {attributes}/>'
     else:
-        shape = f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" {look}/>'
+        shape = f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" {attributes}/>'
     lines = label.split("\n")
     first = y - (len(lines) - 1) * _LINE / 2 + 4
     texts = (f'<text x="{x:.1f}" y="{first + i * _LINE:.1f}">{escape(line)}</text>' for i, line in enumerate(lines))

@@ -22,8 +22,8 @@ def distortion_problems(param: Any) -> Iterator[str]:
     for name in "contrast", "saturation":
         low, high = getattr(param, f"{name}_lower"), getattr(param, f"{name}_upper")
         if getattr(param, f"{name}_prob") and not 0 <= low <= high < float("inf"):
-            shown = f"{name}_lower {low:g} and {name}_upper {high:g}"
-            yield f"transform_param.distort_param: {shown} must be 0 <= lower <= upper"
+            limits = f"{name}_lower {low:g} and {name}_upper {high:g}"
+            yield f"transform_param.distort_param: {limits} must be 0 <= lower <= upper"
 
 
 def distort(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:

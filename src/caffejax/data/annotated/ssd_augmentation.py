@@ -209,8 +209,8 @@ def sampler_problems(samplers: Sequence[Any]) -> list[str]:
                 f"{where}scales must be 0 < min_scale <= max_scale <= 1, not {s.min_scale:g}, {s.max_scale:g}"
             )
         if not 0 < s.min_aspect_ratio <= s.max_aspect_ratio < float("inf"):
-            shown = f"{s.min_aspect_ratio:g}, {s.max_aspect_ratio:g}"
-            problems.append(f"{where}aspect ratios must be 0 < min_aspect_ratio <= max_aspect_ratio, not {shown}")
+            limits = f"{s.min_aspect_ratio:g}, {s.max_aspect_ratio:g}"
+            problems.append(f"{where}aspect ratios must be 0 < min_aspect_ratio <= max_aspect_ratio, not {limits}")
         if sampler.max_trials > _MAX_TRIALS:
             problems.append(f"{where}max_trials must be at most {_MAX_TRIALS}, not {sampler.max_trials}")
     return problems

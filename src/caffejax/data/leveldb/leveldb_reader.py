@@ -44,14 +44,14 @@ class Index:
     Attributes:
         files: names of the files.
         starts: the number of the first record of each run.
-        places: four numbers for each run: the index of the file, the block's offset and size in bytes, and the number
+        offsets: four numbers for each run: the index of the file, the block's offset and size in bytes, and the number
             of the run's first record in the block.
         length: the number of records.
     """
 
     files: list[str] = field(default_factory=list)
     starts: array[int] = field(default_factory=lambda: array("q"))
-    places: array[int] = field(default_factory=lambda: array("q"))
+    offsets: array[int] = field(default_factory=lambda: array("q"))
     length: int = 0
 
     def locate(self, start: int, count: int) -> Iterator[BlockSlice]:
@@ -59,7 +59,7 @@ class Index:
         end = start + count
         run = bisect_right(self.starts, start) - 1
         while start < end:
-            file, offset, size, first = self.places[4 * run : 4 * run + 4]
+            file, offset, size, first = self.offsets[4 * run : 4 * run + 4]
             begin = self.starts[run]
             run += 1
             last = min(end, self.starts[run] if run < len(self.starts) else self.length)
@@ -92,7 +92,7 @@ def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entr
             continue
         if before != (file, offset, n):
             index.starts.append(index.length)
-            index.places.extend((numbers.setdefault(file, len(numbers)), offset, size, n))
+            index.offsets.extend((numbers.setdefault(file, len(numbers)), offset, size, n))
         before = (file, offset, n + 1)
         index.length += 1
         if index.length == most:

@@ -78,17 +78,17 @@ class LogReader:
 
     def _is_zero_from(self, offset: int) -> bool:
         """Return whether the file has only zeros from byte `offset` on, as in preallocated space."""
-        rest = range(offset, self._size, BLOCK)
-        return not any(any(self._files.read(self._name, at, min(BLOCK, self._size - at))) for at in rest)
+        later_blocks = range(offset, self._size, BLOCK)
+        return not any(any(self._files.read(self._name, at, min(BLOCK, self._size - at))) for at in later_blocks)
 
 
 def file_position(start: int, n: int) -> int:
     """Return the file position of byte `n` of a record whose first byte is at `start`."""
-    room = BLOCK - start % BLOCK
-    if n < room:
+    capacity = BLOCK - start % BLOCK
+    if n < capacity:
         return start + n
-    blocks, rest = divmod(n - room, BLOCK - _HEADER.size)
-    return (start // BLOCK + 1 + blocks) * BLOCK + _HEADER.size + rest
+    blocks, remainder = divmod(n - capacity, BLOCK - _HEADER.size)
+    return (start // BLOCK + 1 + blocks) * BLOCK + _HEADER.size + remainder
 
 
 def read_span(files: Files, name: str, start: int, size: int) -> bytes:
@@ -98,11 +98,11 @@ def read_span(files: Files, name: str, start: int, size: int) -> bytes:
         DataError: if the file has become shorter.
     """
     raw = files.read(name, start, file_position(start, size - 1) + 1 - start)
-    room = BLOCK - start % BLOCK
-    if size <= room:
+    capacity = BLOCK - start % BLOCK
+    if size <= capacity:
         return raw
-    pieces = [raw[:room]]
-    pieces += [raw[at + _HEADER.size : at + BLOCK] for at in range(room, len(raw), BLOCK)]
+    pieces = [raw[:capacity]]
+    pieces += [raw[at + _HEADER.size : at + BLOCK] for at in range(capacity, len(raw), BLOCK)]
     return b"".join(pieces)
 
 
@@ -112,11 +112,11 @@ def frame_records(records: Iterable[bytes]) -> bytes:
     for record in records:
         first = True
         while first or record:
-            room = BLOCK - len(out) % BLOCK - _HEADER.size
-            if room < 0:
-                out += bytes(room + _HEADER.size)
+            capacity = BLOCK - len(out) % BLOCK - _HEADER.size
+            if capacity < 0:
+                out += bytes(capacity + _HEADER.size)
                 continue
-            data, record = record[:room], record[room:]
+            data, record = record[:capacity], record[capacity:]
             kind = (_FIRST if record else _FULL) if first else (_MIDDLE if record else _LAST)
             out += _HEADER.pack(checksum(bytes([kind]) + data), len(data), kind) + data
             first = False

@@ -60,10 +60,10 @@ def read_videos(file: Path, *, numbered: bool, several: bool = False) -> VideoLi
     videos, problems = VideoList([], [], []), []
     form = "a name, " + ("an integer, " if numbered else "") + ("labels" if several else "a label")
     for line, text in enumerate(read_names(file), 1):
-        name, *rest = text.split()
-        labels = rest[-1].split(",") if several and rest else rest[-1:]
-        numbers = rest[:-1]
-        if len(rest) != 1 + numbered or not all(map(_WHOLE.fullmatch, (*numbers, *labels))):
+        name, *fields = text.split()
+        labels = fields[-1].split(",") if several and fields else fields[-1:]
+        numbers = fields[:-1]
+        if len(fields) != 1 + numbered or not all(map(_WHOLE.fullmatch, (*numbers, *labels))):
             problems.append(Problem(f"'{text}' is not {form}, with spaces between them", str(file), line))
             continue
         videos.names.append(name)
@@ -123,10 +123,10 @@ class ClipDataset(VideoDataset[Any]):
         else:
             first = self._numbers[i]
             if param.use_temporal_jitter:  # `first` is the number of frames, which count from 1
-                room = first - length * step
-                if room < 0:
+                last_start = first - length * step
+                if last_start < 0:
                     raise BadImageError(Problem(f"has {first} frames, but {length * step} are needed", path))
-                first = int(random.integers(room + 1)) + 1 if self._training else 1
+                first = int(random.integers(last_start + 1)) + 1 if self._training else 1
             numbers = range(first, first + length * step, step)
             files = [os.path.join(path, f"{number:06d}.jpg") for number in numbers]
             frames = [read_image(file, max_pixels=self._max_pixels) for file in files]
@@ -379,8 +379,8 @@ class SegmentDataset(VideoDataset[int]):
         part = frames // segments
         if part < length:
             return [1] * segments  # as in the fork, also for videos of a single frame
-        room = part - length + 1
-        return [int(random.integers(room) if self._training else room // 2) + k * part for k in range(segments)]
+        n_starts = part - length + 1
+        return [int(random.integers(n_starts) if self._training else n_starts // 2) + k * part for k in range(segments)]
 
     def _name(self, number: int, axis: str = "") -> str:
         try:
@@ -428,7 +428,7 @@ def make_crop(site: Site) -> Callable[[np.ndarray, np.random.Generator], np.ndar
 
     def window(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
         if p.crop_size:
-            image = _cut(p, ratios, image, random if training else None)
+            image = _crop(p, ratios, image, random if training else None)
         if p.mirror and random.integers(2):
             image = image[:, :, ::-1]
             if p.is_flow:
@@ -439,7 +439,7 @@ def make_crop(site: Site) -> Callable[[np.ndarray, np.random.Generator], np.ndar
     return window
 
 
-def _cut(p: Any, ratios: list[np.float32], image: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
+def _crop(p: Any, ratios: list[np.float32], image: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
     size, extent = (p.crop_size, p.crop_size), image.shape[1:]
     if min(extent) < p.crop_size:
         raise DataError(f"is {dims(image.shape)} (CxHxW), smaller than crop_size {p.crop_size}")
@@ -448,16 +448,16 @@ def _cut(p: Any, ratios: list[np.float32], image: np.ndarray, random: np.random.
         sides = [p.crop_size if abs(side - p.crop_size) < 3 else side for side in sides]
         pairs = [(h, w) for i, h in enumerate(sides) for j, w in enumerate(sides) if abs(i - j) <= p.max_distort]
         size = pairs[random.integers(len(pairs))]
-    room = [n - side for n, side in zip(extent, size, strict=True)]
+    margins = [n - side for n, side in zip(extent, size, strict=True)]
     if random is None:
-        row, column = (n // 2 for n in room)
+        row, column = (n // 2 for n in margins)
     elif p.fix_crop:
-        places = _PLACES + _MORE if p.more_fix_crop else _PLACES
-        row, column = (n // 4 * q for n, q in zip(room, places[random.integers(len(places))], strict=True))
+        corners = _PLACES + _MORE if p.more_fix_crop else _PLACES
+        row, column = (n // 4 * q for n, q in zip(margins, corners[random.integers(len(corners))], strict=True))
     else:
-        row, column = (int(random.integers(n + 1)) for n in room)
-    cut = image[:, row : row + size[0], column : column + size[1]]
+        row, column = (int(random.integers(n + 1)) for n in margins)
+    cropped = image[:, row : row + size[0], column : column + size[1]]
     if size == (p.crop_size, p.crop_size):
-        return cut
+        return cropped
     # one channel at a time, because OpenCV supports at most 512 channels
-    return np.concatenate([resize(channel[None], p.crop_size, p.crop_size) for channel in cut])
+    return np.concatenate([resize(channel[None], p.crop_size, p.crop_size) for channel in cropped])

@@ -41,11 +41,11 @@ def pair_layers(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[
     in_a, in_b = ({layer.name: i for i, layer in enumerate(layers)} for layers in (a, b))
     done = 0
     for i, layer in enumerate(a):
-        place = in_b.get(layer.name)
-        if place is not None:
-            yield from (Pair(b[j], None, j) for j in range(done, place) if b[j].name not in in_a)
-            done = max(done, place)
-        yield Pair(layer, i, place)
+        index = in_b.get(layer.name)
+        if index is not None:
+            yield from (Pair(b[j], None, j) for j in range(done, index) if b[j].name not in in_a)
+            done = max(done, index)
+        yield Pair(layer, i, index)
     yield from (Pair(b[j], None, j) for j in range(done, len(b)) if b[j].name not in in_a)
 
 
@@ -171,11 +171,11 @@ def _forward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | Non
             yield _row(layer, "top", name, x, y, limits, by_chance, absent_counts=not last_only)
 
 
-def _top(dump: Dump, place: int | None, layer: DumpedLayer, blob: str) -> Array | None:
+def _top(dump: Dump, index: int | None, layer: DumpedLayer, blob: str) -> Array | None:
     """Return a layer's top from a dump, or None. The top of an input layer may be of a layer with another name."""
-    if place is None and not layer.bottoms:
-        place = next((i for i, other in enumerate(dump.layers) if blob in other.tops and not other.bottoms), None)
-    return None if place is None or blob not in dump.layers[place].tops else dump.value(place, blob)
+    if index is None and not layer.bottoms:
+        index = next((i for i, other in enumerate(dump.layers) if blob in other.tops and not other.bottoms), None)
+    return None if index is None or blob not in dump.layers[index].tops else dump.value(index, blob)
 
 
 def _backward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | None) -> Iterator[Row]:
@@ -223,16 +223,16 @@ def _row(
     scale: float = 0.0,
 ) -> Row:
     shapes = (None if x is None else x.shape, None if y is None else y.shape)
-    apart = None if x is None or y is None or x.shape != y.shape else distance(x, y)
+    error = None if x is None or y is None or x.shape != y.shape else distance(x, y)
     verdict: Verdict
     if x is None or y is None:
         verdict, counts = "only in B" if x is None else "only in A", absent_counts
-    elif apart is None:
+    elif error is None:
         verdict, counts = "shapes", True
-    elif limits.equal(apart, scale):
+    elif limits.equal(error, scale):
         verdict, counts = "equal", False
     else:
         verdict, counts = "parts", True
     if by_chance and counts:
         verdict, counts = "random", False
-    return Row(layer.name, layer.type, kind, name, shapes, apart, verdict, counts)
+    return Row(layer.name, layer.type, kind, name, shapes, error, verdict, counts)

@@ -169,13 +169,13 @@ class Comparison:
 
     def __str__(self) -> str:
         # params and inputs are shown only if they differ
-        shown = [r for r in self.rows if r.kind not in ("param", "input") or r.verdict != "equal"]
-        hidden = len(self.rows) - len(shown)
+        rows = [r for r in self.rows if r.kind not in ("param", "input") or r.verdict != "equal"]
+        hidden = len(self.rows) - len(rows)
         lines = [
             printable(f"A: {self.a}"),
             printable(f"B: {self.b}"),
             "",
-            *_table([_TITLES, *(row.cells() for row in shown)]),
+            *_table([_TITLES, *(row.cells() for row in rows)]),
             "",
         ]
         if hidden:
@@ -243,8 +243,8 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise CaffejaxError("pictures need matplotlib: pip install matplotlib") from error
-    places = {name: i for i, name in enumerate(dict.fromkeys(row.layer for row in comparison.rows))}
-    figure = Figure(figsize=(max(6.4, min(20.0, 0.14 * len(places) + 3)), 5), layout="constrained")
+    positions = {name: i for i, name in enumerate(dict.fromkeys(row.layer for row in comparison.rows))}
+    figure = Figure(figsize=(max(6.4, min(20.0, 0.14 * len(positions) + 3)), 5), layout="constrained")
     axes = figure.add_subplot()
     for kind, label in _LINES.items():
         worst: dict[str, float] = {}
@@ -252,18 +252,18 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
             if row.kind == kind and row.distance is not None and row.verdict != "random":
                 worst[row.layer] = max(_clamp_error(row), worst.get(row.layer, 0.0))
         if worst:
-            points = sorted((places[name], error) for name, error in worst.items())
+            points = sorted((positions[name], error) for name, error in worst.items())
             axes.plot(*zip(*points, strict=True), marker=".", label=label)
     if any(row.distance is not None and _clamp_error(row) == _LEAST for row in comparison.rows):
         axes.axhline(_LEAST, color="lightgrey", zorder=0, label=f"equal, or off by {_LEAST:g} at most")
     axes.axhline(comparison.rtol, color="grey", linestyle=":", label=f"rtol {comparison.rtol:g}")
     if (first := comparison.first) is not None:
-        axes.axvline(places[first.layer], color="red", linestyle="--", label=f"first parts: {_plain(first.layer)}")
+        axes.axvline(positions[first.layer], color="red", linestyle="--", label=f"first parts: {_plain(first.layer)}")
     axes.set_yscale("log")
     axes.set_ylabel("largest error, as a share of the array's scale")
-    step = -(-len(places) // 120)
-    shown = [(i, name) for name, i in places.items() if i % step == 0]
-    axes.set_xticks([i for i, _ in shown], [_plain(name) for _, name in shown], rotation=90, fontsize=6)
+    step = -(-len(positions) // 120)
+    ticks = [(i, name) for name, i in positions.items() if i % step == 0]
+    axes.set_xticks([i for i, _ in ticks], [_plain(name) for _, name in ticks], rotation=90, fontsize=6)
     axes.legend()
     picture = BytesIO()
     try:

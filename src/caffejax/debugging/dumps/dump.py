@@ -93,31 +93,31 @@ class Dump:
         numbered = ((n.removeprefix(start), array) for n, array in self.arrays.items() if n.startswith(start))
         return {int(number): array for number, array in numbered if number.isdecimal() and len(number) < 4}
 
-    def value(self, place: int, blob: str) -> Array | None:
+    def value(self, index: int, blob: str) -> Array | None:
         """Return the value of the top `blob` of layer `layers[place]`, or None if it was not recorded."""
-        overwritten = self.arrays.get(f"top/{self.layers[place].name}/{blob}")
-        is_last = overwritten is None and self._makers[blob][-1] == place
+        overwritten = self.arrays.get(f"top/{self.layers[index].name}/{blob}")
+        is_last = overwritten is None and self._makers[blob][-1] == index
         return self.arrays.get(f"blob/{blob}") if is_last else overwritten
 
-    def diff(self, place: int, blob: str) -> Array | None:
+    def diff(self, index: int, blob: str) -> Array | None:
         """Return the diff of the top `blob` of layer `layers[place]`, or None if it was not recorded."""
-        in_place = self.arrays.get(f"top_diff/{self.layers[place].name}/{blob}")
-        is_first = in_place is None and self._makers[blob][0] == place
+        in_place = self.arrays.get(f"top_diff/{self.layers[index].name}/{blob}")
+        is_first = in_place is None and self._makers[blob][0] == index
         return self.arrays.get(f"diff/{blob}") if is_first else in_place
 
-    def value_read(self, place: int, blob: str) -> Array | None:
+    def value_read(self, index: int, blob: str) -> Array | None:
         """Return the value of the bottom `blob` of layer `layers[place]`, or None if it was not recorded."""
-        maker = self._maker(place, blob)
+        maker = self._maker(index, blob)
         return None if maker is None else self.value(maker, blob)
 
-    def diff_read(self, place: int, blob: str) -> Array | None:
+    def diff_read(self, index: int, blob: str) -> Array | None:
         """Return the diff of the bottom `blob` of layer `layers[place]`, or None if it was not recorded."""
-        maker = self._maker(place, blob)
+        maker = self._maker(index, blob)
         return None if maker is None else self.diff(maker, blob)
 
-    def _maker(self, place: int, blob: str) -> int | None:
+    def _maker(self, index: int, blob: str) -> int | None:
         """Return the index of the layer that computed the bottom `blob` of layer `layers[place]`, or None."""
-        return max((i for i in self._makers.get(blob, ()) if i < place), default=None)
+        return max((i for i in self._makers.get(blob, ()) if i < index), default=None)
 
 
 FORMAT = "caffe dump 1"

@@ -59,7 +59,9 @@ def collect(
         _check_loss(net.graph)
     random: Any = Repeatable(seed)
     with np.errstate(over="ignore"):  # large float64 numbers become infinite in float32
-        fed = {name: np.float32(x) for name, x in complete_inputs(net.graph, inputs or {}, random).items()}
+        inputs_with_defaults = {
+            name: np.float32(x) for name, x in complete_inputs(net.graph, inputs or {}, random).items()
+        }
     key = jax.random.key(seed)
 
     shapes: dict[str, list[jax.ShapeDtypeStruct]] = {}  # shapes of bottoms; their values would double the memory
@@ -77,8 +79,8 @@ def collect(
                 host_bottoms[layer.key] = bottoms
         return host_bottoms, tops, trace.gradients() if backward else None
 
-    host_bottoms, tops, gradients = jax.device_get(net.jit(run)(*variables, fed, key, isolated))
-    arrays: dict[str, Any] = {f"input/{name}": x for name, x in fed.items()}
+    host_bottoms, tops, gradients = jax.device_get(net.jit(run)(*variables, inputs_with_defaults, key, isolated))
+    arrays: dict[str, Any] = {f"input/{name}": x for name, x in inputs_with_defaults.items()}
     arrays |= _params(net.graph, variables) | _blobs(net, tops, isolated)
     arrays["loss"] = np.float32(_loss(net.graph, tops))
     if gradients is not None:
@@ -150,9 +152,9 @@ def _diffs(graph: Graph, tops: Tops, gradients: Mapping[str, LayerGradients]) ->
             makers[name] = layer
             if weight:
                 diffs[_diff_name(layer, name)] = np.full_like(top, weight)
-        for param, share in zip(layer.params, gradients[layer.key].params, strict=True):
-            if share is not None:
-                grads[param.owner] = grads.get(param.owner, 0) + share
+        for param, gradient in zip(layer.params, gradients[layer.key].params, strict=True):
+            if gradient is not None:
+                grads[param.owner] = grads.get(param.owner, 0) + gradient
     return diffs | {
         f"grad/{layer.key}/{i}": grads[p.owner].reshape(p.spec.shape)
         for layer in graph.layers

@@ -241,9 +241,9 @@ def _is_operation(text: str) -> bool:
 
 
 def _statement(step: Step) -> Statement:
-    places = [f"<{number}>" for number in step.reads]
+    patterns = [f"<{number}>" for number in step.reads]
     loop = f"self.{step.name}" if step.part is not None and step.part.count else ""
-    text = step.text.format(*places, part=f"self.{step.name}")
+    text = step.text.format(*patterns, part=f"self.{step.name}")
     return Statement(text, step.reads, step.writes, loop)
 
 

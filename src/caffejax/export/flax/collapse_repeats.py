@@ -85,15 +85,15 @@ def _segments(program: Program) -> Iterator[tuple[Any, Segment]]:
             first.after and readers[first.reads[0]] == 1
         ):  # the step is nested in the previous step's statement
             continue
-        places, form = {first.reads[0]: 0}, list[Any]()
+        numbering, form = {first.reads[0]: 0}, list[Any]()
         for stop in range(start + 1, min(start + _MAX_STEPS, len(steps)) + 1):
             step = steps[stop - 1]
             shared = step.part is not None and (uses[id(step.part)] > 1 or step.part.kind == "block")
-            if shared or any(number not in places for number in step.reads):
+            if shared or any(number not in numbering for number in step.reads):
                 break
-            form.append((forms[stop - 1], tuple(places[number] for number in step.reads)))
-            places |= {number: len(places) + k for k, number in enumerate(step.writes)}
-            read_outside = [n for n in places if n != first.reads[0] and last.get(n, -1) >= stop]
+            form.append((forms[stop - 1], tuple(numbering[number] for number in step.reads)))
+            numbering |= {number: len(numbering) + k for k, number in enumerate(step.writes)}
+            read_outside = [n for n in numbering if n != first.reads[0] and last.get(n, -1) >= stop]
             one = stop - start > 1 and read_outside == list(step.writes) and len(step.writes) == 1
             if one and _branchings(steps[start:stop]) <= 1:
                 yield tuple(form), Segment(start, stop, first.reads[0])

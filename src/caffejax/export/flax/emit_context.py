@@ -172,8 +172,8 @@ class Emission:
         value = self._restore_feature_order(value)
         if value.order == order:
             return value
-        kept = [axis for axis in value.order if value.shape[axis] != 1]
-        if kept == [axis for axis in order if value.shape[axis] != 1]:
+        large_axes = [axis for axis in value.order if value.shape[axis] != 1]
+        if large_axes == [axis for axis in order if value.shape[axis] != 1]:
             target = tuple(value.shape[axis] for axis in order)
             return self.call(reshape_expression(target), value, order=order, blob=value.blob)
         axes = ", ".join(str(value.order.index(axis)) for axis in order)

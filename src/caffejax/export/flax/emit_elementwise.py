@@ -138,24 +138,24 @@ def log(e: Emission) -> Value:
 def eltwise(e: Emission) -> Value:
     """Write a sum with coefficients, a product or a maximum."""
     xs = e.alike(e.bottoms)
-    places = [f"{{{i}}}" for i in range(len(xs))]
+    fields = [f"{{{i}}}" for i in range(len(xs))]
     match e.p.EltwiseOp.Name(e.p.operation):
         case "PROD":
-            text = " * ".join(places)
+            text = " * ".join(fields)
         case "SUM":
-            text = _sum(places, [number(c) for c in e.p.coeff] or [1] * len(xs))
+            text = _sum(fields, [number(c) for c in e.p.coeff] or [1] * len(xs))
         case _:
-            text = places[0]
-            for place in places[1:]:
-                text = f"jnp.maximum({text}, {place})"
+            text = fields[0]
+            for field in fields[1:]:
+                text = f"jnp.maximum({text}, {field})"
     return e.elementwise(text, *xs)
 
 
-def _sum(places: list[str], coefficients: list[int | float]) -> str:
+def _sum(fields: list[str], coefficients: list[int | float]) -> str:
     text = ""
-    for place, coefficient in zip(places, coefficients, strict=True):
+    for field, coefficient in zip(fields, coefficients, strict=True):
         sign = "-" if coefficient < 0 else "+"
-        term = place if abs(coefficient) == 1 else f"{abs(coefficient)} * {place}"
+        term = field if abs(coefficient) == 1 else f"{abs(coefficient)} * {field}"
         text = f"{text} {sign} {term}" if text else f"-{term}" if sign == "-" else term
     return text
 
@@ -214,8 +214,7 @@ def arg_max(e: Emission) -> Value:
     (x,) = e.bottoms
     require(e.p.HasField("axis") and e.p.top_k == 1 and not e.p.out_max_val, "is written with axis and top_k 1 only")
     axis = canonical_axis(e.p.axis, x.shape)
-    place = x.axis(axis)
-    text = (
-        f"{x.shape[axis] - 1} - jnp.argmax(jnp.flip({{0}}, {place}), axis={place}, keepdims=True).astype({{0}}.dtype)"
-    )
+    position = x.axis(axis)
+    index = f"jnp.argmax(jnp.flip({{0}}, {position}), axis={position}, keepdims=True)"
+    text = f"{x.shape[axis] - 1} - {index}.astype({{0}}.dtype)"
     return e.call(text, x, shape=e.tops[0], order=x.order)

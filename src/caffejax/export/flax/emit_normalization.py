@@ -148,10 +148,10 @@ def _with_bias(e: Emission, x: Value) -> Value:
 def _to_stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
     """Return an array along Caffe's axes from `axis` on, transposed and reshaped to broadcast with the stored `x`."""
     start = canonical_axis(axis, x.shape) if array.ndim else 0
-    whole = array.reshape((1,) * start + array.shape + (1,) * (len(x.shape) - start - array.ndim))
-    whole = whole.transpose(x.order)
-    first = next((k for k, n in enumerate(whole.shape) if n != 1), whole.ndim)
-    return whole.reshape(whole.shape[first:])
+    expanded = array.reshape((1,) * start + array.shape + (1,) * (len(x.shape) - start - array.ndim))
+    expanded = expanded.transpose(x.order)
+    first = next((k for k, n in enumerate(expanded.shape) if n != 1), expanded.ndim)
+    return expanded.reshape(expanded.shape[first:])
 
 
 def _broadcast(e: Emission, factor: Value, x: Value) -> Value:

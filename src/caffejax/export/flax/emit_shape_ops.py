@@ -21,9 +21,9 @@ def flatten_from(e: Emission, x: Value, axis: int) -> Value:
         return x if axis == 1 else e.plain(x)
     if axis != 1:
         x = e.plain(x)
-        kept = "".join(f", {{0}}.shape[{k}]" for k in range(1, axis))
+        leading = "".join(f", {{0}}.shape[{k}]" for k in range(1, axis))
         return e.call(
-            f"{{0}}.reshape({{0}}.shape[0]{kept}, -1)",
+            f"{{0}}.reshape({{0}}.shape[0]{leading}, -1)",
             x,
             shape=(*x.shape[:axis], math.prod(x.shape[axis:])),
             blob=x.blob,
@@ -108,8 +108,8 @@ def concat(e: Emission) -> Value:
         xs = tuple(e.reorder(x, order) for x in e.bottoms)
     if len(xs) == 1:
         return xs[0]
-    places = ", ".join(f"{{{i}}}" for i in range(len(xs)))
-    return e.call(f"jnp.concatenate([{places}], axis={xs[0].axis(axis)})", *xs, shape=e.tops[0], order=xs[0].order)
+    fields = ", ".join(f"{{{i}}}" for i in range(len(xs)))
+    return e.call(f"jnp.concatenate([{fields}], axis={xs[0].axis(axis)})", *xs, shape=e.tops[0], order=xs[0].order)
 
 
 @writes("Slice")
@@ -165,8 +165,8 @@ def tile(e: Emission) -> Value:
     """Write a repetition along an axis."""
     (x,) = e.bottoms
     x = e.reorder(x, x.order)
-    place = x.order.index(canonical_axis(e.p.axis, x.shape))
-    counts = ", ".join(str(e.p.tiles if k == place else 1) for k in range(len(x.shape)))
+    position = x.order.index(canonical_axis(e.p.axis, x.shape))
+    counts = ", ".join(str(e.p.tiles if k == position else 1) for k in range(len(x.shape)))
     return e.call(f"jnp.tile({{0}}, ({counts}{',' if len(x.shape) == 1 else ''}))", x, shape=e.tops[0])
 
 
@@ -187,8 +187,8 @@ def _flip_axes(e: Emission, axes: Sequence[int]) -> Value:
     x = e.reorder(x, x.order)
     if not axes:
         return x
-    places = [x.order.index(axis) for axis in axes]
-    text = str(places[0]) if len(places) == 1 else f"({', '.join(map(str, places))})"
+    positions = [x.order.index(axis) for axis in axes]
+    text = str(positions[0]) if len(positions) == 1 else f"({', '.join(map(str, positions))})"
     return e.call(f"jnp.flip({{0}}, axis={text})", x)
 
 
@@ -198,8 +198,8 @@ def softmax(e: Emission) -> Value:
     (x,) = e.bottoms
     operand = "{0}" if e.p.temperature == 1 else f"{{0}} / {e.p.temperature:.8g}"
     axis = canonical_axis(e.p.axis, x.shape)
-    place = x.axis(axis)
-    text = f"nnx.softmax({operand})" if place == -1 else f"nnx.softmax({operand}, axis={place})"
+    position = x.axis(axis)
+    text = f"nnx.softmax({operand})" if position == -1 else f"nnx.softmax({operand}, axis={position})"
     return e.elementwise(text, x if axis == 1 else e.reorder(x, x.order))
 
 
@@ -224,7 +224,9 @@ def crop(e: Emission) -> Value:
     x, like = e.bottoms
     x = e.reorder(x, x.order)
     starts, sizes = crop_box(e.layer.context, x.shape, like.shape)
-    cuts = [f"{a}:{a + n}" if (a, n) != (0, whole) else ":" for a, n, whole in zip(starts, sizes, x.shape, strict=True)]
+    cuts = [
+        f"{a}:{a + n}" if (a, n) != (0, extent) else ":" for a, n, extent in zip(starts, sizes, x.shape, strict=True)
+    ]
     stored = [cuts[axis] for axis in x.order]
     require(stored[0] == ":", "cuts the batch's axis, which is not supported")
     while stored and stored[-1] == ":":
@@ -276,7 +278,7 @@ def unpooling(e: Emission) -> Value:
 
 
 def _put_at(e: Emission) -> Value:
-    x, places = map(e.last, e.bottoms)
+    x, indices = map(e.last, e.bottoms)
     return e.call(
-        f"put_at({{0}}, {{1}}, {e.tops[0][2:]})", x, places, shape=e.tops[0], order=x.order, helpers=["put_at"]
+        f"put_at({{0}}, {{1}}, {e.tops[0][2:]})", x, indices, shape=e.tops[0], order=x.order, helpers=["put_at"]
     )

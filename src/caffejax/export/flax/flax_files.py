@@ -125,12 +125,12 @@ def _merge_scale(norm: Part, scale: Part) -> Part | None:
 
 def _used_steps(steps: list[Step], outputs: tuple[int, ...]) -> tuple[Step, ...]:
     """Return the steps that the outputs depend on."""
-    needed, kept = set(outputs), list[Step]()
+    needed, used_steps = set(outputs), list[Step]()
     for step in reversed(steps):
         if not needed.isdisjoint(step.writes):
-            kept.append(step)
+            used_steps.append(step)
             needed.update(step.reads)
-    return tuple(reversed(kept))
+    return tuple(reversed(used_steps))
 
 
 def _used_helpers(steps: tuple[Step, ...], available: set[str]) -> frozenset[str]:
@@ -279,14 +279,16 @@ def readme(program: Program, name: str, weights: str) -> str:
     arguments = [f"input_{k}" for k in range(len(inputs))] if len(inputs) != 1 else ["data"]
     lines = [f"{a} = jnp.ones({tuple(v.stored)})" for a, v in zip(arguments, inputs, strict=True)]
     call = f"model({', '.join(arguments)})"
-    shown = f"print({call}.shape)" if len(program.outputs) == 1 else f"print({{k: v.shape for k, v in {call}.items()}})"
+    print_line = (
+        f"print({call}.shape)" if len(program.outputs) == 1 else f"print({{k: v.shape for k, v in {call}.items()}})"
+    )
     text = _RUN.format(
         name=name,
         title=comment(program.title) or "without a name",
         file=file,
         packages=packages,
         arguments="\n".join(lines),
-        shown=shown,
+        shown=print_line,
     )
     if not _is_classifier(program):
         return text

@@ -220,8 +220,8 @@ def unique(name: str, taken: Collection[str], between: str = "_") -> str:
 
 def comment(text: str) -> str:
     """Return text for a docstring: printable ASCII without quotes and backslashes, at most 70 characters."""
-    kept = re.sub(r"[^ -~]|[\"'\\]", " ", text)
-    return " ".join(kept.split())[:70].strip()
+    printable = re.sub(r"[^ -~]|[\"'\\]", " ", text)
+    return " ".join(printable.split())[:70].strip()
 
 
 def shared_start(names: Sequence[str]) -> str:

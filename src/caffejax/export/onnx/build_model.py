@@ -121,8 +121,8 @@ def _fold(eqn: Any, inputs: Sequence[Value], shapes: Sequence[Shape]) -> list[Va
         return None
     if sum(map(math.prod, shapes)) > max(_MAX_FOLDED_SIZE, 2 * sum(a.size for a in arrays)):
         return None
-    whole = [np.broadcast_to(a, v.shape) for a, v in zip(arrays, inputs, strict=True)]
-    results = eqn.primitive.bind(*whole, **eqn.params)
+    full = [np.broadcast_to(a, v.shape) for a, v in zip(arrays, inputs, strict=True)]
+    results = eqn.primitive.bind(*full, **eqn.params)
     return [constant_value(np.asarray(r)) for r in (results if eqn.primitive.multiple_results else [results])]
 
 
@@ -185,14 +185,14 @@ class _ModelBuilder:
         padded = {} if pad_rows else padded_blobs(subject.layers)
         self.strip_padding = {name: padded[name] for name in subject.outputs if name in padded}
         self.problems: list[Problem] = []
-        self.fed: list[Value] = []
+        self.input_values: list[Value] = []
         for name, blob in inputs.items():
             self._feed(name, blob, preprocessing if preprocessing and preprocessing.blob == name else None)
 
     def _feed(self, name: str, blob: jax.ShapeDtypeStruct, preprocessing: Preprocessing | None) -> None:
         image = blob if preprocessing is None else preprocessing.images(blob)
         source = node_output(name, sizes(image.shape), image.dtype)
-        self.fed.append(source)
+        self.input_values.append(source)
         for axis, n in enumerate(source.shape):
             if not isinstance(n, int):
                 self.builder.sizes.sources.setdefault(str(n), (name, axis))
@@ -245,7 +245,7 @@ class _ModelBuilder:
         renamed: dict[str, str] = {}
         for blob, top in zip(names, tops, strict=True):
             new_name = f"{blob}/padded" if blob in self.strip_padding else blob
-            name = self.builder.whole(top)
+            name = self.builder.broadcast(top)
             if name not in renamed and self.builder.rename(start, name, new_name):
                 renamed[name] = new_name
             else:
@@ -266,22 +266,22 @@ class _ModelBuilder:
         root, b = self.values[self.strip_padding[name]], self.builder
         like, blob = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (root, value))
         if (axis := matching_rows_axis(blob, like)) is None:
-            self._node("Identity", [b.whole(value)], name)
+            self._node("Identity", [b.broadcast(value)], name)
             return node_output(name, value.shape, value.dtype)
         with b.layer_scope(f"trim/{name}"):
             (rows,) = convert(b, _rows, [root])
-            end = b.reshape(b.cast(b.whole(rows), np.int64), (1,))
-            self._node("Slice", [b.whole(value), b.integers([0]), end, b.integers([axis])], name)
+            end = b.reshape(b.cast(b.broadcast(rows), np.int64), (1,))
+            self._node("Slice", [b.broadcast(value), b.integers([0]), end, b.integers([axis])], name)
         return node_output(name, (*value.shape[:axis], "rows", *value.shape[axis + 1 :]), value.dtype)
 
     def _proto(self, outputs: Sequence[Value]) -> ModelProto:
         b, graph = self.builder, self.subject.net.graph
-        interface = {str(v.what) for v in (*self.fed, *outputs)}
+        interface = {str(v.what) for v in (*self.input_values, *outputs)}
         inner = [v for v in self.values.values() if v.what not in interface]
         proto = helper.make_graph(
             [*b.sizes.nodes, *b.nodes],
             graph.name or "net",
-            [value_info(v) for v in self.fed],
+            [value_info(v) for v in self.input_values],
             [value_info(v) for v in outputs],
             list(b.initializers.values()),
             value_info=[value_info(v) for v in inner],

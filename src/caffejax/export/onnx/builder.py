@@ -59,8 +59,10 @@ class Sizes:
                 return self.node(_OPERATORS[type(op)], map(self._node_name, (left, right)))
             case ast.Call(func=ast.Name(id="floordiv"), args=args):
                 dividend, divisor = map(self._node_name, args)
-                whole = self.node("Sub", [dividend, self.node("Mod", [dividend, divisor])])  # ONNX rounds towards zero
-                return self.node("Div", [whole, divisor])
+                multiple = self.node(
+                    "Sub", [dividend, self.node("Mod", [dividend, divisor])]
+                )  # ONNX rounds towards zero
+                return self.node("Div", [multiple, divisor])
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self.node(_FUNCTIONS[name], map(self._node_name, args))
         raise NotImplementedError(f"unsupported symbolic size: {ast.unparse(size)}")
@@ -138,7 +140,7 @@ class Builder:
 
         The default of `dtype` is the first input's dtype.
         """
-        name = self.node(op, [self.whole(v) for v in inputs], **attributes)
+        name = self.node(op, [self.broadcast(v) for v in inputs], **attributes)
         return node_output(name, shape, inputs[0].dtype if dtype is None else dtype)
 
     def reduce(self, op: str, x: str, axes: Sequence[int], *, keepdims: bool = False) -> str:
@@ -171,16 +173,16 @@ class Builder:
         """Return the name of a value of shape `held`, before broadcasting."""
         return value.what if isinstance(value.what, str) else self.constant(value.what)
 
-    def whole(self, value: Value) -> str:
+    def broadcast(self, value: Value) -> str:
         """Return the name of a value broadcast to its full shape."""
-        if value.is_whole:
+        if value.is_full_shape:
             return self.name_stored(value)
         expanded: str = self.node("Expand", [self.name_stored(value), self.sizes.vector(value.shape)])
         return expanded
 
     def expand(self, value: Value) -> Value:
         """Return a value broadcast to its full shape."""
-        return value if value.is_whole else node_output(self.whole(value), value.shape, value.dtype)
+        return value if value.is_full_shape else node_output(self.broadcast(value), value.shape, value.dtype)
 
     def reshape(self, name: str, shape: Shape) -> str:
         """Add a Reshape to a shape that may contain symbolic sizes; return the name of the result."""
@@ -264,7 +266,7 @@ class Subgraph:
     def set_outputs(self, values: Sequence[Value]) -> None:
         """Declare the outputs of the subgraph. Call this at the end of the context."""
         for value in values:
-            name = self._builder.node("Identity", [self._builder.whole(value)])
+            name = self._builder.node("Identity", [self._builder.broadcast(value)])
             self._outputs.append(value_info(node_output(name, value.shape, value.dtype)))
 
     def proto(self, name: str) -> onnx.GraphProto:
@@ -321,7 +323,7 @@ class Value:
         return self.what.ravel()[0] if isinstance(self.what, np.ndarray) and self.what.size == 1 else None
 
     @property
-    def is_whole(self) -> bool:
+    def is_full_shape(self) -> bool:
         """True if the held shape is the full shape."""
         return self.held == self.shape
 

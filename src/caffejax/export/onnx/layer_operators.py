@@ -60,7 +60,7 @@ class Call:
 
     def name(self, value: Value) -> str:
         """Return the name of a value after expanding it to its full shape."""
-        return self.builder.whole(value)
+        return self.builder.broadcast(value)
 
     def array(self, array: Any, name: str | int) -> str:
         """Return the name of an initializer with this array: `prefix/name`."""

@@ -59,8 +59,8 @@ def volume_window(p: Any) -> Window:
     depth, size = _read_number(p, "kernel_depth"), _read_number(p, "kernel_size")
     stride, pad = _read_number(p, "stride", 1), _read_number(p, "pad", 0)
     times = _read_number(p, "temporal_stride", 1)
-    rest = _read_number(p, "temporal_pad", 0) if "temporal_pad" in p.DESCRIPTOR.fields_by_name else 0
-    window = Window.symmetric((depth, size, size), (times, stride, stride), (rest, pad, pad))
+    temporal_pad = _read_number(p, "temporal_pad", 0) if "temporal_pad" in p.DESCRIPTOR.fields_by_name else 0
+    window = Window.symmetric((depth, size, size), (times, stride, stride), (temporal_pad, pad, pad))
     for name in ("kernel", "stride"):
         require(all(v > 0 for v in getattr(window, name)), f"{name} must be positive: {getattr(window, name)}")
     return window
@@ -240,9 +240,9 @@ def pool_windows_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, wi
     padded = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
     size, dx = padded.shape[2:], jnp.zeros_like(padded)
     for cells in window.cells(out):  # for each cell of the kernel, add the gradient of windows with their maximum there
-        share = jnp.where(padded[(..., *cells)] == y, dy, 0)
+        d_cells = jnp.where(padded[(..., *cells)] == y, dy, 0)
         around = [(c.start, n - c.stop, c.step - 1) for c, n in zip(cells, size, strict=True)]
-        dx += lax.pad(share, jnp.zeros((), share.dtype), [(0, 0, 0), (0, 0, 0), *around])
+        dx += lax.pad(d_cells, jnp.zeros((), d_cells.dtype), [(0, 0, 0), (0, 0, 0), *around])
     return _crop_padding(dx, window, x)
 
 
@@ -298,20 +298,20 @@ def _reduce_windows(combine: Any, start: float, x: jax.Array, window: Window) ->
     return y
 
 
-def _spread_diffs(share: jax.Array, window: Window, x: jax.Array) -> jax.Array:
+def _spread_diffs(d_cells: jax.Array, window: Window, x: jax.Array) -> jax.Array:
     """Return for each cell of x the sum of the shares of all windows that contain it: (N, C, *out) to (N, C, *size)."""
     size = [n + low + high for n, (low, high) in zip(x.shape[2:], window.padding, strict=True)]
-    axes = zip(size, share.shape[2:], window.stride, window.kernel, strict=True)
+    axes = zip(size, d_cells.shape[2:], window.stride, window.kernel, strict=True)
     around = [(k - 1, n - 1 - (o - 1) * s, s - 1) for n, o, s, k in axes]
-    apart = lax.pad(share, jnp.zeros((), share.dtype), [(0, 0, 0), (0, 0, 0), *around])
+    dilated = lax.pad(d_cells, jnp.zeros((), d_cells.dtype), [(0, 0, 0), (0, 0, 0), *around])
     n = len(window.kernel)
     alone = Window.symmetric(window.kernel, (1,) * n, (0,) * n)
-    return _crop_padding(_reduce_windows(lax.add, 0, apart, alone), window, x)
+    return _crop_padding(_reduce_windows(lax.add, 0, dilated, alone), window, x)
 
 
 def _crop_padding(dx: jax.Array, window: Window, x: jax.Array) -> jax.Array:
-    kept = (slice(low, low + n) for low, n in zip(window.low, x.shape[2:], strict=True))
-    return dx[(..., *kept)]
+    interior = (slice(low, low + n) for low, n in zip(window.low, x.shape[2:], strict=True))
+    return dx[(..., *interior)]
 
 
 def _volumes(of: jax.Array, x: jax.Array, window: Window, out: Shape) -> jax.Array:

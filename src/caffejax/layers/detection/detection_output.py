@@ -64,12 +64,12 @@ def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.A
     scores, best = lax.top_k(jnp.swapaxes(scores, 1, 2)[:, labels], min(top_k, priors.shape[1]))
     boxes = jnp.take_along_axis(boxes if p.share_location else boxes[:, labels], best[..., None], axis=2)
     suppress = partial(non_max_suppression, threshold=p.nms_param.nms_threshold, eta=p.nms_param.eta)
-    kept = jax.vmap(jax.vmap(suppress))(boxes, scores > least)  # (images, labels, top_k)
+    selected = jax.vmap(jax.vmap(suppress))(boxes, scores > least)  # (images, labels, top_k)
     image = jnp.arange(scores.shape[0], dtype=scores.dtype)[:, None, None]
     label = jnp.asarray(labels, scores.dtype)[:, None]
     numbers = (jnp.broadcast_to(x, scores.shape)[..., None] for x in (image, label, scores))
     rows = jnp.concatenate([*numbers, boxes], axis=-1).reshape(scores.shape[0], -1, 7)
-    return _join_rows(*_keep_best_of_image(rows, kept.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(
+    return _join_rows(*_keep_best_of_image(rows, selected.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(
         loc.dtype
     )
 
@@ -112,9 +112,9 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
             label_scores = scores[image, :, label]
             best = _best(label_scores, np.flatnonzero(label_scores > least), top_k)
             of_label = boxes[image, best, 0 if p.share_location else label]
-            kept = onednn_program.suppress(of_label, p.nms_param.nms_threshold, p.nms_param.eta)
-            about = np.broadcast_to(np.asarray([image, label], top.dtype), (len(kept), 2))
-            parts.append(np.concatenate([about, label_scores[best[kept], None], of_label[kept]], axis=1))
+            selected = onednn_program.suppress(of_label, p.nms_param.nms_threshold, p.nms_param.eta)
+            about = np.broadcast_to(np.asarray([image, label], top.dtype), (len(selected), 2))
+            parts.append(np.concatenate([about, label_scores[best[selected], None], of_label[selected]], axis=1))
         of_image = np.concatenate(parts)
         if len(of_image) > rows:
             of_image = of_image[np.sort(_best(of_image[:, 2], np.arange(len(of_image)), rows))]
@@ -150,31 +150,31 @@ define_layer(
 )
 
 
-def _keep_best_of_image(rows: jax.Array, kept: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
+def _keep_best_of_image(rows: jax.Array, selected: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
     """Return rows and mask with the `most` best kept rows of each image, in their old order.
 
     Args:
         rows: (images, n, 7).
-        kept: (images, n), False for suppressed rows.
+        selected: (images, n), False for suppressed rows.
         most: the limit; all rows remain if it is not positive, or not below n.
     """
     if not 0 < most < rows.shape[1]:
-        return rows, kept
-    _, best = lax.top_k(jnp.where(kept, rows[..., 2], -jnp.inf), most)
+        return rows, selected
+    _, best = lax.top_k(jnp.where(selected, rows[..., 2], -jnp.inf), most)
     order = jnp.sort(best, axis=1)
-    return jnp.take_along_axis(rows, order[..., None], axis=1), jnp.take_along_axis(kept, order, axis=1)
+    return jnp.take_along_axis(rows, order[..., None], axis=1), jnp.take_along_axis(selected, order, axis=1)
 
 
-def _join_rows(rows: jax.Array, kept: jax.Array) -> jax.Array:
+def _join_rows(rows: jax.Array, selected: jax.Array) -> jax.Array:
     """Return the rows of all images as one list (images * n, 7), kept rows first, then padding of -1.
 
     If no row is kept, the first rows are (image, -1, ...), one for each image.
     """
-    images, kept, rows = rows.shape[0], kept.reshape(-1), rows.reshape(-1, 7)
-    listed = jnp.where(kept[:, None], rows, -1)[jnp.argsort(~kept, stable=True)]
+    images, selected, rows = rows.shape[0], selected.reshape(-1), rows.reshape(-1, 7)
+    listed = jnp.where(selected[:, None], rows, -1)[jnp.argsort(~selected, stable=True)]
     number = jnp.arange(rows.shape[0])
     nothing = jnp.full_like(rows, -1).at[:, 0].set(jnp.where(number < images, number, -1).astype(rows.dtype))
-    return jnp.where(jnp.any(kept[None], axis=1), listed, nothing)  # OpenCV 5 fails on arrays without axes
+    return jnp.where(jnp.any(selected[None], axis=1), listed, nothing)  # OpenCV 5 fails on arrays without axes
 
 
 def _read(ctx: Context, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]:

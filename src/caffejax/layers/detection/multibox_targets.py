@@ -159,8 +159,8 @@ def select_hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Ar
     # the smallest selected loss
     last = jnp.take_along_axis(ranked, jnp.clip(held.shape[1] - count, 0, held.shape[1] - 1)[:, None], axis=1)
     above, equal = eligible & (held > last), eligible & (held == last)
-    room = (count - jnp.sum(above, axis=1))[:, None]
-    return (above | (equal & (jnp.cumsum(equal, axis=1) <= room))) & (count > 0)[:, None]
+    capacity = (count - jnp.sum(above, axis=1))[:, None]
+    return (above | (equal & (jnp.cumsum(equal, axis=1) <= capacity))) & (count > 0)[:, None]
 
 
 def location_terms(p: Any, difference: jax.Array) -> jax.Array:
@@ -266,8 +266,8 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
         targets = targets._replace(right=jnp.broadcast_to((reached < 0) | (reached > 1), offsets.shape))
     if mining != p.NONE:
         with_truth = jnp.any(images[:, None] == truth.image, axis=1)
-        places = boxes[None] if p.use_prior_for_nms else decode_offsets(code, locations[:, :, 0], boxes, variances)
-        targets = _count_mined(p, mining, predictions, matches, targets, with_truth[:, None], places)
+        decoded = boxes[None] if p.use_prior_for_nms else decode_offsets(code, locations[:, :, 0], boxes, variances)
+        targets = _count_mined(p, mining, predictions, matches, targets, with_truth[:, None], decoded)
     if p.conf_loss_type == p.LOGISTIC:  # the fork fills the targets of other classes with the background's number
         filled = jnp.where(targets.classes > 0, targets.classes, p.background_label_id)
         targets = targets._replace(classes=filled.astype(scores.dtype))
@@ -328,9 +328,9 @@ def _shift_classes(ctx: Context, classes: jax.Array) -> jax.Array:
         return classes
     images, priors, _ = classes.shape
     first = cross_replica.axis_index(ctx) * images
-    place = (first + jnp.arange(images))[:, None] * priors + jnp.arange(classes[0].size)
+    index = (first + jnp.arange(images))[:, None] * priors + jnp.arange(classes[0].size)
     moved = (
-        jnp.zeros(cross_replica.axis_size(ctx) * classes.size, classes.dtype).at[place].max(classes.reshape(images, -1))
+        jnp.zeros(cross_replica.axis_size(ctx) * classes.size, classes.dtype).at[index].max(classes.reshape(images, -1))
     )
     all_images = jnp.minimum(cross_replica.psum(ctx, moved), 1)
     return jax.lax.dynamic_slice_in_dim(all_images, first * classes[0].size, classes.size).reshape(classes.shape)
@@ -385,8 +385,8 @@ def _unsuppressed_mask(p: Any, losses: jax.Array, eligible: jax.Array, boxes: ja
         order = jnp.argsort(jnp.where(eligible, -losses, jnp.inf), stable=True)
         order = order[: p.nms_param.top_k] if p.nms_param.top_k >= 0 else order
         valid = (eligible & (areas(boxes) >= _LEAST_AREA))[order]
-        kept = non_max_suppression(boxes[order], valid, p.nms_param.nms_threshold)
-        return jnp.zeros_like(eligible).at[order].set(kept)
+        selected = non_max_suppression(boxes[order], valid, p.nms_param.nms_threshold)
+        return jnp.zeros_like(eligible).at[order].set(selected)
 
     kept: jax.Array = jax.vmap(image_mask)(losses, eligible, jnp.broadcast_to(boxes, (*losses.shape, 4)))
     return kept

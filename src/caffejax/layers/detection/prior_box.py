@@ -53,8 +53,8 @@ def resolve_prior_box(layer: Any, context: LayerContext) -> Any:
     num_output matches the boxes of this variant, but not SSD's boxes.
     """
     p = layer.prior_box_param
-    beside = [other.convolution_param for other in context.siblings if other.type == "Convolution"]
-    outputs = {convolution.num_output for convolution in beside}
+    convolutions = [other.convolution_param for other in context.siblings if other.type == "Convolution"]
+    outputs = {convolution.num_output for convolution in convolutions}
     readers = [(other.detection_output_param, other.multibox_loss_param) for other in context.layers]
     classes = next((each.num_classes for pair in readers for each in pair if each.num_classes), 0)
 
@@ -121,8 +121,8 @@ class _Grid:
             require(len(shape) == 4, f"{name} must have 4 axes (num, channels, height, width), not shape {shape}")
         self._p, self._cells = p, tuple(x.shape[2:])
         self._size = _height_and_width(p, "img_size", ("img_h", "img_w"), tuple(image.shape[2:]))
-        apart = tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(self._size, self._cells, strict=True))
-        self._step = tuple(map(_FLOAT, _height_and_width(p, "step", ("step_h", "step_w"), apart)))  # in pixels
+        steps = tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(self._size, self._cells, strict=True))
+        self._step = tuple(map(_FLOAT, _height_and_width(p, "step", ("step_h", "step_w"), steps)))  # in pixels
         self._boxes, self._variances = np.asarray(boxes, _FLOAT), _variances(p)
         self.shape = 1, 2, math.prod(self._cells) * len(boxes) * (1 + p.denser_prior_boxes) * 4
 
@@ -189,8 +189,8 @@ def _refuse_others(p: Any, names: Sequence[str]) -> None:
 
 
 def _dense_squares(size: int) -> list[CellBox]:
-    n, apart = _DENSE.get(size, (1, 0.0))
-    shifts = [(i - n // 2) * apart for i in range(n)]
+    n, spacing = _DENSE.get(size, (1, 0.0))
+    shifts = [(i - n // 2) * spacing for i in range(n)]
     return [CellBox(size - 1, size - 1, right, down) for down in shifts for right in shifts]
 
 

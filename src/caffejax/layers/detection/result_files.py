@@ -90,12 +90,12 @@ def _remove_padding(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
     """Return boxes of a padded image as fractions of the part inside the padding; boxes outside of it do not change."""
     width, height = np.float32(resize.width), np.float32(resize.height)
     aspect = np.float32(image.width) / np.float32(image.height)
-    beside = above = np.float32(0)
+    x_margin = above = np.float32(0)
     if aspect > width / height:
         above = (height - width / aspect) / 2 / height
     else:
-        beside = (width - height * aspect) / 2 / width
-    low = np.array([beside, above], np.float32)
+        x_margin = (width - height * aspect) / 2 / width
+    low = np.array([x_margin, above], np.float32)
     high = 1 - low
     inside = np.all((boxes[..., :2] < high) & (boxes[..., 2:] > low), axis=-1, keepdims=True)
     return np.where(inside, (boxes - np.tile(low, 2)) / np.tile(high - low, 2), boxes)

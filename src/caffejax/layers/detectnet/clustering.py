@@ -37,16 +37,16 @@ def group_rectangles(rows: np.ndarray, threshold: int, eps: float) -> tuple[np.n
     group = _groups(rows, eps)
     counts = np.bincount(group)
     sums = np.stack([np.bincount(group, weights=column) for column in rows.T], axis=1)
-    share = np.float32(1) / counts.astype(np.float32)
-    means = np.rint(sums.astype(np.float32) * share[:, None]).astype(int)
+    weights = np.float32(1) / counts.astype(np.float32)
+    means = np.rint(sums.astype(np.float32) * weights[:, None]).astype(int)
     means, counts = means[counts > threshold], counts[counts > threshold]
     low, high = means[:, :2], means[:, :2] + means[:, 2:]
     slack = np.rint(means[:, 2:] * eps).astype(int)
     within = np.all(low[:, None] >= low - slack, axis=2) & np.all(high[:, None] <= high + slack, axis=2)
     within &= (counts > np.maximum(3, counts[:, None])) | (counts[:, None] < 3)
     np.fill_diagonal(within, False)
-    kept = ~within.any(axis=1)
-    return means[kept], counts[kept]
+    is_outside = ~within.any(axis=1)
+    return means[is_outside], counts[is_outside]
 
 
 def _groups(rows: np.ndarray, eps: float) -> np.ndarray:

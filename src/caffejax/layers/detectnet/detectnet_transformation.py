@@ -184,12 +184,12 @@ def draw_augmentation(truth: Any, a: Any, size: tuple[int, int], numbers: jax.Ar
     scaled = _round(before * (a.scale_min + (a.scale_max - a.scale_min) * next(u)))
     size_then = jnp.maximum(maybe(a.scale_prob, scaled, before), 1)
     angle = jnp.deg2rad(maybe(a.rotation_prob, (2 * next(u) - 1) * a.max_rotate_degree, 0)) if has_rotation(a) else 0
-    place, shift = jnp.stack([next(u), next(u)]), jnp.asarray([a.shift_y, a.shift_x])
+    position, shift = jnp.stack([next(u), next(u)]), jnp.asarray([a.shift_y, a.shift_x])
     at_random = next(u) < a.crop_prob
-    place, shift = jnp.where(at_random, place, 0.5), jnp.where(at_random, shift, 0)
-    whole = rotated_extent(size_then, angle)[1] if has_rotation(a) else size_then
+    position, shift = jnp.where(at_random, position, 0.5), jnp.where(at_random, shift, 0)
+    rotated_size = rotated_extent(size_then, angle)[1] if has_rotation(a) else size_then
     target_size = jnp.asarray([truth.image_size_y, truth.image_size_x])
-    offset = _round(place * (whole - target_size + shift) - shift // 2)
+    offset = _round(position * (rotated_size - target_size + shift) - shift // 2)
     return Augmentation(hue, saturation, flip, size_then, angle, offset)
 
 
@@ -257,8 +257,8 @@ def shift_colours(image: jax.Array, hue: Any, saturation: Any) -> jax.Array:
     )
 
     def channel(first: int) -> jax.Array:
-        place = (first + sector + hue / 60) % 6
-        return value - range_ * saturation * jnp.clip(jnp.minimum(place, 4 - place), 0, 1)
+        sextant = (first + sector + hue / 60) % 6
+        return value - range_ * saturation * jnp.clip(jnp.minimum(sextant, 4 - sextant), 0, 1)
 
     changed = jnp.stack([channel(1), channel(3), channel(5)]).astype(image.dtype)
     return jnp.where((jnp.abs(hue) > _EPSILON) | (saturation < 1), changed, image)
@@ -274,10 +274,10 @@ def rescale(image: jax.Array, size: Any, offset: Any, out: tuple[int, int]) -> j
         out: height and width of the window.
     """
     for axis, n in ((1, out[0]), (2, out[1])):
-        places, weights = _taps(image.shape[axis], size[axis - 1], offset[axis - 1], n)
+        indices, weights = _taps(image.shape[axis], size[axis - 1], offset[axis - 1], n)
         along = (n, 1) if axis == 1 else (n,)
         parts = (
-            jnp.take(image, places[:, k], axis=axis) * weights[:, k].reshape(along).astype(image.dtype)
+            jnp.take(image, indices[:, k], axis=axis) * weights[:, k].reshape(along).astype(image.dtype)
             for k in range(4)
         )
         image = sum(parts, start=jnp.zeros((), image.dtype))
@@ -293,17 +293,17 @@ def rotate(image: jax.Array, chosen: Augmentation, out: tuple[int, int]) -> jax.
     y, x = jnp.mgrid[: out[0], : out[1]]
     low, extent = rotated_extent(size, chosen.angle)
     at = jnp.stack([y, x], axis=-1) + jnp.asarray(chosen.offset)
-    shown = jnp.all((at >= 0) & (at < extent), axis=-1)
+    is_inside = jnp.all((at >= 0) & (at < extent), axis=-1)
     back = rotate_points((at + low - size / 2)[..., ::-1], -chosen.angle)[..., ::-1] + size / 2
     first = jnp.floor(back).astype(jnp.int32)
     part = (back - first).astype(image.dtype)
     last = size - jnp.where(chosen.angle == 0, 1, 2)  # after a rotation the border has no neighbour
-    shown &= jnp.all((first >= 0) & (first <= last), axis=-1)
+    is_inside &= jnp.all((first >= 0) & (first <= last), axis=-1)
     result = jnp.zeros((), image.dtype)
     for step in (0, 0), (0, 1), (1, 0), (1, 1):
         cell = jnp.clip(first + jnp.asarray(step), 0, size - 1)
         weight = jnp.prod(jnp.where(jnp.asarray(step) == 1, part, 1 - part), axis=-1)
-        result = result + image[:, cell[..., 0], cell[..., 1]] * jnp.where(shown, weight, 0)
+        result = result + image[:, cell[..., 0], cell[..., 1]] * jnp.where(is_inside, weight, 0)
     return result
 
 
@@ -317,8 +317,8 @@ def _taps(n: int, size: Any, offset: Any, out: int) -> tuple[jax.Array, jax.Arra
     before, after = (_cubic_outer(1 + part), _cubic_inner(part))
     nearer = _cubic_inner(1 - part)
     weights = jnp.stack([before, after, nearer, 1 - before - after - nearer], axis=1)
-    places = jnp.clip(first[:, None] + jnp.arange(-1, 3), 0, n - 1)
-    return places, jnp.where(inside[:, None], weights, 0)
+    indices = jnp.clip(first[:, None] + jnp.arange(-1, 3), 0, n - 1)
+    return indices, jnp.where(inside[:, None], weights, 0)
 
 
 def _cubic_outer(x: jax.Array) -> jax.Array:

@@ -71,8 +71,10 @@ class Comparison:
 
     def spread(self, d_means: jax.Array) -> jax.Array:
         """Return the gradient of `means`: (N, *out) to (N, 1, height, width), the same for all channels."""
-        edge, apart = self.kernel - 1, self.stride - 1
-        around = lax.pad(d_means, jnp.zeros((), d_means.dtype), [(0, 0, 0), (edge, edge, apart), (edge, edge, apart)])
+        edge, stride_gap = self.kernel - 1, self.stride - 1
+        around = lax.pad(
+            d_means, jnp.zeros((), d_means.dtype), [(0, 0, 0), (edge, edge, stride_gap), (edge, edge, stride_gap)]
+        )
         sums = lax.reduce_window(
             around, np.array(0, around.dtype), lax.add, (1, self.kernel, self.kernel), (1, 1, 1), "VALID"
         )
@@ -115,11 +117,11 @@ def correlation_backward(
     def one(diffs: tuple[jax.Array, ...], shift_and_diff: Any) -> tuple[tuple[jax.Array, ...], None]:
         d_first, d_second = diffs
         shift, d_means = shift_and_diff
-        other, share = c.part(second, shift), c.spread(d_means)
+        other, d_product = c.part(second, shift), c.spread(d_means)
         if c.absolute:
-            share = share * jnp.sign(first - other)
-            return (d_first + share, c.put(d_second, shift, -share)), None
-        return (d_first + share * other, c.put(d_second, shift, share * first)), None
+            d_product = d_product * jnp.sign(first - other)
+            return (d_first + d_product, c.put(d_second, shift, -d_product)), None
+        return (d_first + d_product * other, c.put(d_second, shift, d_product * first)), None
 
     start = tuple(vary_as(jnp.zeros_like(x), a, b, dy) for x in (first, second))
     (d_first, d_second), _ = lax.scan(one, start, (jnp.asarray(c.shifts), jnp.moveaxis(promote(dy), 1, 0)))

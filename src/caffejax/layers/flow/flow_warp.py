@@ -37,8 +37,8 @@ def flow_warp_backward(
     d_image = jnp.zeros_like(d_top)
     shares = ((1 - right) * (1 - down), right * (1 - down), (1 - right) * down, right * down)
     of_item, of_channel = (jnp.arange(n)[at] for n, at in zip(d_top.shape[:2], (_ITEM, _CHANNEL), strict=True))
-    for place, share in zip(_places(image, flow)[1], shares, strict=True):
-        d_image = d_image.at[of_item, of_channel, place].add(share * d_top)
+    for corner, weight in zip(_corner_pixels(image, flow)[1], shares, strict=True):
+        d_image = d_image.at[of_item, of_channel, corner].add(weight * d_top)
     top_left, top_right, bottom_left, bottom_right = corners
     across = (1 - down) * (top_right - top_left) + down * (bottom_right - bottom_left)
     along = (1 - right) * (bottom_left - top_left) + right * (bottom_right - top_right)
@@ -64,7 +64,7 @@ def _mix(corners: Arrays, right: jax.Array, down: jax.Array) -> jax.Array:
     return (1 - down) * above + down * below
 
 
-def _places(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
+def _corner_pixels(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
     """Return the mask of samples inside, the flat indices of their four corner pixels, and their fractions.
 
     The fractions are (right, down). All arrays are (N, 1, height * width).
@@ -85,9 +85,9 @@ def _places(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Array
 
 def _corners(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
     """Return the mask of samples inside, their four corner pixels, (N, C, height * width) each, and their fractions."""
-    inside, places, fractions = _places(image, flow)
+    inside, corners, fractions = _corner_pixels(image, flow)
     plane = promote(image).reshape(*image.shape[:2], -1)
-    return inside, tuple(jnp.take_along_axis(plane, place, axis=2, mode="clip") for place in places), fractions
+    return inside, tuple(jnp.take_along_axis(plane, corner, axis=2, mode="clip") for corner in corners), fractions
 
 
 _SOFTENING = 1e-9

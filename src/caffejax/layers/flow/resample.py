@@ -68,9 +68,9 @@ def filter_weights(new: int, old: int, offset: float, filter_: tuple[Coefficient
     at = np.arange(new) * ratio + offset
     stretch = ratio if antialias else 1.0
     reach = 2 if ratio < 1 else int(np.ceil(width * stretch))
-    places = np.arange(old)
-    weights = coefficients((at[:, None] - places) / stretch)
-    weights = np.where(np.abs(round_half_away(at)[:, None] - places) <= reach, weights, 0)
+    sources = np.arange(old)
+    weights = coefficients((at[:, None] - sources) / stretch)
+    weights = np.where(np.abs(round_half_away(at)[:, None] - sources) <= reach, weights, 0)
     total = weights.sum(1, keepdims=True)
     return np.where(total == 0, 0, weights / np.where(total == 0, 1, total))
 

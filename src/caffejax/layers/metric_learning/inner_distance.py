@@ -34,8 +34,8 @@ def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *centers: jax.Arra
     """
     rows, others, lead = _rows(ctx, blobs, x, centers)
     difference = rows[:, None] - others
-    apart = jnp.abs(difference) if ctx.param.distance_type == "L1" else jnp.square(difference)
-    return jnp.sum(apart, axis=2).reshape(*lead, others.shape[0]).astype(x.dtype)
+    distances = jnp.abs(difference) if ctx.param.distance_type == "L1" else jnp.square(difference)
+    return jnp.sum(distances, axis=2).reshape(*lead, others.shape[0]).astype(x.dtype)
 
 
 def inner_distance_params(ctx: Context, x: Any, *centers: Any) -> list[ParamSpec]:
@@ -81,8 +81,8 @@ def inner_distance_backward(
         d_rows = 2 * (jnp.sum(d_top, axis=1)[:, None] * rows - d_top @ others)
         d_others = 2 * (jnp.sum(d_pairs, axis=0)[:, None] * others - d_pairs.T @ rows)
     d_centers = d_others.reshape((owners or blobs)[0].shape)
-    rest = (*([d_centers] if owners else []), *(None for _ in labels))
-    return (() if owners else (d_centers,)), d_rows.reshape(x.shape), *rest
+    other_diffs = (*([d_centers] if owners else []), *(None for _ in labels))
+    return (() if owners else (d_centers,)), d_rows.reshape(x.shape), *other_diffs
 
 
 def _row_wise(ctx: Context) -> bool:

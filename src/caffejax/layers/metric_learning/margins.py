@@ -86,9 +86,9 @@ def margin_inner_product_backward(
         along_w, along_x = slope, (value - slope * cosine) / norm
         length = jnp.sqrt(jnp.square(along_w) + jnp.square(along_x))
         along_w, along_x = along_w / length, along_x / length
-    share = jnp.where(is_label, d_top / (1 + mixed), 0)
-    into_product = jnp.where(is_label, share * (along_w + mixed), d_top)
-    dx = into_product @ unit + jnp.sum(share * along_x, axis=1, keepdims=True) * rows
+    d_label = jnp.where(is_label, d_top / (1 + mixed), 0)
+    into_product = jnp.where(is_label, d_label * (along_w + mixed), d_top)
+    dx = into_product @ unit + jnp.sum(d_label * along_x, axis=1, keepdims=True) * rows
     return (d_top.T @ rows, None), dx.reshape(x.shape), None
 
 

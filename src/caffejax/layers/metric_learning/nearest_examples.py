@@ -38,39 +38,39 @@ def decode(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tup
     p = ctx.param
     x = lax.stop_gradient(promote(x).reshape(x.shape[0], -1))
     capacity = x.shape[0] * p.cache_size
-    kept = tuple(
+    stored = tuple(
         b.reshape(b.shape[0], *((-1,) if i == 0 else b.shape[1:3] if i == 3 else ())) for i, b in enumerate(blobs)
     )
-    ignored = jnp.isin(jnp.arange(kept[0].shape[0]), jnp.asarray([*p.ignore_label, *p.ignore_labels], jnp.int32))
+    ignored = jnp.isin(jnp.arange(stored[0].shape[0]), jnp.asarray([*p.ignore_label, *p.ignore_labels], jnp.int32))
     trains = ctx.training and bool(labels) and p.enable_centroid_update
 
-    def update(kept: Arrays, now: tuple[jax.Array, jax.Array]) -> Arrays:
-        centroids, complete, counts, *cache = kept
+    def update(stored: Arrays, now: tuple[jax.Array, jax.Array]) -> Arrays:
+        centroids, complete, counts, *cache = stored
         item, label = now
-        share = 1 / jnp.minimum(counts[label] + 1, capacity)
+        weight = 1 / jnp.minimum(counts[label] + 1, capacity)
         cache = [c.at[label, counts[label].astype(jnp.int32) % capacity].set(item) for c in cache]
-        centroids = centroids.at[label].set(share * item + (1 - share) * centroids[label])
+        centroids = centroids.at[label].set(weight * item + (1 - weight) * centroids[label])
         counts = counts.at[label].add(1)
         return centroids, jnp.where((counts >= capacity) & ~ignored, 1.0, complete), counts, *cache
 
-    def step(kept: Arrays, now: tuple[jax.Array, jax.Array]) -> tuple[Arrays, jax.Array]:
-        kept = update(kept, now) if trains else kept
-        return kept, _distances(p, kept, now[0])
+    def step(stored: Arrays, now: tuple[jax.Array, jax.Array]) -> tuple[Arrays, jax.Array]:
+        stored = update(stored, now) if trains else stored
+        return stored, _distances(p, stored, now[0])
 
     first = labels[0].reshape(x.shape[0], -1)[:, 0].astype(jnp.int32) if labels else jnp.zeros(x.shape[0], jnp.int32)
-    flat = tuple(b.reshape(b.shape[0]) if i in (1, 2) else b for i, b in enumerate(kept))
+    flat = tuple(b.reshape(b.shape[0]) if i in (1, 2) else b for i, b in enumerate(stored))
     flat, distances = lax.scan(step, tuple(vary_as(f, x, first) for f in flat), (x, first))
     top = jnp.where(ignored, jnp.finfo(jnp.float32).max, distances)[:, :, None, None]
     new = tuple(f.reshape(b.shape).astype(b.dtype) for f, b in zip(flat, blobs, strict=True))
     if ctx.n_tops == 1:
         return top, new
-    whole = jnp.all((new[1].ravel() > 0) | ignored)
-    return (top, jnp.where(whole, new[0], 0)), new
+    is_complete = jnp.all((new[1].ravel() > 0) | ignored)
+    return (top, jnp.where(is_complete, new[0], 0)), new
 
 
-def _distances(p: Any, kept: Arrays, item: jax.Array) -> jax.Array:
+def _distances(p: Any, stored: Arrays, item: jax.Array) -> jax.Array:
     """Return the squared distances (labels,) of an encoding (D,) to the labels."""
-    centroids, _, counts, *cache = kept
+    centroids, _, counts, *cache = stored
     if not cache:
         return jnp.sum(jnp.square(item - centroids), axis=1)
     squared = jnp.sum(jnp.square(item - cache[0]), axis=2)
@@ -155,9 +155,9 @@ def knn(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tuple[
     x = lax.stop_gradient(promote(x).reshape(n, -1))
     top = jnp.zeros((n, p.num_output, 1, 1), x.dtype)
     if ctx.training:
-        place = count.astype(jnp.int32)[0] % stored.shape[0]
+        slot = count.astype(jnp.int32)[0] % stored.shape[0]
         batch = labels[0].reshape(n, -1)[:, 0].astype(numbers.dtype)
-        return top, (count + 1, stored.at[place].set(x.astype(stored.dtype)), numbers.at[place].set(batch))
+        return top, (count + 1, stored.at[slot].set(x.astype(stored.dtype)), numbers.at[slot].set(batch))
     valid = jnp.repeat(jnp.arange(stored.shape[0]) < count, n)
     examples, their = stored.reshape(-1, x.shape[1]), numbers.ravel().astype(jnp.int32)
     of_label = valid & (their == jnp.arange(p.num_output)[:, None])
@@ -210,11 +210,11 @@ def data_sequence(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) 
     rows, number = x.reshape(n, -1), labels.reshape(n).astype(jnp.int32) - p.label_start
 
     def store(
-        kept: tuple[jax.Array, jax.Array], now: tuple[jax.Array, jax.Array]
+        stored: tuple[jax.Array, jax.Array], now: tuple[jax.Array, jax.Array]
     ) -> tuple[tuple[jax.Array, jax.Array], None]:
-        (cache, counts), (row, label) = kept, now
-        place = counts[label].astype(jnp.int32) % cache.shape[1]
-        return (cache.at[label, place].set(row.astype(cache.dtype)), counts.at[label].add(1)), None
+        (cache, counts), (row, label) = stored, now
+        slot = counts[label].astype(jnp.int32) % cache.shape[1]
+        return (cache.at[label, slot].set(row.astype(cache.dtype)), counts.at[label].add(1)), None
 
     start = vary_as(cache, rows, number), vary_as(counts, rows, number)
     (cache, counts), _ = lax.scan(store, start, (rows, number))
@@ -227,8 +227,8 @@ def data_sequence(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) 
         may = jnp.where(matches[:, None], is_own, ~is_own) & (filled > 0)
         may = jnp.where(jnp.any(may, axis=1, keepdims=True), may, is_own)
         label = jax.random.categorical(of_label, jnp.where(may, 0.0, -jnp.inf), axis=1)
-        place = jnp.floor(jax.random.uniform(of_place, (n,)) * filled[label]).astype(jnp.int32)
-        tops.append(cache[label, place].reshape(x.shape).astype(x.dtype))
+        slot = jnp.floor(jax.random.uniform(of_place, (n,)) * filled[label]).astype(jnp.int32)
+        tops.append(cache[label, slot].reshape(x.shape).astype(x.dtype))
         chosen.append(label)
     if p.output_labels:
         tops.append((jnp.stack(chosen, axis=1) + p.label_start).astype(x.dtype)[:, :, None, None])

@@ -76,16 +76,16 @@ class SelectionSettings:
             scores: (n,); the first of equal scores comes first.
             valid: (n,), False for boxes that are ignored.
         """
-        indices, kept = select_best(
+        indices, selected = select_best(
             boxes,
             scores,
             valid,
             self.threshold,
             n_candidates=self.before or None,
-            n_kept=self.after or None,
+            max_selected=self.after or None,
             measure=self.measure,
         )
-        return jnp.concatenate([boxes, scores[:, None]], axis=1)[indices], kept
+        return jnp.concatenate([boxes, scores[:, None]], axis=1)[indices], selected
 
 
 def read_choice(p: Any, plus: float) -> SelectionSettings:
@@ -272,17 +272,17 @@ def frcnn_output(
     scores = prob[:, 1:].T
     measure = overlap_measure(p.nms_type, 1.0)
     suppress = jax.vmap(partial(_suppress, measure, p.iou_thr))
-    kept, boxes, scores = suppress(boxes, scores, valid & (scores >= p.conf_thr))
+    selected, boxes, scores = suppress(boxes, scores, valid & (scores >= p.conf_thr))
     numbers = jnp.arange(1, classes, dtype=scores.dtype)[:, None]
     columns = [jnp.zeros_like(scores), *jnp.moveaxis(boxes, -1, 0), jnp.broadcast_to(numbers, scores.shape), scores]
     rows = jnp.stack(columns, axis=-1).reshape(-1, 7)
-    kept = _keep_best(kept.reshape(-1), rows[:, -1], p.max_det_num)
-    order = jnp.argsort(~kept, stable=True)
+    selected = _keep_best(selected.reshape(-1), rows[:, -1], p.max_det_num)
+    order = jnp.argsort(~selected, stable=True)
     if p.max_det_num and not (isinstance(n, int) and n * (classes - 1) < p.max_det_num):
         order = jnp.concatenate([order, jnp.zeros(p.max_det_num, order.dtype)])[: p.max_det_num]
-        valid = jnp.arange(p.max_det_num) < jnp.sum(kept)
+        valid = jnp.arange(p.max_det_num) < jnp.sum(selected)
     else:
-        valid = kept[order]
+        valid = selected[order]
     detections = jnp.where(valid[:, None], rows[order], -1)
     filler = jnp.full((1, 7), -1, rows.dtype).at[0, 0].set(0)
     return with_four_axes(jnp.concatenate([filler, detections]).astype(dtype))
@@ -328,9 +328,9 @@ def _suppress(
     return non_max_suppression(boxes, valid, threshold, measure=measure), boxes, scores
 
 
-def _keep_best(kept: jax.Array, scores: jax.Array, most: int) -> jax.Array:
+def _keep_best(selected: jax.Array, scores: jax.Array, most: int) -> jax.Array:
     """Return the mask of the `most` best kept boxes, or of all if `most` is 0."""
     if not most:
-        return kept
-    rank = jnp.argsort(jnp.argsort(jnp.where(kept, -scores, jnp.inf), stable=True))
-    return kept & (rank < most)
+        return selected
+    rank = jnp.argsort(jnp.argsort(jnp.where(selected, -scores, jnp.inf), stable=True))
+    return selected & (rank < most)

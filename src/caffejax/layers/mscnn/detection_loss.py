@@ -140,20 +140,20 @@ def loss_weight(ctx: Context, dy: jax.Array) -> jax.Array:
 
 
 def balanced_weights(
-    ctx: Context, objects: jax.Array, background: jax.Array, share: float, dtype: Any
+    ctx: Context, objects: jax.Array, background: jax.Array, ratio: float, dtype: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the weights of objects and of background, scalars, so that objects have `share` of the total weight.
+    """Return the weights of objects and of background, scalars, so that objects have `ratio` of the total weight.
 
     Args:
         ctx: the layer.
         objects, background: (batch, height, width), masks of the sampled cells of both kinds.
-        share: the share of objects, 0 to 1.
+        ratio: the share of objects, 0 to 1.
         dtype: the dtype of the weights.
     """
-    sums = [cross_replica.psum(ctx, jnp.sum(places, dtype=dtype)) for places in (objects, background)]
+    sums = [cross_replica.psum(ctx, jnp.sum(mask, dtype=dtype)) for mask in (objects, background)]
     of_objects, of_background = (
         jnp.where(total > 0, part * sum(sums) / jnp.maximum(total, 1), 1)
-        for part, total in zip((share, 1 - share), sums, strict=True)
+        for part, total in zip((ratio, 1 - ratio), sums, strict=True)
     )
     return of_objects, of_background
 
@@ -226,22 +226,22 @@ def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
 def _select_background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.Array:
     """Return the mask of background cells that count, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
-    places = shape[1] * shape[2]
-    among = ((labels.classes == 0) & (labels.overlap < p.bg_threshold)).reshape(shape[0], places)
+    n_cells = shape[1] * shape[2]
+    among = ((labels.classes == 0) & (labels.overlap < p.bg_threshold)).reshape(shape[0], n_cells)
     if p.sample_mode not in ("bootstrap", "random", "mixture"):
         return among.reshape(shape)
-    share = p.bg_multiple * (0.5 if p.sample_mode == "mixture" else 1.0)
+    ratio = p.bg_multiple * (0.5 if p.sample_mode == "mixture" else 1.0)
     selected = jnp.zeros(among.shape, bool)
-    classes = labels.classes.reshape(shape[0], places)
+    classes = labels.classes.reshape(shape[0], n_cells)
     if p.sample_mode != "random":
         for k in range(1, p.cls_num):
-            count = jnp.floor(jnp.sum(classes == k, axis=1) * share).astype(jnp.int32)
-            hard = scores[:, k].reshape(shape[0], places)
+            count = jnp.floor(jnp.sum(classes == k, axis=1) * ratio).astype(jnp.int32)
+            hard = scores[:, k].reshape(shape[0], n_cells)
             selected |= masked_topk(hard, among, jnp.maximum(count, _FEWEST))
     if p.sample_mode != "bootstrap":
-        count = jnp.floor(jnp.sum(classes != 0, axis=1) * share).astype(jnp.int32)
+        count = jnp.floor(jnp.sum(classes != 0, axis=1) * ratio).astype(jnp.int32)
         fewest = _FEWEST * (p.cls_num - 1)
-        selected |= _hit_by_draws(ctx.key, among, jnp.maximum(count, fewest), max(int(places * share), fewest))
+        selected |= _hit_by_draws(ctx.key, among, jnp.maximum(count, fewest), max(int(n_cells * ratio), fewest))
     return selected.reshape(shape)
 
 
@@ -254,10 +254,10 @@ def _hit_by_draws(key: jax.Array, among: jax.Array, count: jax.Array, most: int)
         count: (rows,), the number of draws.
         most: the largest possible count.
     """
-    rows, places = among.shape
-    hits = jax.random.randint(key, (rows, most), 0, places)
-    hits = jnp.where(jnp.arange(most) < count[:, None], hits, places)  # out of range: no hit
-    return among & jax.vmap(lambda h: jnp.zeros(places, bool).at[h].set(True, mode="drop"))(hits)
+    rows, n_cells = among.shape
+    hits = jax.random.randint(key, (rows, most), 0, n_cells)
+    hits = jnp.where(jnp.arange(most) < count[:, None], hits, n_cells)  # out of range: no hit
+    return among & jax.vmap(lambda h: jnp.zeros(n_cells, bool).at[h].set(True, mode="drop"))(hits)
 
 
 def detection_group_loss(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> jax.Array:

@@ -73,11 +73,11 @@ def sample_rois(p: Any, rows: np.ndarray, truth: GroundTruth, draw: Callable[[],
     else:
         batch, quota = p.batch_size, int(np.floor(p.fg_fraction * p.batch_size + 0.5))
     objects = _draw_most(objects, min(quota, batch), draw)
-    room = batch - len(objects)
-    if len(background) > room:
-        background = _draw_most(background, room, draw)
+    capacity = batch - len(objects)
+    if len(background) > capacity:
+        background = _draw_most(background, capacity, draw)
     elif p.pickup_discard:
-        background = np.concatenate([background, others[: room - len(background)]])
+        background = np.concatenate([background, others[: capacity - len(background)]])
     chosen = np.concatenate([objects, background])
     if not len(chosen):
         return Sample(_draw_backup_roi(p, truth, draw()), np.full(1, -1), np.zeros(1, most.dtype), 0)
@@ -231,7 +231,7 @@ def _weights(p: Any, sample: Sample, labels: np.ndarray) -> np.ndarray:
     objects = labels > 0
     weights = np.where(objects & p.iou_weighted, sample.overlap, 1).astype(sample.rows.dtype)
     if np.any(objects):
-        share = np.where(objects, p.fg_fraction, 1 - p.fg_fraction)
+        fraction = np.where(objects, p.fg_fraction, 1 - p.fg_fraction)
         sums = np.where(objects, weights[objects].sum(), max(weights[~objects].sum(), 1))
-        weights = weights * share * len(weights) / sums
+        weights = weights * fraction * len(weights) / sums
     return weights[:, None]

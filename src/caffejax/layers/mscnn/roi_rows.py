@@ -191,9 +191,9 @@ def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.
     order = order[valid[order]]
     first = np.searchsorted(images[order], images[order])
     rank = np.arange(len(order)) - first
-    left = order[rank >= p.num_roi_per_image]
+    excess = order[rank >= p.num_roi_per_image]
     chosen = order[rank < p.num_roi_per_image]
-    more = left[np.lexsort((-left, -ranked[left]))][: _max_rows(ctx, int(valid.sum())) - len(chosen)]
+    more = excess[np.lexsort((-excess, -ranked[excess]))][: _max_rows(ctx, int(valid.sum())) - len(chosen)]
     rows = np.sort(np.concatenate([chosen, more]))
     return tuple(with_four_axes(x)[rows] for x in (rois, *others))
 

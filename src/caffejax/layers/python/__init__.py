@@ -85,9 +85,9 @@ def find_callable(module: Any, name: str) -> Any:
         names = [n for n, member in vars(module).items() if callable(member) and not n.startswith("_")]
         kind = "no" if value is None else f"a {type(value).__name__}, but no"
         file = getattr(module, "__file__", None)
-        place = f" ({file})" if file else ""
+        location = f" ({file})" if file else ""
         raise LayerError(
-            f"module '{module.__name__}'{place} has {kind} class or function '{name}'{did_you_mean(name, names)}"
+            f"module '{module.__name__}'{location} has {kind} class or function '{name}'{did_you_mean(name, names)}"
         )
     return value
 

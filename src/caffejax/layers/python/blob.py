@@ -74,7 +74,7 @@ class Blob:
             raise ValueError(f"a blob cannot have shape {shape}")
         self._shape = new
 
-    def share(self, other: Blob) -> None:
+    def share_memory(self, other: Blob) -> None:
         """Use the memory of another blob of the same shape from now on."""
         self._shared = other
 

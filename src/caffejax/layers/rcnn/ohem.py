@@ -92,10 +92,10 @@ def box_annotator_ohem(
     number = jnp.arange(n)
     before = (each[:, None] > each) | ((each[:, None] == each) & (number[:, None] < number))
     rank = jnp.sum(before & (image[:, None] == image), axis=0)
-    kept = rank < ctx.param.roi_per_img
+    is_hard = rank < ctx.param.roi_per_img
 
     def select(x: jax.Array, other: float) -> jax.Array:
-        return lax.stop_gradient(jnp.where(kept.reshape(n, *(1,) * (x.ndim - 1)), x, other))
+        return lax.stop_gradient(jnp.where(is_hard.reshape(n, *(1,) * (x.ndim - 1)), x, other))
 
     return select(labels, ctx.param.ignore_label), select(weights, 0)
 

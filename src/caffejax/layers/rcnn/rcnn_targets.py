@@ -49,8 +49,8 @@ def anchor_target_layer(
     require_truth(truth)
     require_image(im_info, 2)
     height, width = scores.shape[2:]
-    places = shift_anchors(anchors, (height, width), s["feat_stride"])
-    boxes = places.reshape(-1, 4)
+    shifted = shift_anchors(anchors, (height, width), s["feat_stride"])
+    boxes = shifted.reshape(-1, 4)
     truth, image = (lax.stop_gradient(promote(x)) for x in (truth.reshape(truth.shape[0], 5), im_info[0]))
     labels, matched = _label_anchors(s, boxes, truth, image)
     chosen = _sample_labels(labels, s["rpn_batchsize"], s["rpn_fg_fraction"], ctx.key)
@@ -173,11 +173,11 @@ def proposal_target_layer(
     positive = _draw_most(random, positive, round(s["fg_fraction"] * s["batch_size"]))
     negative = np.flatnonzero((most < s["bg_thresh_hi"]) & (most >= s["bg_thresh_lo"]))
     negative = _draw_most(random, negative, s["batch_size"] - len(positive))
-    kept = np.concatenate([positive, negative])
+    sampled = np.concatenate([positive, negative])
     nearest = truth[overlap[positive].argmax(axis=1)] if len(positive) else np.zeros((0, 5), np.float32)
-    labels = np.zeros(len(kept), np.float32)
+    labels = np.zeros(len(sampled), np.float32)
     labels[: len(positive)] = nearest[:, 4]
-    return rois[kept], labels, *_box_targets(s, rois[positive, 1:], nearest, len(kept))
+    return rois[sampled], labels, *_box_targets(s, rois[positive, 1:], nearest, len(sampled))
 
 
 def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any, *_image: Any) -> list[Shape]:

@@ -83,12 +83,12 @@ def argmax_cells(x: jax.Array, where: Rectangles) -> jax.Array:
     return _map_channel_chunks(chunk, lax.stop_gradient(x))
 
 
-def scatter_add(dy: jax.Array, place: jax.Array, image: jax.Array, shape: tuple[Any, ...]) -> jax.Array:
+def scatter_add(dy: jax.Array, index: jax.Array, image: jax.Array, shape: tuple[Any, ...]) -> jax.Array:
     """Return maps of a shape (N, C, H, W): zeros, with dy added at positions of maps.
 
     Args:
         dy: (R, C, ph, pw).
-        place: (R, C, ph, pw), positions as row * W + column.
+        index: (R, C, ph, pw), positions as row * W + column.
         image: (R,), the index of the map.
         shape: the shape of the maps.
     """
@@ -98,7 +98,7 @@ def scatter_add(dy: jax.Array, place: jax.Array, image: jax.Array, shape: tuple[
         zeros = vary_as(jnp.zeros(n * height * width, dy.dtype), dy, at)
         return zeros.at[at].add(dy, mode="promise_in_bounds")
 
-    at = image[:, None, None, None] * (height * width) + place
+    at = image[:, None, None, None] * (height * width) + index
     return jnp.moveaxis(jax.vmap(channel, 1)(dy, at).reshape(channels, n, height, width), 0, 1)
 
 

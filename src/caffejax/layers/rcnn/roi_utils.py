@@ -76,8 +76,8 @@ def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Arr
     i = jnp.arange(n, dtype=start.dtype)
     low = floor_divided(start[:, None] * n + i * size[:, None], n)
     high = ceil_divided(start[:, None] * n + (i + 1) * size[:, None], n)
-    cut = (jnp.clip(border, 0, limit).astype(jnp.int32) for border in (low, high))
-    return next(cut), next(cut)
+    clipped = (jnp.clip(border, 0, limit).astype(jnp.int32) for border in (low, high))
+    return next(clipped), next(clipped)
 
 
 def valid_images(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:

@@ -120,8 +120,8 @@ def quicksort_order(scores: jax.Array) -> jax.Array:
 
 def _sort_equal(scores: jax.Array) -> jax.Array:
     n = scores.shape[0]
-    places = vary_as(jnp.arange(n), scores)
-    parts = _Parts(scores, places, jnp.zeros_like(places), jnp.full_like(places, n - 1))
+    indices = vary_as(jnp.arange(n), scores)
+    parts = _Parts(scores, indices, jnp.zeros_like(indices), jnp.full_like(indices, n - 1))
     return lax.while_loop(_has_unsorted, _divide, parts).order
 
 
@@ -132,7 +132,7 @@ def _has_unsorted(parts: _Parts) -> jax.Array:
 
 
 def _divide(parts: _Parts) -> _Parts:
-    places, pivot = jnp.arange(parts.scores.shape[0]), parts.scores[parts.start]
+    indices, pivot = jnp.arange(parts.scores.shape[0]), parts.scores[parts.start]
     smaller, larger = parts.scores < pivot, parts.scores > pivot
     from_left = jnp.cumsum(smaller) - smaller - _count_before(smaller, parts.start)
     from_right = _count_before(larger, parts.end + 1) - jnp.cumsum(larger)
@@ -143,24 +143,26 @@ def _divide(parts: _Parts) -> _Parts:
         larger & (from_right < jnp.cumsum(smaller) - _count_before(smaller, parts.start)),
     )
     left, right = (
-        jnp.zeros_like(places).at[jnp.where(swapped & side, parts.start + rank, places.size)].set(places, mode="drop")
+        jnp.zeros_like(indices)
+        .at[jnp.where(swapped & side, parts.start + rank, indices.size)]
+        .set(indices, mode="drop")
         for side, rank in ((smaller, from_left), (larger, from_right))
     )
     origin = jnp.where(
-        swapped, jnp.where(smaller, right[parts.start + from_left], left[parts.start + from_right]), places
+        swapped, jnp.where(smaller, right[parts.start + from_left], left[parts.start + from_right]), indices
     )
     scores = parts.scores[origin]
     # the pivot is swapped with the last larger score
-    middle = parts.start.at[parts.start].max(jnp.where(scores > pivot, places, parts.start))[parts.start]
-    origin = jnp.where(places == parts.start, origin[middle], jnp.where(places == middle, parts.start, origin))
-    start = jnp.where(places == middle, middle, jnp.where(places > middle, middle + 1, parts.start))
-    end = jnp.where(places == middle, middle, jnp.where(places < middle, middle - 1, parts.end))
+    middle = parts.start.at[parts.start].max(jnp.where(scores > pivot, indices, parts.start))[parts.start]
+    origin = jnp.where(indices == parts.start, origin[middle], jnp.where(indices == middle, parts.start, origin))
+    start = jnp.where(indices == middle, middle, jnp.where(indices > middle, middle + 1, parts.start))
+    end = jnp.where(indices == middle, middle, jnp.where(indices < middle, middle - 1, parts.end))
     return _Parts(parts.scores[origin], parts.order[origin], start, end)
 
 
-def _count_before(chosen: jax.Array, place: jax.Array) -> jax.Array:
-    """Return the number of True entries of `chosen` before each index in `place`."""
-    return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(chosen, dtype=jnp.int32)])[place]
+def _count_before(chosen: jax.Array, index: jax.Array) -> jax.Array:
+    """Return the number of True entries of `chosen` before each index in `index`."""
+    return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(chosen, dtype=jnp.int32)])[index]
 
 
 class ProposalLimits(NamedTuple):
@@ -270,10 +272,10 @@ def propose(
     if limits.overlap is None:
         indices = order[: min(n, limits.after)]
         return Proposals(boxes[indices], scores[indices], valid[indices])
-    indices, kept = select_best(
-        boxes, scores, valid, limits.overlap, n_candidates=n, n_kept=limits.after, order=order, plus=1.0
+    indices, selected = select_best(
+        boxes, scores, valid, limits.overlap, n_candidates=n, max_selected=limits.after, order=order, plus=1.0
     )
-    return Proposals(boxes[indices], scores[indices], kept)
+    return Proposals(boxes[indices], scores[indices], selected)
 
 
 def proposal(
@@ -310,8 +312,8 @@ def proposal(
 
 def _decode(base: np.ndarray, stride: int, deltas: jax.Array, image: jax.Array) -> jax.Array:
     """Return the anchors (cells * A, 4) moved by the deltas (4A, H, W) and clipped to the image."""
-    places = shift_anchors(base, deltas.shape[1:], stride)
-    return clip_boxes(decode_boxes(places, split_anchors(deltas[None], 4)), image[0], image[1]).reshape(-1, 4)
+    anchors = shift_anchors(base, deltas.shape[1:], stride)
+    return clip_boxes(decode_boxes(anchors, split_anchors(deltas[None], 4)), image[0], image[1]).reshape(-1, 4)
 
 
 define_layer(

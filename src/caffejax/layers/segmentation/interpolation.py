@@ -33,14 +33,14 @@ class Positions(NamedTuple):
     part: np.ndarray
 
 
-def interpolate(x: jax.Array, places: Sequence[Positions], *, fast: bool) -> jax.Array:
+def interpolate(x: jax.Array, positions: Sequence[Positions], *, fast: bool) -> jax.Array:
     """Interpolate (N, C, H, W) bilinearly at positions along height and width.
 
     Integers become float32.
 
     Args:
         x: (N, C, H, W).
-        places: positions along the height and along the width.
+        positions: positions along the height and along the width.
         fast: whether the gradient is a product with a matrix of weights instead of a scatter.
     """
     kind = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
@@ -48,12 +48,12 @@ def interpolate(x: jax.Array, places: Sequence[Positions], *, fast: bool) -> jax
 
     def forward(x: jax.Array) -> tuple[jax.Array, tuple[()]]:
         y = promote(x)
-        for axis in _axis_order(size, places):
-            y = _interpolate_axis(y, axis, places[axis - 2])
+        for axis in _axis_order(size, positions):
+            y = _interpolate_axis(y, axis, positions[axis - 2])
         return y.astype(kind), ()
 
     def backward(_: Any, dy: jax.Array, needed: Any) -> tuple[jax.Array]:
-        return (interpolate_diff(dy, places, size).astype(kind),)
+        return (interpolate_diff(dy, positions, size).astype(kind),)
 
     if not fast or not jnp.issubdtype(x.dtype, jnp.floating):
         return forward(x)[0]
@@ -61,47 +61,47 @@ def interpolate(x: jax.Array, places: Sequence[Positions], *, fast: bool) -> jax
     return y
 
 
-def interpolate_diff(dy: jax.Array, places: Sequence[Positions], size: Sequence[int]) -> jax.Array:
+def interpolate_diff(dy: jax.Array, positions: Sequence[Positions], size: Sequence[int]) -> jax.Array:
     """Return the gradient of `interpolate` for the bottom, (N, C, *size)."""
     d = promote(dy)
-    for axis in reversed(_axis_order(size, places)):
-        along, n = places[axis - 2], size[axis - 2]
+    for axis in reversed(_axis_order(size, positions)):
+        along, n = positions[axis - 2], size[axis - 2]
         weights = table(partial(_weight_matrix, along, n), (len(along.low), n), d.dtype)
         d = jnp.moveaxis(jnp.tensordot(d, weights, (axis, 0)), -1, axis)
     return d
 
 
-def _axis_order(size: Sequence[int], places: Sequence[Positions]) -> list[int]:
+def _axis_order(size: Sequence[int], positions: Sequence[Positions]) -> list[int]:
     """Return the axes that change, the axis that grows less first, since this order takes less work."""
-    growth = {axis: len(p.low) / n for axis, n, p in zip((2, 3), size, places, strict=True)}
-    changed = {2: _is_changed(places[0], size[0]), 3: _is_changed(places[1], size[1])}
+    growth = {axis: len(p.low) / n for axis, n, p in zip((2, 3), size, positions, strict=True)}
+    changed = {2: _is_changed(positions[0], size[0]), 3: _is_changed(positions[1], size[1])}
     return [axis for axis in sorted(growth, key=growth.__getitem__) if changed[axis]]
 
 
-def _is_changed(places: Positions, n: int) -> bool:
-    return len(places.low) != n or bool(np.any(places.part)) or bool(np.any(places.low != np.arange(n)))
+def _is_changed(positions: Positions, n: int) -> bool:
+    return len(positions.low) != n or bool(np.any(positions.part)) or bool(np.any(positions.low != np.arange(n)))
 
 
-def _interpolate_axis(x: jax.Array, axis: int, places: Positions) -> jax.Array:
-    low, part = places
+def _interpolate_axis(x: jax.Array, axis: int, positions: Positions) -> jax.Array:
+    low, part = positions
     steps = np.diff(low)
     if not np.any(part) and np.all(steps > 0) and np.all(steps == steps[:1]):  # a strided slice suffices
         return lax.slice_in_dim(x, int(low[0]), int(low[-1]) + 1, int(steps[0]) if len(steps) else 1, axis)
     along = (-1, *(1,) * (x.ndim - axis - 1))
-    share = jnp.asarray(part, x.dtype).reshape(along)
+    fraction = jnp.asarray(part, x.dtype).reshape(along)
     before = jnp.take(x, low, axis=axis)
-    return before * (1 - share) + jnp.take(x, _next(low, x.shape[axis]), axis=axis) * share
+    return before * (1 - fraction) + jnp.take(x, _next(low, x.shape[axis]), axis=axis) * fraction
 
 
 def _next(low: np.ndarray, n: int) -> np.ndarray:
     return np.minimum(low + 1, n - 1)
 
 
-def _weight_matrix(places: Positions, n: int) -> np.ndarray:
+def _weight_matrix(positions: Positions, n: int) -> np.ndarray:
     """Return the weight of each of n cells of the bottom in each cell of the top, (top, n)."""
-    rows, matrix = np.arange(len(places.low)), np.zeros((len(places.low), n))
-    np.add.at(matrix, (rows, places.low), 1 - places.part)
-    np.add.at(matrix, (rows, _next(places.low, n)), places.part)
+    rows, matrix = np.arange(len(positions.low)), np.zeros((len(positions.low), n))
+    np.add.at(matrix, (rows, positions.low), 1 - positions.part)
+    np.add.at(matrix, (rows, _next(positions.low, n)), positions.part)
     return matrix
 
 
@@ -174,8 +174,8 @@ def _interp_positions(ctx: Context, x: Any, size: Shape) -> tuple[Positions, Pos
 
 def _corner_aligned(n: int, out: int) -> Positions:
     steps = max(out - 1, 1)
-    low, rest = np.divmod(np.arange(out) * (n - 1 if out > 1 else 0), steps)
-    return Positions(low, rest / steps)
+    low, remainder = np.divmod(np.arange(out) * (n - 1 if out > 1 else 0), steps)
+    return Positions(low, remainder / steps)
 
 
 _QUANTIZED = ("input_scale", "output_scale", "input_zero_point", "output_zero_point", "saturate")
@@ -279,8 +279,8 @@ define_layer(
 def _read_padding(ctx: Context, x: jax.Array) -> tuple[int, int]:
     before, after = ctx.param.pad_beg, ctx.param.pad_end
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
-    left = [n + min(before, 0) + min(after, 0) for n in x.shape[2:]]
-    require(min(left) > 0, f"pad_beg {before} and pad_end {after} crop the whole plane {x.shape[2:]}")
+    cropped = [n + min(before, 0) + min(after, 0) for n in x.shape[2:]]
+    require(min(cropped) > 0, f"pad_beg {before} and pad_end {after} crop the whole plane {x.shape[2:]}")
     return before, after
 
 

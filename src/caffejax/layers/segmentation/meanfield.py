@@ -59,9 +59,9 @@ def build_lattice(features: jax.Array) -> Lattice:
     vertex = number[head]
 
     def find_neighbors(shift: jax.Array) -> jax.Array:
-        place = _search(first, second, first + shift[0], second + shift[1])
-        exists = (first[place] == first + shift[0]) & (second[place] == second + shift[1])
-        after = jnp.where(exists, vertex[place], size)
+        row = _search(first, second, first + shift[0], second + shift[1])
+        exists = (first[row] == first + shift[0]) & (second[row] == second + shift[1])
+        after = jnp.where(exists, vertex[row], size)
         none = jnp.full(size + 1, size, jnp.int32)
         return jnp.stack([none.at[vertex].set(after), none.at[after].set(vertex).at[size].set(size)])
 
@@ -79,14 +79,14 @@ def _find_simplices(features: jax.Array) -> tuple[jax.Array, jax.Array]:
     """
     d = features.shape[1]
     deviation = float(np.float32(np.sqrt(2 / 3) * (d + 1)))
-    places, after = list[jax.Array](), jnp.zeros_like(features[:, 0])
+    coordinates, after = list[jax.Array](), jnp.zeros_like(features[:, 0])
     for j in range(d, 0, -1):  # in the fork's order, which rounds alike
         scaled = features[:, j - 1] * features.dtype.type(1 / np.sqrt(j * (j + 1)) * deviation)
-        places.append(after - j * scaled)
+        coordinates.append(after - j * scaled)
         after += scaled
-    place = jnp.stack([after, *reversed(places)], axis=1)
-    nearest = jnp.round(place * features.dtype.type(1 / (d + 1))).astype(jnp.int32)
-    difference = place - nearest * (d + 1)
+    elevated = jnp.stack([after, *reversed(coordinates)], axis=1)
+    nearest = jnp.round(elevated * features.dtype.type(1 / (d + 1))).astype(jnp.int32)
+    difference = elevated - nearest * (d + 1)
     one, other = difference[:, :, None], difference[:, None, :]
     rank = jnp.sum((one < other) | ((one == other) & np.tri(d + 1, k=-1, dtype=bool)), axis=2, dtype=jnp.int32)
     rank += jnp.sum(nearest, axis=1, keepdims=True)  # 0 if the rounded point is in the hyperplane
@@ -160,12 +160,12 @@ def multi_stage_meanfield(
     by_place, by_color, compatibility = (b.reshape(classes, classes) for b in blobs)
     height, width = image.shape[2:]
     rows, columns = jnp.indices((height, width), unary.dtype).reshape(2, -1)
-    places = jnp.stack([columns, rows], axis=1)
-    near = _make_filter(build_lattice(places / p.theta_gamma))
+    pixels = jnp.stack([columns, rows], axis=1)
+    near = _make_filter(build_lattice(pixels / p.theta_gamma))
 
     def infer(unary: jax.Array, start: jax.Array, image: jax.Array) -> jax.Array:
         unary, start, colors = (a.reshape(-1, height * width).T for a in (unary, start, image))
-        alike = _make_filter(build_lattice(jnp.concatenate([places / p.theta_alpha, colors / p.theta_beta], 1)))
+        alike = _make_filter(build_lattice(jnp.concatenate([pixels / p.theta_alpha, colors / p.theta_beta], 1)))
 
         def iterate(scores: jax.Array, _: None) -> tuple[jax.Array, None]:
             shares = jax.nn.softmax(scores, axis=1)

@@ -37,8 +37,8 @@ def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Arr
     guessed = (guesses[..., None] == jnp.arange(classes)).astype(jnp.float32)
     counts = jnp.einsum("bpi,bpj->ij", labelled, guessed, precision="highest")
     counts = sum(blobs, start=cross_replica.psum(ctx, counts))
-    figures = jnp.where(unknown, jnp.nan, _accuracies(counts))
-    return figures.reshape(1, 1, 1, 3), tuple(counts.astype(b.dtype) for b in blobs)
+    accuracies = jnp.where(unknown, jnp.nan, _accuracies(counts))
+    return accuracies.reshape(1, 1, 1, 3), tuple(counts.astype(b.dtype) for b in blobs)
 
 
 def seg_accuracy_params(ctx: Context, scores: Any, labels: Any) -> list[ParamSpec]:
@@ -66,9 +66,9 @@ define_layer(
 def require_label_map(scores: Any, labels: Any) -> None:
     """Raise `LayerError` unless there is a label for each pixel of scores (N, C, H, W): (N, H, W) or (N, 1, H, W)."""
     require(len(scores.shape) == 4, f"needs scores with 4 axes (num, classes, height, width), not {scores.shape}")
-    places = (scores.shape[0], *scores.shape[2:])
+    mask_shape = (scores.shape[0], *scores.shape[2:])
     require(
-        labels.shape in (places, (places[0], 1, *places[1:])),
+        labels.shape in (mask_shape, (mask_shape[0], 1, *mask_shape[1:])),
         f"bottom 1 must hold a label for each position of the scores {scores.shape}, not have shape {labels.shape}",
     )
 
@@ -98,8 +98,8 @@ def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.
     right = (before < p.top_k) & (index >= 0) & (index < classes)
     counts = index != p.ignore_label if p.HasField("ignore_label") else jnp.ones(index.shape, bool)
     hits, among = (cross_replica.psum(ctx, jnp.sum(x)) for x in (right & counts, counts))
-    share = hits / jnp.maximum(among, 1)
-    return share.astype(jnp.float32).reshape(1, 1, 1, 1)
+    accuracy = hits / jnp.maximum(among, 1)
+    return accuracy.astype(jnp.float32).reshape(1, 1, 1, 1)
 
 
 def _class_count(ctx: Context, scores: Any, labels: Any) -> int | None:

@@ -33,8 +33,8 @@ def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[j
     counts.
     """
     s = _sequence(ctx, blobs, x, *clip)
-    (top,), carried = run_lstm(s)
-    return top if _has_sequence_axis(ctx.param, x) else top.reshape(x.shape[0], -1), carried if clip else ()
+    (top,), new_state = run_lstm(s)
+    return top if _has_sequence_axis(ctx.param, x) else top.reshape(x.shape[0], -1), new_state if clip else ()
 
 
 def lstm_params(ctx: Context, x: Any, *clip: Any) -> list[ParamSpec]:
@@ -146,7 +146,7 @@ def _time_and_sequences(p: Any, x: Any) -> tuple[int, int]:
 def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> Sequence:
     p = ctx.param
     _check(p, x, *clip)
-    weight, recurrent, bias, *carried = blobs
+    weight, recurrent, bias, *old_state = blobs
     steps, sequences = _time_and_sequences(p, x)
     rows = x.reshape(steps, sequences, -1)
     if clip:
@@ -154,7 +154,7 @@ def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> Se
         if cont.ndim == 1:
             cont = cont[jnp.arange(steps)[:, None] + jnp.arange(sequences)]
         cont = cont[:, :, None]
-        start = tuple(jax.lax.stop_gradient(s)[0] for s in carried)
+        start = tuple(jax.lax.stop_gradient(s)[0] for s in old_state)
     else:
         cont = jnp.ones((steps, sequences, 1), rows.dtype)
         start = (jnp.zeros((sequences, p.num_output), bias.dtype),) * 2

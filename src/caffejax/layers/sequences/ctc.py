@@ -21,10 +21,10 @@ from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 GAP = -1
 
 
-def drop_blanks(numbers: jax.Array, kept: jax.Array) -> jax.Array:
+def drop_blanks(numbers: jax.Array, mask: jax.Array) -> jax.Array:
     """Return the kept labels of each row (rows, positions) in their order, then padding (`GAP`)."""
-    order = jnp.argsort(~kept, axis=1, stable=True)
-    return jnp.take_along_axis(jnp.where(kept, numbers, GAP), order, axis=1)
+    order = jnp.argsort(~mask, axis=1, stable=True)
+    return jnp.take_along_axis(jnp.where(mask, numbers, GAP), order, axis=1)
 
 
 _NEVER = -1e30  # the logarithm of 0; finite, so that differences are not NaN
@@ -55,8 +55,8 @@ class Alignment:
             after = _log_sum(before, _shift_states(before, 1), skipped) + now
             return after, after
 
-        rest = lax.scan(step, vary_as(first, self.skips), self.log_prob[1:])[1]
-        return jnp.concatenate([first[None], rest])
+        later = lax.scan(step, vary_as(first, self.skips), self.log_prob[1:])[1]
+        return jnp.concatenate([first[None], later])
 
     def backward(self) -> jax.Array:
         """Return the log-probabilities (T, N, S) of all paths from each state to an end, labels of later steps only."""
@@ -68,8 +68,8 @@ class Alignment:
             before = _log_sum(reached, _shift_states(reached, -1), skipped)
             return before, before
 
-        rest = lax.scan(step, vary_as(last, self.skips), self.log_prob[1:], reverse=True)[1]
-        return jnp.concatenate([rest, last[None]])
+        earlier = lax.scan(step, vary_as(last, self.skips), self.log_prob[1:], reverse=True)[1]
+        return jnp.concatenate([earlier, last[None]])
 
     def total(self, forward: jax.Array) -> jax.Array:
         """Return the log-probability of each item's label sequence, (N,), from the result of `forward`."""
@@ -95,9 +95,9 @@ def ctc_loss_backward(
     forward = spread.forward()
     total = spread.total(forward)
     possible = total > _NEVER / 2
-    share = jnp.exp(forward + spread.backward() - jnp.where(possible, total, 0)[:, None])
+    posterior = jnp.exp(forward + spread.backward() - jnp.where(possible, total, 0)[:, None])
     of_label = spread.symbols[:, :, None] == jnp.arange(scores.shape[2])
-    expected = jnp.einsum("tns,nsc->tnc", share, of_label.astype(share.dtype))
+    expected = jnp.einsum("tns,nsc->tnc", posterior, of_label.astype(posterior.dtype))
     diff = jnp.where(possible[:, None], jax.nn.softmax(promote(scores[:steps]), axis=2) - expected, 0)
     return dy * cross_replica.axis_size(ctx) * jnp.pad(diff, ((0, scores.shape[0] - steps), (0, 0), (0, 0))), None
 
@@ -143,12 +143,12 @@ def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignmen
     states = 2 * spoken.shape[1] + 1
     symbols = jnp.full((spoken.shape[0], states), blank).at[:, 1::2].set(jnp.where(spoken == GAP, blank, spoken))
     count = jnp.sum(spoken != GAP, axis=1)
-    place = jnp.arange(states)
+    index = jnp.arange(states)
     log_prob = jax.nn.log_softmax(promote(scores[: p.time_step]), axis=2)
     return Alignment(
         log_prob=jnp.take_along_axis(log_prob, symbols[None], axis=2),
-        skips=(place % 2 == 1) & (symbols != jnp.roll(symbols, 2, axis=1)),
-        ends=(place == 2 * count[:, None]) | (place == 2 * count[:, None] - 1),
+        skips=(index % 2 == 1) & (symbols != jnp.roll(symbols, 2, axis=1)),
+        ends=(index == 2 * count[:, None]) | (index == 2 * count[:, None] - 1),
         symbols=symbols,
     ), int(p.time_step)
 
@@ -156,8 +156,8 @@ def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignmen
 def _shift_states(x: jax.Array, by: int) -> jax.Array:
     """Return states (N, S) shifted by `by` along the last axis; states shifted in have probability 0."""
     widths = ((0, 0), (max(by, 0), max(-by, 0)))
-    kept = jnp.pad(x, widths, constant_values=_NEVER)
-    return kept[:, : x.shape[1]] if by > 0 else kept[:, -by:]
+    padded = jnp.pad(x, widths, constant_values=_NEVER)
+    return padded[:, : x.shape[1]] if by > 0 else padded[:, -by:]
 
 
 def _log_sum(*logs: jax.Array) -> jax.Array:
@@ -177,10 +177,10 @@ def ctc_greedy_decoder(ctx: Context, scores: jax.Array, going_on: jax.Array, *ta
     x = promote(scores).transpose(1, 0, 2)
     best = jnp.argmax(x, axis=2).astype(jnp.int32)
     valid = _mask_before_end(_rows(going_on, scores) != 0, first=True)
-    kept = valid & (best != blank)
+    mask = valid & (best != blank)
     if ctx.param.ctc_merge_repeated:
-        kept &= best != jnp.pad(best, ((0, 0), (1, 0)), constant_values=GAP)[:, :-1]
-    decoded = drop_blanks(best, kept)
+        mask &= best != jnp.pad(best, ((0, 0), (1, 0)), constant_values=GAP)[:, :-1]
+    decoded = drop_blanks(best, mask)
     tops = [decoded.astype(x.dtype)[:, :, None, None]]
     if ctx.n_tops == 3 or (ctx.n_tops == 2 and not targets):
         tops.append(-jnp.sum(jnp.where(valid, jnp.max(x, axis=2), 0), axis=1).reshape(-1, 1, 1, 1))

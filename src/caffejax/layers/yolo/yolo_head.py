@@ -75,8 +75,8 @@ def head(x: jax.Array, anchors: Any, scale: int, classes: int, name: str = "bott
 def to_map(cells: jax.Array, like: jax.Array, anchors: int) -> jax.Array:
     """Return (N, cells, 5 + classes) as a map with the shape of `like`, (N, anchors * (5 + classes), H, W)."""
     n, _, height, width = like.shape
-    apart = cells.reshape(n, anchors, height * width, cells.shape[-1])
-    return apart.transpose(0, 1, 3, 2).reshape(like.shape)
+    by_anchor = cells.reshape(n, anchors, height * width, cells.shape[-1])
+    return by_anchor.transpose(0, 1, 3, 2).reshape(like.shape)
 
 
 def anchor_sizes(biases: Sequence[float], field: str) -> np.ndarray:

@@ -51,9 +51,9 @@ def diou(a: jax.Array, b: jax.Array) -> jax.Array:
 
 def ciou(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return IoU minus the relative distance of the centres and the weighted difference of the aspect ratios, (...)."""
-    apart = jnp.square(_aspect_difference(a, b)) * (4 / np.pi**2)
-    weight = apart / (1 - iou(a, b) + apart + 1e-6)
-    return iou(a, b) - _squared_distance(a, b) - weight * apart
+    aspect_term = jnp.square(_aspect_difference(a, b)) * (4 / np.pi**2)
+    weight = aspect_term / (1 - iou(a, b) + aspect_term + 1e-6)
+    return iou(a, b) - _squared_distance(a, b) - weight * aspect_term
 
 
 MEASURES: Mapping[str, Measure] = {"MSE": iou, "IOU": iou, "GIOU": giou, "DIOU": diou, "CIOU": ciou}
@@ -91,9 +91,9 @@ def measure_slopes(kind: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
     if kind not in ("DIOU", "CIOU"):
         return slopes
     diagonal = jnp.sum(jnp.square(hull), axis=-1, keepdims=True)
-    apart = truth[..., :2] - pred[..., :2]
-    far = jnp.sum(jnp.square(apart), axis=-1, keepdims=True) / diagonal
-    by_middle = 2 * (apart - hull * (1.0 * beyond_high - beyond_low) * far) / diagonal
+    offset = truth[..., :2] - pred[..., :2]
+    far = jnp.sum(jnp.square(offset), axis=-1, keepdims=True) / diagonal
+    by_middle = 2 * (offset - hull * (1.0 * beyond_high - beyond_low) * far) / diagonal
     by_size = hull * (1.0 * beyond_high + beyond_low) * far / diagonal
     if kind == "CIOU":
         turn = _aspect_difference(pred, truth)[..., None]

@@ -42,11 +42,11 @@ def detection_rows(
         (1, 1, boxes, 7), with padding rows of -1 at the end.
     """
     corners = to_corners(boxes)
-    indices, kept = select_best(corners, scores, valid, threshold, or_equal=True)
+    indices, selected = select_best(corners, scores, valid, threshold, or_equal=True)
     columns = jnp.concatenate([(classes + 1.0)[:, None], scores[:, None], corners], axis=1)
     numbers = jnp.arange(scores.shape[0])
-    image = jnp.where(jnp.any(kept), jnp.where(kept, 0, -1), jnp.where(numbers < n, numbers, -1))
-    filled = jnp.where(kept[:, None], columns[indices], -1)
+    image = jnp.where(jnp.any(selected), jnp.where(selected, 0, -1), jnp.where(numbers < n, numbers, -1))
+    filled = jnp.where(selected[:, None], columns[indices], -1)
     return jnp.concatenate([image[:, None].astype(filled.dtype), filled], axis=1)[None, None]
 
 
@@ -249,10 +249,10 @@ def _read_cell_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Boxe
         _scores(p, objects, jnp.max(chances, axis=1, keepdims=True)).transpose(0, 2, 1).reshape(n, cells * p.num_object)
     )
     best = jnp.repeat(jnp.argmax(chances, axis=1), p.num_object, axis=1)
-    difficult, valid, classes, rest = jnp.split(
+    difficult, valid, classes, others = jnp.split(
         promote(labels).reshape(n, 7 * cells), [cells, 2 * cells, 3 * cells], axis=1
     )
-    labelled = Boxes(classes.astype(jnp.int32), rest.reshape(n, cells, 4), difficult != 1, valid != 0)
+    labelled = Boxes(classes.astype(jnp.int32), others.reshape(n, cells, 4), difficult != 1, valid != 0)
     return Boxes(best, boxes.reshape(n, cells * p.num_object, 4), scores, jnp.ones_like(scores, bool)), labelled
 
 

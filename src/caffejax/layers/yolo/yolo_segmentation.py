@@ -58,8 +58,8 @@ def _difference(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Arra
             f"{counts.shape}",
         )
         per_class = cross_replica.psum(ctx, jnp.sum(lax.stop_gradient(promote(counts)).reshape(expected), axis=0))
-        share = per_class / jnp.maximum(jnp.sum(per_class), 1e-30)
-        difference *= (2 - share).reshape(-1, *(1,) * (len(x.shape) - 2))
+        weights = per_class / jnp.maximum(jnp.sum(per_class), 1e-30)
+        difference *= (2 - weights).reshape(-1, *(1,) * (len(x.shape) - 2))
     return difference
 
 

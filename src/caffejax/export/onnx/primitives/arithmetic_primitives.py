@@ -134,9 +134,9 @@ def atan2(eqn: Equation) -> Value:
     zero, pi = number(x, 0), number(x, np.pi)
     angle = apply(eqn, "Atan", apply(eqn, "Div", y, x))
     turned = apply(eqn, "Where", apply(eqn, "Less", y, zero, dtype=bool), number(x, -np.pi), pi)
-    left = apply(eqn, "Less", x, zero, dtype=bool)
+    is_negative = apply(eqn, "Less", x, zero, dtype=bool)
     both = apply(eqn, "And", apply(eqn, "Equal", x, zero, dtype=bool), apply(eqn, "Equal", y, zero, dtype=bool))
-    angle = apply(eqn, "Where", left, apply(eqn, "Add", angle, turned), angle, dtype=eqn.dtype)
+    angle = apply(eqn, "Where", is_negative, apply(eqn, "Add", angle, turned), angle, dtype=eqn.dtype)
     return apply(eqn, "Where", both, zero, angle, dtype=eqn.dtype)
 
 
@@ -146,8 +146,8 @@ def round_(eqn: Equation) -> Value:
     (x,) = eqn.inputs
     if int(eqn.params["rounding_method"]) == 1:
         return apply(eqn, "Round", x)
-    whole = apply(eqn, "Floor", apply(eqn, "Add", apply(eqn, "Abs", x), number(x, 0.5)))
-    return apply(eqn, "Mul", apply(eqn, "Sign", x), whole)
+    rounded = apply(eqn, "Floor", apply(eqn, "Add", apply(eqn, "Abs", x), number(x, 0.5)))
+    return apply(eqn, "Mul", apply(eqn, "Sign", x), rounded)
 
 
 @converts("rem", elementwise=True)
@@ -252,7 +252,7 @@ def reduce(eqn: Equation) -> Value:
     axes = [int(i) for i in eqn.params["axes"]]
     if not axes:
         return x
-    name = b.whole(x)
+    name = b.broadcast(x)
     if eqn.name in _TRUTH:
         reduced = b.cast(b.reduce(_TRUTH[eqn.name], b.cast(name, np.int32), axes), bool)
     else:
@@ -265,7 +265,7 @@ def arg(eqn: Equation) -> Value:
     """Convert argmax or argmin: the index of the first of equal numbers."""
     (x,), b = eqn.inputs, eqn.builder
     (axis,) = eqn.params["axes"]
-    name = b.cast(b.whole(x), np.int32) if x.dtype == bool else b.whole(x)
+    name = b.cast(b.broadcast(x), np.int32) if x.dtype == bool else b.broadcast(x)
     op = "ArgMax" if eqn.name == "argmax" else "ArgMin"
     return node_output(b.cast(b.node(op, [name], axis=int(axis), keepdims=0), eqn.dtype), eqn.shape, eqn.dtype)
 
@@ -275,15 +275,17 @@ def cumsum(eqn: Equation) -> Value:
     """Convert an inclusive cumulative sum."""
     (x,), b = eqn.inputs, eqn.builder
     axis = b.constant(np.int64(eqn.params["axis"]))
-    return node_output(b.node("CumSum", [b.whole(x), axis], reverse=int(eqn.params["reverse"])), eqn.shape, eqn.dtype)
+    return node_output(
+        b.node("CumSum", [b.broadcast(x), axis], reverse=int(eqn.params["reverse"])), eqn.shape, eqn.dtype
+    )
 
 
 @converts("top_k")
 def top_k(eqn: Equation) -> list[Value]:
     """Convert to the k largest numbers along an axis, and their indices."""
     (x,), axis = eqn.inputs, eqn.params.get("axis", -1) % len(eqn.inputs[0].shape)
-    values, places = _emit_top_k(eqn, x, axis, eqn.params["k"], largest=True)
-    return [values, places]
+    values, indices = _emit_top_k(eqn, x, axis, eqn.params["k"], largest=True)
+    return [values, indices]
 
 
 @converts("sort")
@@ -292,12 +294,12 @@ def sort(eqn: Equation) -> list[Value]:
     axis, keys, b = eqn.params["dimension"], eqn.params["num_keys"], eqn.builder
     values = [b.expand(v) for v in eqn.inputs]
     for key in reversed(range(keys)):  # the last key first: a stable sort keeps the earlier order of equal numbers
-        chosen, places = _emit_top_k(eqn, values[key], axis, values[key].shape[axis], largest=False)
-        order = b.cast(b.whole(places), np.int64)
+        chosen, indices = _emit_top_k(eqn, values[key], axis, values[key].shape[axis], largest=False)
+        order = b.cast(b.broadcast(indices), np.int64)
         values = [
             chosen
             if i == key and v.dtype != bool
-            else node_output(b.node("GatherElements", [b.whole(v), order], axis=axis), v.shape, v.dtype)
+            else node_output(b.node("GatherElements", [b.broadcast(v), order], axis=axis), v.shape, v.dtype)
             for i, v in enumerate(values)
         ]
     return values
@@ -305,7 +307,7 @@ def sort(eqn: Equation) -> list[Value]:
 
 def _emit_top_k(eqn: Equation, x: Value, axis: int, n: Any, *, largest: bool) -> tuple[Value, Value]:
     b = eqn.builder
-    name = b.cast(b.whole(x), np.int32) if x.dtype == bool else b.whole(x)
-    values, places = b.node("TopK", [name, b.sizes.one(n)], outputs=2, axis=axis, largest=int(largest), sorted=1)
+    name = b.cast(b.broadcast(x), np.int32) if x.dtype == bool else b.broadcast(x)
+    values, indices = b.node("TopK", [name, b.sizes.one(n)], outputs=2, axis=axis, largest=int(largest), sorted=1)
     shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
-    return node_output(values, shape, x.dtype), node_output(b.cast(places, np.int32), shape, np.int32)
+    return node_output(values, shape, x.dtype), node_output(b.cast(indices, np.int32), shape, np.int32)

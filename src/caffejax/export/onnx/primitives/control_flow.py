@@ -52,7 +52,7 @@ def _branch(eqn: Equation, which: Value, branches: Sequence[Any], operands: Sequ
     names = _list(
         b.node(
             "If",
-            [b.node("LessOrEqual", [b.cast(b.whole(which), np.int32), b.constant(np.int32(at))])],
+            [b.node("LessOrEqual", [b.cast(b.broadcast(which), np.int32), b.constant(np.int32(at))])],
             outputs=len(eqn.shapes),
             then_branch=first.proto("then"),
             else_branch=others.proto("else"),
@@ -81,9 +81,9 @@ def while_(eqn: Equation) -> list[Value]:
     (first,) = eqn.inline(cond, [*cond_consts, *start])
     with b.subgraph([constant_value(np.int64(0)), constant_value(np.bool_(True)), *start]) as body:
         after = eqn.inline(step, [*body_consts, *body.inputs[2:]])
-        (again,) = eqn.inline(cond, [*cond_consts, *after])
-        body.set_outputs([again, *after])
-    inputs = ["", b.whole(first), *map(b.whole, start)]
+        (next_condition,) = eqn.inline(cond, [*cond_consts, *after])
+        body.set_outputs([next_condition, *after])
+    inputs = ["", b.broadcast(first), *map(b.broadcast, start)]
     names = _list(b.node("Loop", inputs, outputs=len(start), body=body.proto("body")))
     return [node_output(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
 
@@ -121,13 +121,14 @@ def scan(eqn: Equation) -> list[Value]:
         number = body.inputs[0]
         if p["reverse"]:
             last = b.node("Sub", [b.node("Squeeze", [b.sizes.one(p["length"])]), b.constant(np.int64(1))])
-            number = number.with_name(b.node("Sub", [last, b.whole(number)]))
+            number = number.with_name(b.node("Sub", [last, b.broadcast(number)]))
         item_values = [
-            node_output(b.node("Gather", [b.whole(x), b.whole(number)], axis=0), x.shape[1:], x.dtype) for x in items
+            node_output(b.node("Gather", [b.broadcast(x), b.broadcast(number)], axis=0), x.shape[1:], x.dtype)
+            for x in items
         ]
         results = eqn.inline(p["jaxpr"], [*consts, *body.inputs[2:], *item_values])
         body.set_outputs([body.inputs[1], *results])
-    inputs = [b.node("Squeeze", [b.sizes.one(p["length"])]), "", *map(b.whole, start)]
+    inputs = [b.node("Squeeze", [b.sizes.one(p["length"])]), "", *map(b.broadcast, start)]
     names = _list(b.node("Loop", inputs, outputs=len(results), body=body.proto("body")))
     if p["reverse"]:
         names = [*names[:n_carry], *(reverse_axes(eqn, name, [0]) for name in names[n_carry:])]

@@ -34,12 +34,14 @@ def gather(eqn: Equation) -> Value:
     if (corner := _corner(x.shape, indices, d, p["slice_sizes"])) is not None:
         ends = [a + n for a, n in zip(corner, p["slice_sizes"], strict=True)]
         part = slice_value(eqn, x, corner, ends, [1] * len(corner))
-        return node_output(b.reshape(b.whole(part), eqn.shape), eqn.shape, x.dtype) if d.collapsed_slice_dims else part
+        return (
+            node_output(b.reshape(b.broadcast(part), eqn.shape), eqn.shape, x.dtype) if d.collapsed_slice_dims else part
+        )
     at = Places(eqn, x.shape)
     starts = at.read(indices, d.start_index_map)
     batch = [i for i in range(len(eqn.shape)) if i not in d.offset_dims]
-    kept = [i for i in range(len(x.shape)) if i not in (*d.collapsed_slice_dims, *d.operand_batching_dims)]
-    offsets = {axis: at.along(eqn.shape, out) for axis, out in zip(kept, d.offset_dims, strict=True)}
+    axes = [i for i in range(len(x.shape)) if i not in (*d.collapsed_slice_dims, *d.operand_batching_dims)]
+    offsets = {axis: at.along(eqn.shape, out) for axis, out in zip(axes, d.offset_dims, strict=True)}
     same = {
         axis: at.along(eqn.shape, _batch_axis(i, len(indices.shape), batch))
         for axis, i in zip(d.operand_batching_dims, d.start_indices_batching_dims, strict=True)
@@ -48,7 +50,7 @@ def gather(eqn: Equation) -> Value:
     valid = at.clip_or_test(starts, p["slice_sizes"], how)
     flat = at.flat({axis: [v for v in (starts.get(axis), offsets.get(axis), same.get(axis)) if v is not None]
                     for axis in range(len(x.shape))}, eqn.shape)  # fmt: skip
-    taken = b.node("Gather", [b.reshape(b.whole(x), (_count(x.shape),)), flat], axis=0)
+    taken = b.node("Gather", [b.reshape(b.broadcast(x), (_count(x.shape),)), flat], axis=0)
     if valid is not None:
         taken = b.where(valid, taken, b.constant(_fill_value(p["fill_value"], x.dtype)), x.dtype)
     return node_output(taken, eqn.shape, eqn.dtype)
@@ -63,8 +65,8 @@ def scatter(eqn: Equation) -> Value:
         raise cannot(f"scatters the {reduction}ima, which needs opset 18")
     at, shape = Places(eqn, x.shape), updates.shape
     batch = [i for i in range(len(shape)) if i not in d.update_window_dims]
-    kept = [i for i in range(len(x.shape)) if i not in (*d.inserted_window_dims, *d.operand_batching_dims)]
-    offsets = {axis: at.along(shape, dim) for axis, dim in zip(kept, d.update_window_dims, strict=True)}
+    axes = [i for i in range(len(x.shape)) if i not in (*d.inserted_window_dims, *d.operand_batching_dims)]
+    offsets = {axis: at.along(shape, dim) for axis, dim in zip(axes, d.update_window_dims, strict=True)}
     same = {
         axis: at.along(shape, _batch_axis(i, len(indices.shape), batch))
         for axis, i in zip(d.operand_batching_dims, d.scatter_indices_batching_dims, strict=True)
@@ -72,7 +74,7 @@ def scatter(eqn: Equation) -> Value:
     starts = at.read(indices, d.scatter_dims_to_operand_dims)
     starts = {axis: at.align(start, shape, batch) for axis, start in starts.items()}
     sizes: list[Any] = [1] * len(x.shape)
-    for axis, dim in zip(kept, d.update_window_dims, strict=True):
+    for axis, dim in zip(axes, d.update_window_dims, strict=True):
         sizes[axis] = shape[dim]
     valid = at.clip_or_test(starts, sizes, how)
     flat = at.flat({axis: [v for v in (starts.get(axis), offsets.get(axis), same.get(axis)) if v is not None]
@@ -81,13 +83,13 @@ def scatter(eqn: Equation) -> Value:
     end = b.sizes.one(count)
     if valid is not None:
         flat = b.node("Where", [valid, flat, end])
-    numbers, new = (b.whole(v) if v.dtype == dtype else b.cast(b.whole(v), dtype) for v in (x, updates))
+    numbers, new = (b.broadcast(v) if v.dtype == dtype else b.cast(b.broadcast(v), dtype) for v in (x, updates))
     longer = b.node("Concat", [b.reshape(numbers, (count,)), b.constant(np.zeros(1, dtype))], axis=0)
     lists = [b.reshape(name, (_count(shape),)) for name in (flat, new)]
     put = b.node("ScatterElements", [longer, *lists], axis=0, reduction=reduction if reduction != "none" else None)
-    cut = b.node("Slice", [put, b.integers([0]), end, b.integers([0])])
-    whole = b.reshape(cut, x.shape)
-    return node_output(whole if dtype == eqn.dtype else b.cast(whole, eqn.dtype), eqn.shape, eqn.dtype)
+    sliced = b.node("Slice", [put, b.integers([0]), end, b.integers([0])])
+    result = b.reshape(sliced, x.shape)
+    return node_output(result if dtype == eqn.dtype else b.cast(result, eqn.dtype), eqn.shape, eqn.dtype)
 
 
 @converts("dynamic_slice")
@@ -98,17 +100,17 @@ def dynamic_slice(eqn: Equation) -> Value:
         first = [int(np.clip(s.number, 0, n - m)) for s, n, m in zip(starts, x.shape, eqn.shape, strict=True)]
         ends = [a + m for a, m in zip(first, eqn.shape, strict=True)]
         return slice_value(eqn, x, first, ends, [1] * len(first))
-    cut = [i for i, (n, m) in enumerate(zip(x.shape, eqn.shape, strict=True)) if not bool(n == m)]
-    if not cut:
+    sliced_axes = [i for i, (n, m) in enumerate(zip(x.shape, eqn.shape, strict=True)) if not bool(n == m)]
+    if not sliced_axes:
         return x
     at = Places(eqn, x.shape)
     first_, last = [], []
-    for i in cut:
-        start = at.clip(b.reshape(b.cast(b.whole(starts[i]), np.int64), (1,)), x.shape[i] - eqn.shape[i])
+    for i in sliced_axes:
+        start = at.clip(b.reshape(b.cast(b.broadcast(starts[i]), np.int64), (1,)), x.shape[i] - eqn.shape[i])
         first_.append(start)
         last.append(b.node("Add", [start, b.sizes.one(eqn.shape[i])]))
-    begin, end = (b.node("Concat", names, axis=0) if len(cut) > 1 else names[0] for names in (first_, last))
-    return node_output(b.node("Slice", [b.whole(x), begin, end, b.integers(cut)]), eqn.shape, eqn.dtype)
+    begin, end = (b.node("Concat", names, axis=0) if len(sliced_axes) > 1 else names[0] for names in (first_, last))
+    return node_output(b.node("Slice", [b.broadcast(x), begin, end, b.integers(sliced_axes)]), eqn.shape, eqn.dtype)
 
 
 @converts("dynamic_update_slice")
@@ -118,15 +120,15 @@ def dynamic_update_slice(eqn: Equation) -> Value:
     at = Places(eqn, x.shape)
     parts: dict[int, list[str]] = {}
     for i, start in enumerate(starts):
-        name = b.reshape(b.cast(b.whole(start), np.int64), (1,) * len(x.shape))
+        name = b.reshape(b.cast(b.broadcast(start), np.int64), (1,) * len(x.shape))
         parts[i] = [at.clip(name, x.shape[i] - new.shape[i]), at.along(new.shape, i)]
     flat = at.flat(parts, new.shape)
     dtype = np.dtype(np.int32) if x.dtype == bool else x.dtype
     lists = [b.reshape(flat, (_count(new.shape),))]
-    numbers, put = (b.whole(v) if v.dtype == dtype else b.cast(b.whole(v), dtype) for v in (x, new))
+    numbers, put = (b.broadcast(v) if v.dtype == dtype else b.cast(b.broadcast(v), dtype) for v in (x, new))
     lists = [b.reshape(numbers, (_count(x.shape),)), *lists, b.reshape(put, (_count(new.shape),))]
-    whole = b.reshape(b.node("ScatterElements", lists, axis=0), x.shape)
-    return node_output(whole if dtype == eqn.dtype else b.cast(whole, eqn.dtype), eqn.shape, eqn.dtype)
+    result = b.reshape(b.node("ScatterElements", lists, axis=0), x.shape)
+    return node_output(result if dtype == eqn.dtype else b.cast(result, eqn.dtype), eqn.shape, eqn.dtype)
 
 
 def _whole_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> int | None:
@@ -136,13 +138,13 @@ def _whole_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> i
     (axis,) = d.start_index_map
     n = len(indices) - 1
     in_place = [*range(axis), *range(axis + n, len(shape) - 1 + n)]
-    whole = all(bool(sizes[i] == size) for i, size in enumerate(shape) if i != axis)
-    return int(axis) if whole and list(d.offset_dims) == in_place else None
+    is_full = all(bool(sizes[i] == size) for i, size in enumerate(shape) if i != axis)
+    return int(axis) if is_full and list(d.offset_dims) == in_place else None
 
 
 def _corner(shape: Shape, indices: Value, d: Any, sizes: Sequence[Any]) -> list[int] | None:
     """Return the start indices of a single gathered slice if they are constant and inside the array, else None."""
-    if indices.array is None or len(indices.shape) != 1 or not indices.is_whole:
+    if indices.array is None or len(indices.shape) != 1 or not indices.is_full_shape:
         return None
     corner = [0] * len(shape)
     for axis, start in zip(d.start_index_map, indices.array, strict=True):
@@ -154,14 +156,14 @@ def _corner(shape: Shape, indices: Value, d: Any, sizes: Sequence[Any]) -> list[
 
 def _take(eqn: Equation, x: Value, indices: Value, axis: int, *, clip: bool) -> Value:
     b = eqn.builder
-    if indices.array is not None and indices.is_whole and isinstance(x.shape[axis], int):
-        places = indices.array[..., 0].astype(np.int64)
-        name = b.constant(np.clip(places, 0, x.shape[axis] - 1) if clip else places)
+    if indices.array is not None and indices.is_full_shape and isinstance(x.shape[axis], int):
+        positions = indices.array[..., 0].astype(np.int64)
+        name = b.constant(np.clip(positions, 0, x.shape[axis] - 1) if clip else positions)
     else:
-        name = b.cast(b.reshape(b.whole(indices), indices.shape[:-1]), np.int64)
+        name = b.cast(b.reshape(b.broadcast(indices), indices.shape[:-1]), np.int64)
         if clip:
             name = Places(eqn, x.shape).clip(name, x.shape[axis] - 1)
-    return node_output(b.node("Gather", [b.whole(x), name], axis=axis), eqn.shape, eqn.dtype)
+    return node_output(b.node("Gather", [b.broadcast(x), name], axis=axis), eqn.shape, eqn.dtype)
 
 
 def _batch_axis(i: int, rank: int, batch: Sequence[int]) -> int:
@@ -216,7 +218,7 @@ class Places:
     def read(self, indices: Value, axes: Sequence[int]) -> dict[int, str]:
         """Return the start indices by axis. The last axis of `indices` is the coordinate, in the order of `axes`."""
         b, rank = self._b, len(indices.shape)
-        name = b.cast(b.whole(indices), np.int64)
+        name = b.cast(b.broadcast(indices), np.int64)
         if len(axes) == 1:
             return {int(axes[0]): b.node("Squeeze", [name, b.integers([rank - 1])])}
         return {
@@ -256,10 +258,10 @@ class Places:
             tests[0] = b.node("And", [tests[0], other])
         return tests[0] if tests else None
 
-    def clip(self, place: str, most: Any) -> str:
-        """Clip the indices `place` to [0, most]; return the name of the result."""
+    def clip(self, index: str, most: Any) -> str:
+        """Clip the indices `index` to [0, most]; return the name of the result."""
         b = self._b
-        name: str = b.node("Max", [b.node("Min", [place, b.sizes.one(most)]), b.integers([0])])
+        name: str = b.node("Max", [b.node("Min", [index, b.sizes.one(most)]), b.integers([0])])
         return name
 
     def flat(self, parts: Mapping[int, Sequence[str]], shape: Shape) -> str:
@@ -271,5 +273,5 @@ class Places:
                 scaled = part if isinstance(step, int) and step == 1 else b.node("Mul", [part, b.sizes.one(step)])
                 total = b.node("Add", [total, scaled])
             step = step * self._shape[axis]
-        whole: str = b.node("Expand", [total, b.sizes.vector(shape)])
-        return whole
+        expanded: str = b.node("Expand", [total, b.sizes.vector(shape)])
+        return expanded

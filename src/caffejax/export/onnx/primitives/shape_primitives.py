@@ -18,8 +18,8 @@ _END = np.iinfo(np.int64).max
 @converts("broadcast_in_dim")
 def broadcast_in_dim(eqn: Equation) -> Value:
     """Convert a broadcast along new axes. The array is only reshaped; nodes that need the full shape expand it."""
-    x, places = eqn.inputs[0], list(eqn.params["broadcast_dimensions"])
-    held = tuple(x.held[places.index(i)] if i in places else 1 for i in range(len(eqn.shape)))
+    x, dims = eqn.inputs[0], list(eqn.params["broadcast_dimensions"])
+    held = tuple(x.held[dims.index(i)] if i in dims else 1 for i in range(len(eqn.shape)))
     if x.array is not None:
         return Value(eqn.shape, x.dtype, x.array.reshape(held), held)
     name = eqn.builder.name_stored(x)
@@ -35,7 +35,7 @@ def reshape(eqn: Equation) -> Value:
     if x.array is not None and x.array.size == 1:
         held = (1,) * len(eqn.shape)
         return Value(eqn.shape, x.dtype, x.array.reshape(held), held)
-    return node_output(eqn.builder.reshape(eqn.builder.whole(x), eqn.shape), eqn.shape, eqn.dtype)
+    return node_output(eqn.builder.reshape(eqn.builder.broadcast(x), eqn.shape), eqn.shape, eqn.dtype)
 
 
 @converts("transpose")
@@ -59,7 +59,7 @@ def stack(eqn: Equation) -> Value:
     """Convert a stack along a new axis."""
     b, axis = eqn.builder, int(eqn.params["axis"])
     axes = b.integers([axis])
-    names = [b.node("Unsqueeze", [b.whole(v), axes]) for v in eqn.inputs]
+    names = [b.node("Unsqueeze", [b.broadcast(v), axes]) for v in eqn.inputs]
     return node_output(b.node("Concat", names, axis=axis), eqn.shape, eqn.dtype)
 
 
@@ -67,7 +67,7 @@ def stack(eqn: Equation) -> Value:
 def unstack(eqn: Equation) -> list[Value]:
     """Convert to the list of items along an axis."""
     (x,), b, axis = eqn.inputs, eqn.builder, int(eqn.params["axis"])
-    name = b.whole(x)
+    name = b.broadcast(x)
     items = [b.node("Gather", [name, b.constant(np.int64(i))], axis=axis) for i in range(len(eqn.shapes))]
     return [node_output(item, shape, x.dtype) for item, shape in zip(items, eqn.shapes, strict=True)]
 
@@ -77,7 +77,7 @@ def tile(eqn: Equation) -> Value:
     """Convert a repetition along each axis."""
     b = eqn.builder
     times = b.sizes.vector(tuple(eqn.params["reps"]))
-    return node_output(b.node("Tile", [b.whole(eqn.inputs[0]), times]), eqn.shape, eqn.dtype)
+    return node_output(b.node("Tile", [b.broadcast(eqn.inputs[0]), times]), eqn.shape, eqn.dtype)
 
 
 @converts("split")
@@ -85,7 +85,7 @@ def split(eqn: Equation) -> list[Value]:
     """Convert a split along an axis."""
     (x,), b = eqn.inputs, eqn.builder
     sizes = b.sizes.vector(tuple(eqn.params["sizes"]))
-    names = b.node("Split", [b.whole(x), sizes], outputs=len(eqn.shapes), axis=eqn.params["axis"])
+    names = b.node("Split", [b.broadcast(x), sizes], outputs=len(eqn.shapes), axis=eqn.params["axis"])
     names = [names] if isinstance(names, str) else names
     return [node_output(name, shape, x.dtype) for name, shape in zip(names, eqn.shapes, strict=True)]
 
@@ -102,11 +102,13 @@ def slice_value(eqn: Equation, x: Value, starts: Sequence[Any], ends: Sequence[A
     """Add a Slice node; return its output. Axes that are not sliced are left out of the node."""
     b, x = eqn.builder, eqn.builder.expand(x)
     shape = eqn.shape
-    cut = [i for i, n in enumerate(x.shape) if not (_is(starts[i], 0) and _same(ends[i], n) and steps[i] == 1)]
-    if not cut:
+    sliced_axes = [i for i, n in enumerate(x.shape) if not (_is(starts[i], 0) and _same(ends[i], n) and steps[i] == 1)]
+    if not sliced_axes:
         return x
-    start, end = (b.sizes.vector(tuple(at[i] for i in cut)) for at in (starts, ends))
-    name = b.node("Slice", [b.whole(x), start, end, b.integers(cut), b.integers([steps[i] for i in cut])])
+    start, end = (b.sizes.vector(tuple(at[i] for i in sliced_axes)) for at in (starts, ends))
+    name = b.node(
+        "Slice", [b.broadcast(x), start, end, b.integers(sliced_axes), b.integers([steps[i] for i in sliced_axes])]
+    )
     return node_output(name, shape, x.dtype)
 
 
@@ -115,14 +117,14 @@ def rev(eqn: Equation) -> Value:
     """Convert a reversal along axes."""
     (x,), b = eqn.inputs, eqn.builder
     axes = [int(i) for i in eqn.params["dimensions"]]
-    return node_output(reverse_axes(eqn, b.whole(x), axes), eqn.shape, eqn.dtype)
+    return node_output(reverse_axes(eqn, b.broadcast(x), axes), eqn.shape, eqn.dtype)
 
 
 def reverse_axes(eqn: Equation, name: str, axes: Sequence[int]) -> str:
     """Add a Slice that reverses axes; return its name."""
     b, n = eqn.builder, len(axes)
-    rest = (b.integers([-1] * n), b.integers([-_END] * n), b.integers(axes), b.integers([-1] * n))
-    output: str = b.node("Slice", [name, *rest])
+    arguments = (b.integers([-1] * n), b.integers([-_END] * n), b.integers(axes), b.integers([-1] * n))
+    output: str = b.node("Slice", [name, *arguments])
     return output
 
 
@@ -144,7 +146,7 @@ def pad_value(eqn: Equation, x: Value, value: Value, low: Sequence[Any], high: S
     """Add a Pad node that pads the edges of `x` by `value`; return its output. Negative widths crop."""
     b = eqn.builder
     filling = b.constant(value.array.reshape(())) if value.array is not None else b.name_stored(value)
-    name = b.node("Pad", [b.whole(x), b.sizes.vector((*low, *high)), filling])
+    name = b.node("Pad", [b.broadcast(x), b.sizes.vector((*low, *high)), filling])
     shape = tuple(n + a + z for n, a, z in zip(x.shape, low, high, strict=True))
     return node_output(name, shape, x.dtype)
 
@@ -155,11 +157,11 @@ def _insert_padding(eqn: Equation, x: Value, value: Value, shape: Shape, axis: i
     A new axis after `axis` is padded and merged with it, and the end is cropped.
     """
     b, n, rank = eqn.builder, shape[axis], len(shape)
-    name = b.reshape(b.whole(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    name = b.reshape(b.broadcast(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     longer = node_output(name, (*shape[: axis + 1], 1, *shape[axis + 1 :]), x.dtype)
     high = [inside if i == axis + 1 else 0 for i in range(rank + 1)]
     longer = pad_value(eqn, longer, value, [0] * (rank + 1), high)
-    flat = b.reshape(b.whole(longer), (*shape[:axis], n * (inside + 1), *shape[axis + 1 :]))
+    flat = b.reshape(b.broadcast(longer), (*shape[:axis], n * (inside + 1), *shape[axis + 1 :]))
     end = n * (inside + 1) - inside
     name = b.node("Slice", [flat, b.integers([0]), b.sizes.one(end), b.integers([axis])])
     new = (*shape[:axis], end, *shape[axis + 1 :])
@@ -205,8 +207,8 @@ def dot_general(eqn: Equation) -> Value:
     (x, y), b = eqn.inputs, eqn.builder
     (over_x, over_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
     if not batch_x and tuple(over_x) == (len(x.shape) - 1,) and len(y.shape) == 2 and len(over_y) == 1:
-        name = b.whole(y) if over_y[0] == 0 else transpose_axes(eqn, y, (1, 0))
-        return node_output(b.node("MatMul", [b.whole(x), name]), eqn.shape, eqn.dtype)
+        name = b.broadcast(y) if over_y[0] == 0 else transpose_axes(eqn, y, (1, 0))
+        return node_output(b.node("MatMul", [b.broadcast(x), name]), eqn.shape, eqn.dtype)
     letters = iter(string.ascii_letters)
     of_x = [next(letters) for _ in x.shape]
     of_y = [""] * len(y.shape)
@@ -222,10 +224,10 @@ def transpose_axes(eqn: Equation, x: Value, order: Sequence[int]) -> str:
     """Return the name of a value with its axes in another order."""
     b = eqn.builder
     if tuple(order) == tuple(range(len(order))):
-        return b.whole(x)
-    if x.array is not None and x.is_whole:
+        return b.broadcast(x)
+    if x.array is not None and x.is_full_shape:
         return b.constant(x.array.transpose(order))
-    name: str = b.node("Transpose", [b.whole(x)], perm=list(order))
+    name: str = b.node("Transpose", [b.broadcast(x)], perm=list(order))
     return name
 
 
@@ -249,7 +251,7 @@ def convolution(eqn: Equation) -> Value:
     kernel = [int(weight.shape[i]) for i in numbers.rhs_spec[2:]]
     name = b.node(
         "Conv",
-        [b.whole(x), transpose_axes(eqn, weight, numbers.rhs_spec)],
+        [b.broadcast(x), transpose_axes(eqn, weight, numbers.rhs_spec)],
         kernel_shape=kernel,
         strides=list(p["window_strides"]),
         pads=[*low, *high],
@@ -269,7 +271,7 @@ def _dilate(eqn: Equation, x: Value, dilation: Sequence[int]) -> Value:
     b, channels = eqn.builder, x.shape[1]
     kernel = np.ones((channels, 1, *(1 for _ in dilation)), x.dtype)
     name = b.node(
-        "ConvTranspose", [b.whole(x), b.constant(kernel)], strides=list(dilation), group=channels,
+        "ConvTranspose", [b.broadcast(x), b.constant(kernel)], strides=list(dilation), group=channels,
         kernel_shape=[1] * len(dilation),
     )  # fmt: skip
     sizes = ((n - 1) * d + 1 for n, d in zip(x.shape[2:], dilation, strict=True))
@@ -282,23 +284,23 @@ def reduce_window(eqn: Equation) -> Value:
     (x,), p, b = eqn.inputs, eqn.params, eqn.builder
     window, strides, padding = (list(p[k]) for k in ("window_dimensions", "window_strides", "padding"))
     plain = [w == s == 1 and tuple(pads) == (0, 0) for w, s, pads in zip(window, strides, padding, strict=True)]
-    first = next((i for i, whole in enumerate(plain) if not whole), len(plain) - 1)
+    first = next((i for i, is_plain in enumerate(plain) if not is_plain), len(plain) - 1)
     if any(d != 1 for d in (*p["base_dilation"], *p["window_dilation"])) or len(plain) - first > 3:
         raise cannot("reduces over dilated windows, or over windows along more than three axes")
     if not np.issubdtype(x.dtype, np.floating):
         raise cannot("reduces over windows of integers")
     low, high = ([pads[i] for pads in padding[first:]] for i in (0, 1))
     space = x.shape[first:]
-    name = b.reshape(b.whole(x), (_product(x.shape[:first]), 1, *space))
+    name = b.reshape(b.broadcast(x), (_product(x.shape[:first]), 1, *space))
     flat = node_output(name, (_product(x.shape[:first]), 1, *space), x.dtype)
     summed, negative = eqn.name == "reduce_window_sum", eqn.name == "reduce_window_min"
     if negative:
-        flat = flat.with_name(b.node("Neg", [b.whole(flat)]))
+        flat = flat.with_name(b.node("Neg", [b.broadcast(flat)]))
     if any((*low, *high)):
         filling = constant_value(np.asarray(0 if summed else -np.inf, x.dtype))
         flat = pad_value(eqn, flat, filling, [0, 0, *low], [0, 0, *high])
     pool: dict[str, Any] = {"kernel_shape": window[first:], "strides": strides[first:]}
-    name = b.node("AveragePool" if summed else "MaxPool", [b.whole(flat)], **pool)
+    name = b.node("AveragePool" if summed else "MaxPool", [b.broadcast(flat)], **pool)
     if summed:
         name = b.node("Mul", [name, b.constant(np.asarray(np.prod(window[first:]), x.dtype))])
     if negative:
