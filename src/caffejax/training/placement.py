@@ -37,6 +37,7 @@ from ..parallel import (
     join_batches,
     local_shard,
     param_shardings,
+    put_global,
     replicated_sharding,
     reshard,
     tpu_conv_layout,
