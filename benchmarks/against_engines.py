@@ -55,8 +55,8 @@ class Bench:
         """Return an engine's version; None where it is not installed."""
         module, _ = ENGINES[engine]
         command = [self._python(engine), "-c", f"import {module}; print({module}.__version__)"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else None
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        return process.stdout.strip() if process.returncode == 0 else None
 
     def command(self, engine: str, folder: Path) -> list[str]:
         return [self._python(engine), "engine.py", engine, str(folder), str(self.threads)]
@@ -67,16 +67,16 @@ class Bench:
     @contextlib.contextmanager
     def competitors(self, net: str, batch: int) -> Iterator[tuple[dict[str, Competitor], float]]:
         """Start all that run this net; give them, and the seconds of the frozen net's first result without a cache."""
-        with tempfile.TemporaryDirectory() as top, contextlib.ExitStack() as started:
+        with tempfile.TemporaryDirectory() as top, contextlib.ExitStack() as exit_stack:
             folders = {exporter: Path(top) / exporter for exporter in self.exporters}
             for exporter, folder in folders.items():
                 folder.mkdir()
                 write_models(net, batch, folder, exporter)
             ours, cache = folders["caffejax"], Path(top) / "cache"
             cold, frozen = compiled_before(self.command(self._frozen, ours), self.threads, cache)
-            started.callback(frozen.process.kill)
+            exit_stack.callback(frozen.process.kill)
             unfrozen = Competitor(self.command("unfrozen", ours), self.threads, cache)
-            started.callback(unfrozen.process.kill)
+            exit_stack.callback(unfrozen.process.kill)
             if self.precision == "float32":
                 np.testing.assert_allclose(frozen.result, unfrozen.result, rtol=1e-4, atol=1e-5, err_msg=net)
             else:
@@ -85,7 +85,7 @@ class Bench:
             for engine in self.engines:
                 competitor = self._peer(engine, f"{net} ({batch})", folders, unfrozen.result)
                 if competitor is not None:
-                    started.callback(competitor.process.kill)
+                    exit_stack.callback(competitor.process.kill)
                     ready[engine] = competitor
             yield ready, cold
 
@@ -133,8 +133,8 @@ class Bench:
         """Measure; return what was measured, as JSON values."""
         with self.competitors(net, batch) as (ready, cold):
             times = in_turn(ready, self.rounds)
-            firsts = {name: made.first for name, made in ready.items()}
-            peaks = {name: made.end()["peak"] for name, made in ready.items()}
+            firsts = {name: competitor.first for name, competitor in ready.items()}
+            peaks = {name: competitor.end()["peak"] for name, competitor in ready.items()}
         medians = {name: statistics.median(t) for name, t in times.items()}
         peers = [name for name in ready if name not in OURS]
         return {
@@ -147,13 +147,13 @@ class Bench:
             "peak": peaks,
         }
 
-    def row_of(self, measured: Mapping[str, Any]) -> dict[str, str]:
+    def row_of(self, result: Mapping[str, Any]) -> dict[str, str]:
         """Return a row of the table, by column."""
-        ms, first, peak, best = (measured[name] for name in ("ms", "first", "peak", "best"))
-        row = {"net (batch)": f"{measured['net']} ({measured['batch']})"}
+        ms, first, peak, best = (result[name] for name in ("ms", "first", "peak", "best"))
+        row = {"net (batch)": f"{result['net']} ({result['batch']})"}
         row |= {name: f"{ms[name]:.3g}" if name in ms else "-" for name in (*OURS, *self.engines)}
-        row["best peer / frozen"] = f"{measured['ratio'][best]:.2f}" if best else "-"
-        row["unfrozen / frozen"] = f"{measured['ratio']['unfrozen']:.2f}"
+        row["best peer / frozen"] = f"{result['ratio'][best]:.2f}" if best else "-"
+        row["unfrozen / frozen"] = f"{result['ratio']['unfrozen']:.2f}"
         ours = f"{first['frozen, cold']:.2f}, {first['frozen']:.2f}"
         row["first result, s: frozen cold, cached / peer"] = f"{ours} / {first[best]:.2f}" if best else ours
         row["MiB: frozen / peer"] = f"{peak['frozen']:.0f}" + (f" / {peak[best]:.0f}" if best else "")

@@ -37,7 +37,7 @@ def command_of(name: str, task: str, form: str, threads: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def competitors(
+def start_competitors(
     name: str, task: str, options: argparse.Namespace
 ) -> Iterator[tuple[dict[str, Competitor], dict[str, float]]]:
     """Start all competitors; give them, and the seconds of the first run of ours without a cache."""
@@ -66,7 +66,7 @@ def has_dropout(name: str) -> bool:
 
 def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, Any]:
     """Measure a task; return what was measured, as JSON values."""
-    with competitors(name, task, options) as (ready, cold):
+    with start_competitors(name, task, options) as (ready, cold):
         for form, competitor in ready.items():
             expected, rtol = ready[options.kernels[0]].result, 0.3 if task == "step" and has_dropout(name) else 5e-3
             np.testing.assert_allclose(competitor.result, expected, rtol=rtol, atol=1e-5, err_msg=f"{name}, {form}")
@@ -87,15 +87,15 @@ def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, Any]
     }
 
 
-def row_of(measured: Mapping[str, Any], options: argparse.Namespace) -> dict[str, str]:
+def format_result(result: Mapping[str, Any], options: argparse.Namespace) -> dict[str, str]:
     """Return a row of the table, by column."""
-    ms, ends, best = (measured[name] for name in ("ms", "end", "best"))
-    row = {"net": measured["net"], "task": f"{measured['task'].split()[0]} ({measured['batch']})"}
+    ms, ends, best = (result[name] for name in ("ms", "end", "best"))
+    row = {"net": result["net"], "task": f"{result['task'].split()[0]} ({result['batch']})"}
     row |= {form: f"{ms[form]:.2f}" if form in ms else "-" for form in (*options.kernels, *options.torch)}
     for form in options.kernels:
         suffix = "" if len(options.kernels) == 1 else f" of {form}"
-        first, as_fast = measured["first"][form], measured["ratio"][form]
-        row |= {f"ratio{suffix}": f"{as_fast:.2f}" if best else "-"}
+        first, speedup = result["first"][form], result["ratio"][form]
+        row |= {f"ratio{suffix}": f"{speedup:.2f}" if best else "-"}
         row |= {f"first{suffix}, s": f"{first['cold']:.1f} / {first['cached']:.1f}"}
         row |= {f"host{suffix}, ms": f"{ends[form]['host']:.2f}", f"MiB{suffix}": f"{ends[form]['peak']:.0f}"}
     return row | {"PyTorch's MiB": f"{ends[best]['peak']:.0f}" if best else "-"}
@@ -118,7 +118,7 @@ def main() -> None:
     for name in options.nets:
         for task in options.tasks:
             rows.append(compare(name, task, options))
-            row = row_of(rows[-1], options)
+            row = format_result(rows[-1], options)
             if len(rows) == 1:
                 print(table_head(row))
             print(table_row(row.values()), flush=True)

@@ -26,23 +26,23 @@ def serve(make: Callable[[], Run], *, seen: Callable[[Any], Any] = np.ravel, sta
         start: the same as what is timed, without waiting for the end.
     """
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
-    before, began = memory("VmRSS"), time.perf_counter()
+    before, start_time = memory("VmRSS"), time.perf_counter()
     run = make()
     result = seen(np.asarray(run(), np.float64))
-    first = time.perf_counter() - began
+    first = time.perf_counter() - start_time
     print(json.dumps({"first": first, "result": result.tolist()}), flush=True)
     for line in sys.stdin:
         if line.startswith("run"):
-            print(json.dumps([timed(run) for _ in range(int(line.split()[1]))]), flush=True)
+            print(json.dumps([time_run(run) for _ in range(int(line.split()[1]))]), flush=True)
         else:
             host = float("nan")
             if start is not None:  # until the call comes back; it waits only where the work before is not done yet
-                host = float(np.median([(timed(start), run())[0] for _ in range(5)]))
+                host = float(np.median([(time_run(start), run())[0] for _ in range(5)]))
             print(json.dumps({"peak": (memory("VmHWM") - before) / 2**20, "host": host}), flush=True)
             return
 
 
-def timed(run: Run) -> float:
+def time_run(run: Run) -> float:
     """Return the milliseconds that a run takes."""
     start = time.perf_counter()
     run()

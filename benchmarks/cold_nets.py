@@ -59,32 +59,32 @@ def find_nets(names_or_paths: Iterable[str], scratch: Path) -> list[NetFiles]:
         asked: names of `PUBLISHED`, prototxts, and folders or zip files in which the names are looked up first.
         scratch: where archives are unpacked.
     """
-    names, places, nets = [], list[Path](), list[NetFiles]()
+    names, folders, nets = [], list[Path](), list[NetFiles]()
     for item in names_or_paths:
         path = Path(item)
         if path.is_dir():
-            places.append(path)
+            folders.append(path)
         elif zipfile.is_zipfile(path):
             zipfile.ZipFile(path).extractall(scratch / path.stem)
-            places.append(scratch / path.stem)
+            folders.append(scratch / path.stem)
         elif path.is_file():
-            nets.append(NetFiles(path.stem, path, _weights_beside(path)))
+            nets.append(NetFiles(path.stem, path, _find_weights(path)))
         elif item in PUBLISHED:
             names.append(item)
         else:
             raise SystemExit(f"--nets: {item} is no file, folder, or name: {', '.join(PUBLISHED)}")
     if not names and not nets:
         names = list(PUBLISHED)
-    return [net for name in names for net in _named(name, places)] + nets
+    return [net for name in names for net in _find_named(name, folders)] + nets
 
 
-def _named(name: str, places: Iterable[Path]) -> Iterator[NetFiles]:
+def _find_named(name: str, folders: Iterable[Path]) -> Iterator[NetFiles]:
     """Find a net by name: a published file, or else the net in configs/."""
-    files = [file for place in places for file in sorted(place.rglob("*.prototxt"))]
+    files = [file for place in folders for file in sorted(place.rglob("*.prototxt"))]
     for pattern in PUBLISHED[name]:
         for file in files:
             if fnmatch(str(file), f"*{pattern}"):
-                yield NetFiles(name, file, _weights_beside(file))
+                yield NetFiles(name, file, _find_weights(file))
                 return
     config = CONFIGS / CONFIG_OF.get(name, name) / "train_val.prototxt"
     if config.exists():
@@ -93,7 +93,7 @@ def _named(name: str, places: Iterable[Path]) -> Iterator[NetFiles]:
         print(f"{name}: not found, left out")
 
 
-def _weights_beside(prototxt: Path) -> Path | None:
+def _find_weights(prototxt: Path) -> Path | None:
     weights = prototxt.with_suffix(".caffemodel")
     return weights if weights.exists() else None
 
@@ -111,14 +111,14 @@ def write_inference(net_files: NetFiles, folder: Path) -> None:
             net = net.with_batch(1)
     write_deploy(message, net, folder / "deploy.prototxt")
     net = Net(folder / "deploy.prototxt", "TEST")
-    first, second = (_inputs(shapes) for shapes in _two_sizes(net))
+    first, second = (_draw_inputs(shapes) for shapes in _choose_input_shapes(net))
     np.savez(folder / "first.npz", **first)  # type: ignore[arg-type]
     np.savez(folder / "second.npz", **second)  # type: ignore[arg-type]
-    variables = _random_variables(net)
+    variables = _draw_variables(net)
     if net_files.weights is not None:
         variables, _ = load_and_report(net_files.weights, net.graph, variables)
     else:
-        variables = _spread(net, variables, first)
+        variables = _rescale_last_layers(net, variables, first)
     save_weights(folder / "weights.caffemodel", net.graph, variables)
     made_by = {top: layer for layer in net.graph.layers for top in layer.tops}
     outputs = {blob: made_by[blob].name for blob in net.outputs}
@@ -151,7 +151,7 @@ def write_training(name: str, folder: Path) -> Net:
     config = CONFIG_OF.get(name, name)
     net = Net(CONFIGS / config / "train_val.prototxt", "TRAIN")
     (folder / "train.prototxt").write_text((CONFIGS / config / "train_val.prototxt").read_text())
-    save_weights(folder / "weights.caffemodel", net.graph, _random_variables(net))
+    save_weights(folder / "weights.caffemodel", net.graph, _draw_variables(net))
     np.savez(folder / "batch.npz", **random_inputs(net, BATCHES[config]))  # type: ignore[arg-type]
     (folder / "solver.prototxt").write_text(
         'net: "train.prototxt" type: "SGD" lr_policy: "fixed" base_lr: 0.001 momentum: 0.9 weight_decay: 0.0005\n'
@@ -160,10 +160,10 @@ def write_training(name: str, folder: Path) -> Net:
     return net
 
 
-def _two_sizes(net: Net) -> tuple[Mapping[str, tuple[int, ...]], Mapping[str, tuple[int, ...]]]:
+def _choose_input_shapes(net: Net) -> tuple[Mapping[str, tuple[int, ...]], Mapping[str, tuple[int, ...]]]:
     """Return the net's own input shapes, and others that it can take: a smaller image, or else another first axis."""
     own_shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
-    for change in (_smaller_image, _doubled):
+    for change in (_shrink_image, _double_batch):
         other_shapes = {name: change(shape) for name, shape in own_shapes.items()}
         try:
             reshape_graph(net.graph, other_shapes)
@@ -174,16 +174,16 @@ def _two_sizes(net: Net) -> tuple[Mapping[str, tuple[int, ...]], Mapping[str, tu
     raise CaffejaxError(f"{net.graph.name} takes inputs of one size only")
 
 
-def _smaller_image(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _shrink_image(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Make images a quarter narrower, in steps of 16 pixels; they stay as high as they are."""
     return (*shape[:3], shape[3] * 3 // 4 // 16 * 16) if len(shape) == 4 else shape
 
 
-def _doubled(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _double_batch(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (2 * shape[0], *shape[1:])
 
 
-def _inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+def _draw_inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     """Draw inputs: standard normal numbers, and for a matrix what marks sequences: they begin at the first step."""
     random = np.random.default_rng(0)
     inputs = {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
@@ -194,7 +194,7 @@ def _inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     return inputs
 
 
-def _random_variables(net: Net) -> Variables:
+def _draw_variables(net: Net) -> Variables:
     """Draw weights that keep the scale of what flows through; running statistics near those of normal numbers."""
     random = np.random.default_rng(1)
 
@@ -215,9 +215,9 @@ def _random_variables(net: Net) -> Variables:
         scale = np.float32(np.sqrt(gain / fan_in))
         return scale * random.standard_normal(shape, np.float32)
 
-    made, layers = net.init(jax.random.key(0)), {layer.key: layer for layer in net.graph.layers}
+    variables, layers = net.init(jax.random.key(0)), {layer.key: layer for layer in net.graph.layers}
 
-    def drawn(tree: Params) -> Params:
+    def draw_tree(tree: Params) -> Params:
         """Replace what is a param or statistic; what passes leave to each other stays."""
         return {
             key: {
@@ -227,10 +227,10 @@ def _random_variables(net: Net) -> Variables:
             for key, blobs in tree.items()
         }
 
-    return Variables(drawn(made.params), drawn(made.state))
+    return Variables(draw_tree(variables.params), draw_tree(variables.state))
 
 
-def _spread(net: Net, variables: Variables, inputs: Mapping[str, np.ndarray]) -> Variables:
+def _rescale_last_layers(net: Net, variables: Variables, inputs: Mapping[str, np.ndarray]) -> Variables:
     """Scale the last layers that have weights, so that scores are neither all alike nor all 0 and 1."""
     last = {}
     feeds = set[str]()  # blobs behind which there are weights

@@ -109,8 +109,8 @@ def openvino(threads: int) -> Callable[[Path], Run]:
         request = model.create_infer_request()
 
         def run(inputs: Arrays) -> Arrays:
-            found = request.infer(dict(inputs))
-            return {output.get_any_name(): found[output] for output in model.outputs}
+            results = request.infer(dict(inputs))
+            return {output.get_any_name(): results[output] for output in model.outputs}
 
         return run
 
@@ -123,12 +123,12 @@ def solver(threads: int) -> Callable[[Path], Step]:
     import caffejax
 
     caffejax.tune_process()  # as `caffejax train` does
-    made: Any = caffejax.Solver  # imported when it is named
+    solver_class: Any = caffejax.Solver  # imported when it is named
 
     def build(folder: Path) -> Step:
         with np.load(folder / "batch.npz") as file:
             data = dict(file)
-        solver = made(folder / "solver.prototxt", data=data, weights=[folder / "weights.caffemodel"])
+        solver = solver_class(folder / "solver.prototxt", data=data, weights=[folder / "weights.caffemodel"])
 
         def step() -> float:
             solver.step(1)
@@ -191,29 +191,31 @@ NETS: dict[str, Callable[[int], Callable[[Path], Run]]] = {
 TRAINERS: dict[str, Callable[[int], Callable[[Path], Step]]] = {"solver": solver, "torch": torch}
 
 
-def measure_net(name: str, folder: Path, began: float, jobs: list[str], seconds: float, threads: int) -> dict[str, Any]:
+def measure_net(
+    name: str, folder: Path, start_time: float, jobs: list[str], seconds: float, threads: int
+) -> dict[str, Any]:
     """Import, build and run a net; return seconds from the start, and of the calls that follow milliseconds."""
     build = NETS[name](threads)
     imported = time.monotonic()
-    run, first = build(folder), _arrays(folder / "first.npz")
+    run, first = build(folder), _load_arrays(folder / "first.npz")
     outputs = run(first)
-    result: dict[str, Any] = {"imports": imported - began, "first": time.monotonic() - began}
+    result: dict[str, Any] = {"imports": imported - start_time, "first": time.monotonic() - start_time}
     np.savez(folder / f"{name}-first.npz", **outputs)  # type: ignore[arg-type]
     if "size" in jobs or "memory" in jobs:
-        times = _timed_calls(lambda: run(first), seconds)
-        result |= {"steady": _steady(times), "worst": max(times) / _steady(times), "memory": _resident()}
+        times = _time_calls(lambda: run(first), seconds)
+        result |= {"steady": _steady_time(times), "worst": max(times) / _steady_time(times), "memory": _resident_mib()}
     if "size" in jobs:
-        second = _arrays(folder / "second.npz")
+        second = _load_arrays(folder / "second.npz")
         start = time.perf_counter()
         outputs = run(second)
         result["resized"] = (time.perf_counter() - start) * 1000
         np.savez(folder / f"{name}-second.npz", **outputs)  # type: ignore[arg-type]
-        times = _timed_calls(lambda: run(second), seconds)
-        result |= {"resized_steady": _steady(times), "resized_worst": max(times) / _steady(times)}
+        times = _time_calls(lambda: run(second), seconds)
+        result |= {"resized_steady": _steady_time(times), "resized_worst": max(times) / _steady_time(times)}
     return result
 
 
-def measure_training(name: str, folder: Path, began: float, threads: int) -> dict[str, Any]:
+def measure_training(name: str, folder: Path, start_time: float, threads: int) -> dict[str, Any]:
     """Import, build a solver and train two steps; return seconds from the start, and the second's milliseconds."""
     build = TRAINERS[name](threads)
     imported = time.monotonic()
@@ -222,15 +224,15 @@ def measure_training(name: str, folder: Path, began: float, threads: int) -> dic
     first = time.monotonic()
     step()
     second = (time.monotonic() - first) * 1000
-    return {"imports": imported - began, "first": first - began, "second": second, "loss": loss}
+    return {"imports": imported - start_time, "first": first - start_time, "second": second, "loss": loss}
 
 
-def _arrays(path: Path) -> Arrays:
+def _load_arrays(path: Path) -> Arrays:
     with np.load(path) as file:
         return dict(file)
 
 
-def _timed_calls(call: Callable[[], object], seconds: float) -> list[float]:
+def _time_calls(call: Callable[[], object], seconds: float) -> list[float]:
     """Return the milliseconds of calls 2 to 40, or of fewer, but at least 4, where they take longer than that."""
     times: list[float] = []
     end = time.perf_counter() + seconds
@@ -241,12 +243,12 @@ def _timed_calls(call: Callable[[], object], seconds: float) -> list[float]:
     return times
 
 
-def _steady(times: list[float]) -> float:
+def _steady_time(times: list[float]) -> float:
     """Return the median of the later half."""
     return float(np.median(times[len(times) // 2 :]))
 
 
-def _resident() -> float:
+def _resident_mib() -> float:
     """Return the MiB that the process has in memory now."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))

@@ -83,10 +83,10 @@ class Table:
                 if entry.label not in row or self.key not in row[entry.label]:
                     cells.append("-")
                     continue
-                found = row[entry.label]
-                cell = self.text(found) if self.text else f"{found[self.key]:.3g}"
+                medians = row[entry.label]
+                cell = self.text(medians) if self.text else f"{medians[self.key]:.3g}"
                 if base in row and entry.label != base:
-                    ratio = found[self.key] / row[base][self.key]
+                    ratio = medians[self.key] / row[base][self.key]
                     ratios.setdefault(entry.label, []).append(ratio)
                     cell += f" ({ratio:.2f})"
                 cells.append(cell)
@@ -95,16 +95,16 @@ class Table:
         return "\n".join([*lines, table_row([f"geometric mean of ratios to {base}", *means])])
 
 
-def with_imports(times: Mapping[str, float]) -> str:
+def format_with_imports(times: Mapping[str, float]) -> str:
     return f"{times['first']:.2f} = {times['imports']:.2f} + {times['rest']:.2f}"
 
 
-def tables_of(jobs: list[str]) -> list[Table]:
+def make_tables(jobs: list[str]) -> list[Table]:
     """Return the empty tables of what is measured of inference."""
     tables = []
     if "first" in jobs:
         title = "First result, seconds from the process's start = imports + the rest"
-        tables.append(Table(title, "first", with_imports))
+        tables.append(Table(title, "first", format_with_imports))
     if "size" in jobs:
         tables += [
             Table("First call at a new input size, ms", "resized"),
@@ -146,51 +146,56 @@ class Bench:
         statement = "import cv2; cv2.dnn.readNetFromCaffe" if entry.name == "opencv" else f"import {entry.name}"
         if entry.cached is not None:
             return True
-        done = subprocess.run([entry.python, "-c", statement], capture_output=True, check=False)
-        if done.returncode:
+        process = subprocess.run([entry.python, "-c", statement], capture_output=True, check=False)
+        if process.returncode:
             self.notes.append(f"{entry.label} is not installed, or cannot read Caffe's nets")
-        return done.returncode == 0
+        return process.returncode == 0
 
-    def run(self, entry: Entry, folder: Path, jobs: list[str], filled: Path) -> dict[str, float] | None:
+    def run(self, entry: Entry, folder: Path, jobs: list[str], filled_cache: Path) -> dict[str, float] | None:
         """Run a competitor once in a fresh process; return what it measured, None if it failed."""
         if entry.name in EXPORTED:  # the model is of one size
             jobs = [job for job in jobs if job != "size"]
         with tempfile.TemporaryDirectory() as empty:
-            cache = str(filled if entry.cached else empty)
+            cache = str(filled_cache if entry.cached else empty)
             environment = os.environ | {"OMP_NUM_THREADS": str(self.options.threads), "CAFFEJAX_CACHE": cache}
             command = [os.path.abspath(entry.python), "cold_process.py", entry.name, str(folder)]
             settings = [",".join(jobs), str(self.options.seconds), str(self.options.threads)]
             command += [repr(time.monotonic()), *settings]
-            done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(f"{entry.label}: {done.stderr[-2000:]}", file=sys.stderr)
+            process = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, check=False)
+        if process.returncode:
+            print(f"{entry.label}: {process.stderr[-2000:]}", file=sys.stderr)
             return None
-        result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        result: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
         return result | {"rest": result["first"] - result["imports"]}
 
     def in_turn(
-        self, net: str, entries: list[Entry], folder: Path, jobs: list[str], same: Callable[[Entry, Any], str | None]
+        self,
+        net: str,
+        entries: list[Entry],
+        folder: Path,
+        jobs: list[str],
+        find_difference: Callable[[Entry, Any], str | None],
     ) -> Medians:
         """Run all once to fill caches and check what comes out, then in each round; return medians by competitor."""
         filled = folder / "cache"
         ready = []
         for entry in entries:
-            found = self.run(entry, folder, jobs, filled)
-            if found is not None:
+            measured_times = self.run(entry, folder, jobs, filled)
+            if measured_times is not None:
                 ready.append(entry)
-            fault = "fails" if found is None else same(entry, found)
+            fault = "fails" if measured_times is None else find_difference(entry, measured_times)
             if fault is not None:
                 self.notes.append(f"{net}: {entry.label} {fault}")
         runs: dict[str, list[dict[str, float]]] = {entry.label: [] for entry in ready}
         for _ in range(self.options.rounds):
             for entry in ready:
-                if (found := self.run(entry, folder, jobs, filled)) is not None:
-                    runs[entry.label].append(found)
+                if (measured_times := self.run(entry, folder, jobs, filled)) is not None:
+                    runs[entry.label].append(measured_times)
         self.raw.append({"net": net, "jobs": jobs, "runs": runs})
         return {
-            label: {key: statistics.median(run[key] for run in found) for key in found[0]}
-            for label, found in runs.items()
-            if found
+            label: {key: statistics.median(run[key] for run in measured_times) for key in measured_times[0]}
+            for label, measured_times in runs.items()
+            if measured_times
         }
 
     def measure_in_folder(self, measure: Callable[[NetFiles, Path], Medians], net_files: NetFiles) -> Medians:
@@ -215,25 +220,25 @@ class Bench:
                 self.notes.append(f"{net_files.name}: no ONNX model: {str(error).splitlines()[0]}")
                 entries = [entry for entry in entries if entry.name not in EXPORTED]
         jobs = [job for job in self.jobs if job != "train"]
-        about = json.loads((folder / "about.json").read_text())
+        net_info = json.loads((folder / "about.json").read_text())
         sizes = ("first", "second") if "size" in jobs else ("first",)
 
-        def same(entry: Entry, _: Any) -> str | None:
+        def find_difference(entry: Entry, _: Any) -> str | None:
             expected = next(e.name for e in entries if (folder / f"{e.name}-first.npz").exists())
             for size in sizes[:1] if entry.name in EXPORTED else sizes:
                 with (
                     np.load(folder / f"{expected}-{size}.npz") as ours,
                     np.load(folder / f"{entry.name}-{size}.npz") as its,
                 ):
-                    for blob in about["outputs"]:
+                    for blob in net_info["outputs"]:
                         if blob not in its:
                             return f"has no output {blob}"
-                        apart = difference(ours[blob], its[blob], blob in about["detections"])
+                        apart = difference(ours[blob], its[blob], blob in net_info["detections"])
                         if not apart <= TOLERANCE:
                             return f"gives another {blob}: {apart:.1e} of the largest value apart ({size} size)"
             return None
 
-        return self.in_turn(net_files.name, entries, folder, jobs, same)
+        return self.in_turn(net_files.name, entries, folder, jobs, find_difference)
 
     def train(self, net_files: NetFiles, folder: Path) -> Medians:
         """Measure training of a net."""
@@ -244,12 +249,12 @@ class Bench:
             subprocess.run([entries[-1].python, "cold_process.py", "write_torch", str(folder)], cwd=HERE, check=True)
         losses: list[float] = []
 
-        def same(_: Entry, measured: Any) -> str | None:
+        def find_difference(_: Entry, measured: Any) -> str | None:
             losses.append(measured["loss"])
             apart = abs(losses[-1] / losses[0] - 1)
             return None if apart < (0.3 if random else 5e-3) else f"has another loss: {losses[-1]:g}, not {losses[0]:g}"
 
-        return self.in_turn(f"{net_files.name} (training)", entries, folder, ["train"], same)
+        return self.in_turn(f"{net_files.name} (training)", entries, folder, ["train"], find_difference)
 
 
 def _scores(detections: np.ndarray) -> np.ndarray:
@@ -269,7 +274,7 @@ def difference(ours: np.ndarray, its: np.ndarray, detections: bool) -> float:
     return float(np.abs(ours.ravel() - its.ravel()).max() / max(np.abs(ours).max(), 1e-30))
 
 
-def set_up(folder: Path) -> None:
+def make_environment(folder: Path) -> None:
     """Make a virtual environment that has OpenCV, PyTorch, and all that this interpreter has."""
     import site
 
@@ -300,7 +305,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured")
     options = parser.parse_args()
     if options.set_up:
-        set_up(options.set_up)
+        make_environment(options.set_up)
         return
     if unknown := set(options.only) - set(JOBS):
         parser.error(f"--only: {', '.join(sorted(unknown))}: there are {', '.join(JOBS)}")
@@ -309,9 +314,11 @@ def main() -> None:
     bench = Bench(options)
     run = describe_run(options, {})
     print(headline(run), flush=True)
-    tables = tables_of(bench.jobs)
+    tables = make_tables(bench.jobs)
     training = [
-        Table("First training step, seconds from the process's start = imports + the rest", "first", with_imports),
+        Table(
+            "First training step, seconds from the process's start = imports + the rest", "first", format_with_imports
+        ),
         Table("Second training step, ms", "second"),
     ]
     with tempfile.TemporaryDirectory() as scratch:

@@ -83,7 +83,7 @@ def random_boxes(random: np.random.Generator, batch: int, per_image: int = 3) ->
     return rows.reshape(1, 1, -1, 8).astype(np.float32)
 
 
-def compared(net: Net, result: np.ndarray) -> np.ndarray:
+def select_compared(net: Net, result: np.ndarray) -> np.ndarray:
     """Return what must be the same: of detections the best scores, as their order may differ; else the numbers."""
     if net.graph.phase == "TEST" and result.shape[-1] == 7:
         rows = result.reshape(-1, 7)
@@ -105,7 +105,7 @@ def training(net: Net, variables: Variables) -> tuple[TrainState, Step]:
     return init_train_state(variables, optimizer, jax.random.key(1)), make_step(net, optimizer, 1)
 
 
-def ours(net: Net, task: str, batch: int) -> tuple[Run, Run]:
+def build_caffejax_run(net: Net, task: str, batch: int) -> tuple[Run, Run]:
     """Return what is timed, and the same without waiting for the end."""
     import jax
     import jax.numpy as jnp
@@ -127,7 +127,7 @@ def ours(net: Net, task: str, batch: int) -> tuple[Run, Run]:
     return lambda: jax.block_until_ready((start(), state))[0], start
 
 
-def peer(net: Net, task: str, batch: int, form: str, threads: int) -> Run:
+def build_torch_run(net: Net, task: str, batch: int, form: str, threads: int) -> Run:
     import torch
     from torch_net import TorchNet, plain
 
@@ -170,10 +170,10 @@ def main() -> None:
     )
     batch = batch_of(name, task)
     if form in TORCH_FORMS:
-        run, start = peer(net, task, batch, form, int(threads)), None
+        run, start = build_torch_run(net, task, batch, form, int(threads)), None
     else:
-        run, start = ours(net, task, batch)
-    serve(lambda: run, seen=lambda result: compared(net, result), start=start)
+        run, start = build_caffejax_run(net, task, batch)
+    serve(lambda: run, seen=lambda result: select_compared(net, result), start=start)
 
 
 if __name__ == "__main__":

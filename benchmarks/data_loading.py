@@ -31,7 +31,7 @@ from caffejax.schema import caffe_pb2
 MEAN = (104.0, 117.0, 123.0)
 
 
-def photographs(count: int, size: int) -> Iterator[np.ndarray]:
+def draw_photographs(count: int, size: int) -> Iterator[np.ndarray]:
     """Yield images (H, W, 3) with the smoothness of photographs, so that JPEG has its usual work."""
     random = np.random.default_rng(0)
     for _ in range(count):
@@ -40,7 +40,7 @@ def photographs(count: int, size: int) -> Iterator[np.ndarray]:
         yield np.clip(cv2.resize(coarse, (size, size), interpolation=cv2.INTER_CUBIC) + fine, 0, 255).astype(np.uint8)
 
 
-def datum(image: np.ndarray, label: int, encoded: bool) -> bytes:
+def make_datum(image: np.ndarray, label: int, encoded: bool) -> bytes:
     """Make a Datum of an image (H, W, 3)."""
     message = caffe_pb2.Datum(channels=3, height=image.shape[0], width=image.shape[1], label=label, encoded=encoded)
     message.data = cv2.imencode(".jpg", image)[1].tobytes() if encoded else image.transpose(2, 0, 1).tobytes()
@@ -75,16 +75,16 @@ class TorchSet(torch.utils.data.Dataset):
         return torch.from_numpy(image.astype(np.float32) - self.mean), message.label
 
 
-def torch_rate(path: Path, crop: int, batch: int, workers: int, images: int) -> float:
+def measure_torch_rate(path: Path, crop: int, batch: int, workers: int, images: int) -> float:
     """Return images per second, after the workers have started."""
     loader = torch.utils.data.DataLoader(
         TorchSet(path, crop), batch, num_workers=workers, drop_last=True, persistent_workers=workers > 0
     )
     next(iter(loader))
-    return rate(lambda: iter(loader), batch, images)
+    return measure_rate(lambda: iter(loader), batch, images)
 
 
-def our_rate(path: Path, crop: int, batch: int, images: int) -> float:
+def measure_our_rate(path: Path, crop: int, batch: int, images: int) -> float:
     """Return images per second of the Data layer's source, as it goes to the device."""
     net = Net(
         f"""layer {{ name: "d" type: "Data" top: "data" top: "label"
@@ -95,14 +95,14 @@ def our_rate(path: Path, crop: int, batch: int, images: int) -> float:
     (source,) = net.sources().values()
     next(source)
     try:
-        return rate(lambda: source, batch, images)
+        return measure_rate(lambda: source, batch, images)
     finally:
         source.close()
 
 
-def rate(start: Callable[[], Iterator[object]], batch: int, images: int) -> float:
+def measure_rate(start: Callable[[], Iterator[object]], batch: int, images: int) -> float:
     """Return images per second over some batches."""
-    began, images_read, iterator = time.perf_counter(), 0, start()
+    start_time, images_read, iterator = time.perf_counter(), 0, start()
     while images_read < images:
         try:
             next(iterator)
@@ -110,30 +110,32 @@ def rate(start: Callable[[], Iterator[object]], batch: int, images: int) -> floa
             iterator = start()
             continue
         images_read += batch
-    return images_read / (time.perf_counter() - began)
+    return images_read / (time.perf_counter() - start_time)
 
 
-def decode_rate(path: Path, images: int) -> float:
+def measure_decode_rate(path: Path, images: int) -> float:
     """Return images per second of nothing but decoding, on all cores."""
     with lmdb.open(str(path), readonly=True, lock=False) as environment, environment.begin() as txn:
         data = [np.frombuffer(caffe_pb2.Datum.FromString(v).data, np.uint8) for _, v in txn.cursor()]
     work = (data * (images // len(data) + 1))[:images]
-    began = time.perf_counter()
+    start = time.perf_counter()
     with ThreadPoolExecutor(available_cores()) as pool:
         for _ in pool.map(lambda d: cv2.imdecode(d, cv2.IMREAD_UNCHANGED), work, chunksize=16):
             pass
-    return images / (time.perf_counter() - began)
+    return images / (time.perf_counter() - start)
 
 
 def compare(name: str, path: Path, crop: int, batch: int, images: int, rounds: int, encoded: bool) -> None:
     """Alternate the two sides; print medians and ratios."""
     rates: dict[str, list[float]] = {}
     for _ in range(rounds):
-        rates.setdefault("caffejax", []).append(our_rate(path, crop, batch, images))
+        rates.setdefault("caffejax", []).append(measure_our_rate(path, crop, batch, images))
         for workers in (0, 1, 2):
-            rates.setdefault(f"torch, {workers} workers", []).append(torch_rate(path, crop, batch, workers, images))
+            rates.setdefault(f"torch, {workers} workers", []).append(
+                measure_torch_rate(path, crop, batch, workers, images)
+            )
         if encoded:
-            rates.setdefault("bare decode", []).append(decode_rate(path, images))
+            rates.setdefault("bare decode", []).append(measure_decode_rate(path, images))
     medians = {side: statistics.median(values) for side, values in rates.items()}
     best = max(value for side, value in medians.items() if side.startswith("torch"))
     print(f"\n{name}, batch {batch}: images per second, median of {rounds} (ratio to the best of torch)")
@@ -157,11 +159,11 @@ def main() -> None:
             ("JPEG 256x256", 256, 224, 32, options.jpeg, True),
         ):
             path = Path(folder) / name.replace(" ", "_")
-            made = (
-                datum(image, n % 10, encoded)
-                for n, image in enumerate(photographs(min(images, 2000 if encoded else 20000), size))
+            records = (
+                make_datum(image, n % 10, encoded)
+                for n, image in enumerate(draw_photographs(min(images, 2000 if encoded else 20000), size))
             )
-            write_lmdb(path, ((b"%08d" % n, value) for n, value in enumerate(made)))
+            write_lmdb(path, ((b"%08d" % n, value) for n, value in enumerate(records)))
             compare(name, path, crop, batch, images, options.rounds, encoded)
 
 

@@ -31,7 +31,7 @@ NETS = {  # name: (shape of an image, batch, transform_param, layers)
 }
 
 
-def datums(shape: tuple[int, int, int], count: int) -> Iterator[tuple[bytes, bytes]]:
+def draw_datums(shape: tuple[int, int, int], count: int) -> Iterator[tuple[bytes, bytes]]:
     random = np.random.default_rng(0)
     channels, height, width = shape
     for n in range(count):
@@ -40,7 +40,7 @@ def datums(shape: tuple[int, int, int], count: int) -> Iterator[tuple[bytes, byt
         yield b"%08d" % n, datum.SerializeToString()
 
 
-def solver(name: str, database: Path | None) -> Solver:
+def make_solver(name: str, database: Path | None) -> Solver:
     """Make the net's solver, fed by the database, or by DummyData of the same shapes."""
     shape, batch, transform, convolutions = NETS[name]
     if database is not None:
@@ -67,11 +67,11 @@ def solver(name: str, database: Path | None) -> Solver:
     return Solver(param)
 
 
-def rate(trainer: Solver, iterations: int) -> float:
-    began = time.perf_counter()
+def measure_rate(trainer: Solver, iterations: int) -> float:
+    start = time.perf_counter()
     trainer.step(iterations)
     jax.block_until_ready(trainer.train_state)
-    return iterations / (time.perf_counter() - began)
+    return iterations / (time.perf_counter() - start)
 
 
 def main() -> None:
@@ -83,23 +83,23 @@ def main() -> None:
     for name, (shape, batch, *_) in NETS.items():
         with tempfile.TemporaryDirectory() as folder:
             database = Path(folder) / "db"
-            write_lmdb(database, datums(shape, options.records))
-            sides = {"LMDB": solver(name, database), "DummyData": solver(name, None)}
+            write_lmdb(database, draw_datums(shape, options.records))
+            sides = {"LMDB": make_solver(name, database), "DummyData": make_solver(name, None)}
             for trainer in sides.values():
                 trainer.step(20)
             rates: dict[str, list[float]] = {side: [] for side in sides}
             for _ in range(options.rounds):
                 for side, trainer in sides.items():
-                    rates[side].append(rate(trainer, options.iterations))
+                    rates[side].append(measure_rate(trainer, options.iterations))
             ratios = [a / b for a, b in zip(rates["LMDB"], rates["DummyData"], strict=True)]
             before = memory("VmRSS")
             sides["LMDB"].step(options.records // batch)
-            grown = memory("VmRSS") - before
+            memory_growth = memory("VmRSS") - before
             for trainer in sides.values():
                 trainer.close()
         figures = ", ".join(f"{side} {statistics.median(r):.0f} it/s" for side, r in rates.items())
         print(f"{name}: {figures}; ratio of each pair, median {statistics.median(ratios):.3f}")
-        print(f"  resident memory over an epoch of {options.records} records: {grown / 2**20:+.1f} MiB")
+        print(f"  resident memory over an epoch of {options.records} records: {memory_growth / 2**20:+.1f} MiB")
 
 
 if __name__ == "__main__":

@@ -19,31 +19,31 @@ import numpy as np
 from answering import Run, serve
 
 
-def _variables(folder: Path) -> Any:
+def _load_net(folder: Path) -> Any:
     from caffejax.net import Net
 
     net = Net(folder / "deploy.prototxt")
     return net, net.load(folder / "weights.caffemodel")
 
 
-def frozen(folder: Path, data: np.ndarray, threads: int, precision: str = "float32") -> Run:
+def build_frozen(folder: Path, data: np.ndarray, threads: int, precision: str = "float32") -> Run:
     import jax
 
-    net, variables = _variables(folder)
+    net, variables = _load_net(folder)
     calibration = [{"data": data}] if precision == "int8" else None
     call, x = net.freeze(variables, precision=precision, calibration=calibration), jax.numpy.asarray(data)
     return lambda: jax.block_until_ready(call({"data": x}))[net.outputs[0]]
 
 
-def unfrozen(folder: Path, data: np.ndarray, threads: int) -> Run:
+def build_unfrozen(folder: Path, data: np.ndarray, threads: int) -> Run:
     import jax
 
-    net, (params, state) = _variables(folder)
+    net, (params, state) = _load_net(folder)
     x = jax.numpy.asarray(data)
     return lambda: jax.block_until_ready(net.forward(params, state, {"data": x})[0])[net.outputs[0]]
 
 
-def onnx_runtime(folder: Path, data: np.ndarray, threads: int) -> Run:
+def build_onnx_runtime(folder: Path, data: np.ndarray, threads: int) -> Run:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -53,7 +53,7 @@ def onnx_runtime(folder: Path, data: np.ndarray, threads: int) -> Run:
     return lambda: session.run(None, {input_info.name: data})[0]
 
 
-def onnx_runtime_int8(folder: Path, data: np.ndarray, threads: int) -> Run:
+def build_onnx_runtime_int8(folder: Path, data: np.ndarray, threads: int) -> Run:
     """Quantize weights by channel, blobs to uint8, calibrated on the same batch."""
     import onnxruntime
     from onnxruntime import quantization
@@ -73,7 +73,7 @@ def onnx_runtime_int8(folder: Path, data: np.ndarray, threads: int) -> Run:
     batches = Batches([{session.get_inputs()[0].name: data}])
     types = {"activation_type": quantization.QuantType.QUInt8, "weight_type": quantization.QuantType.QInt8}
     quantization.quantize_static(simple, str(small), batches, per_channel=True, **types)
-    return onnx_runtime(small.parent, data, threads)
+    return build_onnx_runtime(small.parent, data, threads)
 
 
 def openvino(folder: Path, data: np.ndarray, threads: int) -> Run:
@@ -101,12 +101,12 @@ def ncnn(folder: Path, data: np.ndarray, threads: int) -> Run:
         raise SystemExit("ncnn does not read what pnnx wrote")
     (input_name,), (output_name,) = net.input_names(), net.output_names()
 
-    def image(x: np.ndarray) -> np.ndarray:
+    def run_image(x: np.ndarray) -> np.ndarray:
         extractor = net.create_extractor()
         extractor.input(input_name, library.Mat(x))
         return np.array(extractor.extract(output_name)[1])
 
-    return lambda: np.stack([image(x) for x in data])
+    return lambda: np.stack([run_image(x) for x in data])
 
 
 def opencv(folder: Path, data: np.ndarray, threads: int) -> Run:
@@ -127,13 +127,13 @@ def opencv(folder: Path, data: np.ndarray, threads: int) -> Run:
 
 
 ENGINES: dict[str, tuple[str, Callable[[Path, np.ndarray, int], Run]]] = {  # the module, and what makes a run
-    "frozen": ("caffejax", frozen),
-    "frozen_bfloat16": ("caffejax", partial(frozen, precision="bfloat16")),
-    "frozen_int8": ("caffejax", partial(frozen, precision="int8")),
-    "unfrozen": ("caffejax", unfrozen),
+    "frozen": ("caffejax", build_frozen),
+    "frozen_bfloat16": ("caffejax", partial(build_frozen, precision="bfloat16")),
+    "frozen_int8": ("caffejax", partial(build_frozen, precision="int8")),
+    "unfrozen": ("caffejax", build_unfrozen),
     "openvino": ("openvino", openvino),
-    "onnxruntime": ("onnxruntime", onnx_runtime),
-    "onnxruntime_int8": ("onnxruntime", onnx_runtime_int8),
+    "onnxruntime": ("onnxruntime", build_onnx_runtime),
+    "onnxruntime_int8": ("onnxruntime", build_onnx_runtime_int8),
     "ncnn": ("ncnn", ncnn),
     "opencv": ("cv2", opencv),
 }

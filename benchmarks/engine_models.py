@@ -37,13 +37,13 @@ def write_models(name: str, batch: int, folder: Path, exporter: str) -> None:
     _write_ncnn(single, folder / "model.ncnn")
 
 
-def _own_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) -> None:
+def _write_caffejax_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) -> None:
     from caffejax.export.onnx import write_onnx
 
     write_onnx(Subject(net.for_inference().with_batch(len(data)), variables), path, batch=False)
 
 
-def _torch_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) -> None:
+def _write_torch_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) -> None:
     import torch
     from torch_net import TorchNet, plain
 
@@ -62,7 +62,7 @@ def _torch_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) ->
         torch.onnx.export(module, (torch.from_numpy(data),), path, dynamo=False, verbose=False, **names)
 
 
-_ONNX = {"torch": _torch_onnx, "caffejax": _own_onnx}
+_ONNX = {"torch": _write_torch_onnx, "caffejax": _write_caffejax_onnx}
 EXPORTERS = tuple(_ONNX)  # who writes the ONNX model
 
 

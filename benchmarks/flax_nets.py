@@ -200,13 +200,13 @@ NETS: dict[str, Callable[..., Any]] = {
 def loss_of(tops: Any, labels: jax.Array) -> jax.Array:
     """Return the mean cross-entropy, side exits with weight 0.3."""
 
-    def one(logits: jax.Array) -> jax.Array:
+    def cross_entropy(logits: jax.Array) -> jax.Array:
         logits = logits.astype(jnp.float32)
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
     if not isinstance(tops, tuple):
-        return one(tops)
-    first, *others = map(one, tops)
+        return cross_entropy(tops)
+    first, *others = map(cross_entropy, tops)
     return first + 0.3 * sum(others)
 
 

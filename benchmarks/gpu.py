@@ -46,7 +46,7 @@ def train_net(name: str, precision: Any, kernels: Any) -> Net:
     return Net(CONFIGS / name / "train_val.prototxt", "TRAIN", precision=precision, kernels=kernels)
 
 
-def ours(net: Net, batch: int, steps: int) -> Run:
+def build_caffejax_run(net: Net, batch: int, steps: int) -> Run:
     state, step = training(net, variables_of(net))
     arrays = random_inputs(net, batch)
     batches = {name: jax.device_put(arrays[name])[None] for name in net.input_names}
@@ -61,16 +61,16 @@ def ours(net: Net, batch: int, steps: int) -> Run:
     return run
 
 
-def peer(net: Net, batch: int, steps: int, precision: str) -> Run:
+def build_torch_run(net: Net, batch: int, steps: int, precision: str) -> Run:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
     torch.backends.cudnn.allow_tf32 = precision != "float32"
     torch.backends.cudnn.benchmark = True
     module = plain(TorchNet(net.graph, variables_of(net))).to(device, memory_format=torch.channels_last)
-    given = random_inputs(net, batch)
+    arrays = random_inputs(net, batch)
     inputs = {
-        "data": torch.from_numpy(given["data"]).to(device, memory_format=torch.channels_last),
-        "label": torch.from_numpy(given["label"]).long().to(device),
+        "data": torch.from_numpy(arrays["data"]).to(device, memory_format=torch.channels_last),
+        "label": torch.from_numpy(arrays["label"]).long().to(device),
     }
     call: Any = torch.compile(module, fullgraph=True)
     sgd = torch.optim.SGD(module.parameters(), lr=0.001, momentum=0.9, weight_decay=0.0005, fused=True)
@@ -87,7 +87,7 @@ def peer(net: Net, batch: int, steps: int, precision: str) -> Run:
     return run
 
 
-def by_hand(name: str, batch: int, steps: int, precision: str) -> Run:
+def build_flax_run(name: str, batch: int, steps: int, precision: str) -> Run:
     module = flax_nets.NETS[name](jnp.bfloat16 if precision == "bfloat16" else jnp.float32)
     init, step = flax_nets.training_step(module)
     random = np.random.default_rng(0)
@@ -107,18 +107,18 @@ def by_hand(name: str, batch: int, steps: int, precision: str) -> Run:
     return run
 
 
-def seconds(run: Run) -> float:
+def time_run(run: Run) -> float:
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
 
 
-def median(make: Callable[[], Run], rounds: int) -> float | None:
+def median_seconds(make: Callable[[], Run], rounds: int) -> float | None:
     """Return the seconds of a run, the first one left out; None, and say why, where it does not run here."""
     try:
         run = make()
         run()
-        return statistics.median(seconds(run) for _ in range(rounds))
+        return statistics.median(time_run(run) for _ in range(rounds))
     except Exception as error:
         print(f"  does not run here: {type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''}")
         return None
@@ -127,35 +127,35 @@ def median(make: Callable[[], Run], rounds: int) -> float | None:
         torch.cuda.empty_cache()
 
 
-def peak(precision: str, given: float | None) -> float | None:
+def peak_tflops(precision: str, override: float | None) -> float | None:
     """Return the device's TFLOP/s; None where it is in no table and was not given."""
     kind = jax.devices()[0].device_kind
     chip = next((CHIPS[chip] for name, chip in KINDS.items() if name in kind and "PCIe" not in kind), None)
-    return given or (chip and chip.peak(precision) * 1e-12)
+    return override or (chip and chip.peak(precision) * 1e-12)
 
 
 def compare(name: str, batch: int, precision: str, kernels: str, options: argparse.Namespace) -> str:
     """Measure a net; return a row of the table."""
 
     def rate(make: Callable[[], Run]) -> float | None:
-        seconds = median(make, options.rounds)
+        seconds = median_seconds(make, options.rounds)
         return batch * options.steps / seconds if seconds else None
 
     net = train_net(name, precision, kernels)
-    mine = rate(lambda: ours(net, batch, options.steps))
-    theirs = rate(lambda: peer(net, batch, options.steps, precision)) if options.torch else None
-    flax = rate(lambda: by_hand(name, batch, options.steps, precision)) if options.flax else None
-    most = peak(precision, options.peak_tflops)
+    mine = rate(lambda: build_caffejax_run(net, batch, options.steps))
+    theirs = rate(lambda: build_torch_run(net, batch, options.steps, precision)) if options.torch else None
+    flax = rate(lambda: build_flax_run(name, batch, options.steps, precision)) if options.flax else None
+    most = peak_tflops(precision, options.peak_tflops)
     operations = 2 * 3 * (memory_report(net, 1).total.multiply_adds or 0) * 1e-12  # of one image
     cells = []
-    for found in (mine, theirs, flax):
-        share = f"{100 * found * operations / most:.1f} %" if found and most else "-"
-        cells += [f"{found:.0f}" if found else "-", share]
+    for images_per_second in (mine, theirs, flax):
+        share = f"{100 * images_per_second * operations / most:.1f} %" if images_per_second and most else "-"
+        cells += [f"{images_per_second:.0f}" if images_per_second else "-", share]
     ratios = [f"{mine / other:.2f}" if mine and other else "-" for other in (theirs, flax)]
     return " | ".join([name, str(batch), precision, kernels, *cells, *ratios])
 
 
-def lenet(precision: str, kernels: str, iterations: int, rounds: int) -> float | None:
+def time_lenet_training(precision: str, kernels: str, iterations: int, rounds: int) -> float | None:
     """Return the seconds of LeNet's training with the data on the device, all steps in one call."""
     net = train_net("lenet", precision, kernels)
     batches = min(LENET_ROWS // LENET_BATCH, iterations)
@@ -186,7 +186,7 @@ def lenet(precision: str, kernels: str, iterations: int, rounds: int) -> float |
 
         return run
 
-    return median(make, rounds)
+    return median_seconds(make, rounds)
 
 
 def main() -> None:
@@ -212,7 +212,7 @@ def main() -> None:
     print(
         f"{datetime.date.today()}, {kind}, jax {jax.__version__}, torch {torch.__version__}, {options.rounds} rounds\n"
     )
-    titles = [f"{who} img/s | of peak" for who in ("caffejax", "PyTorch", "flax")]
+    titles = [f"{library} img/s | of peak" for library in ("caffejax", "PyTorch", "flax")]
     print(f"| net | batch | precision | kernels | {' | '.join(titles)} | to PyTorch | to flax |")
     print("|" + "---|" * 12)
     choices = [(precision, kernels) for precision in options.precision for kernels in options.kernels]
@@ -224,8 +224,8 @@ def main() -> None:
         print(f"\n| LeNet, {iterations} iterations of {LENET_BATCH} | kernels | seconds | iterations/s |")
         print("|" + "---|" * 4)
         for precision, kernels in choices:
-            found = lenet(precision, kernels, iterations, options.rounds)
-            cells = (f"{found:.3g}", f"{iterations / found:.0f}") if found else ("-", "-")
+            lenet_seconds = time_lenet_training(precision, kernels, iterations, options.rounds)
+            cells = (f"{lenet_seconds:.3g}", f"{iterations / lenet_seconds:.0f}") if lenet_seconds else ("-", "-")
             print(f"| {precision} | {kernels} | " + " | ".join(cells) + " |", flush=True)
 
 

@@ -58,9 +58,9 @@ def measure(name: str) -> dict[str, Any]:
     step = net.jit(jax.value_and_grad(net.loss, has_aux=True))
 
     def run() -> float:
-        began = time.perf_counter()
+        start = time.perf_counter()
         (loss, _), grads = jax.block_until_ready(step(*variables, inputs, jax.random.key(0)))
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         assert np.isfinite(loss)
         assert all(np.isfinite(g).all() for g in jax.tree.leaves(grads))
         return seconds

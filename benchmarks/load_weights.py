@@ -40,13 +40,13 @@ def net_text(megabytes: int) -> str:
     return text
 
 
-def seconds(function: Callable[[], Any]) -> float:
+def time_call(function: Callable[[], Any]) -> float:
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
 
 
-def peak_growth(function: Callable[[], Any]) -> int:
+def measure_peak_growth(function: Callable[[], Any]) -> int:
     """Return how far the resident set rises above its start."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # the most so far starts anew
@@ -80,20 +80,20 @@ def main() -> None:
         loaded = load()  # and warms up
         assert all(np.array_equal(loaded.params[k][0][:1], v) for k, v in first.items())
         del loaded
-        read, loads, peaks = [], [], []
+        read_times, loads, peaks = [], [], []
         for _ in range(options.repeat):
-            read.append(seconds(path.read_bytes))
-            loads.append(seconds(load))
+            read_times.append(time_call(path.read_bytes))
+            loads.append(time_call(load))
         for _ in range(3):
-            peaks.append(peak_growth(load))
+            peaks.append(measure_peak_growth(load))
     print(f"caffejax {caffejax.__version__}, jax {jax.__version__}, numpy {np.__version__}, {date.today()}")
     print(
         f"{platform.machine()}, {os.cpu_count()} CPU cores, {jax.devices()[0].device_kind}; medians of {options.repeat}"
     )
     print(f"file           {size / 1e6:8.1f} MB")
-    print(f"reading it     {statistics.median(read):8.3f} s   ({min(read):.3f} to {max(read):.3f})")
+    print(f"reading it     {statistics.median(read_times):8.3f} s   ({min(read_times):.3f} to {max(read_times):.3f})")
     print(f"loading it     {statistics.median(loads):8.3f} s   ({min(loads):.3f} to {max(loads):.3f})")
-    print(f"ratio          {statistics.median(loads) / statistics.median(read):8.2f}")
+    print(f"ratio          {statistics.median(loads) / statistics.median(read_times):8.2f}")
     print(f"peak memory    {max(peaks) / 1e6:8.1f} MB  ({max(peaks) / size:.2f} x the file)")
 
 

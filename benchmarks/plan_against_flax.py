@@ -41,17 +41,17 @@ TITLES = {
 }
 
 
-def ours(name: str, target: str, precision: Any, batch: int) -> dict[str, Any]:
+def plan_caffejax(name: str, target: str, precision: Any, batch: int) -> dict[str, Any]:
     from caffejax import Net
     from caffejax.planning import plan, target_of
 
     net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN", precision=precision, sync_bn=True)  # as flax's BatchNorm
     busy = time.process_time()
-    found = plan(net, target_of(target), batch=batch, batch_axis=1 if name == "lstm" else 0)
-    return figures(found.program, found.compile_seconds, time.process_time() - busy)
+    result = plan(net, target_of(target), batch=batch, batch_axis=1 if name == "lstm" else 0)
+    return collect_figures(result.program, result.compile_seconds, time.process_time() - busy)
 
 
-def peer(name: str, target: str, precision: str, batch: int) -> dict[str, Any]:
+def plan_flax(name: str, target: str, precision: str, batch: int) -> dict[str, Any]:
     import flax_nets
     import jax
     import jax.numpy as jnp
@@ -74,14 +74,14 @@ def peer(name: str, target: str, precision: str, batch: int) -> dict[str, Any]:
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere),
             jax.eval_shape(init, jax.random.key(0), images),
         )
-        given = state, images, jax.ShapeDtypeStruct(labels, jnp.int32, sharding=cut)
-        lowered = jax.jit(step, donate_argnums=0).lower(*given)
+        arguments = state, images, jax.ShapeDtypeStruct(labels, jnp.int32, sharding=cut)
+        lowered = jax.jit(step, donate_argnums=0).lower(*arguments)
     began = time.perf_counter()
     compiled = lowered.compile()
-    return figures(program_of(compiled), time.perf_counter() - began, time.process_time() - busy)
+    return collect_figures(program_of(compiled), time.perf_counter() - began, time.process_time() - busy)
 
 
-def figures(program: Any, seconds: float, busy: float) -> dict[str, Any]:
+def collect_figures(program: Any, seconds: float, busy: float) -> dict[str, Any]:
     return {
         "accessed": program.accessed,
         "traffic": program.traffic,
@@ -93,30 +93,30 @@ def figures(program: Any, seconds: float, busy: float) -> dict[str, Any]:
     }
 
 
-def in_a_process(side: str, case: tuple[str, str, str], limit: float) -> dict[str, Any] | None:
+def plan_in_process(side: str, case: tuple[str, str, str], limit: float) -> dict[str, Any] | None:
     command = [sys.executable, __file__, "--side", side, *case]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
         last = str(error.stderr or error)[-300:]
         print(f"  {side} {case}: {type(error).__name__} {last if 'Called' in type(error).__name__ else ''}")
         return None
-    result: dict[str, Any] = json.loads(found.stdout.splitlines()[-1])
+    result: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
     return result
 
 
-def row(case: tuple[str, str, str], mine: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
-    return "| " + " | ".join((*case, *(cell(figure, mine, other) for figure in TITLES))) + " |"
+def format_row(case: tuple[str, str, str], mine: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
+    return "| " + " | ".join((*case, *(format_cell(figure, mine, other) for figure in TITLES))) + " |"
 
 
-def cell(figure: str, mine: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
+def format_cell(figure: str, mine: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
     if mine is None or mine[figure] is None:
         return "-"
-    own = in_units(figure, mine[figure])
-    return f"{mine[figure] / other[figure]:.2f} ({own})" if other and other[figure] else f"- ({own})"
+    our_value = format_value(figure, mine[figure])
+    return f"{mine[figure] / other[figure]:.2f} ({our_value})" if other and other[figure] else f"- ({our_value})"
 
 
-def in_units(figure: str, value: float) -> str:
+def format_value(figure: str, value: float) -> str:
     if figure in ("accessed", "traffic"):
         return f"{value / 1e9:.3g} GB"
     return f"{value / 2**20:.4g} MiB" if figure == "temporary" else f"{value:g}"
@@ -135,18 +135,18 @@ def main() -> None:
     options = parser.parse_args()
     if options.side:
         side, name, target, precision = options.side
-        run = ours if side == "caffejax" else peer
+        run = plan_caffejax if side == "caffejax" else plan_flax
         print(json.dumps(run(name, target, precision, BATCHES.get(name, 32))))
         return
     print("| net | target | precision | " + " | ".join(TITLES.values()) + " |\n" + "|---" * (3 + len(TITLES)) + "|")
     cases = list(product(options.nets, options.targets, options.precision))
     with ThreadPoolExecutor(options.jobs) as pool:
-        found = {
-            case: [pool.submit(in_a_process, side, case, options.limit) for side in options.sides] for case in cases
+        futures = {
+            case: [pool.submit(plan_in_process, side, case, options.limit) for side in options.sides] for case in cases
         }
-        for case, sides in found.items():
+        for case, sides in futures.items():
             results = dict(zip(options.sides, (side.result() for side in sides), strict=True))
-            print(row(case, results.get("caffejax"), results.get("flax")), flush=True)
+            print(format_row(case, results.get("caffejax"), results.get("flax")), flush=True)
 
 
 if __name__ == "__main__":

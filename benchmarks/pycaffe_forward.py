@@ -53,7 +53,7 @@ def squeezenet() -> Iterator[str]:
     yield 'layer { name: "prob" type: "Softmax" bottom: "pool10" top: "prob" }'
 
 
-def milliseconds(run: Callable[[Any], object], image: np.ndarray) -> float:
+def time_run(run: Callable[[Any], object], image: np.ndarray) -> float:
     start = time.perf_counter()
     run(image)
     return (time.perf_counter() - start) * 1e3
@@ -71,27 +71,27 @@ def main() -> None:
     forward = jax.jit(lambda params, data: pure.apply(params, {}, {"data": data})[0]["prob"])
     device = jax.devices()[0]
 
-    def bare(image: np.ndarray) -> np.ndarray:
+    def run_jax(image: np.ndarray) -> np.ndarray:
         return np.asarray(forward(params, jax.device_put(image, device)))
 
-    def through_pycaffe(image: np.ndarray) -> np.ndarray:
+    def run_pycaffe(image: np.ndarray) -> np.ndarray:
         net.blobs["data"].data[...] = image
         return net.forward()["prob"]
 
-    def and_a_middle_blob(image: np.ndarray) -> np.ndarray:
+    def run_pycaffe_and_read_blob(image: np.ndarray) -> np.ndarray:
         net.blobs["data"].data[...] = image
         net.forward()
         return net.blobs["fire9/concat"].data
 
     random = np.random.default_rng(0)
     images = [random.normal(size=(1, 3, 227, 227)).astype(np.float32) for _ in range(4)]
-    np.testing.assert_allclose(through_pycaffe(images[0]), bare(images[0]), rtol=1e-5)
+    np.testing.assert_allclose(run_pycaffe(images[0]), run_jax(images[0]), rtol=1e-5)
     times: dict[str, list[float]] = {"bare": [], "pycaffe": [], "pycaffe, and a look at fire9/concat": []}
     for i in range(options.implementation + 10):
-        for name, run in (("bare", bare), ("pycaffe", through_pycaffe)):
-            times[name].append(milliseconds(run, images[i % 4]))
+        for name, run in (("bare", run_jax), ("pycaffe", run_pycaffe)):
+            times[name].append(time_run(run, images[i % 4]))
     for i in range(options.implementation + 10):
-        times["pycaffe, and a look at fire9/concat"].append(milliseconds(and_a_middle_blob, images[i % 4]))
+        times["pycaffe, and a look at fire9/concat"].append(time_run(run_pycaffe_and_read_blob, images[i % 4]))
     base = statistics.median(times["bare"][10:])
     print(f"{device.device_kind}, {options.implementation} runs each, medians; the first two alternate")
     for name, values in times.items():

@@ -52,7 +52,7 @@ def train(net: Net, batch: int, steps: int) -> dict[str, Any]:
     }
 
 
-def sizes(text: str) -> list[int]:
+def parse_sizes(text: str) -> list[int]:
     return [int(part) for part in text.split(",") if part]
 
 
@@ -60,8 +60,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=MODEL)
     parser.add_argument("--memory_limit", type=parse_bytes, default=parse_bytes("4GiB"))
-    parser.add_argument("--without", type=sizes, default=[22, 24], help="batch sizes to run without recomputation")
-    parser.add_argument("--auto", type=sizes, default=[44], help="batch sizes to run with it")
+    parser.add_argument(
+        "--without", type=parse_sizes, default=[22, 24], help="batch sizes to run without recomputation"
+    )
+    parser.add_argument("--auto", type=parse_sizes, default=[44], help="batch sizes to run with it")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--one", nargs=2, metavar=("REMAT", "BATCH"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -74,8 +76,8 @@ def main() -> None:
     print("| batch | remat | XLA | peak | s per step | ms per image | loss |\n|---|---|---|---|---|---|---|")
     for remat, batch in [*(("none", b) for b in options.without), *(("auto", b) for b in options.auto)]:
         command = [sys.executable, __file__, *sys.argv[1:], "--one", remat, str(batch)]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        r = json.loads(done.stdout.splitlines()[-1])
+        process = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        r = json.loads(process.stdout.splitlines()[-1])
         over = " (over)" if r["xla"] > options.memory_limit else ""
         cells = [batch, remat, format_bytes(r["xla"]) + over, format_bytes(r["peak"]), f"{r['seconds']:.1f}"]
         print("|", *[f"{c} |" for c in cells], f"{1000 * r['seconds'] / batch:.0f} | {r['loss']:.5f} |", flush=True)

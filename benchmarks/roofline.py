@@ -48,9 +48,9 @@ class Peak:
     operations: float
     bytes: float
 
-    def limit(self, operations: float, moved: float) -> float:
+    def limit(self, operations: float, moved_bytes: float) -> float:
         """Return the milliseconds that a part needs at least."""
-        return 1e3 * max(operations / self.operations, moved / self.bytes)
+        return 1e3 * max(operations / self.operations, moved_bytes / self.bytes)
 
 
 @dataclass(frozen=True)
@@ -74,23 +74,23 @@ def measure_peak(rounds: int) -> Peak:
         pad = (kernel // 2,) * 2
         window = Window((kernel, kernel), (1, 1), (pad, pad), (1, 1))
         convolve = jax.jit(lambda x, weight, window=window: onednn.convolution(x, weight, None, window))
-        rates.append(2 * x.size * weight[0].size / best_seconds(lambda f=convolve, x=x, w=weight: f(x, w), rounds))
+        rates.append(2 * x.size * weight[0].size / time_best_run(lambda f=convolve, x=x, w=weight: f(x, w), rounds))
     numbers, double = jnp.ones(1 << 25), jax.jit(lambda a: a * 2)
-    return Peak(max(rates), 2 * numbers.nbytes / best_seconds(lambda: double(numbers), rounds))
+    return Peak(max(rates), 2 * numbers.nbytes / time_best_run(lambda: double(numbers), rounds))
 
 
-def best_seconds(run: Callable[[], Any], rounds: int) -> float:
+def time_best_run(run: Callable[[], Any], rounds: int) -> float:
     jax.block_until_ready(run())
 
-    def seconds() -> float:
+    def time_run() -> float:
         began = time.perf_counter()
         jax.block_until_ready(run())
         return time.perf_counter() - began
 
-    return min(seconds() for _ in range(3 * rounds))
+    return min(time_run() for _ in range(3 * rounds))
 
 
-def parts_of(layer: Layer, net: Net) -> Iterator[tuple[str, float, float]]:
+def list_passes(layer: Layer, net: Net) -> Iterator[tuple[str, float, float]]:
     """Yield the direction, the operations and the bytes of a layer's forward and backward pass."""
     summary, blobs = layer_summary(layer, net.graph), net.graph.blobs
     bottoms, tops = (FLOAT * sum(math.prod(blobs[n].shape) for n in names) for names in (layer.bottoms, layer.tops))
@@ -100,7 +100,7 @@ def parts_of(layer: Layer, net: Net) -> Iterator[tuple[str, float, float]]:
     yield "backward", operations * (2 if layer.params else 1), 2 * bottoms + tops + 2 * params
 
 
-def rows_of(name: str, peak: Peak, rounds: int) -> Iterator[Row]:
+def measure_net(name: str, peak: Peak, rounds: int) -> Iterator[Row]:
     """Time a net, and yield its rows."""
     batch = BATCHES[name]
     net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN").with_batch(batch)
@@ -114,7 +114,7 @@ def rows_of(name: str, peak: Peak, rounds: int) -> Iterator[Row]:
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * 4)
     for times in zip(*passes, strict=True):
         layer = layers.get(times[0].name)
-        for direction, operations, moved in parts_of(layer, net) if layer else ():
+        for direction, operations, moved in list_passes(layer, net) if layer else ():
             ms = median(getattr(t, direction) for t in times)
             if ms > 0:
                 key = layer_summary(layer, net.graph).family, direction
@@ -130,10 +130,10 @@ def rows_of(name: str, peak: Peak, rounds: int) -> Iterator[Row]:
     frozen = test.freeze(variables_of(test))
     inputs = {n: jnp.ones(test.graph.blobs[n].shape) for n in test.input_names}
     forward = [sum(sums[key][i] for key in weighted if key[1] == "forward") for i in range(1, 4)]
-    yield Row(name, batch, "frozen", 1e3 * best_seconds(lambda: frozen(inputs), rounds), *forward)
+    yield Row(name, batch, "frozen", 1e3 * time_best_run(lambda: frozen(inputs), rounds), *forward)
 
 
-def cells(row: Row) -> list[str]:
+def format_cells(row: Row) -> list[str]:
     rate = row.operations / row.ms / 1e6
     return [
         f"{row.net} ({row.batch})",
@@ -165,9 +165,9 @@ def main() -> None:
     print(table_head(["net (batch)", "part", "ms", "GFLOP", "MB", "limit, ms", "limit / time", "GFLOP/s"]))
     rows = []
     for name in options.nets:
-        for row in rows_of(name, peak, options.rounds):
+        for row in measure_net(name, peak, options.rounds):
             rows.append(row)
-            print(table_row(cells(row)), flush=True)
+            print(table_row(format_cells(row)), flush=True)
     if options.json:
         result = {"run": run, "peak": asdict(peak), "rows": list(map(asdict, rows))}
         options.json.write_text(json.dumps(result, indent=1))

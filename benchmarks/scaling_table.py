@@ -90,17 +90,17 @@ def plan_net(name: str, target: str, limit: float, flags: str = "") -> Plan:
     return plan
 
 
-def row(name: str, plans: dict[str, Plan]) -> str:
+def format_row(name: str, plans: dict[str, Plan]) -> str:
     good = [f for f in plans.values() if "error" not in f]
     examples = str(good[0]["batch"]) if good else "-"
     added = sum(c["bytes"] * c["count"] for c in good[0]["program"]["collectives"]) if good else 0
     cells = [NETS[name], examples, f"{added / 1e6:.3g}" if good else "-"]
     for target in TARGETS:
-        cells += shares(plans.get(target, {"error": "-"}))
+        cells += format_shares(plans.get(target, {"error": "-"}))
     return "| " + " | ".join(cells) + " |"
 
 
-def shares(plan: Plan) -> list[str]:
+def format_shares(plan: Plan) -> list[str]:
     """Return the cells of a target: the own part in milliseconds, and its share at worst to at best."""
     if "error" in plan:
         return ["*"] + ["-"] * len(DEVICES)
@@ -136,13 +136,15 @@ def main() -> None:
     print("|---" * (3 + len(TARGETS) * (1 + len(DEVICES))) + "|")
     print(
         "\n".join(
-            row(n, {t: f for (m, t), f in plans.items() if m == n}) for n in NETS if any(m == n for m, _ in plans)
+            format_row(n, {t: f for (m, t), f in plans.items() if m == n})
+            for n in NETS
+            if any(m == n for m, _ in plans)
         )
     )
-    for (name, target), found in plans.items():
-        for why in ("error", "flags"):
-            if why in found:
-                print(f"\n* {NETS[name]} on {target}: {found[why]}")
+    for (name, target), plan in plans.items():
+        for key in ("error", "flags"):
+            if key in plan:
+                print(f"\n* {NETS[name]} on {target}: {plan[key]}")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def main() -> None:
             keep_last=1,
         )
 
-        def iterations(snapshot: bool) -> float:
+        def time_iterations(snapshot: bool) -> float:
             start = time.perf_counter()
             if snapshot:
                 solver.snapshot(wait=False)
@@ -42,18 +42,18 @@ def main() -> None:
             solver.train_state.iteration.block_until_ready()
             return time.perf_counter() - start
 
-        def synchronous_snapshot() -> float:
+        def time_synchronous_snapshot() -> float:
             start = time.perf_counter()
             solver.snapshot()
             return time.perf_counter() - start
 
-        iterations(snapshot=True)  # compile, import
+        time_iterations(snapshot=True)  # compile, import
         rows = []
         for _ in range(options.repeats):  # in turn: the machine's noise meets all alike
-            plain = iterations(snapshot=False)
-            snapped = iterations(snapshot=True)
+            plain = time_iterations(snapshot=False)
+            snapped = time_iterations(snapshot=True)
             solver.snapshots.wait()
-            rows.append((plain, snapped, synchronous_snapshot()))
+            rows.append((plain, snapped, time_synchronous_snapshot()))
         plain, snapped, synchronous = (statistics.median(column) for column in zip(*rows, strict=True))
         solver.close()
     print(f"10 iterations                    {plain:7.3f} s")

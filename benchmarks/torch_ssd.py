@@ -43,14 +43,14 @@ def multibox_loss(
         best, box_of_prior = iou.max(0)
         overlaps[i] = best
         best = best.clone()
-        left = iou.clone()
+        unmatched_iou = iou.clone()
         for _ in range(len(rows)):  # each box of the truth gets the prior that is best for it
-            position = int(left.argmax())
+            position = int(unmatched_iou.argmax())
             g, prior = divmod(position, len(boxes))
             box_of_prior[prior], best[prior] = g, 2.0
-            left[g], left[:, prior] = -1, -1
-        matched = best >= p.overlap_threshold
-        classes[i] = torch.where(matched, rows[box_of_prior, 1].long(), 0)
+            unmatched_iou[g], unmatched_iou[:, prior] = -1, -1
+        is_matched = best >= p.overlap_threshold
+        classes[i] = torch.where(is_matched, rows[box_of_prior, 1].long(), 0)
         targets[i] = encode_boxes(rows[box_of_prior, 3:7], boxes, variance)
     positive = classes > 0
     n = positive.sum().clamp(min=1)
@@ -84,8 +84,8 @@ def detection_output(layer: Layer, loc: torch.Tensor, conf: torch.Tensor, priors
     best, prior_indices = scores.topk(k, dim=2)
     rows = []
     for i in range(len(loc)):
-        label, place = torch.nonzero(best[i] > p.confidence_threshold, as_tuple=True)
-        score, box = best[i][label, place], decoded[i][prior_indices[i][label, place]]
+        label, rank = torch.nonzero(best[i] > p.confidence_threshold, as_tuple=True)
+        score, box = best[i][label, rank], decoded[i][prior_indices[i][label, rank]]
         selected = batched_nms(box, score, label, p.nms_param.nms_threshold)[: p.keep_top_k]
         head = torch.stack([torch.full((len(selected),), float(i)), label[selected] + 1.0, score[selected]], 1)
         rows.append(torch.cat([head, box[selected]], 1))

@@ -64,7 +64,7 @@ def compiled_before(command: list[str], threads: int, cache: Path) -> tuple[floa
 
 def in_turn(ready: Mapping[str, Competitor], rounds: int) -> dict[str, list[float]]:
     """Return the milliseconds of each in each round, in which all have their turn."""
-    runs = {form: _runs(competitor.run(2)) for form, competitor in ready.items()}
+    runs = {form: _choose_runs(competitor.run(2)) for form, competitor in ready.items()}
     times: dict[str, list[float]] = {form: [] for form in ready}
     for _ in range(rounds):
         for form, competitor in ready.items():
@@ -72,7 +72,7 @@ def in_turn(ready: Mapping[str, Competitor], rounds: int) -> dict[str, list[floa
     return times
 
 
-def _runs(milliseconds: float) -> int:
+def _choose_runs(milliseconds: float) -> int:
     """Return the runs of a turn: many of small nets, one where that takes seconds."""
     return 1 if milliseconds > 1000 else max(3, min(500, int(TURN / milliseconds)))
 

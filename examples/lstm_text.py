@@ -54,14 +54,14 @@ params = solver.variables.params
 
 
 @jax.jit
-def likeliest(letters):
+def predict_letters(letters):
     """The most probable letter after each of these."""
     cont = jnp.ones((STEPS, 1)).at[0].set(0)
     blobs, _ = net.apply(params, state, {"letter": letters[:, None], "cont": cont, "next": cont}, blobs=["scores"])
     return blobs["scores"][:, 0].argmax(axis=-1)
 
 
-written = list(numbers[:STEPS])
+generated = list(numbers[:STEPS])
 for _ in range(40):
-    written.append(int(likeliest(jnp.array(written[-STEPS:], jnp.float32))[-1]))
-print("".join(LETTERS[n] for n in written))
+    generated.append(int(predict_letters(jnp.array(generated[-STEPS:], jnp.float32))[-1]))
+print("".join(LETTERS[n] for n in generated))

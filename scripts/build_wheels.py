@@ -33,34 +33,34 @@ def build(folder: Path) -> None:
         with tarfile.open(builder.build("sdist", folder)) as sdist:
             sdist.extractall(temporary, filter="data")
         (source,) = temporary.iterdir()
-        if (tracked := tracked_files()) is not None:
-            require_equal("the sdist", sdist_files(source), tracked)
+        if (tracked := list_tracked_files()) is not None:
+            require_equal("the sdist", list_sdist_files(source), tracked)
 
         builder = ProjectBuilder.from_isolated_env(environment, source)
         os.environ["CAFFEJAX_KERNELS"] = "none"
-        plain = wheel_files(builder.build("wheel", folder))
+        plain = list_wheel_files(builder.build("wheel", folder))
         del os.environ["CAFFEJAX_KERNELS"]
         wheel = builder.build("wheel", temporary)
-        require_equal("the wheel", wheel_files(wheel), plain | KERNELS)
+        require_equal("the wheel", list_wheel_files(wheel), plain | KERNELS)
         repair = ["repair", "--strip", "--exclude", "libdnnl.so.3", "--wheel-dir", str(folder), wheel]
         subprocess.run([sys.executable, "-m", "auditwheel", *repair], check=True)
 
 
-def tracked_files() -> set[str] | None:
+def list_tracked_files() -> set[str] | None:
     """The files that git knows; None where this is no clone."""
     if not (REPOSITORY / ".git").exists():
         return None
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, check=True, capture_output=True, text=True)
-    return set(listed.stdout.split("\0")) - {""}
+    process = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    return set(process.stdout.split("\0")) - {""}
 
 
-def sdist_files(folder: Path) -> set[str]:
+def list_sdist_files(folder: Path) -> set[str]:
     """The files of an unpacked sdist, but for those that setuptools adds."""
     names = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
     return {name for name in names if name not in ("PKG-INFO", "setup.cfg") and ".egg-info/" not in name}
 
 
-def wheel_files(wheel: str) -> set[str]:
+def list_wheel_files(wheel: str) -> set[str]:
     """The files of the package in a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return {name for name in archive.namelist() if name.startswith("caffejax/")}

@@ -70,15 +70,15 @@ def _largest(errors: dict[str, Any] | None) -> str:
 
 def _assess_net(file: Path, phase: str, forms: Sequence[str], seconds: float) -> dict[str, Any]:
     """Return what a process for this net finds."""
-    began = time.monotonic()
+    start = time.monotonic()
     command = [sys.executable, "-c", ASSESS, str(file), phase, str(TESTS), *forms]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        return {"failed": f"took over {time.monotonic() - began:.0f} s"}
-    if done.returncode:
-        return {"failed": f"exit code {done.returncode}: {done.stderr[-2000:]}"}
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+        return {"failed": f"took over {time.monotonic() - start:.0f} s"}
+    if process.returncode:
+        return {"failed": f"exit code {process.returncode}: {process.stderr[-2000:]}"}
+    return dict(json.loads(process.stdout.splitlines()[-1]))
 
 
 if __name__ == "__main__":

@@ -34,21 +34,21 @@ BANNED = {
 LIMITS = {"docstrings": 2.5, "comments": 1.5, "lines of pages": 1.5}  # in percent
 
 
-def docstrings() -> Iterator[tuple[Path, int, str]]:
+def iterate_docstrings() -> Iterator[tuple[Path, int, str]]:
     for path in _sources():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
                 yield path, getattr(node, "lineno", 1), text
 
 
-def comments() -> Iterator[tuple[Path, int, str]]:
+def iterate_comments() -> Iterator[tuple[Path, int, str]]:
     for path in _sources():
         for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
             if token.type == tokenize.COMMENT:
                 yield path, token.start[0], token.string.lstrip("# ")
 
 
-def lines_of_pages() -> Iterator[tuple[Path, int, str]]:
+def iterate_page_lines() -> Iterator[tuple[Path, int, str]]:
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         is_code = False
         for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print each place")
     options = parser.parse_args()
     failures = []
-    texts = {"docstrings": docstrings(), "comments": comments(), "lines of pages": lines_of_pages()}
+    texts = {"docstrings": iterate_docstrings(), "comments": iterate_comments(), "lines of pages": iterate_page_lines()}
     for kind, places in texts.items():
         number = matches = 0
         for path, line, text in places:

@@ -31,7 +31,7 @@ def main() -> int:
     seeds = [
         s for s in range(options.seed, options.seed + options.runs) if options.kind in (None, KINDS[s % len(KINDS)])
     ]
-    began, runs_with_findings = time.monotonic(), Counter[str]()
+    start, runs_with_findings = time.monotonic(), Counter[str]()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as threads:
         for seed, problems in zip(seeds, threads.map(Job(Path(folder)).findings, seeds), strict=True):
             runs_with_findings[KINDS[seed % len(KINDS)]] += bool(problems)
@@ -40,7 +40,7 @@ def main() -> int:
     runs = Counter(KINDS[s % len(KINDS)] for s in seeds)
     for kind, n in runs.items():
         print(f"{kind:24} {n:4} runs {runs_with_findings[kind]:4} with findings")
-    print(f"{len(seeds)} runs, {runs_with_findings.total()} with findings, {time.monotonic() - began:.0f} s")
+    print(f"{len(seeds)} runs, {runs_with_findings.total()} with findings, {time.monotonic() - start:.0f} s")
     return 1 if runs_with_findings.total() else 0
 
 

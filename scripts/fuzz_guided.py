@@ -47,11 +47,11 @@ def main() -> None:
     write_files(folder / "corpus", corpus)
 
     def read(data: bytes) -> None:
-        place = folder / str(next(numbers))
+        case_folder = folder / str(next(numbers))
         files = decode(data)
         if files:
-            outcome = judge(format, None, files, place)
-            shutil.rmtree(place, ignore_errors=True)
+            outcome = judge(format, None, files, case_folder)
+            shutil.rmtree(case_folder, ignore_errors=True)
             if outcome.is_finding:
                 write_files(Path("fuzz-findings") / format / "guided" / "files@0", files)
                 raise RuntimeError(f"{outcome.signature}\n{outcome.text}")

@@ -69,10 +69,10 @@ class Examples:
     def __init__(self) -> None:
         self._nets: dict[LayerType, tuple[NetParameter, str]] = {}
         for layer in read_net(_OWN).layer:
-            fed = [LayerParameter(name=b, type="Input", top=[b]) for b in layer.bottom]
-            for one in fed:
-                one.input_param.shape.add(dim=_FED[one.name])
-            self._nets[type_of(layer)] = NetParameter(layer=[*fed, layer]), "TRAIN"
+            input_layers = [LayerParameter(name=b, type="Input", top=[b]) for b in layer.bottom]
+            for input_layer in input_layers:
+                input_layer.input_param.shape.add(dim=_FED[input_layer.name])
+            self._nets[type_of(layer)] = NetParameter(layer=[*input_layers, layer]), "TRAIN"
         for case in (*LAYERS, *FURTHER):
             net = read_net(case.text(_ROWS))
             if [layer.name for layer in net.layer if layer.type != "Input"] == ["layer"]:  # not one of several
@@ -108,9 +108,9 @@ def _rename_blobs(net: NetParameter) -> NetParameter:
         names |= {layer.top[0]: "loss", **_number_blobs("y", layer.top[1:])}
     else:
         names |= _number_blobs("y", layer.top)
-    for one in net.layer:
-        one.bottom[:] = [names[b] for b in one.bottom]
-        one.top[:] = [names[b] for b in one.top]
+    for net_layer in net.layer:
+        net_layer.bottom[:] = [names[b] for b in net_layer.bottom]
+        net_layer.top[:] = [names[b] for b in net_layer.top]
     layer.name = t.name.lower()
     return net
 

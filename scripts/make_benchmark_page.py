@@ -72,8 +72,8 @@ def against_torch(result: Row) -> tuple[str, Figure]:
     head = ["net", *TASKS.values(), "first step, s: empty / filled cache"]
     figure, (axes,) = new_figure(height=0.55 * len(nets) + 1)
     draw_bars(axes, [NETS[net] for net in nets], ratios)
-    finish(axes, "Times as fast as PyTorch (the fastest of eager, channels last, torch.compile)")
-    return f"{table(head, map(cells, nets))}\nGeometric means: {means(ratios)}.\n", figure
+    finish_panel(axes, "Times as fast as PyTorch (the fastest of eager, channels last, torch.compile)")
+    return f"{format_table(head, map(cells, nets))}\nGeometric means: {format_means(ratios)}.\n", figure
 
 
 def against_engines(result: Row) -> tuple[str, Figure]:
@@ -92,16 +92,19 @@ def against_engines(result: Row) -> tuple[str, Figure]:
     head = ["net (batch)", "frozen", "not frozen", *map(ENGINES.__getitem__, engines), "best engine / frozen"]
     head += ["first result, s: frozen / best engine", "MiB: frozen / best engine"]
     figure, panels = new_figure(2, height=0.45 * len(rows) / 2 + 1, sharex=True)
-    for one, axes in zip((True, False), panels, strict=True):
-        shown = [row for row in rows if (row["batch"] == 1) == one]
-        series: Series = {ENGINES[engine]: [row["ratio"].get(engine) for row in shown] for engine in engines}
-        draw_bars(axes, [NETS[row["net"]] + f" ({row['batch']})" * (not one) for row in shown], series)
-        finish(axes, f"Times as fast as engines, {'batch 1' if one else 'larger batches'}")
+    for is_batch_1, axes in zip((True, False), panels, strict=True):
+        panel_rows = [row for row in rows if (row["batch"] == 1) == is_batch_1]
+        series: Series = {ENGINES[engine]: [row["ratio"].get(engine) for row in panel_rows] for engine in engines}
+        draw_bars(axes, [NETS[row["net"]] + f" ({row['batch']})" * (not is_batch_1) for row in panel_rows], series)
+        finish_panel(axes, f"Times as fast as engines, {'batch 1' if is_batch_1 else 'larger batches'}")
     best: Series = {
-        words: [row["ratio"].get(row["best"]) for row in rows if (row["batch"] == 1) == one]
-        for words, one in {"batch 1": True, "larger batches": False}.items()
+        words: [row["ratio"].get(row["best"]) for row in rows if (row["batch"] == 1) == is_batch_1]
+        for words, is_batch_1 in {"batch 1": True, "larger batches": False}.items()
     }
-    return f"{table(head, map(cells, rows))}\nGeometric means, best engine / frozen: {means(best)}.\n", figure
+    return (
+        f"{format_table(head, map(cells, rows))}\nGeometric means, best engine / frozen: {format_means(best)}.\n",
+        figure,
+    )
 
 
 def cold_start(result: Row) -> tuple[str, Figure]:
@@ -120,7 +123,7 @@ def cold_start(result: Row) -> tuple[str, Figure]:
     def values(key: str, engine: str) -> list[float | None]:
         return [medians[net].get(engine, {}).get(key) for net in nets]
 
-    def over(peer: str, key: str, engine: str) -> list[float | None]:
+    def speedups(peer: str, key: str, engine: str) -> list[float | None]:
         pairs = zip(values(key, peer), values(key, engine), strict=True)
         return [its / ours if its and ours else None for its, ours in pairs]
 
@@ -137,22 +140,22 @@ def cold_start(result: Row) -> tuple[str, Figure]:
     peers = [engine for engine in engines if engine not in ("frozen", "pycaffe")]
     figure, (left, right) = new_figure(2, height=0.6 * len(nets) + 1)
     draw_bars(left, [NETS[net] for net in nets], {engine: values("first", engine) for engine in engines})
-    finish(left, "First result of a fresh process, seconds", line=None)
+    finish_panel(left, "First result of a fresh process, seconds", line=None)
     draw_bars(
         right,
         [NETS[net] for net in nets],
-        {f"than {peer}": over(peer, "steady", "frozen") for peer in peers},
+        {f"than {peer}": speedups(peer, "steady", "frozen") for peer in peers},
         first=len(engines) - len(peers),
     )
-    finish(right, "Steady call, frozen: times as fast")
+    finish_panel(right, "Steady call, frozen: times as fast")
     lines = [
         f"Geometric means, {peer} / frozen: "
-        + means({title.partition(",")[0]: over(peer, key, "frozen") for key, (title, _) in columns.items()})
+        + format_means({title.partition(",")[0]: speedups(peer, key, "frozen") for key, (title, _) in columns.items()})
         + ".\n"
         for peer in peers
     ]
     return (
-        f"In each cell: {' · '.join(engines)}.\n\n{table(head, map(cells, nets))}\n{''.join(lines)}",
+        f"In each cell: {' · '.join(engines)}.\n\n{format_table(head, map(cells, nets))}\n{''.join(lines)}",
         figure,
     )
 
@@ -179,7 +182,7 @@ input size.
 }  # with the heading and introduction of their sections
 
 
-def finish(axes: Axes, title: str, line: float | None = 1) -> None:
+def finish_panel(axes: Axes, title: str, line: float | None = 1) -> None:
     """Add the title and the legend of a panel, and a line at the peer's speed."""
     if line is not None:
         axes.axvline(line, color="black", linewidth=1)
@@ -189,18 +192,18 @@ def finish(axes: Axes, title: str, line: float | None = 1) -> None:
     )
 
 
-def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+def format_table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     """Return a table in Markdown."""
     return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows))
 
 
-def means(ratios: Mapping[str, Iterable[float | None]]) -> str:
+def format_means(ratios: Mapping[str, Iterable[float | None]]) -> str:
     """Return the geometric mean of each list of ratios, as words."""
     measured = {name: [value for value in values if value] for name, values in ratios.items()}
     return ", ".join(f"{statistics.geometric_mean(group):.2f} ({name})" for name, group in measured.items() if group)
 
 
-def description(run: Row) -> str:
+def describe_run(run: Row) -> str:
     """Return when and how a run was made, as a paragraph."""
     versions = "".join(f", {name} {version}" for name, version in run["versions"].items())
     load = "while other work ran on the machine" if run["load"] is None else f"load average {run['load']} before it"
@@ -208,7 +211,7 @@ def description(run: Row) -> str:
     return f"*{run['date']}, {run['processor']}, {run['threads']} threads, {load}; {rounds}{versions}.*\n"
 
 
-def pages(draw: bool = False) -> dict[Path, str]:
+def make_pages(draw: bool = False) -> dict[Path, str]:
     """Return the page with its tables as they are now; optionally draw the charts."""
     text = PAGE.read_text()
     for part, introduction in PARTS.items():
@@ -218,7 +221,7 @@ def pages(draw: bool = False) -> dict[Path, str]:
             result = json.loads(file.read_text())
             words, figure = part(result)
             chart = f"![{figure.axes[0].get_title(loc='left')}](pictures/benchmark_{name}.png)\n"
-            content = f"\n{introduction}\n{words}\n{description(result['run'])}\n{chart}\n"
+            content = f"\n{introduction}\n{words}\n{describe_run(result['run'])}\n{chart}\n"
             text = replace_part(text, f"scripts/make_benchmark_page.py: {name}", content)
             if draw:
                 save(figure, f"benchmark_{name}")
@@ -226,4 +229,4 @@ def pages(draw: bool = False) -> dict[Path, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(lambda: pages(draw="--check" not in sys.argv), __doc__))
+    sys.exit(write_or_check(lambda: make_pages(draw="--check" not in sys.argv), __doc__))

@@ -25,7 +25,7 @@ read, 2 for a mistake in the command, 130 after Ctrl-C. This page is made by `sc
 """
 
 
-def page() -> str:
+def make_page() -> str:
     """Return the page."""
     parser = cli._parser()
     parts = [INTRO]
@@ -53,4 +53,4 @@ def _rows(parser: Parser) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(lambda: {PAGE: page()}, __doc__))
+    sys.exit(write_or_check(lambda: {PAGE: make_page()}, __doc__))

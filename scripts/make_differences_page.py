@@ -46,36 +46,38 @@ names the layer and the setting. The list is the registry's (`LayerDocs.restrict
 |---|---|---|""".splitlines()
 
 
-def page() -> str:
+def make_page() -> str:
     """Write the whole page."""
     lines = [INTRO]
     for title, (text, differences) in SECTIONS.items():
-        lines += [f"## {title}", "", *wrap(text), ""]
+        lines += [f"## {title}", "", *wrap_paragraph(text), ""]
         for difference in differences:
-            lines += [*entry(difference), ""]
+            lines += [*format_difference(difference), ""]
     lines += TYPES
-    lines += [f"| {name} | {t.docs.origin} | {t.docs.restrictions} |" for name, t in types() if t.docs.restrictions]
+    lines += [
+        f"| {name} | {t.docs.origin} | {t.docs.restrictions} |" for name, t in list_types() if t.docs.restrictions
+    ]
     return "\n".join(lines) + "\n"
 
 
-def entry(difference: Difference) -> Iterator[str]:
+def format_difference(difference: Difference) -> Iterator[str]:
     """Write what is to say of a difference, with what its case shows."""
-    yield from (f"### {difference.title}", "", *wrap(difference.text), "")
+    yield from (f"### {difference.title}", "", *wrap_paragraph(difference.text), "")
     if difference.net.endswith(".prototxt"):
         yield from (f"The net is `{difference.net}`.", "")
     else:
         yield from ("```", *difference.net.replace("} layer {", "}\nlayer {").splitlines(), "```", "")
     yield from ("| | Caffe | caffejax |", "|---|---|---|")
-    yield from (row(shown) for shown in difference.run(difference.net))
-    yield from ("", *wrap(f"Where Caffe's is from: {difference.source}."))
+    yield from (format_row(shown) for shown in difference.run(difference.net))
+    yield from ("", *wrap_paragraph(f"Where Caffe's is from: {difference.source}."))
 
 
-def row(shown: Shown) -> str:
+def format_row(result: Shown) -> str:
     """Write what a case shows as a row of a table."""
-    return f"| {shown.what} | {number(shown.caffe)} | {number(shown.here)} |"
+    return f"| {result.what} | {format_number(result.caffe)} | {format_number(result.here)} |"
 
 
-def number(value: Any) -> str:
+def format_number(value: Any) -> str:
     """Write numbers with four digits, which all machines agree on; words as they are."""
     if isinstance(value, str):
         return value
@@ -83,17 +85,17 @@ def number(value: Any) -> str:
     return text[0] if np.ndim(value) == 0 else f"[{', '.join(text)}]"
 
 
-def types() -> Iterator[tuple[str, LayerType]]:
+def list_types() -> Iterator[tuple[str, LayerType]]:
     """List all types, and the variants of those that have some."""
     for t in layer_types().values():
         variants = dict(t.implementation.types) if isinstance(t.implementation, Variants) else {"": t}
         yield from ((f"{t.name}{name and ': '}{name}", variant) for name, variant in variants.items())
 
 
-def wrap(text: str) -> list[str]:
+def wrap_paragraph(text: str) -> list[str]:
     """Break a paragraph at 120 characters."""
     return re.findall(r"\S.{0,118}\S?(?=\s|$)", text)
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(lambda: {PAGE: page()}, __doc__))
+    sys.exit(write_or_check(lambda: {PAGE: make_page()}, __doc__))

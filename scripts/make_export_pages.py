@@ -18,24 +18,24 @@ from caffejax.export.onnx.layer_operators import OPERATORS
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
-def onnx_table() -> str:
+def make_onnx_table() -> str:
     """Return the table of all types that have operators of ONNX of their own."""
     lines = ["| type | operators | taken apart where |", "|---|---|---|"]
     lines += [f"| {name} | {operator.words} | {operator.unless} |" for name, operator in sorted(OPERATORS.items())]
     return "\n".join(lines) + "\n"
 
 
-def flax_types() -> str:
+def list_flax_types() -> str:
     """Return the names of all types that flax source can be written of."""
     return textwrap.fill(f"{', '.join(sorted(known_types()))}.", 120) + "\n"
 
 
-def pages() -> dict[Path, str]:
+def make_pages() -> dict[Path, str]:
     """Return both pages, with the parts about layer types as they are now."""
-    parts = {"exporting_onnx.md": onnx_table(), "exporting_flax.md": flax_types()}
+    parts = {"exporting_onnx.md": make_onnx_table(), "exporting_flax.md": list_flax_types()}
     name = "scripts/make_export_pages.py"
     return {DOCS / page: replace_part((DOCS / page).read_text(), name, content) for page, content in parts.items()}
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(pages, __doc__))
+    sys.exit(write_or_check(make_pages, __doc__))

@@ -101,7 +101,7 @@ layer supports them.
 """
 
 
-def pages() -> dict[Path, str]:
+def make_pages() -> dict[Path, str]:
     """Write all pages."""
     examples, tables = Examples(), Tables()
     return {
@@ -122,7 +122,7 @@ def sections(page: str, title: str, whose: str, examples: Examples, tables: Tabl
             contents.append(f"- [{heading}](#{heading.lower().replace(' ', '-')}): {links}")
             lines += ["", f"## {heading}"]
         for t in types:
-            lines += ["", f"### {t.name}", "", *whole_section(t, examples, tables)]
+            lines += ["", f"### {t.name}", "", *make_type_section(t, examples, tables)]
     head = SECTIONS.replace("TITLE", title).replace("WHOSE", whose).replace("CONTENTS", "\n".join(contents))
     return head + "\n".join(lines) + "\n"
 
@@ -132,7 +132,7 @@ def page_of(t: LayerType) -> str:
     return CAFFE if "BVLC" in [v.docs.origin for v in (variants(t) or {"": t}).values()] else FORKS
 
 
-def place(name: str) -> str:
+def section_link(name: str) -> str:
     """Return where the section of a type is, of its name."""
     return f"{page_of(layer_types()[name])}#{name.lower()}"
 
@@ -144,7 +144,7 @@ def overview(tables: Tables) -> str:
         "|---|---|---|---|",
     ]
     for t in layer_types().values():
-        name = f"[{t.name}]({place(t.name)})"
+        name = f"[{t.name}]({section_link(t.name)})"
         lines += [row(name, t)] if not variants(t) else [row(f"{name}: {v}", t) for v, t in variants(t).items()]
     transforms = "\n".join(f"- {text}" for text in TRANSFORMS.values())
     lines += [GRADIENTS.replace("TRANSFORMS", transforms), SETTINGS]
@@ -153,7 +153,7 @@ def overview(tables: Tables) -> str:
     return "\n".join(lines)
 
 
-def whole_section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
+def make_type_section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
     """Write a type's section, with one for each of its variants."""
     lines = [f"Also called {', '.join(t.signature.aliases)}.", ""] if t.signature.aliases else []
     if not isinstance(t.implementation, Variants):
@@ -171,8 +171,8 @@ def row(name: str, t: LayerType) -> str:
 
 def family(t: LayerType) -> str:
     """Return the family of a type, by the file or folder of `layers` that defines it, or the package `data`."""
-    package, place, *_ = registry._index()[t.name].removeprefix("caffejax.").split(".")
-    return FAMILIES["data" if package == "data" else place]
+    package, subpackage, *_ = registry._index()[t.name].removeprefix("caffejax.").split(".")
+    return FAMILIES["data" if package == "data" else subpackage]
 
 
 def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
@@ -184,7 +184,7 @@ def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
         lines += ["", f"Restrictions: {' '.join(limits)}"]
     lines += ["", "```", *examples[t], "```"]
     for param in params_of(t):
-        lines += ["", *tables.of_type(t, param, place(t.name))]
+        lines += ["", *tables.of_type(t, param, section_link(t.name))]
     return lines
 
 
@@ -194,4 +194,4 @@ def summary(t: LayerType) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(pages, __doc__))
+    sys.exit(write_or_check(make_pages, __doc__))

@@ -82,7 +82,7 @@ def run_command(*arguments: object) -> str:
 
 
 @cache
-def trained_digits(rate: float = 0.01) -> tuple[Path, Path]:
+def train_digits(rate: float = 0.01) -> tuple[Path, Path]:
     """Train LeNet on the digits; return the files of its metrics and weights."""
     param = read_solver(SOLVER)
     param.base_lr, param.display, param.test_interval, param.snapshot = rate, 10, 50, 0
@@ -97,20 +97,20 @@ def trained_digits(rate: float = 0.01) -> tuple[Path, Path]:
 
 def plot_digits() -> None:
     """Draw training curves by `caffejax plot`."""
-    logs = [trained_digits(rate)[0] for rate in (0.01, 0.001)]
+    logs = [train_digits(rate)[0] for rate in (0.01, 0.001)]
     run_command("plot", *logs, "--out=plot.png", "--smooth=9", "--log_loss")
     keep(Path("plot.png"), "plot_digits")
 
 
 def filters_digits() -> None:
     """Draw filters by `caffejax draw`."""
-    run_command("draw", NET, f"--weights={trained_digits()[1]}", "--filters", "--size=400", "--out=filters.png")
+    run_command("draw", NET, f"--weights={train_digits()[1]}", "--filters", "--size=400", "--out=filters.png")
     keep(Path("filters.png"), "filters_digits")
 
 
 def features_digits() -> None:
     """Draw feature maps by `caffejax draw`."""
-    weights = f"--weights={trained_digits()[1]}"
+    weights = f"--weights={train_digits()[1]}"
     run_command("draw", NET, weights, "--blob=conv1", "--example=2", "--size=400", "--out=features.png")
     keep(Path("features.png"), "features_digits")
 
@@ -121,7 +121,7 @@ def confusion() -> None:
     loader = Loader(net.graph)
     counts = np.zeros((10, 10), int)
     batches = -(-(loader.examples or 0) // net.graph.blobs["data"].shape[0])
-    blobs = features(net, net.load(trained_digits()[1]), ["ip2", "label"], loader)
+    blobs = features(net, net.load(train_digits()[1]), ["ip2", "label"], loader)
     for _, batch in zip(range(batches), blobs, strict=False):
         np.add.at(counts, (np.asarray(batch["label"], int), np.asarray(batch["ip2"]).argmax(1)), 1)
     loader.close()
@@ -136,7 +136,7 @@ def confusion() -> None:
     save(figure, "confusion_digits")
 
 
-def test_digits() -> tuple[np.ndarray, np.ndarray]:
+def load_test_digits() -> tuple[np.ndarray, np.ndarray]:
     """Return the first test picture of each digit, uint8 (10, 1, 28, 28), and the labels."""
     loader = Loader(caffejax.Net(NET, "TEST").graph)
     batch = {name: np.asarray(blob) for name, blob in next(loader).items()}
@@ -147,15 +147,15 @@ def test_digits() -> tuple[np.ndarray, np.ndarray]:
 
 def digit() -> None:
     """Write a picture of a digit, which the first page classifies."""
-    Image.fromarray(test_digits()[0][3, 0].repeat(4, 0).repeat(4, 1)).save("digit.png")
+    Image.fromarray(load_test_digits()[0][3, 0].repeat(4, 0).repeat(4, 1)).save("digit.png")
     keep(Path("digit.png"), "digit", 256)
 
 
 def saliency() -> None:
     """Draw the gradient of the score of a digit by its pixels."""
     net = caffejax.Net(NET, "TEST")
-    params, state = net.load(trained_digits()[1])
-    images, labels = test_digits()
+    params, state = net.load(train_digits()[1])
+    images, labels = load_test_digits()
     images = images / np.float32(256)  # as the data layer scales them
 
     def score(images: Any) -> Any:
@@ -254,7 +254,7 @@ def pixels() -> None:
         layers += DILATED.replace("BOTTOM", bottom).replace("DILATION", str(dilation))
         bottom = f"conv{dilation}"
     Path("pixels.prototxt").write_text(PIXELS.replace("LAYERS", layers).replace("BOTTOM", bottom))
-    images, labels = map(np.stack, zip(*map(_labelled, draw_pictures("shapes", 1000, seed=2)), strict=True))
+    images, labels = map(np.stack, zip(*map(_label_pixels, draw_pictures("shapes", 1000, seed=2)), strict=True))
     data = {"data": images.transpose(0, 3, 1, 2).astype(np.float32) / 128 - 1, "label": labels}
     settings = (
         'type: "Adam" base_lr: 0.005 lr_policy: "poly" power: 0.9 max_iter: 1500 snapshot_prefix: "pixels" display: 100'
@@ -264,24 +264,24 @@ def pixels() -> None:
     solver.close()
     import cv2
 
-    shown = [image for image, shapes in draw_pictures("shapes", 40, seed=3) if len(shapes) > 1][:4]
-    for number, image in enumerate(shown):
+    example_images = [image for image, shapes in draw_pictures("shapes", 40, seed=3) if len(shapes) > 1][:4]
+    for number, image in enumerate(example_images):
         cv2.imwrite(f"shown{number}.png", image)
     Path("names.txt").write_text("\n".join(("background", *OBJECTS["shapes"])))
     Path("labelled").mkdir()
     flags = "--mean=128,128,128", "--scale=0.0078125", "--labels=names.txt", "--out=labelled"
-    files = [f"shown{number}.png" for number in range(len(shown))]
+    files = [f"shown{number}.png" for number in range(len(example_images))]
     run_command("predict", "pixels.prototxt", *files, "--weights=pixels_iter_1500.caffemodel", *flags)
-    figure, axes = new_figure(len(shown), rows=2, width=8, height=4.1)
+    figure, axes = new_figure(len(example_images), rows=2, width=8, height=4.1)
     for axis, file in zip(axes, [*files, *(f"labelled/{file}" for file in files)], strict=True):
         axis.imshow(cv2.imread(file)[..., ::-1], interpolation="nearest")
         axis.axis("off")
     save(figure, "predict_pixels")
 
 
-def _labelled(drawn: tuple[np.ndarray, list[tuple[int, np.ndarray]]]) -> tuple[np.ndarray, np.ndarray]:
+def _label_pixels(picture: tuple[np.ndarray, list[tuple[int, np.ndarray]]]) -> tuple[np.ndarray, np.ndarray]:
     """Return a picture and the labels of its pixels: those of a shape have the color of its center."""
-    image, shapes = drawn
+    image, shapes = picture
     labels = np.zeros(image.shape[:2], np.float32)
     for label, (x1, y1, x2, y2) in shapes:
         box = np.s_[y1 : y2 + 1, x1 : x2 + 1]
@@ -371,17 +371,24 @@ def report() -> None:
 
 _TRAINED = plot_digits, filters_digits, features_digits, digit, confusion, saliency, shapes, pixels, same_as_caffe
 _OTHERS = memory, gradcheck, compare, view, graph, report, lr_policies, pipeline, bfloat16, pooling
-DRAWN = {draw.__name__: draw for draw in (*_TRAINED, *_OTHERS, face)}
+PICTURE_FUNCTIONS = {draw.__name__: draw for draw in (*_TRAINED, *_OTHERS, face)}
 
 
 def main() -> None:
     """Make the pictures that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=[[], *DRAWN], default=[], metavar="NAME", help=", ".join(DRAWN))
+    parser.add_argument(
+        "names",
+        nargs="*",
+        choices=[[], *PICTURE_FUNCTIONS],
+        default=[],
+        metavar="NAME",
+        help=", ".join(PICTURE_FUNCTIONS),
+    )
     with tempfile.TemporaryDirectory() as folder:
-        for name in parser.parse_args().names or DRAWN:
+        for name in parser.parse_args().names or PICTURE_FUNCTIONS:
             os.chdir(folder)
-            DRAWN[name]()
+            PICTURE_FUNCTIONS[name]()
         os.chdir(REPOSITORY)
 
 

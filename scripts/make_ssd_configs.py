@@ -111,7 +111,7 @@ def vgg_sources(finest: str, suffix: str = "") -> list[Source]:
     ]
 
 
-def extra_maps(n: Detector, x: str, last: str, width: int, suffix: str = "") -> None:
+def add_extra_maps(n: Detector, x: str, last: str, width: int, suffix: str = "") -> None:
     """Add the maps from conv6_1 on; `last` is the padding of the two that keep or shrink their size by the kernel."""
     n.relu_name = lambda x: f"{x.removesuffix(suffix)}_relu"
     narrow, wide = width, 2 * width
@@ -131,9 +131,9 @@ def ssd300() -> str:
             x = n.pool(f"pool{block}", x, pool)
     x = n.pool("pool5", x, "kernel_size: 3 stride: 1 pad: 1")
     x = n.conv_relu("fc6", x, 1024, 3, "pad: 6 dilation: 6")
-    extra_maps(n, n.conv_relu("fc7", x, 1024, 1), "", 256)
+    add_extra_maps(n, n.conv_relu("fc7", x, 1024, 1), "", 256)
     keep = "nms_param { nms_threshold: 0.45 top_k: 400 } keep_top_k: 200 confidence_threshold: 0.01"
-    return _detecting(n, vgg_sources(n.normed("conv4_3")), 3, keep)
+    return _add_detection(n, vgg_sources(n.normed("conv4_3")), 3, keep)
 
 
 def mobilenet_ssd() -> str:
@@ -157,7 +157,7 @@ def mobilenet_ssd() -> str:
         Source("conv17_2", (285, 300), (2, 3)),
     ]
     keep = "nms_param { nms_threshold: 0.45 top_k: 100 } keep_top_k: 100 confidence_threshold: 0.25"
-    return _detecting(n, sources, 1, keep)
+    return _add_detection(n, sources, 1, keep)
 
 
 def face_detector() -> str:
@@ -189,12 +189,12 @@ def face_detector() -> str:
     x = norm(x, "last_bn_h", x, relu=False)
     x = n.add("ReLU", "fc7", [x], name="last_relu")
     n.filler = XAVIER
-    extra_maps(n, x, "pad: 1", 128, "_h")
+    add_extra_maps(n, x, "pad: 1", 128, "_h")
     keep = "nms_param { nms_threshold: 0.45 top_k: 400 } keep_top_k: 200 confidence_threshold: 0.2 clip: true"
-    return _detecting(n, vgg_sources(n.normed("layer_256_1_bn1"), "_h"), 3, keep, classes=2)
+    return _add_detection(n, vgg_sources(n.normed("layer_256_1_bn1"), "_h"), 3, keep, classes=2)
 
 
-def _detecting(n: Detector, sources: Sequence[Source], kernel: int, keep: str, classes: int = 21) -> str:
+def _add_detection(n: Detector, sources: Sequence[Source], kernel: int, keep: str, classes: int = 21) -> str:
     """End a net with predictions of boxes, for the classes of VOC and the background unless told."""
     predicted = n.predictions(classes, sources, kernel)
     n.multibox_loss(classes, predicted)

@@ -34,7 +34,7 @@ def main() -> int:
     finding = Outcome(**json.loads((options.case / "outcome.json").read_text()))
     worker, end = Worker(), time.monotonic() + options.seconds
 
-    def same(files: Files) -> bool:
+    def has_same_outcome(files: Files) -> bool:
         if time.monotonic() > end:
             raise OutOfTimeError
         with tempfile.TemporaryDirectory() as folder:
@@ -42,16 +42,16 @@ def main() -> int:
             return worker.ask_folder(format, Path(folder), number).signature == finding.signature
 
     files = read_files(source)
-    if not same(files):
+    if not has_same_outcome(files):
         print(f"{options.case}: the finding is not there any more: {finding.signature}", file=sys.stderr)
         return 1
     before = sum(map(len, files.values()))
-    files = shrink(files, same, intact_files(format)[number], text=harness(format).text)
+    files = shrink(files, has_same_outcome, intact_files(format)[number], text=harness(format).text)
     worker.close()
-    place = TESTS / "fuzz" / "cases" / format / f"{options.name or options.case.name}@{number}"
-    shutil.rmtree(place, ignore_errors=True)
-    write_files(place, files)
-    print(f"{place}: {finding.signature}: {before} bytes, now {sum(map(len, files.values()))}")
+    case_path = TESTS / "fuzz" / "cases" / format / f"{options.name or options.case.name}@{number}"
+    shutil.rmtree(case_path, ignore_errors=True)
+    write_files(case_path, files)
+    print(f"{case_path}: {finding.signature}: {before} bytes, now {sum(map(len, files.values()))}")
     return 0
 
 

@@ -16,12 +16,12 @@ class Tables:
     def __init__(self) -> None:
         self._first: dict[tuple[str, ...], tuple[str, str]] = {}
 
-    def of_type(self, t: LayerType, param: str, place: str) -> list[str]:
+    def of_type(self, t: LayerType, param: str, anchor: str) -> list[str]:
         """Write the table of a message of a type's, forks' fields left out unless followed."""
         rows = tuple(_rows(settings_of(t, param)))
         if not rows:
             return [f"`{param}` has no settings that count here."]
-        first, first_place = self._first.setdefault(rows, (t.name, place))
+        first, first_place = self._first.setdefault(rows, (t.name, anchor))
         if first != t.name and len(rows) > 2:
             return [f"`{param}`: see [{first}]({first_place})."]
         return [f"`{param}`:", "", *_HEAD, *rows]

@@ -79,20 +79,20 @@ def run_all(options: argparse.Namespace, work: Path) -> Iterator[Result]:
         if not checkout.is_dir():
             yield Result(project, name, "absent: there is no checkout", 0)
             continue
-        begun = time.monotonic()
+        start = time.monotonic()
         copy = work / checkout.name
         try:
-            for place in (copy, *(work / other.replace("/", "+") for other in flow.get("needs", ()))):
-                if not place.exists():
-                    prepare(options.checkouts / place.name, place)
-            for other in earlier.pop(project):
-                edit_files(other, copy, work / "home")
+            for folder in (copy, *(work / commit_note.replace("/", "+") for commit_note in flow.get("needs", ()))):
+                if not folder.exists():
+                    prepare(options.checkouts / folder.name, folder)
+            for commit_note in earlier.pop(project):
+                edit_files(commit_note, copy, work / "home")
             outcome = run(flow, copy, work / "home", options)
         except (CaffejaxError, subprocess.SubprocessError, OSError, LookupError, ValueError) as error:
             outcome = f"FAILS: {type(error).__name__}: {error}"
         commit = commit_of(checkout)
-        other = "" if commit == listed["projects"][project] else f" (at commit {commit[:9]}, not the listed one)"
-        yield Result(project, name, outcome + other, time.monotonic() - begun)
+        commit_note = "" if commit == listed["projects"][project] else f" (at commit {commit[:9]}, not the listed one)"
+        yield Result(project, name, outcome + commit_note, time.monotonic() - start)
 
 
 def commit_of(checkout: Path) -> str:
@@ -117,17 +117,17 @@ def edit_files(flow: dict[str, Any], copy: Path, home: Path) -> None:
     """Make the data of a workflow, and edit its files, in the copy of the checkout, unless an earlier run has."""
     home.mkdir(exist_ok=True)
     stamp = copy / _STAMP
-    done = stamp.read_text().splitlines() if stamp.exists() else []
+    applied_edits = stamp.read_text().splitlines() if stamp.exists() else []
     for name in flow.get("data", ()):
-        if name not in done:
+        if name not in applied_edits:
             _DATA[name](copy, home)
-            done.append(name)
-    if flow["name"] not in done:
+            applied_edits.append(name)
+    if flow["name"] not in applied_edits:
         for edit in flow.get("edits", ()):
             for path in sorted(file for pattern in edit["files"] for file in copy.glob(pattern)):
                 _RULES[edit["rule"]](path, edit)
-        done.append(flow["name"])
-    stamp.write_text("\n".join(done))
+        applied_edits.append(flow["name"])
+    stamp.write_text("\n".join(applied_edits))
 
 
 def run(flow: dict[str, Any], copy: Path, home: Path, options: argparse.Namespace) -> str:
@@ -291,8 +291,8 @@ def make_voc(copy: Path, home: Path) -> None:
         for folder in ("JPEGImages", "Annotations", "ImageSets/Main"):
             (root / folder).mkdir(parents=True, exist_ok=True)
         names = [f"{year[-1]}{n:05d}" for n in range(12)]
-        for part, chosen in ("trainval", names[:8]), ("test", names[8:]):
-            (root / "ImageSets" / "Main" / f"{part}.txt").write_text("".join(f"{name}\n" for name in chosen))
+        for part, part_names in ("trainval", names[:8]), ("test", names[8:]):
+            (root / "ImageSets" / "Main" / f"{part}.txt").write_text("".join(f"{name}\n" for name in part_names))
         for name in names:
             image = draw.integers(0, 256, (120, 160, 3), np.uint8)
             objects = ""

@@ -65,7 +65,7 @@ def lr_policies() -> None:
     save(figure, "lr_policies")
 
 
-def losses(case: str) -> list[float]:
+def compute_losses(case: str) -> list[float]:
     """Return the loss of each iteration of a recorded case, trained from its initial weights."""
     folder = GOLDEN / "solver" / case
     solver = Solver(folder / "solver.prototxt", weights=[folder / "init.caffemodel"])
@@ -77,7 +77,7 @@ def losses(case: str) -> list[float]:
     return values
 
 
-def accuracies(seed: int) -> dict[int, float]:
+def compute_accuracies(seed: int) -> dict[int, float]:
     """Return the test accuracies of LeNet on the digits, by iteration."""
     param = read_solver(DIGITS)
     param.random_seed, param.snapshot, param.snapshot_after_train, param.test_interval = seed, 0, False, 100
@@ -94,14 +94,14 @@ def same_as_caffe() -> None:
     for number, (case, label) in enumerate(CASES.items()):
         recorded = np.load(GOLDEN / "solver" / case / "expected.npz")["loss"]
         left.plot(recorded, "o", color=f"C{number}", markersize=5, alpha=0.45)
-        left.plot(losses(case), color=f"C{number}", linewidth=1.4, label=label)
+        left.plot(compute_losses(case), color=f"C{number}", linewidth=1.4, label=label)
     left.plot([], [], "o", color="gray", alpha=0.5, label="Caffe 1.0")
     left.set(title="Loss, from the same weights: lines caffejax, circles Caffe 1.0", xlabel="iteration", yscale="log")
     reference = json.loads((GOLDEN / "digits" / "caffe_reference.json").read_text())["runs"]
     for number, run in enumerate(reference):
         label = f"Caffe 1.0, {len(reference)} seeds" if not number else None
         right.plot(run["iterations"], run["test_accuracy"], color="gray", alpha=0.5, linewidth=1, label=label)
-    for number, values in enumerate(map(accuracies, SEEDS)):
+    for number, values in enumerate(map(compute_accuracies, SEEDS)):
         label = f"caffejax, {len(SEEDS)} seeds" if not number else None
         right.plot(list(values), list(values.values()), linewidth=1.4, color="C0", label=label)
     right.set(title="LeNet on handwritten digits: test accuracy", xlabel="iteration", ylim=(0.94, 1), xlim=(0, 1000))

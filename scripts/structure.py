@@ -273,7 +273,7 @@ def page_with_table(page: Path = PAGE) -> str:
     return f"{before}{BEGIN}\n{table_of_packages()}\n{END}{after}"
 
 
-def problems() -> list[str]:
+def find_problems() -> list[str]:
     """Return a message for each measure above its limit, each missing walk or file, and a page that is out of date."""
     walks = read_walks()
     measures = measure() | {title: len(walks.get(title, ())) for title in WALK_LIMITS}
@@ -298,7 +298,7 @@ def main() -> None:
         print(f"{name:50} {value:8g}   limit {LIMITS[name]}")
     for title, files in read_walks().items():
         print(f"{title:50} {len(files):8} files   limit {WALK_LIMITS[title]}")
-    if options.check and (lines := problems()):
+    if options.check and (lines := find_problems()):
         sys.exit("\n".join(lines))
 
 

@@ -63,7 +63,7 @@ class Trial:
         versions = ["--constraint=oldest.txt"] if oldest else ["--upgrade", "--upgrade-strategy=eager"]
         self.run("pip", "uninstall", "--quiet", "--yes", "caffejax")
         self.run("pip", "install", "--quiet", "--no-compile", *versions, str(artefact.resolve()))
-        installed = time.monotonic()
+        install_end = time.monotonic()
         version = self.run("caffejax", "--version").split()[-1]
         require(f"caffejax-{version}[-.]", artefact.name)
         convolutions = "oneDNN$" if kernels else "XLA, not oneDNN"
@@ -74,9 +74,9 @@ class Trial:
         if float(accuracy) < 0.9:
             sys.exit(f"LeNet's accuracy is {accuracy}:\n{log}")
         require("ok$", self.run("caffejax", "gradcheck", "--model=convolution.prototxt"), times=3)
-        times = f"installed in {installed - start:.0f} s, tried in {time.monotonic() - installed:.0f}"
-        tried = f"{'with' if kernels else 'without'} kernels, {'oldest' if oldest else 'newest'} versions"
-        print(f"{artefact.name}: accuracy {accuracy}, {tried}; {times}", flush=True)
+        times = f"installed in {install_end - start:.0f} s, tried in {time.monotonic() - install_end:.0f}"
+        configuration = f"{'with' if kernels else 'without'} kernels, {'oldest' if oldest else 'newest'} versions"
+        print(f"{artefact.name}: accuracy {accuracy}, {configuration}; {times}", flush=True)
 
 
 def require(pattern: str, text: str, times: int = 1) -> list[str]:

@@ -17,10 +17,10 @@ if not HAS_OLD_EMITTERS:
     del FLAGS["--xla_cpu_use_fusion_emitters"]  # a process with a flag that its XLA does not know ends at once
 
 
-def xla_flags(*others: str) -> str:
+def xla_flags(*extra_flags: str) -> str:
     """A value for `XLA_FLAGS`: these flags, unless the environment has them set otherwise, and others."""
-    ours = [f"{name}={value}" for name, value in FLAGS.items() if name not in os.environ.get("XLA_FLAGS", "")]
-    return " ".join([os.environ.get("XLA_FLAGS", ""), *ours, *others]).strip()
+    unset_flags = [f"{name}={value}" for name, value in FLAGS.items() if name not in os.environ.get("XLA_FLAGS", "")]
+    return " ".join([os.environ.get("XLA_FLAGS", ""), *unset_flags, *extra_flags]).strip()
 
 
 def optimized_environment() -> dict[str, str]:
@@ -29,6 +29,6 @@ def optimized_environment() -> dict[str, str]:
     return os.environ | {"XLA_FLAGS": " ".join(others)}
 
 
-def with_devices(devices: int) -> dict[str, str]:
+def with_devices(count: int) -> dict[str, str]:
     """The environment of a process whose JAX sees a CPU as that many devices."""
-    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": xla_flags(f"--xla_force_host_platform_device_count={devices}")}
+    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": xla_flags(f"--xla_force_host_platform_device_count={count}")}

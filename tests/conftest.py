@@ -38,13 +38,13 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the quick subset: of each test the cases that say so, else its first one; never what is slow or long."""
-    by_test: dict[tuple[Path, object], list[pytest.Item]] = {}
+    cases_by_test: dict[tuple[Path, object], list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("optimized"):
             item.add_marker("long")
         if not any(item.get_closest_marker(name) for name in ("slow", "long")):
-            by_test.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
-    for cases in by_test.values():
+            cases_by_test.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
+    for cases in cases_by_test.values():
         if not any(case.get_closest_marker("quick") for case in cases):
             cases[0].add_marker("quick")
 

@@ -24,9 +24,9 @@ def _load_recorded() -> list[dict[str, Any]]:
     ]
 
 
-RECORDED = [case for case in _load_recorded() if not case.get("run_in_folder")]  # those have tests of their own
-REJECTED = [case for case in RECORDED if case.get("rejected")]
-MANIFEST = [case for case in RECORDED if not case.get("rejected")]
+RECORDED_CASES = [case for case in _load_recorded() if not case.get("run_in_folder")]  # those have tests of their own
+REJECTED = [case for case in RECORDED_CASES if case.get("rejected")]
+MANIFEST = [case for case in RECORDED_CASES if not case.get("rejected")]
 
 
 # types of BVLC's whose programs differ between kernels="fast" and "reference"; jax_transforms tests that no other does
@@ -64,20 +64,24 @@ def case_id(case: dict[str, Any]) -> str:
 
 
 @functools.cache
-def _layer_in(path: Path) -> Any:
+def _read_recorded_layer(path: Path) -> Any:
     return next(layer for layer in read_net(path).layer if layer.name == "layer")
 
 
 def recorded_type(case: dict[str, Any]) -> LayerType:
     """The type, and of a type with variants the variant, of a recorded case."""
-    return type_of(_layer_in(case["path"].with_suffix(".prototxt")))
+    return type_of(_read_recorded_layer(case["path"].with_suffix(".prototxt")))
 
 
 def first_of_each(cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The first case of each type, by its name, and of each variant, by name and variant."""
     result: dict[str, dict[str, Any]] = {}
     for case in cases:
-        runs = layer_types()[case["type"]].implementation
-        variant = runs.select(_layer_in(case["path"].with_suffix(".prototxt"))) if isinstance(runs, Variants) else ""
+        implementation = layer_types()[case["type"]].implementation
+        variant = (
+            implementation.select(_read_recorded_layer(case["path"].with_suffix(".prototxt")))
+            if isinstance(implementation, Variants)
+            else ""
+        )
         result.setdefault(" ".join(filter(None, [case["type"], variant])), case)
     return result

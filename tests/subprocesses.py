@@ -10,7 +10,7 @@ class Program(subprocess.Popen[str]):
     def __init__(self, command: list[str], **options: Any) -> None:
         super().__init__(command, text=True, **options)
 
-    def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
-        if kind is not None:
+    def __exit__(self, exception_type: type[BaseException] | None, *error: Any) -> None:
+        if exception_type is not None:
             self.kill()
-        super().__exit__(kind, *error)
+        super().__exit__(exception_type, *error)

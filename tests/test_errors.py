@@ -7,8 +7,8 @@ def test_a_long_message_still_says_where() -> None:
     message = str(Problem("is wrong: " + "m" * 99_999, "f" * 99_999, 3, layer="l" * 99_999, layer_type="t" * 99_999))
     assert len(message) < 20_000
     parts = ["f ... f", "f:3: layer 'l", "l ... l", "l' (t", "t ... t", "t): is wrong: m", "m ... m"]
-    places = [message.index(part) for part in parts]
-    assert places == sorted(places)
+    positions = [message.index(part) for part in parts]
+    assert positions == sorted(positions)
 
 
 def test_the_first_of_many_problems_are_listed_and_all_are_there() -> None:

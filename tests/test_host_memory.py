@@ -36,7 +36,7 @@ def write_files(folder: Path, **files: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "write"),
+    ("group", "write_group"),
     [
         ("0::/a/b", lambda top: write_files(top / "a", memory__max=1000, memory__current=400)),
         (
@@ -45,12 +45,12 @@ def write_files(folder: Path, **files: object) -> None:
         ),
     ],
 )
-def test_limits_of_control_groups(tmp_path: Path, group: str, write: Callable[[Path], None]) -> None:
+def test_limits_are_read_from_control_groups(tmp_path: Path, group: str, write_group: Callable[[Path], None]) -> None:
     (tmp_path / "own").write_text(group)
     write_files(tmp_path, memory__max="max", memory__current=500)
-    write(tmp_path)
-    for stat in tmp_path.rglob("a"):
-        write_files(stat, memory__stat="anon 1\ninactive_file 50")
+    write_group(tmp_path)
+    for group_folder in tmp_path.rglob("a"):
+        write_files(group_folder, memory__stat="anon 1\ninactive_file 50")
     assert list(limits(tmp_path, tmp_path / "own")) == [(1000, 650)]
     assert list(limits(tmp_path, tmp_path / "absent")) == []
 

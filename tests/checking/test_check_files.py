@@ -85,18 +85,18 @@ def test_a_phase_without_its_data_is_no_failure(check) -> None:
     assert outcomes(report) == {"TRAIN": "loads", "TEST": "no data"}
     assert report.loads
     assert not check(INPUT + CONV + IP + LOSS % "").loads  # no layer ever gives the labels
-    deployed = check(INPUT + CONV + IP + LOSS % "include { phase: TRAIN }")
-    assert outcomes(deployed) == {"TRAIN": "no data", "TEST": "loads"}
-    assert deployed.loads
-    nothing = check(INPUT.replace("input_param", "include { phase: TEST stage: 'never' } input_param") + CONV)
-    assert outcomes(nothing) == {"TRAIN": "no data", "TEST": "no data", "TEST+never": "loads"}
-    assert nothing.loads
+    deploy_report = check(INPUT + CONV + IP + LOSS % "include { phase: TRAIN }")
+    assert outcomes(deploy_report) == {"TRAIN": "no data", "TEST": "loads"}
+    assert deploy_report.loads
+    stage_report = check(INPUT.replace("input_param", "include { phase: TEST stage: 'never' } input_param") + CONV)
+    assert outcomes(stage_report) == {"TRAIN": "no data", "TEST": "no data", "TEST+never": "loads"}
+    assert stage_report.loads
 
 
 def test_stages_are_states_of_their_own_where_they_differ(check) -> None:
-    staged = 'layer { name: "relu" type: "ReLU" bottom: "conv" top: "relu" include { stage: "deploy" } }'
-    assert set(outcomes(check(INPUT + CONV + staged))) == {"TRAIN", "TEST", "TRAIN+deploy", "TEST+deploy"}
-    assert set(outcomes(check(INPUT + CONV + staged.replace("include { stage", "include { not_stage")))) == {
+    staged_layer = 'layer { name: "relu" type: "ReLU" bottom: "conv" top: "relu" include { stage: "deploy" } }'
+    assert set(outcomes(check(INPUT + CONV + staged_layer))) == {"TRAIN", "TEST", "TRAIN+deploy", "TEST+deploy"}
+    assert set(outcomes(check(INPUT + CONV + staged_layer.replace("include { stage", "include { not_stage")))) == {
         *("TRAIN", "TEST", "TRAIN+deploy", "TEST+deploy"),
     }
 
@@ -130,9 +130,11 @@ def test_everything_missing_is_reported_with_the_layers(check) -> None:
 
 
 def test_blobs_of_a_layer_that_the_state_leaves_out_are_one_finding(check) -> None:
-    two = 'layer { name: "two" type: "Slice" bottom: "data" top: "a" top: "b" top: "c" include { phase: TRAIN } }\n'
-    users = "".join(f'layer {{ name: "r{x}" type: "ReLU" bottom: "{x}" top: "r{x}" }}\n' for x in "abc")
-    (finding,) = check(INPUT + two + users).phases[1].findings
+    slice_layer = (
+        'layer { name: "two" type: "Slice" bottom: "data" top: "a" top: "b" top: "c" include { phase: TRAIN } }\n'
+    )
+    reading_layers = "".join(f'layer {{ name: "r{x}" type: "ReLU" bottom: "{x}" top: "r{x}" }}\n' for x in "abc")
+    (finding,) = check(INPUT + slice_layer + reading_layers).phases[1].findings
     assert finding.message == (
         "unknown bottom blob 'a' (bottom index 0): only layer 'two' produces it and 2 more blobs, "
         "and its rules exclude it here"
@@ -199,12 +201,14 @@ def test_images_of_unknown_size_give_no_figures(check) -> None:
     phase = check(data + CONV + IP).phases[0]
     assert (phase.outcome, phase.parameters) == ("loads", 0)
     assert phase.assumed[0].endswith("a guess, as no setting gives the images' size")
-    fixed = (
+    reshape_layer = (
         'layer { name: "fixed" type: "Reshape" bottom: "conv" top: "f" reshape_param { shape { dim: 3 dim: 2704 } } }'
     )
-    assert check(data + CONV + fixed).phases[0].outcome == "loads"  # 28 x 28 fits
-    unknown = DATA % ("HDF5Data", 'hdf5_data_param { source: "gone.txt" batch_size: 3 }')
-    assert "do not give its shapes; the layers after it were not checked" in check(unknown + CONV).phases[0].assumed[0]
+    assert check(data + CONV + reshape_layer).phases[0].outcome == "loads"  # 28 x 28 fits
+    hdf5_layer = DATA % ("HDF5Data", 'hdf5_data_param { source: "gone.txt" batch_size: 3 }')
+    assert (
+        "do not give its shapes; the layers after it were not checked" in check(hdf5_layer + CONV).phases[0].assumed[0]
+    )
 
 
 def test_weights_beside_a_net_are_compared(check, tmp_path: Path) -> None:
@@ -216,12 +220,12 @@ def test_weights_beside_a_net_are_compared(check, tmp_path: Path) -> None:
     assert (result.matched, result.mismatched, result.missing, result.unused) == (2, (), (), 0)
     assert report.loads
 
-    other = check(INPUT + CONV + IP.replace("num_output: 5", "num_output: 6") + IP.replace('"ip"', '"new"'))
-    (result,) = other.phases[0].weights
+    changed_report = check(INPUT + CONV + IP.replace("num_output: 5", "num_output: 6") + IP.replace('"ip"', '"new"'))
+    (result,) = changed_report.phases[0].weights
     assert (result.matched, result.missing) == (1, ("new",))
     assert [f.layers for f in result.mismatched] == [("ip",), ("ip",)]
     assert "blob 0 is 5 x 144 in the file, 6 x 144 in the net" in result.mismatched[0].message
-    assert not other.loads
+    assert not changed_report.loads
 
     (tmp_path / "net.caffemodel").write_bytes(b"no weights")
     assert check(INPUT + CONV).phases[0].weights[0].mismatched
@@ -244,8 +248,8 @@ def test_solvers_are_checked_by_their_settings_and_the_nets_inside(check, tmp_pa
     bad = check('net: "gone" base_lr: 1 lr_policy: "fixd" larc_turbo: true', "b.prototxt")
     assert [f.cause for f in bad.findings] == ["setting", "setting"]
     assert "its net gone is missing" in bad.notes
-    inside = check(f'net_param {{ {INPUT} }} base_lr: 1 lr_policy: "fixed"', "c.prototxt")
-    assert outcomes(inside) == {"TRAIN": "loads", "TEST": "loads"}
+    inline_report = check(f'net_param {{ {INPUT} }} base_lr: 1 lr_policy: "fixed"', "c.prototxt")
+    assert outcomes(inline_report) == {"TRAIN": "loads", "TEST": "loads"}
 
 
 def test_hints_of_forks_are_notes_once_each(check) -> None:
@@ -259,17 +263,19 @@ def test_hints_of_forks_are_notes_once_each(check) -> None:
 
 
 def test_a_crash_and_a_hang_do_not_stop_the_rest(tmp_path: Path) -> None:
-    python = 'layer { name: "own" type: "Python" bottom: "data" top: "o" python_param { module: "%s" layer: "L" } }'
+    python_layer = (
+        'layer { name: "own" type: "Python" bottom: "data" top: "o" python_param { module: "%s" layer: "L" } }'
+    )
     for name, code in {
         "crash": "import os; os._exit(3)",
         "hang": "import time; time.sleep(600)",
         "bad": "1 / 0",
     }.items():
         (tmp_path / f"{name}_module.py").write_text(code)
-        (tmp_path / f"{name}.prototxt").write_text(INPUT + python % f"{name}_module")
+        (tmp_path / f"{name}.prototxt").write_text(INPUT + python_layer % f"{name}_module")
     (tmp_path / "z.prototxt").write_text(INPUT + CONV)
     files = list(model_files([tmp_path]))
-    began = time.monotonic()
+    start = time.monotonic()
     reports = {Path(r.file).stem: r for r in check_files(files, jobs=2, timeout=5)}
     assert list(reports) == ["bad", "crash", "hang", "z"]
     assert reports["z"].loads
@@ -277,13 +283,13 @@ def test_a_crash_and_a_hang_do_not_stop_the_rest(tmp_path: Path) -> None:
     assert messages["crash"] == ["the process that checked it ended with code 3"]
     assert messages["hang"] == ["is still being checked after 5 s; raise --timeout to wait longer"]
     assert messages["bad"] == ["checking it raised ZeroDivisionError: division by zero"]
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - start < 60
 
 
 @pytest.mark.parametrize(
-    ("lines", "place"),
+    ("lines", "location"),
     [((), ""), ((3,), "line 3: "), ((3, 9, 9), "lines 3, 9: "), ((3, 9, 12, 15, 20), "lines 3, 9, 12 and 2 more: ")],
 )
-def test_a_repeated_problem_is_one_finding_with_its_first_lines(lines: tuple[int, ...], place: str) -> None:
+def test_a_repeated_problem_is_one_finding_with_its_first_lines(lines: tuple[int, ...], location: str) -> None:
     problems = [Problem("wrong", line=line) for line in lines or (None,)]
-    assert [finding.message for finding in findings_of(problems, "text")] == [f"{place}wrong"]
+    assert [finding.message for finding in findings_of(problems, "text")] == [f"{location}wrong"]

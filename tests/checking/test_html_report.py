@@ -30,9 +30,11 @@ def test_every_model_has_a_section_with_a_drawing(tmp_path: Path, monkeypatch: p
     assert "bad.prototxt" in text
     assert "unknown layer type 'Unheard'" in text
     assert bad.get("open") is not None
-    places = {rect[0].text: (rect.get("x"), rect.get("y")) for rect in good.iter("rect")}
-    assert len(places) == 4
-    assert places["one (ReLU)"][0] == places["two (TanH)"][0] != places["ip (InnerProduct)"][0]  # read the same layer
+    positions = {rect[0].text: (rect.get("x"), rect.get("y")) for rect in good.iter("rect")}
+    assert len(positions) == 4
+    assert (
+        positions["one (ReLU)"][0] == positions["two (TanH)"][0] != positions["ip (InnerProduct)"][0]
+    )  # read the same layer
 
 
 def test_names_are_escaped() -> None:

@@ -14,11 +14,11 @@ from caffejax.checkpoints.array_files import read_npz
 from caffejax.errors import WeightsError
 
 
-def npy(array: object, **changed: object) -> bytes:
+def npy_bytes(array: object, **header_changes: object) -> bytes:
     """An .npy file, its head with some entries changed."""
     file = io.BytesIO()
     data = np.asarray(array)
-    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(data) | changed)
+    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(data) | header_changes)
     return file.getvalue() + (b"" if data.dtype.hasobject else data.tobytes())
 
 
@@ -30,49 +30,51 @@ def make_zip(path: Path, compression: int = zipfile.ZIP_STORED, **members: bytes
 
 
 def make_encrypted_zip(path: Path) -> Path:
-    content = bytearray(make_zip(path, a=npy([1.0])).read_bytes())
+    content = bytearray(make_zip(path, a=npy_bytes([1.0])).read_bytes())
     for signature, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
         content[content.index(signature) + flags] |= 1
     path.write_bytes(content)
     return path
 
 
-def plain(path: Path) -> Path:
-    path.write_bytes(npy([1.0]))
+def write_npy(path: Path) -> Path:
+    path.write_bytes(npy_bytes([1.0]))
     return path
 
 
-BAD = {
+INVALID_FILES = {
     "it is encrypted": make_encrypted_zip,
-    "NumPy does not use compression 12": lambda path: make_zip(path, zipfile.ZIP_BZIP2, a=npy([1.0])),
-    "NumPy does not use compression 14": lambda path: make_zip(path, zipfile.ZIP_LZMA, a=npy([1.0])),
+    "NumPy does not use compression 12": lambda path: make_zip(path, zipfile.ZIP_BZIP2, a=npy_bytes([1.0])),
+    "NumPy does not use compression 14": lambda path: make_zip(path, zipfile.ZIP_LZMA, a=npy_bytes([1.0])),
     "the magic string is not correct": lambda path: make_zip(path, a=b"no array at all"),
     "EOF: reading magic string": lambda path: make_zip(path, a=b""),
-    r"takes 4000000000000 bytes, but there are 8": lambda path: make_zip(path, a=npy([1.0], shape=(10**6, 500_000))),
-    r"takes 8 bytes, but there are 24": lambda path: make_zip(path, a=npy([1.0, 2, 3], shape=(1,))),
-    r"shape \(-1,\)": lambda path: make_zip(path, a=npy([1.0], shape=(-1,))),
-    "holds Python objects": lambda path: make_zip(path, a=npy([None])),
-    "it is one array, an .npy; np.savez makes an .npz": plain,
+    r"takes 4000000000000 bytes, but there are 8": lambda path: make_zip(
+        path, a=npy_bytes([1.0], shape=(10**6, 500_000))
+    ),
+    r"takes 8 bytes, but there are 24": lambda path: make_zip(path, a=npy_bytes([1.0, 2, 3], shape=(1,))),
+    r"shape \(-1,\)": lambda path: make_zip(path, a=npy_bytes([1.0], shape=(-1,))),
+    "holds Python objects": lambda path: make_zip(path, a=npy_bytes([None])),
+    "it is one array, an .npy; np.savez makes an .npz": write_npy,
 }
 
 
-@pytest.mark.parametrize("message", BAD)
+@pytest.mark.parametrize("message", INVALID_FILES)
 def test_values_that_are_not_arrays_are_named(message: str, tmp_path: Path) -> None:
-    path = BAD[message](tmp_path / "a.npz")
+    path = INVALID_FILES[message](tmp_path / "a.npz")
     with pytest.raises(WeightsError, match=message) as caught:
         read_npz(path)
     assert str(path) in str(caught.value)
 
 
 def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
-    path = make_zip(tmp_path / "a.npz", first=b"", good=npy([1.0]), second=b"x" * 40)
+    path = make_zip(tmp_path / "a.npz", first=b"", good=npy_bytes([1.0]), second=b"x" * 40)
     with pytest.raises(WeightsError) as caught:
         read_npz(path)
     assert [problem.message.split("'")[1] for problem in caught.value.problems] == ["first.npy", "second.npy"]
 
 
 def test_a_decompression_bomb_is_refused_before_decoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = make_zip(tmp_path / "a.npz", zipfile.ZIP_DEFLATED, a=npy(np.zeros(1 << 20)))
+    path = make_zip(tmp_path / "a.npz", zipfile.ZIP_DEFLATED, a=npy_bytes(np.zeros(1 << 20)))
     assert path.stat().st_size < 20_000
     assert read_npz(path)["a"].nbytes == 1 << 23
     monkeypatch.setattr("caffejax.checkpoints.array_files.free_memory", lambda: 1 << 22)

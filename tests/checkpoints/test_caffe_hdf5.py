@@ -23,7 +23,7 @@ names = st.text(st.characters(exclude_categories=["Cs", "Nd"], exclude_character
 paths = st.lists(names, min_size=1, max_size=3).map("/".join)
 
 
-def items(path: Path) -> dict[str, object]:
+def hdf5_items(path: Path) -> dict[str, object]:
     result: dict[str, object] = {}
     with h5py.File(path) as file:
         file.visititems(
@@ -34,7 +34,7 @@ def items(path: Path) -> dict[str, object]:
     return result
 
 
-def same(ours, theirs) -> None:
+def assert_same_blobs(ours, theirs) -> None:
     assert list(ours) == list(theirs)
     for name, expected in theirs.items():
         for a, b in zip(ours[name], expected, strict=True):
@@ -48,7 +48,7 @@ def test_read_and_write_give_caffes_file(tmp_path, name):
     stored = read_caffemodel(GOLDEN / name)
     diffs = read_caffemodel_h5(GOLDEN / name, "diff") if name.startswith("snapdiff") else None
     write_caffemodel_h5(tmp_path / name, stored, diffs)
-    assert items(tmp_path / name) == items(GOLDEN / name)
+    assert hdf5_items(tmp_path / name) == hdf5_items(GOLDEN / name)
 
 
 @given(st.dictionaries(paths, st.lists(blobs, max_size=3), max_size=4))
@@ -57,25 +57,29 @@ def test_writing_and_reading_changes_nothing(tmp_path_factory, model):
     write_caffemodel_h5(path, model)
     stored = read_caffemodel(path)
     assert {k for k, v in model.items() if v} <= set(stored) <= set(model)
-    same({k: stored[k] for k in model if model[k]}, {k: v for k, v in model.items() if v})
+    assert_same_blobs({k: stored[k] for k in model if model[k]}, {k: v for k, v in model.items() if v})
 
 
 @given(st.dictionaries(names, st.lists(blobs, max_size=3), min_size=1, max_size=4))
-def test_binary_files_are_refused_like_text_files(tmp_path_factory, model):
+def test_binary_files_hold_the_same_blobs_when_read(tmp_path_factory, model):
     path = tmp_path_factory.mktemp("binary") / "x.caffemodel"
     write_caffemodel(path, caffe_pb2.NetParameter(layer=[{"name": name} for name in model]), model)
-    same(read_caffemodel(path), model)
+    assert_same_blobs(read_caffemodel(path), model)
 
 
 @given(st.integers(0, 2**31 - 1), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), st.data())
-def test_solver_states_of_every_format(tmp_path_factory, iteration, learned_net, data):
+def test_solver_states_are_read_as_written(tmp_path_factory, iteration, learned_net, data):
     state = SolverState(iteration, learned_net, tuple(data.draw(st.lists(blobs, max_size=12))), iteration // 7)
-    for end in ("", ".h5"):
-        path = tmp_path_factory.mktemp("state") / f"x.solverstate{end}"
+    for suffix in ("", ".h5"):
+        path = tmp_path_factory.mktemp("state") / f"x.solverstate{suffix}"
         write_solverstate(path, state)
-        read = read_solverstate(path)
-        assert (read.iteration, read.learned_net, read.current_step) == (iteration, learned_net, iteration // 7)
-        same({"": read.history}, {"": state.history})
+        restored = read_solverstate(path)
+        assert (restored.iteration, restored.learned_net, restored.current_step) == (
+            iteration,
+            learned_net,
+            iteration // 7,
+        )
+        assert_same_blobs({"": restored.history}, {"": state.history})
 
 
 def test_slashes_are_groups_in_groups(tmp_path):
@@ -84,7 +88,7 @@ def test_slashes_are_groups_in_groups(tmp_path):
     write_caffemodel_h5(path, model)
     with h5py.File(path) as file:
         assert file["data/inception/1x1/0"].shape == (3,)
-    same(read_caffemodel(path), {name: [np.float32(b) for b in model[name]] for name in sorted(model)})
+    assert_same_blobs(read_caffemodel(path), {name: [np.float32(b) for b in model[name]] for name in sorted(model)})
 
 
 @pytest.mark.parametrize("names", [["a", "a"], [""], ["."], ["/a"], ["a//b"], ["a\0b"]])
@@ -104,14 +108,14 @@ def test_a_failed_write_leaves_the_file_as_it_was(tmp_path, model):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_missing_folders(tmp_path):
+def test_missing_folders_are_named(tmp_path):
     with pytest.raises(WeightsError, match="cannot be written: No such file or directory; create the folder first"):
         write_caffemodel_h5(tmp_path / "none" / "x.h5", {})
     with pytest.raises(WeightsError, match="no such file"):
         read_caffemodel_h5(tmp_path / "none" / "x.h5")
 
 
-def bad(tmp_path, content) -> Path:
+def write_hdf5(tmp_path, content) -> Path:
     path = tmp_path / "bad.h5"
     with h5py.File(path, "w") as file:
         for name, value in content.items():
@@ -132,8 +136,8 @@ def bad(tmp_path, content) -> Path:
         ({"data/x/0": h5py.ExternalLink("/etc/passwd", "/")}, None),
     ],
 )  # fmt: skip
-def test_bad_files(tmp_path, content, message):
-    path = bad(tmp_path, content)
+def test_invalid_weight_files_are_refused(tmp_path, content, message):
+    path = write_hdf5(tmp_path, content)
     if message is None:
         assert read_caffemodel(path) == {}
         return
@@ -159,18 +163,18 @@ def test_groups_within_themselves_are_read_once(tmp_path):
 
 
 def test_integers_and_doubles_are_read(tmp_path):
-    path = bad(tmp_path, {"data/x/0": [1, 2], "data/x/1": np.float64([3])})
-    same(read_caffemodel(path), {"x": [np.float32([1, 2]), np.float32([3])]})
+    path = write_hdf5(tmp_path, {"data/x/0": [1, 2], "data/x/1": np.float64([3])})
+    assert_same_blobs(read_caffemodel(path), {"x": [np.float32([1, 2]), np.float32([3])]})
 
 
 @pytest.mark.parametrize("name", ["current_h5.caffemodel.h5", "snapdiff_iter_2.solverstate.h5"])
 def test_every_truncation_is_noticed(tmp_path, name):
-    whole = (GOLDEN / name).read_bytes()
-    read = read_solverstate if "state" in name else read_caffemodel
-    for size in range(0, len(whole) - 1, 97):
-        (tmp_path / "x.h5").write_bytes(whole[:size])
+    content = (GOLDEN / name).read_bytes()
+    read_file = read_solverstate if "state" in name else read_caffemodel
+    for size in range(0, len(content) - 1, 97):
+        (tmp_path / "x.h5").write_bytes(content[:size])
         with pytest.raises(WeightsError, match=f"^{tmp_path}/x.h5: "):
-            read(tmp_path / "x.h5")
+            read_file(tmp_path / "x.h5")
 
 
 @pytest.mark.parametrize(
@@ -184,14 +188,14 @@ def test_every_truncation_is_noticed(tmp_path, name):
         ({"iter": [1], "history/0": 1.0, "learned_net": [1.0, 2.0]}, None),
     ],
 )  # fmt: skip
-def test_bad_states(tmp_path, content, message):
-    path = bad(tmp_path, content)
+def test_invalid_states_are_refused(tmp_path, content, message):
+    path = write_hdf5(tmp_path, content)
     with pytest.raises(WeightsError, match=f"^{path}: .*{message or ''}"):
         read_solverstate(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x08", b"<html>", b"\x12\x03abc"])
-def test_bad_binary_states(tmp_path, content):
+def test_invalid_binary_states_are_refused(tmp_path, content):
     (tmp_path / "x.solverstate").write_bytes(content)
     with pytest.raises(WeightsError, match=r"x\.solverstate: not a \.solverstate, or damaged or cut short"):
         read_solverstate(tmp_path / "x.solverstate")

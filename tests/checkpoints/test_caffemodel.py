@@ -23,11 +23,11 @@ CASES = [
     if not case["weights"].endswith(".h5")  # HDF5 is read elsewhere
 ]
 
-UNLOADED = 0.125  # the nets' filler
+FILLER_VALUE = 0.125  # the nets' filler
 
 
 @pytest.fixture(scope="module")
-def read(tmp_path_factory):
+def read_content(tmp_path_factory):
     """`read_caffemodel` of bytes."""
     path = tmp_path_factory.mktemp("weights") / "x.caffemodel"
 
@@ -35,7 +35,7 @@ def read(tmp_path_factory):
         path.write_bytes(data)
         return read_caffemodel(path)
 
-    return read
+    return read_content
 
 
 def plain_shapes() -> dict[str, list[tuple[int, ...]]]:
@@ -44,7 +44,7 @@ def plain_shapes() -> dict[str, list[tuple[int, ...]]]:
     return {"data": [], "act": [], "prob": [], **shapes}
 
 
-def check(weights: Path, expected: Path) -> None:
+def assert_weights_are_read(weights: Path, expected: Path) -> None:
     stored = read_caffemodel(weights)
     recorded = params(expected)
     assert recorded
@@ -55,30 +55,30 @@ def check(weights: Path, expected: Path) -> None:
                 assert not ours.flags.writeable
                 np.testing.assert_array_equal(ours, theirs)
         else:
-            assert all((blob == UNLOADED).all() for blob in blobs), layer
+            assert all((blob == FILLER_VALUE).all() for blob in blobs), layer
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c["expected"]], ids=lambda c: c["case"])
 def test_reads_what_caffe_read(case):
-    check(GOLDEN / case["weights"], GOLDEN / case["expected"])
+    assert_weights_are_read(GOLDEN / case["weights"], GOLDEN / case["expected"])
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if not c["expected"]], ids=lambda c: c["case"])
 def test_refuses_what_caffe_refused(case):
     stored = read_caffemodel(GOLDEN / case["weights"])
-    refused = []
+    messages = []
     for layer, shapes in plain_shapes().items():
         try:
             fit(layer, stored.get(layer, [np.empty(s, np.float32) for s in shapes]), shapes)
         except WeightsError as error:
-            refused.append(str(error))
-    (message,) = refused
-    caffes = case["error"]["message"]
-    if "shape mismatch" in caffes:
-        index, layer = caffes.split("param ")[1][0], caffes.split("'")[1]
+            messages.append(str(error))
+    (message,) = messages
+    caffe_message = case["error"]["message"]
+    if "shape mismatch" in caffe_message:
+        index, layer = caffe_message.split("param ")[1][0], caffe_message.split("'")[1]
         assert f"layer '{layer}': blob {index} is " in message
     else:
-        assert f"layer '{caffes.split()[-1]}': the file has " in message
+        assert f"layer '{caffe_message.split()[-1]}': the file has " in message
     assert message.endswith("rename the layer to train it from scratch")
 
 
@@ -96,18 +96,18 @@ def test_caffes_binary_upgrade_holds_the_same(version):
 def test_third_party_models(shared, weights, expected):
     folder = shared / "golden" / "weights"
     if expected:
-        check(folder / f"{weights}.caffemodel", folder / f"{expected}.npz")
+        assert_weights_are_read(folder / f"{weights}.caffemodel", folder / f"{expected}.npz")
     else:
         shapes = {n: [b.shape for b in bs] for n, bs in read_caffemodel(folder / f"{weights}.caffemodel").items()}
         assert shapes["conv1"][0][-3:] == (1, 5, 5)
         assert sum(map(len, shapes.values())) == 8
 
 
-def test_last_of_layers_with_one_name_counts_and_order_is_kept(read):
+def test_last_of_layers_with_one_name_counts_and_order_is_kept(read_content):
     model = caffe_pb2.NetParameter()
     for name, value in [("b", 1), ("a", 2), ("b", 3)]:
         model.layer.add(name=name).blobs.add(shape={"dim": [1]}, data=[value])
-    blobs = read(model.SerializeToString())
+    blobs = read_content(model.SerializeToString())
     assert [(name, *blob) for name, (blob,) in blobs.items()] == [("b", 3), ("a", 2)]
 
 
@@ -124,20 +124,20 @@ BLOB = encode_field(7, 2, encode_field(1, 2, b"\x02")) + encode_field(5, 2, np.a
 
 @pytest.mark.parametrize("number", [9, 10, 13, 50, 100, 148, 200, 20000])
 @pytest.mark.parametrize(("kind", "content"), [(0, b"\x05"), (1, b"12345678"), (2, b"\xff\xfejunk"), (5, b"1234")])
-def test_no_field_of_a_fork_can_disturb(read, number, kind, content):
-    foreign = encode_field(number, kind, content)
-    layer = foreign + encode_field(1, 2, b"x") + foreign + encode_field(7, 2, foreign + BLOB + foreign)
-    (blob,) = read(encode_field(9, kind, content) + encode_field(100, 2, layer))["x"]
+def test_no_field_of_a_fork_can_disturb(read_content, number, kind, content):
+    fork_field = encode_field(number, kind, content)
+    layer = fork_field + encode_field(1, 2, b"x") + fork_field + encode_field(7, 2, fork_field + BLOB + fork_field)
+    (blob,) = read_content(encode_field(9, kind, content) + encode_field(100, 2, layer))["x"]
     assert blob.tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("split", [0, 1, 3])
-def test_packed_unpacked_and_mixed_floats(read, split):
+def test_packed_unpacked_and_mixed_floats_are_read(read_content, split):
     values = np.array([1.5, -2, 3], "<f4")
     data = b"".join(encode_field(5, 5, v.tobytes()) for v in values[:split])
     data += encode_field(5, 2, values[split:].tobytes()) if split < 3 else b""
     layer = encode_field(1, 2, b"x") + encode_field(7, 2, data + encode_field(7, 2, encode_field(1, 0, b"\x03")))
-    assert read(encode_field(100, 2, layer))["x"][0].tolist() == values.tolist()
+    assert read_content(encode_field(100, 2, layer))["x"][0].tolist() == values.tolist()
 
 
 def test_legacy_shapes_are_right_aligned_and_explicit_ones_are_not():
@@ -155,7 +155,7 @@ def test_legacy_shapes_are_right_aligned_and_explicit_ones_are_not():
 
 
 @pytest.mark.parametrize("name", ["mean_nd", "mean_legacy", "mean_3d_double"])
-def test_mean_files(name):
+def test_mean_files_are_read(name):
     mean = read_blob_proto(GOLDEN / f"{name}.binaryproto")
     with np.load(GOLDEN / f"{name}.npz") as recorded:
         np.testing.assert_array_equal(mean.reshape(recorded["stored"].shape), recorded["stored"].astype(np.float32))
@@ -180,14 +180,14 @@ def test_mean_files(name):
         (encode_field(100, 2, encode_field(7, 2, encode_field(5, 2, b"12345"))), "layer '', blob 0: buffer size"),
     ],
 )  # fmt: skip
-def test_bad_files(tmp_path, content, message):
+def test_invalid_files_are_refused(tmp_path, content, message):
     path = tmp_path / "bad.caffemodel"
     path.write_bytes(content)
     with pytest.raises(WeightsError, match=f"^{path}: .*{message}"):
         read_caffemodel(path)
 
 
-def test_missing_file_and_folder(tmp_path):
+def test_missing_files_and_folders_are_refused(tmp_path):
     for path, message in [(tmp_path / "none", "no such file"), (tmp_path, "a folder")]:
         with pytest.raises(WeightsError, match=message):
             read_caffemodel(path)
@@ -195,10 +195,10 @@ def test_missing_file_and_folder(tmp_path):
             read_blob_proto(path)
 
 
-def test_every_truncation_is_noticed_or_ends_between_layers(read):
-    whole = (GOLDEN / "current.caffemodel").read_bytes()
-    names = list(read(whole))
-    for size in range(len(whole)):
+def test_every_truncation_is_noticed_or_ends_between_layers(read_content):
+    content = (GOLDEN / "current.caffemodel").read_bytes()
+    names = list(read_content(content))
+    for size in range(len(content)):
         with suppress(WeightsError):
-            result = list(read(whole[:size]))
+            result = list(read_content(content[:size]))
             assert result == names[: len(result)]

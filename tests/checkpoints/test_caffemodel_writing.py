@@ -38,8 +38,8 @@ def test_the_nets_phase_is_written(tmp_path):
     net = read_net("state { phase: TRAIN } layer { name: 'x' }")
     path = tmp_path / "x.caffemodel"
     write_caffemodel(path, net, {"x": [np.float32(3)]})
-    written = caffe_pb2.NetParameter.FromString(path.read_bytes())
-    assert written.layer[0].phase == caffe_pb2.TRAIN
+    stored_net = caffe_pb2.NetParameter.FromString(path.read_bytes())
+    assert stored_net.layer[0].phase == caffe_pb2.TRAIN
     assert read_caffemodel(path)["x"][0].shape == ()
 
 
@@ -55,22 +55,22 @@ NET = caffe_pb2.NetParameter(layer=[{"name": "x"}])
 def test_a_failed_write_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "x.caffemodel"
     write_caffemodel(path, NET, {"x": [np.zeros(3)]})
-    before = path.read_bytes()
+    content_before = path.read_bytes()
 
-    def full(_):
+    def raise_disk_full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(atomic_write.os, "fsync", full)
+    monkeypatch.setattr(atomic_write.os, "fsync", raise_disk_full)
     with pytest.raises(
         WeightsError, match=f"^{path}: cannot be written: No space left on device; make room on the disk"
     ):
         write_caffemodel(path, NET, {"x": [np.ones(3)]})
-    assert path.read_bytes() == before
+    assert path.read_bytes() == content_before
     assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_full_disk(tmp_path, monkeypatch):
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(atomic_write, "open", lambda *_: open("/dev/full", "wb"), raising=False)  # noqa: SIM115
     with pytest.raises(WeightsError, match="make room on the disk"):
         write_caffemodel(tmp_path / "x", NET, {"x": [np.zeros(10)]})
@@ -87,7 +87,7 @@ def test_a_write_that_is_killed_leaves_the_file_as_it_was(tmp_path):
     assert path.read_bytes() == b"before"
 
 
-def test_paths_that_cannot_be_written(tmp_path):
+def test_paths_that_cannot_be_written_are_named(tmp_path):
     (tmp_path / "file").touch()
     cases = [
         (tmp_path / "none" / "x", "create the folder"),
@@ -97,11 +97,11 @@ def test_paths_that_cannot_be_written(tmp_path):
     for path, message in cases:
         with pytest.raises(WeightsError, match=f"^{path}: cannot be written: .*{message}"):
             write_caffemodel(path, NET, {})
-    locked = tmp_path / "locked"
-    locked.mkdir(mode=0o500)
-    if not os.access(locked, os.W_OK):  # root may write all
+    read_only_folder = tmp_path / "locked"
+    read_only_folder.mkdir(mode=0o500)
+    if not os.access(read_only_folder, os.W_OK):  # root may write all
         with pytest.raises(WeightsError, match="you may not write there"):
-            write_caffemodel(locked / "x", NET, {})
+            write_caffemodel(read_only_folder / "x", NET, {})
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")

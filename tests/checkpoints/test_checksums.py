@@ -29,14 +29,14 @@ def reference_checksum(array: np.ndarray) -> int:
     size = min(array.dtype.itemsize, 4)
     data = array.tobytes()
     numbers = [int.from_bytes(data[i : i + size], "little") for i in range(0, len(data), size)]
-    return sum(number * ((place * 0x9E3779B1) % 2**32 | 1) for place, number in enumerate(numbers)) % 2**32
+    return sum(number * ((index * 0x9E3779B1) % 2**32 | 1) for index, number in enumerate(numbers)) % 2**32
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize("part", [4, 2**20])
-def test_sums_are_those_by_hand(name: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("part_size", [4, 2**20])
+def test_checksums_equal_the_reference(name: str, part_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the host, part by part; and by the program of devices, which takes large arrays."""
-    monkeypatch.setattr(orbax, "_SMALL", part)
+    monkeypatch.setattr(orbax, "_SMALL", part_size)
     expected = {"['x']": reference_checksum(ARRAYS[name])}
     assert checksums({"x": ARRAYS[name]}) == expected
     if name != "float64":  # which JAX has not, by default
@@ -44,35 +44,35 @@ def test_sums_are_those_by_hand(name: str, part: int, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", [name for name in ARRAYS if name != "none"])
-def test_any_bit_counts(name: str) -> None:
+def test_a_flipped_bit_changes_the_checksum(name: str) -> None:
     array = ARRAYS[name]
-    before = checksums(array)
+    original_checksums = checksums(array)
     for _ in range(50):
         data = bytearray(array.tobytes())
         if name == "bool":
             data[RNG.integers(len(data))] ^= 1
         else:
             data[RNG.integers(len(data))] ^= 1 << int(RNG.integers(8))
-        assert checksums(np.frombuffer(bytes(data), array.dtype).reshape(array.shape)) != before
+        assert checksums(np.frombuffer(bytes(data), array.dtype).reshape(array.shape)) != original_checksums
 
 
-def test_checkpoints_of_before_are_read_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_with_old_checksums_are_read_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays: dict[str, Any] = {"params": {"ip": {"0": ARRAYS["float32"]}}, "iteration": ARRAYS["one number"]}
 
-    def save(step: int, changed: Any) -> None:
-        def as_before(record: Any, sums: Any, with_checksums: Any = orbax.with_checksums) -> Any:
-            return with_checksums(record, old_checksums(changed), "arrays")
+    def save(step: int, checksummed_arrays: Any) -> None:
+        def with_old_checksums(record: Any, sums: Any, with_checksums: Any = orbax.with_checksums) -> Any:
+            return with_checksums(record, old_checksums(checksummed_arrays), "arrays")
 
         with monkeypatch.context() as patch:
-            patch.setattr(orbax, "with_checksums", as_before)
+            patch.setattr(orbax, "with_checksums", with_old_checksums)
             folder = CheckpointFolder(tmp_path / "x.orbax")
             folder.save(step, arrays, {"a": 1})
             folder.close()
 
     save(1, arrays)
-    read, record = CheckpointFolder(tmp_path / "x.orbax").restore()
+    restored, record = CheckpointFolder(tmp_path / "x.orbax").restore()
     assert record == {"a": 1}
-    np.testing.assert_array_equal(read["params"]["ip"]["0"], ARRAYS["float32"])
+    np.testing.assert_array_equal(restored["params"]["ip"]["0"], ARRAYS["float32"])
     save(2, {**arrays, "iteration": np.float32(3)})
     with pytest.raises(WeightsError, match=r"step 2 is damaged: .*; step 1 is the newest good one"):
         CheckpointFolder(tmp_path / "x.orbax").restore()

@@ -25,67 +25,71 @@ WEIGHTS = GOLDEN / "weights"
 
 
 @pytest.fixture(autouse=True)
-def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _use_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def convert(source: object, target: str, *more: str) -> None:
-    assert main(["convert", f"--from={source}", f"--to={target}", *more]) == 0
+def convert(source: object, target: str, *flags: str) -> None:
+    assert main(["convert", f"--from={source}", f"--to={target}", *flags]) == 0
 
 
-def refusal(capsys: pytest.CaptureFixture[str], source: object, target: str, *more: str) -> str:
-    assert main(["convert", f"--from={source}", f"--to={target}", *more]) == 1
+def refusal(capsys: pytest.CaptureFixture[str], source: object, target: str, *flags: str) -> str:
+    assert main(["convert", f"--from={source}", f"--to={target}", *flags]) == 1
     err = capsys.readouterr().err
     assert "Traceback" not in err
     return err
 
 
-def load(name: str, path: object) -> object:
+def load_variables(name: str, path: object) -> object:
     net = Net(WEIGHTS / f"{name}.prototxt", "TEST")
     return load_weights(path, net.graph, net.init(jax.random.key(0)))
 
 
-@pytest.mark.parametrize(("first", "second"), list(permutations(FORMATS, 2)))
+@pytest.mark.parametrize(("first_format", "second_format"), list(permutations(FORMATS, 2)))
 @pytest.mark.parametrize("name", ["current", "shared"])
-def test_every_pair_of_formats(name: str, first: str, second: str) -> None:
+def test_weights_survive_every_pair_of_formats(name: str, first_format: str, second_format: str) -> None:
     model = f"--model={WEIGHTS / name}.prototxt"
-    convert(WEIGHTS / f"{name}.caffemodel", f"a{first}", model)
-    convert(f"a{first}", f"b{second}", model)
-    convert(f"b{second}", "c.caffemodel", model)
-    jax.tree.map(np.testing.assert_array_equal, load(name, "c.caffemodel"), load(name, WEIGHTS / f"{name}.caffemodel"))
-    if second == ".h5":
-        jax.tree.map(np.testing.assert_array_equal, load(name, "b.h5"), load(name, "c.caffemodel"))
+    convert(WEIGHTS / f"{name}.caffemodel", f"a{first_format}", model)
+    convert(f"a{first_format}", f"b{second_format}", model)
+    convert(f"b{second_format}", "c.caffemodel", model)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        load_variables(name, "c.caffemodel"),
+        load_variables(name, WEIGHTS / f"{name}.caffemodel"),
+    )
+    if second_format == ".h5":
+        jax.tree.map(np.testing.assert_array_equal, load_variables(name, "b.h5"), load_variables(name, "c.caffemodel"))
 
 
 def test_layers_without_blobs_are_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
     layers = read_caffemodel(WEIGHTS / "current.caffemodel")
-    with_blobs = [blobs for blobs in layers.values() if blobs]
-    assert len(with_blobs) < len(layers)
+    blob_lists = [blobs for blobs in layers.values() if blobs]
+    assert len(blob_lists) < len(layers)
     convert(WEIGHTS / "current.caffemodel", "x.npz")
-    assert f"Wrote {sum(map(len, with_blobs))} blobs of {len(with_blobs)} layers, " in capsys.readouterr().err
+    assert f"Wrote {sum(map(len, blob_lists))} blobs of {len(blob_lists)} layers, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["v0_legacy4d", "v1_legacy4d", "double_nd"])
-def test_old_shapes(capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_old_shapes_are_converted_by_the_model(capsys: pytest.CaptureFixture[str], name: str) -> None:
     """Kept where they can be, modern elsewhere; the types of the layers say what that is."""
     source, model = WEIGHTS / f"{name}.caffemodel", f"--model={WEIGHTS / 'plain.prototxt'}"
     convert(source, "kept.caffemodel")
     convert(source, "modern.h5", model)
     for path in ("kept.caffemodel", "modern.h5"):
-        jax.tree.map(np.testing.assert_array_equal, load("plain", path), load("plain", source))
+        jax.tree.map(np.testing.assert_array_equal, load_variables("plain", path), load_variables("plain", source))
     if "legacy" in name:
         assert "4-D shapes, as in files before 2015; name the model with --model" in refusal(capsys, source, "x.npz")
         assert not Path("x.npz").exists()
 
 
-@pytest.mark.parametrize("end", ["", "/3"])
-def test_a_checkpoint_of_training(end: str) -> None:
+@pytest.mark.parametrize("step_path", ["", "/3"])
+def test_a_training_checkpoint_is_converted(step_path: str) -> None:
     case = GOLDEN / "solver" / "adam_batchnorm_iter_size3"
     solver = Solver(case / "solver.prototxt", weights=[case / "init.caffemodel"])
     solver.step(3)
     solver.snapshot()
     solver.close()
-    convert(f"snap.orbax{end}", "x.caffemodel", f"--model={case / 'net.prototxt'}")
+    convert(f"snap.orbax{step_path}", "x.caffemodel", f"--model={case / 'net.prototxt'}")
     ours, theirs = read_caffemodel("x.caffemodel"), read_caffemodel("snap_iter_3.caffemodel")
     assert set(ours) == {name for name, blobs in theirs.items() if blobs}
     for name, blobs in ours.items():
@@ -112,8 +116,8 @@ def test_recurrent_state_is_not_exported_as_a_weight() -> None:
     convert("s.orbax.old/1", "y.caffemodel")
     convert("s.orbax.old", "x.caffemodel")
     assert Path("x.caffemodel").read_bytes() == Path("y.caffemodel").read_bytes()
-    trained = solver.train_state.params["l"].values()
-    assert [b.shape for b in read_caffemodel("x.caffemodel")["l"]] == [b.shape for b in trained]
+    blobs = solver.train_state.params["l"].values()
+    assert [b.shape for b in read_caffemodel("x.caffemodel")["l"]] == [b.shape for b in blobs]
 
 
 def test_errors_name_the_file_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,8 +127,8 @@ def test_errors_name_the_file_and_the_remedy(capsys: pytest.CaptureFixture[str])
     assert "layer 'ip_b': the file omits a blob that this layer shares; name the model with --model" in refusal(
         capsys, shared, "x.npz"
     )
-    other = f"--model={WEIGHTS / 'shared.prototxt'}"
-    assert "the model has no such layer" in refusal(capsys, current, "x.npz", other)
+    wrong_model = f"--model={WEIGHTS / 'shared.prototxt'}"
+    assert "the model has no such layer" in refusal(capsys, current, "x.npz", wrong_model)
     for name in ("none.npz", "none.safetensors", "none.orbax", "none.caffemodel", "none.h5"):
         assert f"{name}: no such " in refusal(capsys, name, "x.npz")
     for name in ("bad.npz", "bad.safetensors", "bad.h5", "bad.caffemodel"):
@@ -160,10 +164,10 @@ def test_files_of_named_arrays_hold_any_arrays(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("flat")
     for write, read in ((write_npz, read_npz), (write_safetensors, read_safetensors)):
         write(folder / "x", model)
-        again = read(folder / "x")
-        assert set(again) == set(model)
+        result = read(folder / "x")
+        assert set(result) == set(model)
         for name, array in model.items():
-            np.testing.assert_array_equal(again[name], array, strict=True)
+            np.testing.assert_array_equal(result[name], array, strict=True)
 
 
 def test_npz_files_are_numpys() -> None:

@@ -17,11 +17,11 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "weights"
 CASES = json.loads((GOLDEN / "index.json").read_text())
 
 
-def new(net: Net) -> Variables:
+def initial_variables(net: Net) -> Variables:
     return net.init(jax.random.key(0))
 
 
-def blob(net: Net, variables: Variables, layer: str, index: int) -> jax.Array:
+def loaded_blob(net: Net, variables: Variables, layer: str, index: int) -> jax.Array:
     param = net.graph.layer(layer).params[index]
     tree = variables.params if param.spec.learnable else variables.state
     return tree[param.owner.layer][param.owner.index]
@@ -30,11 +30,11 @@ def blob(net: Net, variables: Variables, layer: str, index: int) -> jax.Array:
 @pytest.mark.parametrize("case", [c for c in CASES if c["expected"]], ids=lambda c: c["case"])
 def test_loads_and_runs_as_in_caffe(case):
     net = Net(GOLDEN / case["net"], "TEST")
-    variables = load_weights(GOLDEN / case["weights"], net.graph, new(net))
+    variables = load_weights(GOLDEN / case["weights"], net.graph, initial_variables(net))
     with np.load(GOLDEN / case["expected"]) as recorded:
         for name in (n for n in recorded if n.startswith("param/")):
             _, layer, index = name.split("/")
-            np.testing.assert_array_equal(blob(net, variables, layer, int(index)), recorded[name], err_msg=name)
+            np.testing.assert_array_equal(loaded_blob(net, variables, layer, int(index)), recorded[name], err_msg=name)
         inputs = {n.removeprefix("in/"): recorded[n] for n in recorded if n.startswith("in/")}
         expected = {n.removeprefix("out/"): recorded[n] for n in recorded if n.startswith("out/")}
         outputs, _ = net.apply(*variables, inputs)
@@ -47,33 +47,33 @@ def test_loads_and_runs_as_in_caffe(case):
 def test_refuses_what_caffe_refuses(case):
     net = Net(GOLDEN / case["net"], "TEST")
     with pytest.raises(WeightsError) as caught:
-        load_weights(GOLDEN / case["weights"], net.graph, new(net))
-    caffes = case["error"]["message"]
-    layer = caffes.split("'")[1] if "shape mismatch" in caffes else caffes.split()[-1]
-    (first, *_) = [p for p in caught.value.problems if p.layer == layer]
-    assert str(first).startswith(f"{GOLDEN / case['weights']}: layer '{layer}': ")
-    assert first.message.endswith("rename the layer to train it from scratch")
+        load_weights(GOLDEN / case["weights"], net.graph, initial_variables(net))
+    caffe_message = case["error"]["message"]
+    layer = caffe_message.split("'")[1] if "shape mismatch" in caffe_message else caffe_message.split()[-1]
+    (problem, *_) = [p for p in caught.value.problems if p.layer == layer]
+    assert str(problem).startswith(f"{GOLDEN / case['weights']}: layer '{layer}': ")
+    assert problem.message.endswith("rename the layer to train it from scratch")
 
 
-@pytest.mark.parametrize("end", ["", ".h5"])
+@pytest.mark.parametrize("suffix", ["", ".h5"])
 @pytest.mark.parametrize("name", ["current", "shared"])
-def test_saved_blobs_load_to_the_same_values(tmp_path, name, end):
+def test_saved_blobs_load_to_the_same_values(tmp_path, name, suffix):
     net = Net(GOLDEN / f"{name}.prototxt", "TEST")
-    variables = load_weights(GOLDEN / f"{name}.caffemodel", net.graph, new(net))
-    path = tmp_path / f"x.caffemodel{end}"
+    variables = load_weights(GOLDEN / f"{name}.caffemodel", net.graph, initial_variables(net))
+    path = tmp_path / f"x.caffemodel{suffix}"
     save_weights(path, net.graph, variables)
-    again = load_weights(path, net.graph, new(net))
-    jax.tree.map(np.testing.assert_array_equal, again, variables)
+    reloaded = load_weights(path, net.graph, initial_variables(net))
+    jax.tree.map(np.testing.assert_array_equal, reloaded, variables)
 
 
 def test_blobs_missing_in_hdf5_must_be_shared(tmp_path):
     net = Net(GOLDEN / "shared.prototxt", "TEST")
-    apart = Net((GOLDEN / "shared.prototxt").read_text().replace('name: "w"', ""), "TEST")
+    unshared_net = Net((GOLDEN / "shared.prototxt").read_text().replace('name: "w"', ""), "TEST")
     path = GOLDEN / "shared_h5.caffemodel.h5"
-    load_weights(path, net.graph, new(net))
+    load_weights(path, net.graph, initial_variables(net))
     with pytest.raises(WeightsError, match=r"layer 'ip_b': the file has 1 blob, the net 2; .* rename the layer"):
-        load_weights(path, apart.graph, new(apart))
-    save_weights(tmp_path / "x.caffemodel", net.graph, new(net))
+        load_weights(path, unshared_net.graph, initial_variables(unshared_net))
+    save_weights(tmp_path / "x.caffemodel", net.graph, initial_variables(net))
     assert len(read_caffemodel(tmp_path / "x.caffemodel")["ip_b"]) == 2
 
 
@@ -82,7 +82,7 @@ def test_weights_do_not_change_with_their_file(tmp_path):
     for padding in range(64):
         text = (GOLDEN / "plain.prototxt").read_text().replace('name: "', f'name: "{"x" * padding}', 1)
         net = Net(text, "TEST")
-        variables, path = new(net), tmp_path / "x.caffemodel"
+        variables, path = initial_variables(net), tmp_path / "x.caffemodel"
         save_weights(path, net.graph, variables)
         loaded = load_weights(path, net.graph, variables)
         with open(path, "r+b") as file:

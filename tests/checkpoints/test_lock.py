@@ -45,15 +45,20 @@ def test_a_second_run_is_refused_and_a_killed_one_holds_nothing(holder: subproce
 
 
 def test_only_unfinished_files_are_swept(tmp_path: Path) -> None:
-    kept = ["x.orbax/10/arrays", ".y_iter_5.caffemodel.ab.tmp", "x_iter_10.caffemodel", ".x_iter_5.caffemodel"]
-    left = ["x.orbax/20.orbax-checkpoint-tmp-7/arrays/0", ".x_iter_20.caffemodel.abcd1234.tmp"]
-    for name in (*kept, *left):
+    finished_files = [
+        "x.orbax/10/arrays",
+        ".y_iter_5.caffemodel.ab.tmp",
+        "x_iter_10.caffemodel",
+        ".x_iter_5.caffemodel",
+    ]
+    unfinished_files = ["x.orbax/20.orbax-checkpoint-tmp-7/arrays/0", ".x_iter_20.caffemodel.abcd1234.tmp"]
+    for name in (*finished_files, *unfinished_files):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     with lock_prefix(str(tmp_path / "x")):
         (tmp_path / "x.orbax/30.orbax-checkpoint-tmp").mkdir()  # by tensorstore, of a step that could not be saved
     assert not (tmp_path / "x.orbax/30.orbax-checkpoint-tmp").exists()
-    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == sorted(kept)
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == sorted(finished_files)
 
 
 def test_a_foreign_lock_is_reported(tmp_path: Path) -> None:
@@ -64,15 +69,17 @@ def test_a_foreign_lock_is_reported(tmp_path: Path) -> None:
         pass
 
 
-def test_a_lock_that_cannot_be_removed_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_cannot_be_removed_at_first_is_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unlink, failures = Path.unlink, [OSError(errno.EIO, "once")]
 
-    def failing(path: Path, missing_ok: bool = False) -> None:
+    def fail_once(path: Path, missing_ok: bool = False) -> None:
         if failures:
             raise failures.pop()
         unlink(path, missing_ok)
 
-    monkeypatch.setattr(Path, "unlink", failing)
+    monkeypatch.setattr(Path, "unlink", fail_once)
     with lock_prefix(str(tmp_path / "x")):
         pass
     assert list(tmp_path.iterdir()) == []

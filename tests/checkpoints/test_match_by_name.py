@@ -46,11 +46,11 @@ def folder(tmp_path_factory: Any) -> Path:
     variables = net.init(jax.random.key(3))
     save_weights(path / "all.caffemodel", net.graph, variables)
     data = (path / "all.caffemodel").read_bytes()
-    ends = list(layer_ends(data))
-    assert ends[-1] == len(data)
-    (path / "cut.caffemodel").write_bytes(data[: ends[-2]])
-    strange = data.replace(b"\x04conv", b"\x04cnvo").replace(b"\x02bn", b"\x02nb").replace(b"\x02ip", b"\x02pi")
-    (path / "none.caffemodel").write_bytes(strange)
+    layer_offsets = list(layer_ends(data))
+    assert layer_offsets[-1] == len(data)
+    (path / "cut.caffemodel").write_bytes(data[: layer_offsets[-2]])
+    renamed_data = data.replace(b"\x04conv", b"\x04cnvo").replace(b"\x02bn", b"\x02nb").replace(b"\x02ip", b"\x02pi")
+    (path / "none.caffemodel").write_bytes(renamed_data)
     cv2.imwrite(str(path / "im.png"), np.zeros((8, 8, 3), np.uint8))
     (path / "windows.csv").write_text("filename,ymin,xmin,ymax,xmax\nim.png,0,0,8,8\n")
     return path
@@ -58,21 +58,21 @@ def folder(tmp_path_factory: Any) -> Path:
 
 def layer_ends(data: bytes) -> Iterator[int]:
     """Where the fields of a message end: key, length and content of each."""
-    at = 0
-    while at < len(data):
-        at, _ = varint(data, at)
-        at, size = varint(data, at)
-        yield (at := at + size)
+    position = 0
+    while position < len(data):
+        position, _ = read_varint(data, position)
+        position, size = read_varint(data, position)
+        yield (position := position + size)
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """Where a number ends, and the number."""
     value = shift = 0
     while True:
-        value |= (data[at] & 0x7F) << shift
-        shift, at = shift + 7, at + 1
-        if data[at - 1] < 0x80:
-            return at, value
+        value |= (data[position] & 0x7F) << shift
+        shift, position = shift + 7, position + 1
+        if data[position - 1] < 0x80:
+            return position, value
 
 
 def load_file(net: Net, path: Any, **options: Any) -> Any:
@@ -101,7 +101,7 @@ def test_nothing_is_logged_where_nothing_is_missing(folder: Path, caplog: pytest
 
 
 @pytest.mark.parametrize(("file", "names"), [("cut", ["ip"]), ("none", ["conv", "bn", "ip"])])
-def test_strict_refuses(folder: Path, file: str, names: list[str]) -> None:
+def test_strict_loading_refuses_layers_without_weights(folder: Path, file: str, names: list[str]) -> None:
     path = folder / f"{file}.caffemodel"
     with pytest.raises(WeightsError) as caught:
         load_file(Net(folder / "deploy.prototxt"), path, strict=True)
@@ -114,7 +114,7 @@ def test_strict_refuses(folder: Path, file: str, names: list[str]) -> None:
         Solver(folder / "solver.prototxt", weights=[path], strict_weights=True)
 
 
-NOTHING = (
+NO_MATCH_MESSAGE = (
     "none.caffemodel: has no blobs for any layer of the net, and layers match by name: the net's are 3 (conv, bn, ip), "
     "the file's 3 (cnvo, nb, pi); nearest (net and file): 'conv' and 'cnvo', 'bn' and 'nb', 'ip' and 'pi'; "
 )
@@ -126,25 +126,25 @@ def test_a_file_of_another_net_is_refused(
     monkeypatch.chdir(folder)
     net = Net("deploy.prototxt")
     for load in (net.load, lambda file: load_file(net, ["all.caffemodel", file])):
-        with pytest.raises(WeightsError, match=f"^{re.escape(NOTHING)}"):
+        with pytest.raises(WeightsError, match=f"^{re.escape(NO_MATCH_MESSAGE)}"):
             load("none.caffemodel")
     net.load("none.caffemodel", exclude=["conv", "bn", "ip"])  # nothing was wanted
-    kept = caffe.Net("deploy.prototxt", "all.caffemodel", caffe.TEST)
-    before = kept.params["conv"][0].data.copy()
+    caffe_net = caffe.Net("deploy.prototxt", "all.caffemodel", caffe.TEST)
+    weights_before = caffe_net.params["conv"][0].data.copy()
     with caplog.at_level(logging.WARNING, "caffejax"):
-        kept.copy_from("none.caffemodel")  # Caffe goes on
-    assert any(record.message.startswith(NOTHING) for record in caplog.records)
-    np.testing.assert_array_equal(kept.params["conv"][0].data, before)
+        caffe_net.copy_from("none.caffemodel")  # Caffe goes on
+    assert any(record.message.startswith(NO_MATCH_MESSAGE) for record in caplog.records)
+    np.testing.assert_array_equal(caffe_net.params["conv"][0].data, weights_before)
 
 
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
 def test_a_file_for_less_than_half_of_the_layers_is_warned_of(
     phase: Any, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    renamed = LAYERS.replace('name: "bn"', 'name: "bn1"').replace('name: "ip"', 'name: "ip1"')
+    renamed_layers = LAYERS.replace('name: "bn"', 'name: "bn1"').replace('name: "ip"', 'name: "ip1"')
     with caplog.at_level(logging.WARNING, "caffejax"):
-        Net(INPUT + renamed, phase).load(folder / "all.caffemodel")
-        Net(INPUT + renamed.replace("ip1", "ip"), phase).load(folder / "all.caffemodel")  # two of three
+        Net(INPUT + renamed_layers, phase).load(folder / "all.caffemodel")
+        Net(INPUT + renamed_layers.replace("ip1", "ip"), phase).load(folder / "all.caffemodel")  # two of three
     assert [record.message for record in caplog.records if "only" in record.message] == [
         f"{folder / 'all.caffemodel'}: only 1 of the net's 3 layers with weights are in the file; layers match by "
         "name; nearest (net and file): 'bn1' and 'bn', 'ip1' and 'ip'"
@@ -153,11 +153,11 @@ def test_a_file_for_less_than_half_of_the_layers_is_warned_of(
 
 def test_blobs_in_the_net_are_not_reported_missing(tmp_path: Path, folder: Path) -> None:
     """Shared blobs are their owner's."""
-    shared = LAYERS + LAYERS[LAYERS.index('layer { name: "ip"') :].replace('"ip"', '"again"')
-    shared = shared.replace('top: "ip"', 'top: "ip" param { name: "w" } param { name: "b" }').replace(
+    shared_layers = LAYERS + LAYERS[LAYERS.index('layer { name: "ip"') :].replace('"ip"', '"again"')
+    shared_layers = shared_layers.replace('top: "ip"', 'top: "ip" param { name: "w" } param { name: "b" }').replace(
         'top: "again"', 'top: "again" param { name: "w" } param { name: "b" }'
     )
-    load_file(Net(INPUT + shared), folder / "all.caffemodel", strict=True)
+    load_file(Net(INPUT + shared_layers), folder / "all.caffemodel", strict=True)
 
 
 COMMANDS = {
@@ -191,7 +191,7 @@ def test_commands_refuse_if_asked(
         assert main(arguments) == 0
         assert re.search(r"^W.*No weights in cut.caffemodel for 1 layer: ip", capfd.readouterr().err, re.MULTILINE)
     assert main(COMMANDS[command].format(w="none.caffemodel", out=tmp_path / "none").split()) == 1
-    assert f"caffejax: {NOTHING}" in capfd.readouterr().err
+    assert f"caffejax: {NO_MATCH_MESSAGE}" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("weights", "shapes"), [("all", []), ("cut", [(4, 108), (4,)])])
@@ -199,12 +199,12 @@ def test_finetuning_runs_no_filler_of_a_blob_that_a_file_provides(
     weights: str, shapes: list[tuple[int, ...]], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    fill, filled = init.fill, []
+    fill, filled_shapes = init.fill, []
 
     def recording_fill(filler: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-        filled.append(shape)
+        filled_shapes.append(shape)
         return fill(filler, key, shape, dtype)
 
     monkeypatch.setattr(init, "fill", recording_fill)
     Solver("solver.prototxt", weights=[f"{weights}.caffemodel"]).close()
-    assert filled == shapes
+    assert filled_shapes == shapes

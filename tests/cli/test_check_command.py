@@ -21,18 +21,20 @@ RELU = 'layer { name: "relu" type: "%s" bottom: "data" top: "relu" }\n'
 
 
 @pytest.fixture
-def models(tmp_path: Path) -> Path:
+def models_folder(tmp_path: Path) -> Path:
     (tmp_path / "good.prototxt").write_text(INPUT + RELU % "ReLU")
     (tmp_path / "labels.pbtxt").write_text("item { id: 1 }")
     (tmp_path / ("a_long_name_" * 6 + ".pt")).write_text(INPUT + RELU % "Unheard")
     return tmp_path
 
 
-def test_a_table_of_the_models(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(models), "-j", "1"]) == 1
+def test_the_table_lists_nets_that_fail_and_other_files(
+    models_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(models_folder), "-j", "1"]) == 1
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    assert all(len(line) <= 100 for line in lines if str(models) not in line)
+    assert all(len(line) <= 100 for line in lines if str(models_folder) not in line)
     assert lines[0].split() == ["model", "loads", "in", "params", "memory"]
     assert any("FAILS" in line for line in lines)
     assert "  TRAIN, TEST: unknown layer type 'Unheard' (layer 'relu')" in lines
@@ -43,8 +45,8 @@ def test_a_table_of_the_models(models: Path, capsys: pytest.CaptureFixture[str])
     assert err == "caffejax: 1 of 2 nets does not load\n"
 
 
-def test_json_has_everything(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(models), "--json", "-j", "2"]) == 1
+def test_json_lists_findings_and_sizes_of_each_phase(models_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(models_folder), "--json", "-j", "2"]) == 1
     result = json.loads(capsys.readouterr().out)
     assert [Path(f).name for f in result["skipped"]] == ["labels.pbtxt"]
     bad, good = result["models"]
@@ -69,16 +71,22 @@ def test_weights_that_fit_all_phases_are_told_once(tmp_path: Path, capsys: pytes
 
 
 def test_exit_codes(
-    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    models_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(registry, "_types", layer_types())  # all, or one that a test imports first would be lost
     (tmp_path / "of_my_own.py").write_text(MODULE)
-    assert main(["check", str(models), "--import=of_my_own"]) == 0  # the process that looks at the nets imports it, too
-    for wrong in (["check"], ["check", str(tmp_path / "absent")], ["check", str(models), "--weights=absent"]):
+    assert (
+        main(["check", str(models_folder), "--import=of_my_own"]) == 0
+    )  # the process that looks at the nets imports it, too
+    for arguments in (
+        ["check"],
+        ["check", str(tmp_path / "absent")],
+        ["check", str(models_folder), "--weights=absent"],
+    ):
         with pytest.raises(SystemExit) as caught:
-            main(wrong)
+            main(arguments)
         assert caught.value.code == 2
     (tmp_path / "empty").mkdir()
     assert main(["check", str(tmp_path / "empty")]) == 1
@@ -86,7 +94,7 @@ def test_exit_codes(
 
 
 LYER = (INPUT + RELU % "ReLU").replace("layer {", "lyer {")
-DAMAGED = {
+DAMAGED_FILES = {
     "typos": (LYER.encode(), "lines 1, 2: NetParameter has no field 'lyer'; did you mean 'layer'?"),
     "cut": (b"  }\n}\n" + (INPUT + RELU % "ReLU").encode(), "line 1: expected the name of a field"),
     "page": (b"\n<!DOCTYPE html>\n<html><style>input { color: red }</style></html>", "this is an HTML page"),
@@ -98,10 +106,10 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGED)
+@pytest.mark.parametrize("name", DAMAGED_FILES)
 def test_a_damaged_file_fails(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / f"{name}.prototxt"
-    content, reason = DAMAGED[name]
+    content, reason = DAMAGED_FILES[name]
     file.write_bytes(content)
     assert main(["check", str(file)]) == 1
     out = capsys.readouterr().out
@@ -111,12 +119,12 @@ def test_a_damaged_file_fails(name: str, tmp_path: Path, capsys: pytest.CaptureF
 
 def test_damaged_files_beside_nets_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "good.prototxt").write_text(INPUT + RELU % "ReLU")
-    for name, (content, _) in DAMAGED.items():
+    for name, (content, _) in DAMAGED_FILES.items():
         (tmp_path / f"{name}.prototxt").write_bytes(content)
     assert main(["check", str(tmp_path), "-j", "1", "--json"]) == 1
     models = {Path(model["file"]).stem: model for model in json.loads(capsys.readouterr().out)["models"]}
-    assert {name for name, model in models.items() if not model["loads"]} == set(DAMAGED)
-    for name, (_, reason) in DAMAGED.items():
+    assert {name for name, model in models.items() if not model["loads"]} == set(DAMAGED_FILES)
+    for name, (_, reason) in DAMAGED_FILES.items():
         assert any(reason in finding["message"] for finding in models[name]["findings"])
 
 

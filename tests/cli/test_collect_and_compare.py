@@ -30,7 +30,7 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "sum" bottom: "y" top: "loss"
 
 
 @pytest.fixture
-def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.prototxt").write_text(NET)
     return tmp_path
@@ -42,7 +42,7 @@ def run_script(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
         runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
-def test_the_script_makes_the_same_dump(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_makes_the_same_dump(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script runs pycaffe layer by layer, with the diffs in the blobs, independently of `collect`."""
     assert len(SCRIPT.read_text().splitlines()) < 40
     flags = ["--model=net.prototxt", "--phase=TRAIN", "--backward"]
@@ -62,13 +62,13 @@ def test_the_script_makes_the_same_dump(net: Path, monkeypatch: pytest.MonkeyPat
         np.testing.assert_array_equal(array, ours.group("input")[name])
 
 
-def test_a_dump_is_compared_with_a_live_net(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (net / "net.prototxt").write_text(NET.replace('"sum"', '"日本$ {/../"'))  # no path, no formula, in no font
-    (net / "other.prototxt").write_text(NET.replace("TanH", "Sigmoid"))
+def test_a_dump_is_compared_with_a_live_net(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "net.prototxt").write_text(NET.replace('"sum"', '"日本$ {/../"'))  # no path, no formula, in no font
+    (folder / "other.prototxt").write_text(NET.replace("TanH", "Sigmoid"))
     np.savez("in.npz", x=np.ones((3, 3), np.float16), y=np.zeros((3, 4), int))
     assert main(["collect", "--model=net.prototxt", "--inputs=in.npz", "--backward", "--out=a.npz"]) == 0
     assert main(["compare", "a.npz", "--model=net.prototxt", "--picture=p.png"]) == 0
-    assert (net / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "p.png").read_bytes().startswith(b"\x89PNG")
     out = capsys.readouterr().out
     assert "are equal (rtol 0.001, atol 1e-07)" in out
     assert "gradient of param 0" in out
@@ -82,24 +82,24 @@ def test_a_dump_is_compared_with_a_live_net(net: Path, capsys: pytest.CaptureFix
     assert not result["ok"]
 
 
-def test_a_net_of_bfloat16_is_dumped_in_float32(net: Path) -> None:
+def test_a_net_of_bfloat16_is_dumped_in_float32(folder: Path) -> None:
     assert main(["collect", "--model=net.prototxt", "--backward", "--precision=bfloat16", "--out=a.npz"]) == 0
     assert {array.dtype for array in read_dump("a.npz").arrays.values()} == {np.dtype(np.float32)}
     assert main(["compare", "a.npz", "--model=net.prototxt", "--rtol=0.05"]) == 0
 
 
-def read_report(path: Path) -> dict[str, Any]:
+def write_invalid_dumps(path: Path) -> dict[str, Any]:
     """Return files that are not dumps, with the expected messages."""
     with np.load(path) as file:
         arrays = dict(file)
     meta = json.loads(str(arrays["meta"]))
 
-    def save_dump(name: str, **changed: Any) -> str:
-        np.savez(name, **{**arrays, **changed})
+    def save_dump(name: str, **replacements: Any) -> str:
+        np.savez(name, **{**arrays, **replacements})
         return name
 
-    def with_meta(name: str, **changed: Any) -> str:
-        return save_dump(name, meta=json.dumps({**meta, **changed}))
+    def save_dump_with_meta(name: str, **replacements: Any) -> str:
+        return save_dump(name, meta=json.dumps({**meta, **replacements}))
 
     Path("text.npz").write_text("no zip")
     Path("cut.npz").write_bytes(path.read_bytes()[:-300])
@@ -118,26 +118,28 @@ def read_report(path: Path) -> dict[str, Any]:
         save_dump("number.npz", meta=np.zeros(2)): "no string named `meta`",
         save_dump("nojson.npz", meta="{"): "its `meta` is invalid",
         save_dump("deep.npz", meta="[" * 100_000): "its `meta` is invalid",
-        with_meta("format.npz", format="9"): "format is '9'",
-        with_meta("layers.npz", layers=[{"name": "a"}]): "its `meta` is invalid",
-        with_meta("names.npz", layers=[{"name": 1, "type": "a", "bottoms": [], "tops": []}]): "not a list of names",
-        with_meta("words_for_layers.npz", layers=["a"]): "its layers are not a list of objects",
+        save_dump_with_meta("format.npz", format="9"): "format is '9'",
+        save_dump_with_meta("layers.npz", layers=[{"name": "a"}]): "its `meta` is invalid",
+        save_dump_with_meta(
+            "names.npz", layers=[{"name": 1, "type": "a", "bottoms": [], "tops": []}]
+        ): "not a list of names",
+        save_dump_with_meta("words_for_layers.npz", layers=["a"]): "its layers are not a list of objects",
         "/dev/zero": "it is a device, a pipe or a socket",
-        with_meta("list.npz", layers=3): "its `meta` is invalid",
-        with_meta("twice.npz", layers=meta["layers"] * 2): "two layers have the same name",
-        with_meta("phase.npz", phase="NEITHER"): "phase is 'NEITHER'",
+        save_dump_with_meta("list.npz", layers=3): "its `meta` is invalid",
+        save_dump_with_meta("twice.npz", layers=meta["layers"] * 2): "two layers have the same name",
+        save_dump_with_meta("phase.npz", phase="NEITHER"): "phase is 'NEITHER'",
     }
 
 
-def test_files_that_are_not_dumps_are_refused(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_not_dumps_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["collect", "--model=net.prototxt", "--out=a.npz"]) == 0
-    for name, message in read_report(net / "a.npz").items():
+    for name, message in write_invalid_dumps(folder / "a.npz").items():
         assert main(["compare", "a.npz", name]) == 1, name
         assert message in capsys.readouterr().err, name
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed_arrays", "message"),
     [
         ({"input/x": None}, "'x', but the dump has no 'input/x'"),
         ({"input/x": np.zeros((2, 5))}, "input 'x' has shape (2, 5), but the net expects (2, 3)"),
@@ -146,12 +148,12 @@ def test_files_that_are_not_dumps_are_refused(net: Path, capsys: pytest.CaptureF
         ({"param/ip/77": np.zeros(1)}, "layer 'ip': the file has 2 blobs, the net 1"),
     ],
 )
-def test_a_dump_that_does_not_fit_the_net(
-    changed: dict[str, Any], message: str, net: Path, capsys: pytest.CaptureFixture[str]
+def test_a_dump_that_does_not_fit_the_net_is_refused(
+    changed_arrays: dict[str, Any], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     meta = {"format": "caffe dump 1", "maker": "test", "net": "", "phase": "TEST", "layers": []}
     arrays = {"input/x": np.zeros((2, 3)), "input/y": np.zeros((2, 4)), "param/ip/0": np.zeros((4, 3))}
-    arrays |= {"param/ip#2/0": np.zeros(4), **changed}
+    arrays |= {"param/ip#2/0": np.zeros(4), **changed_arrays}
     np.savez("a.npz", meta=json.dumps(meta), **{k: v for k, v in arrays.items() if v is not None})
     assert main(["compare", "a.npz", "--model=net.prototxt"]) == 1
     assert message in capsys.readouterr().err
@@ -171,19 +173,19 @@ def test_a_dump_that_does_not_fit_the_net(
         (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=words.npz"], "'x' holds <U1"),
     ],
 )
-def test_mistakes_in_the_command(
-    arguments: list[str], message: str, net: Path, capsys: pytest.CaptureFixture[str]
+def test_invalid_arguments_are_refused_and_write_nothing(
+    arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (net / "deploy.prototxt").write_text(NET[: NET.index('layer { name: "loss"')])
+    (folder / "deploy.prototxt").write_text(NET[: NET.index('layer { name: "loss"')])
     np.savez("in.npz", z=np.zeros(3))
     Path("link.npz").symlink_to("in.npz")
     np.savez("words.npz", x=np.array(["a"]))
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
-    assert not (net / "b.npz").exists()
+    assert not (folder / "b.npz").exists()
 
 
-def test_names_in_a_dump_cannot_move_the_cursor(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_in_a_dump_cannot_move_the_cursor(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["collect", "--model=net.prototxt", "--out=a.npz"]) == 0
     with np.load("a.npz") as file:
         arrays = dict(file)
@@ -197,7 +199,7 @@ def test_names_in_a_dump_cannot_move_the_cursor(net: Path, capsys: pytest.Captur
     assert r"\x1b[2JInput\nData" in table
 
 
-def test_dumps_of_different_nets_differ(net: Path) -> None:
+def test_dumps_of_different_nets_differ(folder: Path) -> None:
     arrays = {"blob/a": np.ones(2)}
     a, b = (Dump("test", "", "TEST", (DumpedLayer(name, "ReLU", ("x",), ("a",)),), arrays) for name in "ab")
     result = compare(a, b)
@@ -207,10 +209,10 @@ def test_dumps_of_different_nets_differ(net: Path) -> None:
     assert not compare(a, a).strangers
 
 
-def test_a_dump_of_another_net_is_reported_as_such(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dump_of_another_net_is_reported_as_such(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["collect", "--model=net.prototxt", "--out=a.npz"]) == 0
     text = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }'
-    (net / "other.prototxt").write_text(
+    (folder / "other.prototxt").write_text(
         f'name: "other" {text}'
         + "".join(f'layer {{ name: "r{i}" type: "ReLU" bottom: "x" top: "{i}" }}' for i in range(4))
     )

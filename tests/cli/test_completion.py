@@ -12,17 +12,17 @@ pytest.importorskip("shtab", reason="needs shtab")
 
 def complete(script: str, words: list[str]) -> list[str]:
     """Return the completions that bash offers for the last of these words."""
-    questions = f"""
+    completion_call = f"""
     COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}
     _shtab_caffejax caffejax {words[-1]} {words[-2]}; printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    done = subprocess.run(["bash", "-c", f"{script}\n{questions}"], capture_output=True, text=True, check=True)
-    return done.stdout.split()
+    result = subprocess.run(["bash", "-c", f"{script}\n{completion_call}"], capture_output=True, text=True, check=True)
+    return result.stdout.split()
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 @pytest.mark.parametrize(
-    ("words", "offered"),
+    ("words", "completions"),
     [
         (["caffejax", "tra"], ["train"]),
         (["caffejax", "train", "--sn"], ["--snapshot"]),
@@ -30,9 +30,9 @@ def complete(script: str, words: list[str]) -> list[str]:
         (["caffejax", "summary", "--js"], ["--json"]),
     ],
 )
-def test_bash_completes(words: list[str], offered: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bash_completes(words: list[str], completions: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "bash"]) == 0
-    assert complete(capsys.readouterr().out, words) == offered
+    assert complete(capsys.readouterr().out, words) == completions
 
 
 @pytest.mark.parametrize("shell", ["zsh", "tcsh"])

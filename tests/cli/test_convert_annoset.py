@@ -26,7 +26,7 @@ OBJECTS = [
     [1, 0, 0, 0, 1, 1, 0],
     [2, 1, 0.05, 0.2, 0.1125, 1, 0],
 ]
-GROUPED = [OBJECTS[0], OBJECTS[2], OBJECTS[1]]  # one group for each class
+GROUPED_OBJECTS = [OBJECTS[0], OBJECTS[2], OBJECTS[1]]  # one group for each class
 JSON = {
     "image": {"height": 20, "width": 40},
     "annotation": [
@@ -59,7 +59,7 @@ def convert(*flags, name="xml.list"):
     return main(["convert_annoset", *flags, "./", name, "db"])
 
 
-def failure(capsys, *flags, name="xml.list"):
+def error_output(capsys, *flags, name="xml.list"):
     assert convert(*flags, name=name) == 1
     return capsys.readouterr().err
 
@@ -68,17 +68,28 @@ DETECTION = ("--anno_type=detection", "--label_map_file=names")
 
 
 @pytest.mark.parametrize(
-    ("kind", "more"),
+    ("label_type", "label_map_flags"),
     [("xml", ["--label_map_file=names"]), ("json", ["--label_map_file=numbers"]), ("json", []), ("txt", [])],
 )
-def test_all_kinds_of_input_agree(folder, kind, more):
-    assert convert("--anno_type=detection", f"--label_type={kind}", *more, "-encoded", name=f"{kind}.list") == 0
+def test_all_kinds_of_input_agree(folder, label_type, label_map_flags):
+    assert (
+        convert(
+            "--anno_type=detection",
+            f"--label_type={label_type}",
+            *label_map_flags,
+            "-encoded",
+            name=f"{label_type}.list",
+        )
+        == 0
+    )
     records = list(Lmdb("db"))
     assert [key for key, _ in records] == [b"00000000_im 0.png", b"00000001_im 1.png"]
     for i, (_, value) in enumerate(records):
         message = parse_annotated(value)
-        columns = np.s_[:, :6] if kind == "txt" else np.s_[:]  # text says nothing of difficult objects
-        np.testing.assert_allclose(read_annotations(message).objects[columns], np.array(GROUPED)[columns], rtol=1e-6)
+        columns = np.s_[:, :6] if label_type == "txt" else np.s_[:]  # text says nothing of difficult objects
+        np.testing.assert_allclose(
+            read_annotations(message).objects[columns], np.array(GROUPED_OBJECTS)[columns], rtol=1e-6
+        )
         assert message.datum.data == (folder / f"im {i}.png").read_bytes()
         assert (message.datum.channels, message.datum.height, message.datum.width) == (3, 20, 40)
         assert message.datum.label == -1
@@ -95,21 +106,24 @@ def test_all_kinds_of_input_agree(folder, kind, more):
     ],
 )
 @pytest.mark.parametrize("encoding", [[], ["--encode_type=png"]])
-def test_sizes(folder, flags, shape, encoding):
+def test_images_are_resized_by_the_flags(folder, flags, shape, encoding):
     assert convert(*DETECTION, *flags, *encoding, "--backend=leveldb", "--shuffle", "--check_size") == 0
     for _, value in LevelDb("db"):
         message = parse_annotated(value)
         assert image_of(message.datum).shape == shape
         assert (message.datum.channels, message.datum.height, message.datum.width) == shape
         assert message.datum.encoded == bool(encoding)
-        np.testing.assert_allclose(read_annotations(message).objects, GROUPED, rtol=1e-6)
+        np.testing.assert_allclose(read_annotations(message).objects, GROUPED_OBJECTS, rtol=1e-6)
 
 
 def test_classification_stores_labels(folder):
     (folder / "labels").write_text("im 0.png 3\nim 1.png 5\n")
     assert convert(name="labels") == 0
     result = [read_annotations(parse_annotated(value)) for _, value in Lmdb("db")]
-    assert [(one.label, one.type, len(one.objects)) for one in result] == [(3, None, 0), (5, None, 0)]
+    assert [(annotations.label, annotations.type, len(annotations.objects)) for annotations in result] == [
+        (3, None, 0),
+        (5, None, 0),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +142,7 @@ def test_classification_stores_labels(folder):
 )
 def test_bad_xml_is_named_and_nothing_is_left(folder, capsys, content, message):
     (folder / "1.xml").write_text(content)
-    error = failure(capsys, *DETECTION)
+    error = error_output(capsys, *DETECTION)
     assert f"1.xml: {message}" in error
     assert not (folder / "db").exists()
 
@@ -145,21 +159,23 @@ def test_bad_xml_is_named_and_nothing_is_left(folder, capsys, content, message):
 )
 def test_bad_json_is_named(folder, capsys, content, message):
     (folder / "1.json").write_text(content)
-    assert f"1.json: {message}" in failure(capsys, "--anno_type=detection", "--label_type=json", name="json.list")
+    assert f"1.json: {message}" in error_output(capsys, "--anno_type=detection", "--label_type=json", name="json.list")
 
 
-def test_other_mistakes(folder, capsys):
+def test_invalid_lists_and_flags_are_named(folder, capsys):
     (folder / "1.txt").write_text("1 2 3\n")
     (folder / "twice").write_text(MAP.replace("dog", "cat"))
     (folder / "lonely.list").write_text("im0.png\n")
     (folder / "missing.list").write_text("im 0.png nowhere.xml\n")
     txt = ("--anno_type=detection", "--label_type=txt")
-    assert "1.txt: line 1 is '1 2 3', not 'label xmin ymin xmax ymax'" in failure(capsys, *txt, name="txt.list")
+    assert "1.txt: line 1 is '1 2 3', not 'label xmin ymin xmax ymax'" in error_output(capsys, *txt, name="txt.list")
     (folder / "1.txt").write_text("cat 1 2 3 4\n")
-    assert "1.txt: class 'cat' is not a number" in failure(capsys, *txt, name="txt.list")
-    assert "--label_map_file is required" in failure(capsys, "--anno_type=detection")
-    assert "name 'cat' occurs twice" in failure(capsys, "--anno_type=detection", "--label_map_file=twice")
-    assert "nowhere: the label map cannot be read" in failure(capsys, DETECTION[0], "--label_map_file=nowhere")
-    assert "lonely.list:1: 'im0.png' is not two paths" in failure(capsys, *DETECTION, name="lonely.list")
-    assert "missing.list:1: there is no annotation './nowhere.xml'" in failure(capsys, *DETECTION, name="missing.list")
-    assert "cannot be combined with" in failure(capsys, *DETECTION, "--min_dim=3", "--resize_height=3")
+    assert "1.txt: class 'cat' is not a number" in error_output(capsys, *txt, name="txt.list")
+    assert "--label_map_file is required" in error_output(capsys, "--anno_type=detection")
+    assert "name 'cat' occurs twice" in error_output(capsys, "--anno_type=detection", "--label_map_file=twice")
+    assert "nowhere: the label map cannot be read" in error_output(capsys, DETECTION[0], "--label_map_file=nowhere")
+    assert "lonely.list:1: 'im0.png' is not two paths" in error_output(capsys, *DETECTION, name="lonely.list")
+    assert "missing.list:1: there is no annotation './nowhere.xml'" in error_output(
+        capsys, *DETECTION, name="missing.list"
+    )
+    assert "cannot be combined with" in error_output(capsys, *DETECTION, "--min_dim=3", "--resize_height=3")

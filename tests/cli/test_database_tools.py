@@ -16,7 +16,7 @@ from caffejax.schema import caffe_pb2
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 
-MADE_BY_CAFFE = {
+CAFFE_DATABASES = {
     "lmdb_raw": ["", "list.txt"],
     "lmdb_gray": ["--gray", "list.txt"],
     "lmdb_encoded": ["--encoded --encode_type=png", "list_color.txt"],
@@ -29,18 +29,18 @@ MADE_BY_CAFFE = {
 
 
 @pytest.fixture(autouse=True)
-def in_golden(monkeypatch):
+def use_golden_folder(monkeypatch):
     monkeypatch.chdir(GOLDEN)
 
 
-def failure(capsys, *arguments, code=1):
+def error_output(capsys, *arguments, code=1):
     assert main(arguments) == code
     return "\n".join(line for line in capsys.readouterr().err.splitlines() if line.startswith("caffejax:"))
 
 
-@pytest.mark.parametrize("name", MADE_BY_CAFFE)
+@pytest.mark.parametrize("name", CAFFE_DATABASES)
 def test_convert_imageset_makes_caffes_bytes(name, tmp_path):
-    flags, images = MADE_BY_CAFFE[name]
+    flags, images = CAFFE_DATABASES[name]
     assert main(["convert_imageset", *flags.split(), "./", images, str(tmp_path / "db")]) == 0
     reader = LevelDb if name.startswith("leveldb") else Lmdb
     records, expected = list(reader(tmp_path / "db")), list(reader(GOLDEN / name))
@@ -54,15 +54,15 @@ def test_resized_images_are_caffes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "more",
+    "flags",
     [
         ["--encode_type=png"],
         ["--encoded", "--encode_type", "PNG"],
         ["--encoded", "--resize_height=32", "--resize_width=40"],
     ],
 )
-def test_images_are_encoded_again(tmp_path, more):
-    assert main(["convert_imageset", *more, "", "list.txt", str(tmp_path / "db")]) == 0
+def test_images_are_encoded_again(tmp_path, flags):
+    assert main(["convert_imageset", *flags, "", "list.txt", str(tmp_path / "db")]) == 0
     for (_, value), name in zip(Lmdb(tmp_path / "db"), Path("list.txt").read_text().splitlines(), strict=True):
         datum = caffe_pb2.Datum.FromString(value)
         assert datum.encoded
@@ -74,10 +74,10 @@ def test_images_are_encoded_again(tmp_path, more):
             np.testing.assert_array_equal(image, cv2.imread(path).transpose(2, 0, 1))
 
 
-def test_shuffling_is_by_the_seed(tmp_path):
+def test_the_seed_determines_the_order(tmp_path):
     databases = []
-    for n, more in enumerate(["--shuffle", "--shuffle=true", "--shuffle --seed 1", "--noshuffle", "--shuffle=false"]):
-        assert main(["convert_imageset", *more.split(), "./", "list.txt", str(tmp_path / str(n))]) == 0
+    for n, flags in enumerate(["--shuffle", "--shuffle=true", "--shuffle --seed 1", "--noshuffle", "--shuffle=false"]):
+        assert main(["convert_imageset", *flags.split(), "./", "list.txt", str(tmp_path / str(n))]) == 0
         databases.append(list(Lmdb(tmp_path / str(n))))
     assert databases[0] == databases[1] != databases[2]
     assert databases[3] == databases[4] == list(Lmdb(GOLDEN / "lmdb_raw"))
@@ -92,27 +92,27 @@ def test_a_bad_image_is_fatal_or_left_out(tmp_path, capsys):
     cv2.imwrite(str(tmp_path / "good.png"), np.zeros((2, 3, 3), np.uint8))
     (tmp_path / "list").write_text("good.png 1\nbad.png 2\ngood.png 3\n")
     arguments = ["convert_imageset", f"{tmp_path}/", str(tmp_path / "list"), str(tmp_path / "db")]
-    assert "bad.png: its image of 8 bytes cannot be decoded" in failure(capsys, *arguments)
+    assert "bad.png: its image of 8 bytes cannot be decoded" in error_output(capsys, *arguments)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.png", "good.png", "list"]
     (tmp_path / "list").write_text("good.png 1\nbad.png 2\nnone.png 4\ngood.png 3\n")
-    message = failure(capsys, *arguments)
+    message = error_output(capsys, *arguments)
     assert "list:3: there is no image" in message
     assert main([*arguments, "--skip_errors"]) == 0
     assert "bad.png: its image of 8 bytes cannot be decoded" in capsys.readouterr().err
     assert [key for key, _ in Lmdb(tmp_path / "db")] == [b"00000000_good.png", b"00000003_good.png"]
-    assert "db: already exists" in failure(capsys, *arguments, "--skip_errors")
+    assert "db: already exists" in error_output(capsys, *arguments, "--skip_errors")
 
 
-def test_check_size(tmp_path, capsys):
-    for more, code in ([], 0), (["--check_size"], 1):
+def test_check_size_refuses_images_of_different_sizes(tmp_path, capsys):
+    for flags, code in ([], 0), (["--check_size"], 1):
         database = str(tmp_path / f"db{code}")
-        assert main(["convert_imageset", "--encoded", *more, "./", "list_var.txt", database]) == code
+        assert main(["convert_imageset", "--encoded", *flags, "./", "list_var.txt", database]) == code
     assert "is (3, " in capsys.readouterr().err
     assert not (tmp_path / "db1").exists()
 
 
-def test_an_unknown_encoding(tmp_path, capsys):
-    message = failure(capsys, "convert_imageset", "--encode_type=nope", "./", "list.txt", str(tmp_path / "db"))
+def test_an_unknown_encoding_is_refused(tmp_path, capsys):
+    message = error_output(capsys, "convert_imageset", "--encode_type=nope", "./", "list.txt", str(tmp_path / "db"))
     assert "cannot be stored as 'nope'" in message
     assert "im_00.png" in message
 
@@ -132,13 +132,13 @@ def test_compute_image_mean_makes_caffes_bytes(database, mean, tmp_path, capsys)
 
 
 def test_the_mean_needs_one_shape_and_good_images(tmp_path, capsys):
-    assert "record '00000001_images/var/v1.png' is 3x" in failure(capsys, "compute_image_mean", "lmdb_var_encoded")
+    assert "record '00000001_images/var/v1.png' is 3x" in error_output(capsys, "compute_image_mean", "lmdb_var_encoded")
     good = caffe_pb2.Datum(channels=1, height=1, width=2, data=b"\1\3").SerializeToString()
     write_lmdb(tmp_path / "db", [(b"a", good), (b"b", b"\xff"), (b"c", good)])
-    assert "db: record 'b' is not a Datum" in failure(capsys, "compute_image_mean", str(tmp_path / "db"))
+    assert "db: record 'b' is not a Datum" in error_output(capsys, "compute_image_mean", str(tmp_path / "db"))
     assert main(["compute_image_mean", "--skip_errors", str(tmp_path / "db")]) == 0
     assert "mean_value channel [0]: 2\n" in capsys.readouterr().err
-    assert "no such folder" in failure(capsys, "compute_image_mean", str(tmp_path / "none"))
+    assert "no such folder" in error_output(capsys, "compute_image_mean", str(tmp_path / "none"))
 
 
 NET = """
@@ -152,7 +152,7 @@ layer { name: "relu" type: "ReLU" bottom: "ip" top: "ip" }
 
 
 @pytest.fixture
-def trained(tmp_path):
+def net_and_features(tmp_path):
     """Return a net, its weights, and its blobs over the first three batches."""
     (tmp_path / "net.prototxt").write_text(NET)
     net = Net(NET, "TEST")
@@ -169,25 +169,25 @@ def trained(tmp_path):
     return tmp_path, {name: np.concatenate(rows) for name, rows in expected.items()}
 
 
-@pytest.mark.parametrize("kind", ["lmdb", "leveldb", "npz"])
-def test_extract_features(trained, kind):
-    folder, expected = trained
-    targets = [folder / f"{name}_{kind}" for name in expected]
-    net = [str(folder / "net.caffemodel"), str(folder / "net.prototxt")]
+@pytest.mark.parametrize("backend", ["lmdb", "leveldb", "npz"])
+def test_extract_features(net_and_features, backend):
+    folder, expected = net_and_features
+    targets = [folder / f"{name}_{backend}" for name in expected]
+    net_arguments = [str(folder / "net.caffemodel"), str(folder / "net.prototxt")]
     blobs, databases = ",".join(expected), ",".join(map(str, targets))
-    assert main(["extract_features", *net, blobs, databases, "3", kind, "CPU", "DEVICE_ID=0"]) == 0
+    assert main(["extract_features", *net_arguments, blobs, databases, "3", backend, "CPU", "DEVICE_ID=0"]) == 0
     for (name, rows), target in zip(expected.items(), targets, strict=True):
-        if kind == "npz":
+        if backend == "npz":
             with np.load(target) as content:
-                got = content[name]
+                features = content[name]
         else:
-            records = list((LevelDb if kind == "leveldb" else Lmdb)(target))
+            records = list((LevelDb if backend == "leveldb" else Lmdb)(target))
             assert [key for key, _ in records] == [b"%010d" % i for i in range(30)]
             datums = [caffe_pb2.Datum.FromString(value) for _, value in records]
             shape = (*rows.shape[1:], 1, 1, 1)[:3]
             assert {(d.channels, d.height, d.width) for d in datums} == {shape}
-            got = np.array([d.float_data for d in datums], np.float32).reshape(rows.shape)
-        np.testing.assert_allclose(got, rows, rtol=1e-5, atol=1e-6)  # frozen, the net adds up in another order
+            features = np.array([d.float_data for d in datums], np.float32).reshape(rows.shape)
+        np.testing.assert_allclose(features, rows, rtol=1e-5, atol=1e-6)  # frozen, the net adds up in another order
 
 
 @pytest.mark.parametrize(
@@ -200,22 +200,24 @@ def test_extract_features(trained, kind):
         (("ip", "a", "1", "lmdb", "GPU", "7"), "JAX sees no gpu device here"),
     ],
 )
-def test_extract_features_refuses(trained, capsys, monkeypatch, arguments, message):
-    folder, _ = trained
+def test_extract_features_refuses(net_and_features, capsys, monkeypatch, arguments, message):
+    folder, _ = net_and_features
     (folder / "lmdb_raw").symlink_to(GOLDEN / "lmdb_raw")
     monkeypatch.chdir(folder)
-    before = sorted(p.name for p in folder.iterdir())
-    assert message in failure(capsys, "extract_features", "net.caffemodel", "net.prototxt", *arguments)
-    assert sorted(p.name for p in folder.iterdir()) == before
+    files_before = sorted(p.name for p in folder.iterdir())
+    assert message in error_output(capsys, "extract_features", "net.caffemodel", "net.prototxt", *arguments)
+    assert sorted(p.name for p in folder.iterdir()) == files_before
 
 
-def test_an_error_on_the_way_leaves_no_database(trained, capsys):
-    folder, _ = trained
-    labels = [caffe_pb2.Datum(channels=3, height=32, width=40, data=bytes(3840)).SerializeToString()] * 15
-    write_lmdb(folder / "cut", [*((b"%02d" % i, datum) for i, datum in enumerate(labels)), (b"99", b"\xff")])
+def test_an_error_on_the_way_leaves_no_database(net_and_features, capsys):
+    folder, _ = net_and_features
+    datums = [caffe_pb2.Datum(channels=3, height=32, width=40, data=bytes(3840)).SerializeToString()] * 15
+    write_lmdb(folder / "cut", [*((b"%02d" % i, datum) for i, datum in enumerate(datums)), (b"99", b"\xff")])
     (folder / "net.prototxt").write_text(NET.replace("lmdb_raw", str(folder / "cut")))
-    before = sorted(p.name for p in folder.iterdir())
-    net = [str(folder / "net.caffemodel"), str(folder / "net.prototxt")]
-    message = failure(capsys, "extract_features", *net, "ip,pool", f"{folder}/a,{folder}/b", "5", "leveldb")
+    files_before = sorted(p.name for p in folder.iterdir())
+    net_arguments = [str(folder / "net.caffemodel"), str(folder / "net.prototxt")]
+    message = error_output(
+        capsys, "extract_features", *net_arguments, "ip,pool", f"{folder}/a,{folder}/b", "5", "leveldb"
+    )
     assert "record '99' is not a Datum" in message
-    assert sorted(p.name for p in folder.iterdir()) == before
+    assert sorted(p.name for p in folder.iterdir()) == files_before

@@ -20,17 +20,17 @@ READERS = {"lmdb": Lmdb, "leveldb": LevelDb}
 
 
 @pytest.fixture(autouse=True)
-def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def use_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def error_output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(arguments) == 1
     return "\n".join(line for line in capsys.readouterr().err.splitlines() if line.startswith("caffejax:"))
 
 
-def records(folder: str, kind: str) -> list[tuple[bytes, Datum]]:
-    return [(key, Datum.FromString(value)) for key, value in READERS[kind](folder)]
+def read_records(folder: str, backend: str) -> list[tuple[bytes, Datum]]:
+    return [(key, Datum.FromString(value)) for key, value in READERS[backend](folder)]
 
 
 def write_mnist(count: int = 7) -> tuple[np.ndarray, np.ndarray]:
@@ -41,11 +41,11 @@ def write_mnist(count: int = 7) -> tuple[np.ndarray, np.ndarray]:
     return images, labels
 
 
-@pytest.mark.parametrize(("flags", "kind"), [([], "lmdb"), (["--backend", "leveldb"], "leveldb")])
-def test_mnist(flags: list[str], kind: str) -> None:
+@pytest.mark.parametrize(("flags", "backend"), [([], "lmdb"), (["--backend", "leveldb"], "leveldb")])
+def test_convert_mnist_data_stores_images_and_caffes_labels(flags: list[str], backend: str) -> None:
     images, labels = write_mnist()
     assert main(["convert_mnist_data", "images", *flags, "labels", "db"]) == 0
-    for number, (key, datum) in enumerate(records("db", kind)):
+    for number, (key, datum) in enumerate(read_records("db", backend)):
         assert key == b"%08d" % number
         label = int(labels[number]) - 256 * (labels[number] > 127)  # Caffe reads a label as a `char`
         assert datum == Datum(channels=1, height=3, width=4, data=images[number].tobytes(), label=label)
@@ -53,33 +53,33 @@ def test_mnist(flags: list[str], kind: str) -> None:
     assert number == 6
 
 
-def test_pairs_of_mnist() -> None:
+def test_mnist_pairs_are_labelled_by_equality() -> None:
     images, labels = write_mnist(50)
     for name, flags in ("a", []), ("b", ["--seed=0"]), ("c", ["--seed=1"]):
         assert main(["convert_mnist_siamese_data", *flags, "images", "labels", name]) == 0
-    assert records("a", "leveldb") == records("b", "leveldb") != records("c", "leveldb")
-    place = {image.tobytes(): number for number, image in enumerate(images)}
-    same = 0
-    for number, (key, datum) in enumerate(records("a", "leveldb")):
+    assert read_records("a", "leveldb") == read_records("b", "leveldb") != read_records("c", "leveldb")
+    number_of_image = {image.tobytes(): number for number, image in enumerate(images)}
+    equal_labels = 0
+    for number, (key, datum) in enumerate(read_records("a", "leveldb")):
         assert key == b"%08d" % number
         assert (datum.channels, datum.height, datum.width) == (2, 3, 4)
-        first, second = (place[datum.data[i : i + 12]] for i in (0, 12))
+        first, second = (number_of_image[datum.data[i : i + 12]] for i in (0, 12))
         assert datum.label == (labels[first] == labels[second])
-        same += datum.label
-    assert 0 <= same < 25
+        equal_labels += datum.label
+    assert 0 <= equal_labels < 25
 
 
-@pytest.mark.parametrize("kind", READERS)
-def test_cifar(kind: str) -> None:
-    draw = np.random.default_rng(0)
-    batches = {f"data_batch_{i}": draw.integers(0, 10, (2, 3073), np.uint8) for i in range(1, 6)}
-    batches["test_batch"] = draw.integers(0, 10, (3, 3073), np.uint8)
+@pytest.mark.parametrize("backend", READERS)
+def test_convert_cifar_data_stores_both_parts(backend: str) -> None:
+    rng = np.random.default_rng(0)
+    batches = {f"data_batch_{i}": rng.integers(0, 10, (2, 3073), np.uint8) for i in range(1, 6)}
+    batches["test_batch"] = rng.integers(0, 10, (3, 3073), np.uint8)
     for name, rows in batches.items():
         Path(f"{name}.bin").write_bytes(rows.tobytes())
-    assert main(["convert_cifar_data", ".", ".", kind]) == 0
-    test = batches.pop("test_batch")
-    for name, rows in ("train", np.concatenate(list(batches.values()))), ("test", test):
-        for number, (key, datum) in enumerate(records(f"cifar10_{name}_{kind}", kind)):
+    assert main(["convert_cifar_data", ".", ".", backend]) == 0
+    test_rows = batches.pop("test_batch")
+    for name, rows in ("train", np.concatenate(list(batches.values()))), ("test", test_rows):
+        for number, (key, datum) in enumerate(read_records(f"cifar10_{name}_{backend}", backend)):
             assert key == b"%05d" % number
             assert datum == Datum(
                 channels=3, height=32, width=32, label=int(rows[number, 0]), data=rows[number, 1:].tobytes()
@@ -90,24 +90,24 @@ def test_cifar(kind: str) -> None:
 def test_damaged_files_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     convert = ("convert_mnist_data", "images", "labels", "db")
     write_mnist()
-    whole = Path("images").read_bytes()
+    images_file = Path("images").read_bytes()
     for content, message in [
-        (whole[:60], "says that it has 7 x 3 x 4 bytes after its header, but has 44"),
-        (whole[:9], "is not an IDX file of images, which begins with the number 2051"),
+        (images_file[:60], "says that it has 7 x 3 x 4 bytes after its header, but has 44"),
+        (images_file[:9], "is not an IDX file of images, which begins with the number 2051"),
         (Path("labels").read_bytes(), "is not an IDX file of images"),
-        (gzip.compress(whole), "unpack it with gunzip"),
+        (gzip.compress(images_file), "unpack it with gunzip"),
         (struct.pack(">IIII", 2051, 7, 0, 4), "7 x 0 x 4"),
         (struct.pack(">IIII", 2051, 6, 1, 1) + bytes(6), "images has 6 images, but labels has 7 labels"),
     ]:
         Path("images").write_bytes(content)
-        assert message in failure(capsys, *convert)
-    assert "none: no such file" in failure(capsys, "convert_mnist_data", "none", "labels", "db")
+        assert message in error_output(capsys, *convert)
+    assert "none: no such file" in error_output(capsys, "convert_mnist_data", "none", "labels", "db")
     Path("data_batch_1.bin").write_bytes(bytes(3072))
-    assert "data_batch_1.bin: has 3072 bytes" in failure(capsys, "convert_cifar_data", ".", ".", "lmdb")
+    assert "data_batch_1.bin: has 3072 bytes" in error_output(capsys, "convert_cifar_data", ".", ".", "lmdb")
     assert not Path("db").exists()
 
 
-def test_sizes_of_images(capsys: pytest.CaptureFixture[str]) -> None:
+def test_get_image_size_lists_heights_and_widths(capsys: pytest.CaptureFixture[str]) -> None:
     Path("pictures").mkdir()
     for name, shape in {"a.b.png": (5, 7), "c.jpg": (9, 2)}.items():
         cv2.imwrite(f"pictures/{name}", np.zeros((*shape, 3), np.uint8))
@@ -121,7 +121,7 @@ def test_sizes_of_images(capsys: pytest.CaptureFixture[str]) -> None:
         assert Path("sizes").read_text() == expected
     for ids, message in ("c 12\nd 4", "has no number for image 'a.b'"), ("c 1 c 2", "'c' twice"), ("c", "is not a"):
         Path("ids").write_text(ids)
-        assert message in failure(capsys, "get_image_size", "--name_id_file=ids", "pictures/", "list", "sizes")
+        assert message in error_output(capsys, "get_image_size", "--name_id_file=ids", "pictures/", "list", "sizes")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_sizes_of_images(capsys: pytest.CaptureFixture[str]) -> None:
         ("cat:5;big cat\ndog:2;small dog\n", ["--delimiter=:;"], {"cat": 5, "dog": 2}),
     ],
 )
-def test_label_maps(text: str, flags: list[str], expected: dict[str, int]) -> None:
+def test_create_label_map_numbers_the_names(text: str, flags: list[str], expected: dict[str, int]) -> None:
     Path("names").write_text(text)
     assert main(["create_label_map", *flags, "names", "map"]) == 0
     assert read_label_map(Path("map")) == expected
@@ -143,14 +143,14 @@ def test_label_maps(text: str, flags: list[str], expected: dict[str, int]) -> No
 def test_label_maps_with_other_lines_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for text, message in ("a 1\nb\n", "names:2: 'b' is not a name and a number"), ("a b", "'a b' is not a name and"):
         Path("names").write_text(text)
-        assert message in failure(capsys, "create_label_map", "names", "map")
+        assert message in error_output(capsys, "create_label_map", "names", "map")
 
 
 def test_programs_run_from_any_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "a caffe"
     root.mkdir()
     assert main(["tools", str(root)]) == 0
-    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    contents_before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     for name in ("tools/caffe", "tools/convert_imageset.bin", "examples/mnist/convert_mnist_data.bin"):
         assert os.stat(root / "build" / name).st_mode & stat.S_IXUSR
     write_mnist()
@@ -158,21 +158,26 @@ def test_programs_run_from_any_folder(tmp_path: Path, capsys: pytest.CaptureFixt
     convert = [root / "build/examples/mnist/convert_mnist_data.bin", "images", "labels", "db", "-backend=lmdb"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     subprocess.run(convert, check=True, env=environment, capture_output=True)
-    assert len(records("db", "lmdb")) == 7
-    old = subprocess.run([root / "build/tools/train_net.bin", "solver"], capture_output=True, text=True, check=False)
-    assert (old.returncode, old.stderr) == (1, "train_net: use caffe train --solver=... [--snapshot=...]\n")
+    assert len(read_records("db", "lmdb")) == 7
+    train_net_result = subprocess.run(
+        [root / "build/tools/train_net.bin", "solver"], capture_output=True, text=True, check=False
+    )
+    assert (train_net_result.returncode, train_net_result.stderr) == (
+        1,
+        "train_net: use caffe train --solver=... [--snapshot=...]\n",
+    )
     assert main(["tools", str(root)]) == 0  # its own programs are written again
-    assert {path: path.read_bytes() for path in before} == before
+    assert {path: path.read_bytes() for path in contents_before} == contents_before
 
 
 def test_foreign_programs_are_kept_or_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("build/tools").mkdir(parents=True)
     Path("build/tools/caffe.bin").write_bytes(b"\x7fELF")
     Path("build/tools/caffe").symlink_to("caffe.bin")
-    message = failure(capsys, "tools", ".")
+    message = error_output(capsys, "tools", ".")
     assert "build/tools/caffe, build/tools/caffe.bin: not written by `caffejax tools`" in message
     assert sorted(path.name for path in Path("build").rglob("*")) == ["caffe", "caffe.bin", "tools"]
     assert main(["tools", ".", "--replace"]) == 0
     assert "Replaced build/tools/caffe.bin\n" in capsys.readouterr().out
     assert not Path("build/tools/caffe").is_symlink()
-    assert "there is no such folder" in failure(capsys, "tools", "none")
+    assert "there is no such folder" in error_output(capsys, "tools", "none")

@@ -24,13 +24,13 @@ layers { name: "r" type: RELU bottom: "c" top: "c" }
 """
 
 
-def call(*arguments: object) -> None:
+def run_command(*arguments: object) -> None:
     assert main([str(a) for a in arguments]) == 0
 
 
 @pytest.mark.parametrize("flags", [(), ("--rankdir=BT", "--phase=TRAIN", "--display_lrm")])
 def test_draw_net(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    call("draw_net", LENET, tmp_path / "net.dot", *flags)
+    run_command("draw_net", LENET, tmp_path / "net.dot", *flags)
     dot = (tmp_path / "net.dot").read_text()
     assert ("rankdir=BT" in dot, "lr mult: 1.0, 2.0" in dot) == (bool(flags), bool(flags))
     assert dot.count("(Data)") == (1 if flags else 2)  # one per phase
@@ -38,7 +38,7 @@ def test_draw_net(tmp_path: Path, flags: tuple[str, ...]) -> None:
 
 def test_draw_net_takes_old_nets(tmp_path: Path) -> None:
     (tmp_path / "old.prototxt").write_text(V1)
-    call("draw_net", tmp_path / "old.prototxt", tmp_path / "net.dot")
+    run_command("draw_net", tmp_path / "old.prototxt", tmp_path / "net.dot")
     assert "c_Convolution" in (tmp_path / "net.dot").read_text()
 
 
@@ -87,7 +87,7 @@ def test_mistakes_are_named_and_leave_no_file(
 
 def test_parse_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.log").write_text(CURRENT)
-    call("parse_log", tmp_path / "a.log", tmp_path, "--delimiter=\\t", "--verbose")
+    run_command("parse_log", tmp_path / "a.log", tmp_path, "--delimiter=\\t", "--verbose")
     with open(tmp_path / "a.log.test") as file:
         header, *rows = csv.reader(file, delimiter="\t")
     assert header == ["NumIters", "Seconds", "LearningRate", "accuracy", "loss"]
@@ -97,7 +97,7 @@ def test_parse_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_parse_log_of_a_run_without_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.log").write_text("\n".join(line for line in CURRENT.splitlines() if "Test" not in line))
-    call("parse_log", tmp_path / "a.log", tmp_path)
+    run_command("parse_log", tmp_path / "a.log", tmp_path)
     assert "contains no outputs of a test net" in capsys.readouterr().out
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.log", "a.log.train"]
 
@@ -107,18 +107,18 @@ def test_plot_training_log(tmp_path: Path, chart: Any) -> None:
     pytest.importorskip("matplotlib")
     for name in ("a.log", "b.log"):
         (tmp_path / name).write_text(CURRENT)
-    call("plot_training_log", chart, tmp_path / "p.svg", tmp_path / "a.log", tmp_path / "b.log")
+    run_command("plot_training_log", chart, tmp_path / "p.svg", tmp_path / "a.log", tmp_path / "b.log")
     assert "</svg>" in (tmp_path / "p.svg").read_text()
 
 
 def test_plots_show_the_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figure = pytest.importorskip("matplotlib.figure")
-    drawn: list[Any] = []
-    monkeypatch.setattr(figure.Figure, "savefig", lambda self, *_, **__: drawn.append(self))
+    figures: list[Any] = []
+    monkeypatch.setattr(figure.Figure, "savefig", lambda self, *_, **__: figures.append(self))
     (tmp_path / "a.log").write_text(CURRENT)
     for chart in range(8):
-        call("plot_training_log", chart, tmp_path / "p.png", tmp_path / "a.log")
-    curves = [[tuple(map(float, p)) for p in f.axes[0].lines[0].get_xydata()] for f in drawn]
+        run_command("plot_training_log", chart, tmp_path / "p.png", tmp_path / "a.log")
+    curves = [[tuple(map(float, p)) for p in f.axes[0].lines[0].get_xydata()] for f in figures]
     assert curves[:6] == [
         [(0, 0.1), (200, 1)],
         [(1.5, 0.1), (5, 1)],
@@ -128,8 +128,8 @@ def test_plots_show_the_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         [(2.5, 0.01), (3.5, 9.9e-05)],
     ]
     assert [x for x, _ in curves[6]] == [0, 100, 200]
-    assert drawn[1].axes[0].get_title() == "Test accuracy vs. Seconds"
-    assert drawn[0].axes[0].get_legend().get_texts()[0].get_text() == "a.log: accuracy"
+    assert figures[1].axes[0].get_title() == "Test accuracy vs. Seconds"
+    assert figures[0].axes[0].get_legend().get_texts()[0].get_text() == "a.log: accuracy"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_plots_show_the_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("6", "no_folder/p.png", "a.log", "create the folder first"),
     ],
 )
-def test_plots_that_cannot_be_drawn(
+def test_plots_that_cannot_be_drawn_are_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -157,7 +157,7 @@ def test_plots_that_cannot_be_drawn(
 
 
 @pytest.mark.parametrize("chart", ["8", " -1", "loss"])
-def test_charts_that_do_not_exist(capsys: pytest.CaptureFixture[str], chart: str) -> None:
+def test_unknown_charts_are_refused(capsys: pytest.CaptureFixture[str], chart: str) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["plot_training_log", chart, "p.png", "a.log"])
     assert caught.value.code == 2
@@ -168,7 +168,7 @@ def test_charts_that_do_not_exist(capsys: pytest.CaptureFixture[str], chart: str
 def test_upgrading_text(tmp_path: Path, command: str) -> None:
     old, new = tmp_path / "old.prototxt", tmp_path / "new.prototxt"
     old.write_text(V1)
-    call(command, old, new)
+    run_command(command, old, new)
     net = parse_text(new.read_text(), caffe_pb2.NetParameter)  # without upgrading it once more
     assert [(layer.type, layer.name) for layer in net.layer] == [
         ("Input", "input"),
@@ -177,7 +177,7 @@ def test_upgrading_text(tmp_path: Path, command: str) -> None:
     ]
     assert net.layer[1].param[0].lr_mult == 2
     assert net == read_net(old)
-    call(command, new, new)
+    run_command(command, new, new)
     assert parse_text(new.read_text(), caffe_pb2.NetParameter) == net
 
 
@@ -185,7 +185,7 @@ def test_upgrading_text(tmp_path: Path, command: str) -> None:
 def test_upgrading_solvers(tmp_path: Path, command: str) -> None:
     old, new = tmp_path / "old.prototxt", tmp_path / "new.prototxt"
     old.write_text("solver_type: ADAM base_lr: 0.1 net_param { " + V1 + " }")
-    call(command, old, new)
+    run_command(command, old, new)
     solver = parse_text(new.read_text(), caffe_pb2.SolverParameter)
     assert solver.type == "Adam"
     assert not solver.HasField("solver_type")
@@ -196,7 +196,7 @@ def test_upgrading_solvers(tmp_path: Path, command: str) -> None:
 @pytest.mark.parametrize("command", ["upgrade", "upgrade_net_proto_binary"])
 @pytest.mark.parametrize("name", ["v0_legacy4d", "v1_legacy4d"])
 def test_upgrading_binary_nets_as_caffe_does(tmp_path: Path, name: str, command: str) -> None:
-    call(command, WEIGHTS / f"{name}.caffemodel", tmp_path / "new.caffemodel")
-    got = caffe_pb2.NetParameter.FromString((tmp_path / "new.caffemodel").read_bytes())
+    run_command(command, WEIGHTS / f"{name}.caffemodel", tmp_path / "new.caffemodel")
+    actual = caffe_pb2.NetParameter.FromString((tmp_path / "new.caffemodel").read_bytes())
     expected = caffe_pb2.NetParameter.FromString((WEIGHTS / f"{name}.upgraded.caffemodel").read_bytes())
-    assert got == expected
+    assert actual == expected

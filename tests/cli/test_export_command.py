@@ -24,7 +24,7 @@ NET = f"{INPUT} {ONE} {TWO}"
 
 
 @pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with nets and weights; also the working directory."""
     monkeypatch.chdir(tmp_path)
     for name, text in (("net", NET), ("fixed", NET + FIXED), ("part", INPUT + ONE), ("other", NET.replace("4", "5"))):
@@ -39,7 +39,9 @@ def export(*arguments: str) -> Any:
     return jax.export.deserialize(bytearray(Path("net.stablehlo").read_bytes()))
 
 
-def test_the_file_has_the_weights_and_the_log_says_what_is_in_it(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_file_has_the_weights_and_the_log_says_what_is_in_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = export("net.prototxt", "--weights=net.caffemodel")
     assert re.search(
         r"\] Exported 2 layers: data float32\[batch,3\] to two float32\[batch,4\]\n", capsys.readouterr().err
@@ -63,19 +65,19 @@ def test_the_file_has_the_weights_and_the_log_says_what_is_in_it(job: Path, caps
     ],
 )
 def test_the_exported_module_follows_the_flags(
-    job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], inputs: list[str]
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], inputs: list[str]
 ) -> None:
     result = export(*arguments)
     assert [str(aval) for aval in result.in_avals] == inputs
     assert result.platforms == (("cpu",) if "--platforms=cpu" in arguments else ("cpu", "cuda", "tpu"))
-    warned = r"layer 'fixed' \(Reshape\): takes no symbolic batch: .*; --batch=N exports it for N rows"
-    assert bool(re.search(warned, capsys.readouterr().err)) == (arguments[0] == "fixed.prototxt")
+    warning_pattern = r"layer 'fixed' \(Reshape\): takes no symbolic batch: .*; --batch=N exports it for N rows"
+    assert bool(re.search(warning_pattern, capsys.readouterr().err)) == (arguments[0] == "fixed.prototxt")
 
 
 WEIGHTS = "--weights=net.caffemodel"
 
 
-def test_onnx(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_onnx_model_follows_the_flags(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["export", "net.prototxt", WEIGHTS, "--to=net.onnx"]
     assert main([*arguments, "--opset=18", "--batch=5"]) == 0
     model = onnx.load("net.onnx")
@@ -87,10 +89,10 @@ def test_onnx(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "opset must be" in capsys.readouterr().err
 
 
-def test_onnx_of_images(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_onnx_model_with_preprocessing_takes_images(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dims = "dim: 2 dim: 3 dim: 4 dim: 4"
     image = f'layer {{ name: "i" type: "Input" top: "data" input_param {{ shape {{ {dims} }} }} }}'
-    (job / "images.prototxt").write_text(image + 'layer { name: "t" type: "TanH" bottom: "data" top: "t" }')
+    (folder / "images.prototxt").write_text(image + 'layer { name: "t" type: "TanH" bottom: "data" top: "t" }')
     assert main(["export", "images.prototxt", "--to=net.onnx", "--preprocess=classify", "--input_scale=0.01"]) == 0
     assert "data uint8[batch,4,4,3] to t float32[batch,3,4,4]" in capsys.readouterr().err
     images = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 3), np.uint8)
@@ -99,10 +101,12 @@ def test_onnx_of_images(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("form", ["safetensors", "orbax"])
-def test_flax(job: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
-    assert main(["export", "net.prototxt", WEIGHTS, "--to=flax", "--out=model", f"--weights_as={form}"]) == 0
-    assert {"model.py", "README.md"} < {path.name for path in (job / "model").iterdir()}
+@pytest.mark.parametrize("weight_format", ["safetensors", "orbax"])
+def test_flax_source_is_written_into_a_new_folder_only(
+    folder: Path, capsys: pytest.CaptureFixture[str], weight_format: str
+) -> None:
+    assert main(["export", "net.prototxt", WEIGHTS, "--to=flax", "--out=model", f"--weights_as={weight_format}"]) == 0
+    assert {"model.py", "README.md"} < {path.name for path in (folder / "model").iterdir()}
     assert "Wrote model" in capsys.readouterr().err
     assert main(["export", "net.prototxt", WEIGHTS, "--to=flax", "--out=model"]) == 1
     assert "model" in capsys.readouterr().err
@@ -133,45 +137,47 @@ def test_flax(job: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
         (["fixed.prototxt", WEIGHTS, "--batch=3"], ["layer 'fixed' (Reshape)"]),
     ],
 )
-def test_refusals(job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], messages: list[str]) -> None:
-    before = sorted(job.rglob("*"))
+def test_exports_that_cannot_work_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], messages: list[str]
+) -> None:
+    files_before = sorted(folder.rglob("*"))
     model = [] if arguments and arguments[0].endswith("prototxt") else ["net.prototxt"]
     assert main(["export", *model, "--to=net.stablehlo", *arguments]) == 1
     output = [line for line in capsys.readouterr().err.splitlines() if line.startswith("caffejax: ")]
     for message in messages:
         assert any(message in line for line in output), output
-    assert sorted(job.rglob("*")) == before
+    assert sorted(folder.rglob("*")) == files_before
 
 
-@pytest.mark.parametrize(("end", "package"), [(".stablehlo", "flatbuffers"), (".onnx", "onnx")])
+@pytest.mark.parametrize(("suffix", "package"), [(".stablehlo", "flatbuffers"), (".onnx", "onnx")])
 def test_a_package_that_is_missing_is_named(
-    job: Path, end: str, package: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, suffix: str, package: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    assert main(["export", "net.prototxt", WEIGHTS, f"--to=net{end}"]) == 1
+    assert main(["export", "net.prototxt", WEIGHTS, f"--to=net{suffix}"]) == 1
     assert re.search(rf"the package {package}, .*: pip install .*\b{package}\b", capsys.readouterr().err)
-    assert not list(job.glob("net.[so]*"))
+    assert not list(folder.glob("net.[so]*"))
 
 
-def test_weights_of_zeros_are_told_of(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (job / "bare.prototxt").write_text(NET.replace('weight_filler { type: "xavier" }', ""))
+def test_weights_of_zeros_are_told_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "bare.prototxt").write_text(NET.replace('weight_filler { type: "xavier" }', ""))
     export("bare.prototxt", "--random_weights")
     assert "bare.prototxt: layer 'one' and 1 more: all weights are 0" in capsys.readouterr().err
     export("net.prototxt", "--random_weights")
     assert "weights are 0" not in capsys.readouterr().err
 
 
-def test_flax_source_is_told_of_as_it_is(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (job / "maps.prototxt").write_text(
+def test_flax_source_is_told_of_as_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "maps.prototxt").write_text(
         INPUT.replace("dim: 2 dim: 3", "dim: 2 dim: 3 dim: 5 dim: 6") + ONE.replace("InnerProduct", "ReLU")
     )
     assert main(["export", "maps.prototxt", "--to=flax", "--out=maps"]) == 0
     assert "data float32[batch,5,6,3] to one float32[batch,5,6,3]" in capsys.readouterr().err
-    assert (job / "maps" / "model.safetensors").stat().st_mode == (job / "maps" / "model.py").stat().st_mode
+    assert (folder / "maps" / "model.safetensors").stat().st_mode == (folder / "maps" / "model.py").stat().st_mode
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "much"])
-def test_factors_that_are_not_numbers(value: str, job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_factors_that_are_not_numbers(value: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["export", "net.prototxt", "--to=x.onnx", "--preprocess=classify", f"--raw_scale={value}"])
     assert f"'{value}' is not a finite number" in capsys.readouterr().err

@@ -52,54 +52,54 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _use_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
 
-def picture(*arguments: str) -> np.ndarray:
+def draw_picture(*arguments: str) -> np.ndarray:
     """Run a command and return the picture that it draws."""
     model = [] if arguments[1:2] == ("train_val.prototxt",) else ["deploy.prototxt"]
-    command, rest = arguments[0], arguments[1:]
-    assert main([command, *model, *rest, "--weights=w.caffemodel", "--out=p.png"]) == 0
+    command, flags = arguments[0], arguments[1:]
+    assert main([command, *model, *flags, "--weights=w.caffemodel", "--out=p.png"]) == 0
     return cv2.imread("p.png", cv2.IMREAD_UNCHANGED)
 
 
-def classifier() -> Classifier:
+def make_classifier() -> Classifier:
     return Classifier("deploy.prototxt", "w.caffemodel", (10, 9), raw_scale=255.0, channel_swap=(2, 1, 0))
 
 
 @pytest.mark.parametrize("rgb", [False, True])
-def test_the_first_layers_filters_in_colour(rgb: bool) -> None:
-    weights = classifier().params["conv"][0].data
+def test_filters_of_the_first_layer_are_drawn_in_colour(rgb: bool) -> None:
+    weights = make_classifier().params["conv"][0].data
     expected = enlarge(grid(filter_maps(weights, rgb=rgb)), 800)
-    np.testing.assert_array_equal(picture("draw", "--filters", *["--rgb"] * rgb), expected)
+    np.testing.assert_array_equal(draw_picture("draw", "--filters", *["--rgb"] * rgb), expected)
 
 
-def test_filters_of_a_layer_each_channel_in_grey() -> None:
-    weights = classifier().params["one"][0].data
+def test_filters_of_a_layer_are_drawn_in_grey_by_channel() -> None:
+    weights = make_classifier().params["one"][0].data
     expected = enlarge(grid(weights.reshape(10, 1, 1)[:4], each=True), 50)
     np.testing.assert_array_equal(
-        picture("draw", "--filters", "--layer=one", "--maps=4", "--each", "--size=50"), expected
+        draw_picture("draw", "--filters", "--layer=one", "--maps=4", "--each", "--size=50"), expected
     )
 
 
 @pytest.mark.parametrize("blob", ["data", "conv", "ip"])
 def test_features_of_an_image_are_those_that_classify_computes(blob: str) -> None:
-    net = classifier()
+    net = make_classifier()
     net.predict([io.load_image("cat.png")], oversample=False)
     expected = enlarge(grid(feature_maps(net.blobs[blob].data[0])), 800)
-    result = picture("draw", f"--blob={blob}", "--image=cat.png", "--images_dim=10,9")
+    result = draw_picture("draw", f"--blob={blob}", "--image=cat.png", "--images_dim=10,9")
     np.testing.assert_allclose(result.astype(int), expected, atol=1)
 
 
 @pytest.mark.parametrize("example", [0, 2, 7])
 def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
-    net = classifier()
+    net = make_classifier()
     with h5py.File(folder / "data.h5") as file:
         net.blobs["data"].data[0] = file["data"][example]
     net.forward()
     expected = enlarge(grid(net.blobs["conv"].data[0]), 800)
-    result = picture("draw", "train_val.prototxt", "--blob=conv", f"--example={example}")
+    result = draw_picture("draw", "train_val.prototxt", "--blob=conv", f"--example={example}")
     np.testing.assert_allclose(result.astype(int), expected, atol=1)
 
 
@@ -132,7 +132,7 @@ def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
         ("draw train_val.prototxt --blob=conv --example=9", r"--example=9: the net's data has 9 examples, 0 to 8"),
     ],
 )
-def test_drawings_that_are_refused(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:
+def test_drawings_that_cannot_work_are_refused(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:
     arguments = {f.partition("=")[0]: f for f in ("--weights=w.caffemodel", "--out=q.png")}
     arguments |= {f.partition("=")[0]: f for f in command.split()[1:]}
     assert re.search(message, refusal(capsys, command.split()[0], *arguments.values()))

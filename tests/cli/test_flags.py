@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def test_every_option_is_a_flag_but_those_that_solvers_set(parser: argparse.ArgumentParser) -> None:
-    names = {field.name for kind in (ComputeConfig, DataConfig) for field in fields(kind)}
+    names = {field.name for config_type in (ComputeConfig, DataConfig) for field in fields(config_type)}
     assert vars(parser.parse_args([])).keys() == names - {"seed", "shard", "axis_name"}
 
 
@@ -52,7 +52,7 @@ def test_a_value_that_an_option_cannot_have_is_refused(
 
 
 @pytest.fixture
-def tool() -> Parser:
+def tool_parser() -> Parser:
     parser = Parser()
     flags.add_switch(parser, "gray", "")
     flags.add_switch(parser, "no_color", "")
@@ -67,21 +67,25 @@ TRUE, FALSE = ["1", "t", "T", "true", "True", "tRUE", "y", "yes", "YES"], ["0", 
 
 
 @pytest.mark.parametrize("dashes", ["-", "--"])
-def test_switches_are_read_as_gflags_reads_them(tool: Parser, dashes: str) -> None:
+def test_switches_are_read_as_gflags_reads_them(tool_parser: Parser, dashes: str) -> None:
     cases = {"gray": True, "nogray": False, "nogray=true": False}  # gflags takes no value after "no" into account
     cases |= {f"gray={value}": value in TRUE for value in TRUE + FALSE}
-    for text, on in cases.items():
-        for before in ([], ["--gray"], ["--nogray"]):
-            assert tool.parse_args([*before, dashes + text, "a"]).gray is on
-    assert tool.parse_args([f"{dashes}no_color", "a"]).no_color
-    assert not tool.parse_args([f"{dashes}nono_color", "a"]).no_color
-    assert tool.parse_args([f"{dashes}gray", "True", "a"]).first == "True"  # a switch never takes the next argument
+    for text, expected in cases.items():
+        for earlier_flags in ([], ["--gray"], ["--nogray"]):
+            assert tool_parser.parse_args([*earlier_flags, dashes + text, "a"]).gray is expected
+    assert tool_parser.parse_args([f"{dashes}no_color", "a"]).no_color
+    assert not tool_parser.parse_args([f"{dashes}nono_color", "a"]).no_color
+    assert (
+        tool_parser.parse_args([f"{dashes}gray", "True", "a"]).first == "True"
+    )  # a switch never takes the next argument
 
 
 @pytest.mark.parametrize("value", ["", "2", "on", "tru", "yes "])
-def test_other_values_of_switches_are_refused(tool: Parser, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_values_of_switches_are_refused(
+    tool_parser: Parser, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
-        tool.parse_args([f"--gray={value}", "--nosize", "--sise=3"])
+        tool_parser.parse_args([f"--gray={value}", "--nosize", "--sise=3"])
     output = capsys.readouterr().err.splitlines()[-1]
     assert f"--gray={value}: '{value}' is not true or false" in output
     assert "there is no flag --nosize" in output
@@ -103,30 +107,32 @@ def test_other_values_of_switches_are_refused(tool: Parser, value: str, capsys: 
     ],
 )
 def test_arguments_are_divided_as_gflags_divides_them(
-    tool: Parser, arguments: str, expected: tuple[object, ...]
+    tool_parser: Parser, arguments: str, expected: tuple[object, ...]
 ) -> None:
-    read = tool.parse_args(arguments.split())
-    assert (read.first, read.second, read.size, read.name) == expected
+    options = tool_parser.parse_args(arguments.split())
+    assert (options.first, options.second, options.size, options.name) == expected
 
 
-def test_flag_files(tool: Parser, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_flag_files_are_read_where_they_are_named(
+    tool_parser: Parser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     inner, outer, bad = (tmp_path / name for name in ("inner", "outer", "bad"))
     inner.write_text("# sizes\n\n  --size=7\n")
     outer.write_text(f"-gray=T\n--flagfile={inner}\n--name=a b")
-    read = tool.parse_args(["--size=1", f"--flagfile={outer}", "x", "--gray=f"])
-    assert (read.size, read.name, read.gray, read.first) == (7, "a b", False, "x")
+    options = tool_parser.parse_args(["--size=1", f"--flagfile={outer}", "x", "--gray=f"])
+    assert (options.size, options.name, options.gray, options.first) == (7, "a b", False, "x")
     bad.write_text(f"--flagfile={bad}")
     for name, message in (bad, "was read already"), (tmp_path / "none", "cannot be read"), (inner, "is not a flag"):
         inner.write_text("size=7")
         with pytest.raises(SystemExit):
-            tool.parse_args([f"--flagfile={name}", "x"])
+            tool_parser.parse_args([f"--flagfile={name}", "x"])
         assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flag", ["-help", "--helpfull", "--helpshort"])
-def test_help_has_gflags_names(tool: Parser, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_gflags_names(tool_parser: Parser, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        tool.parse_args([flag])
+        tool_parser.parse_args([flag])
     assert caught.value.code == 0
     assert "usage:" in capsys.readouterr().out
 
@@ -144,23 +150,23 @@ def test_the_net_is_an_argument_or_a_flag_of_caffe(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "w.npz").write_bytes(b"")
-    needed = {
+    required_flags = {
         "test": ["--weights=w.npz"],
         "dump": ["--out=a.npz"],
         "draw": ["--out=a.svg"],
         "plan": ["--target=cuda:h100:1"],
         "export": ["--to=a.onnx"],
     }
-    assert main([command, *needed.get(command, []), *net]) == 1
+    assert main([command, *required_flags.get(command, []), *net]) == 1
     assert "none.prototxt: no such file" in capsys.readouterr().err
 
 
 def test_help_shows_limits_only_when_all_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    for flag, shown in ("--help", False), ("--help-all", True):
+    for flag, shows_limits in ("--help", False), ("--help-all", True):
         with pytest.raises(SystemExit):
             main(["summary", flag])
         out = capsys.readouterr().out
-        assert ("--max_image_pixels" in out) == shown
+        assert ("--max_image_pixels" in out) == shows_limits
         assert out.startswith("usage: caffejax summary NET [flags]")
 
 

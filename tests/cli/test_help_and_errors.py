@@ -20,7 +20,7 @@ SOLVER = (CONFIGS / "lenet_solver.prototxt").read_text()
 
 
 @pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def job_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the digits job, to spoil; also the working directory."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lenet_train_test.prototxt").write_text(NET)
@@ -56,8 +56,12 @@ def test_commands_have_help_with_an_example(capsys: pytest.CaptureFixture[str]) 
         assert f"example: caffejax {command}" in capsys.readouterr().out
 
 
-def test_an_unknown_layer_type_gets_the_page_on_adding_one(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (job / "lenet_train_test.prototxt").write_text(NET.replace('"ReLU"', '"Unheard"').replace('"Pooling"', '"Unseen"'))
+def test_an_unknown_layer_type_gets_the_page_on_adding_one(
+    job_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (job_folder / "lenet_train_test.prototxt").write_text(
+        NET.replace('"ReLU"', '"Unheard"').replace('"Pooling"', '"Unseen"')
+    )
     output = refusal(capsys, "summary", "lenet_train_test.prototxt").splitlines()
     page = re.search(r"the documentation's page '(.+)'", output[-1])
     assert page is not None
@@ -77,7 +81,7 @@ def test_train_says_each_flag_once_in_groups(capsys: pytest.CaptureFixture[str])
     assert text.startswith("usage: caffejax train SOLVER [flags]\n")
 
 
-def test_starts_without_jax() -> None:
+def test_the_command_line_starts_without_jax() -> None:
     code = "import sys, caffejax.cli; sys.exit('jax' in sys.modules or 'google.protobuf' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -85,38 +89,43 @@ def test_starts_without_jax() -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda job: (job / "solver.prototxt").unlink(), r"solver\.prototxt: no such file"),
-        (lambda job: (job / "lenet_train_test.prototxt").unlink(), r"lenet_train_test\.prototxt: no such file"),
+        (lambda job_folder: (job_folder / "solver.prototxt").unlink(), r"solver\.prototxt: no such file"),
         (
-            lambda job: (job / "solver.prototxt").write_text(SOLVER + "\nmomentun: 0.9 delta: high\n"),
+            lambda job_folder: (job_folder / "lenet_train_test.prototxt").unlink(),
+            r"lenet_train_test\.prototxt: no such file",
+        ),
+        (
+            lambda job_folder: (job_folder / "solver.prototxt").write_text(SOLVER + "\nmomentun: 0.9 delta: high\n"),
             r"solver\.prototxt:20:1: .*momentun.*did you mean 'momentum'.*\n.*solver\.prototxt:20:22: .*high",
         ),
         (
-            lambda job: (job / "lenet_train_test.prototxt").write_text(NET[:-2]),
+            lambda job_folder: (job_folder / "lenet_train_test.prototxt").write_text(NET[:-2]),
             r"lenet_train_test\.prototxt:\d+:\d+: .*ends inside LayerParameter",
         ),
         (
-            lambda job: (job / "lenet_train_test.prototxt").write_text(
+            lambda job_folder: (job_folder / "lenet_train_test.prototxt").write_text(
                 NET.replace('"Pooling"', '"Poling"').replace('"InnerProduct"', '"InerProduct"')
             ),
             r"(?s)layer 'pool1': unknown layer type 'Poling'; did you mean 'Pooling'.*'pool2'.*'ip1'.*'ip2'",
         ),
         (
-            lambda job: (job / "lenet_train_test.prototxt").write_text(
+            lambda job_folder: (job_folder / "lenet_train_test.prototxt").write_text(
                 NET.replace('bottom: "ip2"\n  bottom: "label"\n  top: "loss"', 'bottom: "ip2"\n  top: "loss"')
             ),
             r"layer 'loss' \(SoftmaxWithLoss\): takes exactly 2 bottoms, but 1 given",
         ),
         (
-            lambda job: (job / "lenet_train_test.prototxt").write_text(NET.replace("size: 5", "size: 50")),
+            lambda job_folder: (job_folder / "lenet_train_test.prototxt").write_text(
+                NET.replace("size: 5", "size: 50")
+            ),
             r"layer 'conv1' \(Convolution\): the kernel does not fit: input \(28, 28\)",
         ),
         (
-            lambda job: (job / "digits_train_lmdb" / "data.mdb").write_bytes(b"not a database" * 999),
+            lambda job_folder: (job_folder / "digits_train_lmdb" / "data.mdb").write_bytes(b"not a database" * 999),
             r"digits_train_lmdb.*layer 'mnist'",
         ),
         (
-            lambda job: (job / "digits_train_lmdb" / "data.mdb").write_bytes(
+            lambda job_folder: (job_folder / "digits_train_lmdb" / "data.mdb").write_bytes(
                 (CONFIGS / "digits_train_lmdb" / "data.mdb").read_bytes()[:100_000]
             ),
             r"digits_train_lmdb.*layer 'mnist'",
@@ -124,56 +133,60 @@ def test_starts_without_jax() -> None:
     ],
 )
 def test_an_invalid_job_is_refused_before_anything_is_written(
-    job: Path, capsys: pytest.CaptureFixture[str], spoil: object, message: str
+    job_folder: Path, capsys: pytest.CaptureFixture[str], spoil: object, message: str
 ) -> None:
-    spoil(job)  # type: ignore[operator]
-    before = sorted(job.rglob("*"))
+    spoil(job_folder)  # type: ignore[operator]
+    files_before = sorted(job_folder.rglob("*"))
     assert re.search(message, refusal(capsys, "train", "--solver=solver.prototxt"))
-    assert sorted(job.rglob("*")) == before
+    assert sorted(job_folder.rglob("*")) == files_before
 
 
-def test_an_empty_lmdb_is_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for file in (job / "digits_train_lmdb").iterdir():
+def test_an_empty_lmdb_is_refused(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file in (job_folder / "digits_train_lmdb").iterdir():
         file.unlink()
-    lmdb.open(str(job / "digits_train_lmdb")).close()
+    lmdb.open(str(job_folder / "digits_train_lmdb")).close()
     assert "has no records" in refusal(capsys, "train", "--solver=solver.prototxt")
 
 
-def test_a_record_that_is_no_datum_is_named(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (job / "digits_train_lmdb" / "data.mdb").unlink()
-    (job / "digits_train_lmdb").rmdir()
-    write_lmdb(job / "digits_train_lmdb", [(b"00000000", b"\xff\xff\xff")])
+def test_a_record_that_is_no_datum_is_named(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job_folder / "digits_train_lmdb" / "data.mdb").unlink()
+    (job_folder / "digits_train_lmdb").rmdir()
+    write_lmdb(job_folder / "digits_train_lmdb", [(b"00000000", b"\xff\xff\xff")])
     assert "00000000" in refusal(capsys, "train", "--solver=solver.prototxt")
 
 
 @pytest.mark.slow
-def test_bad_images_are_skipped_if_asked_to(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_images_are_skipped_if_asked_to(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("digits_train_lmdb", "digits_test_lmdb"):
         records = Lmdb(CONFIGS / name).read_range(0, 64)
         records[5] = (records[5][0], b"\xff\xff\xff")
-        shutil.rmtree(job / name)
-        write_lmdb(job / name, records)
-    (job / "solver.prototxt").write_text(SOLVER.replace("max_iter: 1000", "max_iter: 2") + "test_initialization: false")
+        shutil.rmtree(job_folder / name)
+        write_lmdb(job_folder / name, records)
+    (job_folder / "solver.prototxt").write_text(
+        SOLVER.replace("max_iter: 1000", "max_iter: 2") + "test_initialization: false"
+    )
     train = ["train", "--solver=solver.prototxt"]
     test = ["test", "--model=lenet_train_test.prototxt", "--weights=snapshots/lenet_iter_2.caffemodel"]
-    bad = records[5][0].decode()
-    assert f"record '{bad}' is not a Datum" in refusal(capsys, *train)
+    bad_key = records[5][0].decode()
+    assert f"record '{bad_key}' is not a Datum" in refusal(capsys, *train)
     for arguments in (train, [*test, "--iterations=3"]):
         assert main([*arguments, "--skip_bad_images"]) == 0
-        assert f"record '{bad}' is not a Datum, or is damaged; replaced" in capsys.readouterr().err
-    assert f"record '{bad}' is not a Datum" in refusal(capsys, *test)
+        assert f"record '{bad_key}' is not a Datum, or is damaged; replaced" in capsys.readouterr().err
+    assert f"record '{bad_key}' is not a Datum" in refusal(capsys, *test)
 
 
-def test_an_image_that_the_net_cannot_take_is_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.rmtree(job / "digits_train_lmdb")
+def test_an_image_that_the_net_cannot_take_is_refused(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(job_folder / "digits_train_lmdb")
     sizes = (28, 28, 32)
     datums = [caffe_pb2.Datum(channels=1, height=n, width=n, data=bytes(n * n)) for n in sizes]
-    write_lmdb(job / "digits_train_lmdb", ((b"%d" % i, datum.SerializeToString()) for i, datum in enumerate(datums)))
-    (job / "lenet_train_test.prototxt").write_text(re.sub(r"batch_size: \d+", "batch_size: 1", NET))
-    (job / "solver.prototxt").write_text(SOLVER + "test_initialization: false")
+    write_lmdb(
+        job_folder / "digits_train_lmdb", ((b"%d" % i, datum.SerializeToString()) for i, datum in enumerate(datums))
+    )
+    (job_folder / "lenet_train_test.prototxt").write_text(re.sub(r"batch_size: \d+", "batch_size: 1", NET))
+    (job_folder / "solver.prototxt").write_text(SOLVER + "test_initialization: false")
     message = refusal(capsys, "train", "--solver=solver.prototxt")
-    words = "blob 0 is of shape (500, 800), but a bottom of shape (1, 50, 5, 5) needs (500, 1250)"
-    assert f"layer 'ip1' (InnerProduct): {words}" in message
+    mismatch = "blob 0 is of shape (500, 800), but a bottom of shape (1, 50, 5, 5) needs (500, 1250)"
+    assert f"layer 'ip1' (InnerProduct): {mismatch}" in message
 
 
 @pytest.mark.parametrize(
@@ -188,8 +201,8 @@ def test_an_image_that_the_net_cannot_take_is_refused(job: Path, capsys: pytest.
         (["--gpu=0", "--device=cpu"], "not both"),
     ],
 )
-def test_flags_that_cannot_work(
-    job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+def test_flags_that_cannot_work_are_refused(
+    job_folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     import jax
 
@@ -198,39 +211,41 @@ def test_flags_that_cannot_work(
     assert message in refusal(capsys, "train", "-solver", "solver.prototxt", *arguments)
 
 
-def test_all_paths_are_looked_for_before_nets_are_built(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (job / "lenet_train_test.prototxt").write_text('layer { name: "x" type: "Unheard" }')
-    (job / "solver.prototxt").write_text(
+def test_all_paths_are_looked_for_before_nets_are_built(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job_folder / "lenet_train_test.prototxt").write_text('layer { name: "x" type: "Unheard" }')
+    (job_folder / "solver.prototxt").write_text(
         re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "solver.prototxt/x"', SOLVER)
     )
-    prefix = "caffejax: cannot write to snapshot prefix 'solver.prototxt/x': 'solver.prototxt' is not a folder"
-    where = "no such file; check the path and the working directory"
+    prefix_message = "caffejax: cannot write to snapshot prefix 'solver.prototxt/x': 'solver.prototxt' is not a folder"
+    reason = "no such file; check the path and the working directory"
     output = refusal(capsys, "train", "--solver=solver.prototxt", "--weights=a.npz,solver.prototxt,b.caffemodel")
-    assert output.splitlines() == [f"caffejax: a.npz: {where}", f"caffejax: b.caffemodel: {where}", prefix]
-    (job / "lenet_train_test.prototxt").unlink()
+    assert output.splitlines() == [f"caffejax: a.npz: {reason}", f"caffejax: b.caffemodel: {reason}", prefix_message]
+    (job_folder / "lenet_train_test.prototxt").unlink()
     output = refusal(capsys, "train", "--solver=solver.prototxt", "--snapshot=a.orbax")
-    assert re.search(f"its net, lenet_train_test.*\n.*a.orbax: no such snapshot.*\n{prefix}", output)
+    assert re.search(f"its net, lenet_train_test.*\n.*a.orbax: no such snapshot.*\n{prefix_message}", output)
     assert refusal(capsys, "test", "--model=a", "--weights=b").splitlines() == [
-        f"caffejax: {name}: {where}" for name in "ab"
+        f"caffejax: {name}: {reason}" for name in "ab"
     ]
 
 
 def test_a_net_that_nothing_feeds_is_refused_before_weights_are_read(
-    job: Path, capsys: pytest.CaptureFixture[str]
+    job_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (job / "net.prototxt").write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
+    (job_folder / "net.prototxt").write_text(
+        'layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }'
+    )
     output = refusal(capsys, "test", "--model=net.prototxt", "--weights=net.prototxt")
     assert "layer 'd' (Input): has no data" in output
 
 
 @pytest.mark.slow
-def test_gpu_mode_without_a_gpu_says_so_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gpu_mode_without_a_gpu_says_so_once(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import jax
 
     if jax.default_backend() != "cpu":
         pytest.skip("there is an accelerator here")
     text = SOLVER.replace("solver_mode: CPU", "solver_mode: GPU").replace("max_iter: 1000", "max_iter: 1")
-    (job / "solver.prototxt").write_text(text)
+    (job_folder / "solver.prototxt").write_text(text)
     assert main(["train", "--solver=solver.prototxt"]) == 0
     assert capsys.readouterr().err.count("sees no GPU") == 1
 
@@ -253,17 +268,17 @@ def test_unknown_flags_are_named_before_missing_ones(
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_values_that_look_like_flags_are_none(capsys: pytest.CaptureFixture[str], job: Path) -> None:
+def test_values_that_look_like_flags_are_values(capsys: pytest.CaptureFixture[str], job_folder: Path) -> None:
     assert "no such file" in refusal(capsys, "test", "--model", "none", "--weights", "-1", "-level=-3")
 
 
-def test_a_net_is_not_taken_for_a_solver(capsys: pytest.CaptureFixture[str], job: Path) -> None:
-    for named in (
+def test_a_net_is_not_taken_for_a_solver(capsys: pytest.CaptureFixture[str], job_folder: Path) -> None:
+    for flags in (
         ["--solver=lenet_train_test.prototxt"],
         ["lenet_train_test.prototxt"],
         ["-solver=x", "-solver=lenet_train_test.prototxt"],
     ):
-        output = refusal(capsys, "train", *named)
+        output = refusal(capsys, "train", *flags)
         assert output == "caffejax: lenet_train_test.prototxt: this is a net, not a solver; name the solver itself"
     output = refusal(capsys, "summary", "solver.prototxt")
     assert output == "caffejax: solver.prototxt: this is a solver, not a net; name the net itself"
@@ -335,11 +350,11 @@ def test_a_net_without_layers_is_refused(
 def test_output_to_a_full_disk_says_so(tmp_path: Path) -> None:
     net = tmp_path / "net.prototxt"
     net.write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
-    with open("/dev/full", "w") as full:
+    with open("/dev/full", "w") as full_device:
         command = [sys.executable, "-m", "caffejax", "summary", str(net)]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr == "caffejax: the output cannot be written: No space left on device\n"
+        result = subprocess.run(command, stdout=full_device, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr == "caffejax: the output cannot be written: No space left on device\n"
 
 
 @pytest.mark.parametrize(
@@ -350,6 +365,8 @@ def test_output_to_a_full_disk_says_so(tmp_path: Path) -> None:
         "summary NAME",
     ],
 )
-def test_a_name_that_no_file_can_have_is_refused(command: str, job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_no_file_can_have_is_refused(
+    command: str, job_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     name = "a" * 300
     assert name in refusal(capsys, *command.replace("NAME", name).split())

@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Python does not search the working directory by default.
     """
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
     monkeypatch.setattr(registry, "_types", layer_types())  # all, or one that a test imports first would be lost
     monkeypatch.delitem(sys.modules, "thrice", raising=False)
     (tmp_path / "thrice.py").write_text(MODULE)
@@ -47,7 +47,7 @@ def test_a_net_may_still_not_name_what_was_imported(folder: Path, capsys: pytest
     assert "would run thrice.f" in capsys.readouterr().err
 
 
-def test_missing_modules(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_modules_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["summary", "net.prototxt", "--import=nowhere.layers"]) == 1
     output = capsys.readouterr().err
     assert output.startswith(f"caffejax: --import=nowhere.layers: there is no module 'nowhere' in {folder}")

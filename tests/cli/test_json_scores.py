@@ -35,6 +35,6 @@ def test_scores_as_json(
     assert (result["outputs"]["ip"], result["outputs"]["loss"]) == ([4.5, 4.5], loss)
     with np.errstate(all="ignore"):
         logarithm = np.log(np.float32(3 * scale))
-    written = result["outputs"]["log"]
-    assert all(isinstance(number, float) == bool(np.isfinite(logarithm)) for number in written)
-    np.testing.assert_allclose(list(map(float, written)), [logarithm] * 6, rtol=1e-5)  # oneDNN's logarithm
+    logarithms = result["outputs"]["log"]
+    assert all(isinstance(number, float) == bool(np.isfinite(logarithm)) for number in logarithms)
+    np.testing.assert_allclose(list(map(float, logarithms)), [logarithm] * 6, rtol=1e-5)  # oneDNN's logarithm

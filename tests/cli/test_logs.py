@@ -39,7 +39,7 @@ I0201 00:00:04.100000  4242 solver.cpp:322] Optimization Done.
 """
 
 
-def write(folder: Path, text: str) -> Path:
+def write_log(folder: Path, text: str) -> Path:
     file = folder / "train.log"
     file.write_text(text)
     return file
@@ -52,7 +52,7 @@ def row(iteration: int, seconds: float, rate: float, **outputs: float) -> dict[s
 
 
 def test_a_log_of_caffe(tmp_path: Path) -> None:
-    log = read_log(write(tmp_path, CURRENT))
+    log = read_log(write_log(tmp_path, CURRENT))
     assert log.train == [row(0, 2.25, 0.01, loss=2.25), row(100, 3, 0.01, loss=NAN)]
     assert log.test == [row(0, 1.5, 9.9e-05, accuracy=0.1, loss=2.5), row(200, 5, 9.9e-05, accuracy=1, loss=1e-05)]
     assert log.loss == [row(0, 2, 0.01, loss=2.4), row(100, 3, 0.01, loss=NAN), row(200, 4.1, 9.9e-05, loss=0.125)]
@@ -62,33 +62,38 @@ def test_a_log_of_caffe(tmp_path: Path) -> None:
 
 
 def test_the_rate_of_the_first_row_alone_is_unknown(tmp_path: Path) -> None:
-    (only,) = read_log(write(tmp_path, "\n".join(CURRENT.splitlines()[:8]))).test
-    assert math.isnan(only["LearningRate"])
+    (entry,) = read_log(write_log(tmp_path, "\n".join(CURRENT.splitlines()[:8]))).test
+    assert math.isnan(entry["LearningRate"])
 
 
 LINE = "I{} {}.000000 1 solver.cpp:1] {}"
 
 
-def lines(*parts: tuple[str, str, str]) -> str:
+def log_lines(*parts: tuple[str, str, str]) -> str:
     return "\n".join(LINE.format(*part) for part in parts)
 
 
-def test_old_lines(tmp_path: Path) -> None:
-    text = lines(
+def test_lines_of_older_versions_are_read(tmp_path: Path) -> None:
+    text = log_lines(
         ("0302", "10:00:00", "Solving CaffeNet"),
         ("0302", "10:00:01", "Iteration 20, lr = 0.1"),
         ("0302", "10:00:01", "Iteration 20, loss = 0.5"),
         ("0302", "10:00:02", "Train net output #0: prob = .5"),
     )
-    log = read_log(write(tmp_path, text))
+    log = read_log(write_log(tmp_path, text))
     assert log.loss == [row(20, 1, 0.1, loss=0.5)]
     assert log.train == [row(20, 2, 0.1, prob=0.5)]
 
 
 def test_several_test_nets_and_outputs_of_several_values(tmp_path: Path) -> None:
-    output = "    Test net output #{}: {} = {}".format
-    net = [output(0, "acc", 1), output(1, "acc", 2), output(2, "loss", 3), output(3, "acc", 4)]
-    text = lines(
+    format_output = "    Test net output #{}: {} = {}".format
+    net = [
+        format_output(0, "acc", 1),
+        format_output(1, "acc", 2),
+        format_output(2, "loss", 3),
+        format_output(3, "acc", 4),
+    ]
+    text = log_lines(
         ("0302", "10:00:00", "Iteration 0, Testing net (#0)"),
         *(("0302", "10:00:00", line) for line in net),
         ("0302", "10:00:00", "Iteration 0, Testing net (#1)"),
@@ -97,24 +102,24 @@ def test_several_test_nets_and_outputs_of_several_values(tmp_path: Path) -> None
         *(("0302", "10:00:00", line) for line in net),
     )
     values = {"acc": 1, "acc[1]": 2, "loss": 3, "acc[2]": 4}
-    assert read_log(write(tmp_path, text)).test == [
+    assert read_log(write_log(tmp_path, text)).test == [
         row(0, 0, NAN, **values),
         row(0, 0, NAN, acc=1),
         row(5, 0, NAN, **values),
     ]
 
 
-def run(first: int, last: int, loss: float) -> list[str]:
+def solver_lines(start: int, end: int, loss: float) -> list[str]:
     """Return the log of a solver that tests and displays every 10 iterations."""
     log = ["Solving LeNet"]
-    for at in range(first, last + 1, 10):
-        log += [f"Iteration {at}, Testing net (#0)", f"    Test net output #0: accuracy = {loss}"]
-        log += [f"Iteration {at}, loss = {loss}", f"Iteration {at}, lr = {loss / 10}"]
+    for iteration in range(start, end + 1, 10):
+        log += [f"Iteration {iteration}, Testing net (#0)", f"    Test net output #0: accuracy = {loss}"]
+        log += [f"Iteration {iteration}, loss = {loss}", f"Iteration {iteration}, lr = {loss / 10}"]
     return log
 
 
 @pytest.mark.parametrize(
-    ("first", "resumed", "iterations", "losses"),
+    ("first_range", "resumed_range", "iterations", "losses"),
     [
         ((0, 20), (20, 30), [0, 10, 20, 30], [2, 2, 1, 1]),
         ((0, 30), (10, 20), [0, 10, 20], [2, 1, 1]),
@@ -122,10 +127,16 @@ def run(first: int, last: int, loss: float) -> list[str]:
     ],
 )
 def test_rows_of_an_appended_run_replace_earlier_rows(
-    tmp_path: Path, first: tuple[int, int], resumed: tuple[int, int], iterations: list[int], losses: list[float]
+    tmp_path: Path,
+    first_range: tuple[int, int],
+    resumed_range: tuple[int, int],
+    iterations: list[int],
+    losses: list[float],
 ) -> None:
-    text = lines(*(("0302", "10:00:00", line) for line in [*run(*first, 2), *run(*resumed, 1)]))
-    log = read_log(write(tmp_path, text))
+    text = log_lines(
+        *(("0302", "10:00:00", line) for line in [*solver_lines(*first_range, 2), *solver_lines(*resumed_range, 1)])
+    )
+    log = read_log(write_log(tmp_path, text))
     for rows, column in ((log.loss, "loss"), (log.test, "accuracy")):
         assert [r["NumIters"] for r in rows] == iterations
         assert [r[column] for r in rows] == losses
@@ -143,13 +154,13 @@ def test_rows_of_an_appended_run_replace_earlier_rows(
         ("-1.#INF", -math.inf),
     ],
 )
-def test_numbers_that_are_not_finite(tmp_path: Path, text: str, number: float) -> None:
-    (only,) = read_log(write(tmp_path, lines(("0302", "10:00:00", f"Iteration 1, loss = {text}")))).loss
-    np.testing.assert_equal(only["loss"], number)
+def test_numbers_that_are_not_finite_are_read(tmp_path: Path, text: str, number: float) -> None:
+    (entry,) = read_log(write_log(tmp_path, log_lines(("0302", "10:00:00", f"Iteration 1, loss = {text}")))).loss
+    np.testing.assert_equal(entry["loss"], number)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "seconds"),
+    ("start_date", "end_date", "seconds"),
     [
         ("1231", "0101", 86400),
         ("20231231", "20240102", 2 * 86400),
@@ -157,19 +168,21 @@ def test_numbers_that_are_not_finite(tmp_path: Path, text: str, number: float) -
         ("20230228", "20230301", 86400),
     ],
 )
-def test_dates(tmp_path: Path, before: str, after: str, seconds: int) -> None:
-    text = lines((before, "10:00:00", "Solving X"), (after, "10:00:00", "Iteration 1, loss = 1"))
-    (only,) = read_log(write(tmp_path, text)).loss
-    assert only["Seconds"] == seconds
+def test_seconds_are_counted_across_new_year_and_leap_days(
+    tmp_path: Path, start_date: str, end_date: str, seconds: int
+) -> None:
+    text = log_lines((start_date, "10:00:00", "Solving X"), (end_date, "10:00:00", "Iteration 1, loss = 1"))
+    (entry,) = read_log(write_log(tmp_path, text)).loss
+    assert entry["Seconds"] == seconds
 
 
 def test_impossible_dates_are_passed_over(tmp_path: Path) -> None:
-    text = lines(("9999", "10:00:00", "Iteration 1, loss = 1"), ("0101", "10:00:00", "Iteration 2, loss = 2"))
-    assert [r["NumIters"] for r in read_log(write(tmp_path, text)).loss] == [2]
+    text = log_lines(("9999", "10:00:00", "Iteration 1, loss = 1"), ("0101", "10:00:00", "Iteration 2, loss = 2"))
+    assert [r["NumIters"] for r in read_log(write_log(tmp_path, text)).loss] == [2]
 
 
 @pytest.mark.parametrize("text", ["", "no log\n", "I0131 23:59:59.0 1 a.cpp:1] Solving X\n", "\0\xff binary"])
-def test_files_that_are_not_logs(tmp_path: Path, text: str) -> None:
+def test_files_that_are_not_logs_are_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "x.log"
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(CaffejaxError, match=r"x\.log: this is not the log of a training run"):
@@ -204,14 +217,14 @@ def test_a_log_of_a_run_of_caffejax(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "run.log").write_text(text)
     assert main(["parse_log", str(tmp_path / "run.log"), str(tmp_path)]) == 0
     with open(tmp_path / "run.log.test") as file:
-        tested = list(csv.DictReader(file))
-    assert [float(r["NumIters"]) for r in tested] == [0, 3]
+        test_rows = list(csv.DictReader(file))
+    assert [float(r["NumIters"]) for r in test_rows] == [0, 3]
     accuracies = re.findall(r"Test net output #0: accuracy = (\S+)", text)
-    assert [float(r["accuracy"]) for r in tested] == [float(n) for n in accuracies]
+    assert [float(r["accuracy"]) for r in test_rows] == [float(n) for n in accuracies]
     with open(tmp_path / "run.log.train") as file:
-        trained = list(csv.DictReader(file))
-    assert [float(r["NumIters"]) for r in trained] == [0, 2]
-    seconds = [float(r["Seconds"]) for r in trained]
+        train_rows = list(csv.DictReader(file))
+    assert [float(r["NumIters"]) for r in train_rows] == [0, 2]
+    seconds = [float(r["Seconds"]) for r in train_rows]
     assert 0 < seconds[0] <= seconds[1]
 
 

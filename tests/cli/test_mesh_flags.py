@@ -12,11 +12,11 @@ COMMANDS = {"train": (train.add_flags, "x"), "plan": (plan.add_flags, "x --targe
 
 
 @pytest.fixture(params=COMMANDS)
-def parsed(request: pytest.FixtureRequest) -> Callable[[str], argparse.Namespace]:
-    add_flags, needed = COMMANDS[request.param]
+def parse_flags(request: pytest.FixtureRequest) -> Callable[[str], argparse.Namespace]:
+    add_flags, required_flags = COMMANDS[request.param]
     parser = argparse.ArgumentParser()
     add_flags(parser)
-    return lambda text: parser.parse_args([*needed.split(), *text.split()])
+    return lambda text: parser.parse_args([*required_flags.split(), *text.split()])
 
 
 @pytest.mark.parametrize(
@@ -32,28 +32,28 @@ def parsed(request: pytest.FixtureRequest) -> Callable[[str], argparse.Namespace
     ],
 )
 def test_mesh_flags_give_the_settings(
-    parsed: Callable[[str], argparse.Namespace], text: str, parallel: Parallel
+    parse_flags: Callable[[str], argparse.Namespace], text: str, parallel: Parallel
 ) -> None:
-    assert device_flags.parallel_config(parsed(text), "device") == parallel
+    assert device_flags.parallel_config(parse_flags(text), "device") == parallel
 
 
 @pytest.mark.parametrize("mesh", ["", "8", "data", "data=0", "data=-1", "data=2,data=2", "rows=2"])
 def test_invalid_meshes_are_refused(
-    parsed: Callable[[str], argparse.Namespace], mesh: str, capsys: pytest.CaptureFixture[str]
+    parse_flags: Callable[[str], argparse.Namespace], mesh: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        parsed(f"--mesh={mesh}")
+        parse_flags(f"--mesh={mesh}")
     assert "data=4,model=2" in capsys.readouterr().err
 
 
-def test_train_says_who_a_batch_is_for() -> None:
+def test_the_batch_flag_sets_whose_batch_it_is() -> None:
     parser = argparse.ArgumentParser()
     train.add_flags(parser)
     assert device_flags.parallel_config(parser.parse_args(["x", "--batch=global"])) == Parallel(batch="global")
 
 
 @pytest.mark.parametrize("scaling", ["", "8,", "0", "8,x"])
-def test_invalid_numbers_of_devices(scaling: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_numbers_of_devices_are_refused(scaling: str, capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     plan.add_flags(parser)
     with pytest.raises(SystemExit):

@@ -16,9 +16,9 @@ from caffejax.logs.log_plot import make_panels, moving_mean
 
 pytest.importorskip("matplotlib")
 
-START = {"event": "start", "iteration": 0, "seconds": 0}
-LINES = [
-    START,
+START_EVENT = {"event": "start", "iteration": 0, "seconds": 0}
+EVENTS = [
+    START_EVENT,
     {"event": "test", "iteration": 0, "seconds": 1.5, "net": 0, "lr": 0.01, "outputs": {"accuracy": 0.1, "loss": 2.5}},
     {"event": "train", "iteration": 0, "seconds": 2, "loss": 2.4, "lr": 0.01, "outputs": {"loss": 2.25}},
     {"event": "train", "iteration": 100, "seconds": 3, "loss": "NaN", "lr": 9.9e-05, "outputs": {"loss": "-Infinity"}},
@@ -34,7 +34,7 @@ def json_lines(*events: Any) -> str:
 
 
 def test_json_lines_are_a_log_like_any_other(tmp_path: Path) -> None:
-    (tmp_path / "m.jsonl").write_text(json_lines(*LINES))
+    (tmp_path / "m.jsonl").write_text(json_lines(*EVENTS))
     log = read_log(tmp_path / "m.jsonl")
     assert log.loss == [row(0, 2, 0.01, loss=2.4), row(100, 3, 9.9e-05, loss=NAN), row(200, 4.1, 9.9e-05, loss=0.125)]
     assert log.train == [row(0, 2, 0.01, loss=2.25), row(100, 3, 9.9e-05, loss=float("-inf"))]
@@ -43,26 +43,32 @@ def test_json_lines_are_a_log_like_any_other(tmp_path: Path) -> None:
     assert log.test == [row(0, 1.5, 0.01, accuracy=0.1, loss=2.5), row(200, 5, 9.9e-05, **accuracies)]
 
 
-def train(iteration: int, loss: float, seconds: float = 0) -> dict[str, Any]:
+def train_event(iteration: int, loss: float, seconds: float = 0) -> dict[str, Any]:
     return {"event": "train", "iteration": iteration, "seconds": seconds, "loss": loss, "lr": 1}
 
 
 def start_event(iteration: int) -> dict[str, Any]:
-    return {**START, "iteration": iteration}
+    return {**START_EVENT, "iteration": iteration}
 
 
 @pytest.mark.parametrize(
     ("events", "losses"),
     [
-        ([START, train(0, 5), train(2, 4), train(4, 3), start_event(3), train(4, 2)], {0: 5, 2: 4, 4: 2}),
-        ([START, train(0, 5), train(2, 4), train(4, 3), start_event(2), train(2, 9)], {0: 5, 2: 9}),
-        ([START, train(0, 5), train(2, 4), START, train(0, 7)], {0: 7}),
-        ([START, train(0, 5), '{"event": "train", "itera\n', train(2, 4)], {0: 5, 2: 4}),
-        ([START, train(0, 5), '{"event": "train", "iteration": 2, "loss": 1'], {0: 5}),
-        (["{}\n", '{"event": 3}\n', "[]\n", "[" * 10**5 + "\n", "\n", train(1, 5)], {1: 5}),
-        ([train(1, 5), '{"event": "train", "iteration": true, "loss": 1}\n', train(2, 4)], {1: 5, 2: 4}),
-        ([train(1, 5), '{"event": "train", "loss": 1}\n', '{"event": "train", "iteration": [7]}\n'], {1: 5}),
-        (['{"event": "train", "iteration": 1, "loss": ' + "9" * 5000 + "}\n", train(2, 4)], {2: 4}),
+        (
+            [START_EVENT, train_event(0, 5), train_event(2, 4), train_event(4, 3), start_event(3), train_event(4, 2)],
+            {0: 5, 2: 4, 4: 2},
+        ),
+        (
+            [START_EVENT, train_event(0, 5), train_event(2, 4), train_event(4, 3), start_event(2), train_event(2, 9)],
+            {0: 5, 2: 9},
+        ),
+        ([START_EVENT, train_event(0, 5), train_event(2, 4), START_EVENT, train_event(0, 7)], {0: 7}),
+        ([START_EVENT, train_event(0, 5), '{"event": "train", "itera\n', train_event(2, 4)], {0: 5, 2: 4}),
+        ([START_EVENT, train_event(0, 5), '{"event": "train", "iteration": 2, "loss": 1'], {0: 5}),
+        (["{}\n", '{"event": 3}\n', "[]\n", "[" * 10**5 + "\n", "\n", train_event(1, 5)], {1: 5}),
+        ([train_event(1, 5), '{"event": "train", "iteration": true, "loss": 1}\n', train_event(2, 4)], {1: 5, 2: 4}),
+        ([train_event(1, 5), '{"event": "train", "loss": 1}\n', '{"event": "train", "iteration": [7]}\n'], {1: 5}),
+        (['{"event": "train", "iteration": 1, "loss": ' + "9" * 5000 + "}\n", train_event(2, 4)], {2: 4}),
     ],
 )
 def test_resumed_cut_and_damaged_json_lines(tmp_path: Path, events: list[Any], losses: dict[int, float]) -> None:
@@ -71,14 +77,21 @@ def test_resumed_cut_and_damaged_json_lines(tmp_path: Path, events: list[Any], l
 
 
 def test_the_seconds_of_a_resumed_run_go_on(tmp_path: Path) -> None:
-    events = [START, train(0, 5, 1), train(2, 4, 10), train(3, 4, 20), start_event(2), train(3, 4, 7)]
+    events = [
+        START_EVENT,
+        train_event(0, 5, 1),
+        train_event(2, 4, 10),
+        train_event(3, 4, 20),
+        start_event(2),
+        train_event(3, 4, 7),
+    ]
     (tmp_path / "m.jsonl").write_text(json_lines(*events))
     assert [r["Seconds"] for r in read_log(tmp_path / "m.jsonl").loss] == [1, 10, 17]
 
 
 def test_panels_are_of_the_loss_each_test_output_and_the_rate(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(CURRENT)
-    (tmp_path / "b.jsonl").write_text(json_lines(*LINES))
+    (tmp_path / "b.jsonl").write_text(json_lines(*EVENTS))
     logs = [read_log(tmp_path / name) for name in ("a.log", "b.jsonl")]
     loss, accuracy, rate = make_panels(logs)
     assert [panel.title for panel in (loss, accuracy, rate)] == ["loss", "test accuracy", "learning rate"]
@@ -100,7 +113,9 @@ def test_outputs_of_several_nets_and_of_many_values(tmp_path: Path) -> None:
     def make_test_event(iteration: int, net: int, **outputs: Any) -> dict[str, Any]:
         return {"event": "test", "iteration": iteration, "net": net, "outputs": outputs}
 
-    events = [make_test_event(at, net, acc=0.5 + net / 4, per_class=list(range(20))) for at in (0, 5) for net in (0, 1)]
+    events = [
+        make_test_event(step, net, acc=0.5 + net / 4, per_class=list(range(20))) for step in (0, 5) for net in (0, 1)
+    ]
     (tmp_path / "m.jsonl").write_text(json_lines(*events))
     panels = {panel.title: panel.curves for panel in make_panels([read_log(tmp_path / "m.jsonl")])}
     assert list(panels) == [f"test {name} (net {net})" for net in (0, 1) for name in ("acc", "per_class")]
@@ -119,7 +134,7 @@ def test_outputs_of_several_nets_and_of_many_values(tmp_path: Path) -> None:
         ([], 5, []),
     ],
 )
-def test_smoothing(values: list[float], width: int, means: list[float]) -> None:
+def test_the_moving_mean_ignores_nan(values: list[float], width: int, means: list[float]) -> None:
     assert moving_mean(values, width) == pytest.approx(means, nan_ok=True)
 
 
@@ -131,23 +146,23 @@ def test_the_figure_shows_the_curves(tmp_path: Path) -> None:
     loss, accuracy, _ = figure.axes
     assert loss.get_yscale() == "log"
     assert [axes.get_xlabel() for axes in figure.axes] == ["seconds"] * 3
-    drawn = [tuple(map(tuple, line.get_xydata())) for line in loss.lines]
-    assert len(drawn) == 2 * (2 + 1)  # training as it is and moving_mean, tests as they are
-    assert drawn[2] == ((1.5, 2.5), (5, 1e-05))
+    curves = [tuple(map(tuple, line.get_xydata())) for line in loss.lines]
+    assert len(curves) == 2 * (2 + 1)  # training as it is and moving_mean, tests as they are
+    assert curves[2] == ((1.5, 2.5), (5, 1e-05))
     assert loss.lines[0].get_color() != loss.lines[3].get_color()
     assert len(accuracy.lines) == 2
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "training", "test"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("end", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
-def test_pictures_of_each_format(tmp_path: Path, end: str, magic: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_pictures_of_each_format(tmp_path: Path, suffix: str, magic: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.log").write_text(CURRENT)
-    (tmp_path / "b.metrics.jsonl").write_text(json_lines(*LINES))
+    (tmp_path / "b.metrics.jsonl").write_text(json_lines(*EVENTS))
     logs = [str(tmp_path / "a.log"), str(tmp_path / "b.metrics.jsonl")]
-    assert main(["plot", *logs, f"--out={tmp_path / 'p'}.{end}", "--smooth=2", "--x=seconds"]) == 0
-    assert (tmp_path / f"p.{end}").read_bytes().startswith(magic)
-    if end == "svg":
+    assert main(["plot", *logs, f"--out={tmp_path / 'p'}.{suffix}", "--smooth=2", "--x=seconds"]) == 0
+    assert (tmp_path / f"p.{suffix}").read_bytes().startswith(magic)
+    if suffix == "svg":
         for name in ("a", "b", "test accuracy"):
             assert f"<!-- {name} -->" in (tmp_path / "p.svg").read_text()
 
@@ -155,14 +170,14 @@ def test_pictures_of_each_format(tmp_path: Path, end: str, magic: bytes, capsys:
 def test_names_that_are_no_formulas_and_numbers_that_no_axis_spans(tmp_path: Path) -> None:
     test_event = {"event": "test", "iteration": 0, "outputs": {"$\\frac$": 1, "\u5f35\x1b": 2}}
     (tmp_path / "m.jsonl").write_text(
-        "\ufeff" + json_lines(train(0, 1e308), train(1, -1e308), test_event), encoding="utf-8"
+        "\ufeff" + json_lines(train_event(0, 1e308), train_event(1, -1e308), test_event), encoding="utf-8"
     )
     run = str(tmp_path / "m.jsonl")
     assert main(["plot", run, f"--out={tmp_path}/m.svg", "--names=$^$"]) == 0
     assert "m.svg" in {path.name for path in tmp_path.iterdir()}
 
 
-def test_far_too_many_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_many_panels_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     test_event = {"event": "test", "iteration": 0, "outputs": {f"o{i}": i for i in range(3000)}}
     (tmp_path / "m.jsonl").write_text(json_lines(test_event))
     assert main(["plot", f"{tmp_path}/m.jsonl", f"--out={tmp_path}/m.png"]) == 1
@@ -206,7 +221,7 @@ def test_all_files_that_are_not_logs_are_named_at_once(
         (["a.log"], "named twice"),
     ],
 )
-def test_figures_that_cannot_be_written(
+def test_figures_that_cannot_be_written_are_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -19,7 +19,7 @@ from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 HEIGHT, WIDTH = 4, 6
-CLASSIFIES = f"""
+CLASSIFIER = f"""
 layer {{ name: "data" type: "Input" top: "data"
   input_param {{ shape {{ dim: 1 dim: 3 dim: {HEIGHT} dim: {WIDTH} }} }} }}
 layer {{ name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
@@ -28,8 +28,8 @@ layer {{ name: "prob" type: "Softmax" bottom: "ip" top: "prob" }}
 """
 CONV = """layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
   convolution_param { num_output: 3 kernel_size: 1 } }"""
-LABELS_PIXELS = CLASSIFIES.split('\nlayer { name: "ip"')[0] + CONV
-DETECTS = """
+SEGMENTER = CLASSIFIER.split('\nlayer { name: "ip"')[0] + CONV
+DETECTOR = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 2 dim: 2 } } }
 layer { name: "loc" type: "Convolution" bottom: "data" top: "loc" convolution_param { num_output: 4 kernel_size: 1 } }
 layer { name: "conf" type: "Convolution" bottom: "data" top: "conf" convolution_param { num_output: 3 kernel_size: 1 } }
@@ -67,12 +67,12 @@ def write_net(text: str, weights: dict[str, list[Any]] | None = None, file: str 
     return variables
 
 
-def pictures(n: int, height: int = HEIGHT, width: int = WIDTH) -> list[np.ndarray]:
+def write_pictures(n: int, height: int = HEIGHT, width: int = WIDTH) -> list[np.ndarray]:
     """Draw pictures, 0.png and so on, of random pixels."""
-    drawn = np.random.default_rng(0).integers(0, 256, (n, height, width, 3)).astype(np.uint8)
-    for i, picture in enumerate(drawn):
+    images = np.random.default_rng(0).integers(0, 256, (n, height, width, 3)).astype(np.uint8)
+    for i, picture in enumerate(images):
         cv2.imwrite(f"{i}.png", picture)
-    return list(drawn)
+    return list(images)
 
 
 def predict(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -90,7 +90,7 @@ def probabilities(picture: np.ndarray, variables: Variables, mean: Any, scale: f
 
 
 @pytest.mark.parametrize(
-    ("name", "train", "flags", "mean", "scale", "rgb", "source"),
+    ("name", "transform_param", "flags", "mean", "scale", "rgb", "source"),
     [
         ("mine", "", "", (0, 0, 0), 1, False, "Caffe's defaults"),
         ("CaffeNet", "", "", (104, 117, 123), 1, False, "the published CaffeNet"),
@@ -114,19 +114,19 @@ def probabilities(picture: np.ndarray, variables: Variables, mean: Any, scale: f
 def test_classes_and_where_the_preprocessing_comes_from(
     capsys: pytest.CaptureFixture[str],
     name: str,
-    train: str,
+    transform_param: str,
     flags: str,
     mean: Any,
     scale: float,
     rgb: bool,
     source: str,
 ) -> None:
-    variables = write_net(f'name: "{name}" {CLASSIFIES}')
-    (picture,) = pictures(1)
+    variables = write_net(f'name: "{name}" {CLASSIFIER}')
+    (picture,) = write_pictures(1)
     np.save("mean.npy", np.broadcast_to(np.reshape([1, 5, 9], (3, 1, 1)), (3, 8, 8)))  # of another size: averaged
-    if train:
+    if transform_param:
         Path("train_val.prototxt").write_text(
-            CLASSIFIES.replace("}\nlayer", f"transform_param {{ {train} }} }}\nlayer", 1)
+            CLASSIFIER.replace("}\nlayer", f"transform_param {{ {transform_param} }} }}\nlayer", 1)
         )
     ((prediction,), preprocessing) = predict(capsys, "0.png", *flags.split())
     expected = probabilities(picture[:, :, ::-1] if rgb else picture, variables, mean, scale)
@@ -139,14 +139,14 @@ def test_classes_and_where_the_preprocessing_comes_from(
 
 
 def test_a_training_net_without_its_database(capsys: pytest.CaptureFixture[str]) -> None:
-    square = CLASSIFIES.replace(f"dim: {WIDTH}", f"dim: {HEIGHT}")
+    square = CLASSIFIER.replace(f"dim: {WIDTH}", f"dim: {HEIGHT}")
     variables = write_net(square)
     data = """layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "absent" batch_size: 9 }
       transform_param { crop_size: 4 mean_value: 100 } }"""
     loss = 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }'
     layers = square[square.index('layer { name: "ip"') : square.index('layer { name: "prob"')]
     Path("net.prototxt").write_text(data + layers + loss)
-    (picture,) = pictures(1, HEIGHT, HEIGHT)
+    (picture,) = write_pictures(1, HEIGHT, HEIGHT)
     ((image,), preprocessing) = predict(capsys, "0.png")
     assert (preprocessing["mean"], preprocessing["size"]) == ([100] * 3, [HEIGHT] * 2)
     expected = probabilities(picture, variables, 100, 1)  # of the loss
@@ -162,9 +162,9 @@ def test_the_size_of_absent_pictures_is_the_one_of_the_weights(
     shape = f"input_param {{ shape {{ dim: 1 dim: {channels} dim: {side} dim: {side} }} }}"
     write_net(f'layer {{ name: "data" type: "Input" top: "data" {shape} }}{ip}')
     Path("net.prototxt").write_text(f'layer {{ name: "d" type: "Data" top: "data" data_param {{ source: "no" }} }}{ip}')
-    pictures(1)
-    _, told = predict(capsys, "0.png")
-    assert (told["size"], told["channels"]) == ([side, side], "gray" if channels == 1 else "BGR")
+    write_pictures(1)
+    _, preprocessing = predict(capsys, "0.png")
+    assert (preprocessing["size"], preprocessing["channels"]) == ([side, side], "gray" if channels == 1 else "BGR")
 
 
 @pytest.mark.parametrize(
@@ -174,32 +174,32 @@ def test_the_size_of_absent_pictures_is_the_one_of_the_weights(
 def test_auxiliary_classifiers_are_left_out(
     capsys: pytest.CaptureFixture[str], weight: float, flags: list[str], outputs: set[str]
 ) -> None:
-    net = CLASSIFIES[: CLASSIFIES.index('layer { name: "prob"')].replace('"ip"', '"%s"')
+    net = CLASSIFIER[: CLASSIFIER.index('layer { name: "prob"')].replace('"ip"', '"%s"')
     net = net % ("ip", "ip") + net[net.index('layer { name: "%s"') :] % ("aux", "aux")
     net = net.replace('top: "data"', 'top: "data" top: "label"').replace("} } }", "} shape { dim: 1 } } }", 1)
-    for name, times in (("ip", 1), ("aux", weight)):
+    for name, loss_weight in (("ip", 1), ("aux", weight)):
         net += f"""layer {{ name: "{name}_loss" type: "SoftmaxWithLoss" bottom: "{name}" bottom: "label"
-          top: "{name}_loss" loss_weight: {times} }}
+          top: "{name}_loss" loss_weight: {loss_weight} }}
         layer {{ name: "{name}_right" type: "Accuracy" bottom: "{name}" bottom: "label" top: "{name}_right" }}"""
     write_net(net)
-    pictures(1)
+    write_pictures(1)
     ((image,), _) = predict(capsys, "0.png", *flags)
     assert set(image["results"]) == outputs
 
 
 def test_several_pictures_are_run_in_batches(capsys: pytest.CaptureFixture[str]) -> None:
-    variables = write_net(CLASSIFIES)
-    drawn = pictures(5)
+    variables = write_net(CLASSIFIER)
+    written_pictures = write_pictures(5)
     predictions, _ = predict(capsys, *(f"{i}.png" for i in range(5)), "--batch=2", "--top=1", "--scale=0.1")
-    best = [probabilities(picture, variables, 0, 0.1).argmax() for picture in drawn]
+    best = [probabilities(picture, variables, 0, 0.1).argmax() for picture in written_pictures]
     assert [image["results"]["prob"][0]["label"] for image in predictions] == best
     assert [image["image"] for image in predictions] == [f"{i}.png" for i in range(5)]
     assert len(set(best)) > 1
 
 
-def test_names_in_a_table_and_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
-    write_net(CLASSIFIES)
-    pictures(1, 40, 60)
+def test_class_names_are_printed_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    write_net(CLASSIFIER)
+    write_pictures(1, 40, 60)
     Path("names.txt").write_text("\n".join(f"class {i}" for i in range(7)))
     command = ["predict", "net.prototxt", "0.png", "--weights=net.npz", "--labels=names.txt", "--out=drawn.png"]
     assert main(command) == 0
@@ -215,10 +215,10 @@ def test_names_in_a_table_and_a_picture(capsys: pytest.CaptureFixture[str]) -> N
     assert "names.txt: has names for 3 classes, but the output 'prob' has 7" in capsys.readouterr().err
 
 
-def test_boxes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_detections_are_listed_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     """A cell with green is class 1, with red is class 2; each prior box is a quarter of the picture."""
     conf = np.array([[0, 0, 0], [0, 1, 0], [0, 0, 1]]) / 10
-    write_net(DETECTS, {"loc": [np.zeros((4, 3)), np.zeros(4)], "conf": [conf, [5, 0, 0]]})
+    write_net(DETECTOR, {"loc": [np.zeros((4, 3)), np.zeros(4)], "conf": [conf, [5, 0, 0]]})
     picture = np.zeros((40, 80, 3), np.uint8)
     picture[:20, 40:, 2], picture[20:, :40, 1] = 80, 60
     for name in ("0.png", "1.png"):
@@ -236,34 +236,36 @@ def test_boxes(capsys: pytest.CaptureFixture[str]) -> None:
         ]
         np.testing.assert_allclose([row["score"] for row in rows], [scores[2], scores[1]], rtol=1e-5)
     assert [len(image["results"]["found"]) for image in predict(capsys, "0.png", "--threshold=0.9")[0]] == [1]
-    save = 'save_output_param { output_directory: "o" label_map_file: "map.prototxt" name_size_file: "absent" }'
-    Path("net.prototxt").write_text(DETECTS.replace("num_classes: 3 code", f"{save} num_classes: 3 code"))
+    save_param = 'save_output_param { output_directory: "o" label_map_file: "map.prototxt" name_size_file: "absent" }'
+    Path("net.prototxt").write_text(DETECTOR.replace("num_classes: 3 code", f"{save_param} num_classes: 3 code"))
     ((image,), _) = predict(capsys, "0.png", "--threshold=0.9")
     assert [row["name"] for row in image["results"]["found"]] == ["rose"]
     assert not Path("o").exists()
     Path("drawn").mkdir()
     assert main("predict net.prototxt 0.png 1.png --weights=net.npz --out=drawn".split()) == 0
-    drawn = cv2.imread("drawn/0.png")
-    times = len(drawn) // 40
-    assert drawn[times * 15, times * 40].tolist() == palette()[2].tolist()  # on the left edge of the red box
-    assert drawn[times * 10, times * 20].tolist() == [0, 0, 0]
+    picture_with_boxes = cv2.imread("drawn/0.png")
+    enlargement = len(picture_with_boxes) // 40
+    assert (
+        picture_with_boxes[enlargement * 15, enlargement * 40].tolist() == palette()[2].tolist()
+    )  # on the left edge of the red box
+    assert picture_with_boxes[enlargement * 10, enlargement * 20].tolist() == [0, 0, 0]
 
 
-def test_pixels(capsys: pytest.CaptureFixture[str]) -> None:
-    write_net(LABELS_PIXELS, {"conv": [np.eye(3), np.zeros(3)]})
+def test_pixel_labels_are_counted_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    write_net(SEGMENTER, {"conv": [np.eye(3), np.zeros(3)]})
     picture = np.zeros((40, 60, 3), np.uint8)
     picture[:, :20, 0], picture[:, 20:, 2] = 90, 100
     cv2.imwrite("0.png", picture)
     ((image,), _) = predict(capsys, "0.png", "--out=drawn.png")
     shares = [(row["label"], row["share"]) for row in image["results"]["conv"]]
     assert shares == [(2, pytest.approx(2 / 3)), (0, pytest.approx(1 / 3))]
-    drawn = cv2.imread("drawn.png")
-    assert drawn[-1, 0].tolist() == [90, 0, 0]  # label 0 stays
-    assert drawn[-1, -1].tolist() == [0, 64, 50]
+    overlay = cv2.imread("drawn.png")
+    assert overlay[-1, 0].tolist() == [90, 0, 0]  # label 0 stays
+    assert overlay[-1, -1].tolist() == [0, 64, 50]
 
 
-def test_a_larger_input(capsys: pytest.CaptureFixture[str]) -> None:
-    write_net(LABELS_PIXELS, {"conv": [np.eye(3), np.zeros(3)]})
+def test_the_size_flag_enlarges_the_input(capsys: pytest.CaptureFixture[str]) -> None:
+    write_net(SEGMENTER, {"conv": [np.eye(3), np.zeros(3)]})
     picture = np.zeros((40, 60, 3), np.uint8)
     picture[:, :3, 0], picture[:, 3:, 2] = 90, 100
     cv2.imwrite("0.png", picture)
@@ -272,7 +274,7 @@ def test_a_larger_input(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("last_layers", "message"),
     [
         (
             'layer { name: "sum" type: "Reduction" bottom: "ip" top: "sum" }',
@@ -285,16 +287,18 @@ def test_a_larger_input(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_nets_that_predict_nothing_of_a_picture(capsys: pytest.CaptureFixture[str], more: str, message: str) -> None:
-    write_net(CLASSIFIES[: CLASSIFIES.index('layer { name: "prob"')] + more)
-    pictures(1)
+def test_nets_that_predict_nothing_of_a_picture_are_refused(
+    capsys: pytest.CaptureFixture[str], last_layers: str, message: str
+) -> None:
+    write_net(CLASSIFIER[: CLASSIFIER.index('layer { name: "prob"')] + last_layers)
+    write_pictures(1)
     assert main("predict net.prototxt 0.png --weights=net.npz".split()) == 1
     assert f"caffejax: net.prototxt: {message}" in capsys.readouterr().err
 
 
 def test_nan_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
-    write_net(CLASSIFIES, {"ip": [np.full((7, 72), np.nan), np.zeros(7)]})
-    pictures(1)
+    write_net(CLASSIFIER, {"ip": [np.full((7, 72), np.nan), np.zeros(7)]})
+    write_pictures(1)
     assert main("predict net.prototxt 0.png --weights=net.npz --out=drawn.png".split()) == 1
     assert "caffejax: net.prototxt: the output 'prob' has NaN: check the weights" in capsys.readouterr().err
     assert not Path("drawn.png").exists()
@@ -322,18 +326,18 @@ def test_colors_are_those_of_pascal_voc() -> None:
         ("0.png --weights=other.npz", ["other.npz: has no blobs for any layer of the net"]),
     ],
 )
-def test_refusals(capsys: pytest.CaptureFixture[str], arguments: str, messages: list[str]) -> None:
-    write_net(CLASSIFIES.replace('"ip"', '"other"'))
+def test_invalid_arguments_are_refused(capsys: pytest.CaptureFixture[str], arguments: str, messages: list[str]) -> None:
+    write_net(CLASSIFIER.replace('"ip"', '"other"'))
     Path("net.npz").rename("other.npz")
-    write_net(CLASSIFIES)
-    pictures(2)
+    write_net(CLASSIFIER)
+    write_pictures(2)
     Path("bad.png").write_bytes(b"abc")
     assert main(["predict", "net.prototxt", "--weights=net.npz", *arguments.split()]) == 1
     err = capsys.readouterr().err
     assert "Traceback" not in err
     assert [
-        line.removeprefix("caffejax: ")[: len(s)]
-        for s, line in zip(messages, err.splitlines()[-len(messages) :], strict=True)
+        line.removeprefix("caffejax: ")[: len(message)]
+        for message, line in zip(messages, err.splitlines()[-len(messages) :], strict=True)
     ] == messages
     assert not Path("drawn.png").exists()
 
@@ -352,8 +356,8 @@ def test_the_page_of_configs_says_what_predict_uses() -> None:
         shape = model.graph.blobs[model.input_names[0]].shape
         assert size == f"{shape[2]} x {shape[3]}"
         assert (channels == "gray") == (shape[1] == 1)
-        stated = [float(value) for value in mean.split(",")], float(scale), channels
-        assert stated == ([*map(float, published.mean)], published.scale, published.channels)
+        documented_settings = [float(value) for value in mean.split(",")], float(scale), channels
+        assert documented_settings == ([*map(float, published.mean)], published.scale, published.channels)
     assert len({net for _, net, *_ in rows}) == len(rows)
 
 
@@ -374,6 +378,6 @@ def test_published_nets_are_recognized(folder: Path, name: str, layer: str, publ
     assert preprocessing.source == (f"the published {published}" if published else "Caffe's defaults")
 
 
-def test_names_by_line(folder: Path) -> None:
+def test_class_names_are_read_line_by_line(folder: Path) -> None:
     (folder / "synset_words.txt").write_text("n01440764 tench\nn01443537 goldfish\n")
     assert read_names("synset_words.txt") == {0: "n01440764 tench", 1: "n01443537 goldfish"}

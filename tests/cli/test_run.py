@@ -38,16 +38,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=folder)
 
 
 @pytest.mark.slow
 def test_a_script_and_its_children_find_caffe(folder: Path) -> None:
     script = str(Path("package") / "script.py")
-    done = python(folder, "-m", "caffejax", script, "--fast", "-x", "1")
-    *children, parent = done.stdout.splitlines()
-    assert done.returncode == 3, done.stderr
+    result = run_python(folder, "-m", "caffejax", script, "--fast", "-x", "1")
+    *children, parent = result.stdout.splitlines()
+    assert result.returncode == 3, result.stderr
     assert children == ["caffejax.pycaffe"] * 2
     assert parent == f"['--fast', '-x', '1'] caffejax.pycaffe 5 True {folder}"
 
@@ -59,12 +59,12 @@ def test_a_script_and_its_children_find_caffe(folder: Path) -> None:
 )
 def test_errors_of_a_script_are_its_own(folder: Path, arguments: list[str]) -> None:
     (folder / "package" / "small.py").write_text("import sys, caffe\ncaffe.Net(sys.argv[1], caffe.TEST)\n")
-    done = python(folder, "-m", "caffejax", "run", *arguments)
-    first, where, *_, last = done.stderr.splitlines()
-    assert done.returncode == 1
-    assert first.startswith("Traceback")
-    assert "small.py" in where
-    assert "--fail" in last
+    result = run_python(folder, "-m", "caffejax", "run", *arguments)
+    heading, location, *_, error_line = result.stderr.splitlines()
+    assert result.returncode == 1
+    assert heading.startswith("Traceback")
+    assert "small.py" in location
+    assert "--fail" in error_line
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_errors_of_a_script_are_its_own(folder: Path, arguments: list[str]) -> N
         ([], 2, "SCRIPT"),
     ],
 )
-def test_mistakes(
+def test_invalid_commands_are_refused(
     arguments: list[str], code: int, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
@@ -90,9 +90,12 @@ def test_mistakes(
 def test_the_folder_alone_serves_import_caffe(tmp_path: Path) -> None:
     code = "import caffe, caffe.io; assert caffe.io.__name__ == 'caffejax.pycaffe.io'; caffe.layers.ReLU"
     subprocess.run(
-        [sys.executable, "-c", code], check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": _path(shim.FOLDER)}
+        [sys.executable, "-c", code],
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": _python_path(shim.FOLDER)},
     )
 
 
-def _path(folder: Path) -> str:
+def _python_path(folder: Path) -> str:
     return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))

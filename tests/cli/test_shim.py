@@ -43,19 +43,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def python(folder: Path, *arguments: str, path: str = "") -> str:
+def run_python(folder: Path, *arguments: str, path: str = "") -> str:
     paths = filter(None, [path, os.environ.get("PYTHONPATH")])
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=folder, env=environ)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    result = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=folder, env=environ)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", [True, False])
-def test_scripts_put_a_checkout_first(folder: Path, run: bool) -> None:
-    arguments = ("-m", "caffejax", "run") if run else ()
-    lines = python(folder, *arguments, "script.py", path="" if run else str(shim.FOLDER)).splitlines()
+@pytest.mark.parametrize("use_run_command", [True, False])
+def test_scripts_put_a_checkout_first(folder: Path, use_run_command: bool) -> None:
+    arguments = ("-m", "caffejax", "run") if use_run_command else ()
+    lines = run_python(folder, *arguments, "script.py", path="" if use_run_command else str(shim.FOLDER)).splitlines()
     assert lines == ["caffejax.pycaffe Layers Layers Layers", "caffejax.pycaffe"]
 
 
@@ -65,13 +65,13 @@ def test_a_built_caffe_is_left_alone(folder: Path, name: str) -> None:
     (package / name).touch()
     (package / "__init__.py").write_text("built = True")
     code = "import sys; sys.path.insert(0, 'checkout/python'); import caffe; print(caffe.built)"
-    assert python(folder, "-c", code, path=str(shim.FOLDER)) == "True\n"
+    assert run_python(folder, "-c", code, path=str(shim.FOLDER)) == "True\n"
 
 
 def test_another_sitecustomize_still_runs(folder: Path) -> None:
     (folder / "sitecustomize.py").write_text("import builtins; builtins.customized = 1")
     path = os.pathsep.join([str(shim.FOLDER), str(folder)])
-    assert python(folder, "-c", "print(customized)", path=path) == "1\n"
+    assert run_python(folder, "-c", "print(customized)", path=path) == "1\n"
 
 
 @pytest.mark.slow

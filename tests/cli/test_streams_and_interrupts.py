@@ -15,68 +15,68 @@ from caffejax.cli.signal_handlers import handle_ctrl_c
 DIGITS = Path(__file__).parents[2] / "configs" / "digits"
 
 
-def shell(command: str, folder: Path) -> int:
+def run_shell(command: str, folder: Path) -> int:
     return subprocess.run(["sh", "-c", command], cwd=folder, timeout=120, stdin=subprocess.DEVNULL).returncode
 
 
-@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_change_no_exit_code(tmp_path: Path, closed: str) -> None:
+@pytest.mark.parametrize("redirection", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_change_no_exit_code(tmp_path: Path, redirection: str) -> None:
     python = f"exec {sys.executable} -m caffejax"
-    assert shell(f"{python} summary absent {closed}", tmp_path) == 1
-    assert shell(f"{python} --version {closed}", tmp_path) == 0
+    assert run_shell(f"{python} summary absent {redirection}", tmp_path) == 1
+    assert run_shell(f"{python} --version {redirection}", tmp_path) == 0
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-"])
-def test_training_with_closed_streams(tmp_path: Path, closed: str) -> None:
+@pytest.mark.parametrize("redirection", ["2>&-", ">&-", "<&- >&- 2>&-"])
+def test_training_with_closed_streams(tmp_path: Path, redirection: str) -> None:
     """Files that it opens must not take the streams' places: all that is written there would be written into them."""
     text = (DIGITS / "lenet_solver.prototxt").read_text().replace("max_iter: 1000", "max_iter: 2")
     text = text.replace('net: "', f'net: "{DIGITS}/').replace("snapshots/lenet", "x")
     (tmp_path / "solver.prototxt").write_text(text)
-    assert shell(f"exec {sys.executable} -m caffejax train --solver=solver.prototxt {closed}", tmp_path) == 0
+    assert run_shell(f"exec {sys.executable} -m caffejax train --solver=solver.prototxt {redirection}", tmp_path) == 0
     assert {p.name for p in tmp_path.glob("x*")} == {
         *("x.metrics.jsonl", "x.orbax", "x_iter_2.caffemodel", "x_iter_2.solverstate")
     }
     assert all(line.startswith("{") for line in (tmp_path / "x.metrics.jsonl").read_text().splitlines())
 
 
-def in_a_finalizer() -> None:
+def interrupt_in_a_finalizer() -> None:
     class Thing:
         pass
 
     thing = Thing()
     weakref.finalize(thing, signal.raise_signal, signal.SIGINT)
-    other = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+    reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
     del thing
     gc.collect()
-    assert other() is None
+    assert reference() is None
 
 
-def in_an_import() -> None:
+def interrupt_in_an_import() -> None:
     import interrupted_module  # type: ignore[import-not-found]
 
     assert interrupted_module.whole
 
 
-@pytest.mark.parametrize("moment", [in_a_finalizer, in_an_import])
+@pytest.mark.parametrize("interrupt", [interrupt_in_a_finalizer, interrupt_in_an_import])
 def test_ctrl_c_at_an_awkward_moment_comes_a_little_later(
-    moment: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    interrupt: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "interrupted_module.py").write_text("import signal; signal.raise_signal(signal.SIGINT); whole = True\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGALRM)]
-    done = []
+    handlers = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGALRM)]
+    completed_calls = []
 
     def command() -> None:
-        moment()
-        done.append(True)
+        interrupt()
+        completed_calls.append(True)
         signal.sigtimedwait(set(), 5)
 
     try:
         with pytest.raises(KeyboardInterrupt), handle_ctrl_c():
             command()
     finally:
-        for number, handler in zip((signal.SIGINT, signal.SIGALRM), before, strict=True):
-            signal.signal(number, handler)
-    assert done
+        for signal_number, handler in zip((signal.SIGINT, signal.SIGALRM), handlers, strict=True):
+            signal.signal(signal_number, handler)
+    assert completed_calls

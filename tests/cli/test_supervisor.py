@@ -8,18 +8,18 @@ import pytest
 
 from subprocesses import Program
 
-OURS = """
+SUPERVISE = """
 import os, signal, sys, time
 from caffejax.cli import supervisor
 if not supervisor.is_supervised():
     sys.exit(supervisor.supervise(1, 7))
 """
-BEFORE = """
+LOG_LINES = """
 print("I1122 22:10:31.306206   12 other.cc:1] before", file=sys.stderr)
 print("W1122 22:10:31.306206   12 coordination_service.cc:388] hidden", file=sys.stderr)
 print("after", file=sys.stderr)
 """
-ABORTED = """
+ABORT = """
 print("F1122 22:10:31.306242   12 client.h:80] hidden absl::Status: {status}", file=sys.stderr)
 print("hidden, as it goes on", file=sys.stderr)
 print("Traceback (most recent call last), of a thread that waited: hidden", file=sys.stderr, flush=True)
@@ -28,25 +28,25 @@ os.abort()
 
 
 @pytest.mark.parametrize(
-    ("does", "code", "says"),
+    ("child_code", "exit_code", "expected_stderr"),
     [
         ("sys.exit(0)", 0, ""),
         ("print('x', file=sys.stderr); sys.exit(3)", 3, "x\n"),
         (
-            BEFORE + ABORTED.format(status="UNAVAILABLE: gone"),
+            LOG_LINES + ABORT.format(status="UNAVAILABLE: gone"),
             1,
             "I1122 22:10:31.306206   12 other.cc:1] before\nafter\ncaffejax: [process 1] another process has ended, or "
             "cannot be reached; see its log. Start all processes again, with --snapshot to continue from the last "
             "checkpoint (UNAVAILABLE: gone)\n",
         ),
         (
-            ABORTED.format(status="ALREADY_EXISTS: newer"),
+            ABORT.format(status="ALREADY_EXISTS: newer"),
             1,
             "caffejax: [process 1] another process has the same --process_id, or one process was restarted alone "
             "(ALREADY_EXISTS: newer)\n",
         ),
         (
-            ABORTED.format(status="DEADLINE_EXCEEDED: late"),
+            ABORT.format(status="DEADLINE_EXCEEDED: late"),
             1,
             "caffejax: [process 1] not all processes started within 7 s, or some have ended since "
             "(DEADLINE_EXCEEDED: late)\n",
@@ -60,30 +60,32 @@ os.abort()
     ],
     ids=["ends", "fails", "another is lost", "the same number", "not in time", "told itself", "killed"],
 )
-def test_the_supervisor_reports_how_the_child_ends(does: str, code: int, says: str) -> None:
-    run = subprocess.run([sys.executable, "-c", OURS + does], capture_output=True, text=True, timeout=60, check=False)
-    assert (run.returncode, run.stderr) == (code, says)
+def test_the_supervisor_reports_how_the_child_ends(child_code: str, exit_code: int, expected_stderr: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", SUPERVISE + child_code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.returncode, result.stderr) == (exit_code, expected_stderr)
 
 
-def watching(does: str) -> Program:
+def start_supervised(child_code: str) -> Program:
     """A watching process, when the one that it watches is ready, and sleeps."""
-    command = [sys.executable, "-c", OURS + does + "\nprint('ready', flush=True)\ntime.sleep(60)"]
+    command = [sys.executable, "-c", SUPERVISE + child_code + "\nprint('ready', flush=True)\ntime.sleep(60)"]
     process = Program(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signals_are_handed_on(number: signal.Signals) -> None:
-    with watching(f"signal.signal({int(number)}, lambda *_: sys.exit(5))") as process:
-        process.send_signal(number)
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_are_handed_on(signal_number: signal.Signals) -> None:
+    with start_supervised(f"signal.signal({int(signal_number)}, lambda *_: sys.exit(5))") as process:
+        process.send_signal(signal_number)
         process.communicate(timeout=30)
     assert process.returncode == 5
 
 
 def test_the_child_ends_with_its_supervisor() -> None:
-    with watching("") as process:
+    with start_supervised("") as process:
         process.kill()
         process.communicate(timeout=30)  # its output is closed when the watched one has ended, too
     assert process.returncode == -signal.SIGKILL

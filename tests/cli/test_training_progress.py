@@ -27,9 +27,11 @@ net_param {
 """
 
 
-@pytest.mark.parametrize(("outputs", "shown"), [((), ["accuracy"]), (("loss", "accuracy"), ["loss", "accuracy"])])
-def test_it_shows_how_training_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outputs: tuple[str, ...], shown: list[str]
+@pytest.mark.parametrize(
+    ("outputs", "displayed_outputs"), [((), ["accuracy"]), (("loss", "accuracy"), ["loss", "accuracy"])]
+)
+def test_the_display_shows_scores_speed_and_waiting_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outputs: tuple[str, ...], displayed_outputs: list[str]
 ) -> None:
     monkeypatch.setattr(training_progress, "_SECONDS_BETWEEN", 0)
     solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"')
@@ -37,12 +39,12 @@ def test_it_shows_how_training_goes(
     display = TrainingDisplay(solver, outputs, bar)
     events, scores = [], []
 
-    def look(solver: Solver) -> None:
+    def record_display(solver: Solver) -> None:
         (task,) = bar.tasks
         events.append((task.completed, task.total, task.fields["numbers"]))
         scores.append(dict(solver.tests.scores))
 
-    solver.callbacks += [display, look]
+    solver.callbacks += [display, record_display]
     solver.solve()
     solver.close()
     assert [completed for completed, *_ in events] == [1, 2, 3, 4, 5, 6]
@@ -51,8 +53,8 @@ def test_it_shows_how_training_goes(
         result = re.fullmatch(r"loss (\S+)((?:  (?:test )?\S+ \S+)*?)  (\d+) images/s  waiting (\d+)%", numbers)
         assert result, numbers
         pairs = result[2].replace("test ", "").split()
-        assert pairs[::2] == shown
-        assert [float(n) for n in pairs[1::2]] == pytest.approx([score[name] for name in shown], rel=1e-3)
+        assert pairs[::2] == displayed_outputs
+        assert [float(n) for n in pairs[1::2]] == pytest.approx([score[name] for name in displayed_outputs], rel=1e-3)
         assert 0 <= int(result[4]) <= 100
 
 
@@ -66,7 +68,7 @@ def test_a_resumed_run_begins_where_it_is(tmp_path: Path) -> None:
     assert bar.tasks[0].completed == 4
 
 
-def test_outputs_that_no_test_net_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_outputs_that_no_test_net_has_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"')
     with pytest.raises(SolverError, match=r"(?s)'acuracy'; did you mean 'accuracy'\?.*'zzz'; outputs: accuracy, loss"):
         training_progress.check_outputs(solver, ["acuracy", "loss", "zzz"])
@@ -78,7 +80,9 @@ class Terminal(StringIO):
         return True
 
 
-def test_train_shows_it_on_a_terminal_and_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_shows_the_display_on_a_terminal_and_writes_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(training_progress, "_SECONDS_BETWEEN", 0)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -87,8 +91,8 @@ def test_train_shows_it_on_a_terminal_and_records(tmp_path: Path, monkeypatch: p
     (tmp_path / "s.prototxt").write_text(SOLVER + "display: 2")
     assert main(["train", "--solver=s.prototxt", "--show=loss,accuracy"]) == 0
     text: Any = terminal.getvalue()
-    plain = re.sub(r"\x1b\[[\d;?]*\w", "", text)
-    assert re.search(r"6/6 .*loss \S+  test loss \S+  accuracy \S+  \d+ images/s  waiting \d+%", plain)
+    plain_text = re.sub(r"\x1b\[[\d;?]*\w", "", text)
+    assert re.search(r"6/6 .*loss \S+  test loss \S+  accuracy \S+  \d+ images/s  waiting \d+%", plain_text)
     assert text.count("Optimization Done.") == 1
     assert (tmp_path / "s.metrics.jsonl").read_text().count('"event": "train"') == 4
     assert main(["train", "--solver=s.prototxt", "--metrics=off"]) == 0
@@ -96,7 +100,7 @@ def test_train_shows_it_on_a_terminal_and_records(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("environment", "moves"),
+    ("environment", "moves_cursor"),
     [
         ({"TERM": "xterm-256color", "PAGER": "cat", "GIT_PAGER": "cat"}, True),
         ({"TERM": "xterm-color"}, True),
@@ -106,7 +110,7 @@ def test_train_shows_it_on_a_terminal_and_records(tmp_path: Path, monkeypatch: p
     ],
 )
 def test_the_cursor_moves_on_terminals_only(
-    environment: dict[str, str], moves: bool, monkeypatch: pytest.MonkeyPatch
+    environment: dict[str, str], moves_cursor: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("JPY_PARENT_PID", "PAGER", "GIT_PAGER"):
         monkeypatch.delenv(name, raising=False)
@@ -116,4 +120,4 @@ def test_the_cursor_moves_on_terminals_only(
     monkeypatch.setattr(sys, "stderr", terminal)
     with progress_bar.counter(2, "images") as advance:
         advance()
-    assert ("\x1b" in terminal.getvalue()) is moves
+    assert ("\x1b" in terminal.getvalue()) is moves_cursor

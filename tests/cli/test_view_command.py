@@ -56,7 +56,7 @@ def test_problems_are_printed_and_the_page_is_written(tmp_path: Path, capsys: py
         (("absent.prototxt", "--serve"), "no such file"),
     ],
 )
-def test_mistakes(
+def test_invalid_arguments_are_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -69,10 +69,10 @@ def test_mistakes(
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x"])
-def test_ports(port: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
+def test_invalid_ports_are_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
         main(["view", str(LENET), "--serve", f"--port={port}"])
-    assert ended.value.code == 2
+    assert caught.value.code == 2
     assert "is not a port" in capsys.readouterr().err
 
 
@@ -84,7 +84,7 @@ def test_the_server_runs_until_interrupted() -> None:
         output = process.stdout.readline()
         result = re.search(r"http://127\.0\.0\.1:\d+/", output)
         assert result is not None, output
-        with urlopen(result[0], timeout=30) as answer:
-            assert b"LeNet" in answer.read()
+        with urlopen(result[0], timeout=30) as response:
+            assert b"LeNet" in response.read()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130

@@ -24,7 +24,7 @@ def golden(monkeypatch: pytest.MonkeyPatch) -> Path:
     return GOLDEN
 
 
-class Finished:
+class TransformedSource:
     """A source with the batches that the net sees: after the computation on the device."""
 
     def __init__(self, source: Source, spec: SourceSpec) -> None:
@@ -41,23 +41,23 @@ class Finished:
 
 
 @pytest.fixture(scope="module")
-def open_source() -> Iterator[Callable[..., Finished]]:
+def open_source() -> Iterator[Callable[..., TransformedSource]]:
     """Opens the first layer of a net (a path or a text) as a source, in a folder, by options of reading; closes it."""
-    opened = []
+    sources = []
 
-    def open_one(net: str | Path, phase: Any = "TEST", folder: Path | None = None, **reading: Any) -> Finished:
+    def open_net(net: str | Path, phase: Any = "TEST", folder: Path | None = None, **reading: Any) -> TransformedSource:
         layer = read_net(net).layer[0]
         runs = layer_type(layer.type).implementation
         assert isinstance(runs, Reads)
         file = None if folder is None else str(folder / "net.prototxt")
         site = Site(layer, phase, file, DataConfig(**reading))
         spec = runs.probe(site)
-        source = Finished(runs.open(site, spec.tops), spec)
-        opened.append(source)
+        source = TransformedSource(runs.open(site, spec.tops), spec)
+        sources.append(source)
         return source
 
-    yield open_one
-    for source in opened:
+    yield open_net
+    for source in sources:
         source.close()
 
 
@@ -106,9 +106,9 @@ def data_layer() -> Callable[..., str]:
 def hdf5_layer() -> Callable[..., str]:
     """The text of a net with one HDF5Data layer, its tops named in one string."""
 
-    def text(source: Path | str, tops: str, batch_size: int = 4, more: str = "") -> str:
-        named = " ".join(f'top: "{top}"' for top in tops.split())
-        return f"""layer {{ name: "d" type: "HDF5Data" {named}
-            hdf5_data_param {{ source: "{source}" batch_size: {batch_size} {more} }} }}"""
+    def text(source: Path | str, tops: str, batch_size: int = 4, settings: str = "") -> str:
+        top_fields = " ".join(f'top: "{top}"' for top in tops.split())
+        return f"""layer {{ name: "d" type: "HDF5Data" {top_fields}
+            hdf5_data_param {{ source: "{source}" batch_size: {batch_size} {settings} }} }}"""
 
     return text

@@ -5,9 +5,9 @@ from typing import Any
 
 def labels(source: Any, batches: int) -> list[int]:
     """The labels of some batches; every image's pixels must be 10 times its label."""
-    got: list[int] = []
+    result: list[int] = []
     for _ in range(batches):
         data, label = next(source)
         assert (data == 10 * label[:, None, None, None]).all()
-        got += label.astype(int).tolist()
-    return got
+        result += label.astype(int).tolist()
+    return result

@@ -15,10 +15,10 @@ from caffejax.layers.row_padding import strip_padding
 from caffejax.schema import caffe_pb2
 
 COLOURS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
-MANY = "sampler { min_scale: 0.2 min_aspect_ratio: 0.5 max_aspect_ratio: 2 } max_sample: 1"
+RANDOM_SAMPLER = "sampler { min_scale: 0.2 min_aspect_ratio: 0.5 max_aspect_ratio: 2 } max_sample: 1"
 
 
-def picture(i: int) -> tuple[np.ndarray, np.ndarray]:
+def make_picture(i: int) -> tuple[np.ndarray, np.ndarray]:
     """A black image with three coloured rectangles, and boxes that say where they are."""
     rng = np.random.default_rng(i)
     image = np.zeros((90 + i, 120 - i, 3), np.uint8)
@@ -35,11 +35,11 @@ def picture(i: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def db(tmp_path_factory):
     path = tmp_path_factory.mktemp("annotated") / "db"
-    write_annotated(path, map(picture, range(7)))
+    write_annotated(path, map(make_picture, range(7)))
     return path
 
 
-def layer(
+def layer_text(
     source: Any, transform: str = "", annotated: str = "", data: str = "", tops: str = 'top: "data" top: "label"'
 ) -> str:
     return f"""layer {{ name: "d" type: "AnnotatedData" {tops} transform_param {{ {transform} }}
@@ -48,7 +48,7 @@ def layer(
 
 
 SIZE = "resize_param { height: 100 width: 100 interp_mode: NEAREST }"
-RANDOM = {
+RANDOM_TRANSFORMS = {
     "mirror": f"mirror: true {SIZE}",
     "crop": f"crop_h: 60 crop_w: 80 mirror: true {SIZE}",
     "expand": f"{SIZE} expand_param {{ max_expand_ratio: 2 }}",
@@ -57,26 +57,26 @@ RANDOM = {
 }
 
 
-@pytest.mark.parametrize("name", RANDOM)
+@pytest.mark.parametrize("name", RANDOM_TRANSFORMS)
 def test_boxes_move_with_what_they_enclose(db, open_source, name):
     """The middle of every box that the net sees has the object's colour, and the pixels just outside do not."""
     sampler = "batch_sampler { sampler { min_scale: 0.6 min_aspect_ratio: 0.8 } }" if name == "sample" else ""
-    source = open_source(layer(db, RANDOM[name], sampler), "TRAIN", seed=5)
+    source = open_source(layer_text(db, RANDOM_TRANSFORMS[name], sampler), "TRAIN", seed=5)
     boxes_checked = 0
     for _ in range(4):
         data, label = next(source)
-        for image, kind, _, x1, y1, x2, y2, difficult in strip_padding(label)[0, 0]:
+        for image, label_class, _, x1, y1, x2, y2, difficult in strip_padding(label)[0, 0]:
             pixels = data[int(image)].transpose(1, 2, 0)
             h, w = pixels.shape[:2]
             left, top, right, bottom = x1 * w, y1 * h, x2 * w, y2 * h
             if right - left < 8 or bottom - top < 8:
                 continue
             boxes_checked += 1
-            assert difficult == (kind == 3)
+            assert difficult == (label_class == 3)
             inside = pixels[int(top + 3) : int(bottom - 3), int(left + 3) : int(right - 3)]
-            assert (inside == COLOURS[int(kind) - 1]).all()
-            around = pixels[max(0, int(top) - 2) : int(bottom) + 3, max(0, int(left) - 2) : int(right) + 3]
-            colour = (around == COLOURS[int(kind) - 1]).all(axis=2)
+            assert (inside == COLOURS[int(label_class) - 1]).all()
+            surroundings = pixels[max(0, int(top) - 2) : int(bottom) + 3, max(0, int(left) - 2) : int(right) + 3]
+            colour = (surroundings == COLOURS[int(label_class) - 1]).all(axis=2)
             assert colour.sum() <= (right - left + 4) * (bottom - top + 4)
     assert boxes_checked > 20
 
@@ -87,16 +87,18 @@ def test_example_n_follows_from_n_and_the_seed(db, open_source):
         "saturation_lower: 0.5 saturation_upper: 1.5 contrast_prob: 0.5 contrast_lower: 0.5 contrast_upper: 1.5 "
         "random_order_prob: 0.5 }"
     )
-    net = layer(db, transform, f"batch_sampler {{ {MANY} sample_constraint {{ min_jaccard_overlap: 0.3 }} }}")
-    first = [next(source) for source in [open_source(net, "TRAIN", seed=1)] for _ in range(4)]
-    hows: tuple[dict[str, int], ...] = {"seed": 1}, {"seed": 2}, {"seed": 1, "workers": 1}
-    again, other, worker = (open_source(net, "TRAIN", **how) for how in hows)
-    again.set_state({"examples": 8})
+    net = layer_text(
+        db, transform, f"batch_sampler {{ {RANDOM_SAMPLER} sample_constraint {{ min_jaccard_overlap: 0.3 }} }}"
+    )
+    batches = [next(source) for source in [open_source(net, "TRAIN", seed=1)] for _ in range(4)]
+    option_sets: tuple[dict[str, int], ...] = {"seed": 1}, {"seed": 2}, {"seed": 1, "workers": 1}
+    resumed, other_seed, worker = (open_source(net, "TRAIN", **options) for options in option_sets)
+    resumed.set_state({"examples": 8})
     worker.set_state({"examples": 4})
-    for expected, result in [(first[2], next(again)), (first[1], next(worker)), (first[2], next(worker))]:
+    for expected, result in [(batches[2], next(resumed)), (batches[1], next(worker)), (batches[2], next(worker))]:
         for a, b in zip(expected, result, strict=True):
             np.testing.assert_array_equal(a, b)
-    assert not np.array_equal(first[0][0], next(other)[0])
+    assert not np.array_equal(batches[0][0], next(other_seed)[0])
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 6))
@@ -112,45 +114,45 @@ def test_rows_of_padding_come_last(counts, exponent):
     np.testing.assert_array_equal(label[0, 0, :n, 0], np.repeat(np.arange(len(counts)), counts))
 
 
-def test_the_look_asks_for_rows_enough_for_nearly_all_batches(db, open_source):
+def test_the_probe_reserves_rows_for_nearly_all_batches(db, open_source):
     assert enough_rows([3] * 7, 4) == 16
     assert enough_rows([0, 0], 4) == 1
     boxes = np.random.default_rng(0).poisson(2.5, 10_000)
-    enough = enough_rows(boxes[:128].tolist(), 32)
-    assert enough == 128
-    assert boxes[:9984].reshape(-1, 32).sum(axis=1).max() <= enough
-    source = open_source(layer(db, SIZE))
+    row_count = enough_rows(boxes[:128].tolist(), 32)
+    assert row_count == 128
+    assert boxes[:9984].reshape(-1, 32).sum(axis=1).max() <= row_count
+    source = open_source(layer_text(db, SIZE))
     assert [top.shape for top in source.tops] == [(4, 3, 100, 100), (1, 1, 16, 8)]
     assert next(source)[1].shape == (1, 1, 16, 8)
 
 
 def test_one_top_has_no_boxes_and_records_without_a_type_have_labels(open_source, tmp_path):
-    image = cv2.imencode(".png", picture(0)[0])[1].tobytes()
+    image = cv2.imencode(".png", make_picture(0)[0])[1].tobytes()
 
     def record(label):
         datum = caffe_pb2.Datum(encoded=True, data=image, label=label)
         return caffe_pb2.AnnotatedDatum(datum=datum).SerializeToString()
 
     write_lmdb(tmp_path / "db", [(b"%d" % i, record(i)) for i in range(3)])
-    assert next(open_source(layer(tmp_path / "db")))[1].tolist() == [0, 1, 2, 0]
-    assert [top.shape for top in open_source(layer(tmp_path / "db", tops='top: "data"')).tops] == [(4, 3, 90, 120)]
-    boxed = open_source(layer(tmp_path / "db", annotated="anno_type: BBOX"))
-    assert (next(boxed)[1] == np.full((1, 1, 1, 8), -1)).all()
+    assert next(open_source(layer_text(tmp_path / "db")))[1].tolist() == [0, 1, 2, 0]
+    assert [top.shape for top in open_source(layer_text(tmp_path / "db", tops='top: "data"')).tops] == [(4, 3, 90, 120)]
+    box_source = open_source(layer_text(tmp_path / "db", annotated="anno_type: BBOX"))
+    assert (next(box_source)[1] == np.full((1, 1, 1, 8), -1)).all()
 
 
 def test_a_record_of_another_kind_is_named(open_source, tmp_path, db):
-    image = cv2.imencode(".png", picture(0)[0])[1].tobytes()
+    image = cv2.imencode(".png", make_picture(0)[0])[1].tobytes()
     good = caffe_pb2.AnnotatedDatum(datum=caffe_pb2.Datum(encoded=True, data=image), type=caffe_pb2.AnnotatedDatum.BBOX)
     bare = caffe_pb2.AnnotatedDatum(datum=caffe_pb2.Datum(encoded=True, data=image))
-    for name, last, message in [
+    for name, second_record, message in [
         ("typeless", bare.SerializeToString(), "record 'b' has annotations of type none, not BBOX"),
         ("broken", b"\xff", "record 'b' is not an AnnotatedDatum"),
         ("imageless", b"", "record 'b' contains no image"),
     ]:
-        write_lmdb(tmp_path / name, [(b"a", good.SerializeToString()), (b"b", last)])
+        write_lmdb(tmp_path / name, [(b"a", good.SerializeToString()), (b"b", second_record)])
         with pytest.raises(DataError, match=message):
-            next(open_source(layer(tmp_path / name, SIZE)))
-    assert len(strip_padding(next(open_source(layer(tmp_path / "broken", SIZE), skip_bad=True))[1])[0, 0]) == 0
+            next(open_source(layer_text(tmp_path / name, SIZE)))
+    assert len(strip_padding(next(open_source(layer_text(tmp_path / "broken", SIZE), skip_bad=True))[1])[0, 0]) == 0
 
 
 NOISE = {
@@ -165,9 +167,9 @@ NOISE = {
 
 
 @pytest.mark.parametrize("noise", NOISE)
-def test_noise(db, open_source, noise):
-    data, _ = next(open_source(layer(db, f"{SIZE} noise_param {{ {noise} }}")))
-    plain, _ = next(open_source(layer(db, SIZE)))
+def test_noise_changes_pixels_as_its_settings_say(db, open_source, noise):
+    data, _ = next(open_source(layer_text(db, f"{SIZE} noise_param {{ {noise} }}")))
+    plain, _ = next(open_source(layer_text(db, SIZE)))
     assert NOISE[noise](data).all()
     assert not np.array_equal(data, plain)
     if noise.startswith("inverse"):
@@ -205,25 +207,25 @@ def test_noise(db, open_source, noise):
         ({}, "becomes 3x91x119 .*, but the batch's first image 3x90x120"),
     ],
 )
-def test_bad_settings(db, open_source, settings, message):
+def test_invalid_settings_are_refused(db, open_source, settings, message):
     with pytest.raises(DataError, match=message):
-        next(open_source(layer(db, **settings)))
+        next(open_source(layer_text(db, **settings)))
 
 
 def test_scales_of_height_and_width_change_the_boxes_alone(db, open_source):
-    small = "resize_mode: FIT_SMALL_SIZE height: 60 width: 60"
+    resizing = "resize_mode: FIT_SMALL_SIZE height: 60 width: 60"
     plain, scaled = (
-        next(open_source(layer(db, f"crop_size: 50 resize_param {{ {small} {more} }}")))
-        for more in ("", "height_scale: 25 width_scale: 20")
+        next(open_source(layer_text(db, f"crop_size: 50 resize_param {{ {resizing} {scales} }}")))
+        for scales in ("", "height_scale: 25 width_scale: 20")
     )
     np.testing.assert_array_equal(plain[0], scaled[0])
     # a crop of 50 x 50 of images whose other side is not whole: by the share of the exact size
     exact = [60 * (120 - i) / (90 + i) for i in range(4)]
-    whole = np.floor(exact)
-    for one, other in zip(strip_padding(plain[1])[0, 0], strip_padding(scaled[1])[0, 0], strict=True):
-        width = 50 / whole[int(one[0])] * exact[int(one[0])]
-        expected = one[3:7] * np.array([width / 20, 50 / 25] * 2)
-        np.testing.assert_allclose(other[3:7], expected, rtol=1e-5)
+    rounded = np.floor(exact)
+    for plain_row, scaled_row in zip(strip_padding(plain[1])[0, 0], strip_padding(scaled[1])[0, 0], strict=True):
+        width = 50 / rounded[int(plain_row[0])] * exact[int(plain_row[0])]
+        expected = plain_row[3:7] * np.array([width / 20, 50 / 25] * 2)
+        np.testing.assert_allclose(scaled_row[3:7], expected, rtol=1e-5)
 
 
 def test_the_label_map_is_checked_where_there_is_one(db, open_source, tmp_path, caplog):
@@ -233,7 +235,7 @@ def test_the_label_map_is_checked_where_there_is_one(db, open_source, tmp_path, 
     (tmp_path / "junk").write_text("junk")
 
     def open_with_map(name):
-        return open_source(layer(db, SIZE, f'label_map_file: "{tmp_path}/{name}"'))
+        return open_source(layer_text(db, SIZE, f'label_map_file: "{tmp_path}/{name}"'))
 
     open_with_map("map")
     assert not caplog.records

@@ -26,11 +26,11 @@ def test_batches_are_the_forks(name, monkeypatch, open_source):
     source = open_source(Path(f"{name}.prototxt"))
     for k in range(CASES[name]["batches"]):
         data, label = next(source)
-        wanted_data = expected[f"batch/{k}/data"]
+        expected_data = expected[f"batch/{k}/data"]
         # another libjpeg may round otherwise
         grey_levels = 4 if name == "plain_sampler" else 1
-        np.testing.assert_allclose(data, wanted_data, rtol=0, atol=grey_levels * SCALES.get(name, 1) + 1e-5)
-        assert np.mean(data != wanted_data) < 0.01
+        np.testing.assert_allclose(data, expected_data, rtol=0, atol=grey_levels * SCALES.get(name, 1) + 1e-5)
+        assert np.mean(data != expected_data) < 0.01
         rows = strip_padding(label, max(1, num_valid_rows(label)))
         assert rows.shape == expected[f"batch/{k}/label"].shape
         np.testing.assert_allclose(rows, expected[f"batch/{k}/label"], atol=1e-6)

@@ -39,22 +39,27 @@ def test_grey_and_colour_in_one_batch_is_refused(golden, open_source):
         next(open_source(Path("data_mixed_native_error.prototxt")))
 
 
-def draws_of(source, name, batches):
+def find_crops(source, name, batches):
     """Where each image was cropped, and whether it was mirrored: by comparing with all that is allowed."""
-    case, full = CASES[name], np.load(CASES[name]["full"])["full"]
-    c = case["crop"]
+    case, full_images = CASES[name], np.load(CASES[name]["full"])["full"]
+    crop_size = case["crop"]
     result, i = [], 0
     for _ in range(batches):
         for image in next(source)[0]:
-            allowed = [
+            matching_crops = [
                 (h, w, mirror)
                 for h in range(case["h_off"][0], case["h_off"][1] + 1)
                 for w in range(case["w_off"][0], case["w_off"][1] + 1)
                 for mirror in case["mirror"]
-                if np.array_equal(image, full[i % len(full)][:, h : h + c, w : w + c][..., :: -1 if mirror else 1])
+                if np.array_equal(
+                    image,
+                    full_images[i % len(full_images)][:, h : h + crop_size, w : w + crop_size][
+                        ..., :: -1 if mirror else 1
+                    ],
+                )
             ]
-            assert len(allowed) == 1, f"image {i} is none of the crops that Caffe makes"
-            result += allowed
+            assert len(matching_crops) == 1, f"image {i} is none of the crops that Caffe makes"
+            result += matching_crops
             i += 1
     return result
 
@@ -62,10 +67,10 @@ def draws_of(source, name, batches):
 @pytest.mark.parametrize("name", TRAIN)
 def test_train_crops_are_caffes_and_the_seed_decides_them(name, golden, open_source):
     case, net = CASES[name], Path(f"{name}.prototxt")
-    first = draws_of(open_source(net, "TRAIN", seed=1), name, 10)
-    rows, columns, mirrors = map(set, zip(*first, strict=True))
+    crops = find_crops(open_source(net, "TRAIN", seed=1), name, 10)
+    rows, columns, mirrors = map(set, zip(*crops, strict=True))
     assert rows == set(range(case["h_off"][0], case["h_off"][1] + 1))
     assert columns == set(range(case["w_off"][0], case["w_off"][1] + 1))
     assert mirrors == {0, 1}
-    assert draws_of(open_source(net, "TRAIN", seed=1), name, 3) == first[:36]
-    assert draws_of(open_source(net, "TRAIN", seed=2), name, 3) != first[:36]
+    assert find_crops(open_source(net, "TRAIN", seed=1), name, 3) == crops[:36]
+    assert find_crops(open_source(net, "TRAIN", seed=2), name, 3) != crops[:36]

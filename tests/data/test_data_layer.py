@@ -14,10 +14,10 @@ def mean_file(tmp_path):
     return write_mean(tmp_path / "mean.binaryproto", (1, 2, 6, 7))
 
 
-def write_mean(path, shape, old=True, double=False):
+def write_mean(path, shape, legacy_shape=True, double_data=False):
     values = np.arange(np.prod(shape)).tolist()
-    blob = caffe_pb2.BlobProto(**{"double_data" if double else "data": values})
-    if old:
+    blob = caffe_pb2.BlobProto(**{"double_data" if double_data else "data": values})
+    if legacy_shape:
         blob.num, blob.channels, blob.height, blob.width = shape
     else:
         blob.shape.dim.extend(shape)
@@ -25,27 +25,27 @@ def write_mean(path, shape, old=True, double=False):
     return path
 
 
-def labels(source, batches):
+def read_labels(source, batches):
     return [next(source)[1].tolist() for _ in range(batches)]
 
 
 def test_batches_wrap_round(open_source, data_layer, raw_db):
     source = open_source(data_layer(raw_db, batch_size=5))
-    assert labels(source, 4) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12, 0, 1], [2, 3, 4, 5, 6]]
+    assert read_labels(source, 4) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12, 0, 1], [2, 3, 4, 5, 6]]
 
 
 def test_paths_may_lie_beside_the_net(open_source, data_layer, raw_db):
     source = open_source(data_layer(raw_db.name), folder=raw_db.parent)
-    assert labels(source, 1) == [[0, 1, 2, 3]]
+    assert read_labels(source, 1) == [[0, 1, 2, 3]]
 
 
-def test_rand_skip_starts_somewhere_else_as_the_seed_says(open_source, data_layer, raw_db):
+def test_the_seed_determines_where_rand_skip_starts(open_source, data_layer, raw_db):
     net = data_layer(raw_db, batch_size=1, data="backend: LMDB rand_skip: 6")
     starts = []
     for seed in range(40):
-        first, second = labels(open_source(net, seed=seed), 2)
+        first, second = read_labels(open_source(net, seed=seed), 2)
         assert second[0] == first[0] + 1
-        assert labels(open_source(net, seed=seed), 1) == [first]
+        assert read_labels(open_source(net, seed=seed), 1) == [first]
         starts.append(first[0])
     assert set(starts) == set(range(6))
 
@@ -57,45 +57,47 @@ def test_shuffling_draws_an_order_for_each_epoch_by_the_seed(open_source, data_l
         source = tmp_path / "db"
         write_leveldb(source, Lmdb(raw_db))
     net = data_layer(source, data=f"backend: {backend} shuffle: true rand_skip: 3")
-    got = np.concatenate(labels(open_source(net, seed=1), 16))  # of batches of 4
-    assert np.array_equal(got, np.concatenate(labels(open_source(net, seed=1), 16)))
+    order = np.concatenate(read_labels(open_source(net, seed=1), 16))  # of batches of 4
+    assert np.array_equal(order, np.concatenate(read_labels(open_source(net, seed=1), 16)))
     resumed = open_source(net, seed=1)
     resumed.set_state({"examples": 8})
-    assert np.array_equal(np.concatenate(labels(resumed, 14)), got[8:])
-    skips = [n for n in range(3) if all(len(set(got[k : k + 13])) == 13 for k in (13 - n, 26 - n, 39 - n))]
+    assert np.array_equal(np.concatenate(read_labels(resumed, 14)), order[8:])
+    skips = [n for n in range(3) if all(len(set(order[k : k + 13])) == 13 for k in (13 - n, 26 - n, 39 - n))]
     assert skips
-    epochs = [tuple(got[k : k + 13]) for k in (13 - skips[0], 26 - skips[0], 39 - skips[0])]
+    epochs = [tuple(order[k : k + 13]) for k in (13 - skips[0], 26 - skips[0], 39 - skips[0])]
     assert len(set(epochs)) == 3
 
 
 def test_layers_draw_different_numbers(open_source, data_layer, raw_db):
     net = data_layer(raw_db, 13, "crop_size: 3")
-    one, two = open_source(net, "TRAIN"), open_source(net.replace('name: "d"', 'name: "e"'), "TRAIN")
-    assert not np.array_equal(next(one)[0], next(two)[0])
+    first, second = open_source(net, "TRAIN"), open_source(net.replace('name: "d"', 'name: "e"'), "TRAIN")
+    assert not np.array_equal(next(first)[0], next(second)[0])
 
 
 def test_testing_crops_the_middle_but_mirrors_at_random(open_source, data_layer, raw_db):
-    whole = next(open_source(data_layer(raw_db, 13)))[0]
-    middle = whole[:, :, 1:5, 1:5]  # of 6x7
+    full_images = next(open_source(data_layer(raw_db, 13)))[0]
+    middle = full_images[:, :, 1:5, 1:5]  # of 6x7
     mirrored = 0
-    got = next(open_source(data_layer(raw_db, 13, "crop_size: 4 mirror: true")))[0]
-    for image, expected in zip(got, middle, strict=True):
+    crops = next(open_source(data_layer(raw_db, 13, "crop_size: 4 mirror: true")))[0]
+    for image, expected in zip(crops, middle, strict=True):
         if not np.array_equal(image, expected):
             np.testing.assert_array_equal(image, expected[..., ::-1])
             mirrored += 1
     assert 0 < mirrored < 13
 
 
-@pytest.mark.parametrize("old", [True, False])
-@pytest.mark.parametrize("double", [True, False])
-def test_mean_files_old_and_new(open_source, data_layer, raw_db, tmp_path, old, double):
-    path = write_mean(tmp_path / "m", (1, 2, 6, 7), old, double)
-    whole = next(open_source(data_layer(raw_db)))[0]
-    got = next(open_source(data_layer(raw_db, transform=f'mean_file: "{path}" scale: 0.5')))[0]
-    np.testing.assert_array_equal(got, (whole - np.arange(84, dtype=np.float32).reshape(2, 6, 7)) / 2)
+@pytest.mark.parametrize("legacy_shape", [True, False])
+@pytest.mark.parametrize("double_data", [True, False])
+def test_mean_files_of_all_forms_are_subtracted(open_source, data_layer, raw_db, tmp_path, legacy_shape, double_data):
+    path = write_mean(tmp_path / "m", (1, 2, 6, 7), legacy_shape, double_data)
+    plain_images = next(open_source(data_layer(raw_db)))[0]
+    transformed_images = next(open_source(data_layer(raw_db, transform=f'mean_file: "{path}" scale: 0.5')))[0]
+    np.testing.assert_array_equal(
+        transformed_images, (plain_images - np.arange(84, dtype=np.float32).reshape(2, 6, 7)) / 2
+    )
 
 
-def message_of(open_source, net, **kwargs):
+def error_message(open_source, net, **kwargs):
     with pytest.raises(DataError) as caught:
         next(open_source(net, **kwargs))
     assert "layer 'd' (Data)" in str(caught.value)
@@ -122,7 +124,7 @@ def message_of(open_source, net, **kwargs):
         ("label_mapping {{ mapping {{ original: 1 }} }}", "transform_param.label_mapping is not supported"),
     ],
 )
-def test_bad_transformations(open_source, data_layer, raw_db, mean_file, tmp_path, transform, message):
+def test_invalid_transformations_are_refused(open_source, data_layer, raw_db, mean_file, tmp_path, transform, message):
     (tmp_path / "junk").write_bytes(b"\xff\xff\xff")
     (tmp_path / "blank").write_bytes(b"")
     files = {
@@ -132,7 +134,7 @@ def test_bad_transformations(open_source, data_layer, raw_db, mean_file, tmp_pat
         "large": write_mean(tmp_path / "large", (1, 2, 7, 7)),
         "two": write_mean(tmp_path / "two", (2, 2, 6, 7)),
     }
-    assert message in message_of(open_source, data_layer(raw_db, transform=transform.format(**files)))
+    assert message in error_message(open_source, data_layer(raw_db, transform=transform.format(**files)))
 
 
 @pytest.mark.parametrize(
@@ -143,25 +145,25 @@ def test_bad_transformations(open_source, data_layer, raw_db, mean_file, tmp_pat
         ("backend: LMDB permute_every_iter: 2", "data_param.permute_every_iter is not supported yet"),
     ],
 )
-def test_bad_settings(open_source, data_layer, raw_db, data, message):
-    assert message in message_of(open_source, data_layer(raw_db, data=data))
+def test_invalid_settings_are_refused(open_source, data_layer, raw_db, data, message):
+    assert message in error_message(open_source, data_layer(raw_db, data=data))
 
 
-def test_no_batch_size(open_source, data_layer, raw_db):
-    assert "batch_size must be 1 or more" in message_of(open_source, data_layer(raw_db, batch_size=0))
+def test_a_batch_size_is_required(open_source, data_layer, raw_db):
+    assert "batch_size must be 1 or more" in error_message(open_source, data_layer(raw_db, batch_size=0))
 
 
-def test_no_source(open_source):
+def test_a_source_is_required(open_source):
     net = 'layer { name: "d" type: "Data" top: "data" data_param { batch_size: 3 } }'
-    assert "data_param has no source" in message_of(open_source, net)
+    assert "data_param has no source" in error_message(open_source, net)
 
 
 def test_the_default_backend_is_leveldb(open_source, data_layer, tmp_path):
     write_leveldb(tmp_path / "db", [(b"%d" % i, caffe_datum(i)) for i in range(3)])
     for data in ("", "backend: LEVELDB"):
-        assert labels(open_source(data_layer(tmp_path / "db", data=data)), 2) == [[0, 1, 2, 0], [1, 2, 0, 1]]
-    assert "is a LevelDB, not an LMDB" in message_of(open_source, data_layer(tmp_path / "db"))
-    assert "no such folder" in message_of(open_source, data_layer(tmp_path / "no", data=""))
+        assert read_labels(open_source(data_layer(tmp_path / "db", data=data)), 2) == [[0, 1, 2, 0], [1, 2, 0, 1]]
+    assert "is a LevelDB, not an LMDB" in error_message(open_source, data_layer(tmp_path / "db"))
+    assert "no such folder" in error_message(open_source, data_layer(tmp_path / "no", data=""))
 
 
 def caffe_datum(label):
@@ -169,20 +171,22 @@ def caffe_datum(label):
 
 
 @pytest.mark.parametrize(
-    ("third", "message"),
+    ("third_record", "message"),
     [
         (b"\xff\xff", "record 'c' is not a Datum"),
         ((2, 6, 6), "record 'c' becomes 2x6x6 (CxHxW), but the batch's"),
         ((3, 6, 7), "record 'c' becomes 3x6x7 (CxHxW), but the batch's"),
     ],
 )
-def test_a_bad_record_is_named_when_its_batch_is_read(open_source, data_layer, raw_datum, tmp_path, third, message):
-    good, bad = raw_datum(1), third if isinstance(third, bytes) else raw_datum(1, third)
+def test_a_bad_record_is_named_when_its_batch_is_read(
+    open_source, data_layer, raw_datum, tmp_path, third_record, message
+):
+    good, bad = raw_datum(1), third_record if isinstance(third_record, bytes) else raw_datum(1, third_record)
     write_lmdb(tmp_path / "db", [(b"a", good), (b"b", good), (b"c", bad), (b"d", good)])
     source = open_source(data_layer(tmp_path / "db", batch_size=2))
-    assert labels(source, 1) == [[1, 1]]
-    if isinstance(third, bytes):
+    assert read_labels(source, 1) == [[1, 1]]
+    if isinstance(third_record, bytes):
         with pytest.raises(DataError, match="record 'c'"):
             next(source)
     net = data_layer(tmp_path / "db", batch_size=3)
-    assert f"{tmp_path / 'db'}: layer 'd' (Data): {message}" in message_of(open_source, net)
+    assert f"{tmp_path / 'db'}: layer 'd' (Data): {message}" in error_message(open_source, net)

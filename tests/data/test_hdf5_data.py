@@ -11,7 +11,7 @@ from caffejax.data.hdf5_layers import _read_file_list
 from caffejax.errors import DataError
 
 
-def write(path, **data_sets):
+def write_hdf5(path, **data_sets):
     with h5py.File(path, "w") as file:
         for name, values in data_sets.items():
             file[name] = values
@@ -24,66 +24,66 @@ def write_list(folder, *names):
     return path
 
 
-def message_of(open_source, net):
+def error_message(open_source, net):
     with pytest.raises(DataError) as caught:
         open_source(net)
     assert "layer 'd' (HDF5Data)" in str(caught.value)
     return str(caught.value)
 
 
-def test_any_number_of_axes_and_numeric_types(open_source, hdf5_layer, tmp_path):
+def test_arrays_of_any_rank_and_numeric_type_are_read(open_source, hdf5_layer, tmp_path):
     values = np.arange(2 * 3 * 2 * 2 * 2)
     shapes = {"a": (48,), "b": (24, 2), "c": (12, 2, 2), "d": (6, 2, 2, 2), "e": (2, 3, 2, 2, 2)}
     types = {"a": np.int64, "b": np.float64, "c": np.uint8, "d": np.float16, "e": np.int32}
     for name, shape in shapes.items():
-        path = write(tmp_path / f"{name}.h5", **{name: values.reshape(shape).astype(types[name])})
+        path = write_hdf5(tmp_path / f"{name}.h5", **{name: values.reshape(shape).astype(types[name])})
         source = open_source(hdf5_layer(write_list(tmp_path, path), name, batch_size=shape[0] + 1))
-        (got,) = next(source)
-        assert got.dtype == np.float32
-        assert source.tops[0].shape == got.shape == (shape[0] + 1, *shape[1:])
+        (batch,) = next(source)
+        assert batch.dtype == np.float32
+        assert source.tops[0].shape == batch.shape == (shape[0] + 1, *shape[1:])
         expected = values.reshape(shape)
-        np.testing.assert_array_equal(got, np.concatenate([expected, expected[:1]]))
+        np.testing.assert_array_equal(batch, np.concatenate([expected, expected[:1]]))
 
 
-@pytest.mark.parametrize(("batch_size", "threads"), [(3, False), (2**15, True)])
-def test_small_batches_are_read_without_a_thread(open_source, hdf5_layer, tmp_path, batch_size, threads):
-    path = write(tmp_path / "x.h5", a=np.arange(5))
-    before = threading.active_count()
+@pytest.mark.parametrize(("batch_size", "uses_thread"), [(3, False), (2**15, True)])
+def test_small_batches_are_read_without_a_thread(open_source, hdf5_layer, tmp_path, batch_size, uses_thread):
+    path = write_hdf5(tmp_path / "x.h5", a=np.arange(5))
+    threads_before = threading.active_count()
     source = open_source(hdf5_layer(write_list(tmp_path, path), "a", batch_size=batch_size))
     rows = np.concatenate([next(source)[0] for _ in range(3)])
     np.testing.assert_array_equal(rows, np.arange(3 * batch_size) % 5)
-    assert (threading.active_count() > before) == threads
+    assert (threading.active_count() > threads_before) == uses_thread
 
 
 def test_paths_are_from_the_working_directory_else_from_the_list(open_source, hdf5_layer, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
-    write(tmp_path / "x.h5", a=[1.0])
+    write_hdf5(tmp_path / "x.h5", a=[1.0])
     net = hdf5_layer(write_list(tmp_path, "x.h5"), "a", batch_size=1)
     monkeypatch.chdir(tmp_path / "here")
     assert next(open_source(net))[0].tolist() == [1]
-    write(tmp_path / "here" / "x.h5", a=[2.0])
+    write_hdf5(tmp_path / "here" / "x.h5", a=[2.0])
     assert next(open_source(net))[0].tolist() == [2]
 
 
 def test_a_file_without_rows_is_passed_over(open_source, hdf5_layer, tmp_path):
-    files = [write(tmp_path / f"{i}.h5", a=np.arange(i, i + n)) for i, n in ((0, 2), (2, 0), (3, 1))]
+    files = [write_hdf5(tmp_path / f"{i}.h5", a=np.arange(i, i + n)) for i, n in ((0, 2), (2, 0), (3, 1))]
     source = open_source(hdf5_layer(write_list(tmp_path, *files), "a", batch_size=5))
     assert next(source)[0].tolist() == [0, 1, 3, 0, 1]
 
 
 def test_all_bad_files_are_reported_together(open_source, hdf5_layer, tmp_path):
     (tmp_path / "junk.h5").write_bytes(b"no HDF5" * 1000)
-    whole = write(tmp_path / "good.h5", data=np.zeros((3, 2)), label=np.zeros(3)).read_bytes()
-    (tmp_path / "short.h5").write_bytes(whole[: len(whole) // 2])
-    write(tmp_path / "lacks.h5", data=np.zeros((3, 2)), labels=np.zeros(3))
-    write(tmp_path / "rows.h5", data=np.zeros((3, 2)), label=np.zeros(4))
-    write(tmp_path / "shape.h5", data=np.zeros((3, 5)), label=np.zeros(3))
-    write(tmp_path / "text.h5", data=np.zeros((3, 2)), label=np.array([b"a", b"b", b"c"]))
-    write(tmp_path / "scalar.h5", data=np.zeros((3, 2)), label=1.0)
-    write(tmp_path / "group.h5", **{"data": np.zeros((3, 2)), "label/x": [1], "label/y": [2]})
+    content = write_hdf5(tmp_path / "good.h5", data=np.zeros((3, 2)), label=np.zeros(3)).read_bytes()
+    (tmp_path / "short.h5").write_bytes(content[: len(content) // 2])
+    write_hdf5(tmp_path / "lacks.h5", data=np.zeros((3, 2)), labels=np.zeros(3))
+    write_hdf5(tmp_path / "rows.h5", data=np.zeros((3, 2)), label=np.zeros(4))
+    write_hdf5(tmp_path / "shape.h5", data=np.zeros((3, 5)), label=np.zeros(3))
+    write_hdf5(tmp_path / "text.h5", data=np.zeros((3, 2)), label=np.array([b"a", b"b", b"c"]))
+    write_hdf5(tmp_path / "scalar.h5", data=np.zeros((3, 2)), label=1.0)
+    write_hdf5(tmp_path / "group.h5", **{"data": np.zeros((3, 2)), "label/x": [1], "label/y": [2]})
     names = ["good", "missing", "junk", "short", "lacks", "rows", "shape", "text", "scalar", "group"]
     files = write_list(tmp_path, *(f"{name}.h5" for name in names))
-    lines = message_of(open_source, hdf5_layer(files, "data label")).splitlines()
+    lines = error_message(open_source, hdf5_layer(files, "data label")).splitlines()
     expected = {
         "missing": "no such file",
         "junk": "is not an HDF5 file, or is damaged",
@@ -101,26 +101,26 @@ def test_all_bad_files_are_reported_together(open_source, hdf5_layer, tmp_path):
         assert message in line
 
 
-def test_bad_lists(open_source, hdf5_layer, tmp_path):
-    assert "the list of files cannot be read: No such file" in message_of(
+def test_invalid_lists_are_refused(open_source, hdf5_layer, tmp_path):
+    assert "the list of files cannot be read: No such file" in error_message(
         open_source, hdf5_layer(tmp_path / "no.txt", "a")
     )
-    assert "the list names no files" in message_of(open_source, hdf5_layer(write_list(tmp_path), "a"))
-    data = write(tmp_path / "x.h5", a=np.zeros((0, 2)))
-    assert "source must be a text file that lists HDF5 files" in message_of(open_source, hdf5_layer(data, "a"))
-    assert "the files have no rows" in message_of(open_source, hdf5_layer(write_list(tmp_path, data), "a"))
+    assert "the list names no files" in error_message(open_source, hdf5_layer(write_list(tmp_path), "a"))
+    data = write_hdf5(tmp_path / "x.h5", a=np.zeros((0, 2)))
+    assert "source must be a text file that lists HDF5 files" in error_message(open_source, hdf5_layer(data, "a"))
+    assert "the files have no rows" in error_message(open_source, hdf5_layer(write_list(tmp_path, data), "a"))
 
 
-def test_bad_settings(open_source, hdf5_layer, tmp_path):
-    files = write_list(tmp_path, write(tmp_path / "x.h5", a=[1.0]))
+def test_invalid_settings_are_refused(open_source, hdf5_layer, tmp_path):
+    files = write_list(tmp_path, write_hdf5(tmp_path / "x.h5", a=[1.0]))
     transformed = hdf5_layer(files, "a").replace("hdf5_data_param", "transform_param { scale: 2 } hdf5_data_param")
-    assert "does not transform its data; remove transform_param" in message_of(open_source, transformed)
-    assert "batch_size must be 1 or more" in message_of(open_source, hdf5_layer(files, "a", 0))
-    assert "has no source" in message_of(open_source, hdf5_layer("", "a"))
+    assert "does not transform its data; remove transform_param" in error_message(open_source, transformed)
+    assert "batch_size must be 1 or more" in error_message(open_source, hdf5_layer(files, "a", 0))
+    assert "has no source" in error_message(open_source, hdf5_layer("", "a"))
 
 
 def test_a_file_that_vanishes_is_reported_when_it_is_read(open_source, hdf5_layer, tmp_path):
-    path = write(tmp_path / "x.h5", a=[1.0])
+    path = write_hdf5(tmp_path / "x.h5", a=[1.0])
     source = open_source(hdf5_layer(write_list(tmp_path, path), "a"))
     path.unlink()
     with pytest.raises(DataError, match=r"x.h5: layer 'd' \(HDF5Data\): cannot be read"):
@@ -128,13 +128,13 @@ def test_a_file_that_vanishes_is_reported_when_it_is_read(open_source, hdf5_laye
 
 
 def test_a_batch_larger_than_memory_is_refused_before_allocation(open_source, hdf5_layer, tmp_path):
-    path = write(tmp_path / "x.h5", a=np.zeros((1, 10_000), np.float32))
-    message = message_of(open_source, hdf5_layer(write_list(tmp_path, path), "a", batch_size=2_000_000_000))
+    path = write_hdf5(tmp_path / "x.h5", a=np.zeros((1, 10_000), np.float32))
+    message = error_message(open_source, hdf5_layer(write_list(tmp_path, path), "a", batch_size=2_000_000_000))
     assert "needs 72.76 TiB for a batch, and there are" in message
 
 
 def test_only_the_first_of_many_bad_files_are_named(open_source, hdf5_layer, tmp_path):
-    message = message_of(
+    message = error_message(
         open_source, hdf5_layer(write_list(tmp_path, *(f"{n}.h5" for n in range(5000))), "a", batch_size=1)
     )
     assert len(message.splitlines()) == 21
@@ -142,7 +142,7 @@ def test_only_the_first_of_many_bad_files_are_named(open_source, hdf5_layer, tmp
 
 
 def test_a_file_that_a_list_repeats_is_looked_for_once(tmp_path, monkeypatch):
-    path = write(tmp_path / "x.h5", a=[1.0])
+    path = write_hdf5(tmp_path / "x.h5", a=[1.0])
     result: list[str] = []
     monkeypatch.setattr(paths, "find", lambda name, folder: result.append(name) or path)
     assert _read_file_list(write_list(tmp_path, *["x.h5"] * 1000)) == [path] * 1000

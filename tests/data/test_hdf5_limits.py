@@ -18,42 +18,42 @@ from caffejax.untrusted_hdf5 import Allowance, RefusedError, find, open_hdf5_fil
 GIB = 2**30
 
 
-def soft(group: h5py.Group, name: str, target: str) -> None:
+def add_soft_link(group: h5py.Group, name: str, target: str) -> None:
     group[name] = h5py.SoftLink(target)
 
 
-def outside(group: h5py.Group, name: str) -> None:
+def add_link_to_pipe(group: h5py.Group, name: str) -> None:
     """A link into a pipe: whoever opens it waits for ever."""
     os.mkfifo(f"{group.file.filename}.fifo")
     group[name] = h5py.ExternalLink(f"{group.file.filename}.fifo", "/x")
 
 
 def add_link_to_link(group: h5py.Group, name: str) -> None:
-    outside(group, "door")
-    soft(group, name, "door/x")
+    add_link_to_pipe(group, "door")
+    add_soft_link(group, name, "door/x")
 
 
-def circle(group: h5py.Group, name: str) -> None:
-    soft(group, name, "other")
-    soft(group, "other", name)
+def add_circular_link(group: h5py.Group, name: str) -> None:
+    add_soft_link(group, name, "other")
+    add_soft_link(group, "other", name)
 
 
-def elsewhere(group: h5py.Group, name: str) -> None:
+def add_external_dataset(group: h5py.Group, name: str) -> None:
     group.create_dataset(name, (4, 2), "f4", external=[("/etc/passwd", 0, 32)])
 
 
-def virtual(group: h5py.Group, name: str) -> None:
+def add_virtual_dataset(group: h5py.Group, name: str) -> None:
     layout = h5py.VirtualLayout((4, 2), "f4")
     layout[:] = h5py.VirtualSource("/etc/passwd", "x", (4, 2))
     group.create_virtual_dataset(name, layout)
 
 
-def write_packed(group: h5py.Group, name: str) -> None:
+def add_compressed_dataset(group: h5py.Group, name: str) -> None:
     dataset = group.create_dataset(name, (4, GIB // 2), "f4", chunks=(1, 2**20), compression="gzip")
     dataset[0, :10] = 1
 
 
-def write_filled(group: h5py.Group, name: str) -> None:
+def add_filled_dataset(group: h5py.Group, name: str) -> None:
     dataset = group.create_dataset(name, (4, GIB // 2), "f4", chunks=(1, 2**10), fillvalue=7)
     dataset[0, :10] = 1
 
@@ -63,41 +63,44 @@ def add_huge_dataset(group: h5py.Group, name: str) -> None:
     dataset[0, :10] = 1
 
 
-def chunky(group: h5py.Group, name: str) -> None:
+def add_large_chunk(group: h5py.Group, name: str) -> None:
     """Few numbers, of a chunk that is allocated whole. It is not written: that would allocate it, too."""
     group.create_dataset(name, (4, 2), "f4", chunks=(2**15, 2**14), maxshape=(None, None), compression="gzip")
 
 
 LINKS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
-    "to nowhere": (lambda group, name: soft(group, name, "/no/where"), "is a broken link"),
-    "circle": (circle, "is a circular link"),
-    "to itself": (lambda group, name: soft(group, name, name), "is a circular link"),
-    "another file": (outside, "is a link to another file, which is not followed"),
+    "to nowhere": (lambda group, name: add_soft_link(group, name, "/no/where"), "is a broken link"),
+    "circle": (add_circular_link, "is a circular link"),
+    "to itself": (lambda group, name: add_soft_link(group, name, name), "is a circular link"),
+    "another file": (add_link_to_pipe, "is a link to another file, which is not followed"),
     "by another file": (add_link_to_link, "is a link to another file, which is not followed"),
 }
 CLAIMS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
-    "values elsewhere": (elsewhere, "stores its values in other files, which are not read"),
-    "virtual": (virtual, "stores its values in other files, which are not read"),
+    "values elsewhere": (add_external_dataset, "stores its values in other files, which are not read"),
+    "virtual": (add_virtual_dataset, "stores its values in other files, which are not read"),
     "packed": (
-        write_packed,
+        add_compressed_dataset,
         r"takes 8.00 GiB of which [\d.]+ (KiB|bytes) are in the file, but at most 2.00 GiB more may",
     ),
     "filled": (
-        write_filled,
+        add_filled_dataset,
         "takes 8.00 GiB of which 4 KiB are in the file, but at most 2.00 GiB more may be unpacked",
     ),
     "beyond memory": (add_huge_dataset, "takes 256.00 TiB, but the machine has only .* of memory"),
-    "chunky": (chunky, "takes 2.00 GiB of which 0 bytes are in the file, but at most 2.00 GiB more may be unpacked"),
+    "chunky": (
+        add_large_chunk,
+        "takes 2.00 GiB of which 0 bytes are in the file, but at most 2.00 GiB more may be unpacked",
+    ),
 }
 
 
-def weights(path: Path, make: Callable[[h5py.Group, str], None]) -> None:
+def write_weights(path: Path, make: Callable[[h5py.Group, str], None]) -> None:
     with h5py.File(path, "w") as file:
         group = file.create_group("data/ip")
         make(group, "0")
 
 
-def state(path: Path, make: Callable[[h5py.Group, str], None]) -> None:
+def write_state(path: Path, make: Callable[[h5py.Group, str], None]) -> None:
     with h5py.File(path, "w") as file:
         file["iter"] = [3]
         make(file.create_group("history"), "0")
@@ -112,31 +115,31 @@ def memory_of_a_small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def read_data(open_source: Any, hdf5_layer: Any, tmp_path: Path) -> Callable[..., Any]:
     """Writes a file of data and labels, and reads a batch of it."""
 
-    def read(make: Callable[[h5py.Group, str], None], **reading: Any) -> Any:
+    def read(make: Callable[[h5py.Group, str], None], **options: Any) -> Any:
         with h5py.File(tmp_path / "x.h5", "w") as file:
             file["data"] = np.arange(8.0).reshape(4, 2)
             make(file, "label")
         (tmp_path / "list").write_text(str(tmp_path / "x.h5"))
-        return next(open_source(hdf5_layer(tmp_path / "list", "data label"), **reading))
+        return next(open_source(hdf5_layer(tmp_path / "list", "data label"), **options))
 
     return read
 
 
 @pytest.mark.parametrize("case", [*LINKS, *CLAIMS])
-def test_data_that_leads_elsewhere_or_claims_too_much(read_data: Any, case: str) -> None:
+def test_data_that_leads_elsewhere_or_claims_too_much_is_refused(read_data: Any, case: str) -> None:
     make, message = (LINKS | CLAIMS)[case]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    memory_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(DataError, match=message) as caught:
         read_data(make, max_hdf5_bytes=2**31 - 1 if case == "chunky" else 2**31)
     assert "x.h5: layer 'd' (HDF5Data): " in str(caught.value)
     if "more may be unpacked" in message:
         assert "raise max_hdf5_bytes (--max_hdf5_bytes), or store it without compression" in str(caught.value)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory_before < 200_000  # KiB
 
 
 @pytest.mark.parametrize("case", [case for case in CLAIMS if case != "chunky"])
-@pytest.mark.parametrize(("write", "read"), [(weights, read_caffemodel), (state, read_solverstate)])
-def test_weights_and_states_that_claim_too_much(write: Any, read: Any, case: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("write", "read"), [(write_weights, read_caffemodel), (write_state, read_solverstate)])
+def test_weights_and_states_that_claim_too_much_are_refused(write: Any, read: Any, case: str, tmp_path: Path) -> None:
     make, message = CLAIMS[case]
     write(tmp_path / "x.h5", make)
     with pytest.raises(CaffejaxError, match=f"x.h5: .*{message}|has a shape but no values") as caught:
@@ -147,7 +150,7 @@ def test_weights_and_states_that_claim_too_much(write: Any, read: Any, case: str
 @pytest.mark.parametrize("case", LINKS)
 def test_links_in_weights_and_states_are_not_followed(case: str, tmp_path: Path) -> None:
     make, message = LINKS[case]
-    weights(tmp_path / "w.h5", make)
+    write_weights(tmp_path / "w.h5", make)
     assert read_caffemodel(tmp_path / "w.h5") == {}
     with h5py.File(tmp_path / "top.h5", "w") as file:
         make(file, "data")
@@ -163,8 +166,8 @@ def test_links_in_weights_and_states_are_not_followed(case: str, tmp_path: Path)
 def test_links_within_a_file_are_followed(read_data: Any) -> None:
     def make(file: h5py.File, name: str) -> None:
         file["deep/er/y"] = [5.0, 6, 7, 8]
-        soft(file, name, "/deep/again/y")
-        soft(file["deep"], "again", "er")
+        add_soft_link(file, name, "/deep/again/y")
+        add_soft_link(file["deep"], "again", "er")
 
     _, label = read_data(make)
     assert label.tolist() == [5, 6, 7, 8]
@@ -180,7 +183,7 @@ def test_compressed_data_within_the_limit_is_read(read_data: Any) -> None:
         read_data(make, max_hdf5_bytes=30000)
 
 
-def test_claims_add_up(tmp_path: Path) -> None:
+def test_unpacked_sizes_of_a_file_add_up(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         for name in "abc":
             file.create_dataset(name, data=np.zeros(1000, "f4"), compression="gzip")
@@ -191,7 +194,7 @@ def test_claims_add_up(tmp_path: Path) -> None:
             allowance.check(file["c"])
 
 
-def test_nothing_detected_scores_zero(tmp_path: Path) -> None:
+def test_objects_are_found_by_any_form_of_their_path(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["a/b"] = 3
         assert find(file, "none") is None
@@ -199,15 +202,17 @@ def test_nothing_detected_scores_zero(tmp_path: Path) -> None:
         assert find(file, "a//./b")[()] == 3  # type: ignore[index]
 
 
-@pytest.mark.parametrize("before", [0, 512])
-def test_a_multi_file_hdf5_is_refused_before_hdf5_allocates_its_claimed_size(before: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("userblock_size", [0, 512])
+def test_a_multi_file_hdf5_is_refused_before_hdf5_allocates_its_claimed_size(
+    userblock_size: int, tmp_path: Path
+) -> None:
     path = tmp_path / "x.h5"
-    with h5py.File(path, "w", libver="earliest", userblock_size=before) as file:
+    with h5py.File(path, "w", libver="earliest", userblock_size=userblock_size) as file:
         file["a"] = [1.0]
     content = bytearray(path.read_bytes())
     open_hdf5_file(path).close()
-    assert content[before + 48 : before + 56] == b"\xff" * 8  # the address of driver information
-    content[before + 48 : before + 56] = (26).to_bytes(8, "little")
+    assert content[userblock_size + 48 : userblock_size + 56] == b"\xff" * 8  # the address of driver information
+    content[userblock_size + 48 : userblock_size + 56] = (26).to_bytes(8, "little")
     path.write_bytes(content)
     with pytest.raises(RefusedError, match="is one of several files"):
         open_hdf5_file(path)

@@ -22,9 +22,9 @@ def folder(tmp_path_factory):
     return path
 
 
-def layer(source, more="", batch_size=3, transform=""):
+def layer(source, settings="", batch_size=3, transform=""):
     return f"""layer {{ name: "d" type: "ImageData" top: "data" top: "label" transform_param {{ {transform} }}
-        image_data_param {{ source: "{source}" batch_size: {batch_size} {more} }} }}"""
+        image_data_param {{ source: "{source}" batch_size: {batch_size} {settings} }} }}"""
 
 
 def test_the_list_goes_round(folder, open_source):
@@ -36,15 +36,15 @@ def test_the_list_goes_round(folder, open_source):
 @pytest.mark.parametrize("workers", [0, 1])
 def test_shuffling_draws_each_round_anew_by_the_seed(folder, open_source, workers):
     net = layer(folder / "list.txt", "shuffle: true")
-    got = labels(open_source(net, seed=1, workers=workers), 14)
-    rounds = [tuple(got[i : i + 7]) for i in range(0, 42, 7)]
+    order = labels(open_source(net, seed=1, workers=workers), 14)
+    rounds = [tuple(order[i : i + 7]) for i in range(0, 42, 7)]
     assert all(sorted(r) == list(range(7)) for r in rounds)
     assert len(set(rounds)) > 3
-    assert labels(open_source(net, seed=1), 14) == got
-    assert labels(open_source(net, seed=2), 14) != got
+    assert labels(open_source(net, seed=1), 14) == order
+    assert labels(open_source(net, seed=2), 14) != order
     resumed = open_source(net, seed=1)
     resumed.set_state({"examples": 6})
-    assert labels(resumed, 12) == got[6:]
+    assert labels(resumed, 12) == order[6:]
 
 
 def test_rand_skip_starts_later(folder, open_source):
@@ -61,7 +61,7 @@ def test_the_root_folder_is_put_before_the_names(folder, open_source, tmp_path):
     assert labels(source, 1) == [0, 3]
 
 
-def test_grey_and_resized(folder, open_source):
+def test_images_can_be_grey_and_resized(folder, open_source):
     source = open_source(layer(folder / "list.txt", "is_color: false new_height: 8 new_width: 6", 7))
     data, label = next(source)
     assert data.shape == (7, 1, 8, 6)
@@ -73,9 +73,9 @@ def test_the_pixel_limit_applies_after_resizing(folder):
     assert read_image(file, True, 8, 5, max_pixels=40).shape == (3, 8, 5)
     with pytest.raises(DataError, match=r"height 8 and width 6: that is too large \(--max_image_pixels\)"):
         read_image(file, True, 8, 6, max_pixels=40)
-    storing = StorageOptions(height=8, width=6, max_pixels=40)
+    options = StorageOptions(height=8, width=6, max_pixels=40)
     with pytest.raises(DataError, match="height 8 and width 6: that is too large"):
-        encode_annotated(str(file), 1, storing)
+        encode_annotated(str(file), 1, options)
 
 
 @pytest.mark.parametrize("colour", [True, False])
@@ -158,7 +158,7 @@ def test_images_of_different_sizes_are_named(folder, open_source):
         (layer("x", "balance_by: 3"), "image_data_param.balance_by is not supported yet"),
     ],
 )
-def test_bad_settings(open_source, net, message):
+def test_invalid_settings_are_refused(open_source, net, message):
     with pytest.raises(DataError, match=message):
         open_source(net)
 
@@ -167,7 +167,7 @@ def test_bad_settings(open_source, net, message):
     ("content", "message"),
     [(b"\n", "the list names no images"), (b"\0\1\n" * 99, "list: .*: is not a text file; each line")],
 )
-def test_files_that_are_not_lists(open_source, tmp_path, content, message):
+def test_files_that_are_not_lists_are_refused(open_source, tmp_path, content, message):
     (tmp_path / "list").write_bytes(content)
     with pytest.raises(DataError, match=message) as caught:
         open_source(layer(tmp_path / "list"))
@@ -187,7 +187,7 @@ def test_files_that_are_not_lists(open_source, tmp_path, content, message):
         ("min_height: 6 min_width: 8 new_height: 4 new_width: 4", (5, 3), (4, 4)),
     ],
 )
-def test_sizes_of_forks(tmp_path, open_source, settings, shape, expected):
+def test_images_are_resized_by_settings_of_forks(tmp_path, open_source, settings, shape, expected):
     image = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
     cv2.imwrite(str(tmp_path / "a.png"), image)
     (tmp_path / "list.txt").write_text(f"{tmp_path}/a.png 0\n")

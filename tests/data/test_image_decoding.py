@@ -19,14 +19,14 @@ def encode(image, suffix=".png", **fields):
     return datum(encoded=True, data=cv2.imencode(suffix, image)[1].tobytes(), **fields)
 
 
-def test_bytes():
+def test_bytes_are_uint8_images():
     image, label = read_datum(datum(channels=2, height=1, width=3, data=bytes([0, 1, 2, 253, 254, 255]), label=7))
     assert image.dtype == np.uint8
     assert image.tolist() == [[[0, 1, 2]], [[253, 254, 255]]]
     assert label == 7
 
 
-def test_floats():
+def test_floats_are_float32_images():
     image, label = read_datum(datum(channels=1, height=2, width=2, float_data=[0.5, -1, 300, 1e-9], label=-1))
     assert image.dtype == np.float32
     np.testing.assert_array_equal(image, np.array([[[0.5, -1], [300, 1e-9]]], np.float32))
@@ -75,7 +75,7 @@ def test_grey_of_a_colour_png_is_libpngs():
         (encode(PIXELS.astype(np.uint16)), "has uint16 pixels, not bytes"),
     ],
 )
-def test_bad_datums(data, message):
+def test_invalid_datums_are_refused(data, message):
     with pytest.raises(DataError, match=message):
         read_datum(data)
 

@@ -19,75 +19,84 @@ from caffejax.data.image_decoding import BadImageError, decode_image, image_size
 from caffejax.errors import CaffejaxError, DataError
 from caffejax.schema import caffe_pb2
 
-KINDS = ["png", "jpg", "bmp", "gif", "webp", "tiff", "jp2", "avif", "pbm", "pgm", "ppm", "pam", "pfm", "ras", "hdr"]
+FORMATS = ["png", "jpg", "bmp", "gif", "webp", "tiff", "jp2", "avif", "pbm", "pgm", "ppm", "pam", "pfm", "ras", "hdr"]
 HEIGHT, WIDTH = 37, 53
 
 
-def encode(kind: str, height: int = HEIGHT, width: int = WIDTH) -> bytes:
+def encode(format_name: str, height: int = HEIGHT, width: int = WIDTH) -> bytes:
     """A random image; skips where this OpenCV cannot write the kind."""
     pixels: np.ndarray = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
-    if kind in ("pgm", "pbm"):
+    if format_name in ("pgm", "pbm"):
         pixels = pixels[..., 0]
-    if kind in ("pfm", "hdr"):
+    if format_name in ("pfm", "hdr"):
         pixels = pixels.astype(np.float32) / 255
     try:
-        return bytes(cv2.imencode(f".{kind}", pixels)[1])
+        return bytes(cv2.imencode(f".{format_name}", pixels)[1])
     except cv2.error:
-        pytest.skip(f"this OpenCV writes no {kind}")
+        pytest.skip(f"this OpenCV writes no {format_name}")
 
 
-def bomb(height: int, width: int) -> bytes:
+def compressed_png(height: int, width: int) -> bytes:
     """Return a valid PNG of one grey, which unpacks to a thousand times its size."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
 
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     rows = zlib.compress(bytes((width + 1) * height), 9)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
 def test_the_header_says_what_is_decoded(subtests: Any) -> None:
-    for kind in KINDS:
-        with subtests.test(kind=kind):
+    for format_name in FORMATS:
+        with subtests.test(kind=format_name):
             for height, width in ((HEIGHT, WIDTH), (40, 32), (300, 33)):
-                assert image_size(encode(kind, height, width)) == (height, width)
-                assert image_size(encode(kind, height, width) + b"what comes after it") == (height, width)
+                assert image_size(encode(format_name, height, width)) == (height, width)
+                assert image_size(encode(format_name, height, width) + b"what comes after it") == (height, width)
 
 
-@pytest.mark.parametrize("kind", ["II", "MM"])
-@pytest.mark.parametrize("big", [False, True])
-def test_tiffs_of_all_forms(kind: str, big: bool) -> None:
-    order, wide, form = "<" if kind == "II" else ">", "Q" if big else "I", 16 if big else 4
-    start = (43, 8, 0, 16) if big else (42, 8)
-    entries = [struct.pack(f"{order}HH{wide}{wide}", tag, form, 1, size) for tag, size in ((256, 70000), (257, 80000))]
-    file = kind.encode() + struct.pack(f"{order}{'HHHQ' if big else 'HI'}{'Q' if big else 'H'}", *start, 2)
+@pytest.mark.parametrize("byte_order", ["II", "MM"])
+@pytest.mark.parametrize("is_big_tiff", [False, True])
+def test_sizes_of_all_forms_of_tiff_are_read(byte_order: str, is_big_tiff: bool) -> None:
+    order, size_code, field_type = (
+        "<" if byte_order == "II" else ">",
+        "Q" if is_big_tiff else "I",
+        16 if is_big_tiff else 4,
+    )
+    start = (43, 8, 0, 16) if is_big_tiff else (42, 8)
+    entries = [
+        struct.pack(f"{order}HH{size_code}{size_code}", tag, field_type, 1, size)
+        for tag, size in ((256, 70000), (257, 80000))
+    ]
+    file = byte_order.encode() + struct.pack(
+        f"{order}{'HHHQ' if is_big_tiff else 'HI'}{'Q' if is_big_tiff else 'H'}", *start, 2
+    )
     assert image_size(file + b"".join(entries)) == (80000, 70000)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", KINDS)
-def test_opencv_never_decodes_more_than_the_header_says(kind: str) -> None:
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_opencv_never_decodes_more_than_the_header_says(format_name: str) -> None:
     """Whatever is changed: what is decoded at all has the size that was checked."""
-    whole, rng, decoded = encode(kind), random.Random(kind), 0
+    intact, rng, decoded_count = encode(format_name), random.Random(format_name), 0
     for _ in range(300):
-        data = bytearray(whole)
+        data = bytearray(intact)
         for _ in range(rng.choice([1, 1, 2, 3])):
-            at = rng.randrange(min(len(data), rng.choice([16, 64, 200, len(data)])))
+            position = rng.randrange(min(len(data), rng.choice([16, 64, 200, len(data)])))
             change = rng.random()
             if change < 0.6:
-                data[at] = rng.choice([0, 1, 255, 128, rng.randrange(256)])
+                data[position] = rng.choice([0, 1, 255, 128, rng.randrange(256)])
             elif change < 0.8:
-                del data[at]
+                del data[position]
             else:
-                data.insert(at, rng.randrange(256))
+                data.insert(position, rng.randrange(256))
         try:
             image = decode_image(bytes(data), cv2.IMREAD_COLOR, 10**6)
         except BadImageError:
             continue
-        decoded += 1
+        decoded_count += 1
         assert image.shape[1:] == image_size(bytes(data))
-    assert decoded
+    assert decoded_count
 
 
 @pytest.mark.parametrize(
@@ -100,9 +109,9 @@ def test_opencv_never_decodes_more_than_the_header_says(kind: str) -> None:
         (b"\xff\xd8\xff\xe0\0\x04\0\0junk\xff\xff\xc0\0\x0b\x08\xff\xff\xff\xfe", (65535, 65534)),
         (b"\xff\xd8\xff\xd9", None),
         (b"BM" + bytes(12) + struct.pack("<Iii", 40, -7, -9), (9, 7)),
-        (bomb(5, 6), (5, 6)),
-        (bomb(5, 6)[:-12], (5, 6)),
-        (bomb(5, 6)[:-14], None),  # a chunk claims more than there is
+        (compressed_png(5, 6), (5, 6)),
+        (compressed_png(5, 6)[:-12], (5, 6)),
+        (compressed_png(5, 6)[:-14], None),  # a chunk claims more than there is
         (b"", None),
         (b"no image at all", None),
         *(
@@ -111,7 +120,7 @@ def test_opencv_never_decodes_more_than_the_header_says(kind: str) -> None:
         ),
     ],
 )
-def test_headers_made_by_hand(data: bytes, size: tuple[int, int] | None) -> None:
+def test_sizes_are_read_from_unusual_headers(data: bytes, size: tuple[int, int] | None) -> None:
     assert image_size(data) == size
 
 
@@ -119,7 +128,7 @@ def test_headers_made_by_hand(data: bytes, size: tuple[int, int] | None) -> None
 def folder(tmp_path_factory: Any) -> Path:
     """Sources of every kind with one image of 40 x 50, and the nets that read them."""
     path: Path = tmp_path_factory.mktemp("limits")
-    image = bomb(40, 50)
+    image = compressed_png(40, 50)
     (path / "im.png").write_bytes(image)
     (path / "clip").mkdir()
     (path / "clip" / "000001.jpg").write_bytes(image)
@@ -139,7 +148,7 @@ def folder(tmp_path_factory: Any) -> Path:
     return path
 
 
-WAYS = {
+DATA_LAYERS = {
     "Data": 'data_param { source: "db" backend: LMDB batch_size: 1 }',
     "ImageData": 'image_data_param { source: "images" batch_size: 1 }',
     "ImageSegData": 'image_data_param { source: "pairs" batch_size: 1 label_type: PIXEL }',
@@ -155,12 +164,12 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", DATA_LAYERS)
 def test_every_layer_that_reads_images_has_the_limit(
-    way: str, folder: Path, open_source: Any, monkeypatch: pytest.MonkeyPatch
+    name: str, folder: Path, open_source: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    text = f'layer {{ name: "d" type: "{way.partition(",")[0]}" top: "data" top: "label" {WAYS[way]} }}'
+    text = f'layer {{ name: "d" type: "{name.partition(",")[0]}" top: "data" top: "label" {DATA_LAYERS[name]} }}'
     next(open_source(text, max_image_pixels=2000))
     with pytest.raises(DataError) as caught:
         next(open_source(text, max_image_pixels=1999))
@@ -185,11 +194,11 @@ COMMANDS = {
 @pytest.mark.parametrize(
     "command", [pytest.param(name, marks=pytest.mark.long) if name == "check" else name for name in COMMANDS]
 )
-def test_commands_have_the_flag(
+def test_commands_apply_the_pixel_limit(
     command: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
-    net = f'layer {{ name: "d" type: "ImageData" top: "data" top: "label" {WAYS["ImageData"]} }}'
+    net = f'layer {{ name: "d" type: "ImageData" top: "data" top: "label" {DATA_LAYERS["ImageData"]} }}'
     (folder / "net.prototxt").write_text(net)
     (folder / "solver.prototxt").write_text('net: "net.prototxt" base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "s"')
     out = tmp_path / "out"
@@ -215,6 +224,6 @@ def test_pycaffe_has_the_limit(folder: Path) -> None:
 
 def test_a_decompression_bomb_is_refused_by_default() -> None:
     """Nothing is decoded: these bytes hold no pixels."""
-    head = bomb(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", 30000, 30000))
+    png = compressed_png(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", 30000, 30000))
     with pytest.raises(BadImageError, match=f"has 900000000 pixels .* at most {MAX_IMAGE_PIXELS} are decoded"):
-        decode_image(head)
+        decode_image(png)

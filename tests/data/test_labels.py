@@ -18,7 +18,7 @@ layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_p
 SOFTMAX = 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" %s }'
 
 
-def loader(tmp_path, labels, layers):
+def make_loader(tmp_path, labels, layers):
     def datum(label):
         return caffe_pb2.Datum(channels=1, height=1, width=2, data=b"\1\2", label=label).SerializeToString()
 
@@ -55,8 +55,8 @@ def loader(tmp_path, labels, layers):
         ),
     ],
 )
-def test_named_with_row_and_layer(tmp_path, labels, layers, message):
-    batches = loader(tmp_path, labels, layers)
+def test_wrong_labels_are_named_with_row_and_layer(tmp_path, labels, layers, message):
+    batches = make_loader(tmp_path, labels, layers)
     with pytest.raises(DataError, match=message):
         next(batches)
     batches.close()
@@ -72,13 +72,13 @@ def test_named_with_row_and_layer(tmp_path, labels, layers, message):
     ],
 )
 def test_classes_ignored_labels_and_other_numbers_pass(tmp_path, labels, layers):
-    batches = loader(tmp_path, labels, layers)
+    batches = make_loader(tmp_path, labels, layers)
     np.testing.assert_array_equal(next(batches)["label"], labels)
     batches.close()
 
 
 ACCURACY = 'layer { name: "acc" type: "Accuracy" bottom: "ip" bottom: "label" top: "acc" top: "each" %s }'
-IGNORED = SOFTMAX % "loss_param { ignore_label: 3 }"
+SOFTMAX_IGNORING_3 = SOFTMAX % "loss_param { ignore_label: 3 }"
 
 
 def warnings_of(caplog):
@@ -86,22 +86,24 @@ def warnings_of(caplog):
 
 
 def test_what_a_loss_ignores_is_wrong_for_accuracy(tmp_path, caplog):
-    batches = loader(tmp_path, [0, 3, 3, 2, 1] * 2, IGNORED + ACCURACY % "")
+    batches = make_loader(tmp_path, [0, 3, 3, 2, 1] * 2, SOFTMAX_IGNORING_3 + ACCURACY % "")
     for _ in range(2):
         np.testing.assert_array_equal(next(batches)["label"], [0, 3, 3, 2, 1])
     batches.close()
     (message,) = warnings_of(caplog)
     assert "Layer 'acc' (Accuracy) counts label 3" in message
     (tmp_path / "other").mkdir()
-    batches = loader(tmp_path / "other", [0, 3, 4, 2, 1], IGNORED + ACCURACY % "")
+    batches = make_loader(tmp_path / "other", [0, 3, 4, 2, 1], SOFTMAX_IGNORING_3 + ACCURACY % "")
     with pytest.raises(DataError, match="holds 4 in row 2"):
         next(batches)
     batches.close()
 
 
-@pytest.mark.parametrize("more", ["accuracy_param { ignore_label: 3 }", None])
-def test_no_warning_where_nothing_is_counted_as_wrong(tmp_path, more, caplog):
-    batches = loader(tmp_path, [0, 3, 3, 2, 1], IGNORED + (ACCURACY % more if more else ""))
+@pytest.mark.parametrize("accuracy_param", ["accuracy_param { ignore_label: 3 }", None])
+def test_no_warning_where_nothing_is_counted_as_wrong(tmp_path, accuracy_param, caplog):
+    batches = make_loader(
+        tmp_path, [0, 3, 3, 2, 1], SOFTMAX_IGNORING_3 + (ACCURACY % accuracy_param if accuracy_param else "")
+    )
     next(batches)
     batches.close()
     assert warnings_of(caplog) == []
@@ -112,7 +114,7 @@ def test_labels_that_python_sets_count_alike(caplog):
     text = """
     layer { name: "d" type: "Input" top: "ip" top: "label" input_param { shape { dim: 6 dim: 3 } shape { dim: 6 } } }
     """
-    net = caffe.Net(text + IGNORED + ACCURACY % "", caffe.TEST)
+    net = caffe.Net(text + SOFTMAX_IGNORING_3 + ACCURACY % "", caffe.TEST)
     assert len(warnings_of(caplog)) == 1
     net.blobs["ip"].data[...] = np.eye(3)[[0, 1, 2, 0, 0, 1]]
     for unknown in (3, -1, 255):

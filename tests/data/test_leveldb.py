@@ -13,11 +13,11 @@ from caffejax.schema import caffe_pb2
 
 
 @pytest.mark.parametrize("name", ["leveldb_raw", "leveldb_compacted"])
-def test_records_that_caffe_wrote(name):
+def test_records_that_caffe_wrote_are_read(name):
     assert list(LevelDb(GOLDEN / name)) == list(Lmdb(GOLDEN / "lmdb_raw"))
 
 
-def test_compressed_records_that_caffe_wrote():
+def test_compressed_records_that_caffe_wrote_are_read():
     records = list(LevelDb(GOLDEN / "leveldb_snappy"))
     assert [key for key, _ in records] == [b"%08d_images/grey/g%d.png" % (i, i) for i in range(8)]
     for i, (_, stored) in enumerate(records):
@@ -26,7 +26,7 @@ def test_compressed_records_that_caffe_wrote():
 
 
 @given(start=st.integers(0, len(RECORDS)), count=st.integers(0, len(RECORDS)))
-def test_runs_of_records(leveldb_folder, start, count):
+def test_ranges_of_records_are_read(leveldb_folder, start, count):
     records = LevelDb(leveldb_folder)
     if start + count > len(RECORDS):
         with pytest.raises(IndexError):
@@ -57,17 +57,17 @@ def test_tables_of_several_files_are_read_in_turn(tmp_path, monkeypatch):
 
 
 def test_each_block_is_decoded_once(leveldb_folder, monkeypatch):
-    read = []
+    block_reads = []
     monkeypatch.setattr(
         leveldb_reader,
         "read_block",
-        lambda *place, original=leveldb_reader.read_block: read.append(place) or original(*place),
+        lambda *arguments, original=leveldb_reader.read_block: block_reads.append(arguments) or original(*arguments),
     )
     records = LevelDb(leveldb_folder)
     assert list(records) == RECORDS
-    assert len(read) == len(set(read)) < 12
+    assert len(block_reads) == len(set(block_reads)) < 12
     assert records[0] == RECORDS[0]
-    assert len(read) < 12, "a jump costs a block, or none"
+    assert len(block_reads) < 12, "a jump costs a block, or none"
 
 
 def test_opening_reads_no_large_values(tmp_path, monkeypatch):
@@ -75,8 +75,8 @@ def test_opening_reads_no_large_values(tmp_path, monkeypatch):
     write_leveldb(tmp_path / "db", records)
     sizes = []
     original = Files.read
-    monkeypatch.setattr(Files, "read", lambda self, name, at, n: sizes.append(n) or original(self, name, at, n))
-    opened = LevelDb(tmp_path / "db")
-    assert len(opened) == 9
+    monkeypatch.setattr(Files, "read", lambda self, name, offset, n: sizes.append(n) or original(self, name, offset, n))
+    database = LevelDb(tmp_path / "db")
+    assert len(database) == 9
     assert sum(sizes) < 50_000
-    assert list(opened) == records
+    assert list(database) == records

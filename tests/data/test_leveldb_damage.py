@@ -13,12 +13,12 @@ from caffejax.data.leveldb.log_format import frame_records
 from caffejax.errors import DataError
 
 
-def test_missing_folder(tmp_path):
+def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(DataError, match=r"nowhere: no such folder"):
         len(LevelDb(tmp_path / "nowhere"))
 
 
-def test_folder_without_a_database(tmp_path):
+def test_a_folder_without_a_database_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"is not a LevelDB: it has no file CURRENT; .*convert_imageset"):
         len(LevelDb(tmp_path))
 
@@ -30,7 +30,7 @@ def test_each_backend_knows_the_others_folder(leveldb_folder):
         len(Lmdb(leveldb_folder))
 
 
-def test_empty_database(tmp_path):
+def test_an_empty_database_is_refused(tmp_path):
     write_leveldb(tmp_path / "db", [])
     with pytest.raises(DataError, match=r"db: the LevelDB has no records"):
         len(LevelDb(tmp_path / "db"))
@@ -39,7 +39,7 @@ def test_empty_database(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"MANIFEST-000001", b"../../etc/passwd\n", b"MANIFEST-000009\n", b"\xff" * 500]
 )
-def test_bad_current(leveldb_folder, tmp_path, content):
+def test_an_invalid_current_file_is_refused(leveldb_folder, tmp_path, content):
     copy = Path(shutil.copytree(leveldb_folder, tmp_path / "db"))
     (copy / "CURRENT").write_bytes(content)
     with pytest.raises(DataError, match=r"does not name a manifest|there is no MANIFEST-000009, which CURRENT names"):
@@ -47,7 +47,7 @@ def test_bad_current(leveldb_folder, tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    ("edit", "message"),
+    ("record", "message"),
     [
         (b"", "does not give the number of the log"),
         (b"\x01\x03own\x02\x00", "the unsupported comparator 'own'"),
@@ -56,9 +56,9 @@ def test_bad_current(leveldb_folder, tmp_path, content):
         (b"\x01\x05abc", "5 bytes should follow, not 3"),
     ],
 )
-def test_bad_manifests(leveldb_folder, tmp_path, edit, message):
+def test_invalid_manifests_are_refused(leveldb_folder, tmp_path, record, message):
     copy = Path(shutil.copytree(leveldb_folder, tmp_path / "db"))
-    (copy / "MANIFEST-000001").write_bytes(frame_records([edit]))
+    (copy / "MANIFEST-000001").write_bytes(frame_records([record]))
     with pytest.raises(DataError, match=rf"MANIFEST-000001: .*{message}"):
         len(LevelDb(copy))
 
@@ -77,12 +77,12 @@ def test_all_missing_tables_are_named_at_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_cut_files(name, tmp_path):
+def test_truncated_files_are_refused(name, tmp_path):
     expected = list(LevelDb(GOLDEN / name))
     for file in (GOLDEN / name).iterdir():
-        for left in np.random.default_rng(1).integers(0, max(file.stat().st_size, 1), 8).tolist():
-            copy = Path(shutil.copytree(GOLDEN / name, tmp_path / f"{file.name}-{left}", dirs_exist_ok=True))
-            os.truncate(copy / file.name, left)
+        for size in np.random.default_rng(1).integers(0, max(file.stat().st_size, 1), 8).tolist():
+            copy = Path(shutil.copytree(GOLDEN / name, tmp_path / f"{file.name}-{size}", dirs_exist_ok=True))
+            os.truncate(copy / file.name, size)
             if file.suffix == ".log":
                 continue
             with pytest.raises(DataError, match=str(copy)):
@@ -101,8 +101,8 @@ def test_damage_in_a_large_block_is_found(tmp_path, part):
         pass  # moves the log into a table
     (table,) = path.glob("*.ldb")
     content = bytearray(table.read_bytes())
-    at = content.index(b"key 4")
-    content[{"key": at + 4, "value": at + 1000, "kind": at + 5}[part]] ^= 1
+    key_offset = content.index(b"key 4")
+    content[{"key": key_offset + 4, "value": key_offset + 1000, "kind": key_offset + 5}[part]] ^= 1
     table.write_bytes(content)
     with pytest.raises(DataError, match=r"000005.ldb: .* is damaged"):
         list(LevelDb(path))

@@ -30,16 +30,16 @@ STEP = st.one_of(
 @given(steps=st.lists(STEP, max_size=12), snappy=st.booleans(), seed=st.integers(0, 1000))
 def test_files_written_by_the_library_are_read(tmp_path_factory, steps, snappy, seed):
     path = tmp_path_factory.mktemp("plyvel")
-    small = {"write_buffer_size": 1 << 16, "block_size": 1 << 10, "max_file_size": 1 << 20}
+    options = {"write_buffer_size": 1 << 16, "block_size": 1 << 10, "max_file_size": 1 << 20}
 
-    def opened():
-        return plyvel.DB(str(path / "db"), create_if_missing=True, compression="snappy" if snappy else None, **small)
+    def open_database():
+        return plyvel.DB(str(path / "db"), create_if_missing=True, compression="snappy" if snappy else None, **options)
 
-    db, expected = opened(), {}
+    db, expected = open_database(), {}
     for step, changes in steps:
         if step == "reopen":
             db.close()
-            db = opened()
+            db = open_database()
         elif step == "compact":
             db.compact_range()
         else:

@@ -28,23 +28,23 @@ def write_logs(path: Path, sizes: list[int]) -> list[tuple[bytes, bytes]]:
     return records
 
 
-@pytest.mark.parametrize("left", [1, 6, 7, 100, 32_760, 32_768, 32_774, 32_775, 40_000, 150_000, 190_000])
-def test_a_log_cut_off_as_by_a_crash_is_read_up_to_there(tmp_path, caplog, left):
+@pytest.mark.parametrize("size", [1, 6, 7, 100, 32_760, 32_768, 32_774, 32_775, 40_000, 150_000, 190_000])
+def test_a_log_cut_off_as_by_a_crash_is_read_up_to_there(tmp_path, caplog, size):
     sizes = [10, 0, 32_700 - 60, 100_000, 5, 7, 60_000]
     records = write_logs(tmp_path / "db", sizes)
-    os.truncate(tmp_path / "db" / "000003.log", left)
+    os.truncate(tmp_path / "db" / "000003.log", size)
     try:
-        got = list(LevelDb(tmp_path / "db"))
+        result = list(LevelDb(tmp_path / "db"))
     except DataError as error:
-        got = []
+        result = []
         message = str(error)
         assert "has no records; 000003.log is cut off after byte 0" in message
-    assert got == records[: len(got)]
-    assert sum(sizes[: len(got)]) <= left
+    assert result == records[: len(result)]
+    assert sum(sizes[: len(result)]) <= size
     assert "000003.log: cut off after byte" in caplog.text
     if plyvel is not None:
         with plyvel.DB(str(tmp_path / "db")) as db:
-            assert list(db) == got
+            assert list(db) == result
 
 
 @pytest.mark.parametrize("zeros", [7, 500, 70_000])
@@ -67,7 +67,7 @@ def test_zeros_after_a_log_are_preallocated_space(tmp_path, caplog, zeros):
         st.one_of(st.integers(0, 200), st.integers(32_600, 32_800), st.just(100_000)), min_size=1, max_size=9
     )
 )
-def test_logs_of_any_layout(tmp_path_factory, sizes):
+def test_logs_of_any_layout_are_read(tmp_path_factory, sizes):
     path = tmp_path_factory.mktemp("logged") / "db"
     records = write_logs(path, sizes)
     assert list(LevelDb(path)) == records
@@ -77,7 +77,7 @@ def test_logs_of_any_layout(tmp_path_factory, sizes):
     shutil.rmtree(path)
 
 
-def test_a_cut_log_that_another_follows_is_damage(tmp_path):
+def test_a_truncated_log_before_another_is_refused(tmp_path):
     records = write_logs(tmp_path / "db", [100] * 9)
     first, second = (tmp_path / "db" / name for name in ("000003.log", "000007.log"))
     shutil.copy(first, second)

@@ -12,14 +12,14 @@ from caffejax.data import LevelDb
 
 
 def test_readers_write_nothing_and_do_not_disturb_each_other(leveldb_folder):
-    before = {file.name: file.stat().st_mtime_ns for file in leveldb_folder.iterdir()}
-    one, two = LevelDb(leveldb_folder), LevelDb(leveldb_folder)
-    assert one[3] == RECORDS[3]
-    assert two[400] == RECORDS[400]
-    one.close()
-    assert two[401] == RECORDS[401]
-    assert one[4] == RECORDS[4], "a closed reader opens the folder again"
-    assert {file.name: file.stat().st_mtime_ns for file in leveldb_folder.iterdir()} == before
+    times_before = {file.name: file.stat().st_mtime_ns for file in leveldb_folder.iterdir()}
+    first, second = LevelDb(leveldb_folder), LevelDb(leveldb_folder)
+    assert first[3] == RECORDS[3]
+    assert second[400] == RECORDS[400]
+    first.close()
+    assert second[401] == RECORDS[401]
+    assert first[4] == RECORDS[4], "a closed reader opens the folder again"
+    assert {file.name: file.stat().st_mtime_ns for file in leveldb_folder.iterdir()} == times_before
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -28,14 +28,14 @@ def test_threads_read_at_once(name):
     expected = list(records)
     order = np.random.default_rng(0).integers(len(expected), size=(8, 100)).tolist()
     with ThreadPoolExecutor(8) as pool:
-        for indices, got in zip(order, pool.map(lambda row: [records[i] for i in row], order), strict=True):
-            assert got == [expected[i] for i in indices]
+        for indices, result in zip(order, pool.map(lambda row: [records[i] for i in row], order), strict=True):
+            assert result == [expected[i] for i in indices]
 
 
-@pytest.mark.parametrize("opened", [False, True])
-def test_another_process_reads_a_copy(leveldb_folder, opened):
+@pytest.mark.parametrize("is_open", [False, True])
+def test_another_process_reads_a_copy(leveldb_folder, is_open):
     records = LevelDb(leveldb_folder)
-    if opened:
+    if is_open:
         assert records[0] == RECORDS[0]
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(records.__getitem__, (300,)) == RECORDS[300]

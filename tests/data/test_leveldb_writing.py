@@ -13,7 +13,7 @@ def test_writing_never_overwrites(leveldb_folder):
     assert list(LevelDb(leveldb_folder)) == RECORDS
 
 
-def failing():
+def failing_records():
     yield b"a", b"1"
     raise RuntimeError("no more")
 
@@ -23,7 +23,7 @@ def failing():
     [
         ([(b"a", b"1"), (b"b", b"1"), (b"b", b"2")], "db: key b'b' occurs twice"),
         ([(b"a", b"1"), (b"c", b"1"), (b"b", b"2")], "db: key b'b' comes after b'c'; keys must ascend"),
-        (failing(), "no more"),
+        (failing_records(), "no more"),
     ],
 )
 def test_failed_writing_leaves_nothing(tmp_path, records, error):
@@ -32,6 +32,6 @@ def test_failed_writing_leaves_nothing(tmp_path, records, error):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_writing_into_a_missing_parent(tmp_path):
+def test_writing_into_a_missing_parent_is_refused(tmp_path):
     with pytest.raises(DataError, match="cannot be written"):
         write_leveldb(tmp_path / "no" / "db", [(b"a", b"1")])

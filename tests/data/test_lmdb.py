@@ -40,12 +40,12 @@ def test_records_come_in_the_order_of_keys_and_end(tmp_path):
 
 
 def test_two_readers_of_one_folder_do_not_disturb_each_other(folder):
-    one, two = Lmdb(folder), Lmdb(folder)
-    assert one[3] == RECORDS[3]
-    assert two[500] == RECORDS[500]
-    one.close()
-    assert two[501] == RECORDS[501]
-    assert one[4] == RECORDS[4], "a closed reader opens the folder again"
+    first, second = Lmdb(folder), Lmdb(folder)
+    assert first[3] == RECORDS[3]
+    assert second[500] == RECORDS[500]
+    first.close()
+    assert second[501] == RECORDS[501]
+    assert first[4] == RECORDS[4], "a closed reader opens the folder again"
 
 
 def test_another_process_opens_the_folder_for_itself(folder):
@@ -60,39 +60,39 @@ def test_reading_leaves_no_lock_file(folder):
     assert [file.name for file in folder.iterdir()] == ["data.mdb"]
 
 
-def test_missing_folder(tmp_path):
+def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(DataError, match=r"nowhere: no such folder"):
         len(Lmdb(tmp_path / "nowhere"))
 
 
-def test_folder_without_a_database(tmp_path):
+def test_a_folder_without_a_database_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"is not an LMDB: it has no data.mdb; .*convert_imageset"):
         len(Lmdb(tmp_path))
 
 
-def test_empty_database(tmp_path):
+def test_an_empty_database_is_refused(tmp_path):
     write_lmdb(tmp_path / "db", [])
     with pytest.raises(DataError, match=r"db: the LMDB has no records"):
         len(Lmdb(tmp_path / "db"))
 
 
 @pytest.mark.parametrize("content", [b"", b"no database" * 1000, bytes(100_000)])
-def test_a_file_that_is_not_an_lmdb(tmp_path, content):
+def test_a_file_that_is_not_an_lmdb_is_refused(tmp_path, content):
     (tmp_path / "data.mdb").write_bytes(content)
     with pytest.raises(DataError, match=str(tmp_path)):
         len(Lmdb(tmp_path))
 
 
-@pytest.mark.parametrize("left", [0, 100, 4096, 8192, 20_000, 0.5, -1])
-def test_truncated_file(folder, tmp_path, left):
+@pytest.mark.parametrize("size", [0, 100, 4096, 8192, 20_000, 0.5, -1])
+def test_a_truncated_file_is_refused(folder, tmp_path, size):
     shutil.copy(folder / "data.mdb", tmp_path)
     content = (tmp_path / "data.mdb").read_bytes()
-    (tmp_path / "data.mdb").write_bytes(content[: int(left * len(content)) if left == 0.5 else left])
+    (tmp_path / "data.mdb").write_bytes(content[: int(size * len(content)) if size == 0.5 else size])
     with pytest.raises(DataError, match=r"truncated|is damaged|data.mdb is empty"):
         len(Lmdb(tmp_path))
 
 
-def test_overwritten_pages(folder, tmp_path):
+def test_overwritten_pages_are_named(folder, tmp_path):
     content = (folder / "data.mdb").read_bytes()
     half = len(content) // 2
     (tmp_path / "data.mdb").write_bytes(content[:half] + bytes(len(content) - half))
@@ -107,13 +107,13 @@ def test_writing_grows_the_map(tmp_path):
 
 
 def test_writing_never_overwrites(folder):
-    before = (folder / "data.mdb").read_bytes()
+    content_before = (folder / "data.mdb").read_bytes()
     with pytest.raises(DataError, match="already exists"):
         write_lmdb(folder, [(b"a", b"b")])
-    assert (folder / "data.mdb").read_bytes() == before
+    assert (folder / "data.mdb").read_bytes() == content_before
 
 
-def failing():
+def failing_records():
     yield b"a", b"1"
     raise RuntimeError("no more")
 
@@ -124,7 +124,7 @@ def failing():
         ([(b"a", b"1"), (b"b", b"1"), (b"a", b"2")], "db: key b'a' occurs twice"),
         ([(b"a" * 512, b"1")], "db: cannot be written"),
         ([(b"", b"1")], "db: cannot be written"),
-        (failing(), "no more"),
+        (failing_records(), "no more"),
     ],
 )
 def test_failed_writing_leaves_nothing(tmp_path, records, error):
@@ -133,7 +133,7 @@ def test_failed_writing_leaves_nothing(tmp_path, records, error):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_writing_into_a_missing_parent(tmp_path):
+def test_writing_into_a_missing_parent_is_refused(tmp_path):
     with pytest.raises(DataError, match="cannot be written"):
         write_lmdb(tmp_path / "no" / "db", [(b"a", b"1")])
 
@@ -148,11 +148,11 @@ with lmdb.open(sys.argv[1], map_size=1 << 26) as environment:
 """
 
 
-def test_another_process_writes_meanwhile(tmp_path):
+def test_records_are_read_while_another_process_writes(tmp_path):
     path = tmp_path / "db"
 
-    def write(first):
-        subprocess.run([sys.executable, "-c", WRITER, str(path), str(first)], check=True)
+    def write(start):
+        subprocess.run([sys.executable, "-c", WRITER, str(path), str(start)], check=True)
 
     write(99)
     records = Lmdb(path)
@@ -167,8 +167,8 @@ def test_another_process_writes_meanwhile(tmp_path):
 
 
 def test_no_lock_file_is_made(folder):
-    before = sorted(p.name for p in folder.iterdir())
+    files_before = sorted(p.name for p in folder.iterdir())
     records = Lmdb(folder)
     assert len(records)
-    assert sorted(p.name for p in folder.iterdir()) == before
+    assert sorted(p.name for p in folder.iterdir()) == files_before
     records.close()

@@ -31,9 +31,9 @@ def test_it_reads_what_the_binding_writes(tmp_path_factory, records, removed) ->
     """In any order, over several transactions, some records removed again."""
     path = str(tmp_path_factory.mktemp("lmdb"))
     with lmdb.open(path, map_size=1 << 28, lock=False) as environment:
-        for some in (list(records)[::2], list(records)[1::2]):
+        for part in (list(records)[::2], list(records)[1::2]):
             with environment.begin(write=True) as txn:
-                for key in some:
+                for key in part:
                     txn.put(key, records[key])
         with environment.begin(write=True) as txn:
             for key in list(records)[1 : removed + 1]:
@@ -45,7 +45,7 @@ def test_it_reads_what_the_binding_writes(tmp_path_factory, records, removed) ->
     assert [result[i] for i in reversed(range(len(result)))] == expected[::-1]
 
 
-def test_a_file_that_is_cut_while_it_is_read(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_cut_while_it_is_read_is_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "data.mdb"
     file.write_bytes(content)
     records = Lmdb(tmp_path)
@@ -75,9 +75,9 @@ def test_keys_that_caffe_never_writes_are_refused(tmp_path: Path, kind: str) -> 
 
 def test_closed_files_are_released(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "data.mdb").write_bytes(content)
-    before = len(os.listdir("/proc/self/fd"))
+    open_files_before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
         records = Lmdb(tmp_path)
         assert len(records) == len(RECORDS)
         records.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) == open_files_before

@@ -31,7 +31,7 @@ def test_float32_arrays_are_not_copied_but_batches_are():
     np.testing.assert_array_equal(data[1], DATA[1].astype(np.float32))
 
 
-def test_positions_and_reset():
+def test_positions_are_restored_and_reset():
     source = ArraySource(DATA, LABELS, 2)
     next(source)
     state = source.get_state()
@@ -56,7 +56,7 @@ def test_positions_and_reset():
         (DATA, LABELS, 0, "batch_size must be 1 or more"),
     ],
 )
-def test_bad_arrays(data, labels, batch_size, message):
+def test_invalid_arrays_are_refused(data, labels, batch_size, message):
     with pytest.raises(DataError, match=message):
         ArraySource(data, labels, batch_size)
 

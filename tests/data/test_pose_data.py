@@ -23,31 +23,31 @@ def record(
     """Return a record as the project's genLMDB.py writes it; people are (P, J, 2) in pixels, counted from 0."""
     rows = np.zeros((HEIGHT, WIDTH), np.uint8)
 
-    def write(row: int, *numbers: float, at: int = 0) -> None:
+    def write(row: int, *numbers: float, column: int = 0) -> None:
         data = struct.pack(f"<{len(numbers)}f", *numbers)
-        rows[row, at : at + len(data)] = np.frombuffer(data, np.uint8)
+        rows[row, column : column + len(data)] = np.frombuffer(data, np.uint8)
 
-    others = len(people) - 1
+    other_people = len(people) - 1
     rows[0, :4] = np.frombuffer(b"COCO", np.uint8)
     write(1, HEIGHT, WIDTH)
-    rows[2, 1] = others
+    rows[2, 1] = other_people
     write(3, center[0] + 1, center[1] + 1)
     write(4, scale)
     for n, (joints, flags) in enumerate(zip(people + 1, visible, strict=True)):
-        first = 5 if n == 0 else 9 + others + 3 * (n - 1)
+        first_row = 5 if n == 0 else 9 + other_people + 3 * (n - 1)
         for row, numbers in enumerate((*joints.T, flags)):
-            write(first + row, *numbers)
-    draw = np.random.default_rng(0)
-    image = draw.integers(0, 256, (3, HEIGHT, WIDTH), np.uint8)
+            write(first_row + row, *numbers)
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 256, (3, HEIGHT, WIDTH), np.uint8)
     mask = np.full((HEIGHT, WIDTH), 255, np.uint8)
     mask[:, : WIDTH // 2] = 0
     channels = np.stack([*image, rows, mask, mask])
     return Datum(channels=6, height=HEIGHT, width=WIDTH, data=channels.tobytes())
 
 
-def net(folder: Path, parts: int, more: str = "", batch_size: int = 1) -> str:
+def net_text(folder: Path, parts: int, extra_settings: str = "", batch_size: int = 1) -> str:
     settings = {"num_parts:": str(parts), "np_in_lmdb:": str(PARTS[parts][0]), "stride:": "8"}
-    words = more.split()
+    words = extra_settings.split()
     settings |= dict(zip(words[::2], words[1::2], strict=True))
     return f"""layer {{ name: "d" type: "CPMData" top: "data" top: "label"
       data_param {{ source: "{folder / "db"}" backend: LMDB batch_size: {batch_size} }}
@@ -55,17 +55,17 @@ def net(folder: Path, parts: int, more: str = "", batch_size: int = 1) -> str:
 
 
 def people(parts: int, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    draw = np.random.default_rng(parts)
-    joints = draw.uniform((0, 0), (WIDTH - 1, HEIGHT - 1), (count, PARTS[parts][0], 2)).astype(np.float32)
-    return joints, draw.integers(0, 2, joints.shape[:2])
+    rng = np.random.default_rng(parts)
+    joints = rng.uniform((0, 0), (WIDTH - 1, HEIGHT - 1), (count, PARTS[parts][0], 2)).astype(np.float32)
+    return joints, rng.integers(0, 2, joints.shape[:2])
 
 
 def gaussian(points: list[np.ndarray], row: int, column: int, sigma: float) -> float:
     total = 0.0
     for x, y in points:
-        squared = (column * 8 + 3.5 - x) ** 2 + (row * 8 + 3.5 - y) ** 2
-        if squared / (2 * sigma**2) <= math.log(100):
-            total = min(1, total + math.exp(-squared / (2 * sigma**2)))
+        squared_distance = (column * 8 + 3.5 - x) ** 2 + (row * 8 + 3.5 - y) ** 2
+        if squared_distance / (2 * sigma**2) <= math.log(100):
+            total = min(1, total + math.exp(-squared_distance / (2 * sigma**2)))
     return total
 
 
@@ -90,7 +90,7 @@ def test_maps_are_those_of_their_definition(tmp_path: Path, open_source: Any, pa
     joints, visible = people(parts)
     joints[1, 5] = (WIDTH, 3)  # outside
     write_lmdb(tmp_path / "db", [(b"0", record(joints, visible).SerializeToString())])
-    data, label = next(open_source(net(tmp_path, parts, "sigma: 9")))
+    data, label = next(open_source(net_text(tmp_path, parts, "sigma: 9")))
     n_joints, n_limbs = PARTS[parts][1:]
     assert data.shape == (1, 6, HEIGHT, WIDTH)
     assert label.shape == (1, 2 * (parts + 1), HEIGHT // 8, WIDTH // 8)
@@ -100,24 +100,26 @@ def test_maps_are_those_of_their_definition(tmp_path: Path, open_source: Any, pa
     assert (weights[0][:, 5:] == 1).all()
     # the neck and the nose, or the head's top, are in the databases at these places
     if parts == 56:
-        where = {0: (0, 0), NECK: (5, 6), 2: (6, 6), 4: (10, 10), 14: (2, 2), 17: (3, 3)}
-        ends = {0: (1, 8), 6: (1, 2), 14: (1, 0)}
-        where[8] = (12, 12)
+        source_joints = {0: (0, 0), NECK: (5, 6), 2: (6, 6), 4: (10, 10), 14: (2, 2), 17: (3, 3)}
+        limb_ends = {0: (1, 8), 6: (1, 2), 14: (1, 0)}
+        source_joints[8] = (12, 12)
     else:
-        where = {0: (9, 9), NECK: (8, 8), 2: (12, 12), 14: (7, 6), 8: (2, 2)}
-        ends = {0: (0, 1), 4: (1, 5), 7: (1, 14), 8: (14, 8)}
-        where[5] = (13, 13)
+        source_joints = {0: (9, 9), NECK: (8, 8), 2: (12, 12), 14: (7, 6), 8: (2, 2)}
+        limb_ends = {0: (0, 1), 4: (1, 5), 7: (1, 14), 8: (14, 8)}
+        source_joints[5] = (13, 13)
     outside = np.zeros(visible.shape, bool)
     outside[1, 5] = True
-    middle = {n: (joints[:, a] + joints[:, b]) / 2 for n, (a, b) in where.items()}
-    shown = {n: ~(outside[:, a] | outside[:, b]) for n, (a, b) in where.items()}
+    positions = {n: (joints[:, a] + joints[:, b]) / 2 for n, (a, b) in source_joints.items()}
+    is_inside = {n: ~(outside[:, a] | outside[:, b]) for n, (a, b) in source_joints.items()}
     for row, column in np.ndindex(HEIGHT // 8, WIDTH // 8):
-        for n in where:
-            expected = gaussian(list(middle[n][shown[n]]), row, column, 9)
+        for n in source_joints:
+            expected = gaussian(list(positions[n][is_inside[n]]), row, column, 9)
             assert heat[n, row, column] == pytest.approx(expected, abs=1e-5)
-        for n, (a, b) in ends.items():
-            both = shown[a] & shown[b]
-            expected = direction(list(zip(middle[a][both], middle[b][both], strict=True)), row, column)
+        for n, (a, b) in limb_ends.items():
+            both_inside = is_inside[a] & is_inside[b]
+            expected = direction(
+                list(zip(positions[a][both_inside], positions[b][both_inside], strict=True)), row, column
+            )
             assert limbs[2 * n : 2 * n + 2, row, column] == pytest.approx(expected, abs=1e-5)
         assert background[0, row, column] == pytest.approx(1 - heat[:, row, column].max(), abs=1e-6)
     image = np.frombuffer(record(joints, visible).data, np.uint8).reshape(6, HEIGHT, WIDTH)[:3]
@@ -129,10 +131,10 @@ def test_joints_without_labels_have_no_weight(tmp_path: Path, open_source: Any) 
     joints, visible = people(56)
     visible[:, [0, 1]] = 3  # of the database: joints 0 and 15 of the maps
     write_lmdb(tmp_path / "db", [(b"0", record(joints, visible).SerializeToString())])
-    _, label = next(open_source(net(tmp_path, 56, "sigma: 9")))
+    _, label = next(open_source(net_text(tmp_path, 56, "sigma: 9")))
     assert [n for n in range(57) if not label[0, n].any()] == [0, 15]
-    other = [gaussian([joints[1, 0]], row, column, 9) for row, column in np.ndindex(HEIGHT // 8, WIDTH // 8)]
-    np.testing.assert_allclose(label[0, 57 + 38].ravel(), other, atol=1e-5)  # of others, 3 is visible
+    expected = [gaussian([joints[1, 0]], row, column, 9) for row, column in np.ndindex(HEIGHT // 8, WIDTH // 8)]
+    np.testing.assert_allclose(label[0, 57 + 38].ravel(), expected, atol=1e-5)  # of others, 3 is visible
 
 
 FIXED = "scale_prob: 0 max_rotate_degree: 0 center_perterb_max: 0 crop_size_x: 64 crop_size_y: 48 sigma: 3 "
@@ -148,16 +150,16 @@ def test_people_move_with_the_image(tmp_path: Path, open_source: Any, flip: int,
     datum = record(joints, visible)
     write_lmdb(tmp_path / "db", [(b"0", datum.SerializeToString())])
     text = FIXED + f"target_dist: {0.5 * scale} flip_prob: {1 if flip else -1}"
-    data, label = next(open_source(net(tmp_path, 56, text), "TRAIN"))
+    data, label = next(open_source(net_text(tmp_path, 56, text), "TRAIN"))
     assert (data.shape, label.shape) == ((1, 6, 48, 64), (1, 114, 6, 8))
     heat = label[0, 95:113]
     shoulder, wrist = (5, 7) if flip else (2, 4)
     assert {n for n in range(18) if heat[n].any()} == {shoulder, wrist}
     for n, (x, y) in (shoulder, (8 * scale, 0)), (wrist, (0, 4 * scale)):
         # rotation, even by 0 degrees, adds half a pixel; the center, 37.5 or 74.5, is rounded to the even number
-        place = np.array([32 + x, 24 + y]) + (-0.5 if scale == 1 else 0.5)
-        place[0] = 63 - place[0] if flip else place[0]
-        expected = [gaussian([place], row, column, 3) for row, column in np.ndindex(6, 8)]
+        position = np.array([32 + x, 24 + y]) + (-0.5 if scale == 1 else 0.5)
+        position[0] = 63 - position[0] if flip else position[0]
+        expected = [gaussian([position], row, column, 3) for row, column in np.ndindex(6, 8)]
         np.testing.assert_allclose(heat[n].ravel(), expected, atol=1e-4)
 
 
@@ -165,18 +167,18 @@ def test_augmentation_depends_on_the_seed_and_the_example(tmp_path: Path, open_s
     joints, visible = people(56, 1)
     datum = record(joints, visible, scale=1).SerializeToString()
     write_lmdb(tmp_path / "db", [(b"%d" % n, datum) for n in range(3)])
-    text = net(tmp_path, 56, "max_rotate_degree: 40 scale_prob: 1 scale_min: 0.5 target_dist: 0.6", 2)
-    first, second, other = (open_source(text, "TRAIN", seed=seed) for seed in (1, 1, 2))
-    one, same, changed = next(first)[1], next(second)[1], next(other)[1]
-    np.testing.assert_array_equal(one, same)
-    assert (one != changed).any()
-    assert (one[0] != one[1]).any()
-    assert one.shape == (2, 114, 46, 46)
-    assert np.abs(one).max() <= 1
+    text = net_text(tmp_path, 56, "max_rotate_degree: 40 scale_prob: 1 scale_min: 0.5 target_dist: 0.6", 2)
+    first, second, other_seed = (open_source(text, "TRAIN", seed=seed) for seed in (1, 1, 2))
+    first_label, second_label, other_label = next(first)[1], next(second)[1], next(other_seed)[1]
+    np.testing.assert_array_equal(first_label, second_label)
+    assert (first_label != other_label).any()
+    assert (first_label[0] != first_label[1]).any()
+    assert first_label.shape == (2, 114, 46, 46)
+    assert np.abs(first_label).max() <= 1
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("settings", "message"),
     [
         ("num_parts: 14", "num_parts is 14; supported are 56"),
         ("np_in_lmdb: 16", "np_in_lmdb is 16, but the joints need 17"),
@@ -190,16 +192,16 @@ def test_augmentation_depends_on_the_seed_and_the_example(tmp_path: Path, open_s
         ("crop_size_x: 4000000000 crop_size_y: 4000000000", "too large"),
     ],
 )
-def test_settings_that_cannot_work(tmp_path: Path, open_source: Any, more: str, message: str) -> None:
+def test_settings_that_cannot_work_are_refused(tmp_path: Path, open_source: Any, settings: str, message: str) -> None:
     write_lmdb(tmp_path / "db", [(b"0", record(*people(56)).SerializeToString())])
     with pytest.raises(DataError, match=message):
-        open_source(net(tmp_path, 56, more), "TRAIN" if "target_dist" in more else "TEST")
+        open_source(net_text(tmp_path, 56, settings), "TRAIN" if "target_dist" in settings else "TEST")
 
 
 def test_damaged_records_are_named(tmp_path: Path, open_source: Any) -> None:
     joints, visible = people(56)
-    far = joints.copy()
-    far[0, 0, 0] = np.nan
+    invalid_joints = joints.copy()
+    invalid_joints[0, 0, 0] = np.nan
     crowd = record(joints, visible)
     pixels = bytearray(crowd.data)
     pixels[3 * HEIGHT * WIDTH + 2 * WIDTH + 1] = 200
@@ -207,7 +209,7 @@ def test_damaged_records_are_named(tmp_path: Path, open_source: Any) -> None:
     small = Datum(channels=6, height=60, width=60, data=bytes(6 * 60 * 60))
     for number, (datum, message) in enumerate(
         [
-            (record(far, visible), "that are not numbers"),
+            (record(invalid_joints, visible), "that are not numbers"),
             (record(joints, visible, scale=0), "that are not numbers"),
             (crowd, "200 other people take 809"),
             (small, "too small to describe 17 joints"),
@@ -218,4 +220,4 @@ def test_damaged_records_are_named(tmp_path: Path, open_source: Any) -> None:
         folder.mkdir()
         write_lmdb(folder / "db", [(b"key", datum.SerializeToString())])
         with pytest.raises(DataError, match=f"record 'key' .*{message}"):
-            open_source(net(folder, 56))
+            open_source(net_text(folder, 56))

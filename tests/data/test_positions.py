@@ -23,22 +23,22 @@ def h5_list(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "list.txt"
 
 
-def batches(source, n):
+def read_batches(source, n):
     return [[top.tolist() for top in next(source)] for _ in range(n)]
 
 
-def check_resume(open_net, before, after):
-    whole = open_net()
-    batches(whole, before)
-    state = whole.get_state()
-    rest = batches(whole, after)
+def check_resume(open_net, skip_count, read_count):
+    original = open_net()
+    read_batches(original, skip_count)
+    state = original.get_state()
+    expected = read_batches(original, read_count)
     resumed = open_net()
     resumed.set_state(state)
     assert resumed.get_state() == state
-    assert batches(resumed, after) == rest
-    whole.set_state(state)
-    assert batches(whole, after) == rest
-    for source in (whole, resumed):
+    assert read_batches(resumed, read_count) == expected
+    original.set_state(state)
+    assert read_batches(original, read_count) == expected
+    for source in (original, resumed):
         source.close()
 
 

@@ -16,14 +16,14 @@ from caffejax.errors import DataError, Problem
 PATIENCE = 60  # seconds, for what should come at once
 
 
-class Counting:
+class CountingBatches:
     """Batch n holds n, the process that read it, and the thread; batch `bad` fails."""
 
     tops = ()
     batch_size = 5
 
-    def __init__(self, bad=None, threads=1):
-        self.bad, self.threads = bad, threads
+    def __init__(self, bad_batch=None, threads=1):
+        self.bad, self.threads = bad_batch, threads
         self.closed = False
 
     def read(self, start):
@@ -36,42 +36,42 @@ class Counting:
         self.closed = True
 
 
-def take(source, n):
+def take_numbers(source, n):
     return [int(next(source)[0]) for _ in range(n)]
 
 
 @pytest.mark.parametrize(("depth", "threads"), [(1, 1), (4, 1), (4, 3), (2, 8)])
 def test_batches_come_in_order(depth, threads):
-    source = Pipeline(Counting(threads=threads), depth)
-    assert take(source, 50) == list(range(50))
+    source = Pipeline(CountingBatches(threads=threads), depth)
+    assert take_numbers(source, 50) == list(range(50))
     source.close()
 
 
 def test_nothing_is_read_before_the_first_batch_is_asked_for():
-    before = threading.active_count()
-    source = Pipeline(Counting(), 4)
-    assert threading.active_count() == before
+    threads_before = threading.active_count()
+    source = Pipeline(CountingBatches(), 4)
+    assert threading.active_count() == threads_before
     source.close()
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_position_is_the_consumers(workers):
-    source = Pipeline(Counting(), 3, workers)
+    source = Pipeline(CountingBatches(), 3, workers)
     assert source.get_state() == {"examples": 0}
-    assert take(source, 2) == [0, 1]
+    assert take_numbers(source, 2) == [0, 1]
     assert source.get_state() == {"examples": 10}
     source.set_state({"examples": 5})
     assert source.get_state() == {"examples": 5}
-    assert take(source, 3) == [1, 2, 3]
+    assert take_numbers(source, 3) == [1, 2, 3]
     source.close()
-    assert take(source, 2) == [4, 5]
+    assert take_numbers(source, 2) == [4, 5]
     source.close()
     source.close()
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_exception_is_raised_unchanged_at_its_batch_and_again(workers):
-    source = Pipeline(Counting(bad=3), 10, workers)
+    source = Pipeline(CountingBatches(bad=3), 10, workers)
     batches = [next(source) for _ in range(3)]
     assert [int(batch[0]) for batch in batches] == [0, 1, 2]
     if workers:  # share the reading
@@ -84,13 +84,13 @@ def test_an_exception_is_raised_unchanged_at_its_batch_and_again(workers):
         assert caught.value.problems == (Problem("batch 3 is bad", file="x", layer="d"),)
     assert source.get_state() == {"examples": 15}
     source.set_state({"examples": 20})
-    assert take(source, 2) == [4, 5]
+    assert take_numbers(source, 2) == [4, 5]
     source.close()
 
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_ends_the_reading_with_a_message():
-    source = Pipeline(Counting(), 2, workers=2)
+    source = Pipeline(CountingBatches(), 2, workers=2)
     number, process, _ = next(source)
     os.kill(int(process), signal.SIGKILL)
     numbers = [int(number)]
@@ -103,18 +103,18 @@ def test_a_worker_that_is_killed_ends_the_reading_with_a_message():
 @pytest.mark.slow
 def test_workers_read_what_threads_read(open_source, data_layer, raw_db):
     net = data_layer(raw_db, 4, "crop_size: 3 mirror: true mean_value: 7 scale: 0.5", "backend: LMDB prefetch: 2")
-    alone, shared = open_source(net, "TRAIN", seed=3), open_source(net, "TRAIN", seed=3, workers=2)
+    by_threads, by_workers = open_source(net, "TRAIN", seed=3), open_source(net, "TRAIN", seed=3, workers=2)
     for _ in range(6):
-        for one, other in zip(next(alone), next(shared), strict=True):
-            np.testing.assert_array_equal(one, other)
+        for expected, actual in zip(next(by_threads), next(by_workers), strict=True):
+            np.testing.assert_array_equal(expected, actual)
 
 
 def test_closing_closes_the_files():
-    counting = Counting()
-    source = Pipeline(counting, 2)
-    take(source, 3)
+    batches = CountingBatches()
+    source = Pipeline(batches, 2)
+    take_numbers(source, 3)
     source.close()
-    assert counting.closed
+    assert batches.closed
 
 
 def test_many_threads_read_one_database(open_source, data_layer, raw_db):
@@ -129,7 +129,7 @@ def test_many_threads_read_one_database(open_source, data_layer, raw_db):
 
 def test_depth_zero_is_refused():
     with pytest.raises(DataError, match="prefetch must be 1 batch or more, not 0"):
-        Pipeline(Counting(), 0)
+        Pipeline(CountingBatches(), 0)
 
 
 PROGRAM = """
@@ -150,8 +150,8 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("interrupt", [False, True])
 def test_the_program_ends_though_nobody_closed(tmp_path, workers, interrupt):
     program = tmp_path / "program.py"
-    then = "\n    ".join(["while True:", "    next(source)"]) if interrupt else "pass"
-    program.write_text(PROGRAM.format(folder=str(Path(__file__).parent), workers=workers, then=then))
+    ending = "\n    ".join(["while True:", "    next(source)"]) if interrupt else "pass"
+    program.write_text(PROGRAM.format(folder=str(Path(__file__).parent), workers=workers, then=ending))
     process = subprocess.Popen(
         [sys.executable, str(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -20,7 +20,7 @@ layer { name: "ip" type: "InnerProduct" bottom: "x" top: "y" inner_product_param
 """
 
 
-class Counted:
+class CountingSource:
     """A source that counts its batches."""
 
     tops = TOPS
@@ -45,19 +45,19 @@ class Counted:
 @pytest.fixture
 def calls() -> Iterator[list[str]]:
     """Record the calls of a source type from another package."""
-    done: list[str] = []
+    result: list[str] = []
 
     def probe(site: Site) -> SourceSpec:
-        done.append(f"probe {site.data_config.seed} {site.phase}")
+        result.append(f"probe {site.data_config.seed} {site.phase}")
         return SourceSpec(TOPS, lambda x: (2 * x,))
 
-    def open_source(site: Site, tops: Any) -> Counted:
+    def open_source(site: Site, tops: Any) -> CountingSource:
         assert tops == TOPS
-        done.append(f"open {site.data_config.seed} {site.phase}")
-        return Counted()
+        result.append(f"open {site.data_config.seed} {site.phase}")
+        return CountingSource()
 
     register(LayerType(Signature("TestSource", bottoms=0), Reads(probe, open_source)))
-    yield done
+    yield result
     del _types["TestSource"]
 
 

@@ -39,13 +39,13 @@ def folder(tmp_path_factory):
 
 
 def layer(
-    kind: str, source: Any, more: str = PIXEL, transform: str = "", batch_size: int = 4, tops: str = "data label"
+    kind: str, source: Any, settings: str = PIXEL, transform: str = "", batch_size: int = 4, tops: str = "data label"
 ) -> str:
-    named = " ".join(f'top: "{top}"' for top in tops.split())
+    top_fields = " ".join(f'top: "{top}"' for top in tops.split())
     if kind == "DenseImageData":
-        more = more.replace(PIXEL, "")
-    return f"""layer {{ name: "d" type: "{kind}" {named} transform_param {{ {transform} }}
-        {PARAMS[kind]} {{ source: "{source}" batch_size: {batch_size} {more} }} }}"""
+        settings = settings.replace(PIXEL, "")
+    return f"""layer {{ name: "d" type: "{kind}" {top_fields} transform_param {{ {transform} }}
+        {PARAMS[kind]} {{ source: "{source}" batch_size: {batch_size} {settings} }} }}"""
 
 
 KINDS = [
@@ -55,12 +55,12 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "file", "more"), KINDS)
+@pytest.mark.parametrize(("kind", "file", "settings"), KINDS)
 @pytest.mark.parametrize("workers", [0, 1])
-def test_crops_and_mirrors_are_the_same_for_both(folder, open_source, kind, file, more, workers):
+def test_crops_and_mirrors_are_the_same_for_both(folder, open_source, kind, file, settings, workers):
     if workers and kind != "ImageSegData":
         return
-    net = layer(kind, folder / file, f"shuffle: true {more}", "crop_size: 16 mirror: true")
+    net = layer(kind, folder / file, f"shuffle: true {settings}", "crop_size: 16 mirror: true")
     source = open_source(net, "TRAIN", seed=3, workers=workers)
     assert [top.shape for top in source.tops] == [(4, 3, 16, 16), (4, 1, 16, 16)]
     crops, batches = set(), []
@@ -73,19 +73,19 @@ def test_crops_and_mirrors_are_the_same_for_both(folder, open_source, kind, file
             i = int(image[2, 0, 0])
             windows = np.lib.stride_tricks.sliding_window_view(labels_of(i), (16, 16))
             for flip in 1, -1:
-                for at in np.argwhere((windows == image[0, :, ::flip]).all(axis=(2, 3))):
-                    crops.add((i, *at.tolist(), flip))
+                for corner in np.argwhere((windows == image[0, :, ::flip]).all(axis=(2, 3))):
+                    crops.add((i, *corner.tolist(), flip))
     assert len(crops) > 30
-    assert {s[0] for s in crops} == set(range(5))
-    again = open_source(net, "TRAIN", seed=3)
-    again.set_state({"examples": 20})
-    for a, b in zip(next(again), batches[5], strict=True):
+    assert {crop[0] for crop in crops} == set(range(5))
+    resumed = open_source(net, "TRAIN", seed=3)
+    resumed.set_state({"examples": 20})
+    for a, b in zip(next(resumed), batches[5], strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(("kind", "file", "more"), KINDS)
-def test_whole_images_come_one_by_one_in_their_own_size(folder, open_source, kind, file, more):
-    source = open_source(layer(kind, folder / file, more, "mean_value: 100 scale: 0.5", batch_size=1))
+@pytest.mark.parametrize(("kind", "file", "settings"), KINDS)
+def test_whole_images_come_one_by_one_in_their_own_size(folder, open_source, kind, file, settings):
+    source = open_source(layer(kind, folder / file, settings, "mean_value: 100 scale: 0.5", batch_size=1))
     for i in [*range(5), 0]:
         data, label = next(source)
         np.testing.assert_array_equal(data[0, 0], (labels_of(i) - np.float32(100)) * 0.5)
@@ -109,7 +109,7 @@ def test_images_smaller_than_the_crop_are_padded(folder, open_source):
     assert (label[2, 0, :, 22:] == 77).all()
 
 
-def test_labels_of_whole_images_and_none(folder, open_source):
+def test_labels_may_be_of_whole_images_or_absent(folder, open_source):
     data, label = next(open_source(layer("ImageSegData", folder / "classes.txt", "new_height: 8 new_width: 9")))
     assert data.shape == (4, 3, 8, 9)
     assert label.shape == (4, 1, 8, 9)
@@ -154,7 +154,7 @@ def test_small_label_images_need_no_resizing(folder, open_source):
 
 
 @pytest.mark.parametrize(
-    ("more", "transform", "message"),
+    ("settings", "transform", "message"),
     [
         ("label_divide_factor: 2 new_height: 8 new_width: 8", "crop_size: 4", "excludes crops"),
         ("label_divide_factor: 9 new_height: 8 new_width: 80", "", "label_divide_factor is 9"),
@@ -162,9 +162,9 @@ def test_small_label_images_need_no_resizing(folder, open_source):
         ("label_divide_factor: 2", "", "to be divided by 2, but its label image"),
     ],
 )
-def test_factors_that_cannot_divide(folder, open_source, more, transform, message):
+def test_factors_that_cannot_divide_are_refused(folder, open_source, settings, transform, message):
     with pytest.raises(DataError, match=message):
-        open_source(layer("DenseImageData", folder / "list.txt", more, transform))
+        open_source(layer("DenseImageData", folder / "list.txt", settings, transform))
 
 
 def test_scale_factors_change_both(folder, open_source):
@@ -187,7 +187,7 @@ def test_dense_image_data_has_settings_of_its_own(folder, open_source):
 
 
 @pytest.mark.parametrize(
-    ("lines", "more", "message"),
+    ("lines", "settings", "message"),
     [
         ("im 0.png\n", PIXEL, "list:1: .* there is no image 'im'"),
         ("lonely\n", PIXEL, "list:1: .* 'lonely' is not two paths"),
@@ -200,13 +200,13 @@ def test_dense_image_data_has_settings_of_its_own(folder, open_source):
         ("im 0.png 0.png\nim 1.png 1.png\n", PIXEL, "im 1.png' becomes 3x24x26 .* but the batch's first image 3x20x30"),
     ],
 )
-def test_mistakes_are_named(folder, open_source, lines, more, message):
+def test_mistakes_are_named(folder, open_source, lines, settings, message):
     (folder / "list").write_text(lines)
     with pytest.raises(DataError, match=message):
-        next(open_source(layer("ImageSegData", folder / "list", more)))
+        next(open_source(layer("ImageSegData", folder / "list", settings)))
 
 
-def test_a_mean_file_does_not_fit_crops(folder, open_source):
+def test_a_mean_file_with_a_crop_is_refused(folder, open_source):
     with pytest.raises(DataError, match="mean"):
         open_source(layer("ImageSegData", folder / "list.txt", PIXEL, 'crop_size: 4 mean_file: "nowhere"'))
 

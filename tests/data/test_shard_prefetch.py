@@ -25,7 +25,7 @@ SIZE = 5
 PATIENCE = 30  # seconds, for what should come at once
 
 
-class Starts:
+class RecordedStarts:
     """A batch holds the example that it starts at; which were read is noted."""
 
     tops = ()
@@ -56,7 +56,7 @@ def partitions(draw: Any) -> list[DataShard]:
 
 
 @given(partitions(), st.integers(0, 50), st.integers(0, 30))
-def test_the_nth_batch_of_a_shard(parts: list[DataShard], start: int, n: int) -> None:
+def test_nth_counts_the_batches_of_a_shard(parts: list[DataShard], start: int, n: int) -> None:
     for shard in parts:
         # by counting
         numbers = (
@@ -79,22 +79,24 @@ def test_shards_read_each_example_once_in_order(
     parts: list[DataShard], steps: list[tuple[str, int]], depth: int
 ) -> None:
     """Against counting, by hand; what is read ahead and never taken is the shard's, too."""
-    at = 0
-    readers = [(shard, batches := Starts(), Pipeline(batches, depth, shard=shard)) for shard in parts]
-    for do, n in steps:
-        if do == "go":
-            at = n
+    example = 0
+    readers = [(shard, batches := RecordedStarts(), Pipeline(batches, depth, shard=shard)) for shard in parts]
+    for action, n in steps:
+        if action == "go":
+            example = n
             for _, _, pipeline in readers:
                 pipeline.set_state({"examples": n})
             continue
         for _ in range(n):
-            got = [pipeline.take(pipeline.number) for _, _, pipeline in readers]
-            starts = [int(arrays[0]) for arrays in got if arrays is not None]
-            assert starts == [at]
-            [owner] = [shard for (shard, _, _), arrays in zip(readers, got, strict=True) if arrays is not None]
-            assert owner.first <= at // SIZE % owner.total < owner.first + owner.count
-            at += SIZE
-        assert {pipeline.get_state()["examples"] for _, _, pipeline in readers} == {at}
+            taken_batches = [pipeline.take(pipeline.number) for _, _, pipeline in readers]
+            starts = [int(arrays[0]) for arrays in taken_batches if arrays is not None]
+            assert starts == [example]
+            [owner] = [
+                shard for (shard, _, _), arrays in zip(readers, taken_batches, strict=True) if arrays is not None
+            ]
+            assert owner.first <= example // SIZE % owner.total < owner.first + owner.count
+            example += SIZE
+        assert {pipeline.get_state()["examples"] for _, _, pipeline in readers} == {example}
     for shard, batches, pipeline in readers:
         pipeline.close()
         assert {start // SIZE % shard.total for start in batches.read_at} <= set(
@@ -106,7 +108,7 @@ def test_shards_read_each_example_once_in_order(
 def test_the_numbers_that_batches_count_as_decide(parts: list[DataShard], numbers: list[int]) -> None:
     """Numbers need not go up by 1: layers stand at different places, or one of them could not be read."""
     for shard in parts:
-        pipeline = Pipeline(Starts(), 3, shard=shard)
+        pipeline = Pipeline(RecordedStarts(), 3, shard=shard)
         for i, number in enumerate(numbers):
             arrays = pipeline.take(number)
             is_owned = shard.first <= number % shard.total < shard.first + shard.count
@@ -116,7 +118,7 @@ def test_the_numbers_that_batches_count_as_decide(parts: list[DataShard], number
 
 
 def test_no_batch_is_read_twice_whatever_numbers_one_reader_of_all_is_given() -> None:
-    batches = Starts()
+    batches = RecordedStarts()
     pipeline = Pipeline(batches, 2)
     for number in (3, 9, 2, 2):
         pipeline.take(number)
@@ -126,28 +128,28 @@ def test_no_batch_is_read_twice_whatever_numbers_one_reader_of_all_is_given() ->
 
 
 def test_a_pipeline_is_a_shared_source() -> None:
-    assert isinstance(Pipeline(Starts(), 1), SharedSource)
+    assert isinstance(Pipeline(RecordedStarts(), 1), SharedSource)
 
 
 @pytest.mark.parametrize("shard", [DataShard(), DataShard(1, 1, 2), DataShard(0, 3, 4)])
 def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
     shard: DataShard, monkeypatch: pytest.MonkeyPatch, data_layer: Callable[..., str], raw_db: Any
 ) -> None:
-    read: list[int] = []
-    whole = ImageBatches.read
-    monkeypatch.setattr(ImageBatches, "read", lambda self, start: read.append(start) or whole(self, start))
+    starts: list[int] = []
+    original_read = ImageBatches.read
+    monkeypatch.setattr(ImageBatches, "read", lambda self, start: starts.append(start) or original_read(self, start))
     site = Site(
         read_net(data_layer(raw_db, data="backend: LMDB prefetch: 2")).layer[0], data_config=DataConfig(shard=shard)
     )
-    reads: Any = layer_type("Data").implementation
-    source = reads.open(site, reads.probe(site).tops)
+    implementation: Any = layer_type("Data").implementation
+    source = implementation.open(site, implementation.probe(site).tops)
     next(source)
     expected, end = 1 + 2 * shard.count, time.monotonic() + PATIENCE
-    while len(read) < expected and time.monotonic() < end:
+    while len(starts) < expected and time.monotonic() < end:
         time.sleep(0.01)
     time.sleep(0.05)  # for what should not come
     source.close()
-    assert len(read) == expected
+    assert len(starts) == expected
 
 
 @pytest.mark.parametrize(
@@ -181,10 +183,10 @@ def test_invalid_shards_are_refused(values: tuple[Any, Any, Any], messages: list
 
 
 def test_shard_is_no_keyword_and_keywords_do_not_change_it() -> None:
-    reading = DataConfig(shard=DataShard(1, 1, 2))
-    assert resolve_options(ComputeConfig(), reading, {"seed": 3})[1] == DataConfig(seed=3, shard=DataShard(1, 1, 2))
+    data_config = DataConfig(shard=DataShard(1, 1, 2))
+    assert resolve_options(ComputeConfig(), data_config, {"seed": 3})[1] == DataConfig(seed=3, shard=DataShard(1, 1, 2))
     assert "shard" not in Options.__annotations__
     with pytest.raises(CaffejaxError, match=r"^there is no option 'shard'$"):
-        resolve_options(ComputeConfig(), reading, {"shard": DataShard()})
+        resolve_options(ComputeConfig(), data_config, {"shard": DataShard()})
     with pytest.raises(CaffejaxError, match=r"^shard must be a DataShard, not \(0, 1, 1\)$"):
         DataConfig(shard=(0, 1, 1))  # type: ignore[arg-type]

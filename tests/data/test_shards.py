@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, raw_datum: Callable[..., by
 def net_of(kind: str, folder: Path, size: int = SIZE, name: str = "d", tops: Sequence[str] = ("data", "label")) -> str:
     """The text of a net with one data layer."""
     random = "transform_param { crop_size: 5 mirror: true }"
-    field, params, more = {
+    field, params, transform_param = {
         "LMDB": ("data_param", f'source: "{folder / "lmdb"}" backend: LMDB prefetch: 2', random),
         "LEVELDB": ("data_param", f'source: "{folder / "leveldb"}" backend: LEVELDB', random),
         "HDF5": ("hdf5_data_param", f'source: "{folder / "files.txt"}"', ""),
@@ -62,8 +62,8 @@ def net_of(kind: str, folder: Path, size: int = SIZE, name: str = "d", tops: Seq
     }[kind]
     batch_size = "" if kind == "Python" else f"batch_size: {size}"
     layer_type = {"LMDB": "Data", "LEVELDB": "Data"}.get(kind, kind.split()[0] + "Data" * kind.startswith("HDF5"))
-    named = " ".join(f'top: "{top}"' for top in tops)
-    return f"""layer {{ name: "{name}" type: "{layer_type}" {named} {more} {field} {{ {params} {batch_size} }} }}"""
+    top_fields = " ".join(f'top: "{top}"' for top in tops)
+    return f"""layer {{ name: "{name}" type: "{layer_type}" {top_fields} {transform_param} {field} {{ {params} {batch_size} }} }}"""
 
 
 def shards(counts: Sequence[int]) -> list[DataShard]:
@@ -75,38 +75,38 @@ def shards(counts: Sequence[int]) -> list[DataShard]:
 @pytest.fixture
 def open_loader() -> Iterator[Callable[..., Loader]]:
     """Opens what feeds a net, by options of reading; closes it."""
-    with ExitStack() as opened:
+    with ExitStack() as stack:
 
-        def open_one(text: str, **reading: Any) -> Loader:
+        def open_net(text: str, **reading: Any) -> Loader:
             net = Net(text, "TRAIN", data_config=DataConfig(**{"seed": 7, **reading}))
-            return opened.enter_context(closing(Loader(net.graph)))
+            return stack.enter_context(closing(Loader(net.graph)))
 
-        yield open_one
+        yield open_net
 
 
-def same(batch: Arrays, other: Arrays) -> bool:
+def equal_batches(batch: Arrays, other: Arrays) -> bool:
     return batch.keys() == other.keys() and all(np.array_equal(batch[name], other[name]) for name in batch)
 
 
 def check_takes(
-    whole: list[Arrays], readers: list[tuple[DataShard, Loader]], takes: Sequence[int], first: int = 0
+    all_batches: list[Arrays], readers: list[tuple[DataShard, Loader]], takes: Sequence[int], first: int = 0
 ) -> None:
     """Check that readers of all shards give what one gives: batch i of `whole` has number `first + i`."""
-    at = 0
+    taken_count = 0
     for n in takes:
         taken = [(shard, loader.take(n)) for shard, loader in readers]
-        numbers = range(first + at, first + at + n)
+        numbers = range(first + taken_count, first + taken_count + n)
         for shard, batches in taken:
             expected = [i for i in numbers if shard.first <= i % shard.total < shard.first + shard.count]
             assert len(batches) == len(expected)
             for i, batch in zip(expected, batches, strict=True):
-                assert same(batch, whole[i - first]), f"{shard}: batch {i}"
+                assert equal_batches(batch, all_batches[i - first]), f"{shard}: batch {i}"
         assert sum(len(batches) for _, batches in taken) == n
-        at += n
-    assert at <= len(whole)
+        taken_count += n
+    assert taken_count <= len(all_batches)
 
 
-class Watching:
+class RecordingBatches:
     """Batches that note which were read."""
 
     def __init__(self, batches: Batches) -> None:
@@ -121,13 +121,13 @@ class Watching:
         return getattr(self._batches, name)
 
 
-def watch(loader: Loader) -> Watching | None:
+def record_reads(loader: Loader) -> RecordingBatches | None:
     """Watch what the one source of a net reads; None of a Python layer."""
     [source] = loader._sources.values()
     if not hasattr(source, "_batches"):
         return None
-    source._batches = watching = Watching(source._batches)
-    return watching
+    source._batches = recorder = RecordingBatches(source._batches)
+    return recorder
 
 
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
@@ -135,22 +135,22 @@ def watch(loader: Loader) -> Watching | None:
 def test_all_shards_together_read_what_one_reader_reads(
     open_loader: Callable[..., Loader], folder: Path, kind: str, counts: tuple[int, ...]
 ) -> None:
-    text, of = net_of(kind, folder), sum(counts)
-    takes = [of, 2 * of, 7, 3, 1, of]
-    alone = open_loader(text)
-    whole = [next(alone) for _ in range(sum(takes))]
-    assert not same(whole[0], whole[1])
+    text, total = net_of(kind, folder), sum(counts)
+    takes = [total, 2 * total, 7, 3, 1, total]
+    only_reader = open_loader(text)
+    all_batches = [next(only_reader) for _ in range(sum(takes))]
+    assert not equal_batches(all_batches[0], all_batches[1])
     readers = [(shard, open_loader(text, shard=shard)) for shard in shards(counts)]
-    watched = [watch(loader) for _, loader in readers]
-    check_takes(whole, readers, takes)
-    assert all(loader.get_state() == alone.get_state() for _, loader in readers)
-    assert alone.get_state() == {"d": {"at" if kind == "Python" else "examples": SIZE * sum(takes)}}
-    for (shard, _), watching in zip(readers, watched, strict=True):
-        if watching is not None:
-            assert {start % SIZE for start in watching.starts} == {0}
-            turns = {start // SIZE % of for start in watching.starts}
+    recorders = [record_reads(loader) for _, loader in readers]
+    check_takes(all_batches, readers, takes)
+    assert all(loader.get_state() == only_reader.get_state() for _, loader in readers)
+    assert only_reader.get_state() == {"d": {"at" if kind == "Python" else "examples": SIZE * sum(takes)}}
+    for (shard, _), recorder in zip(readers, recorders, strict=True):
+        if recorder is not None:
+            assert {start % SIZE for start in recorder.starts} == {0}
+            turns = {start // SIZE % total for start in recorder.starts}
             assert turns == set(range(shard.first, shard.first + shard.count)), "what is not the shard's was read"
-            assert len(watching.starts) == len(set(watching.starts)), "a batch was read twice"
+            assert len(recorder.starts) == len(set(recorder.starts)), "a batch was read twice"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "WindowData"])  # that one draws at random
@@ -164,41 +164,47 @@ def test_no_example_comes_twice_in_a_round(open_loader: Callable[..., Loader], f
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("before", "after"), [((2, 1), (1, 1)), ((1,), (3, 5)), ((3, 5), (1,)), ((1, 1), (2, 1))])
+@pytest.mark.parametrize(
+    ("old_counts", "new_counts"), [((2, 1), (1, 1)), ((1,), (3, 5)), ((3, 5), (1,)), ((1, 1), (2, 1))]
+)
 def test_a_position_restores_onto_other_shards(
-    open_loader: Callable[..., Loader], folder: Path, kind: str, before: tuple[int, ...], after: tuple[int, ...]
+    open_loader: Callable[..., Loader],
+    folder: Path,
+    kind: str,
+    old_counts: tuple[int, ...],
+    new_counts: tuple[int, ...],
 ) -> None:
-    text, taken = net_of(kind, folder), 11  # of no number of shards a multiple
-    alone = open_loader(text)
-    whole = [next(alone) for _ in range(taken + 30)]
+    text, taken_count = net_of(kind, folder), 11  # of no number of shards a multiple
+    only_reader = open_loader(text)
+    all_batches = [next(only_reader) for _ in range(taken_count + 30)]
     states = []
-    for shard in shards(before):
+    for shard in shards(old_counts):
         loader = open_loader(text, shard=shard)
-        loader.take(taken)
+        loader.take(taken_count)
         states.append(loader.get_state())
     assert all(state == states[0] for state in states)
-    readers = [(shard, open_loader(text, shard=shard)) for shard in shards(after)]
+    readers = [(shard, open_loader(text, shard=shard)) for shard in shards(new_counts)]
     for _, loader in readers:
         loader.take(5)  # and back
         loader.set_state(states[0])
     # a Python layer tells no number: counted from there
-    first = 0 if kind == "Python" else taken
-    check_takes(whole[taken:], readers, [sum(after), 5, 1, sum(after)], first)
+    first = 0 if kind == "Python" else taken_count
+    check_takes(all_batches[taken_count:], readers, [sum(new_counts), 5, 1, sum(new_counts)], first)
 
 
 @pytest.mark.parametrize("kind", ["LMDB", "HDF5 shuffled"])
 @pytest.mark.parametrize("examples", [0, 1, 8, 12, 30])
-def test_a_position_of_another_batch_size(
+def test_a_position_of_another_batch_size_is_restored(
     open_loader: Callable[..., Loader], folder: Path, kind: str, examples: int
 ) -> None:
     text = net_of(kind, folder, 4)
-    alone = open_loader(text)
-    alone.set_state({"d": {"examples": examples}})
-    whole = [next(alone) for _ in range(12)]
+    only_reader = open_loader(text)
+    only_reader.set_state({"d": {"examples": examples}})
+    all_batches = [next(only_reader) for _ in range(12)]
     readers = [(shard, open_loader(text, shard=shard)) for shard in shards((2, 1))]
     for _, loader in readers:
         loader.set_state({"d": {"examples": examples}})
-    check_takes(whole, readers, [3, 2, 1, 6], examples // 4)
+    check_takes(all_batches, readers, [3, 2, 1, 6], examples // 4)
     assert {loader.get_state()["d"]["examples"] for _, loader in readers} == {examples + 48}
 
 
@@ -208,31 +214,31 @@ def test_layers_that_stand_at_different_places_stay_together(
 ) -> None:
     """For example, training continues with an additional data layer that the checkpoint does not contain."""
     text = net_of(kinds[0], folder) + net_of(kinds[1], folder, 2, "e", ("more", "kind"))
-    place = {"d": {"at": 15} if kinds[0] == "Python" else {"examples": 15}}  # 5 batches
-    alone = open_loader(text)
-    alone.set_state(place)
-    whole = [next(alone) for _ in range(20)]
+    position = {"d": {"at": 15} if kinds[0] == "Python" else {"examples": 15}}  # 5 batches
+    only_reader = open_loader(text)
+    only_reader.set_state(position)
+    all_batches = [next(only_reader) for _ in range(20)]
     readers = [(shard, open_loader(text, shard=shard)) for shard in shards((1, 2))]
     for _, loader in readers:
         loader.take(4)
-        loader.set_state(place | {"e": {"at": 0, "examples": 0}})
-    check_takes(whole, readers, [3, 4, 2, 6], 0 if kinds[0] == "Python" else 5)
+        loader.set_state(position | {"e": {"at": 0, "examples": 0}})
+    check_takes(all_batches, readers, [3, 4, 2, 6], 0 if kinds[0] == "Python" else 5)
     assert len({str(loader.get_state()) for _, loader in readers}) == 1
 
 
 @pytest.mark.slow
 def test_worker_processes_read_shards(open_loader: Callable[..., Loader], folder: Path) -> None:
     text = net_of("LMDB", folder)
-    alone = open_loader(text)
-    whole = [next(alone) for _ in range(14)]
+    only_reader = open_loader(text)
+    all_batches = [next(only_reader) for _ in range(14)]
     # one shard is read without processes: each process takes more than a second to start
     readers = [
         (shard, open_loader(text, shard=shard, workers=n)) for shard, n in zip(shards((1, 1)), (0, 2), strict=True)
     ]
-    check_takes(whole, readers, [2, 4, 3, 2])
+    check_takes(all_batches, readers, [2, 4, 3, 2])
     for _, loader in readers:
         loader.set_state({"d": {"examples": 5 * SIZE}})
-    check_takes(whole[5:], readers, [2, 3], 5)
+    check_takes(all_batches[5:], readers, [2, 3], 5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -240,11 +246,11 @@ def test_next_returns_the_batches_of_the_shard_one_by_one(
     open_loader: Callable[..., Loader], folder: Path, kind: str
 ) -> None:
     text = net_of(kind, folder)
-    alone = open_loader(text)
-    whole = [next(alone) for _ in range(12)]
+    only_reader = open_loader(text)
+    all_batches = [next(only_reader) for _ in range(12)]
     loader = open_loader(text, shard=DataShard(1, 2, 4))
     for i in (1, 2, 5, 6, 9, 10):
-        assert same(next(loader), whole[i])
+        assert equal_batches(next(loader), all_batches[i])
 
 
 def test_a_python_layer_runs_for_every_batch_and_keeps_its_shard(
@@ -269,7 +275,7 @@ def test_batches_of_several_devices_are_one_batch_of_all(
     for _ in range(6):
         batches = small.take(n)
         joint = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-        assert same(joint, next(large))
+        assert equal_batches(joint, next(large))
 
 
 def test_errors_of_a_batch_are_raised_by_its_owner(open_loader: Callable[..., Loader], tmp_path: Path) -> None:
@@ -279,10 +285,10 @@ def test_errors_of_a_batch_are_raised_by_its_owner(open_loader: Callable[..., Lo
     (tmp_path / "list.txt").write_text("".join(f"{i}.png {i}\n" for i in range(6)))
     text = f"""layer {{ name: "d" type: "ImageData" top: "data" top: "label"
         image_data_param {{ source: "{tmp_path / "list.txt"}" batch_size: 1 }} }}"""
-    one, other = (open_loader(text, shard=shard) for shard in shards((1, 1)))
-    assert [batch["label"].tolist() for batch in one.take(6)] == [[0], [2], [4]]
+    first, second = (open_loader(text, shard=shard) for shard in shards((1, 1)))
+    assert [batch["label"].tolist() for batch in first.take(6)] == [[0], [2], [4]]
     with pytest.raises(DataError, match=r"3\.png.* cannot be decoded"):
-        other.take(6)
+        second.take(6)
 
 
 @pytest.mark.parametrize("kind", ["HDF5", "Python"])
@@ -293,7 +299,7 @@ def test_labels_are_checked_in_what_is_taken(open_loader: Callable[..., Loader],
         layer { name: "ip" type: "InnerProduct" bottom: "data" top: "y" inner_product_param { num_output: 5 } }
         layer { name: "loss" type: "SoftmaxWithLoss" bottom: "y" bottom: "label" }"""
     )
-    one, other = (open_loader(text, shard=shard) for shard in shards((1, 1)))
-    assert [batch["label"].tolist() for batch in one.take(2)] == [[0, 1, 2]]
+    first, second = (open_loader(text, shard=shard) for shard in shards((1, 1)))
+    assert [batch["label"].tolist() for batch in first.take(2)] == [[0, 1, 2]]
     with pytest.raises(DataError, match="blob 'label' holds 5 in row 2"):
-        other.take(2)
+        second.take(2)

@@ -25,10 +25,10 @@ def record(i, bad):
 
 
 @pytest.fixture(params=["LMDB", "LEVELDB", "list"])
-def make(request, tmp_path):
+def make_net(request, tmp_path):
     """Make a data layer, a database or a list, over ten images; the images with these numbers are bad."""
 
-    def net(bad, batch_size=3, more=""):
+    def net(bad, batch_size=3, settings=""):
         if request.param == "list":
             for i in range(10):
                 (tmp_path / f"{i}.png").write_bytes(b"no image" if i in bad else png(i))
@@ -39,39 +39,39 @@ def make(request, tmp_path):
             write(tmp_path / "db", ((b"%03d" % i, record(i, bad)) for i in range(10)))
             kind, param = "Data", f'data_param {{ source: "{tmp_path}/db" backend: {request.param}'
         return f"""layer {{ name: "d" type: "{kind}" top: "data" top: "label"
-            {param} batch_size: {batch_size} {more} }} }}"""
+            {param} batch_size: {batch_size} {settings} }} }}"""
 
     return net
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_the_next_good_one_stands_in_and_each_bad_one_is_warned_of_once(make, open_source, caplog, workers):
-    net = make(BAD)
-    got = labels(open_source(net, workers=workers, skip_bad=True), 10)
-    assert got == STAND_INS * 3
+def test_the_next_good_one_stands_in_and_each_bad_one_is_warned_of_once(make_net, open_source, caplog, workers):
+    net = make_net(BAD)
+    labels_read = labels(open_source(net, workers=workers, skip_bad=True), 10)
+    assert labels_read == STAND_INS * 3
     warnings = [r.message for r in caplog.records if r.levelname == "WARNING"]
     assert all(w.endswith("; replaced by the next one") for w in warnings)
     assert len(warnings) == len(BAD)
     assert all(any(name in w for w in warnings) for name in ("0", "3", "4", "9"))
 
 
-def test_the_replacement_of_a_bad_image_depends_on_its_position(make, open_source):
-    net = make(BAD)
+def test_the_replacement_of_a_bad_image_depends_on_its_position(make_net, open_source):
+    net = make_net(BAD)
     for start in range(10):
         resumed = open_source(net, skip_bad=True)
         resumed.set_state({"examples": start})
         assert labels(resumed, 4) == [STAND_INS[(start + i) % 10] for i in range(12)]
 
 
-def test_without_skip_bad_a_bad_image_is_fatal(make, open_source):
-    source = open_source(make(BAD[1:]))
+def test_without_skip_bad_a_bad_image_is_fatal(make_net, open_source):
+    source = open_source(make_net(BAD[1:]))
     assert labels(source, 1) == [0, 1, 2]
     with pytest.raises(DataError, match=r"3.*(is not a Datum|cannot be decoded)"):
         next(source)
 
 
-def test_too_many_in_a_row_are_an_error(make, open_source):
-    source = open_source(make((1, 2, 3, 4)), skip_bad=True)
+def test_too_many_bad_images_in_a_row_are_an_error(make_net, open_source):
+    source = open_source(make_net((1, 2, 3, 4)), skip_bad=True)
     with pytest.raises(DataError, match=r"4.*; the 3 preceding images could not be decoded"):
         labels(source, 3)
 

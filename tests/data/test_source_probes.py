@@ -17,8 +17,8 @@ from caffejax import Net
 from caffejax.data import LevelDb, Lmdb, write_leveldb, write_lmdb
 from caffejax.errors import DataError, GraphError
 
-_watched: list[Callable[[Any], None]] = []  # what notes a file as opened, or none: a hook cannot be removed
-sys.addaudithook(lambda event, args: _watched[0](args[0]) if _watched and event == "open" else None)
+_open_listeners: list[Callable[[Any], None]] = []  # what notes a file as opened, or none: a hook cannot be removed
+sys.addaudithook(lambda event, args: _open_listeners[0](args[0]) if _open_listeners and event == "open" else None)
 
 
 class StageEvents(NamedTuple):
@@ -34,47 +34,47 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
     """The names of files as they are opened, and the ranges of records as they are read, of this test's folder."""
     paths: list[str] = []
 
-    def note(path: Any, event: str = "") -> None:
+    def record_event(path: Any, event: str = "") -> None:
         # threads of an earlier test may still be reading ahead
         if isinstance(path, str | Path) and tmp_path in Path(path).parents:
             paths.append(event or Path(path).name)
 
     class File(h5py.File):
-        def __init__(self, name: Any, *more: Any, **options: Any) -> None:
-            note(name)
-            super().__init__(name, *more, **options)
+        def __init__(self, name: Any, *arguments: Any, **options: Any) -> None:
+            record_event(name)
+            super().__init__(name, *arguments, **options)
 
-    def counted(read_range: Callable[..., Any]) -> Callable[..., Any]:
+    def record_ranges(read_range: Callable[..., Any]) -> Callable[..., Any]:
         def read(db: Any, start: int, count: int) -> Any:
-            note(db.path, f"records {start} to {start + count - 1}")
+            record_event(db.path, f"records {start} to {start + count - 1}")
             return read_range(db, start, count)
 
         return read
 
     monkeypatch.setattr(h5py, "File", File)
     for records in Lmdb, LevelDb:
-        monkeypatch.setattr(records, "read_range", counted(records.read_range))
-    _watched.append(note)
+        monkeypatch.setattr(records, "read_range", record_ranges(records.read_range))
+    _open_listeners.append(record_event)
     yield paths
-    _watched.clear()
+    _open_listeners.clear()
 
 
-def stages(net: str, events: list[str], **reading: Any) -> StageEvents:
+def read_in_stages(net: str, events: list[str], **options: Any) -> StageEvents:
     """Build a net, open its one source, and read a batch."""
 
-    def since() -> list[str]:
+    def take_events() -> list[str]:
         result = events.copy()
         events.clear()
         return result
 
     events.clear()
-    graph = Net(net, **reading)
-    built = since()
+    graph = Net(net, **options)
+    build_events = take_events()
     [source] = graph.sources().values()
-    opened = since()
+    open_events = take_events()
     next(source)
     source.close()
-    return StageEvents(built, opened, since())
+    return StageEvents(build_events, open_events, take_events())
 
 
 @pytest.fixture
@@ -83,11 +83,11 @@ def raw_records(raw_datum: Callable[..., bytes]) -> list[tuple[bytes, bytes]]:
     return [(b"%03d" % i, raw_datum(i)) for i in range(30)]
 
 
-def test_lmdb(
+def test_an_lmdb_is_probed_by_its_first_record(
     tmp_path: Path, data_layer: Callable[..., str], events: list[str], raw_records: list[tuple[bytes, bytes]]
 ) -> None:
     write_lmdb(tmp_path / "db", raw_records)
-    reads = stages(data_layer(tmp_path / "db", data="backend: LMDB prefetch: 1"), events)
+    reads = read_in_stages(data_layer(tmp_path / "db", data="backend: LMDB prefetch: 1"), events)
     assert reads.build == ["data.mdb", "records 0 to 0"]
     assert reads.open == ["data.mdb"]
     assert reads.batch[:2] == ["records 0 to 0", "records 0 to 3"]  # whether it is compressed, and a batch
@@ -99,16 +99,16 @@ def test_probing_leaves_no_database_open(
     write_lmdb(tmp_path / "db", raw_records)
     net = Net(data_layer(tmp_path / "db"))
     assert net.graph.layers[0].source_spec is not None
-    opened = [os.path.realpath(file) for file in Path("/proc/self/fd").iterdir()]
-    assert opened
-    assert not [file for file in opened if file.startswith(os.path.realpath(tmp_path))]
+    open_files = [os.path.realpath(file) for file in Path("/proc/self/fd").iterdir()]
+    assert open_files
+    assert not [file for file in open_files if file.startswith(os.path.realpath(tmp_path))]
 
 
-def test_leveldb(
+def test_a_leveldb_is_probed_by_its_first_record(
     tmp_path: Path, data_layer: Callable[..., str], events: list[str], raw_records: list[tuple[bytes, bytes]]
 ) -> None:
     write_leveldb(tmp_path / "db", raw_records)
-    reads = stages(data_layer(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events)
+    reads = read_in_stages(data_layer(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events)
     assert [event for event in reads.build if event.startswith("records")] == ["records 0 to 0"]
     assert not any(event.startswith("records") for event in reads.open)
     assert not any(event.endswith(".ldb") for event in reads.batch)  # open already
@@ -133,7 +133,7 @@ def test_the_stand_in_for_bad_first_images_is_looked_at(
 ) -> None:
     records = [(key, b"\xff" if i < 2 else value) for i, (key, value) in enumerate(raw_records)]
     write_leveldb(tmp_path / "db", records)
-    reads = stages(data_layer(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events, skip_bad=True)
+    reads = read_in_stages(data_layer(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events, skip_bad=True)
     ranges = {event for event in reads.build if event.startswith("records")}
     assert ranges == {"records 0 to 0", "records 1 to 1", "records 2 to 2"}
 
@@ -147,27 +147,27 @@ def images(tmp_path: Path) -> list[str]:
     return names
 
 
-def test_image_data(tmp_path: Path, events: list[str], images: list[str]) -> None:
+def test_image_data_is_probed_by_its_first_image(tmp_path: Path, events: list[str], images: list[str]) -> None:
     (tmp_path / "list").write_text("".join(f"{name} 0\n" for name in images))
     net = f"""layer {{ name: "d" type: "ImageData" top: "data" top: "label" data_param {{ prefetch: 1 }}
         image_data_param {{ source: "{tmp_path}/list" batch_size: 2 }} }}"""
-    reads = stages(net, events)
+    reads = read_in_stages(net, events)
     assert reads.build == ["list", "0.png"]
     assert reads.open == ["list"]
     assert reads.batch[:2] == ["0.png", "1.png"]
     assert "list" not in reads.batch
 
 
-def test_hdf5_data(tmp_path: Path, hdf5_layer: Callable[..., str], events: list[str]) -> None:
+def test_hdf5_data_is_probed_by_its_metadata(tmp_path: Path, hdf5_layer: Callable[..., str], events: list[str]) -> None:
     names = ["a.h5", "b.h5", "c.h5"]
     for name in names:
         with h5py.File(tmp_path / name, "w") as file:
             file["x"] = np.zeros((1000, 2), np.float32)
     (tmp_path / "list").write_text("\n".join(names))
-    reads = stages(hdf5_layer(tmp_path / "list", "x"), events)
-    checked = [name for name in names for _ in ("its beginning", "by the library")]
-    assert reads.build == ["list", *checked]  # their metadata: all wrong ones are reported at once
-    assert reads.open == ["list", *checked]  # how many rows they have
+    reads = read_in_stages(hdf5_layer(tmp_path / "list", "x"), events)
+    metadata_reads = [name for name in names for _ in ("its beginning", "by the library")]
+    assert reads.build == ["list", *metadata_reads]  # their metadata: all wrong ones are reported at once
+    assert reads.open == ["list", *metadata_reads]  # how many rows they have
     assert reads.batch == ["a.h5", "a.h5"]
 
 
@@ -185,8 +185,8 @@ def window_net(windows: Path) -> str:
         window_data_param {{ source: "{windows}" root_folder: "{windows.parent}/" batch_size: 4 }} }}"""
 
 
-def test_window_data(events: list[str], windows: Path, images: list[str]) -> None:
-    reads = stages(window_net(windows), events)
+def test_a_window_file_is_probed_up_to_its_first_image(events: list[str], windows: Path, images: list[str]) -> None:
+    reads = read_in_stages(window_net(windows), events)
     assert reads.build == ["windows"]  # up to its first image
     assert reads.open == ["windows"]
     assert set(reads.batch) <= set(images)

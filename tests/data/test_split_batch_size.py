@@ -34,10 +34,10 @@ LAYERS = {
 }
 
 
-def net_of(*kinds: str, size: int | str = 8, more: str = "") -> str:
+def net_of(*kinds: str, size: int | str = 8, rules: str = "") -> str:
     """Return the text of a net with these layers, with each allowed number of tops."""
     return "".join(
-        f"layer {{ name: 'of {kind}' type: '{kind.split()[0]}' top: '{kind} data' {more} "
+        f"layer {{ name: 'of {kind}' type: '{kind.split()[0]}' top: '{kind} data' {rules} "
         f"{LAYERS[kind].replace('@', str(size))} }}\n"
         for kind in kinds
     )
@@ -47,18 +47,18 @@ READER = "layer { name: 'r' type: 'LSTM' bottom: 'x' top: 'y' lstm_param { num_o
 FILTER = "layer { name: 'p' type: 'Parameter' top: 'w' parameter_param { shape { dim: 8 dim: 8 } } }"
 
 
-@pytest.mark.parametrize("by", [1, 2, 8])
+@pytest.mark.parametrize("devices", [1, 2, 8])
 @pytest.mark.parametrize("kind", LAYERS)
-def test_only_the_batch_size_is_divided(kind: str, by: int) -> None:
+def test_only_the_batch_size_is_divided(kind: str, devices: int) -> None:
     text = net_of(kind) + READER + FILTER
     net = read_net(text)
-    assert split_batch_sizes(net, by) == read_net(net_of(kind, size=8 // by) + READER + FILTER)
+    assert split_batch_sizes(net, devices) == read_net(net_of(kind, size=8 // devices) + READER + FILTER)
     assert net == read_net(text), "what was given has changed"
 
 
-def test_all_layers_that_give_data_are_among_these() -> None:
-    gives = {name for name, kind in layer_types().items() if isinstance(kind.implementation, Reads | Fed)}
-    assert gives <= {kind.split()[0] for kind in LAYERS}
+def test_every_type_that_gives_data_is_tested() -> None:
+    data_types = {name for name, kind in layer_types().items() if isinstance(kind.implementation, Reads | Fed)}
+    assert data_types <= {kind.split()[0] for kind in LAYERS}
 
 
 def test_every_layer_that_cannot_be_divided_is_named() -> None:
@@ -74,15 +74,15 @@ def test_every_layer_that_cannot_be_divided_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer", "what"),
+    ("layer", "setting"),
     [
         ("type: 'ImageData' image_data_param { source: 'x' }", "image_data_param.batch_size is 1"),  # the default
         ("type: 'Input' input_param { shape { dim: 8 } shape { dim: 3 } }", "input_param.shape.dim is 3"),
         ("type: 'DummyData' dummy_data_param { num: 1 channels: 8 }", "dummy_data_param.num is 1"),
     ],
 )
-def test_sizes_that_cannot_be_divided(layer: str, what: str) -> None:
-    with pytest.raises(GraphError, match=f"^layer 'd' .*: {what}, which cannot be divided among 8 devices"):
+def test_sizes_that_cannot_be_divided_are_named(layer: str, setting: str) -> None:
+    with pytest.raises(GraphError, match=f"^layer 'd' .*: {setting}, which cannot be divided among 8 devices"):
         split_batch_sizes(read_net(f"layer {{ name: 'd' top: 'x' {layer} }}"), 8)
 
 
@@ -98,9 +98,9 @@ def test_the_batch_of_a_python_data_layer_cannot_be_divided() -> None:
 
 def test_layers_of_other_phases_stay_as_they_are() -> None:
     train, test = (f"include {{ phase: {phase} }}" for phase in ("TRAIN", "TEST"))
-    net = read_net(net_of("Data", more=train) + net_of("HDF5Data", size=5, more=test))
+    net = read_net(net_of("Data", rules=train) + net_of("HDF5Data", size=5, rules=test))
     assert split_batch_sizes(net, 4, net_state(net, "TRAIN")) == read_net(
-        net_of("Data", size=2, more=train) + net_of("HDF5Data", size=5, more=test)
+        net_of("Data", size=2, rules=train) + net_of("HDF5Data", size=5, rules=test)
     )
     with pytest.raises(GraphError, match="batch_size is 5"):
         split_batch_sizes(net, 4)

@@ -14,13 +14,15 @@ from caffejax.schema import caffe_pb2
 BOXES = np.array([[0.05, 0.2, 0.25, 0.6], [0.4, 0.3, 0.55, 0.8], [0.7, 0.1, 0.9, 0.5]], np.float32)
 
 
-def naive(kind: str, box: list[float], window: list[float]) -> float:
+def reference_overlap(kind: str, box: list[float], window: list[float]) -> float:
     def area(b: list[float]) -> float:
         return max(0.0, b[2] - b[0]) * max(0.0, b[3] - b[1])
 
-    both = area([max(box[0], window[0]), max(box[1], window[1]), min(box[2], window[2]), min(box[3], window[3])])
-    whole = {"box": area(box), "window": area(window), "union": area(box) + area(window) - both}[kind]
-    return both / whole if both else 0.0
+    intersection = area(
+        [max(box[0], window[0]), max(box[1], window[1]), min(box[2], window[2]), min(box[3], window[3])]
+    )
+    denominator = {"box": area(box), "window": area(window), "union": area(box) + area(window) - intersection}[kind]
+    return intersection / denominator if intersection else 0.0
 
 
 sides = st.tuples(st.integers(0, 8), st.integers(0, 8)).map(lambda p: sorted([p[0] / 8, (p[1] + 1) / 8]))
@@ -28,10 +30,10 @@ boxes = st.tuples(sides, sides).map(lambda p: [p[0][0], p[1][0], p[0][1], p[1][1
 
 
 @given(boxes, boxes)
-def test_overlaps_of_boxes(box, window):
+def test_overlaps_equal_the_reference(box, window):
     a, b = np.array([box], np.float32), np.array(window, np.float32)
     for function, kind in (overlaps, "union"), (box_coverage, "box"), (window_coverage, "window"):
-        np.testing.assert_allclose(function(a, b), naive(kind, box, window), atol=1e-6)
+        np.testing.assert_allclose(function(a, b), reference_overlap(kind, box, window), atol=1e-6)
 
 
 @given(boxes, boxes)
@@ -40,7 +42,7 @@ def test_visible_objects_are_inside_the_window(box, window):
         return
     inside, visible = clip_to_window(np.array([box], np.float32), np.array(window, np.float32))
     assert ((inside >= 0) & (inside <= 1)).all()
-    assert visible[0] == (naive("box", box, window) > 0)
+    assert visible[0] == (reference_overlap("box", box, window) > 0)
 
 
 @settings(max_examples=30)
@@ -52,14 +54,14 @@ def test_sampled_windows_keep_to_their_constraints(seed, name, least: bool):
     sampler = caffe_pb2.BatchSampler(max_sample=3, max_trials=40)
     sampler.sampler.MergeFrom(caffe_pb2.Sampler(min_scale=0.3, min_aspect_ratio=0.5, max_aspect_ratio=2))
     setattr(sampler.sample_constraint, f"{'min' if least else 'max'}_{name}", 0.25)
-    result = BOXES
-    windows = sampler_windows(sampler, result, np.random.default_rng(seed))
+    objects = BOXES
+    windows = sampler_windows(sampler, objects, np.random.default_rng(seed))
     assert len(windows) <= 3
     assert ((windows >= 0) & (windows <= 1 + 1e-6)).all()
     extents = windows[:, 2:] - windows[:, :2]
     np.testing.assert_array_less(0.3**2 - 1e-6, extents.prod(axis=1))
     for window in windows:
-        values = measure(result, window)
+        values = measure(objects, window)
         assert (values >= 0.25).any() if least else (values <= 0.25).any()
 
 
@@ -67,15 +69,17 @@ def test_sampled_windows_keep_to_their_constraints(seed, name, least: bool):
 def test_distorted_colours_are_within_what_is_asked(seed):
     image = np.random.default_rng(seed).integers(40, 200, (20, 30, 3), np.uint8)
     param = caffe_pb2.DistortionParameter(brightness_prob=1, brightness_delta=30)
-    off = distort(image, param, np.random.default_rng(seed)).astype(int) - image
-    assert len(np.unique(off)) == 1
-    assert abs(off[0, 0, 0]) <= 30
+    shift = distort(image, param, np.random.default_rng(seed)).astype(int) - image
+    assert len(np.unique(shift)) == 1
+    assert abs(shift[0, 0, 0]) <= 30
     param = caffe_pb2.DistortionParameter(contrast_prob=1, contrast_lower=0.5, contrast_upper=1.2)
     ratio = distort(image, param, np.random.default_rng(seed)) / image
     assert np.ptp(ratio) < 0.03
     assert 0.48 < ratio.mean() < 1.22
     param = caffe_pb2.DistortionParameter(random_order_prob=1)
-    mixed = distort(image, param, np.random.default_rng(seed))
-    np.testing.assert_array_equal(np.sort(mixed, axis=2), np.sort(image, axis=2))
-    never = caffe_pb2.DistortionParameter(brightness_delta=30, hue_delta=18, contrast_upper=2, saturation_upper=2)
-    np.testing.assert_array_equal(distort(image, never, np.random.default_rng(seed)), image)
+    reordered = distort(image, param, np.random.default_rng(seed))
+    np.testing.assert_array_equal(np.sort(reordered, axis=2), np.sort(image, axis=2))
+    inactive_param = caffe_pb2.DistortionParameter(
+        brightness_delta=30, hue_delta=18, contrast_upper=2, saturation_upper=2
+    )
+    np.testing.assert_array_equal(distort(image, inactive_param, np.random.default_rng(seed)), image)

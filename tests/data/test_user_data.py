@@ -41,7 +41,7 @@ class Tensor:
         return self._array if dtype is None else self._array.astype(dtype)
 
 
-class Reused:
+class ReusedArrays:
     """Batches that are all written into the same arrays."""
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
@@ -70,7 +70,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "list": lambda: BATCHES,
     "tuples": lambda: [(b["x"], b["y"]) for b in BATCHES],
     "tensors and more blobs": lambda: [{"x": Tensor(b["x"]), "y": Tensor(b["y"]), "z": "names"} for b in BATCHES],
-    "reused arrays": Reused,
+    "reused arrays": ReusedArrays,
     "generator of each epoch": lambda: lambda epoch: (b for b in BATCHES[epoch % 2 :]),
     "endless generator": lambda: (b for _ in range(1000) for b in BATCHES),
     "grain's map dataset": lambda: grain.MapDataset.source(BATCHES),
@@ -106,37 +106,37 @@ def test_batches_have_the_intended_examples(graph: Graph, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("taken", [0, 2, 3, 5], ids=lambda n: f"after {n}")
-def test_continues_at_a_restored_position(graph: Graph, kind: str, taken: int) -> None:
-    first = UserData("data", KINDS[kind](), graph)
-    for _ in range(taken):
-        next(first)
-    place = json.loads(json.dumps(first.get_state()))
-    again = UserData("data", KINDS[kind](), graph)
-    again.set_state(place)
-    assert again.get_state()["done"] == place["done"]
-    for x, y in expected_batches(kind, taken + 4)[taken:]:
-        batch = next(again)
+@pytest.mark.parametrize("taken_count", [0, 2, 3, 5], ids=lambda n: f"after {n}")
+def test_continues_at_a_restored_position(graph: Graph, kind: str, taken_count: int) -> None:
+    original = UserData("data", KINDS[kind](), graph)
+    for _ in range(taken_count):
+        next(original)
+    position = json.loads(json.dumps(original.get_state()))
+    resumed = UserData("data", KINDS[kind](), graph)
+    resumed.set_state(position)
+    assert resumed.get_state()["done"] == position["done"]
+    for x, y in expected_batches(kind, taken_count + 4)[taken_count:]:
+        batch = next(resumed)
         np.testing.assert_array_equal(batch["x"], x)
         np.testing.assert_array_equal(batch["y"], y)
     if kind != "endless generator":
-        first.close()
-        again.set_state(place)  # back, in the same process
-        np.testing.assert_array_equal(next(again)["x"], expected_batches(kind, taken + 1)[taken][0])
-        np.testing.assert_array_equal(next(first)["x"], expected_batches(kind, taken + 1)[taken][0])
+        original.close()
+        resumed.set_state(position)  # back, in the same process
+        np.testing.assert_array_equal(next(resumed)["x"], expected_batches(kind, taken_count + 1)[taken_count][0])
+        np.testing.assert_array_equal(next(original)["x"], expected_batches(kind, taken_count + 1)[taken_count][0])
 
 
 @pytest.mark.parametrize("kind", ["arrays", "list"])
 def test_devices_share_a_batch_of_the_users(graph: Graph, kind: str) -> None:
-    whole = UserData("data", [{"x": X[:8], "y": Y[:8]}] if kind == "list" else {"x": X, "y": Y}, graph, parts=2)
+    data = UserData("data", [{"x": X[:8], "y": Y[:8]}] if kind == "list" else {"x": X, "y": Y}, graph, parts=2)
     for i in range(2):
-        np.testing.assert_array_equal(next(whole)["y"], Y[4 * i : 4 * i + 4])
+        np.testing.assert_array_equal(next(data)["y"], Y[4 * i : 4 * i + 4])
     if kind == "list":
         with pytest.raises(DataError, match="has 4 examples in 'x', which cannot be divided among 3 devices"):
             next(UserData("data", BATCHES, graph, parts=3))
 
 
-BAD: dict[str, tuple[Any, str]] = {
+INVALID_DATA: dict[str, tuple[Any, str]] = {
     "a number": (3, "must be {blob: array} of all examples, an iterable of batches, or a function"),
     "a path": ("data.npz", "not a value of type str"),
     "a function's number": (lambda epoch: 3, r"data\(0\) must return {blob: array}"),
@@ -157,9 +157,9 @@ BAD: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("case", INVALID_DATA)
 def test_impossible_data_is_refused(graph: Graph, case: str) -> None:
-    data, message = BAD[case]
+    data, message = INVALID_DATA[case]
     with pytest.raises(DataError, match=message):
         next(UserData("data", data, graph))
 
@@ -171,7 +171,7 @@ def test_all_problems_of_a_batch_are_reported_at_once(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "kind", "message"),
+    ("batch", "error_type", "message"),
     [
         ((X[:, :2], Y), GraphError, r"'x' of shape \(10, 2\), but the net is built for \(4, 3\), and cannot be"),
         ((X, Y[:3]), GraphError, r"'y' of shape \(3,\)"),
@@ -180,11 +180,11 @@ def test_all_problems_of_a_batch_are_reported_at_once(graph: Graph) -> None:
     ids=["other axes", "other rows", "a label beyond the classes"],
 )
 def test_the_loader_refuses_what_the_net_cannot_take(
-    graph: Graph, batch: Any, kind: type[CaffejaxError], message: str
+    graph: Graph, batch: Any, error_type: type[CaffejaxError], message: str
 ) -> None:
     loader = Loader(graph, user_data=UserData("data", [batch], graph))
     for _ in range(2):  # not the first time only
-        with pytest.raises(kind, match=message):
+        with pytest.raises(error_type, match=message):
             next(loader)
 
 
@@ -197,21 +197,21 @@ def test_images_in_another_order_of_axes_are_said_to_be(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize(
-    "place",
+    "position",
     [None, 3, {}, {"epoch": -1, "done": 0}, {"epoch": 0, "done": True}, {"epoch": 0, "done": 2**70},
      {"epoch": 0, "done": 1, "unit": []}, {"epoch": 0, "done": 50}, {"epoch": 0, "done": 2, "unit": "rows"}],
     ids=str,
 )  # fmt: skip
-def test_invalid_positions_are_refused(graph: Graph, place: Any) -> None:
+def test_invalid_positions_are_refused(graph: Graph, position: Any) -> None:
     data = UserData("data", BATCHES, graph)
     next(data)
 
-    def go_on() -> None:
-        data.set_state(place)
+    def restore_and_read() -> None:
+        data.set_state(position)
         next(data)
 
     with pytest.raises(DataError, match=r"is not a position|ends after 3 batches|counts rows"):
-        go_on()
+        restore_and_read()
     rows = UserData("data", {"x": X, "y": Y}, graph)
     rows.set_state({"epoch": 0, "done": 50, "unit": "rows"})
     with pytest.raises(DataError, match="has 10 rows, but the snapshot was made after row 50"):

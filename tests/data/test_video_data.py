@@ -53,10 +53,10 @@ def folder(tmp_path_factory: Any) -> Path:
 
 
 def layer(
-    folder: Path, file: str, text: str, transform: str = "", batch: int = 3, param: str = "video_data_param"
+    folder: Path, file: str, settings: str, transform: str = "", batch_size: int = 3, param: str = "video_data_param"
 ) -> str:
     return f"""layer {{ name: "d" type: "VideoData" top: "data" top: "label" transform_param {{ {transform} }}
-        {param} {{ source: "{folder}/{file}.txt" batch_size: {batch} {text} }} }}"""
+        {param} {{ source: "{folder}/{file}.txt" batch_size: {batch_size} {settings} }} }}"""
 
 
 CLIP = "use_image: true new_length: 3"
@@ -64,7 +64,7 @@ CLIP = "use_image: true new_length: 3"
 
 @pytest.mark.parametrize("param", ["video_data_param", "image_data_param"])
 @pytest.mark.parametrize("step", [1, 2])
-def test_clips_of_images(folder: Path, open_source: Any, param: str, step: int) -> None:
+def test_clips_are_read_from_images(folder: Path, open_source: Any, param: str, step: int) -> None:
     source = open_source(layer(folder, "clips", f"{CLIP} sampling_rate: {step}", param=param), workers=0)
     data, label = next(source)
     assert data.shape == (3, 3, 3, *SIZE)
@@ -78,9 +78,9 @@ def test_clips_of_images(folder: Path, open_source: Any, param: str, step: int) 
 @pytest.mark.parametrize("param", ["video_data_param", "image_data_param"])
 def test_clips_are_cropped_and_mirrored_as_one(folder: Path, open_source: Any, param: str) -> None:
     settings = "crop_size: 6 mirror: true mean_value: 2 scale: 0.5"
-    inside = param == "image_data_param"
-    text = f"{CLIP} {settings if inside else ''}"
-    net = layer(folder, "clips", text, "" if inside else settings, param=param)
+    in_image_param = param == "image_data_param"
+    text = f"{CLIP} {settings if in_image_param else ''}"
+    net = layer(folder, "clips", text, "" if in_image_param else settings, param=param)
     source, crops = open_source(net, "TRAIN", seed=1, workers=0), set()
     assert source.tops[0].shape == (3, 3, 3, 6, 6)
     for _ in range(8):
@@ -97,11 +97,13 @@ def test_clips_are_cropped_and_mirrored_as_one(folder: Path, open_source: Any, p
     assert len(crops) > 8
 
 
-def test_means_of_clips(folder: Path, open_source: Any, tmp_path: Path) -> None:
+def test_means_are_subtracted_from_clips(folder: Path, open_source: Any, tmp_path: Path) -> None:
     plain = next(open_source(layer(folder, "clips", CLIP), workers=0))[0]
     means = "mean_value: 1 mean_value: 2 mean_value: 3"
-    less = next(open_source(layer(folder, "clips", CLIP, means), workers=0))[0]
-    np.testing.assert_array_equal(plain - less, np.broadcast_to(np.arange(1, 4).reshape(3, 1, 1, 1), plain.shape))
+    without_mean = next(open_source(layer(folder, "clips", CLIP, means), workers=0))[0]
+    np.testing.assert_array_equal(
+        plain - without_mean, np.broadcast_to(np.arange(1, 4).reshape(3, 1, 1, 1), plain.shape)
+    )
     mean = np.random.default_rng(0).integers(0, 9, (1, 3, 3, *SIZE)).astype(np.float32)
     blob = caffe_pb2.BlobProto(data=mean.ravel())
     blob.shape.dim.extend(mean.shape)
@@ -113,9 +115,9 @@ def test_means_of_clips(folder: Path, open_source: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(result, expected[..., 3:7, 5:9] if crop else expected)
 
 
-def test_clips_of_a_film(folder: Path, open_source: Any) -> None:
+def test_clips_are_read_from_a_film(folder: Path, open_source: Any) -> None:
     text = "new_length: 3 sampling_rate: 2 new_height: 12 new_width: 16"
-    data, label = next(open_source(layer(folder, "films", text, batch=2), workers=0))
+    data, label = next(open_source(layer(folder, "films", text, batch_size=2), workers=0))
     assert data.shape == (2, 3, 3, 12, 16)
     np.testing.assert_array_equal(label, [4, 1])
     np.testing.assert_allclose(data.mean((1, 3, 4)), [[0, 40, 80], [100, 140, 180]], atol=2)
@@ -123,17 +125,17 @@ def test_clips_of_a_film(folder: Path, open_source: Any) -> None:
 
 def test_clips_begin_anywhere(folder: Path, open_source: Any) -> None:
     text = "new_length: 3 use_temporal_jitter: true"
-    film = open_source(layer(folder, "drawn", text, batch=8), "TRAIN", workers=0)
-    begun = {round(float(clip[0, 0].mean()) / 20) for _ in range(9) for clip in next(film)[0]}
-    assert begun == set(range(10))
+    film = open_source(layer(folder, "drawn", text, batch_size=8), "TRAIN", workers=0)
+    starts = {round(float(clip[0, 0].mean()) / 20) for _ in range(9) for clip in next(film)[0]}
+    assert starts == set(range(10))
     text = f"{CLIP} use_temporal_jitter: true"
     images = open_source(layer(folder, "lengths", text), "TRAIN", workers=0)
-    begun = {int(next(images)[0][1, 1, 0, 0, 0]) for _ in range(40)}
-    assert begun == set(range(1, 8))
+    starts = {int(next(images)[0][1, 1, 0, 0, 0]) for _ in range(40)}
+    assert starts == set(range(1, 8))
     assert next(open_source(layer(folder, "lengths", text), workers=0))[0][1, 1, 0, 0, 0] == 1
 
 
-def test_several_rates_and_labels(folder: Path, open_source: Any) -> None:
+def test_clips_have_several_sampling_rates_and_labels(folder: Path, open_source: Any) -> None:
     text = f"{CLIP} use_sampling_rate_jitter: true max_sampling_rate: 3"
     source = open_source(layer(folder, "clips", text), "TRAIN", workers=0)
     steps = {tuple(np.diff(next(source)[0][0, 1, :, 0, 0])) for _ in range(20)}
@@ -147,25 +149,25 @@ def test_several_rates_and_labels(folder: Path, open_source: Any) -> None:
 RGB = 'modality: RGB name_pattern: "img_%05d.jpg" num_segments: 2 new_length: 2'
 
 
-def test_segments(folder: Path, open_source: Any) -> None:
+def test_segments_are_centred_in_test_and_random_in_train(folder: Path, open_source: Any) -> None:
     data, label = next(
         open_source(layer(folder, "lengths", RGB, "mean_value: 1 mean_value: 2 mean_value: 3"), workers=0)
     )
     assert data.shape == (3, 12, *SIZE)
     np.testing.assert_array_equal(label, [7, 0, 2])
     for video, count in enumerate(FRAMES.values()):
-        part = count // 2
-        first = (part - 1) // 2
-        frames = [first + 1, first + 2, first + part + 1, first + part + 2]
+        segment_length = count // 2
+        first = (segment_length - 1) // 2
+        frames = [first + 1, first + 2, first + segment_length + 1, first + segment_length + 2]
         expected = np.concatenate(
             [pixels(video, frame).transpose(2, 0, 1) - np.array([[[1]], [[2]], [[3]]]) for frame in frames]
         )
         np.testing.assert_array_equal(data[video], expected)
     source = open_source(layer(folder, "lengths", RGB), "TRAIN", workers=0)
-    begun = np.array([next(source)[0][1, 1::3, 0, 0] for _ in range(40)])
-    assert (np.diff(begun[:, :2]) == 1).all()
-    assert set(begun[:, 0]) == {1, 2, 3}
-    assert set(begun[:, 2]) == {5, 6, 7}
+    starts = np.array([next(source)[0][1, 1::3, 0, 0] for _ in range(40)])
+    assert (np.diff(starts[:, :2]) == 1).all()
+    assert set(starts[:, 0]) == {1, 2, 3}
+    assert set(starts[:, 2]) == {5, 6, 7}
 
 
 def test_flows_are_turned_round(folder: Path, open_source: Any) -> None:
@@ -186,7 +188,7 @@ def test_flows_are_turned_round(folder: Path, open_source: Any) -> None:
     assert flipped
 
 
-def test_windows_of_several_sizes(folder: Path, open_source: Any) -> None:
+def test_windows_of_several_sizes_are_cropped(folder: Path, open_source: Any) -> None:
     crop = "crop_size: 6 multi_scale: true fix_crop: true scale_ratios: 1 scale_ratios: 0.7 scale_ratios: 0.5"
     text = 'modality: RGB name_pattern: "img_%05d.jpg"'
     source = open_source(layer(folder, "lengths", text, crop), "TRAIN", workers=0)
@@ -196,8 +198,8 @@ def test_windows_of_several_sizes(folder: Path, open_source: Any) -> None:
             left, right = image[2, 0, [0, -1]]
             widths.add(round(float(right - left)) + 1)
     assert {6} < widths <= {6, 9, 10}  # 10 * 0.7 and 10 * 0.5 are near enough to 6; scaling rounds the ends of 10
-    (test,) = {tuple(image[2, 0]) for image in next(open_source(layer(folder, "lengths", text, crop), workers=0))[0]}
-    assert test == (4, 5, 6, 7, 8, 9)
+    (columns,) = {tuple(image[2, 0]) for image in next(open_source(layer(folder, "lengths", text, crop), workers=0))[0]}
+    assert columns == (4, 5, 6, 7, 8, 9)
 
 
 def test_a_net_reads_clips(folder: Path) -> None:
@@ -210,7 +212,7 @@ def test_a_net_reads_clips(folder: Path) -> None:
     assert Net(text).graph.blobs["c"].shape == (3, 2, 1, 8, 12)
 
 
-def test_old_files_say_video_data(folder: Path) -> None:
+def test_video_data_of_old_files_is_read(folder: Path) -> None:
     text = f"""layers {{ name: "d" type: VIDEO_DATA top: "data" top: "label"
         image_data_param {{ source: "{folder}/clips.txt" batch_size: 2 {CLIP} crop_size: 4 mirror: true }} }}"""
     assert Net(text).graph.blobs["data"].shape == (2, 3, 3, 4, 4)
@@ -258,7 +260,7 @@ CONVOLUTION = """layer { name: "c" type: "Convolution3D" bottom: "data" top: "c"
 
 
 @pytest.mark.parametrize(
-    ("text", "transform", "after", "shape"),
+    ("text", "transform", "next_layer", "shape"),
     [
         (f"{CLIP} new_height: 9 new_width: 8", "", CONVOLUTION, "3x3x3x9x8"),
         (CLIP, "crop_size: 7", CONVOLUTION, "3x3x3x7x7"),
@@ -266,9 +268,9 @@ CONVOLUTION = """layer { name: "c" type: "Convolution3D" bottom: "data" top: "c"
     ],
 )
 def test_videos_that_are_absent_are_not_missed(
-    tmp_path: Path, text: str, transform: str, after: str, shape: str
+    tmp_path: Path, text: str, transform: str, next_layer: str, shape: str
 ) -> None:
-    (tmp_path / "net.prototxt").write_text(layer(tmp_path, "nowhere", text, transform) + after)
+    (tmp_path / "net.prototxt").write_text(layer(tmp_path, "nowhere", text, transform) + next_layer)
     report = check_file(tmp_path / "net.prototxt")
     assert report.loads
     assert all(f"taken for {shape}, 3" in phase.assumed[0] for phase in report.phases)

@@ -30,12 +30,12 @@ def folder(tmp_path_factory):
     return path
 
 
-def layer(folder, more="", transform="crop_size: 12", batch_size=8, file="windows.txt"):
+def layer(folder, settings="", transform="crop_size: 12", batch_size=8, file="windows.txt"):
     return f"""layer {{ name: "d" type: "WindowData" top: "data" top: "label" transform_param {{ {transform} }}
-        window_data_param {{ source: "{folder / file}" root_folder: "{folder}/" batch_size: {batch_size} {more} }} }}"""
+        window_data_param {{ source: "{folder / file}" root_folder: "{folder}/" batch_size: {batch_size} {settings} }} }}"""
 
 
-def test_the_windows_of_a_file(folder):
+def test_windows_are_divided_by_their_overlap(folder):
     windows = read_windows(folder / "windows.txt", 0.5, 0.4)
     assert windows.images.names == ["im0.png", "im1.png"]
     assert windows.foreground.tolist() == [
@@ -64,37 +64,37 @@ def round_as_c(x):
     return int(math.floor(abs(float(x)) + 0.5) * (1 if x >= 0 else -1))
 
 
-def as_caffe(image, box, size, context, square, mirror):
+def reference_warp(image, box, size, context, square, mirror):
     """The square, and where it is filled, computed step by step in floats."""
-    f = np.float32
+    float32 = np.float32
     x1, y1, x2, y2 = box
     rows, columns = image.shape[:2]
     pad_w = pad_h = 0
     to_width = to_height = size
     if context or square:
-        context_scale = f(size) / f(size - 2 * context)
-        half_height, half_width = f((y2 - y1 + 1) / 2), f((x2 - x1 + 1) / 2)
-        center_x, center_y = f(x1) + half_width, f(y1) + half_height
+        context_scale = float32(size) / float32(size - 2 * context)
+        half_height, half_width = float32((y2 - y1 + 1) / 2), float32((x2 - x1 + 1) / 2)
+        center_x, center_y = float32(x1) + half_width, float32(y1) + half_height
         if square:
             half_height = half_width = max(half_height, half_width)
         x1, x2 = round_as_c(center_x - half_width * context_scale), round_as_c(center_x + half_width * context_scale)
         y1, y2 = round_as_c(center_y - half_height * context_scale), round_as_c(center_y + half_height * context_scale)
-        scale_x, scale_y = f(size) / f(x2 - x1 + 1), f(size) / f(y2 - y1 + 1)
+        scale_x, scale_y = float32(size) / float32(x2 - x1 + 1), float32(size) / float32(y2 - y1 + 1)
         pad_x1, pad_y1 = max(0, -x1), max(0, -y1)
         pad_x2, pad_y2 = max(0, x2 - columns + 1), max(0, y2 - rows + 1)
         x1, x2, y1, y2 = x1 + pad_x1, x2 - pad_x2, y1 + pad_y1, y2 - pad_y2
-        to_width = round_as_c(f(x2 - x1 + 1) * scale_x)
-        to_height = round_as_c(f(y2 - y1 + 1) * scale_y)
-        pad_h = round_as_c(f(pad_y1) * scale_y)
-        pad_w = round_as_c(f(pad_x2 if mirror else pad_x1) * scale_x)
+        to_width = round_as_c(float32(x2 - x1 + 1) * scale_x)
+        to_height = round_as_c(float32(y2 - y1 + 1) * scale_y)
+        pad_h = round_as_c(float32(pad_y1) * scale_y)
+        pad_w = round_as_c(float32(pad_x2 if mirror else pad_x1) * scale_x)
         to_height = min(to_height, size - pad_h)
         to_width = min(to_width, size - pad_w)
         if min(to_height, to_width) < 1:  # OpenCV ends Caffe here
             return None
     out, filled = np.zeros((size, size, 3), np.float32), np.zeros((size, size), bool)
-    cut = cv2.resize(image[y1 : y2 + 1, x1 : x2 + 1], (to_width, to_height), interpolation=cv2.INTER_LINEAR)
-    cut = cv2.flip(cut, 1) if mirror else cut
-    out[pad_h : pad_h + to_height, pad_w : pad_w + to_width] = cut
+    resized = cv2.resize(image[y1 : y2 + 1, x1 : x2 + 1], (to_width, to_height), interpolation=cv2.INTER_LINEAR)
+    resized = cv2.flip(resized, 1) if mirror else resized
+    out[pad_h : pad_h + to_height, pad_w : pad_w + to_width] = resized
     filled[pad_h : pad_h + to_height, pad_w : pad_w + to_width] = True
     return out, filled
 
@@ -114,7 +114,7 @@ def test_the_warp_is_caffes(height, width, box, size, context, square, mirror):
     x1, x2 = sorted(int(v * (width - 1)) for v in box[:2])
     y1, y2 = sorted(int(v * (height - 1)) for v in box[2:])
     image = np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8)
-    expected = as_caffe(image, (x1, y1, x2, y2), size, context, square, mirror)
+    expected = reference_warp(image, (x1, y1, x2, y2), size, context, square, mirror)
     warp, box = Warp(size, context, square), np.array([x1, y1, x2, y2])
     if expected is None:
         with pytest.raises(DataError, match="too little of it is in the image"):
@@ -122,11 +122,11 @@ def test_the_warp_is_caffes(height, width, box, size, context, square, mirror):
         return
     expected, filled = expected
     pixels, row, column = warp(image, box, mirror)
-    got, at = np.zeros((size, size, 3), np.float32), np.zeros((size, size), bool)
-    got[row : row + pixels.shape[0], column : column + pixels.shape[1]] = pixels
-    at[row : row + pixels.shape[0], column : column + pixels.shape[1]] = True
-    np.testing.assert_array_equal(at, filled)
-    np.testing.assert_array_equal(got, expected)
+    actual, actual_filled = np.zeros((size, size, 3), np.float32), np.zeros((size, size), bool)
+    actual[row : row + pixels.shape[0], column : column + pixels.shape[1]] = pixels
+    actual_filled[row : row + pixels.shape[0], column : column + pixels.shape[1]] = True
+    np.testing.assert_array_equal(actual_filled, filled)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_a_window_with_context_shows_the_surrounding_pixels():
@@ -141,39 +141,41 @@ def test_a_window_with_context_shows_the_surrounding_pixels():
 @pytest.mark.parametrize("crop_mode", ["warp", "square"])
 @pytest.mark.parametrize("mean", ["", "mean_value: 10 mean_value: 20 mean_value: 30"])
 def test_batches_are_windows_of_the_file(folder, open_source, crop_mode, mean):
-    more = f'context_pad: 2 crop_mode: "{crop_mode}" fg_fraction: 0.4 bg_threshold: 0.4 scale: 0.5'
+    settings = f'context_pad: 2 crop_mode: "{crop_mode}" fg_fraction: 0.4 bg_threshold: 0.4 scale: 0.5'
     windows = read_windows(folder / "windows.txt", 0.5, 0.4)
     images = [cv2.imread(str(folder / name)) for name in windows.images.names]
-    subtract = np.array([10, 20, 30] if mean else [0, 0, 0], np.float32)
+    means = np.array([10, 20, 30] if mean else [0, 0, 0], np.float32)
     allowed = {0: [], 1: []}
-    for kind, rows in enumerate([windows.background, windows.foreground]):
+    for is_foreground, rows in enumerate([windows.background, windows.foreground]):
         for number, label, *box in rows.tolist():
             for mirror in (False, True):
-                out, filled = as_caffe(images[number], box, 12, 2, crop_mode == "square", mirror)
-                out = np.where(filled[..., None], (out - subtract) * np.float32(0.5), 0).transpose(2, 0, 1)
-                allowed[kind].append((out, label))
-    source = open_source(layer(folder, more, f"crop_size: 12 mirror: true {mean}"), "TRAIN", seed=3)
+                out, filled = reference_warp(images[number], box, 12, 2, crop_mode == "square", mirror)
+                out = np.where(filled[..., None], (out - means) * np.float32(0.5), 0).transpose(2, 0, 1)
+                allowed[is_foreground].append((out, label))
+    source = open_source(layer(folder, settings, f"crop_size: 12 mirror: true {mean}"), "TRAIN", seed=3)
     assert [top.shape for top in source.tops] == [(8, 3, 12, 12), (8,)]
     numbers = set()
     for _ in range(12):
         data, labels = next(source)
         for i, (image, label) in enumerate(zip(data, labels, strict=True)):
-            kind = int(i >= 5)  # int(8 * 0.4) = 3 of the batch are foreground, and come last
+            is_foreground = int(i >= 5)  # int(8 * 0.4) = 3 of the batch are foreground, and come last
             result = [
-                j for j, (out, expected) in enumerate(allowed[kind]) if np.array_equal(out, image) and expected == label
+                j
+                for j, (out, expected) in enumerate(allowed[is_foreground])
+                if np.array_equal(out, image) and expected == label
             ]
             assert result
-            numbers.add((kind, result[0]))
+            numbers.add((is_foreground, result[0]))
     assert len(numbers) == len(allowed[0]) + len(allowed[1]), "some windows never came"
 
 
 def test_the_seed_decides_and_batches_resume(folder, open_source):
     net = layer(folder, "cache_images: true", "crop_size: 8 mirror: true")
-    one, two, other = (open_source(net, "TRAIN", seed=seed) for seed in (1, 1, 2))
-    first = [next(one) for _ in range(3)]
-    two.set_state({"examples": 16})
-    np.testing.assert_array_equal(next(two)[0], first[2][0])
-    assert not np.array_equal(next(other)[0], first[0][0])
+    first_source, resumed, other_seed = (open_source(net, "TRAIN", seed=seed) for seed in (1, 1, 2))
+    batches = [next(first_source) for _ in range(3)]
+    resumed.set_state({"examples": 16})
+    np.testing.assert_array_equal(next(resumed)[0], batches[2][0])
+    assert not np.array_equal(next(other_seed)[0], batches[0][0])
 
 
 def test_the_mean_file_is_cut_in_its_middle(folder, open_source, tmp_path):
@@ -183,8 +185,8 @@ def test_the_mean_file_is_cut_in_its_middle(folder, open_source, tmp_path):
     blob = caffe_pb2.BlobProto(num=1, channels=3, height=20, width=20, data=mean.ravel().tolist())
     (tmp_path / "mean").write_bytes(blob.SerializeToString())
     plain = next(open_source(layer(folder), seed=1))[0]
-    less = next(open_source(layer(folder, transform=f'crop_size: 12 mean_file: "{tmp_path}/mean"'), seed=1))[0]
-    np.testing.assert_array_equal(less, plain - mean[:, 4:16, 4:16])
+    without_mean = next(open_source(layer(folder, transform=f'crop_size: 12 mean_file: "{tmp_path}/mean"'), seed=1))[0]
+    np.testing.assert_array_equal(without_mean, plain - mean[:, 4:16, 4:16])
 
 
 def test_scale_in_transform_param_does_nothing_and_is_warned_of(folder, open_source, caplog):
@@ -213,7 +215,7 @@ def test_scale_in_transform_param_does_nothing_and_is_warned_of(folder, open_sou
         ),
     ],
 )
-def test_bad_window_files(folder, open_source, text, message):
+def test_invalid_window_files_are_refused(folder, open_source, text, message):
     (folder / "bad.txt").write_text(text)
     with pytest.raises(DataError, match=message) as caught:
         next(open_source(layer(folder, file="bad.txt")))
@@ -221,7 +223,7 @@ def test_bad_window_files(folder, open_source, text, message):
     assert "layer 'd' (WindowData)" in str(caught.value)
 
 
-def test_all_bad_settings_at_once(folder, open_source):
+def test_all_invalid_settings_are_named_at_once(folder, open_source):
     with pytest.raises(DataError) as caught:
         open_source(layer(folder, 'crop_mode: "warped" fg_fraction: 2', "", batch_size=0))
     messages = str(caught.value)

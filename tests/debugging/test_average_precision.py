@@ -13,25 +13,25 @@ DETECTIONS = st.lists(st.tuples(st.integers(0, 8), st.sampled_from([(1, 0), (0, 
 
 def curve(detections: list[tuple[float, float, float]], positives: int) -> list[tuple[float, float]]:
     """Precision and recall after each detection, the best first; equals in the order given."""
-    points, true, false = [], 0, 0
+    points, hits, false_alarms = [], 0, 0
     for _, t, f in sorted(detections, key=lambda d: -d[0]):
         if t or f:
-            true, false = true + int(t), false + int(f)
-            points.append((true / (true + false), true / positives))
+            hits, false_alarms = hits + int(t), false_alarms + int(f)
+            points.append((hits / (hits + false_alarms), hits / positives))
     return points
 
 
-def plain(detections: list[tuple[float, float, float]], positives: int, version: str) -> float:
-    points, total, before = curve(detections, positives), 0.0, 0.0
+def reference_precision(detections: list[tuple[float, float, float]], positives: int, version: str) -> float:
+    points, total, previous_recall = curve(detections, positives), 0.0, 0.0
     if version.endswith("point"):
-        last = int(version.removesuffix("point")) - 1
-        for part in range(last + 1):
-            total += max((p for p, r in points if np.float64(np.float32(r)) >= part / last), default=0) / (last + 1)
+        steps = int(version.removesuffix("point")) - 1
+        for step in range(steps + 1):
+            total += max((p for p, r in points if np.float64(np.float32(r)) >= step / steps), default=0) / (steps + 1)
         return total
     for i, (precision, recall) in enumerate(points):
         best = precision if version == "Integral" else max(p for p, _ in points[i:])
-        total += best * (recall - before)
-        before = recall
+        total += best * (recall - previous_recall)
+        previous_recall = recall
     return total
 
 
@@ -40,7 +40,7 @@ def plain(detections: list[tuple[float, float, float]], positives: int, version:
 def test_versions_equal_their_definitions(version: str, scored: list[tuple[int, tuple[int, int]]], missed: int) -> None:
     detections = [(score / 8, float(t), float(f)) for score, (t, f) in scored]
     positives = sum(int(t) for _, t, _ in detections) + missed
-    expected = plain(detections, positives, version) if positives else 0
+    expected = reference_precision(detections, positives, version) if positives else 0
     assert average_precision(detections, positives, version) == pytest.approx(expected, abs=1e-12)
 
 
@@ -49,7 +49,7 @@ def test_perfect_detections_score_one(version: str, expected: float) -> None:
     assert average_precision([(0.9, 1, 0), (0.5, 1, 0)], 2, version) == pytest.approx(expected)
 
 
-def test_by_hand() -> None:
+def test_values_computed_by_hand_are_returned() -> None:
     result = [(0.9, 1, 0), (0.8, 0, 1), (0.7, 0, 0), (0.6, 1, 0)]  # precisions 1, 1/2, 2/3 at recalls 1/2, 1/2, 1
     assert average_precision(result, 2, "Integral") == pytest.approx(0.5 + 0.5 * 2 / 3)
     assert average_precision(result, 2, "MaxIntegral") == pytest.approx(0.5 + 0.5 * 2 / 3)
@@ -61,7 +61,7 @@ def test_recalls_of_tenths_are_float32(hits: int, tenths: int) -> None:
     assert average_precision([(1, 1, 0)] * hits, 10, "11point") == pytest.approx(tenths / 11)
 
 
-def test_nothing_detected_or_nothing_to_detect() -> None:
+def test_nothing_detected_scores_zero() -> None:
     assert average_precision([], 3, "Integral") == 0
     assert average_precision([(0.5, 0, 1)], 0, "11point") == 0
 

@@ -44,12 +44,12 @@ EDITS = {
     "both": ('bottom: "ip1" bottom: "ip2"', 'bottom: "ip2" bottom: "ip1"'),
     "loss": ('top: "loss" }', 'top: "loss" loss_param { normalization: NONE } }'),
 }
-WEIGHTED = ("conv/1x1", "scale", "ip1", "ip2")
+LAYERS_WITH_WEIGHTS = ("conv/1x1", "scale", "ip1", "ip2")
 
 
-def some_long(names: Iterable[str], short: int = 2) -> list[Any]:
+def mark_long(names: Iterable[str], short_count: int = 2) -> list[Any]:
     """All names; those after the first two are left to the long run."""
-    return [pytest.param(name, marks=[pytest.mark.long] if i >= short else []) for i, name in enumerate(names)]
+    return [pytest.param(name, marks=[pytest.mark.long] if i >= short_count else []) for i, name in enumerate(names)]
 
 
 def make_dump(text: str = TEXT, phase: Any = "TRAIN", **options: Any) -> tuple[Net, Dump]:
@@ -75,7 +75,7 @@ def test_a_net_equals_itself(dump: Dump) -> None:
     assert not any(layer.random for layer in dump.layers)
 
 
-@pytest.mark.parametrize("layer", some_long(EDITS))
+@pytest.mark.parametrize("layer", mark_long(EDITS))
 def test_a_layer_that_computes_otherwise_is_found(layer: str, dump: Dump) -> None:
     start = TEXT.index(f'name: "{layer}"')
     text = TEXT[:start] + TEXT[start:].replace(*EDITS[layer], 1)
@@ -89,29 +89,36 @@ def test_a_layer_that_computes_otherwise_is_found(layer: str, dump: Dump) -> Non
 
 
 @pytest.mark.slow
-def test_each_layer_by_itself_backward_too(dump: Dump) -> None:
+def test_each_layer_alone_differs_backward_only_there(dump: Dump) -> None:
     """A rounding that is blown up, as one that moves a maximum would be, reaches no other layer."""
-    loud = replace_array(dump, "blob/pool", dump.arrays["blob/pool"] * 1.1)
-    parted = {
-        (row.layer, row.kind) for row in compare(loud, replay(loud, Net(TEXT, "TRAIN"), each_layer=True)).differences
+    changed_dump = replace_array(dump, "blob/pool", dump.arrays["blob/pool"] * 1.1)
+    differing = {
+        (row.layer, row.kind)
+        for row in compare(changed_dump, replay(changed_dump, Net(TEXT, "TRAIN"), each_layer=True)).differences
     }
     # the layer that does not make that, and those that read it through the Split
-    assert parted == {("pool", "top"), ("pool_pool_0_split", "top")}
-    loud = replace_array(dump, "diff/ip1", dump.arrays["diff/ip1"] * 1.1)
-    parted = {
-        (row.layer, row.kind) for row in compare(loud, replay(loud, Net(TEXT, "TRAIN"), each_layer=True)).differences
+    assert differing == {("pool", "top"), ("pool_pool_0_split", "top")}
+    changed_dump = replace_array(dump, "diff/ip1", dump.arrays["diff/ip1"] * 1.1)
+    differing = {
+        (row.layer, row.kind)
+        for row in compare(changed_dump, replay(changed_dump, Net(TEXT, "TRAIN"), each_layer=True)).differences
     }
-    assert parted == {("both", "diff"), ("ip1", "grad"), ("ip1", "diff"), ("ip2", "grad")}  # they share their weights
+    assert differing == {
+        ("both", "diff"),
+        ("ip1", "grad"),
+        ("ip1", "diff"),
+        ("ip2", "grad"),
+    }  # they share their weights
 
 
 @pytest.mark.long
 def test_each_layer_reads_what_the_dump_has() -> None:
     """If the dump lacks a blob, or shapes differ, a layer reads the results of the layers before it."""
     net, dump = make_dump()
-    lacking = dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if k != "blob/pool"})
-    assert compare(dump, replay(lacking, net, each_layer=True)).ok
-    wider = Net(TEXT.replace("num_output: 5", "num_output: 6"), "TRAIN")
-    result = compare(dump, replay(dump, wider, wider.init(jax.random.key(0)), each_layer=True))
+    dump_without_pool = dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if k != "blob/pool"})
+    assert compare(dump, replay(dump_without_pool, net, each_layer=True)).ok
+    wider_net = Net(TEXT.replace("num_output: 5", "num_output: 6"), "TRAIN")
+    result = compare(dump, replay(dump, wider_net, wider_net.init(jax.random.key(0)), each_layer=True))
     assert {row.layer for row in result.differences if row.kind == "top"} == {"conv/1x1", "ip1", "ip2", "both", "loss"}
 
 
@@ -132,48 +139,48 @@ def test_each_layer_with_rows_of_padding(rows: int) -> None:
     net = Net(text)
     dump = collect(net, net.init(jax.random.key(0)), {"loc": np.zeros((1, 12)), "conf": conf, "priors": priors})
     assert dump.arrays["blob/out"].shape[2] == rows
-    again = replay(dump, net, each_layer=True)
-    assert compare(dump, again).ok, str(compare(dump, again))
+    replayed = replay(dump, net, each_layer=True)
+    assert compare(dump, replayed).ok, str(compare(dump, replayed))
 
 
 def replace_array(dump: Dump, member: str, array: Any) -> Dump:
     return dataclasses.replace(dump, arrays={**dump.arrays, member: array})
 
 
-@pytest.mark.parametrize("layer", some_long(WEIGHTED))
+@pytest.mark.parametrize("layer", mark_long(LAYERS_WITH_WEIGHTS))
 def test_one_weight_that_differs_is_found(layer: str, dump: Dump) -> None:
-    off = dump.arrays[f"param/{layer}/0"].copy()
-    off.flat[-1] += 0.1
-    apart = Net(TEXT.replace('param { name: "w" } param { name: "b" }', ""), "TRAIN")
-    ours = replay(replace_array(dump, f"param/{layer}/0", off), apart)
+    changed_weight = dump.arrays[f"param/{layer}/0"].copy()
+    changed_weight.flat[-1] += 0.1
+    unshared_net = Net(TEXT.replace('param { name: "w" } param { name: "b" }', ""), "TRAIN")
+    ours = replay(replace_array(dump, f"param/{layer}/0", changed_weight), unshared_net)
     first = compare(dump, ours).first
     assert first is not None
     assert (first.layer, first.kind, first.name) == (layer, "param", "0")
-    numbers = {name: array for name, array in ours.arrays.items() if not name.startswith("param/")}
-    first = compare(dump, dataclasses.replace(ours, arrays=numbers)).first  # and by the numbers alone
+    blobs_only = {name: array for name, array in ours.arrays.items() if not name.startswith("param/")}
+    first = compare(dump, dataclasses.replace(ours, arrays=blobs_only)).first  # and by the numbers alone
     assert first is not None
     assert (first.layer, first.kind) == (layer, "top")
 
 
 def test_every_layer_is_tried(dump: Dump) -> None:
     computing = [layer.name for layer in dump.layers if layer.bottoms and layer.type != "Split"]
-    assert sorted(computing) == sorted((*EDITS, *WEIGHTED))
+    assert sorted(computing) == sorted((*EDITS, *LAYERS_WITH_WEIGHTS))
 
 
-def whose(dump: Dump, member: str) -> tuple[str, str]:
+def owner_of(dump: Dump, member: str) -> tuple[str, str]:
     """The layer that an array belongs to, and its name there: of a diff, the layer that reads the blob."""
-    kind, _, rest = member.partition("/")
+    kind, _, blob = member.partition("/")
     if kind in ("param", "grad", "top"):
-        layer, name = rest.rsplit("/", 1)
+        layer, name = blob.rsplit("/", 1)
         return layer, name
     if kind == "top_diff":
-        maker, rest = rest.rsplit("/", 1)
+        producer, blob = blob.rsplit("/", 1)
     else:
-        makers = [layer.name for layer in dump.layers if rest in layer.tops]
-        maker = makers[-1] if kind == "blob" else makers[0]
-    place = [layer.name for layer in dump.layers].index(maker)
-    readers = [layer.name for layer in dump.layers[place + 1 :] if rest in layer.bottoms]
-    return (readers[0] if kind in ("diff", "top_diff") and readers else maker), rest
+        producers = [layer.name for layer in dump.layers if blob in layer.tops]
+        producer = producers[-1] if kind == "blob" else producers[0]
+    index = [layer.name for layer in dump.layers].index(producer)
+    readers = [layer.name for layer in dump.layers[index + 1 :] if blob in layer.bottoms]
+    return (readers[0] if kind in ("diff", "top_diff") and readers else producer), blob
 
 
 def test_an_error_in_any_array_is_found_at_its_layer(dump: Dump) -> None:
@@ -181,26 +188,26 @@ def test_an_error_in_any_array_is_found_at_its_layer(dump: Dump) -> None:
     members = [member for member in dump.arrays if member != "loss"]
     assert len(members) > 50
     for member in members:
-        off = dump.arrays[member].copy()
-        off.flat[random.integers(off.size)] += 0.01 * (np.abs(off).max() + 1)
-        (row,) = compare(dump, replace_array(dump, member, off)).differences
-        assert (row.layer, row.name) == whose(dump, member), member
+        changed_array = dump.arrays[member].copy()
+        changed_array.flat[random.integers(changed_array.size)] += 0.01 * (np.abs(changed_array).max() + 1)
+        (row,) = compare(dump, replace_array(dump, member, changed_array)).differences
+        assert (row.layer, row.name) == owner_of(dump, member), member
 
 
 def test_nan_is_equal_where_both_have_it(dump: Dump) -> None:
-    spoiled = dump.arrays["blob/sum"].copy()
-    spoiled[0, 0, 0, :2] = np.nan, np.inf
-    both = replace_array(dump, "blob/sum", spoiled)
-    assert compare(both, both).ok
-    (row,) = compare(dump, both).differences
+    nonfinite = dump.arrays["blob/sum"].copy()
+    nonfinite[0, 0, 0, :2] = np.nan, np.inf
+    nonfinite_dump = replace_array(dump, "blob/sum", nonfinite)
+    assert compare(nonfinite_dump, nonfinite_dump).ok
+    (row,) = compare(dump, nonfinite_dump).differences
     assert (row.layer, row.distance and row.distance.at) == ("sum", (0, 0, 0, 0))
     assert "off by inf" in str(row)
-    other = spoiled.copy()
-    other[0, 0, 0, 1] = -np.inf
-    assert len(compare(both, replace_array(dump, "blob/sum", other)).differences) == 1
+    changed_sign = nonfinite.copy()
+    changed_sign[0, 0, 0, 1] = -np.inf
+    assert len(compare(nonfinite_dump, replace_array(dump, "blob/sum", changed_sign)).differences) == 1
 
 
-def test_missing_arrays_and_wrong_shapes(dump: Dump) -> None:
+def test_missing_arrays_and_wrong_shapes_differ(dump: Dump) -> None:
     def without(*starts: str) -> Dump:
         return dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if not k.startswith(starts)})
 
@@ -212,16 +219,18 @@ def test_missing_arrays_and_wrong_shapes(dump: Dump) -> None:
     assert {r.layer for r in compare(dump, without("grad/conv")).differences} == {"conv/1x1"}
     (row,) = compare(dump, replace_array(dump, "blob/ip1", np.zeros((3, 4)))).differences
     assert str(row) == "top ip1 has shape 3x5 in A and 3x4 in B"
-    fewer = dataclasses.replace(dump, layers=tuple(x for x in dump.layers if x.name != "norm"))
-    assert [(row.layer, row.verdict) for row in compare(dump, fewer).differences] == [("norm", "only in A")]
+    dump_without_norm = dataclasses.replace(dump, layers=tuple(x for x in dump.layers if x.name != "norm"))
+    assert [(row.layer, row.verdict) for row in compare(dump, dump_without_norm).differences] == [("norm", "only in A")]
     assert not compare(without(""), without("")).ok  # there was nothing to compare
 
 
 @pytest.mark.parametrize("name", ["data", "images"])
-def test_a_net_for_training_and_one_for_deployment(name: str) -> None:
-    head, _, loss = TEXT.rpartition("layer {")
+def test_nets_for_training_and_deployment_differ_in_labels_and_outputs_only(name: str) -> None:
+    layers_before_loss, _, loss = TEXT.rpartition("layer {")
     deploy = (
-        head.replace('name: "data"', f'name: "{name}"').replace(' top: "label"', "").replace("shape { dim: 3 } ", "")
+        layers_before_loss.replace('name: "data"', f'name: "{name}"')
+        .replace(' top: "label"', "")
+        .replace("shape { dim: 3 } ", "")
     )
     net = Net(TEXT, "TEST")
     dump = collect(net, net.init(jax.random.key(1)))
@@ -239,8 +248,8 @@ def test_a_net_for_training_and_one_for_deployment(name: str) -> None:
 
 def test_random_layers_do_not_count_unless_asked() -> None:
     drop = 'layer { name: "drop" type: "Dropout" bottom: "norm" top: "norm" } '
-    sum_at = TEXT.index('layer { name: "sum"')
-    net, a = make_dump(TEXT[:sum_at] + drop + TEXT[sum_at:])
+    sum_start = TEXT.index('layer { name: "sum"')
+    net, a = make_dump(TEXT[:sum_start] + drop + TEXT[sum_start:])
     b = replay(a, net, seed=7)
     result = compare(a, b)
     assert [layer.name for layer in a.layers if layer.random] == ["drop"]
@@ -256,14 +265,14 @@ def test_random_layers_do_not_count_unless_asked() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
-def test_dumps_of_other_floats(dump: Dump, dtype: Any) -> None:
+def test_dumps_of_other_floats_are_compared(dump: Dump, dtype: Any) -> None:
     arrays = {name: array.astype(dtype) for name, array in dump.arrays.items()}
     assert compare(dump, dataclasses.replace(dump, arrays=arrays), rtol=1e-3, atol=1e-4).ok
 
 
-@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
-def test_one_nonzero_value_among_zeros_differs(odd: float) -> None:
-    result = distance(np.zeros(3, np.float32), np.array([0, odd, 0], np.float32))
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_one_nonzero_value_among_zeros_differs(value: float) -> None:
+    result = distance(np.zeros(3, np.float32), np.array([0, value, 0], np.float32))
     assert (result.error, result.at, result.scale, result.relative) == (np.inf, (1,), 0.0, np.inf)
 
 
@@ -274,7 +283,7 @@ def test_zero_tops_are_marked_as_proving_nothing(dump: Dump) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_numbers_whose_squares_are_too_large() -> None:
+def test_numbers_whose_squares_overflow_have_a_distance() -> None:
     result = distance(np.array([3e300, 0.0]), np.array([3e300, 4e300]))
     assert (result.error, result.scale) == (4e300, 4e300)
     assert result.cosine == pytest.approx(0.6)

@@ -14,10 +14,10 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
 RECORDED = sorted(path.stem for path in GOLDEN.glob("*.npz"))
 KINDS = {"in": "input", "blobdiff": "diff", "paramdiff": "grad"}
 
-SHORT = ("loss_weights", "share_permissive", "propagate_one_branch")
+QUICK = ("loss_weights", "share_permissive", "propagate_one_branch")
 
 # diffs that Caffe gets wrong, see docs/differences.md: HingeLoss works in its bottom's diff
-SPOILED = {"loss_weights": {("a_a_0_split", "diff", "a"), ("a", "grad", "0"), ("a", "grad", "1")}}
+WRONG_IN_CAFFE = {"loss_weights": {("a_a_0_split", "diff", "a"), ("a", "grad", "0"), ("a", "grad", "1")}}
 
 
 def load_recorded(name: str) -> tuple[Dump, Net]:
@@ -29,24 +29,30 @@ def load_recorded(name: str) -> tuple[Dump, Net]:
     )
     arrays: dict[str, Any] = {}
     for member, array in np.load(GOLDEN / f"{name}.npz").items():
-        kind, _, rest = member.partition("/")
-        arrays["loss" if kind == "total_loss" else f"{KINDS.get(kind, kind)}/{rest}"] = array
+        kind, _, array_name = member.partition("/")
+        arrays["loss" if kind == "total_loss" else f"{KINDS.get(kind, kind)}/{array_name}"] = array
     net = Net(GOLDEN / f"{name}.prototxt", run["phase"], level=run["level"], stages=run["stages"])
     return Dump("BVLC Caffe 1.0", name, run["phase"], layers, arrays), net
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in SHORT else [pytest.mark.long]) for name in RECORDED]
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.long]) for name in RECORDED]
 )
 def test_equal_except_where_caffe_is_wrong(name: str) -> None:
     caffe, net = load_recorded(name)
     ours = replay(caffe, net)
     result = compare(caffe, ours, rtol=1e-5)
-    assert {(row.layer, row.kind, row.name) for row in result.differences} == SPOILED.get(name, set()), str(result)
+    assert {(row.layer, row.kind, row.name) for row in result.differences} == WRONG_IN_CAFFE.get(name, set()), str(
+        result
+    )
     np.testing.assert_allclose(ours.arrays["loss"], caffe.arrays["loss"], rtol=1e-5)
-    apart = compare(caffe, replay(caffe, net, each_layer=True), rtol=1e-5)
-    spoiled = {row for row in SPOILED.get(name, set()) if row[1] == "diff"}  # what follows from it does not part
-    assert {(row.layer, row.kind, row.name) for row in apart.differences} == spoiled, str(apart)
+    layerwise_result = compare(caffe, replay(caffe, net, each_layer=True), rtol=1e-5)
+    wrong_diffs = {
+        row for row in WRONG_IN_CAFFE.get(name, set()) if row[1] == "diff"
+    }  # what follows from it does not part
+    assert {(row.layer, row.kind, row.name) for row in layerwise_result.differences} == wrong_diffs, str(
+        layerwise_result
+    )
     # all that was recorded was compared: its final values, and the diffs and gradients that are not zero
     compared = {(row.kind, row.name) for row in result.rows if row.distance is not None}
     assert {blob for kind, blob in compared if kind == "top"} == {k[5:] for k in caffe.arrays if k.startswith("blob/")}

@@ -33,14 +33,14 @@ layer { name: "pick" type: "BatchReindex" bottom: "x" bottom: "i" top: "y" }
 """
 
 
-def of(net: Net, blobs: Any, batches: Any) -> Iterator[Any]:
+def compute_features(net: Net, blobs: Any, batches: Any) -> Iterator[Any]:
     return features(net, net.init(jax.random.key(0)), blobs, batches)
 
 
 def test_each_batch_is_a_forward_pass() -> None:
     net, random = Net(NET), np.random.default_rng(0)
     batches = [{"x": random.normal(size=(rows, 3)).astype(np.float32)} for rows in (2, 2, 5)]
-    result = list(of(net, ["relu", "ip"], batches))
+    result = list(compute_features(net, ["relu", "ip"], batches))
     assert [set(blobs) for blobs in result] == [{"relu", "ip"}] * 3
     for batch, blobs in zip(batches, result, strict=True):
         expected, _ = net.apply(*net.init(jax.random.key(0)), batch, blobs=["ip"])
@@ -56,7 +56,7 @@ def test_batches_are_taken_when_asked_for() -> None:
             taken.append(len(taken))
             yield {"x": np.ones((2, 3), np.float32)}
 
-    assert len(list(islice(of(Net(NET), ["ip"], endless()), 3))) == 3
+    assert len(list(islice(compute_features(Net(NET), ["ip"], endless()), 3))) == 3
     assert len(taken) == 3
 
 
@@ -64,29 +64,29 @@ def test_recurrent_layers_go_on_from_batch_to_batch() -> None:
     net = Net(RECURRENT)
     steps = np.random.default_rng(0).normal(size=(3, 2, 3)).astype(np.float32)
     batches = [{"x": step[None], "on": np.full((1, 2), t > 0, np.float32)} for t, step in enumerate(steps)]
-    result = [blobs["h"] for blobs in of(net, ["h"], batches)]
-    whole = Net(RECURRENT.replace("shape { dim: 1", "shape { dim: 3"))
-    together = {"x": steps, "on": np.concatenate([batch["on"] for batch in batches])}
-    (expected,) = of(whole, ["h"], [together])
+    result = [blobs["h"] for blobs in compute_features(net, ["h"], batches)]
+    long_net = Net(RECURRENT.replace("shape { dim: 1", "shape { dim: 3"))
+    long_batch = {"x": steps, "on": np.concatenate([batch["on"] for batch in batches])}
+    (expected,) = compute_features(long_net, ["h"], [long_batch])
     np.testing.assert_allclose(np.concatenate(result), expected["h"], rtol=1e-5, atol=1e-7)
 
 
 def test_every_batch_has_a_key_of_its_own() -> None:
     net, batch = Net(RANDOM, "TRAIN"), {"x": np.ones((2, 30), np.float32)}
-    first, second = (np.asarray(blobs["y"]) for blobs in of(net, ["y"], [batch, batch]))
+    first, second = (np.asarray(blobs["y"]) for blobs in compute_features(net, ["y"], [batch, batch]))
     assert (first != second).any()
-    again, _ = (np.asarray(blobs["y"]) for blobs in of(net, ["y"], [batch, batch]))
-    np.testing.assert_array_equal(first, again)
+    repeated, _ = (np.asarray(blobs["y"]) for blobs in compute_features(net, ["y"], [batch, batch]))
+    np.testing.assert_array_equal(first, repeated)
 
 
 def test_an_unknown_blob_is_named_at_once() -> None:
     with pytest.raises(GraphError, match="no blob 'rel' in the net; did you mean 'relu'"):
-        of(Net(NET), ["rel"], [])
+        compute_features(Net(NET), ["rel"], [])
 
 
-def test_an_index_out_of_range_stops_it() -> None:
+def test_an_index_out_of_range_is_an_error_of_its_batch() -> None:
     good, bad = ({"x": np.ones((4, 3), np.float32), "i": np.array(i, np.float32)} for i in ([0, 1, 2, 3], [0, 4, 0, 0]))
-    result = of(Net(PICK), ["y"], [good, bad])
+    result = compute_features(Net(PICK), ["y"], [good, bad])
     assert np.isfinite(next(result)["y"]).all()
     with pytest.raises(LayerError, match=r"layer 'pick' \(BatchReindex\): index 4 at \[1\] of bottom 'i'"):
         next(result)

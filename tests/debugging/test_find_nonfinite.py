@@ -41,38 +41,38 @@ X = np.random.default_rng(0).normal(size=(1, 4, 5)).astype(np.float32)
 LABELS = np.float32([[0, 1, 2, 0]])
 
 
-def culprit(text: str, x: Any = X, labels: Any = LABELS, *, rate: float = 0.01) -> NonFinite:
+def find_culprit(text: str, x: Any = X, labels: Any = LABELS, *, rate: float = 0.01) -> NonFinite:
     """The culprit of a step of gradient descent on batches that are stacked along a first axis."""
     net = Net(text, "TRAIN")
     batches = {"x": jnp.asarray(x, jnp.float32), "label": jnp.asarray(labels, jnp.float32)}
     keys = list(jax.random.split(jax.random.key(1), len(x)))
-    before = net.init(jax.random.key(0))
+    variables = net.init(jax.random.key(0))
 
     def loss(params: Any) -> Any:
-        total, state = 0.0, before.state
+        total, state = 0.0, variables.state
         for i, key in enumerate(keys):
-            one, (_, state) = net.loss(params, state, {name: b[i] for name, b in batches.items()}, key)
-            total += one
+            pass_loss, (_, state) = net.loss(params, state, {name: b[i] for name, b in batches.items()}, key)
+            total += pass_loss
         return total, state
 
-    grads, state = jax.jit(jax.grad(loss, has_aux=True))(before.params)
-    params = jax.tree.map(lambda p, g: p - np.float32(rate) * g, before.params, grads)
-    return find_nonfinite(net, before, batches, keys, Variables(params, state))
+    grads, state = jax.jit(jax.grad(loss, has_aux=True))(variables.params)
+    params = jax.tree.map(lambda p, g: p - np.float32(rate) * g, variables.params, grads)
+    return find_nonfinite(net, variables, batches, keys, Variables(params, state))
 
 
 def blamed_layer(result: NonFinite) -> str | None:
     return result.layer.name if result.layer else None
 
 
-def test_a_logarithm_of_a_negative_number_in_place() -> None:
-    result = culprit(LOG)
+def test_a_logarithm_of_a_negative_number_is_named() -> None:
+    result = find_culprit(LOG)
     assert blamed_layer(result) == "relu"
     assert re.match(r"its output 'ip1' has \d NaN of 12 values; ranges of its bottoms: 'ip1' from -", result.message)
     assert result.advice == ""
 
 
-def test_a_gradient_that_is_not_finite_behind_a_finite_loss() -> None:
-    result = culprit(ROOT)
+def test_an_infinite_gradient_of_a_finite_loss_is_named() -> None:
+    result = find_culprit(ROOT)
     assert blamed_layer(result) == "root"
     assert result.message == (
         "the gradient of its bottom 'ip1' has 12 infinite of 12 values; everything before it in the backward "
@@ -80,22 +80,22 @@ def test_a_gradient_that_is_not_finite_behind_a_finite_loss() -> None:
     )
 
 
-def test_a_gradient_of_a_parameter_that_overflows() -> None:
-    result = culprit(EUCLID, np.full((1, 4, 5), 1e10), np.ones((1, 4, 1)))
+def test_a_parameter_whose_gradient_overflows_is_named() -> None:
+    result = find_culprit(EUCLID, np.full((1, 4, 5), 1e10), np.ones((1, 4, 1)))
     assert blamed_layer(result) == "ip"
     assert result.message.startswith("the gradient of its parameter 0 has 5 infinite of 5 values")
 
 
-def test_data_that_is_not_finite() -> None:
+def test_data_that_is_not_finite_is_named() -> None:
     x = X.copy()
     x[0, 1, 2] = np.inf
-    result = culprit(SOFTMAX, x)
+    result = find_culprit(SOFTMAX, x)
     assert (blamed_layer(result), result.message) == ("in", "its output 'x' has 1 infinite of 20 values")
     assert "no setting helps" in result.advice
 
 
-def test_an_update_that_overflows() -> None:
-    result = culprit(SOFTMAX, 1e3 * X, rate=3e38)
+def test_an_update_that_overflows_is_named() -> None:
+    result = find_culprit(SOFTMAX, 1e3 * X, rate=3e38)
     assert blamed_layer(result) == "ip1"
     assert re.match(
         "all gradients are finite, but the update overflows: parameter 0 has .* of 15 values", result.message
@@ -104,7 +104,7 @@ def test_an_update_that_overflows() -> None:
 
 def test_the_passes_of_a_step_are_run_one_after_the_other() -> None:
     labels = np.float32([[0, 1, 2, 0], [1, 1, 7, 8]])
-    result = culprit(SOFTMAX, np.concatenate([X, X]), labels)
+    result = find_culprit(SOFTMAX, np.concatenate([X, X]), labels)
     assert blamed_layer(result) == "loss"
     assert result.message == (
         "its output 'loss' has 1 NaN of 1 values: label 7 at [2] of 'label' is not one of the classes 0 to 2 "
@@ -114,13 +114,13 @@ def test_the_passes_of_a_step_are_run_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "wrong"), [("SoftmaxWithLoss", 7), ("MultinomialLogisticLoss", 255), ("HingeLoss", 255)]
+    ("kind", "wrong_label"), [("SoftmaxWithLoss", 7), ("MultinomialLogisticLoss", 255), ("HingeLoss", 255)]
 )
-def test_a_label_is_ignored_where_caffe_knows_that(kind: str, wrong: int) -> None:
+def test_a_label_is_ignored_where_caffe_knows_that(kind: str, wrong_label: int) -> None:
     text = SOFTMAX.replace('top: "loss"', 'top: "loss" loss_param { ignore_label: 255 }')
-    result = culprit(text.replace("SoftmaxWithLoss", kind), X, np.float32([[0, 255, 7, 0]]))
+    result = find_culprit(text.replace("SoftmaxWithLoss", kind), X, np.float32([[0, 255, 7, 0]]))
     assert blamed_layer(result) == "loss"
-    assert f"label {wrong} at " in result.message
+    assert f"label {wrong_label} at " in result.message
 
 
 def test_a_similarity_is_no_label() -> None:
@@ -133,32 +133,32 @@ def test_a_similarity_is_no_label() -> None:
             inner_product_param { num_output: 3 weight_filler { type: "constant" value: 1 } } }
     layer { name: "loss" type: "ContrastiveLoss" bottom: "a" bottom: "c" bottom: "label" top: "loss" }
     """
-    result = culprit(text, np.ones((1, 4, 3)), np.full((1, 4), 9.0))
+    result = find_culprit(text, np.ones((1, 4, 3)), np.full((1, 4), 9.0))
     assert blamed_layer(result) == "loss"
     assert "ranges of its bottoms: 'a' from 0 to 0, 'c' from 3e+30 to 3e+30, 'label' from 9 to 9" in result.message
     assert "classes" not in result.message
 
 
-def test_numbers_that_were_not_finite_before() -> None:
+def test_parameters_that_were_not_finite_before_are_named() -> None:
     net = Net(SOFTMAX, "TRAIN")
-    before = net.init(jax.random.key(0))
-    before.params["ip2"][0] = before.params["ip2"][0].at[0, 0].set(np.nan)
+    variables = net.init(jax.random.key(0))
+    variables.params["ip2"][0] = variables.params["ip2"][0].at[0, 0].set(np.nan)
     batches = {"x": jnp.asarray(X), "label": jnp.asarray(LABELS)}
-    result = find_nonfinite(net, before, batches, [jax.random.key(1)], before)
+    result = find_nonfinite(net, variables, batches, [jax.random.key(1)], variables)
     assert result == NonFinite(
         "parameter 0 has 1 NaN of 9 values before this step", net.graph.layer("ip2"), "Start from other weights"
     )
 
 
-def test_a_step_whose_numbers_are_finite_one_by_one() -> None:
-    result = culprit(SOFTMAX)
+def test_a_step_that_is_finite_layer_by_layer_names_no_layer() -> None:
+    result = find_culprit(SOFTMAX)
     assert result.layer is None
     assert result.message.startswith(
         "the loss is not finite, but all numbers are finite when the layers run one by one"
     )
 
 
-def test_the_first_array_that_is_not_finite() -> None:
+def test_the_first_array_that_is_not_finite_is_named() -> None:
     good = {"b": {0: jnp.ones(2)}, "a": {0: jnp.ones(3)}}
     assert not_finite(Variables(good, {})) is None
     bad = {**good, "a": {0: jnp.array([np.inf, np.nan, 1.0])}}

@@ -31,10 +31,12 @@ layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_para
 layer { name: "pick" type: "BatchReindex" bottom: "ip" bottom: "at" top: "y" }
 layer { name: "loss" type: "EuclideanLoss" bottom: "y" bottom: "ip" top: "loss" }
 """
-WRONG = r"layer 'pick' \(BatchReindex\): index 4 at \[2\] of bottom 'at' is out of range: it must be one of 0 to 3"
+OUT_OF_RANGE = (
+    r"layer 'pick' \(BatchReindex\): index 4 at \[2\] of bottom 'at' is out of range: it must be one of 0 to 3"
+)
 
 
-def set_up(text: str, indices: list[float]) -> Any:
+def make_net(text: str, indices: list[float]) -> Any:
     net = caffe.Net("force_backward: false\n" + INPUTS + text, caffe.TRAIN)
     net.blobs["x"].data[...] = 1
     net.blobs["i"].data[...] = indices
@@ -48,12 +50,12 @@ def set_up(text: str, indices: list[float]) -> Any:
         (PICK % "i", [0, 3, 4, 9], r"layer 'pick' \(BatchReindex\): index 4 at \[2\] of bottom 'i' .* 0 to 3"),
         (PICK % "i", [0, -1, 2, 2], r"index -1 at \[1\]"),
         (PICK % "i", [0, np.nan, 2, 2], r"index nan at \[1\]"),
-        (COMPUTED + PICK % "at", [0, 0, 3, 0], WRONG),
+        (COMPUTED + PICK % "at", [0, 0, 3, 0], OUT_OF_RANGE),
         (COMPUTED + EMBED % "at", [0, 0, 0, 3], r"layer 'embed' \(Embed\): index 4 at \[3\] of bottom 'at' .* 0 to 3"),
     ],
 )
 def test_pycaffe_stops(text: str, indices: list[float], message: str, callback: bool) -> None:
-    net = set_up(text, indices)
+    net = make_net(text, indices)
     if callback:
         net.after_forward(lambda i: None)
     with pytest.raises(LayerError, match=message):
@@ -63,7 +65,7 @@ def test_pycaffe_stops(text: str, indices: list[float], message: str, callback: 
 
 
 def test_truncated_values_count_as_indices() -> None:
-    assert np.isfinite(set_up(PICK % "i", [0, 3.9, -0.9, 1]).forward()["y"]).all()
+    assert np.isfinite(make_net(PICK % "i", [0, 3.9, -0.9, 1]).forward()["y"]).all()
 
 
 def test_a_compiled_net_gives_nan() -> None:
@@ -72,7 +74,7 @@ def test_a_compiled_net_gives_nan() -> None:
     np.testing.assert_array_equal(np.isnan(blobs["y"]).all(axis=1), [False, False, True, True])
 
 
-def database(folder: Path, labels: list[int]) -> str:
+def net_with_database(folder: Path, labels: list[int]) -> str:
     def datum(label: int) -> bytes:
         return caffe_pb2.Datum(channels=1, height=1, width=2, data=b"\1\2", label=label).SerializeToString()
 
@@ -84,7 +86,7 @@ def database(folder: Path, labels: list[int]) -> str:
 @pytest.fixture
 def wrong_net(tmp_path: Path) -> Path:
     path = tmp_path / "net.prototxt"
-    path.write_text(database(tmp_path, [0, 0, 3, 1]))
+    path.write_text(net_with_database(tmp_path, [0, 0, 3, 1]))
     return path
 
 
@@ -107,13 +109,13 @@ def test_commands_stop_at_indices_out_of_range(
         f'net: "{wrong_net}" base_lr: 0.1 lr_policy: "fixed" max_iter: 1 snapshot_after_train: false'
     )
     assert main(command(wrong_net, weights)) == 1
-    assert re.search(WRONG, capsys.readouterr().err)
+    assert re.search(OUT_OF_RANGE, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("iter_size", [1, 2])
 def test_training_on_good_indices_goes_on(tmp_path: Path, iter_size: int) -> None:
     settings = f'base_lr: 0.01 lr_policy: "fixed" max_iter: 2 snapshot_after_train: false iter_size: {iter_size}'
-    solver = Solver(f"net_param {{ {database(tmp_path, [0, 1, 2, 0])} }} {settings}")
+    solver = Solver(f"net_param {{ {net_with_database(tmp_path, [0, 1, 2, 0])} }} {settings}")
     solver.solve()
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(solver.variables))
     solver.close()
@@ -121,8 +123,8 @@ def test_training_on_good_indices_goes_on(tmp_path: Path, iter_size: int) -> Non
 
 def test_rows_are_counted_not_channels(tmp_path: Path) -> None:
     """Index 3 of 4 rows of 3 numbers; labels may not be 3 where there are 3 scores."""
-    path = database(tmp_path, [2, 1, 0, 3]).replace('bottom: "at" top: "y"', 'bottom: "i" top: "y"')
-    solver = Solver(f'net_param {{ {path} }} base_lr: 0.01 lr_policy: "fixed" max_iter: 1 snapshot_after_train: false')
+    net = net_with_database(tmp_path, [2, 1, 0, 3]).replace('bottom: "at" top: "y"', 'bottom: "i" top: "y"')
+    solver = Solver(f'net_param {{ {net} }} base_lr: 0.01 lr_policy: "fixed" max_iter: 1 snapshot_after_train: false')
     solver.step(1)
     assert np.isfinite(solver.smoothed_loss)
     solver.close()

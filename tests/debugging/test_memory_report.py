@@ -28,13 +28,13 @@ layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "y" }"""
         ("resnet50", 25_557_032 + 64 + 2 * 26_560 + 53, 3_857_973_248),  # a bias, and running statistics
     ],
 )
-def test_known_nets(name: str, parameters: int, products: int) -> None:
+def test_totals_of_published_nets_are_known(name: str, parameters: int, products: int) -> None:
     total = memory_report(Net(CONFIGS / name / "train_val.prototxt", "TEST"), batch=1).total
     assert (total["parameters"], total["multiply_adds"]) == (parameters, products)
     assert total["parameter_bytes"] == 4 * parameters
 
 
-def test_layers() -> None:
+def test_layers_have_the_counted_sizes() -> None:
     layers = {
         layer.name: layer for layer in memory_report(Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")).layers
     }
@@ -55,7 +55,7 @@ def test_layers() -> None:
         ('type: "Pooling" pooling_param { kernel_size: 2 }', 0),
     ],
 )
-def test_products_of_layers(layer: str, products: int) -> None:
+def test_products_of_layers_are_counted(layer: str, products: int) -> None:
     net = f"""layer {{ name: "in" type: "Input" top: "x" input_param {{ shape {{ dim: 2 dim: 6 dim: 5 dim: 5 }} }} }}
     layer {{ name: "l" bottom: "x" top: "y" {layer} }}"""
     assert memory_report(Net(net)).layers[1].multiply_adds == products
@@ -83,7 +83,7 @@ def test_host_layers_are_not_traced_for_state() -> None:
         compiled_memory(Net(FILTER, "TRAIN"))
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_layers_and_totals(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["summary", "--memory", str(DIGITS), "--batch=256", "--remat=auto", "--memory_limit=1MB", "--compiled"])
         == 0
@@ -100,7 +100,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"XLA, loss and gradients: arguments .* results .* temporary [\d.]+ MiB", out)
 
 
-def test_batches_that_do_not_fit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_batches_that_do_not_fit_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").write_text(
         """layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 6 } } }
         layer { name: "r" type: "Reshape" bottom: "x" top: "y" reshape_param { shape { dim: 3 dim: 4 } } }"""

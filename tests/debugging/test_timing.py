@@ -12,7 +12,7 @@ from caffejax.cli import main
 from caffejax.debugging import LayerTime, Timer, mean_times
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
-FED = """
+NET_WITH_INPUTS = """
 layer { name: "in" type: "Input" top: "x" top: "label"
         input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }
 layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 2 } }
@@ -22,15 +22,15 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("net", "phase"), [(DIGITS, "TRAIN"), (FED, "TRAIN"), (FED, "TEST")])
+@pytest.mark.parametrize(("net", "phase"), [(DIGITS, "TRAIN"), (NET_WITH_INPUTS, "TRAIN"), (NET_WITH_INPUTS, "TEST")])
 def test_every_layer_has_a_time_and_the_whole_net_too(net, phase):
     net = Net(net, phase)
     timer = Timer(net, net.init(jax.random.key(0)), jax.random.key(1))
     times = timer.layers()
     assert [t.name for t in times] == [layer.name for layer in net.graph.layers]
-    for layer, one in zip(net.graph.layers, times, strict=True):
-        assert (one.forward > 0) == (layer.type.name != "Input")
-        assert (one.backward > 0) == layer.need_backward
+    for layer, layer_time in zip(net.graph.layers, times, strict=True):
+        assert (layer_time.forward > 0) == (layer.type.name != "Input")
+        assert (layer_time.backward > 0) == layer.need_backward
     net_time = timer.time_net()
     assert net_time.forward > 0
     assert net_time.both > 0
@@ -39,7 +39,11 @@ def test_every_layer_has_a_time_and_the_whole_net_too(net, phase):
 
 
 def test_a_net_without_loss_has_backward_times_too():
-    deploy = FED[: FED.index('layer { name: "loss"')].replace('top: "label"', "").replace("shape { dim: 4 }", "")
+    deploy = (
+        NET_WITH_INPUTS[: NET_WITH_INPUTS.index('layer { name: "loss"')]
+        .replace('top: "label"', "")
+        .replace("shape { dim: 4 }", "")
+    )
     net = Net(deploy, "TEST")
     timer = Timer(net, net.init(jax.random.key(0)), jax.random.key(1))
     assert [t.name for t in timer.layers() if t.backward > 0] == ["ip", "drop"]
@@ -48,7 +52,7 @@ def test_a_net_without_loss_has_backward_times_too():
     timer.close()
 
 
-def test_means():
+def test_mean_times_average_the_passes():
     passes = [[LayerTime("a", 1, 4), LayerTime("b", 2, 0)], [LayerTime("a", 3, 0), LayerTime("b", 4, 2)]]
     assert list(mean_times(passes)) == [LayerTime("a", 2, 2), LayerTime("b", 3, 1)]
 
@@ -60,7 +64,7 @@ def test_the_command_prints_caffes_table(capsys):
     lines = [line.split("] ", 1)[1] for line in err.splitlines() if "] " in line]
     rows = [m.groups() for line in lines if (m := re.fullmatch(r" *(\w+)\t(forward|backward): ([\d.e-]+) ms\.", line))]
     names = [layer.name for layer in Net(DIGITS, "TRAIN").graph.layers]
-    assert [row[:2] for row in rows] == [(n, which) for n in names for which in ("forward", "backward")]
+    assert [row[:2] for row in rows] == [(n, direction) for n in names for direction in ("forward", "backward")]
     sums = {m[1]: float(m[2]) for line in lines if (m := re.fullmatch(r"Average (.*): ([\d.e+]+) ms\.", line))}
     assert sums["Forward-Backward"] == pytest.approx(sums["Forward pass"] + sums["Backward pass"], rel=1e-3)
     assert sums.keys() >= {"fused Forward pass", "fused Forward-Backward"}

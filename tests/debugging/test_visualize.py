@@ -41,7 +41,7 @@ def test_a_grid_is_caffes(shape: tuple[int, ...]) -> None:
     assert (ours[:, 0] == 255).all()
 
 
-def test_each_map_by_itself() -> None:
+def test_each_scales_every_map_by_itself() -> None:
     maps = np.array([[[0, 1], [2, 4]], [[10, 10], [10, 30]], [[5, 5], [5, 5]]], np.float32)
     tiles = grid(maps, each=True)
     assert tiles[1:3, 1:3].tolist() == [[0, 64], [128, 255]]
@@ -75,7 +75,7 @@ def test_other_filters_are_grey_channel_by_channel() -> None:
     ("shape", "maps"),
     [((5, 3, 4), (5, 3, 4)), ((3, 4), (1, 3, 4)), ((7,), (1, 3, 3)), ((4, 1, 1), (1, 2, 2)), ((), (1, 1, 1))],
 )
-def test_rows_of_blobs_of_any_shape(shape: tuple[int, ...], maps: tuple[int, ...]) -> None:
+def test_rows_of_blobs_of_any_shape_become_maps(shape: tuple[int, ...], maps: tuple[int, ...]) -> None:
     row = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     result = feature_maps(row)
     assert result.shape == maps
@@ -96,7 +96,7 @@ def test_pictures_are_enlarged_by_whole_pixels() -> None:
     [(np.zeros((0, 3, 3)), "nothing to draw"), (np.zeros((5, 0, 3)), "nothing to draw"),
      (np.zeros((300**2, 1, 100), np.float16), r"make a picture of 600 x 30300 pixels.*--maps=N")],
 )  # fmt: skip
-def test_drawings_that_are_refused(maps: np.ndarray, message: str) -> None:
+def test_drawings_that_cannot_work_are_refused(maps: np.ndarray, message: str) -> None:
     with pytest.raises(CaffejaxError, match=message):
         grid(maps)
     with pytest.raises(CaffejaxError, match=r"'\.doc' is not a picture format"):

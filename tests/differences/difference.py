@@ -53,12 +53,12 @@ def tops_and_diffs(net: str, bottoms: dict[str, Any], dy: Any, top: str = "y") -
         f"{' '.join(f'dim: {n}' for n in np.shape(x))} }} }} }}\n"
         for name, x in bottoms.items()
     )
-    built = Net(f"force_backward: true\n{inputs}{net}", "TRAIN")
-    params, state = built.init(jax.random.key(0))
+    model = Net(f"force_backward: true\n{inputs}{net}", "TRAIN")
+    params, state = model.init(jax.random.key(0))
 
-    def run(fed: Any) -> Any:
-        return built.apply(params, state, fed, key=jax.random.key(0), blobs=(top,))[0][top]
+    def run(arrays: Any) -> Any:
+        return model.apply(params, state, arrays, key=jax.random.key(0), blobs=(top,))[0][top]
 
-    value, pull = jax.vjp(run, {name: jnp.asarray(x, jnp.float32) for name, x in bottoms.items()})
-    (diffs,) = pull(jnp.asarray(dy, value.dtype))
+    value, vjp = jax.vjp(run, {name: jnp.asarray(x, jnp.float32) for name, x in bottoms.items()})
+    (diffs,) = vjp(jnp.asarray(dy, value.dtype))
     return np.asarray(value), jax.tree.map(np.asarray, diffs)

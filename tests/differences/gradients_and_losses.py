@@ -12,21 +12,25 @@ import caffejax.pycaffe as caffe
 from caffejax.net import Net
 
 
-def _twice(net: str, arrays: dict[str, Any], layer: str = "layer", param: int = 0) -> np.ndarray:
+def _diff_after_two_passes(net: str, arrays: dict[str, Any], layer: str = "layer", param: int = 0) -> np.ndarray:
     """Run a net forward and backward twice, as a solver with iter_size 2 does; return the diff of one of its params."""
-    run = caffe.Net(net, caffe.TRAIN)
+    pycaffe_net = caffe.Net(net, caffe.TRAIN)
     for name, array in arrays.items():
-        run.blobs[name].data[...] = array
+        pycaffe_net.blobs[name].data[...] = array
     for _ in range(2):
-        run.forward()
-        run.backward()
-    return np.array(run.params[layer][param].diff)
+        pycaffe_net.forward()
+        pycaffe_net.backward()
+    return np.array(pycaffe_net.params[layer][param].diff)
 
 
 def _scale(net: str) -> list[Shown]:
     x = np.array([1.0, 2.0, 3.0])
     # the loss is the sum of the tops, so that a pass adds x
-    return [Shown("diff of the factors after two backward passes of x = [1, 2, 3]", x, _twice(net, {"x": x}))]
+    return [
+        Shown(
+            "diff of the factors after two backward passes of x = [1, 2, 3]", x, _diff_after_two_passes(net, {"x": x})
+        )
+    ]
 
 
 def _load_recorded(folder: str, name: str) -> tuple[dict[str, np.ndarray], Net]:
@@ -43,38 +47,38 @@ def _param_diffs(folder: str, name: str) -> list[Shown]:
     params["layer"] = {i: x for i, x in enumerate(numbers) if blobs[i].spec.learnable}
     inputs = {blob: result[f"bottom/{blob}"] for blob in net.input_names}
     top = net.graph.layer("layer").tops[0]
-    _, pull = jax.vjp(lambda p: net.apply(p, state, inputs, blobs=(top,))[0][top], params)
-    diff = pull(result[f"top_diff/{top}"])[0]["layer"][0]
-    before = result["param_diff_before/0"]
-    words = f"first numbers of the diff of param 0, which was {_first(before)}"
-    return [Shown(words, result["param_diff/0"].ravel()[:3], np.ravel(diff + before)[:3])]
+    _, vjp = jax.vjp(lambda p: net.apply(p, state, inputs, blobs=(top,))[0][top], params)
+    diff = vjp(result[f"top_diff/{top}"])[0]["layer"][0]
+    diff_before = result["param_diff_before/0"]
+    description = f"first numbers of the diff of param 0, which was {_format_first(diff_before)}"
+    return [Shown(description, result["param_diff/0"].ravel()[:3], np.ravel(diff + diff_before)[:3])]
 
 
-def _first(x: np.ndarray) -> str:
+def _format_first(x: np.ndarray) -> str:
     return "[" + ", ".join(f"{v:.4g}" for v in x.ravel()[:3]) + "]"
 
 
 def _hinge(net: str) -> list[Shown]:
     result = dict(np.load(GOLDEN / "nets" / "loss_weights.npz"))
-    built = Net(GOLDEN / "nets" / "loss_weights.prototxt", "TRAIN")
-    params, state = built.init(jax.random.key(0))
+    model = Net(GOLDEN / "nets" / "loss_weights.prototxt", "TRAIN")
+    params, state = model.init(jax.random.key(0))
     params = {key: {i: result[f"param/{key}/{i}"] for i in blobs} for key, blobs in params.items()}
-    inputs = {name: result[f"in/{name}"] for name in built.input_names}
-    grads = jax.grad(lambda p: built.loss(p, state, inputs, jax.random.key(0))[0])(params)
+    inputs = {name: result[f"in/{name}"] for name in model.input_names}
+    grads = jax.grad(lambda p: model.loss(p, state, inputs, jax.random.key(0))[0])(params)
     return [
         Shown("first numbers of the gradient of the bias of layer a", result["paramdiff/a/1"][:3], grads["a"][1][:3])
     ]
 
 
 def _losses_of_places(net: str) -> list[Shown]:
-    result, built = _load_recorded("fork_layers_more", "SmoothL1LossOHEM/default")
-    losses = built.apply({}, {}, {name: result[f"bottom/{name}"] for name in built.input_names})[0]["per_roi"]
+    result, model = _load_recorded("fork_layers_more", "SmoothL1LossOHEM/default")
+    losses = model.apply({}, {}, {name: result[f"bottom/{name}"] for name in model.input_names})[0]["per_roi"]
     return [Shown("losses of the regions", result["top/per_roi"].ravel(), losses.ravel())]
 
 
 def _label(net: str) -> list[Shown]:
-    built = Net(net, "TRAIN")
-    loss = built.apply({}, {}, {"x": np.ones((2, 3), np.float32), "label": np.array([1.0, 3.0])})[0]["loss"]
+    model = Net(net, "TRAIN")
+    loss = model.apply({}, {}, {"x": np.ones((2, 3), np.float32), "label": np.array([1.0, 3.0])})[0]["loss"]
     return [Shown("loss of the labels [1, 3] among 3 classes", "whatever is behind the scores in memory", loss)]
 
 

@@ -20,7 +20,7 @@ def _gradient(title: str, net: str, text: str, source: str, caffe: Callable[[Any
 
     def run(net: str) -> list[Shown]:
         y, diffs = tops_and_diffs(net, {"x": x}, DY, top="x")
-        return [Shown(f"diff of x = {_list(x)} for a diff {_list(DY)} of the top", caffe(y), diffs["x"])]
+        return [Shown(f"diff of x = {_format_list(x)} for a diff {_format_list(DY)} of the top", caffe(y), diffs["x"])]
 
     return Difference(f"{title}, in place: gradient", text, source, net, run)
 
@@ -29,7 +29,7 @@ def _eltwise(operation: str, text: str, source: str) -> Difference:
     def run(net: str) -> list[Shown]:
         a, b = np.array([1.0, 5.0]), np.array([2.0, 3.0])
         y, _ = tops_and_diffs(net, {"x": a, "b": b}, np.ones(2), top="x")
-        return [Shown(f"top of x = {_list(a)} and b = {_list(b)}", b, y)]
+        return [Shown(f"top of x = {_format_list(a)} and b = {_format_list(b)}", b, y)]
 
     return Difference(f"Eltwise {operation}, in place", text, source, _eltwise_net(operation), run)
 
@@ -42,7 +42,7 @@ def _eltwise_net(operation: str) -> str:
 def _product(net: str) -> list[Shown]:
     a, b, dy = np.array([1.0, 5.0]), np.array([2.0, 3.0]), np.array([10.0, 10.0])
     y, diffs = tops_and_diffs(net, {"x": a, "b": b}, dy, top="x")
-    inputs = f"for a diff {_list(dy)} of the top, x = {_list(a)} and b = {_list(b)}"
+    inputs = f"for a diff {_format_list(dy)} of the top, x = {_format_list(a)} and b = {_format_list(b)}"
     return [Shown(f"diff of x {inputs}", b * b, diffs["x"]), Shown(f"diff of b {inputs}", y * b * b, diffs["b"])]
 
 
@@ -50,10 +50,10 @@ def _lrn(net: str) -> list[Shown]:
     x = np.array([1.0, 2.0]).reshape(1, 2, 1, 1)
     y, _ = tops_and_diffs(net, {"x": x}, np.ones((1, 2, 1, 1)), top="x")
     scale = 1 + (x**2).sum() / 3
-    return [Shown(f"top of x = {_list(x.ravel())}, two channels", np.full(2, scale**-1.5), y.ravel())]
+    return [Shown(f"top of x = {_format_list(x.ravel())}, two channels", np.full(2, scale**-1.5), y.ravel())]
 
 
-def _list(x: Any) -> str:
+def _format_list(x: Any) -> str:
     return "[" + ", ".join(f"{v:g}" for v in np.ravel(x)) + "]"
 
 

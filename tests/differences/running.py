@@ -22,17 +22,19 @@ from caffejax.training.lr_schedules import Plateau
 
 def _masks(net: str) -> list[Shown]:
     x = {"x": np.ones((1, 1000), np.float32)}
-    more = 'layer { name: "more" type: "Dropout" bottom: "x" top: "z" }\n'
-    nets = [Net(net, "TRAIN"), Net(net.replace('layer { name: "drop"', more + 'layer { name: "drop"'), "TRAIN")]
+    added_layer = 'layer { name: "more" type: "Dropout" bottom: "x" top: "z" }\n'
+    nets = [Net(net, "TRAIN"), Net(net.replace('layer { name: "drop"', added_layer + 'layer { name: "drop"'), "TRAIN")]
     tops = [np.asarray(n.apply({}, {}, x, key=jax.random.key(0), blobs=("y",))[0]["y"]) for n in nets]
-    same = "the same" if np.array_equal(*tops) else "another"
-    return [Shown("mask of a layer, after another random layer has come into the net", "another", same)]
+    comparison = "the same" if np.array_equal(*tops) else "another"
+    return [Shown("mask of a layer, after another random layer has come into the net", "another", comparison)]
 
 
 def _list_without_label(net: str) -> list[Shown]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "list.txt").write_text("a.png\n")
-        result = _error(lambda: Net(net.replace("list.txt", f"{folder}/list.txt"), "TRAIN")).replace(f"{folder}/", "")
+        result = _error_message(lambda: Net(net.replace("list.txt", f"{folder}/list.txt"), "TRAIN")).replace(
+            f"{folder}/", ""
+        )
     return [Shown("a list with the line `a.png`", "label 0", f"error: {result}")]
 
 
@@ -56,14 +58,14 @@ def _resume(net: str) -> list[Shown]:
 def _not_finite(net: str) -> list[Shown]:
     text = f"net_param {{ {net} }} base_lr: 1 lr_policy: 'fixed' max_iter: 3 random_seed: 1"
     solver = Solver(text)
-    result = _error(solver.solve)
+    result = _error_message(solver.solve)
     solver.close()
     return [Shown("training with a loss that overflows", "continues, and snapshots", f"error: {result}")]
 
 
 def _refusal(text: str) -> list[Shown]:
     layer = 'layer { name: "x" type: "DummyData" top: "x" loss_weight: 1 dummy_data_param { shape { dim: 1 } } }'
-    result = _error(lambda: Solver(f"net_param {{ {layer} }} {text}")).split(": ")[0]
+    result = _error_message(lambda: Solver(f"net_param {{ {layer} }} {text}")).split(": ")[0]
     return [Shown("such a solver", "loss nan, then params nan", f"error: {result}")]
 
 
@@ -78,7 +80,7 @@ def _plateau(text: str) -> list[Shown]:
     return [Shown(f"rates of the iterations with the losses {losses}", *np.array(rates).T)]
 
 
-def _error(call: Any) -> str:
+def _error_message(call: Any) -> str:
     """The error's first sentence."""
     try:
         call()

@@ -15,8 +15,8 @@ PAGE = (REPOSITORY / "docs" / "differences.md").read_text()
 def test_the_page_is_up_to_date() -> None:
     """The script runs all cases again, so that a difference that vanished, or changed, is noticed."""
     script = REPOSITORY / "scripts" / "make_differences_page.py"
-    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_every_case_shows_a_difference() -> None:
@@ -25,7 +25,7 @@ def test_every_case_shows_a_difference() -> None:
     for title, text in sections:
         rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", text, re.MULTILINE)
         assert rows, title
-        assert all(caffe != here for _, caffe, here in rows), title
+        assert all(caffe != ours for _, caffe, ours in rows), title
         assert "error: none" not in text, title
 
 

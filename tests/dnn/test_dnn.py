@@ -19,15 +19,15 @@ FOLDER = TESTS / "golden" / "opencv_dnn"
 RECORDED = json.loads((FOLDER / "recorded.json").read_text())
 ARRAYS = dict(np.load(FOLDER / "arrays.npz"))
 NETS = ("classes", "kinds", "boxes", "maps")
-record: Any = SimpleNamespace(**runpy.run_path(str(FOLDER / "record.py")))
+recording: Any = SimpleNamespace(**runpy.run_path(str(FOLDER / "record.py")))
 
 
-def files(name: str) -> tuple[str, str]:
+def model_files(name: str) -> tuple[str, str]:
     return str(FOLDER / f"{name}.caffemodel"), str(FOLDER / f"{name}.prototxt")
 
 
-def read(name: str) -> dnn.Net:
-    return dnn.readNet(*files(name))
+def load_net(name: str) -> dnn.Net:
+    return dnn.readNet(*model_files(name))
 
 
 def assert_close(ours: Any, theirs: Any) -> None:
@@ -37,7 +37,7 @@ def assert_close(ours: Any, theirs: Any) -> None:
 
 @pytest.mark.parametrize("name", NETS)
 def test_names_numbers_and_counts_are_opencvs(name: str) -> None:
-    net, recorded = read(name), RECORDED[name]
+    net, recorded = load_net(name), RECORDED[name]
     layers = list(net.getLayerNames())
     assert layers == recorded["layers"]
     assert [net.getLayerId(layer) for layer in layers] == recorded["ids"]
@@ -45,8 +45,8 @@ def test_names_numbers_and_counts_are_opencvs(name: str) -> None:
     assert list(net.getLayerTypes()) == recorded["types"]
     assert net.getUnconnectedOutLayers().tolist() == recorded["unconnected"]
     assert [[list(blob.shape) for blob in net.getLayer(layer).blobs] for layer in layers] == recorded["params"]
-    for k, shape in enumerate(record.SHAPES[name]):
-        assert record.numbers(net.getLayersShapes(shape)[1:]) == recorded["shapes"][k]
+    for k, shape in enumerate(recording.SHAPES[name]):
+        assert recording.numbers(net.getLayersShapes(shape)[1:]) == recorded["shapes"][k]
         assert [net.getFLOPS(i, shape) for i in range(len(layers) + 1)] == recorded["flops"][k]
         assert net.getFLOPS([shape]) == recorded["all_flops"][k]
         assert [list(net.getMemoryConsumption(i, shape)) for i in range(len(layers) + 1)] == recorded["memory"][k]
@@ -55,11 +55,11 @@ def test_names_numbers_and_counts_are_opencvs(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETS)
 def test_the_tops_of_every_layer_are_opencvs(name: str) -> None:
-    net = read(name)
-    for k, shape in enumerate(record.SHAPES[name]):  # one net for both input sizes
+    net = load_net(name)
+    for k, shape in enumerate(recording.SHAPES[name]):  # one net for both input sizes
         values = np.random.RandomState(k).randint(0, 256, shape)
         if shape[1] <= 4:
-            net.setInput(values.astype(np.uint8), "", *record.SCALING)
+            net.setInput(values.astype(np.uint8), "", *recording.SCALING)
         else:
             net.setInput(values / np.float32(128), scalefactor=0.5)
         layers = net.getLayerNames()
@@ -73,22 +73,22 @@ def test_the_tops_of_every_layer_are_opencvs(name: str) -> None:
 
 
 def test_models_give_opencvs_results() -> None:
-    recorded, image = RECORDED["models"], record.IMAGE
+    recorded, image = RECORDED["models"], recording.IMAGE
     for softmax in (False, True):
-        classes = dnn.ClassificationModel(*files("classes"))
+        classes = dnn.ClassificationModel(*model_files("classes"))
         classes.setInputSize(12, 12).setInputScale(0.01).setInputMean((10, 20, 30)).setInputSwapRB(True)
         classes.setOutputNames(["fc"])
         classes.setEnableSoftmaxPostProcessing(softmax)
         assert classes.classify(image[:12, :12]) == pytest.approx(recorded[f"classify/{softmax}"], rel=1e-5)
     for threshold in (0.0, 0.3, 0.5, 0.99):
-        boxes = dnn.DetectionModel(read("boxes"))
+        boxes = dnn.DetectionModel(load_net("boxes"))
         boxes.setInputParams(1 / 127.5, (16, 16), (127, 120, 110), True)
         for ours, theirs in zip(boxes.detect(image, threshold), recorded[f"detect/{threshold}"], strict=True):
             assert_close(ours, np.array(theirs))
-    maps = dnn.SegmentationModel(*files("maps"))
+    maps = dnn.SegmentationModel(*model_files("maps"))
     maps.setInputParams(scale=1 / 127.5, size=(12, 8), mean=127.5)
     np.testing.assert_array_equal(maps.segment(image[:8, :12]), recorded["segment"])
-    points = dnn.KeypointsModel(network=read("maps"))
+    points = dnn.KeypointsModel(network=load_net("maps"))
     points.setInputParams(scale=1 / 127.5, size=(12, 8), mean=127.5)
     for threshold in (0.5, 0.8):
         assert_close(points.estimate(image[:8, :12], threshold), np.array(recorded[f"estimate/{threshold}"]))
@@ -96,39 +96,39 @@ def test_models_give_opencvs_results() -> None:
     assert_close(points.predict(image[:8, :12])[0], ARRAYS["models/crop"])
 
 
-TEXT, MODEL = (Path(file).read_bytes() for file in reversed(files("maps")))
+TEXT, MODEL = (Path(file).read_bytes() for file in reversed(model_files("maps")))
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "read_net",
     [
-        lambda: dnn.readNetFromCaffe(*reversed(files("maps"))),
-        lambda: dnn.readNetFromCaffe(prototxt=files("maps")[1], caffeModel=files("maps")[0]),
+        lambda: dnn.readNetFromCaffe(*reversed(model_files("maps"))),
+        lambda: dnn.readNetFromCaffe(prototxt=model_files("maps")[1], caffeModel=model_files("maps")[0]),
         lambda: dnn.readNetFromCaffe(TEXT, MODEL),
         lambda: dnn.readNetFromCaffe(bytearray(TEXT), bytearray(MODEL)),
         lambda: dnn.readNetFromCaffe(bufferProto=np.frombuffer(TEXT, "u1"), bufferModel=np.frombuffer(MODEL, "u1")),
-        lambda: dnn.readNet(*reversed(files("maps"))),
-        lambda: dnn.readNet(files("maps")[0], config=files("maps")[1], framework="Caffe"),
+        lambda: dnn.readNet(*reversed(model_files("maps"))),
+        lambda: dnn.readNet(model_files("maps")[0], config=model_files("maps")[1], framework="Caffe"),
         lambda: dnn.readNet("caffe", MODEL, TEXT),
         lambda: dnn.readNet(framework="caffe", bufferModel=MODEL, bufferConfig=TEXT),
     ],
 )
-def test_files_and_buffers(arguments: Any) -> None:
-    net = arguments()
+def test_nets_are_read_from_files_and_buffers(read_net: Any) -> None:
+    net = read_net()
     assert not net.empty()
     net.setInput(np.ones((1, 3, 8, 12), np.float32))
-    expected = read("maps")
+    expected = load_net("maps")
     expected.setInput(np.ones((1, 3, 8, 12), np.float32), "image")
     np.testing.assert_array_equal(net.forward(), expected.forward("heights"))
 
 
 def refusals(tmp_path: Path) -> list[tuple[Any, str]]:
     (tmp_path / "empty.caffemodel").write_bytes(b"")
-    net = read("maps")
+    net = load_net("maps")
     return [
         (lambda: dnn.readNetFromCaffe(str(tmp_path / "absent.prototxt")), "absent.prototxt"),
-        (lambda: dnn.readNetFromCaffe(files("maps")[1], str(tmp_path / "empty.caffemodel")), "empty.caffemodel"),
-        (lambda: dnn.readNetFromCaffe(files("boxes")[1], files("maps")[0]), "has them for maps"),
+        (lambda: dnn.readNetFromCaffe(model_files("maps")[1], str(tmp_path / "empty.caffemodel")), "empty.caffemodel"),
+        (lambda: dnn.readNetFromCaffe(model_files("boxes")[1], model_files("maps")[0]), "has them for maps"),
         (lambda: dnn.readNetFromCaffe(b"layer { name: 3x }", MODEL), "bufferProto"),
         (lambda: dnn.readNetFromCaffe(TEXT, MODEL[:-3]), "bufferModel"),
         (lambda: dnn.readNet("net.onnx"), "cv2.dnn.readNet"),
@@ -144,24 +144,24 @@ def refusals(tmp_path: Path) -> list[tuple[Any, str]]:
         (lambda: net.getFLOPS([[1, 3, 8, 8], [1, 2]]), "1 inputs"),
         (lambda: net.quantize([], 5, 5), "int8|float32"),
         (lambda: dnn.readNetFromCaffe(TEXT).getLayer("maps").__setattr__("blobs", [1]), "2 blobs"),
-        (lambda: dnn.DetectionModel(net).detect(record.IMAGE), "DetectionOutput"),
-        (lambda: dnn.ClassificationModel(read("classes")).classify(record.IMAGE), "setOutputNames"),
+        (lambda: dnn.DetectionModel(net).detect(recording.IMAGE), "DetectionOutput"),
+        (lambda: dnn.ClassificationModel(load_net("classes")).classify(recording.IMAGE), "setOutputNames"),
     ]
 
 
 def test_errors_name_what_is_wrong(tmp_path: Path) -> None:
-    for act, words in refusals(tmp_path):
-        with pytest.raises(CaffejaxError, match=words):
-            act()
+    for call, message in refusals(tmp_path):
+        with pytest.raises(CaffejaxError, match=message):
+            call()
 
 
 def test_weights_are_set_as_in_the_script_for_colourization() -> None:
-    net = dnn.readNetFromCaffe(files("maps")[1])
+    net = dnn.readNetFromCaffe(model_files("maps")[1])
     net.setInput(np.ones((1, 3, 8, 12)))
     with pytest.raises(CaffejaxError, match=r"'maps'.*no weights"):
         net.forward()
-    net.getLayer(net.getLayerId("maps")).blobs = read("maps").getLayer("maps").blobs
-    expected = read("maps")
+    net.getLayer(net.getLayerId("maps")).blobs = load_net("maps").getLayer("maps").blobs
+    expected = load_net("maps")
     expected.setInput(np.ones((1, 3, 8, 12)))
     np.testing.assert_array_equal(net.forward(), expected.forward())
     net.setParam("maps", 0, np.zeros((5, 27)))  # the next call sees it
@@ -170,7 +170,7 @@ def test_weights_are_set_as_in_the_script_for_colourization() -> None:
 
 
 def test_other_names_of_layers_inputs_and_the_profile(caplog: pytest.LogCaptureFixture) -> None:
-    net = read("classes")
+    net = load_net("classes")
     assert net.getLayerId("conv1") == net.getLayerId("c1") == 1  # the prototxt's name, and OpenCV's
     assert net.getLayerId("absent") == -1
     net.setInputsNames(["picture"])
@@ -178,14 +178,14 @@ def test_other_names_of_layers_inputs_and_the_profile(caplog: pytest.LogCaptureF
     assert "output: 2 x 4 x 10 x 10" in net.dump()
     net.setInput(np.ones((1, 3, 12, 12)), "picture")
     net.forward("prob")
-    ticks, parts = net.getPerfProfile()
-    assert ticks == parts.sum() == parts[net.getLayerId("prob") - 1] > 0
-    before = net.forward("prob")
+    ticks, layer_ticks = net.getPerfProfile()
+    assert ticks == layer_ticks.sum() == layer_ticks[net.getLayerId("prob") - 1] > 0
+    first_output = net.forward("prob")
     for _ in range(2):
         net.setPreferableBackend(2)
         net.setPreferableTarget(4)
     assert len([r for r in caplog.records if "not available" in r.message]) == 2  # one of each, once
-    np.testing.assert_array_equal(net.forward("prob"), before)
+    np.testing.assert_array_equal(net.forward("prob"), first_output)
 
 
 SCRIPT = """
@@ -212,18 +212,18 @@ except cv2.error:
 """
 
 
-def test_installed_into_cv2() -> None:
+def test_install_replaces_the_readers_of_cv2() -> None:
     """In a separate process, because `install` lasts until the end of the process."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT, *files("maps")], capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["(1, 5, 6, 10)"] * 2 + ["caffejax.dnn.models", "OpenCV's"], done.stderr
+    result = subprocess.run([sys.executable, "-c", SCRIPT, *model_files("maps")], capture_output=True, text=True)
+    assert result.stdout.splitlines() == ["(1, 5, 6, 10)"] * 2 + ["caffejax.dnn.models", "OpenCV's"], result.stderr
 
 
 def test_a_script_under_caffejax_run(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import cv2, sys\nprint(cv2.dnn.readNetFromCaffe(*sys.argv[1:]).getLayerNames())\n")
-    command = [sys.executable, "-m", "caffejax", "run", str(script), *reversed(files("maps"))]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout == "('maps', 'heights')\n", done.stderr
+    command = [sys.executable, "-m", "caffejax", "run", str(script), *reversed(model_files("maps"))]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.stdout == "('maps', 'heights')\n", result.stderr
 
 
 PAGE = """
@@ -246,6 +246,6 @@ print(cv2.imread("found.png").shape, len(boxes) > 0)
 
 
 def test_the_page_works(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", PAGE, str(TESTS.parent / "docs" / "coming_from_opencv.md"), *files("boxes")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout == "(80, 120, 3) True\n", done.stderr
+    command = [sys.executable, "-c", PAGE, str(TESTS.parent / "docs" / "coming_from_opencv.md"), *model_files("boxes")]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert result.stdout == "(80, 120, 3) True\n", result.stderr

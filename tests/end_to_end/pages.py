@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parents[2]
 _FENCE = re.compile(r'^```(console|python|\w+ title="([\w.]+)")\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _ERROR = re.compile(r"caffejax( \w+)?: ")
 _CHECKER = doctest.OutputChecker()
-_LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+_CHECK_OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def run_page(page: str, capsys: pytest.CaptureFixture[str], done: Container[str] = ()) -> None:
@@ -28,19 +28,19 @@ def run_page(page: str, capsys: pytest.CaptureFixture[str], done: Container[str]
     for name in ("configs", "docs", "scripts", "tests"):
         os.symlink(REPOSITORY / name, name)
     names: dict[str, object] = {"__name__": "page"}
-    ran = 0
+    block_count = 0
     for kind, file, block in _FENCE.findall((REPOSITORY / "docs" / page).read_text()):
         if file:
             Path(file).write_text(block)
         elif kind == "python":
             exec(compile(block, page, "exec"), names)
-            ran += 1
+            block_count += 1
         else:
             for command, output in _commands(block):
                 if command not in done:
                     _run(page, command, output, capsys)
-                ran += 1
-    assert ran
+                block_count += 1
+    assert block_count
 
 
 def _run(page: str, command: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,13 +48,13 @@ def _run(page: str, command: str, output: str, capsys: pytest.CaptureFixture[str
     assert program == "caffejax", f"{page}: {command}"
     capsys.readouterr()
     code = _exit_code(arguments)
-    printed, text = capsys.readouterr()
+    stdout, stderr = capsys.readouterr()
     fails = bool(_ERROR.match(output))
-    assert (code != 0) == fails, f"{page}: {command}\n{text}"
+    assert (code != 0) == fails, f"{page}: {command}\n{stderr}"
     if fails:
-        printed = "\n".join(line for line in text.splitlines() if _ERROR.match(line))
-    assert not output.strip() or _CHECKER.check_output(output, printed, _LOOSE), (
-        f"{page}: {command}\n{printed}\ndiffers from\n{output}"
+        stdout = "\n".join(line for line in stderr.splitlines() if _ERROR.match(line))
+    assert not output.strip() or _CHECKER.check_output(output, stdout, _CHECK_OPTIONS), (
+        f"{page}: {command}\n{stdout}\ndiffers from\n{output}"
     )
 
 

@@ -27,9 +27,9 @@ def names_in(file: Path) -> set[str]:
 
 
 def exists(file: Path, module: str, name: str) -> bool:
-    beside = file.with_name(f"{module}.py")
-    if beside.exists():
-        return name in names_in(beside)
+    sibling = file.with_name(f"{module}.py")
+    if sibling.exists():
+        return name in names_in(sibling)
     if module.split(".")[0] != "caffejax":
         return True
     result = importlib.import_module(module)

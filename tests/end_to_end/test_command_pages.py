@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pages import REPOSITORY, run_page
 
-ELSEWHERE = {  # pages with tests of their own: in test_digits.py, test_docs.py and dnn/test_dnn.py
+PAGES_TESTED_ELSEWHERE = {  # pages with tests of their own: in test_digits.py, test_docs.py and dnn/test_dnn.py
     *("index", "adding_a_layer", "comparing", "exporting_flax", "inference", "jax", "own_data", "python"),
     *("python_layers", "solvers", "weights"),
     "coming_from_opencv",
@@ -15,7 +15,7 @@ ELSEWHERE = {  # pages with tests of their own: in test_digits.py, test_docs.py 
 PAGES = sorted(
     page.name
     for page in (REPOSITORY / "docs").glob("*.md")
-    if page.stem not in ELSEWHERE and re.search("^```(console|python)$", page.read_text(), re.MULTILINE)
+    if page.stem not in PAGES_TESTED_ELSEWHERE and re.search("^```(console|python)$", page.read_text(), re.MULTILINE)
 )
 
 
@@ -31,13 +31,13 @@ def test_a_page_does_what_it_says(
 def test_every_page_with_code_is_run() -> None:
     files = "end_to_end/test_docs.py", "end_to_end/test_digits.py", "dnn/test_dnn.py"
     tests = "".join((Path(__file__).parents[1] / file).read_text() for file in files)
-    assert {page for page in ELSEWHERE if f'"{page}.md"' not in tests} == {"accelerators", "scaling"}
+    assert {page for page in PAGES_TESTED_ELSEWHERE if f'"{page}.md"' not in tests} == {"accelerators", "scaling"}
 
 
 def test_messages_in_tables_exist_in_the_source() -> None:
     """Messages in the tables of the page on errors, with ... for any text."""
-    listed = re.findall(r"^\| `([^`]+)` \| ", (REPOSITORY / "docs" / "errors.md").read_text(), re.MULTILINE)
-    messages = [message for message in listed if " " in message]
+    first_cells = re.findall(r"^\| `([^`]+)` \| ", (REPOSITORY / "docs" / "errors.md").read_text(), re.MULTILINE)
+    messages = [message for message in first_cells if " " in message]
     assert len(messages) > 5
     source = "".join(path.read_text() for path in (REPOSITORY / "src").rglob("*.py"))
     source = re.sub(r'"\s*\n\s*f?"', "", source)  # strings in parts

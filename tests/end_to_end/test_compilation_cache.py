@@ -30,32 +30,36 @@ print(len(hits) - before, jax.config.jax_compilation_cache_dir)
 """
 
 
-def run(**variables: str) -> tuple[int, str]:
+def count_cache_hits(**variables: str) -> tuple[int, str]:
     """How often the compiled forward pass was found, and the folder it is kept in."""
-    always = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PLATFORMS": "cpu"}
-    kept = {k: v for k, v in os.environ.items() if k not in ("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR")}
+    settings = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PLATFORMS": "cpu"}
+    environment = {k: v for k, v in os.environ.items() if k not in ("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR")}
     command = [sys.executable, "-c", SCRIPT]
-    done = subprocess.run(command, env=kept | always | variables, capture_output=True, text=True, check=True)
-    assert "error" not in done.stderr.lower(), done.stderr
-    result, folder = done.stdout.split(maxsplit=1)
+    process = subprocess.run(
+        command, env=environment | settings | variables, capture_output=True, text=True, check=True
+    )
+    assert "error" not in process.stderr.lower(), process.stderr
+    result, folder = process.stdout.split(maxsplit=1)
     return int(result), folder.strip()
 
 
 def test_a_folder_may_be_given(tmp_path: Path) -> None:
     code = "import sys, jax; from caffejax.process_settings import enable_compilation_cache as enable; "
     code += "enable(sys.argv[1]); enable('elsewhere'); print(jax.config.jax_compilation_cache_dir)"
-    kept = {k: v for k, v in os.environ.items() if k not in ("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR")}
-    done = subprocess.run([sys.executable, "-c", code, tmp_path], env=kept, capture_output=True, text=True, check=True)
-    assert Path(done.stdout.strip()).parent == tmp_path
+    environment = {k: v for k, v in os.environ.items() if k not in ("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR")}
+    result = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], env=environment, capture_output=True, text=True, check=True
+    )
+    assert Path(result.stdout.strip()).parent == tmp_path
 
 
 @pytest.mark.slow
 def test_compiled_net_is_found_again(tmp_path: Path) -> None:
-    result, folder = run(HOME=str(tmp_path), XDG_CACHE_HOME="")
+    result, folder = count_cache_hits(HOME=str(tmp_path), XDG_CACHE_HOME="")
     assert result == 0
     assert Path(folder).is_relative_to(tmp_path / ".cache" / "caffejax")
-    assert run(HOME=str(tmp_path), XDG_CACHE_HOME="")[0] > 0
-    assert Path(run(XDG_CACHE_HOME=str(tmp_path))[1]).is_relative_to(tmp_path / "caffejax")
+    assert count_cache_hits(HOME=str(tmp_path), XDG_CACHE_HOME="")[0] > 0
+    assert Path(count_cache_hits(XDG_CACHE_HOME=str(tmp_path))[1]).is_relative_to(tmp_path / "caffejax")
 
 
 @pytest.mark.parametrize(
@@ -68,4 +72,4 @@ def test_compiled_net_is_found_again(tmp_path: Path) -> None:
 )
 def test_users_choice_is_kept(variables: dict[str, str], folder: str, tmp_path: Path) -> None:
     inputs = {name: value.format(tmp_path) for name, value in variables.items()}
-    assert run(HOME=str(tmp_path), **inputs)[1] == folder.format(tmp_path)
+    assert count_cache_hits(HOME=str(tmp_path), **inputs)[1] == folder.format(tmp_path)

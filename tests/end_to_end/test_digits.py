@@ -26,14 +26,14 @@ COMMAND = [sys.executable, "-m", "caffejax"]
 pytestmark = pytest.mark.slow
 
 
-def caffejax(*arguments: object, folder: Path) -> str:
+def run_caffejax(*arguments: object, folder: Path) -> str:
     """Runs the command; what it says on stderr."""
     command = [*COMMAND, *map(str, arguments)]
-    done = subprocess.run(
+    result = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=300, check=False, env=optimized_environment()
     )
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+    assert result.returncode == 0, result.stderr
+    return result.stderr
 
 
 def scores(log: str, name: str) -> dict[int, float]:
@@ -43,13 +43,13 @@ def scores(log: str, name: str) -> dict[int, float]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def training(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("digits")
-    return folder, caffejax("train", f"--solver={CONFIGS / 'lenet_solver.prototxt'}", folder=folder)
+    return folder, run_caffejax("train", f"--solver={CONFIGS / 'lenet_solver.prototxt'}", folder=folder)
 
 
-def test_learns_as_caffe_does(run: tuple[Path, str]) -> None:
-    assert_learns_as_caffe(run[1])
+def test_learns_as_caffe_does(training: tuple[Path, str]) -> None:
+    assert_learns_as_caffe(training[1])
 
 
 @pytest.mark.optimized
@@ -57,7 +57,9 @@ def test_eight_devices_learn_as_caffe_does(tmp_path: Path, monkeypatch: pytest.M
     """Simulated ones, which share each batch out."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for each device; more would be in each other's way
     flags = ("--devices=8", "--batch=global")
-    assert_learns_as_caffe(caffejax("train", f"--solver={CONFIGS / 'lenet_solver.prototxt'}", *flags, folder=tmp_path))
+    assert_learns_as_caffe(
+        run_caffejax("train", f"--solver={CONFIGS / 'lenet_solver.prototxt'}", *flags, folder=tmp_path)
+    )
 
 
 def assert_learns_as_caffe(log: str) -> None:
@@ -74,8 +76,8 @@ def assert_learns_as_caffe(log: str) -> None:
     assert inside.all(), f"test loss {values} outside the band {low - margin} to {high + margin}"
 
 
-def test_log_is_glogs(run: tuple[Path, str]) -> None:
-    _, log = run
+def test_log_is_glogs(training: tuple[Path, str]) -> None:
+    _, log = training
     # of the solver and the nets the text follows, up to an empty line
     lines = re.sub(r"(?<=from parameters: \n).*?\n\n", "", log, flags=re.DOTALL).splitlines()
     assert len(lines) < len(log.splitlines())
@@ -85,22 +87,22 @@ def test_log_is_glogs(run: tuple[Path, str]) -> None:
     )
 
 
-def test_snapshots_can_be_scored(run: tuple[Path, str]) -> None:
-    folder, log = run
+def test_snapshots_can_be_scored(training: tuple[Path, str]) -> None:
+    folder, log = training
     weights = folder / "snapshots" / "lenet_iter_1000.caffemodel"
     assert {p.name for p in (folder / "snapshots" / "lenet.orbax").iterdir()} == {"250", "500", "750", "1000"}
-    scored = caffejax(
+    test_log = run_caffejax(
         "test", "-model", CONFIGS / "lenet_train_test.prototxt", "-weights", weights, "-iterations=4", folder=folder
     )
-    (accuracy,) = re.findall(r"\] accuracy = (\S+)", scored)
+    (accuracy,) = re.findall(r"\] accuracy = (\S+)", test_log)
     assert float(accuracy) == pytest.approx(scores(log, "accuracy")[1000], rel=1e-5)
 
 
 def test_the_first_page_goes_on_from_here(
-    run: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    training: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """docs/index.md begins with this training, tests and resumes it."""
-    shutil.copytree(run[0], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(training[0], tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     run_page("index.md", capsys, done={"caffejax train --solver=configs/digits/lenet_solver.prototxt"})
 
@@ -115,26 +117,26 @@ def test_killed_and_resumed_is_the_same_run(tmp_path: Path) -> None:
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "solver.prototxt").write_text(settings)
-    caffejax("train", "--solver=solver.prototxt", folder=tmp_path / "whole")
+    run_caffejax("train", "--solver=solver.prototxt", folder=tmp_path / "whole")
 
     folder = tmp_path / "killed"
-    after = random.choice(range(2, 5))  # snapshots to let pass; the first is complete when the third begins
+    snapshots_left = random.choice(range(2, 5))  # snapshots to let pass; the first is complete when the third begins
     command = [*COMMAND, "train", "--solver=solver.prototxt"]
     with Program(command, cwd=folder, stderr=subprocess.PIPE, env=optimized_environment()) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            after -= "Snapshotting solver state to checkpoint" in line
-            if after < 0:  # while this one is being written
+            snapshots_left -= "Snapshotting solver state to checkpoint" in line
+            if snapshots_left < 0:  # while this one is being written
                 os.kill(process.pid, signal.SIGKILL)
                 break
         process.stderr.read()
     assert process.returncode == -signal.SIGKILL
-    log = caffejax("train", "--solver=solver.prototxt", "--snapshot=snapshots/lenet.orbax", folder=folder)
+    log = run_caffejax("train", "--solver=solver.prototxt", "--snapshot=snapshots/lenet.orbax", folder=folder)
     assert re.search(r"Restored iteration [1-5]0 ", log)
-    whole, resumed = (
+    uninterrupted, resumed = (
         read_caffemodel(tmp_path / name / "snapshots" / "lenet_iter_60.caffemodel") for name in ("whole", "killed")
     )
-    assert whole.keys() == resumed.keys()
-    for layer in whole:
-        for a, b in zip(whole[layer], resumed[layer], strict=True):
+    assert uninterrupted.keys() == resumed.keys()
+    for layer in uninterrupted:
+        for a, b in zip(uninterrupted[layer], resumed[layer], strict=True):
             np.testing.assert_array_equal(a, b, err_msg=layer)

@@ -23,8 +23,8 @@ REPOSITORY = Path(__file__).parents[2]
 )
 def test_pages_made_by_scripts_are_up_to_date(name: str) -> None:
     script = REPOSITORY / "scripts" / name
-    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def python_blocks(page: str) -> list[str]:
@@ -107,8 +107,8 @@ def test_the_page_on_weights_works(
     namespace: dict[str, Any] = {}
     for block in python_blocks("weights.md"):
         exec(block, namespace)
-    (shown,) = re.findall(r"```text\n(.*?)```", (REPOSITORY / "docs" / "weights.md").read_text(), re.DOTALL)
-    assert capsys.readouterr().out == shown
+    (expected_output,) = re.findall(r"```text\n(.*?)```", (REPOSITORY / "docs" / "weights.md").read_text(), re.DOTALL)
+    assert capsys.readouterr().out == expected_output
     solver, variables = namespace["solver"], namespace["variables"]
     np.testing.assert_array_equal(solver.variables.params["conv1"][0], variables.params["conv1"][0])
 
@@ -147,9 +147,9 @@ def test_the_page_for_jax_users_works(
     for block in python_blocks("jax.md"):
         exec(block, namespace)
     assert capsys.readouterr().out == "True\n"
-    alone = namespace["jax"].grad(namespace["loss"])(*(namespace[n] for n in ("params", "images", "labels")))
-    for name, ways in {n: namespace[n] for n in ("whole", "gradients")}.items():
-        for a, b in zip(*map(namespace["jax"].tree.leaves, (ways, alone)), strict=True):
+    expected = namespace["jax"].grad(namespace["loss"])(*(namespace[n] for n in ("params", "images", "labels")))
+    for name, gradients in {n: namespace[n] for n in ("whole", "gradients")}.items():
+        for a, b in zip(*map(namespace["jax"].tree.leaves, (gradients, expected)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5, err_msg=name)
 
 
@@ -181,7 +181,7 @@ def test_the_page_on_flax_source_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (REPOSITORY / "docs" / "exporting_flax.md").read_text()
-    (shown,) = re.findall(r"```python source\n(.*?)```", page, re.DOTALL)
+    (expected_source,) = re.findall(r"```python source\n(.*?)```", page, re.DOTALL)
     (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -189,7 +189,7 @@ def test_the_page_on_flax_source_works(
     namespace: dict[str, Any] = {}
     for block in python_blocks("exporting_flax.md"):
         exec(block, namespace)
-    assert (tmp_path / "lenet" / "model.py").read_text() == shown
+    assert (tmp_path / "lenet" / "model.py").read_text() == expected_source
     assert capsys.readouterr().out == "(7, 10)\n"
 
 
@@ -202,8 +202,10 @@ def test_the_page_of_models_names_every_net_of_configs() -> None:
     page = (REPOSITORY / "docs" / "models.md").read_text()
     rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("|")]
     assert {len(row) for row in rows} == {8}
-    named = [name for row in rows for name in re.findall(r"`(\w+)`", row[2])]
-    assert sorted([*named, "lstm"]) == sorted(path.name for path in (REPOSITORY / "configs").iterdir() if path.is_dir())
+    net_names = [name for row in rows for name in re.findall(r"`(\w+)`", row[2])]
+    assert sorted([*net_names, "lstm"]) == sorted(
+        path.name for path in (REPOSITORY / "configs").iterdir() if path.is_dir()
+    )
 
 
 def test_links_between_pages_lead_to_files() -> None:

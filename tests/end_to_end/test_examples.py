@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.optimized
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # what a script prints must match, and each number of it must be at least this
-SAYS = {
+OUTPUTS = {
     "fine_tuning": (r"accuracy ([\d.]+)\nconv1 unchanged: True", 0.95),
     "siamese": (r"nearest neighbour is right: ([\d.]+)\none array for both copies: 6 arrays", 0.9),
     "lstm_text": (r"loss [\d.]+\nthe quick brown fox jumps over the lazy dog. pack my box", None),
@@ -24,17 +24,17 @@ SAYS = {
 }
 
 
-def said_by(name: str, folder: Path) -> str:
-    done = subprocess.run([sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def run_example(name: str, folder: Path) -> str:
+    result = subprocess.run([sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where LeNet has been trained, whose weights others take."""
     folder = tmp_path_factory.mktemp("examples")
-    output = said_by("lenet_from_arrays", folder)
+    output = run_example("lenet_from_arrays", folder)
     result = re.search(r"accuracy ([\d.]+)", output)
     assert result is not None
     assert float(result[1]) > 0.97
@@ -43,15 +43,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_example_is_run_and_listed() -> None:
     scripts = {path.stem for path in EXAMPLES.glob("*.py")}
-    assert scripts == {*SAYS, "lenet_from_arrays", "digits"}
-    listed = re.findall(r"\[(\w+)\.py\]", (EXAMPLES / "README.md").read_text())
-    assert {*listed} == scripts - {"digits"}
+    assert scripts == {*OUTPUTS, "lenet_from_arrays", "digits"}
+    linked_names = re.findall(r"\[(\w+)\.py\]", (EXAMPLES / "README.md").read_text())
+    assert {*linked_names} == scripts - {"digits"}
 
 
-@pytest.mark.parametrize("name", SAYS)
-def test_an_example(name: str, folder: Path) -> None:
-    pattern, least = SAYS[name]
-    output = said_by(name, folder)
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_an_example_prints_its_result(name: str, folder: Path) -> None:
+    pattern, minimum = OUTPUTS[name]
+    output = run_example(name, folder)
     result = re.search(pattern, output)
     assert result is not None, output
-    assert least is None or float(result[1]) >= least
+    assert minimum is None or float(result[1]) >= minimum

@@ -36,14 +36,14 @@ max_iter: %d snapshot: 10 snapshot_prefix: "x" solver_mode: CPU random_seed: 5 d
 pytestmark = pytest.mark.long
 
 
-def write(folder: Path, max_iter: int) -> Path:
+def write_job(folder: Path, max_iter: int) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "net.prototxt").write_text(NET)
     (folder / "solver.prototxt").write_text(SOLVER % max_iter)
     return folder
 
 
-def train(folder: Path, *flags: str) -> Program:
+def start_training(folder: Path, *flags: str) -> Program:
     if any(p.name.isdigit() for p in folder.glob("x.orbax/*")):  # killed before, maybe in its first snapshot
         flags = (*flags, "--snapshot=x.orbax")
     command = [sys.executable, "-m", "caffejax", "train", "--solver=solver.prototxt", "--keep_last=2", *flags]
@@ -53,30 +53,30 @@ def train(folder: Path, *flags: str) -> Program:
 def wait_for(process: Program, text: str) -> str:
     """Reads the log up to a line with that text; all of it if none comes."""
     assert process.stderr is not None
-    read = []
+    lines = []
     for line in process.stderr:
-        read.append(line)
+        lines.append(line)
         if text in line:
             break
-    return "".join(read)
+    return "".join(lines)
 
 
-def weights(folder: Path, iteration: int) -> np.ndarray:
+def read_weights(folder: Path, iteration: int) -> np.ndarray:
     return read_caffemodel(folder / f"x_iter_{iteration}.caffemodel")["ip"][0]
 
 
 def test_killed_ten_times_and_still_the_same_run(tmp_path: Path) -> None:
-    draw = random.Random(0)
+    rng = random.Random(0)
     n = 300
-    whole, killed = write(tmp_path / "whole", n), write(tmp_path / "killed", n)
-    with train(whole) as process:
+    undisturbed_folder, killed_folder = write_job(tmp_path / "whole", n), write_job(tmp_path / "killed", n)
+    with start_training(undisturbed_folder) as process:
         wait_for(process, "nothing: read to the end")
     assert process.returncode == 0
     kills = 0
     while True:
-        with train(killed) as process:
+        with start_training(killed_folder) as process:
             wait_for(process, "Snapshotting solver state")
-            time.sleep(draw.uniform(0, 0.1) if kills < 10 else 0)  # the moment, not a synchronisation
+            time.sleep(rng.uniform(0, 0.1) if kills < 10 else 0)  # the moment, not a synchronisation
             if kills < 10:
                 os.kill(process.pid, signal.SIGKILL)
             log = wait_for(process, "nothing: read to the end")
@@ -85,15 +85,15 @@ def test_killed_ten_times_and_still_the_same_run(tmp_path: Path) -> None:
         assert process.returncode == -signal.SIGKILL, log
         kills += 1
     assert kills == 10
-    np.testing.assert_array_equal(weights(killed, n), weights(whole, n))
-    assert len([p for p in (killed / "x.orbax").iterdir() if p.name.isdigit()]) == 2  # --keep_last=2
+    np.testing.assert_array_equal(read_weights(killed_folder, n), read_weights(undisturbed_folder, n))
+    assert len([p for p in (killed_folder / "x.orbax").iterdir() if p.name.isdigit()]) == 2  # --keep_last=2
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_signals_snapshot_and_stop_or_go_on(tmp_path: Path, name: str) -> None:
-    folder = write(tmp_path / "run", 100_000_000)
+    folder = write_job(tmp_path / "run", 100_000_000)
     (folder / "solver.prototxt").write_text((SOLVER % 100_000_000).replace("snapshot: 10 ", ""))
-    with train(folder) as process:
+    with start_training(folder) as process:
         wait_for(process, "Iteration 100 ")
         process.send_signal(getattr(signal, name))
         log = wait_for(process, "Snapshotting solver state")
@@ -104,14 +104,14 @@ def test_signals_snapshot_and_stop_or_go_on(tmp_path: Path, name: str) -> None:
         log = wait_for(process, "nothing: read to the end")
     assert process.returncode == 0, log
     assert "Optimization stopped early." in log
-    saved = [int(p.name) for p in (folder / "x.orbax").iterdir() if p.name.isdigit()]
-    assert len(saved) == (2 if name == "SIGHUP" else 1)
-    assert all((folder / f"x_iter_{i}.caffemodel").is_file() for i in saved)
+    saved_iterations = [int(p.name) for p in (folder / "x.orbax").iterdir() if p.name.isdigit()]
+    assert len(saved_iterations) == (2 if name == "SIGHUP" else 1)
+    assert all((folder / f"x_iter_{i}.caffemodel").is_file() for i in saved_iterations)
 
 
-def test_effects_can_be_changed(tmp_path: Path) -> None:
-    folder = write(tmp_path / "run", 100_000_000)
-    with train(folder, "--sigint_effect=none", "--sighup_effect=stop") as process:
+def test_effects_of_signals_can_be_changed(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "run", 100_000_000)
+    with start_training(folder, "--sigint_effect=none", "--sighup_effect=stop") as process:
         wait_for(process, "Iteration 100 ")
         process.send_signal(signal.SIGINT)
         assert "SIGINT: ignored" in wait_for(process, "SIGINT: ignored")
@@ -121,27 +121,27 @@ def test_effects_can_be_changed(tmp_path: Path) -> None:
 
 
 def test_a_bit_flip_is_noticed_and_another_step_named(tmp_path: Path) -> None:
-    folder = write(tmp_path / "run", 30)
-    with train(folder) as process:
+    folder = write_job(tmp_path / "run", 30)
+    with start_training(folder) as process:
         wait_for(process, "nothing: read to the end")
     data = max((folder / "x.orbax" / "30").rglob("*"), key=lambda p: p.stat().st_size if p.is_file() else -1)
     content = bytearray(data.read_bytes())
     content[len(content) // 2] ^= 0x10
     data.write_bytes(content)
     files = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    with train(folder) as process:
+    with start_training(folder) as process:
         log = wait_for(process, "nothing: read to the end")
     assert process.returncode == 1
     assert re.search(r"x\.orbax: step 30 is damaged: .*; step 20 is the newest good one", log), log
     assert "Traceback" not in log
     assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == files
     shutil.rmtree(folder / "x.orbax" / "30")
-    with train(folder) as process:
+    with start_training(folder) as process:
         assert "Restored iteration 20" in wait_for(process, "nothing: read to the end")
     assert process.returncode == 0
 
 
-def test_keeps_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_checkpoint_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = (SOLVER % 100 + "test_iter: 2 test_interval: 10").replace('net: "net.prototxt"', f"net_param {{ {NET} }}")
     text = text.replace("base_lr: 0.01", "base_lr: 0.5")  # so that the loss jumps
@@ -160,10 +160,10 @@ def test_keeps_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_second_run_on_the_same_prefix_is_refused(tmp_path: Path) -> None:
-    folder = write(tmp_path / "run", 100_000)
-    with train(folder) as first:
+    folder = write_job(tmp_path / "run", 100_000)
+    with start_training(folder) as first:
         wait_for(first, "Iteration 100,")
-        with train(folder) as second:
+        with start_training(folder) as second:
             _, output = second.communicate(timeout=120)
         assert second.returncode == 1
         refusal = rf"caffejax: x\.lock: another run trains .* locked by process {first.pid} on .*"
@@ -173,7 +173,7 @@ def test_a_second_run_on_the_same_prefix_is_refused(tmp_path: Path) -> None:
     assert (folder / "x.lock").exists()
     unfinished = folder / "x.orbax" / "7.orbax-checkpoint-tmp-1"
     unfinished.mkdir()
-    with train(folder) as third:
+    with start_training(folder) as third:
         assert "Removed unfinished files of an earlier run: 7.orbax" in wait_for(third, "Restored iteration")
         third.send_signal(signal.SIGTERM)
         third.communicate(timeout=120)

@@ -47,25 +47,25 @@ def read_weights(texts: Mapping[str, str]) -> Weights:
         pytest.skip("needs the package mtcnn, which brings the weights along")
     joblib = pytest.importorskip("joblib", reason="needs joblib, in whose format the package mtcnn has weights")
     arrays = {name: joblib.load(file.locate()) for file in files for name in FILES if file.name == f"{name}.lz4"}
-    return {name: as_blobs(arrays[name], texts[name]) for name in FILES}
+    return {name: convert_weights(arrays[name], texts[name]) for name in FILES}
 
 
-def as_blobs(arrays: list[np.ndarray], text: str) -> dict[str, list[np.ndarray]]:
+def convert_weights(arrays: list[np.ndarray], text: str) -> dict[str, list[np.ndarray]]:
     """Convert weights of Keras, with pictures (batch, y, x, channels), to blobs of a transposed net.
 
     All axes are in the opposite order, and rows and columns are exchanged. Keras has the outputs in another order, with
     the probabilities last.
     """
-    graph, left = caffejax.Net(text).graph, iter(arrays)
+    graph, remaining_arrays = caffejax.Net(text).graph, iter(arrays)
     layers = sorted((y for y in graph.layers if y.params), key=lambda layer: layer.name.endswith("-1"))
     blobs: dict[str, list[np.ndarray]] = {}
     for layer in layers:
-        blobs[layer.name] = [next(left).T.reshape(p.spec.shape) for p in layer.params]
+        blobs[layer.name] = [next(remaining_arrays).T.reshape(p.spec.shape) for p in layer.params]
         bottom = graph.blobs[layer.bottoms[0]].shape
         if layer.type.name == "InnerProduct" and len(bottom) == 4:  # of Keras's (x, y, channels)
             columns = blobs[layer.name][0].reshape(-1, *bottom[2:], bottom[1])
             blobs[layer.name][0] = columns.transpose(0, 3, 1, 2).reshape(len(columns), -1)
-    assert next(left, None) is None
+    assert next(remaining_arrays, None) is None
     return blobs
 
 
@@ -89,12 +89,12 @@ def test_the_packages_weights_are_the_authors(weights: Weights, shared: Path) ->
     published = {name: blobs for name, blobs in published.items() if blobs}
     assert set(published) == set(weights["pnet"])
     for name, blobs in published.items():
-        for got, want in zip(weights["pnet"][name], blobs, strict=True):
-            np.testing.assert_array_equal(got, want)
+        for actual, expected in zip(weights["pnet"][name], blobs, strict=True):
+            np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("pictures", ["patches", "wide"])
-def test_recorded_pictures(texts: Mapping[str, str], shared: Path, pictures: str) -> None:
+def test_outputs_for_recorded_pictures_are_caffes(texts: Mapping[str, str], shared: Path, pictures: str) -> None:
     recorded = np.load(shared / "golden" / "weights" / "det1.npz")
     blobs = load(texts["pnet"], shared / "golden" / "weights" / "det1.caffemodel")(
         {"data": recorded[f"{pictures}/data"]}
@@ -103,7 +103,7 @@ def test_recorded_pictures(texts: Mapping[str, str], shared: Path, pictures: str
         np.testing.assert_allclose(blobs[blob], recorded[f"{pictures}/{blob}"], rtol=1e-4, atol=1e-5)
 
 
-def test_the_face_in_a_photograph(nets: Mapping[str, Frozen]) -> None:
+def test_the_face_in_a_photograph_is_found(nets: Mapping[str, Frozen]) -> None:
     faces = find_faces(nets, astronaut())
     assert len(faces.scores) == 1
     assert faces.scores[0] > 0.99

@@ -58,17 +58,20 @@ def changed():
 """
 
 
-def child(script: str, home: Path, start: str = START, **variables: str) -> str:
+def run_script(script: str, home: Path, start: str = START, **variables: str) -> str:
     """Return the output of a script, run in a separate process with an empty home."""
-    ours = (
+    own_variables = (
         *("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"),
         *("CAFFEJAX_BLOCKS", "OMP_WAIT_POLICY", "XDG_CACHE_HOME"),
     )
-    usual = {k: v for k, v in os.environ.items() if k not in ours} | {"HOME": str(home), "JAX_PLATFORMS": "cpu"}
+    environment = {k: v for k, v in os.environ.items() if k not in own_variables} | {
+        "HOME": str(home),
+        "JAX_PLATFORMS": "cpu",
+    }
     command = [sys.executable, "-c", start + script]
-    done = subprocess.run(command, env=usual | variables, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout + (done.stderr if "OMP_DISPLAY_ENV" in variables else "")
+    result = subprocess.run(command, env=environment | variables, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    return result.stdout + (result.stderr if "OMP_DISPLAY_ENV" in variables else "")
 
 
 @pytest.mark.long
@@ -78,7 +81,7 @@ use()
 assert changed() == [], changed()
 assert not keeps_freed_memory() and Jitted.collecting
 """
-    child(script, tmp_path)
+    run_script(script, tmp_path)
 
 
 def test_reading_by_workers_parses_nobody_s_flags(tmp_path: Path) -> None:
@@ -90,7 +93,7 @@ next(source)
 source.close()
 assert changed() == [], changed()
 """
-    child(script, tmp_path)
+    run_script(script, tmp_path)
 
 
 @pytest.mark.long
@@ -107,7 +110,7 @@ assert not Jitted.collecting
 assert keeps_freed_memory() == (sys.platform == "linux")
 """
     expected = {"jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"}
-    assert set(child(script, tmp_path).split()) == expected
+    assert set(run_script(script, tmp_path).split()) == expected
 
 
 @pytest.mark.long
@@ -118,7 +121,7 @@ use()
 assert changed() == [], changed()
 assert not keeps_freed_memory()
 """
-    child(script, tmp_path, CAFFEJAX_CACHE="off", CAFFEJAX_BLOCKS="off")
+    run_script(script, tmp_path, CAFFEJAX_CACHE="off", CAFFEJAX_BLOCKS="off")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +142,7 @@ def test_a_solver_tunes_only_if_asked_to(modules: list[str], tune: bool, tmp_pat
     option = "tune=True" if tune else ""
     lines = [f'import {name}; {name}.Solver(os.path.expanduser("~/solver.prototxt"), {option})' for name in modules]
     script = "\n".join(["", *lines, "print(Jitted.collecting, jax.config.jax_compilation_cache_dir is None)", ""])
-    assert child(script, tmp_path).split() == [str(not tune)] * 2
+    assert run_script(script, tmp_path).split() == [str(not tune)] * 2
 
 
 @pytest.mark.long
@@ -153,21 +156,23 @@ assert Jitted.collecting and not keeps_freed_memory()
 assert caffejax.cli.main(["summary", "--memory", {str(LENET)!r}]) == 0
 assert not Jitted.collecting
 """
-    child(script, tmp_path)
+    run_script(script, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("call", "soon"), [("caffejax.process_settings.limit_openmp_spinning()", True), ("use()", False)]
+    ("call", "sleeps_soon"), [("caffejax.process_settings.limit_openmp_spinning()", True), ("use()", False)]
 )
-def test_openmp_s_threads_soon_sleep_between_calls_only_if_told_to(call: str, soon: bool, tmp_path: Path) -> None:
+def test_openmp_s_threads_soon_sleep_between_calls_only_if_told_to(
+    call: str, sleeps_soon: bool, tmp_path: Path
+) -> None:
     """OpenMP prints what it goes by when it is loaded: by itself it spins 15 times as long, or for ever."""
     if onednn.missing() is not None:
         pytest.skip("needs oneDNN")
-    output = child(
+    output = run_script(
         f"import caffejax.process_settings\n{call}\nassert changed() == []", tmp_path, OMP_DISPLAY_ENV="verbose"
     )
-    assert ("GOMP_SPINCOUNT = '2000'" in output) == soon
+    assert ("GOMP_SPINCOUNT = '2000'" in output) == sleeps_soon
     assert output.count("GOMP_SPINCOUNT") == 1
 
 
@@ -201,5 +206,5 @@ PAGES_OF_A_BLOB = 256 * 32 * 62 * 62 * 4 // 4096
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc has these settings")
 def test_memory_of_one_run_is_used_by_the_next(tmp_path: Path) -> None:
-    assert int(child(PAGES, tmp_path, "")) < PAGES_OF_A_BLOB / 10
-    assert int(child(PAGES, tmp_path, "", CAFFEJAX_BLOCKS="off")) > PAGES_OF_A_BLOB
+    assert int(run_script(PAGES, tmp_path, "")) < PAGES_OF_A_BLOB / 10
+    assert int(run_script(PAGES, tmp_path, "", CAFFEJAX_BLOCKS="off")) > PAGES_OF_A_BLOB

@@ -44,11 +44,11 @@ def params_of(graph: Graph) -> dict[str, list[tuple[int, ...]]]:
     return {layer.name: [tuple(p.spec.shape) for p in layer.params] for layer in graph.layers if layer.params}
 
 
-def ours(name: str) -> Net:
+def configured_net(name: str) -> Net:
     return Net(CONFIGS / name / "train_val.prototxt", "TEST").with_batch(1)
 
 
-def theirs(name: str) -> Net:
+def published_net(name: str) -> Net:
     folder = SSD if name == "ssd300" else CORPUS
     if not folder.is_dir():
         pytest.skip(f"needs the published nets in {folder}, which are absent")
@@ -69,27 +69,27 @@ def draw_variables(net: Net) -> Variables:
     """Return variables that preserve the magnitude of activations, with realistic running statistics."""
     random = np.random.default_rng(0)
 
-    def draw(path: tuple[jax.tree_util.DictKey, ...], old: jax.Array) -> np.ndarray:
-        if old.ndim > 1 and old.shape[0] > 1:
-            return random.normal(0, np.sqrt(2 / np.prod(old.shape[1:])), old.shape).astype(np.float32)
-        return random.uniform(0.5, 1, old.shape).astype(np.float32)
+    def draw(path: tuple[jax.tree_util.DictKey, ...], initial: jax.Array) -> np.ndarray:
+        if initial.ndim > 1 and initial.shape[0] > 1:
+            return random.normal(0, np.sqrt(2 / np.prod(initial.shape[1:])), initial.shape).astype(np.float32)
+        return random.uniform(0.5, 1, initial.shape).astype(np.float32)
 
     return Variables(*jax.tree_util.tree_map_with_path(draw, tuple(net.init(jax.random.key(0)))))
 
 
-def marks(name: str) -> list[pytest.MarkDecorator]:
+def marks_of_net(name: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.optimized] if name in LONG else [] if name in FAST else [pytest.mark.slow]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in PUBLISHED])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks_of_net(name)) for name in PUBLISHED])
 def test_names_shapes_and_outputs_are_those_published(name: str) -> None:
-    config, published = ours(name), theirs(name)
+    config, published = configured_net(name), published_net(name)
     assert params_of(config.graph) == params_of(published.graph)
     assert config.input_names == published.input_names
     image = np.random.default_rng(1).uniform(-1, 1, config.graph.blobs[config.input_names[0]].shape)
-    fed = {config.input_names[0]: image.astype(np.float32)}
+    inputs = {config.input_names[0]: image.astype(np.float32)}
     variables = draw_variables(config)
-    expected, computed = (net.freeze(variables)(fed) for net in (published, config))
+    expected, computed = (net.freeze(variables)(inputs) for net in (published, config))
     assert set(computed) == set(expected)
     for output, array in expected.items():
         scale = np.abs(np.asarray(array)).max()
@@ -102,4 +102,4 @@ def test_names_shapes_and_outputs_are_those_published(name: str) -> None:
     [("fcn8s", 4121288785), ("segnet", 2815234094), ("pspnet50", 1682440963), ("face_detector", 4012668249)],
 )
 def test_names_and_shapes_are_those_recorded_of_the_authors_files(name: str, checksum: int) -> None:
-    assert zlib.crc32(repr(sorted(params_of(ours(name).graph).items())).encode()) == checksum
+    assert zlib.crc32(repr(sorted(params_of(configured_net(name).graph).items())).encode()) == checksum

@@ -11,22 +11,22 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 import real_projects
 
-LISTED = tomllib.loads(real_projects.LIST.read_text())
+PROJECT_LIST = tomllib.loads(real_projects.LIST.read_text())
 FIELDS = {"project", "name", "needs", "data", "weights", "edits", "folder", "run", "output", "files", "numbers"}
 
 
 def test_the_list_is_sound() -> None:
-    flows = LISTED["workflow"]
+    flows = PROJECT_LIST["workflow"]
     assert len(flows) >= 40
     assert len({flow["project"] for flow in flows}) >= 15
-    assert {flow["project"] for flow in flows} == LISTED["projects"].keys()
-    assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in LISTED["projects"].values())
+    assert {flow["project"] for flow in flows} == PROJECT_LIST["projects"].keys()
+    assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in PROJECT_LIST["projects"].values())
     assert len({(flow["project"], flow["name"]) for flow in flows}) == len(flows)
     for flow in flows:
         assert flow.keys() <= FIELDS
         assert any(flow.get(name) for name in ("output", "files", "numbers"))
         assert set(flow.get("data", ())) <= real_projects._DATA.keys()
-        assert set(flow.get("needs", ())) <= LISTED["projects"].keys()
+        assert set(flow.get("needs", ())) <= PROJECT_LIST["projects"].keys()
         assert {edit["rule"] for edit in flow.get("edits", ())} <= real_projects._RULES.keys()
         for number in flow.get("numbers", ()):
             assert re.compile(number["pattern"]).groups == 1

@@ -43,9 +43,9 @@ def test_training_uses_no_network(tmp_path: Path) -> None:
     (tmp_path / "solver.prototxt").write_text(SOLVER)
     (tmp_path / "run.py").write_text(WITHOUT_NETWORK)
     command = [sys.executable, "run.py", "train", "--solver=solver.prototxt"]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr
-    assert "Optimization Done" in run.stderr
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    assert "Optimization Done" in result.stderr
     assert (tmp_path / "s_iter_3.caffemodel").exists()
 
 

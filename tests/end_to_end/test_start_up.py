@@ -56,8 +56,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 @compiled_kernels
 def test_inference_imports_nothing_of_training_reading_or_exporting(files: tuple[str, str]) -> None:
-    run = subprocess.run([sys.executable, "-c", PROGRAM, *files], capture_output=True, text=True, check=True)
-    modules = set(json.loads(run.stdout))
+    result = subprocess.run([sys.executable, "-c", PROGRAM, *files], capture_output=True, text=True, check=True)
+    modules = set(json.loads(result.stdout))
     unused = (
         "caffejax.training.trainer",
         "caffejax.export",
@@ -72,23 +72,23 @@ def test_inference_imports_nothing_of_training_reading_or_exporting(files: tuple
 
 def test_the_index_of_layer_types_is_up_to_date() -> None:
     script = Path(__file__).parents[2] / "scripts" / "make_layer_index.py"
-    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 def test_blobs_from_a_file_are_not_drawn(files: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = []
+    draws = []
     original = bucketed_random.bucketed_draw
-    monkeypatch.setattr("caffejax.layers.fillers.bucketed_draw", lambda *args: drawn.append(1) or original(*args))
+    monkeypatch.setattr("caffejax.layers.fillers.bucketed_draw", lambda *args: draws.append(1) or original(*args))
     net = caffejax.Net(files[0])
     net.load(files[1])
     caffe.Net(*files, caffe.TEST)
-    assert not drawn
+    assert not draws
     drawn_by_init = net.init(jax.random.key(0)).params["fc"][0]
-    other = caffejax.Net(NET.replace('name: "fc"', 'name: "fc2"'))
-    variables = other.load(files[1])
-    assert drawn
-    np.testing.assert_array_equal(variables.params["fc2"][0], other.init(jax.random.key(0)).params["fc2"][0])
+    renamed_net = caffejax.Net(NET.replace('name: "fc"', 'name: "fc2"'))
+    variables = renamed_net.load(files[1])
+    assert draws
+    np.testing.assert_array_equal(variables.params["fc2"][0], renamed_net.init(jax.random.key(0)).params["fc2"][0])
     assert not np.array_equal(variables.params["fc2"][0], drawn_by_init)
 
 
@@ -96,10 +96,10 @@ def test_blobs_from_a_file_are_not_drawn(files: tuple[str, str], monkeypatch: py
 def test_nothing_is_compiled_where_all_layers_are_programs(
     files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    want = caffejax.Net(files[0], kernels="reference")
-    variables = want.load(files[1])
+    reference_net = caffejax.Net(files[0], kernels="reference")
+    variables = reference_net.load(files[1])
     x = np.random.default_rng(0).normal(size=(1, 3, 12, 12)).astype(np.float32)
-    expected = np.asarray(want.forward(*variables, {"data": x})[0]["prob"])
+    expected = np.asarray(reference_net.forward(*variables, {"data": x})[0]["prob"])
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("XLA compiles")
@@ -110,11 +110,11 @@ def test_nothing_is_compiled_where_all_layers_are_programs(
         call = net.freeze(net.load(files[1]))
         for size in (12, 9, 12):
             result = call({"data": np.resize(x, (1, 3, size, size))})["prob"]
-        again = caffe.Net(*files, caffe.TEST)
-        again.blobs["data"].data[...] = x
-        out = again.forward()["prob"].copy()
-        relu = again.blobs["conv"].data.copy()  # a look at a blob that was not wanted
+        pycaffe_net = caffe.Net(*files, caffe.TEST)
+        pycaffe_net.blobs["data"].data[...] = x
+        out = pycaffe_net.forward()["prob"].copy()
+        relu = pycaffe_net.blobs["conv"].data.copy()  # a look at a blob that was not wanted
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
-    blobs = want.forward(*variables, {"data": x}, blobs=["conv"])[0]
+    blobs = reference_net.forward(*variables, {"data": x}, blobs=["conv"])[0]
     np.testing.assert_allclose(relu, blobs["conv"], rtol=1e-4, atol=1e-5)

@@ -55,9 +55,9 @@ SMALL_PACKAGE = {
 }
 
 
-def imports_of_small_package(folder: Path, changed: dict[str, str]) -> list[Import]:
+def imports_of_small_package(folder: Path, replaced_files: dict[str, str]) -> list[Import]:
     """Return the imports of a small package with some of its files replaced."""
-    for name, text in {**SMALL_PACKAGE, **changed}.items():
+    for name, text in {**SMALL_PACKAGE, **replaced_files}.items():
         path = folder / "caffejax" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -102,25 +102,28 @@ def test_an_upward_import_is_reported(tmp_path: Path, line: str) -> None:
 
 
 def test_an_upward_import_of_a_stub_is_reported(tmp_path: Path) -> None:
-    changed = {"graph/__init__.py": "attach_stub(__name__, __file__)", "graph/__init__.pyi": "from ..net import Net"}
-    (message,) = set(upward_imports(imports_of_small_package(tmp_path, changed)))
+    replaced_files = {
+        "graph/__init__.py": "attach_stub(__name__, __file__)",
+        "graph/__init__.pyi": "from ..net import Net",
+    }
+    (message,) = set(upward_imports(imports_of_small_package(tmp_path, replaced_files)))
     assert message.startswith("caffejax/graph/__init__.pyi:1: graph imports caffejax.net")
 
 
 def test_a_walk_over_packages_is_an_import(tmp_path: Path) -> None:
-    changed = {"graph/model.py": "", "graph/registry.py": "walk_packages(paths)"}
-    pairs = {i[:2] for i in imports_of_small_package(tmp_path, changed)}
+    replaced_files = {"graph/model.py": "", "graph/registry.py": "walk_packages(paths)"}
+    pairs = {i[:2] for i in imports_of_small_package(tmp_path, replaced_files)}
     assert ("caffejax.graph.registry", "caffejax.graph.model") in pairs
 
 
 def test_an_import_on_the_same_level_is_reported(tmp_path: Path) -> None:
-    changed = {"training/__init__.py": "", "gradcheck/__init__.py": "from .. import training"}
-    (message,) = upward_imports(imports_of_small_package(tmp_path, changed))
+    replaced_files = {"training/__init__.py": "", "gradcheck/__init__.py": "from .. import training"}
+    (message,) = upward_imports(imports_of_small_package(tmp_path, replaced_files))
     assert "caffejax/gradcheck/__init__.py:1: gradcheck imports caffejax.training" in message
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "replaced_files",
     [
         {"graph/model.py": "from .build import x", "graph/build.py": "def f():\n    from .model import y"},
         {"graph/model.py": "from . import Graph"},
@@ -133,7 +136,7 @@ def test_an_import_on_the_same_level_is_reported(tmp_path: Path) -> None:
     ],
     ids=["two files", "a package's own __init__", "a string", "an __init__ on the way"],
 )
-def test_a_cycle_is_reported(tmp_path: Path, changed: dict[str, str]) -> None:
-    imports = imports_of_small_package(tmp_path, changed)
+def test_a_cycle_is_reported(tmp_path: Path, replaced_files: dict[str, str]) -> None:
+    imports = imports_of_small_package(tmp_path, replaced_files)
     assert upward_imports(imports) == []
     assert "caffejax/graph/model.py:1: caffejax.graph.model imports caffejax.graph" in import_cycle(imports)

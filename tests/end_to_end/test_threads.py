@@ -53,7 +53,7 @@ def arguments(net: Net, seed: int) -> tuple[Any, ...]:
     return *net.init(key), {"x": x, "y": np.arange(4, dtype=np.float32)}, key
 
 
-def forward(net: Net) -> Call:
+def make_forward_call(net: Net) -> Call:
     def call(seed: int) -> Any:
         *arrays, key = arguments(net, seed)
         return net.forward(*arrays, key=key)
@@ -61,7 +61,7 @@ def forward(net: Net) -> Call:
     return call
 
 
-def eager(net: Net) -> Call:
+def make_eager_call(net: Net) -> Call:
     def call(seed: int) -> Any:
         *arrays, key = arguments(net, seed)
         return net.apply(*arrays, key=key)
@@ -69,7 +69,7 @@ def eager(net: Net) -> Call:
     return call
 
 
-def gradients(net: Net) -> Call:
+def make_gradient_call(net: Net) -> Call:
     step = net.jit(jax.value_and_grad(net.loss, has_aux=True))
     return lambda seed: step(*arguments(net, seed))
 
@@ -86,63 +86,63 @@ def call_in_threads(call: Call) -> list[Any]:
         return list(pool.map(wait_and_call, range(THREADS)))
 
 
-def assert_same(got: Any, alone: Any) -> None:
-    assert jax.tree.structure(got) == jax.tree.structure(alone)
-    for g, a in zip(jax.tree.leaves(got), jax.tree.leaves(alone), strict=True):
+def assert_same(actual: Any, expected: Any) -> None:
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for g, a in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         np.testing.assert_array_equal(g, a)
 
 
 @pytest.mark.parametrize(
-    ("use", "options"),
+    ("make_call", "options"),
     [
-        pytest.param(forward, {}, id="forward"),
-        pytest.param(eager, {}, id="eager"),
-        pytest.param(gradients, {}, id="gradients"),
-        pytest.param(gradients, {"remat": "auto", "memory_limit": 1}, id="gradients, recomputing"),
-        pytest.param(gradients, {"host": HOST}, id="gradients, host layers"),
+        pytest.param(make_forward_call, {}, id="forward"),
+        pytest.param(make_eager_call, {}, id="eager"),
+        pytest.param(make_gradient_call, {}, id="gradients"),
+        pytest.param(make_gradient_call, {"remat": "auto", "memory_limit": 1}, id="gradients, recomputing"),
+        pytest.param(make_gradient_call, {"host": HOST}, id="gradients, host layers"),
     ],
 )
-def test_one_net(use: Callable[[Net], Call], options: dict[str, Any]) -> None:
+def test_threads_of_one_net_agree_with_one_thread(make_call: Callable[[Net], Call], options: dict[str, Any]) -> None:
     jax.clear_caches()
-    got = call_in_threads(use(small_net(**options)))
+    actual = call_in_threads(make_call(small_net(**options)))
     jax.clear_caches()
-    alone = use(small_net(**options))
-    assert_same(got, [alone(seed) for seed in range(THREADS)])
+    call = make_call(small_net(**options))
+    assert_same(actual, [call(seed) for seed in range(THREADS)])
 
 
-def test_nets_of_several_shapes() -> None:
+def test_threads_of_several_nets_agree_with_one_thread() -> None:
     """Two threads for each, which make, trace and compile it at the same time."""
     sizes = [6 + seed // 2 for seed in range(THREADS)]
     jax.clear_caches()
-    got = call_in_threads(lambda seed: gradients(small_net(sizes[seed]))(seed))
+    actual = call_in_threads(lambda seed: make_gradient_call(small_net(sizes[seed]))(seed))
     jax.clear_caches()
-    alone = {size: gradients(small_net(size)) for size in sizes}
-    assert_same(got, [alone[sizes[seed]](seed) for seed in range(THREADS)])
+    calls = {size: make_gradient_call(small_net(size)) for size in sizes}
+    assert_same(actual, [calls[sizes[seed]](seed) for seed in range(THREADS)])
 
 
-def test_one_net_in_both_phases() -> None:
+def test_threads_use_one_net_in_both_phases() -> None:
     net = small_net()
 
     def call(seed: int) -> Any:
-        return forward(net.in_phase("TEST" if seed % 2 else "TRAIN"))(seed)
+        return make_forward_call(net.in_phase("TEST" if seed % 2 else "TRAIN"))(seed)
 
-    got = call_in_threads(call)
-    assert_same(got, [call(seed) for seed in range(THREADS)])
+    actual = call_in_threads(call)
+    assert_same(actual, [call(seed) for seed in range(THREADS)])
     assert net.in_phase("TEST").in_phase("TRAIN") is net
 
 
-def run(script: str, **variables: str) -> None:
+def run_script(script: str, **variables: str) -> None:
     """Runs a script that finds this file's functions."""
     folders = map(str, (Path(__file__).parent, Path(__file__).parents[1]))
     path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
     settings = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path} | variables
-    done = subprocess.run([sys.executable, "-c", script], env=os.environ | settings, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([sys.executable, "-c", script], env=os.environ | settings, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
-def test_the_first_calls_of_a_process() -> None:
+def test_the_first_calls_of_a_process_may_be_of_many_threads() -> None:
     """All that is loaded when it is first needed is then loaded by many threads at once."""
-    run("""
+    run_script("""
 from test_threads import THREADS, assert_same, call_in_threads, gradients, small_net
 
 got = call_in_threads(lambda seed: gradients(small_net())(seed))
@@ -151,7 +151,7 @@ assert_same(got, [alone(seed) for seed in range(THREADS)])
 """)
 
 
-def test_two_nets_on_two_devices() -> None:
+def test_threads_use_two_nets_on_two_devices() -> None:
     script = """
 import jax
 from test_threads import THREADS, arguments, assert_same, call_in_threads, small_net
@@ -170,4 +170,4 @@ def call(seed):
 got = call_in_threads(call)
 assert_same(got, [call(seed) for seed in range(THREADS)])
 """
-    run(script, **with_devices(2))
+    run_script(script, **with_devices(2))

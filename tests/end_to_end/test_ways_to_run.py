@@ -41,7 +41,7 @@ class Case(NamedTuple):
     def net(self, change: Callable[[NetParameter, Net], None] = lambda message, net: None, **options: Any) -> Net:
         """The net, changed and with these options."""
         message = NetParameter()
-        message.CopyFrom(with_losses(self)[0])
+        message.CopyFrom(build_with_losses(self)[0])
         change(message, plain_net(self))
         return self.build(message, **options)
 
@@ -51,7 +51,7 @@ class Case(NamedTuple):
 
 # One net's ways follow each other, so one entry is enough for these functions.
 @functools.lru_cache(maxsize=1)
-def with_losses(case: Case) -> tuple[NetParameter, Net]:
+def build_with_losses(case: Case) -> tuple[NetParameter, Net]:
     """A case with a loss on every output if it has none, because otherwise it has no gradients."""
     message = read_net(GOLDEN / f"{case.name}.prototxt")
     net = case.build(message)
@@ -65,10 +65,10 @@ def with_losses(case: Case) -> tuple[NetParameter, Net]:
 
 def plain_net(case: Case) -> Net:
     """The net of a case without changes, built once."""
-    return with_losses(case)[1]
+    return build_with_losses(case)[1]
 
 
-class Numbers(NamedTuple):
+class PassResults(NamedTuple):
     """The results of a forward and a backward pass."""
 
     loss: Any
@@ -95,39 +95,39 @@ every_net = pytest.mark.parametrize("case", cases(), scope="module")
 
 
 @functools.cache
-def expected(case: Case) -> Numbers:
-    return whole(case, plain_net(case))
+def expected_results(case: Case) -> PassResults:
+    return run_compiled(case, plain_net(case))
 
 
 @functools.lru_cache(maxsize=1)
 def variables_of(case: Case) -> Variables:
     """Random parameters, and statistics that are not zero."""
-    draw = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     params, state = plain_net(case).init(KEY)
-    params = jax.tree.map(lambda x: jnp.asarray(draw.normal(size=x.shape).astype(x.dtype)), params)
-    drawn = jax.tree.map(lambda x: np.asarray(x) + draw.uniform(0.5, 1, x.shape).astype(x.dtype), state)
-    return Variables(params, jax.tree.map(jnp.asarray, drawn))
+    params = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape).astype(x.dtype)), params)
+    statistics = jax.tree.map(lambda x: np.asarray(x) + rng.uniform(0.5, 1, x.shape).astype(x.dtype), state)
+    return Variables(params, jax.tree.map(jnp.asarray, statistics))
 
 
 def inputs_of(net: Net) -> dict[str, jax.Array]:
-    draw = np.random.default_rng(2)
+    rng = np.random.default_rng(2)
     return {
-        name: jnp.asarray(np.float32(draw.integers(0, 2, shape) if "label" in name else draw.normal(size=shape)))
+        name: jnp.asarray(np.float32(rng.integers(0, 2, shape) if "label" in name else rng.normal(size=shape)))
         for name, shape in ((name, net.graph.blobs[name].shape) for name in net.input_names)
     }
 
 
-def whole(case: Case, net: Net) -> Numbers:
+def run_compiled(case: Case, net: Net) -> PassResults:
     params, state = variables_of(case)
 
     def loss(params: Any) -> Any:
         return net.loss(params, state, inputs_of(net), KEY)
 
     (total, outputs), grads = net.jit(jax.value_and_grad(loss, has_aux=True))(params)
-    return Numbers(total, outputs.blobs, grads, outputs.state)
+    return PassResults(total, outputs.blobs, grads, outputs.state)
 
 
-def one_by_one(case: Case, net: Net) -> Numbers:
+def run_layer_by_layer(case: Case, net: Net) -> PassResults:
     variables = variables_of(case)
 
     def loss(params: Any) -> Any:
@@ -142,17 +142,17 @@ def one_by_one(case: Case, net: Net) -> Numbers:
         return total, ({name: values[name] for name in net.outputs}, state)
 
     (total, (outputs, state)), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(variables.params)
-    return Numbers(total, outputs, grads, state)
+    return PassResults(total, outputs, grads, state)
 
 
-def run_in_pycaffe(case: Case, net: Net, run: Callable[[Workspace, int], list[jax.Array]]) -> Numbers:
+def run_in_pycaffe(case: Case, net: Net, run: Callable[[Workspace, int], list[jax.Array]]) -> PassResults:
     """Return the values in a pycaffe net after `run(net, index of its last layer)`, with its losses."""
     workspace = Workspace(net, jax.tree.map(jnp.array, variables_of(case)), Loader(net.graph, by_hand=dict))
     for name, value in inputs_of(net).items():
         workspace.memories.blobs[name].data[...] = value
     loss = sum(run(workspace, len(net.graph.layers) - 1))
     memories = workspace.memories
-    return Numbers(loss, memories.values(net.outputs), memories.param_diffs, memories.variables.state)
+    return PassResults(loss, memories.values(net.outputs), memories.param_diffs, memories.variables.state)
 
 
 def run_at_once(workspace: Workspace, last: int) -> list[jax.Array]:
@@ -167,16 +167,16 @@ def run_in_ranges(workspace: Workspace, last: int) -> list[jax.Array]:
     return losses
 
 
-def with_callbacks(workspace: Workspace, last: int) -> list[jax.Array]:
+def run_with_callbacks(workspace: Workspace, last: int) -> list[jax.Array]:
     events: list[tuple[str, int]] = []
-    for what, calls in workspace.callbacks.items():
-        calls.append(lambda i, what=what: events.append((what, i)))
+    for event, calls in workspace.callbacks.items():
+        calls.append(lambda i, event=event: events.append((event, i)))
     losses = workspace.forward_backward((KEY,))
     assert len(events) == 4 * (last + 1)
     return losses
 
 
-def assert_same(actual: Numbers, expected: Numbers) -> None:
+def assert_same(actual: PassResults, expected: PassResults) -> None:
     """Compare up to rounding; gradients that cancel out, such as of a bias before BatchNorm, are rounding only."""
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
     actual, expected = jax.tree.map(np.asarray, (actual, expected))
@@ -187,22 +187,22 @@ def assert_same(actual: Numbers, expected: Numbers) -> None:
 
 
 @every_net
-@pytest.mark.parametrize("way", [run_at_once, run_in_ranges, pytest.param(with_callbacks, marks=pytest.mark.long)])
-def test_nets_give_the_same_in_pycaffe(case: Case, way: Callable[[Workspace, int], list[jax.Array]]) -> None:
-    assert_same(run_in_pycaffe(case, case.net(), way), expected(case))
+@pytest.mark.parametrize("run", [run_at_once, run_in_ranges, pytest.param(run_with_callbacks, marks=pytest.mark.long)])
+def test_nets_give_the_same_in_pycaffe(case: Case, run: Callable[[Workspace, int], list[jax.Array]]) -> None:
+    assert_same(run_in_pycaffe(case, case.net(), run), expected_results(case))
 
 
 @every_net
 def test_nets_run_layer_by_layer_give_the_same(case: Case) -> None:
-    assert_same(one_by_one(case, plain_net(case)), expected(case))
+    assert_same(run_layer_by_layer(case, plain_net(case)), expected_results(case))
 
 
 @every_net
 def test_rematerialized_nets_give_the_same(case: Case) -> None:
-    assert_same(whole(case, case.net(remat="auto", memory_limit=1)), expected(case))
+    assert_same(run_compiled(case, case.net(remat="auto", memory_limit=1)), expected_results(case))
 
 
-class Nothing(caffe.Layer):
+class IdentityLayer(caffe.Layer):
     """A layer that returns its bottom in place; it runs on the host, so it splits a net."""
 
     def setup(self, bottom: Any, top: Any) -> None:
@@ -215,25 +215,27 @@ class Nothing(caffe.Layer):
         pass
 
 
-def cut_in_pieces(message: NetParameter, net: Net) -> None:
+def insert_host_layers(message: NetParameter, net: Net) -> None:
     """Puts a layer that does nothing behind every third one that makes no loss."""
     layers = list(message.layer)
     del message.layer[:]
     for i, layer in enumerate(layers):
         message.layer.append(layer)
         if layer.top and i % 3 == 1 and not (layer.loss_weight or net.graph.losses.keys() & set(layer.top)):
-            cut = message.layer.add(name=f"behind {layer.name}", type="Python", bottom=layer.top[:1], top=layer.top[:1])
-            cut.python_param.module, cut.python_param.layer = __name__, Nothing.__name__
-            cut.include.extend(layer.include)
-            cut.exclude.extend(layer.exclude)
+            host_layer = message.layer.add(
+                name=f"behind {layer.name}", type="Python", bottom=layer.top[:1], top=layer.top[:1]
+            )
+            host_layer.python_param.module, host_layer.python_param.layer = __name__, IdentityLayer.__name__
+            host_layer.include.extend(layer.include)
+            host_layer.exclude.extend(layer.exclude)
 
 
 @every_net
 def test_nets_split_at_host_layers_give_the_same(case: Case) -> None:
-    assert_same(whole(case, case.net(cut_in_pieces)), expected(case))
+    assert_same(run_compiled(case, case.net(insert_host_layers)), expected_results(case))
 
 
 @pytest.mark.parametrize("case", [case for case in cases() if case.id.startswith(("inplace", "slash", "v1_convnet"))])
 def test_layers_with_host_layers_give_the_same_in_pycaffe(case: Case) -> None:
     """In nets with in-place layers, values must outlive the layers that overwrite them."""
-    assert_same(run_in_pycaffe(case, case.net(cut_in_pieces), run_at_once), expected(case))
+    assert_same(run_in_pycaffe(case, case.net(insert_host_layers), run_at_once), expected_results(case))

@@ -16,9 +16,9 @@ CONVOLUTION = """layer { name: "conv" type: "Convolution" bottom: "data" top: "c
     convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }"""
 
 
-def in_place(kind: str, more: str = "", blob: str = "conv") -> str:
+def in_place(kind: str, settings: str = "", blob: str = "conv") -> str:
     """A layer that works in place."""
-    return f'layer {{ name: "{kind.lower()}" type: "{kind}" bottom: "{blob}" top: "{blob}" {more} }}'
+    return f'layer {{ name: "{kind.lower()}" type: "{kind}" bottom: "{blob}" top: "{blob}" {settings} }}'
 
 
 CHAIN = INPUT + CONVOLUTION + in_place("BatchNorm") + in_place("Scale") + in_place("ReLU") + in_place("TanH")

@@ -33,13 +33,13 @@ FILTERED = INPUTS + BODY % FILTER
 PLAIN = INPUTS.replace("data", "all").replace('"keep"', '"unused"') + BODY % ""
 
 
-def batch(kept: int) -> dict[str, np.ndarray]:
-    draw = np.random.default_rng(kept)
+def make_batch(row_count: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(row_count)
     keep = np.zeros(ROWS, np.float32)
-    keep[draw.permutation(ROWS)[:kept]] = 1
+    keep[rng.permutation(ROWS)[:row_count]] = 1
     return {
-        "data": draw.normal(size=(ROWS, 4)).astype(np.float32),
-        "label": draw.integers(0, 3, ROWS).astype(np.float32),
+        "data": rng.normal(size=(ROWS, 4)).astype(np.float32),
+        "label": rng.integers(0, 3, ROWS).astype(np.float32),
         "keep": keep,
     }
 
@@ -53,21 +53,21 @@ def reference_loss(params: Any, inputs: dict[str, np.ndarray]) -> jax.Array:
     return -jnp.mean(jax.nn.log_softmax(scores)[jnp.arange(len(rows)), labels])
 
 
-@pytest.mark.parametrize("kept", [1, 5, ROWS])
-def test_loss_and_gradients_are_those_of_the_rows_that_pass(kept: int) -> None:
+@pytest.mark.parametrize("row_count", [1, 5, ROWS])
+def test_loss_and_gradients_are_those_of_the_rows_that_pass(row_count: int) -> None:
     net = Net(FILTERED, "TRAIN")
     params, state = net.init(jax.random.key(0))
-    inputs = batch(kept)
+    inputs = make_batch(row_count)
     (loss, _), grads = jax.value_and_grad(net.loss, has_aux=True)(params, state, inputs)
     expected, expected_grads = jax.value_and_grad(reference_loss)(params, inputs)
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), grads, expected_grads)
 
 
-def test_no_row_passes() -> None:
+def test_loss_and_gradients_are_zero_where_no_row_passes() -> None:
     net = Net(FILTERED, "TRAIN")
     params, state = net.init(jax.random.key(0))
-    inputs = batch(0)
+    inputs = make_batch(0)
     (loss, _), grads = jax.value_and_grad(net.loss, has_aux=True)(params, state, inputs)
     assert loss == 0
     assert all(not np.any(g) for g in jax.tree.leaves(grads))
@@ -80,28 +80,30 @@ def test_compilations_are_bounded_and_reported(caplog: pytest.LogCaptureFixture)
     net = Net(FILTERED, "TRAIN")
     params, state = net.init(jax.random.key(0))
     with caplog.at_level(logging.INFO, logger="caffejax"):
-        for kept in range(ROWS + 1):
-            values, _ = net.forward(params, state, batch(kept), blobs=("ip2",))
-            assert values["ip2"].shape == (kept, 3)
+        for row_count in range(ROWS + 1):
+            values, _ = net.forward(params, state, make_batch(row_count), blobs=("ip2",))
+            assert values["ip2"].shape == (row_count, 3)
     messages = [r.getMessage() for r in caplog.records]
-    padded = [m for m in messages if "up to" in m]
-    assert len(padded) == 5  # 1, 2, 4, 8, 16 rows
-    assert padded[-1] == "Compiling layers ip2 .. tanh for up to 16 rows (5 sizes so far)"
-    others = [m for m in messages if m not in padded]  # a loss depends on all rows, so it cannot be padded
-    assert len(others) == ROWS
-    assert all(m.startswith("Compiling layers loss .. loss for ") for m in others)
-    assert others[-1].endswith(f"({ROWS + 1} shapes so far)")
+    padded_messages = [m for m in messages if "up to" in m]
+    assert len(padded_messages) == 5  # 1, 2, 4, 8, 16 rows
+    assert padded_messages[-1] == "Compiling layers ip2 .. tanh for up to 16 rows (5 sizes so far)"
+    other_messages = [
+        m for m in messages if m not in padded_messages
+    ]  # a loss depends on all rows, so it cannot be padded
+    assert len(other_messages) == ROWS
+    assert all(m.startswith("Compiling layers loss .. loss for ") for m in other_messages)
+    assert other_messages[-1].endswith(f"({ROWS + 1} shapes so far)")
 
 
 def test_such_a_net_says_why_it_cannot_be_jitted() -> None:
     net = Net(FILTERED)
     params, state = net.init(jax.random.key(0))
     with pytest.raises(LayerError, match=r"layer 'filter' \(Filter\): runs on the host .* outside of jax.jit"):
-        jax.jit(net.apply)(params, state, batch(3))
+        jax.jit(net.apply)(params, state, make_batch(3))
 
 
 @pytest.mark.slow
-def test_trains(tmp_path: Path) -> None:
+def test_a_net_with_host_layers_trains(tmp_path: Path) -> None:
     fillers = """layer { name: "in" type: "DummyData" top: "data" top: "label" top: "keep" dummy_data_param {
       shape { dim: 8 dim: 4 } shape { dim: 8 } shape { dim: 8 } data_filler { type: "gaussian" }
       data_filler { type: "constant" value: 1 } data_filler { type: "uniform" min: -0.5 max: 1.4 } } }"""
@@ -121,7 +123,7 @@ def test_trains(tmp_path: Path) -> None:
 
 
 def test_tapped_blobs_are_compiled_for_once(caplog: pytest.LogCaptureFixture) -> None:
-    net, inputs = Net(FILTERED, "TRAIN"), batch(5)
+    net, inputs = Net(FILTERED, "TRAIN"), make_batch(5)
     params, state = net.init(jax.random.key(0))
 
     def diff() -> jax.Array:

@@ -17,20 +17,20 @@ def test_a_range_runs_on_what_was_made_before_it() -> None:
     net = Net(CHAIN)
     variables, inputs = net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}
     arguments = PassInputs(*variables, inputs, None, {})
-    whole = run(make_schedule(net.graph), arguments)
+    result = run(make_schedule(net.graph), arguments)
     head, tail = make_schedule(net.graph, 0, 2), make_schedule(net.graph, 3)
     assert len(names(head)) + len(names(tail)) == len(net.graph.layers)
-    before = run(head, arguments).values
-    np.testing.assert_array_equal(run(tail, arguments, before=before).values["conv"], whole.values["conv"])
+    head_values = run(head, arguments).values
+    np.testing.assert_array_equal(run(tail, arguments, before=head_values).values["conv"], result.values["conv"])
 
 
 def test_blobs_without_further_readers_are_released() -> None:
     net = Net(INPUT + CONVOLUTION + 'layer { name: "pool" type: "TanH" bottom: "conv" top: "tanh" }')
     inputs = PassInputs(*net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}, None, {})
-    apart = split_by_layer(net.schedule)
-    held = [set(result.values) for _, _, result in run_parts(apart, inputs, wanted=["tanh"])]
-    assert held == [{"data"}, {"conv"}, {"tanh"}]
-    assert set(run(apart, inputs).values) == {"data", "conv", "tanh"}
+    layer_schedule = split_by_layer(net.schedule)
+    blobs_after_parts = [set(result.values) for _, _, result in run_parts(layer_schedule, inputs, wanted=["tanh"])]
+    assert blobs_after_parts == [{"data"}, {"conv"}, {"tanh"}]
+    assert set(run(layer_schedule, inputs).values) == {"data", "conv", "tanh"}
 
 
 def test_a_runner_sees_just_what_its_part_uses() -> None:
@@ -38,12 +38,12 @@ def test_a_runner_sees_just_what_its_part_uses() -> None:
     variables = net.init(jax.random.key(0))
     parts = []
 
-    def looking(part: Any, pass_inputs: PassInputs, before: Any, keep: Any) -> Any:
+    def recording_runner(part: Any, pass_inputs: PassInputs, before: Any, keep: Any) -> Any:
         parts.append((sorted(pass_inputs.params), sorted(pass_inputs.blobs), sorted(before)))
         return compute(part, pass_inputs, before, keep)
 
     inputs = {"data": jnp.ones((2, 3, 6, 6)), "wanted": jnp.ones(2)}
-    run(net.schedule, PassInputs(*variables, inputs, None, {}), runner=looking)
+    run(net.schedule, PassInputs(*variables, inputs, None, {}), runner=recording_runner)
     assert parts == [
         (["conv"], ["data", "wanted"], []),
         ([], [], ["conv", "wanted"]),

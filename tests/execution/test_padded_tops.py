@@ -27,7 +27,7 @@ HOST = """
 """
 
 
-def row_numbers(ctx: Any, x: jax.Array) -> jax.Array:
+def select_rows(ctx: Any, x: jax.Array) -> jax.Array:
     """Rows whose first number is not negative."""
     valid = x[:, 0] >= 0
     return jnp.where(jnp.sort(valid, descending=True)[:, None], x[jnp.argsort(~valid, stable=True)], -1.0)
@@ -35,11 +35,11 @@ def row_numbers(ctx: Any, x: jax.Array) -> jax.Array:
 
 @pytest.fixture(autouse=True)
 def found_type() -> Iterator[None]:
-    with register_temporarily(LayerType(Signature("Found"), Traced(row_numbers), traits=LayerTraits(pads_rows=True))):
+    with register_temporarily(LayerType(Signature("Found"), Traced(select_rows), traits=LayerTraits(pads_rows=True))):
         yield
 
 
-def numbers(rows: int) -> np.ndarray:
+def make_rows(rows: int) -> np.ndarray:
     x = np.random.default_rng(rows).uniform(0.1, 1, (6, 3)).astype(np.float32)
     x[np.random.default_rng(1).permutation(6)[rows:], 0] = -1
     return x
@@ -47,7 +47,7 @@ def numbers(rows: int) -> np.ndarray:
 
 @pytest.mark.parametrize("rows", [0, 1, 4, 6])
 def test_compiled_code_has_all_rows_and_the_surface_those_there_are(rows: int, tmp_path: Path) -> None:
-    net, x = Net(NET), numbers(rows)
+    net, x = Net(NET), make_rows(rows)
     params, state = net.init(jax.random.key(0))
     blobs, _ = net.forward(params, state, {"data": x}, blobs=("found", "ip"))
     assert blobs["found"].shape == (6, 3)
@@ -70,40 +70,40 @@ def test_compiled_code_has_all_rows_and_the_surface_those_there_are(rows: int, t
 
 @pytest.mark.parametrize("rows", [2, 5])
 def test_round_host_layers_blobs_have_the_rows_there_are(rows: int) -> None:
-    net, x = Net(NET + HOST, "TRAIN"), numbers(rows)
-    how = {layer.name: part.how for part in net.schedule.parts for layer in part.layers}
-    assert how["found"] == "trimmed"
-    assert how["ip"] == how["relu"] == "bucketed"
+    net, x = Net(NET + HOST, "TRAIN"), make_rows(rows)
+    kind_of_layer = {layer.name: part.how for part in net.schedule.parts for layer in part.layers}
+    assert kind_of_layer["found"] == "trimmed"
+    assert kind_of_layer["ip"] == kind_of_layer["relu"] == "bucketed"
     params, state = net.init(jax.random.key(0))
     (loss, outputs), (grads, dx) = jax.value_and_grad(
         lambda params, x: net.loss(params, state, {"data": x}, blobs=("found", "ip")), (0, 1), has_aux=True
     )(params, x)
-    kept = x[x[:, 0] >= 0]
-    np.testing.assert_array_equal(outputs.blobs["found"], kept)
-    expected = np.maximum(kept @ np.asarray(params["ip"][0]).T, 0)
+    valid_rows = x[x[:, 0] >= 0]
+    np.testing.assert_array_equal(outputs.blobs["found"], valid_rows)
+    expected = np.maximum(valid_rows @ np.asarray(params["ip"][0]).T, 0)
     np.testing.assert_allclose(outputs.blobs["ip"], expected, rtol=1e-5)
     np.testing.assert_allclose(loss, expected.sum(), rtol=1e-5)
-    np.testing.assert_allclose(grads["ip"][0], (expected > 0).T.astype(np.float32) @ kept, rtol=1e-5)
+    np.testing.assert_allclose(grads["ip"][0], (expected > 0).T.astype(np.float32) @ valid_rows, rtol=1e-5)
     np.testing.assert_array_equal(dx, np.zeros_like(x))  # what was found is no function with a derivative
 
 
-def test_before_host_layers_it_says_why_it_cannot_be_jitted() -> None:
+def test_padded_tops_before_host_layers_cannot_be_jitted() -> None:
     net = Net(NET + HOST, "TRAIN")
     variables = net.init(jax.random.key(0))
     with pytest.raises(
         LayerError, match=r"layer 'found' \(Found\): precedes layers on the host, .* outside of jax.jit"
     ):
-        jax.jit(net.apply)(*variables, {"data": numbers(3)})
+        jax.jit(net.apply)(*variables, {"data": make_rows(3)})
 
 
-def test_pycaffe_goes_back_past_it(tmp_path: Path) -> None:
+def test_pycaffe_backpropagates_past_padded_tops(tmp_path: Path) -> None:
     file = tmp_path / "net.prototxt"
     file.write_text(NET + 'layer { name: "loss" type: "Reduction" bottom: "ip" top: "loss" loss_weight: 1 }')
     net = pycaffe.Net(str(file), pycaffe.TRAIN)
-    x = numbers(3)
+    x = make_rows(3)
     net.blobs["data"].data[...] = x
     net.forward()
     net.backward()
-    kept = x[x[:, 0] >= 0]
-    expected = (net.blobs["ip"].data > 0).T.astype(np.float32) @ kept
+    valid_rows = x[x[:, 0] >= 0]
+    expected = (net.blobs["ip"].data > 0).T.astype(np.float32) @ valid_rows
     np.testing.assert_allclose(net.params["ip"][0].diff, expected, rtol=1e-5)

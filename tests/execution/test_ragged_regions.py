@@ -24,25 +24,25 @@ FILTERED = NET % 'layer { name: "filter" type: "Filter" bottom: "boxes" bottom: 
 PLAIN = NET.replace("boxes", "rois") % ""
 
 
-def make_inputs(kept: int) -> dict[str, np.ndarray]:
-    random = np.random.default_rng(kept)
-    first = random.integers(0, 4, (16, 2))
-    boxes = np.concatenate([np.zeros((16, 1)), first, first + random.integers(0, 4, (16, 2))], 1)
+def make_inputs(row_count: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(row_count)
+    corners = random.integers(0, 4, (16, 2))
+    boxes = np.concatenate([np.zeros((16, 1)), corners, corners + random.integers(0, 4, (16, 2))], 1)
     data = random.normal(size=(1, 2, 6, 7))
-    return {"data": data, "boxes": boxes, "keep": np.arange(16) < kept}
+    return {"data": data, "boxes": boxes, "keep": np.arange(16) < row_count}
 
 
-@pytest.mark.parametrize("kept", [0, 1, 5, 16])
-def test_values_and_gradients_are_those_of_the_rows_that_there_are(kept: int) -> None:
+@pytest.mark.parametrize("row_count", [0, 1, 5, 16])
+def test_values_and_gradients_are_those_of_the_rows_that_there_are(row_count: int) -> None:
     filtered, plain = Net(FILTERED, "TRAIN"), Net(PLAIN, "TRAIN")
     params, state = plain.init(jax.random.key(0))
-    inputs = {name: value.astype(np.float32) for name, value in make_inputs(kept).items()}
+    inputs = {name: value.astype(np.float32) for name, value in make_inputs(row_count).items()}
 
     def total(net: Net, params: Any, inputs: Any) -> Any:
         return (net.apply(params, state, inputs, blobs=["ip"])[0]["ip"] ** 2).sum()
 
     result = jax.value_and_grad(lambda p: total(filtered, p, inputs))(params)
-    rows = {"data": inputs["data"], "rois": inputs["boxes"][:kept], "keep": inputs["keep"]}
+    rows = {"data": inputs["data"], "rois": inputs["boxes"][:row_count], "keep": inputs["keep"]}
     expected = jax.value_and_grad(lambda p: total(plain, p, rows))(params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), result, expected)
 
@@ -51,9 +51,9 @@ def test_compilations_are_few(caplog: pytest.LogCaptureFixture) -> None:
     net = Net(FILTERED, "TEST")
     params, state = net.init(jax.random.key(0))
     with caplog.at_level(logging.INFO, logger="caffejax"):
-        for kept in range(1, 9):
-            inputs = {name: value.astype(np.float32) for name, value in make_inputs(kept).items()}
-            assert net.forward(params, state, inputs)[0]["ip"].shape == (kept, 3)
+        for row_count in range(1, 9):
+            inputs = {name: value.astype(np.float32) for name, value in make_inputs(row_count).items()}
+            assert net.forward(params, state, inputs)[0]["ip"].shape == (row_count, 3)
     messages = [r.getMessage() for r in caplog.records if "Compiling" in r.getMessage()]
     assert len(messages) == 4  # for 1, 2, 4, 8 rows
     assert messages[-1] == "Compiling layers pool .. ip for up to 8 rows (4 sizes so far)"

@@ -50,14 +50,14 @@ layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: 
 """
 
 
-def step(net: Net, batch: int, **more: Any) -> Any:
+def run_step(net: Net, batch: int, **options: Any) -> Any:
     """Loss, gradients, blobs, state."""
     variables = net.init(KEY)
 
     def loss(params: Any, taps: Any) -> Any:
-        return net.loss(params, variables.state, inputs_of(net, batch), KEY, taps=taps, **more)
+        return net.loss(params, variables.state, inputs_of(net, batch), KEY, taps=taps, **options)
 
-    taps = {name: jnp.zeros((batch, *net.graph.blobs[name].shape[1:])) for name in more.get("blobs", ())}
+    taps = {name: jnp.zeros((batch, *net.graph.blobs[name].shape[1:])) for name in options.get("blobs", ())}
     return net.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))(variables.params, taps)
 
 
@@ -67,36 +67,36 @@ def assert_same(a: Any, b: Any) -> None:
         np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-6 * (1 + float(jnp.abs(x).max())))
 
 
-def least(model: Any, **more: Any) -> Net:
+def recomputing_net(model: Any, **options: Any) -> Net:
     """A net that recomputes all that saves memory."""
-    return Net(model, "TRAIN", remat="auto", memory_limit=1, **more)
+    return Net(model, "TRAIN", remat="auto", memory_limit=1, **options)
 
 
 @pytest.mark.parametrize("options", [{}, {"kernels": "reference"}, {"backward": "rules"}], ids=str)
-def test_the_same_numbers(options: dict[str, Any]) -> None:
-    net, plain = least(residual_net(), **options), Net(residual_net(), "TRAIN", **options)
+def test_recomputation_gives_the_same_numbers(options: dict[str, Any]) -> None:
+    net, plain = recomputing_net(residual_net(), **options), Net(residual_net(), "TRAIN", **options)
     blobs = ["e1", "c2", "loss"]
-    assert_same(step(net, 6, blobs=blobs), step(plain, 6, blobs=blobs))
+    assert_same(run_step(net, 6, blobs=blobs), run_step(plain, 6, blobs=blobs))
     assert net.recomputing is not None
     assert all(groups.n_recomputed for groups in net.recomputing._chosen.values())
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "batch"), [("lenet", 4), ("cifar10_full", 4)])
-def test_the_same_numbers_of_known_nets(name: str, batch: int) -> None:
+def test_recomputation_gives_the_same_numbers_of_known_nets(name: str, batch: int) -> None:
     model = CONFIGS / name / "train_val.prototxt"
-    assert_same(step(least(model), batch), step(Net(model, "TRAIN"), batch))
+    assert_same(run_step(recomputing_net(model), batch), run_step(Net(model, "TRAIN"), batch))
 
 
-def test_without_gradient_and_jit() -> None:
-    net, plain = least(residual_net()), Net(residual_net(), "TRAIN")
+def test_the_loss_without_gradient_and_jit_is_the_same() -> None:
+    net, plain = recomputing_net(residual_net()), Net(residual_net(), "TRAIN")
     variables, inputs = plain.init(KEY), inputs_of(plain, 4)
     assert_same(net.loss(*variables, inputs, KEY), plain.loss(*variables, inputs, KEY))
 
 
 def test_nan_is_not_hidden() -> None:
     """The second run waits for the diffs by looking at their first numbers."""
-    net = least(residual_net())
+    net = recomputing_net(residual_net())
     variables, inputs = net.init(KEY), inputs_of(net, 4)
     inputs["data"] = inputs["data"].at[0, 0, 0, 0].set(jnp.nan)
     grads = jax.jit(jax.grad(lambda p: net.loss(p, variables.state, inputs, KEY)[0]))(variables.params)
@@ -110,11 +110,11 @@ def test_memory_falls_once_compiled() -> None:
         grad = jax.jit(jax.grad(lambda p: net.loss(p, variables.state, inputs, KEY)[0]))
         return int(grad.lower(variables.params).compile().memory_analysis().temp_size_in_bytes)
 
-    assert temporary(least(residual_net(12, 32))) < 0.7 * temporary(Net(residual_net(12, 32), "TRAIN"))
+    assert temporary(recomputing_net(residual_net(12, 32))) < 0.7 * temporary(Net(residual_net(12, 32), "TRAIN"))
 
 
 def test_layers_that_run_as_one_stay_together() -> None:
-    net = least(residual_net())
+    net = recomputing_net(residual_net())
     assert net.recomputing is not None
     chosen = net.recomputing.groups(PassInputs(*net.init(KEY), inputs_of(net, 4), KEY, {}))
     assert chosen.n_recomputed
@@ -128,9 +128,9 @@ def test_layers_that_run_as_one_stay_together() -> None:
 @pytest.mark.long
 def test_layers_that_fit_are_not_recomputed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "caffejax.net")
-    step(Net(residual_net(), "TRAIN", remat="auto"), 4)
+    run_step(Net(residual_net(), "TRAIN", remat="auto"), 4)
     assert not caplog.messages
-    step(least(residual_net()), 4)
+    run_step(recomputing_net(residual_net()), 4)
     assert [m.split()[0] for m in caplog.messages] == ["Recomputing", "training"]
     assert "the limit is 1 bytes" in caplog.messages[0]
     assert "a smaller batch" in caplog.messages[1]
@@ -147,24 +147,24 @@ def test_host_layers_are_not_recomputed(caplog: pytest.LogCaptureFixture) -> Non
     assert "run on the host" in caplog.text
 
 
-def digits(**more: Any) -> Solver:
+def digits_solver(**options: Any) -> Solver:
     param = read_solver(CONFIGS / "digits" / "lenet_solver.prototxt")
     param.random_seed = 1
     param.ClearField("test_interval")
     param.ClearField("test_iter")
-    return Solver(param, file=CONFIGS / "digits" / "lenet_solver.prototxt", **more)
+    return Solver(param, file=CONFIGS / "digits" / "lenet_solver.prototxt", **options)
 
 
 @pytest.mark.long
 def test_a_solver_trains_to_the_same_params() -> None:
-    plain, saving = digits(), digits(remat="auto", memory_limit=1)
-    for solver in (plain, saving):
+    plain, recomputing = digits_solver(), digits_solver(remat="auto", memory_limit=1)
+    for solver in (plain, recomputing):
         solver.step(3)
         solver.close()
-    assert_same(saving.variables, plain.variables)
+    assert_same(recomputing.variables, plain.variables)
 
 
-def test_the_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_flags_of_train_recompute(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "net.prototxt").write_text(
         """layer { name: "in" type: "DummyData" top: "x" top: "y"
           dummy_data_param { shape { dim: 64 dim: 9 } shape { dim: 64 } } }
@@ -197,8 +197,8 @@ def test_all_groups_but_the_last_are_recomputed() -> None:
     def loss(params: Any, schedule: Schedule) -> jax.Array:
         return run(schedule, PassInputs(params, variables.state, inputs, None, {}), wanted=(), runner=run_part).loss
 
-    one, other = (jax.grad(loss)(variables.params, schedule) for schedule in (net.schedule, remat))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one, other)
+    expected, actual = (jax.grad(loss)(variables.params, schedule) for schedule in (net.schedule, remat))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), expected, actual)
 
 
 def test_residuals_are_counted_by_what_the_backward_pass_reads() -> None:
@@ -229,17 +229,19 @@ def test_the_groups_chosen_are_the_best(seed: int) -> None:
     values = [Value(int(random.integers(1, 30)), int(m), int(random.integers(m + 1, n))) for m in producers]
 
     def peak(starts: list[int]) -> int:
-        held, most = 0, 0
+        kept_bytes, largest = 0, 0
         for a, b in zip(starts, [*starts[1:], n], strict=True):
-            most = max(most, held + sum(u.residuals for u in units[a:b]) + max(u.live_bytes for u in units[a:b]))
-            held += sum(v.bytes for v in values if a <= v.producer < b <= v.last_consumer)
-        return most
+            largest = max(
+                largest, kept_bytes + sum(u.residuals for u in units[a:b]) + max(u.live_bytes for u in units[a:b])
+            )
+            kept_bytes += sum(v.bytes for v in values if a <= v.producer < b <= v.last_consumer)
+        return largest
 
     lowest = min(map(peak, all_groupings(n)))
     for limit in (0, lowest, (lowest + peak([0])) // 2, peak([0])):
         chosen = search_groups(units, values, limit)
         starts = [int(group[0].layers[0]) for group in chosen.groups]  # type: ignore[call-overload]
-        fits = [s for s in all_groupings(n) if peak(s) <= max(limit, lowest)]
+        feasible = [s for s in all_groupings(n) if peak(s) <= max(limit, lowest)]
         assert (chosen.peak, chosen.fits, chosen.peak_without_remat) == (peak(starts), limit >= lowest, peak([0]))
         assert chosen.peak <= max(limit, lowest)
-        assert chosen.n_recomputed == min(s[-1] for s in fits)
+        assert chosen.n_recomputed == min(s[-1] for s in feasible)

@@ -46,13 +46,13 @@ def test_registered_layers_are_fused_by_their_facts() -> None:
     def double(ctx: Context, x: jax.Array) -> jax.Array:
         return 2 * x
 
-    def holds(ctx: Context, shapes: Any, axis: int, channels: int) -> bool:
+    def applies(ctx: Context, shapes: Any, axis: int, channels: int) -> bool:
         return axis == 1
 
     def factor_and_bias(ctx: Context, blobs: Any) -> Any:
         return jnp.full(4, 2.0), jnp.zeros(4)
 
-    traits = LayerTraits(by_channel=ByChannel(holds, factor_and_bias))
+    traits = LayerTraits(by_channel=ByChannel(applies, factor_and_bias))
     doubling = LayerType(Signature("TestDouble"), Traced(double), traits=traits)
     relu = LayerType(
         Signature("TestRectify"), Traced(lambda ctx, x: jnp.maximum(x, 0)), traits=LayerTraits(is_relu=bool)
@@ -62,8 +62,8 @@ def test_registered_layers_are_fused_by_their_facts() -> None:
         fast, plain = Net(text), Net(text, kernels="reference")
         assert fused_names(fast) == [["conv", "testdouble", "testrectify"]]
         variables, inputs = plain.init(jax.random.key(0)), {"data": np.random.default_rng(0).normal(size=(2, 3, 6, 6))}
-        one, other = (net.forward(*variables, inputs)[0]["conv"] for net in (fast, plain))
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+        fused_blob, plain_blob = (net.forward(*variables, inputs)[0]["conv"] for net in (fast, plain))
+        np.testing.assert_allclose(fused_blob, plain_blob, rtol=1e-5, atol=1e-6)
 
 
 def test_layers_are_unfused_where_a_blob_is_tapped() -> None:
@@ -90,9 +90,9 @@ def test_a_schedule_is_split_at_host_layers() -> None:
 
 
 def test_a_schedule_without_host_layers_is_not_split() -> None:
-    whole = make_schedule(Net(CHAIN).graph)
-    assert names(split_at_host_layers(whole, trim=True)) == names(whole)
-    assert len(split_at_host_layers(whole, trim=True).parts) == 1
+    schedule = make_schedule(Net(CHAIN).graph)
+    assert names(split_at_host_layers(schedule, trim=True)) == names(schedule)
+    assert len(split_at_host_layers(schedule, trim=True).parts) == 1
 
 
 def test_parts_know_what_they_read_make_and_own() -> None:

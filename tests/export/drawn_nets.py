@@ -8,7 +8,7 @@ from caffejax import CaffejaxError, Net
 from export.flax_nets import LAYERS, images, layer
 
 SHAPES = ((2, 6, 4, 5), (2, 3, 7, 8), (3, 4, 6, 6), (1, 8, 5, 4), (2, 6), (2, 4, 6))
-OF_SEVERAL = (  # with as many bottoms, or tops, as there are after the type
+MULTI_BLOB_LAYERS = (  # with as many bottoms, or tops, as there are after the type
     ("Eltwise 2", ""),
     ("Eltwise 3", "eltwise_param { coeff: 1 coeff: -0.5 coeff: 2 }"),
     ("Eltwise 2", "eltwise_param { operation: PROD }"),
@@ -54,10 +54,10 @@ def _layer(draw: Any, name: str, blobs: list[str]) -> tuple[str, list[str]]:
     if draw(st.integers(0, 2)):
         settings = LAYERS[draw(st.sampled_from(sorted(LAYERS)))][1]
         kind, _, settings = settings.removeprefix('type: "').partition('"')
-        read = bottom()
-        tops = [read if draw(st.integers(0, 3)) == 0 else name]
-        return layer(kind, name, read, tops[0], settings), tops
-    counts, settings = draw(st.sampled_from(OF_SEVERAL))
-    kind, bottoms, *more = counts.split()
-    tops = [name, f"{name}s"][: int(more[0]) if more else 1]
+        bottom_name = bottom()
+        tops = [bottom_name if draw(st.integers(0, 3)) == 0 else name]
+        return layer(kind, name, bottom_name, tops[0], settings), tops
+    counts, settings = draw(st.sampled_from(MULTI_BLOB_LAYERS))
+    kind, bottoms, *top_counts = counts.split()
+    tops = [name, f"{name}s"][: int(top_counts[0]) if top_counts else 1]
     return layer(kind, name, " ".join(bottom() for _ in range(int(bottoms))), " ".join(tops), settings), tops

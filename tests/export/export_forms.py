@@ -21,17 +21,17 @@ from export.judging import FORMS, Arrays, beyond, errors, largest, unordered_dis
 from export.onnx.onnx_oracle import compile_net, export_net, run, with_rows
 from export.random_params import fill_variables
 
-NUDGE = 1e-6  # what inputs are moved by, to see how far the net itself moves
+PERTURBATION = 1e-6  # what inputs are moved by, to see how far the net itself moves
 
 
 def assess(path: str, phase: str = "TEST", forms: Sequence[str] = FORMS) -> dict[str, Any]:
     """Return the assessment of a net in a file, see `assess_subject`, or the reason why there is none; and its time."""
-    began = time.monotonic()
+    start = time.monotonic()
     try:
         result = assess_subject(_subject(path, phase), forms)
     except CaffejaxError as error:
         return {"refused": str(error)}
-    return result | {"seconds": round(time.monotonic() - began, 1)}
+    return result | {"seconds": round(time.monotonic() - start, 1)}
 
 
 def assess_subject(subject: Subject, forms: Sequence[str] = FORMS) -> dict[str, Any]:
@@ -47,11 +47,13 @@ def assess_subject(subject: Subject, forms: Sequence[str] = FORMS) -> dict[str, 
     first, second = _inputs(subject, 1), _inputs(subject, 2)
     expected = compute(first)
     signs = np.random.default_rng(3)
-    nudged = {name: (x * (1 + NUDGE * signs.choice([-1, 1], x.shape))).astype(x.dtype) for name, x in first.items()}
+    perturbed = {
+        name: (x * (1 + PERTURBATION * signs.choice([-1, 1], x.shape))).astype(x.dtype) for name, x in first.items()
+    }
     result: dict[str, Any] = {
         "outputs": {name: [list(a.shape), largest(a)] for name, a in expected.items()},
         "moves": errors(compute(second), expected),
-        "sways": errors(compute(nudged), expected),
+        "sways": errors(compute(perturbed), expected),
     }
     for form in forms:
         try:
@@ -73,17 +75,17 @@ def _subject(path: str, phase: Phase) -> Subject:
     """
     net = Net(path, phase)
     read_last = [name for layer in net.graph.layers[-1:] for name in layer.bottoms]
-    outputs = make_subject(net, fill_variables(net), None if net.outputs else read_last).net
-    expected, left = list(outputs.outputs), set[str]()
-    for layer in outputs.graph.layers:
-        if layer.type.on_host or left.intersection(layer.bottoms):
-            left.update(layer.tops)
+    inference_net = make_subject(net, fill_variables(net), None if net.outputs else read_last).net
+    expected, host_blobs = list(inference_net.outputs), set[str]()
+    for layer in inference_net.graph.layers:
+        if layer.type.on_host or host_blobs.intersection(layer.bottoms):
+            host_blobs.update(layer.tops)
             expected += layer.bottoms
-        elif not layer.type.is_fed and set(layer.tops).intersection(outputs.outputs):
+        elif not layer.type.is_fed and set(layer.tops).intersection(inference_net.outputs):
             expected += layer.bottoms
-    blobs = net.graph.blobs.keys() - left - set(outputs.input_names)  # none that a later layer writes over
-    kept = [name for name in dict.fromkeys(expected) if name in blobs]
-    return make_subject(net, _measure(path, phase, fill_variables(net), kept), kept)
+    blobs = net.graph.blobs.keys() - host_blobs - set(inference_net.input_names)  # none that a later layer writes over
+    output_names = [name for name in dict.fromkeys(expected) if name in blobs]
+    return make_subject(net, _measure(path, phase, fill_variables(net), output_names), output_names)
 
 
 def _measure(path: str, phase: Phase, variables: Variables, outputs: list[str]) -> Variables:
@@ -100,8 +102,8 @@ def _measure(path: str, phase: Phase, variables: Variables, outputs: list[str]) 
         return variables
     empty = {**variables.state, **jax.tree.map(np.zeros_like, state)}
     compute = jax.jit(lambda inputs: net.apply(variables.params, empty, inputs)[1])
-    after = compute(_inputs(Subject(net, variables), 0))
-    updated = {key: _with_floor(after[key]) for key in state if key in after}
+    batch_state = compute(_inputs(Subject(net, variables), 0))
+    updated = {key: _with_floor(batch_state[key]) for key in state if key in batch_state}
     return variables._replace(state={**variables.state, **updated})
 
 
@@ -114,8 +116,8 @@ def _with_floor(statistics: dict[int, Any]) -> dict[int, Any]:
 def _inputs(subject: Subject, seed: int) -> dict[str, np.ndarray]:
     """Return random inputs; boxes and image sizes fit the images."""
     random = np.random.default_rng(seed)
-    drawn = complete_inputs(subject.net.graph, {}, random)
-    inputs = {name: drawn[name].astype(blob.dtype) for name, blob in subject.inputs.items()}
+    arrays = complete_inputs(subject.net.graph, {}, random)
+    inputs = {name: arrays[name].astype(blob.dtype) for name, blob in subject.inputs.items()}
     height, width = next((x.shape[2:] for x in inputs.values() if x.ndim == 4), (1, 1))
     for name, x in inputs.items():
         if name == "im_info":
@@ -140,10 +142,14 @@ def _run_flax(subject: Subject, inputs: Arrays) -> Arrays:
 
 
 def _run_stablehlo(subject: Subject, inputs: Arrays) -> Arrays:
-    whole = Subject(subject.net.for_inference(with_rows(subject)), subject.variables)
-    read = jax.export.deserialize(export_stablehlo(whole, platforms=["cpu"], batch=False).serialize())
-    result = jax.jit(read.call, compiler_options={"xla_backend_optimization_level": 0})(dict(inputs))
-    return {name: np.asarray(blob) for name, blob in whole.net.strip_padding(result).items() if name in subject.outputs}
+    padded_subject = Subject(subject.net.for_inference(with_rows(subject)), subject.variables)
+    exported = jax.export.deserialize(export_stablehlo(padded_subject, platforms=["cpu"], batch=False).serialize())
+    result = jax.jit(exported.call, compiler_options={"xla_backend_optimization_level": 0})(dict(inputs))
+    return {
+        name: np.asarray(blob)
+        for name, blob in padded_subject.net.strip_padding(result).items()
+        if name in subject.outputs
+    }
 
 
 _FORMS = {"onnx": _run_onnx, "flax": _run_flax, "stablehlo": _run_stablehlo}

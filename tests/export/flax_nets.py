@@ -134,7 +134,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], str]] = {
 }
 
 
-def one_layer(name: str) -> str:
+def one_layer_net(name: str) -> str:
     """A net of one of the layers."""
     shape, text = LAYERS[name]
     dims = " ".join(f"dim: {n}" for n in shape)
@@ -150,8 +150,8 @@ def images(*shape: int, name: str = "data") -> str:
 
 def layer(kind: str, name: str, bottoms: str, tops: str, settings: str = "") -> str:
     """A layer; bottoms and tops are separated by spaces."""
-    wired = [f'bottom: "{b}"' for b in bottoms.split()] + [f'top: "{t}"' for t in tops.split()]
-    return f'layer {{ name: "{name}" type: "{kind}" {" ".join(wired)} {settings} }}'
+    blob_fields = [f'bottom: "{b}"' for b in bottoms.split()] + [f'top: "{t}"' for t in tops.split()]
+    return f'layer {{ name: "{name}" type: "{kind}" {" ".join(blob_fields)} {settings} }}'
 
 
 SHARED = 'param { name: "w" } param { name: "c" }'
@@ -162,14 +162,14 @@ def residual_net(blocks: int, channels: int = 4) -> str:
     settings = f"convolution_param {{ num_output: {channels} kernel_size: 3 pad: 1 bias_term: false }}"
     layers = ['name: "Tiny ResNet"', images(2, 3, 8, 8), layer("Convolution", "conv1", "data", "conv1", settings)]
     for k in range(blocks):
-        before = f"res{k - 1}" if k else "conv1"
+        previous = f"res{k - 1}" if k else "conv1"
         layers += [
-            layer("Convolution", f"res{k}_a", before, f"res{k}_a", settings),
+            layer("Convolution", f"res{k}_a", previous, f"res{k}_a", settings),
             layer("BatchNorm", f"bn{k}_a", f"res{k}_a", f"res{k}_a"),
             layer("Scale", f"scale{k}_a", f"res{k}_a", f"res{k}_a", "scale_param { bias_term: true }"),
             layer("ReLU", f"relu{k}_a", f"res{k}_a", f"res{k}_a"),
             layer("Convolution", f"res{k}_b", f"res{k}_a", f"res{k}_b", settings),
-            layer("Eltwise", f"res{k}", f"{before} res{k}_b", f"res{k}"),
+            layer("Eltwise", f"res{k}", f"{previous} res{k}_b", f"res{k}"),
             layer("ReLU", f"relu{k}", f"res{k}", f"res{k}"),
         ]
     layers += [

@@ -10,7 +10,7 @@ from typing import Any
 
 def outputs_of(folder: str, batches: list[list[Any]]) -> list[tuple[Any, ...]]:
     """Return the outputs of the net in a folder for lists of inputs, in order."""
-    _no_caffejax()
+    _block_caffejax()
     return run_source(folder, batches)
 
 
@@ -20,7 +20,7 @@ def run_source(folder: str, batches: list[list[Any]]) -> list[tuple[Any, ...]]:
     import numpy as np
     from flax import nnx
 
-    definition, state = nnx.split(_module(folder).load())
+    definition, state = nnx.split(_load_module(folder).load())
 
     def run(state: Any, *arrays: Any) -> tuple[Any, ...]:
         result = nnx.merge(definition, state)(*arrays)
@@ -35,23 +35,23 @@ def gradient_of(folder: str, batch: Any, weights: Any) -> Any:
     import jax
     import numpy as np
 
-    _no_caffejax()
-    model = _module(folder).load()
+    _block_caffejax()
+    model = _load_module(folder).load()
     return np.asarray(jax.grad(lambda x: (model(x) * weights).sum())(batch))
 
 
 def read_me(folder: str) -> str:
     """Return the output of the code on the page in a folder."""
-    _no_caffejax()
+    _block_caffejax()
     sys.path.insert(0, folder)
     sys.modules.pop("model", None)
     blocks = (Path(folder) / "README.md").read_text().split("```python\n")[1:]
     namespace: dict[str, Any] = {}
-    with redirect_stdout(io.StringIO()) as printed:
+    with redirect_stdout(io.StringIO()) as output:
         for block in blocks:
             exec(block.split("```")[0], namespace)
     sys.path.remove(folder)
-    return printed.getvalue()
+    return output.getvalue()
 
 
 def modes(folder: str, batch: Any) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def modes(folder: str, batch: Any) -> dict[str, Any]:
     import numpy as np
     from flax import nnx
 
-    model = _module(folder).load()
+    model = _load_module(folder).load()
     result: dict[str, Any] = {"eval": np.asarray(model(batch)), "statistics": _statistics(model)}
     model.train()
     result["train"] = [np.asarray(model(batch)) for _ in range(2)]
@@ -80,7 +80,7 @@ def _statistics(model: Any) -> dict[str, Any]:
     return {".".join(map(str, names)): np.array(variable[...]) for names, variable in flat}
 
 
-def _module(folder: str) -> Any:
+def _load_module(folder: str) -> Any:
     spec = importlib.util.spec_from_file_location("model", Path(folder) / "model.py")
     assert spec is not None
     assert spec.loader is not None
@@ -89,5 +89,5 @@ def _module(folder: str) -> Any:
     return module
 
 
-def _no_caffejax() -> None:
+def _block_caffejax() -> None:
     sys.modules["caffejax"] = None  # type: ignore[assignment]

@@ -31,7 +31,7 @@ def unordered_distances(actual: Arrays, expected: Arrays) -> dict[str, float]:
 
     Boxes are sorted by their scores, so two boxes with nearly equal scores may exchange positions.
     """
-    apart = dict[str, float]()
+    distance_of_output = dict[str, float]()
     for name, array in expected.items():
         ours, others = np.squeeze(actual[name]), np.squeeze(array)
         if ours.shape != others.shape or ours.ndim != 2:
@@ -40,16 +40,16 @@ def unordered_distances(actual: Arrays, expected: Arrays) -> dict[str, float]:
         differ = np.abs(ours - others).max(axis=1) > TOLERANCE * scale
         if 0 < differ.sum() <= 1000:
             distances = np.abs(ours[differ][:, None] - others[differ]).max(axis=2)
-            apart[name] = float(max(distances.min(axis=0).max(), distances.min(axis=1).max()) / scale)
-    return apart
+            distance_of_output[name] = float(max(distances.min(axis=0).max(), distances.min(axis=1).max()) / scale)
+    return distance_of_output
 
 
 def _error(actual: np.ndarray, expected: np.ndarray) -> float:
     if actual.shape != expected.shape or not np.array_equal(np.isfinite(actual), np.isfinite(expected)):
         return float("nan")
-    kept = np.isfinite(expected)
-    apart = np.abs(actual[kept].astype(np.float64) - expected[kept]).max(initial=0)
-    return float(apart / max(largest(expected), 1e-3))
+    is_finite = np.isfinite(expected)
+    largest_difference = np.abs(actual[is_finite].astype(np.float64) - expected[is_finite]).max(initial=0)
+    return float(largest_difference / max(largest(expected), 1e-3))
 
 
 def largest(array: np.ndarray) -> float:

@@ -17,7 +17,7 @@ def fill_variables(net: Net, seed: int = 0) -> Variables:
     shapes = jax.eval_shape(net.init, jax.random.key(0))
     types = {layer.key: layer.type.name for layer in net.graph.layers}
 
-    def array(layer_type: str, index: int, like: jax.ShapeDtypeStruct) -> np.ndarray:
+    def draw_array(layer_type: str, index: int, like: jax.ShapeDtypeStruct) -> np.ndarray:
         if (layer_type, index) in CONSTANTS:
             return np.full(like.shape, CONSTANTS[layer_type, index], like.dtype)
         if (layer_type, index) in POSITIVE:
@@ -29,10 +29,10 @@ def fill_variables(net: Net, seed: int = 0) -> Variables:
         scale = 0.1 if fan_in == 1 or not like.shape else np.sqrt(2 / fan_in)
         return (random.standard_normal(like.shape, np.float32) * np.float32(scale)).astype(like.dtype)
 
-    def tree(shapes_of: dict[str, dict[int, jax.ShapeDtypeStruct]]) -> dict[str, dict[int, np.ndarray]]:
+    def draw_tree(shapes_of: dict[str, dict[int, jax.ShapeDtypeStruct]]) -> dict[str, dict[int, np.ndarray]]:
         return {
-            key: {i: array(types[key], i, like) for i, like in sorted(arrays.items())}
+            key: {i: draw_array(types[key], i, like) for i, like in sorted(arrays.items())}
             for key, arrays in shapes_of.items()
         }
 
-    return Variables(tree(shapes.params), tree(shapes.state))
+    return Variables(draw_tree(shapes.params), draw_tree(shapes.state))

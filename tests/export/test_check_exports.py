@@ -26,7 +26,7 @@ SMALL = [  # nets that are quickly compiled, no two of one family
 ]
 
 
-def check(*arguments: Any) -> subprocess.CompletedProcess[str]:
+def run_script(*arguments: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
@@ -36,19 +36,19 @@ def test_all_nets_of_a_folder_are_checked(tmp_path: Path) -> None:
     nets.mkdir()
     (nets / "a.prototxt").write_text(residual_net(1))
     (nets / "b.prototxt").write_text('layer { name: "x" type: "Convolutoin" top: "x" }')
-    done = check(nets, "--out", out)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-3:] == [f"{form}: 1 equal, 1 does not load" for form in export_forms.FORMS]
-    equal, wrong = sorted(map(json.loads, out.read_text().splitlines()), key=lambda row: str(row["net"]))
-    assert equal["outputs"].keys() == equal["onnx"].keys() == {"prob", "fc"}
-    assert all(moved > 1e-3 for moved in equal["moves"].values())
-    assert "Convolutoin" in wrong["refused"]
+    result = run_script(nets, "--out", out)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.splitlines()[-3:] == [f"{form}: 1 equal, 1 does not load" for form in export_forms.FORMS]
+    good_report, bad_report = sorted(map(json.loads, out.read_text().splitlines()), key=lambda row: str(row["net"]))
+    assert good_report["outputs"].keys() == good_report["onnx"].keys() == {"prob", "fc"}
+    assert all(moved > 1e-3 for moved in good_report["moves"].values())
+    assert "Convolutoin" in bad_report["refused"]
 
 
 @pytest.mark.slow
 def test_a_wrong_export_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "net.prototxt").write_text(residual_net(1))
-    monkeypatch.setitem(export_forms._FORMS, "onnx", lambda subject, inputs: _off(subject, inputs))
+    monkeypatch.setitem(export_forms._FORMS, "onnx", lambda subject, inputs: _scale_outputs(subject, inputs))
     result = export_forms.assess(str(tmp_path / "net.prototxt"), forms=("onnx",))
     assert result["onnx"]["fc"] == pytest.approx(1e-3, rel=0.2)
     assert verdict(result, "onnx") == "differs"
@@ -59,21 +59,21 @@ def test_a_wrong_export_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_reordered_rows_are_distinguished_from_different_rows() -> None:
     boxes = np.random.default_rng(0).uniform(size=(1, 1, 9, 7))
-    swapped, other = boxes.copy(), boxes.copy()
+    swapped, changed = boxes.copy(), boxes.copy()
     swapped[0, 0, [3, 4]] = boxes[0, 0, [4, 3]]
-    other[0, 0, 3, 2] += 0.5
-    assert _word(swapped, boxes) == "reordered"
-    assert _word(other, boxes) == "differs"
-    assert _word(boxes, boxes) == "equal"
+    changed[0, 0, 3, 2] += 0.5
+    assert _verdict(swapped, boxes) == "reordered"
+    assert _verdict(changed, boxes) == "differs"
+    assert _verdict(boxes, boxes) == "equal"
 
 
-def _word(actual: np.ndarray, expected: np.ndarray) -> str:
+def _verdict(actual: np.ndarray, expected: np.ndarray) -> str:
     ours, others = {"boxes": actual}, {"boxes": expected}
-    judged = {"onnx": errors(ours, others), "onnx_in_any_order": unordered_distances(ours, others)}
-    return verdict({**judged, "moves": {"boxes": 1.0}, "sways": {"boxes": 0.0}}, "onnx")
+    report = {"onnx": errors(ours, others), "onnx_in_any_order": unordered_distances(ours, others)}
+    return verdict({**report, "moves": {"boxes": 1.0}, "sways": {"boxes": 0.0}}, "onnx")
 
 
-def _off(subject: Any, inputs: Any) -> dict[str, np.ndarray]:
+def _scale_outputs(subject: Any, inputs: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(blob) * 1.001 for name, blob in subject.run(inputs).items()}
 
 

@@ -33,7 +33,7 @@ def _check(text: str, outputs: tuple[str, ...]) -> None:
     net = Net(text, "TEST")
     result = assess_subject(make_subject(net, fill_variables(net), outputs))
     for form in FORMS:
-        assert _is_refused(result[form]) or not _off(result, form), form
+        assert _is_refused(result[form]) or not _large_errors(result, form), form
 
 
 def _is_refused(report: Any) -> bool:
@@ -41,7 +41,7 @@ def _is_refused(report: Any) -> bool:
     return "refused" in report and "layer '" in report["refused"]
 
 
-def _off(report: Any, form: str) -> dict[str, float]:
+def _large_errors(report: Any, form: str) -> dict[str, float]:
     """The outputs that differ by more than they do where inputs are nudged."""
     sways = report["sways"]
     return {name: error for name, error in report[form].items() if not error <= max(TOLERANCE, 2 * sways[name])}

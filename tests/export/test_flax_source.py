@@ -23,7 +23,7 @@ from jax_transforms.processes import fresh
 from recorded import MANIFEST, case_id
 
 CASES = {name: one_layer(name) for name in LAYERS} | NETS
-CLOSE = 1e-5  # of the largest number: float32, added up in another order
+TOLERANCE = 1e-5  # of the largest number: float32, added up in another order
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def assert_equal(
     batches: list[dict[str, np.ndarray]],
     folder: Path,
     pool: ProcessPoolExecutor,
-    close: float = CLOSE,
+    tolerance: float = TOLERANCE,
 ) -> float:
     """Compare the results of written source in another process with the subject's; return the largest error."""
     inputs = [[channels_last(array) for array in batch.values()] for batch in batches]
@@ -73,12 +73,14 @@ def assert_equal(
             assert array.shape == expected.shape, name
             scale = max(float(np.max(np.abs(expected))), 1e-30)
             largest = max(largest, float(np.max(np.abs(array - expected))) / scale)
-            np.testing.assert_allclose(array, expected, rtol=0, atol=close * scale, err_msg=name)
+            np.testing.assert_allclose(array, expected, rtol=0, atol=tolerance * scale, err_msg=name)
     return largest
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_outputs_are_equal(name: str, written_folder: Path, flax_process: ProcessPoolExecutor) -> None:
+def test_outputs_of_the_source_equal_the_nets(
+    name: str, written_folder: Path, flax_process: ProcessPoolExecutor
+) -> None:
     subject = subject_for(CASES[name])
     folder = written_folder / f"case_{list(CASES).index(name)}"
     sizes = (2, 5) if name in NETS else (5,)  # the first is what it was built for
@@ -95,14 +97,14 @@ def test_weights_can_be_an_orbax_checkpoint(tmp_path: Path, flax_process: Proces
 def test_sources_are_well_formed(written_folder: Path) -> None:
     sources = list(written_folder.glob("*/model.py"))
     assert len(sources) == len(CASES)
-    for checked in (
+    for arguments in (
         ["format", "--check", "--line-length=120"],
         ["check", "--isolated", "--select=E,F,W,I,B,UP,N,SIM", "--line-length=120"],
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "ruff", *checked, *sources], capture_output=True, text=True, check=False
+        result = subprocess.run(
+            [sys.executable, "-m", "ruff", *arguments, *sources], capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
 
 
 @pytest.mark.long
@@ -111,20 +113,20 @@ def test_sources_pass_the_type_checker(written_folder: Path, tmp_path: Path) -> 
     sources = [written_folder / f"case_{list(CASES).index(name)}" / "model.py" for name in names]
     for k, path in enumerate(sources):
         (tmp_path / f"net_{k}.py").write_text(path.read_text())
-    strict = [
+    flags = [
         "--strict",
         "--allow-untyped-calls",
         "--config-file=",
         f"--cache-dir={tmp_path}/cache",
         "--follow-imports=silent",
     ]
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *strict, *sorted(tmp_path.glob("*.py"))],
+    result = subprocess.run(
+        [sys.executable, "-m", "mypy", *flags, *sorted(tmp_path.glob("*.py"))],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.slow
@@ -172,9 +174,9 @@ def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, flax_pro
     conv = np.asarray(net.apply(*fill_variables(net), batch, key=jax.random.key(0), blobs=["conv1"])[0]["conv1"])
     kernel = np.asarray(subject.arrays(subject.net.graph.layer("res0_a"))[0])
     convolved = jax.lax.conv(conv, kernel, (1, 1), "SAME")
-    old, new = (next(v for n, v in actual[when].items() if n == "bn0_a.mean") for when in ("statistics", "moved"))
-    towards = np.asarray(convolved.mean((0, 2, 3)))
-    np.testing.assert_allclose(new, towards + (old - towards) * 0.999**2, rtol=1e-4, atol=1e-5)
+    old, new = (next(v for n, v in actual[key].items() if n == "bn0_a.mean") for key in ("statistics", "moved"))
+    batch_mean = np.asarray(convolved.mean((0, 2, 3)))
+    np.testing.assert_allclose(new, batch_mean + (old - batch_mean) * 0.999**2, rtol=1e-4, atol=1e-5)
     names = {name.rpartition(".")[2] for name in actual["params"]}
     assert names == {"kernel", "bias", "scale"}
 
@@ -240,9 +242,9 @@ def test_names_never_become_code(tmp_path: Path, flax_process: ProcessPoolExecut
 
 def test_inputs_may_have_the_names_of_helpers_and_variables(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     images_of_block = residual_net(6).replace('"data"', '"block"')
-    again = layer("Scale", "again", "block", "again") + layer("ReLU", "last", "again", "last")  # after the loop
+    last_layers = layer("Scale", "again", "block", "again") + layer("ReLU", "last", "again", "last")  # after the loop
     lrn = images(2, 3, 4, 5, name="local_response_norm") + layer("LRN", "lrn", "local_response_norm", "lrn")
-    for k, text in enumerate((images_of_block + again, lrn)):
+    for k, text in enumerate((images_of_block + last_layers, lrn)):
         subject = subject_for(text)
         write_flax(subject, tmp_path / f"net_{k}")
         assert_equal(subject, batches_for(subject, 2), tmp_path / f"net_{k}", flax_process)
@@ -339,13 +341,13 @@ def _recorded_inputs(case: dict[str, Any], subject: Subject) -> dict[str, Any]:
 
 
 def test_params_shared_with_another_kind_of_layer_are_refused(tmp_path: Path) -> None:
-    half = "inner_product_param { num_output: 4 bias_term: false }"
-    shared = [
+    settings = "inner_product_param { num_output: 4 bias_term: false }"
+    layers = [
         images(2, 3),
         layer("InnerProduct", "fa", "data", "fa", f"{SHARED} inner_product_param {{ num_output: 4 }}"),
-        layer("InnerProduct", "fb", "data", "fb", f'param {{ name: "w" }} {half}'),
+        layer("InnerProduct", "fb", "data", "fb", f'param {{ name: "w" }} {settings}'),
     ]
-    text = "\n".join(shared)
+    text = "\n".join(layers)
     with pytest.raises(CaffejaxError, match=r"layer 'fb' \(InnerProduct\): shares params with"):
         write_flax(subject_for(text), tmp_path / "net")
 
@@ -362,11 +364,11 @@ def test_unusable_folders_are_refused(kind: str, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "precious").write_text("1")
     (tmp_path / "file").write_text("2")
-    places = {"not empty": "full", "a file": "file", "no parent": "no/net", "in a file": "file/net"}
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(CaffejaxError, match=str(tmp_path / places[kind])):
-        write_flax(subject_for(NETS["shared"]), tmp_path / places[kind])
-    assert sorted(tmp_path.rglob("*")) == before
+    folders = {"not empty": "full", "a file": "file", "no parent": "no/net", "in a file": "file/net"}
+    files_before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(CaffejaxError, match=str(tmp_path / folders[kind])):
+        write_flax(subject_for(NETS["shared"]), tmp_path / folders[kind])
+    assert sorted(tmp_path.rglob("*")) == files_before
 
 
 def test_an_empty_folder_is_used(tmp_path: Path) -> None:

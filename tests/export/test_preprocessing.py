@@ -15,7 +15,7 @@ from caffejax.export import Preprocessing, data_layer_preprocessing, make_subjec
 from caffejax.pycaffe.classifier import Classifier
 from caffejax.schema import caffe_pb2
 
-REST = """
+LAYERS = """
   layer { name: "pool" type: "Pooling" bottom: "data" top: "pool"
     pooling_param { pool: AVE kernel_size: 5 stride: 5 } }
   layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip"
@@ -28,11 +28,11 @@ IMAGES = np.random.default_rng(3).integers(0, 256, (4, 12, 14, 3), np.uint8)  # 
 
 def deploy(channels: int = 3) -> str:
     dims = f"dim: 2 dim: {channels} dim: 10 dim: 10"
-    return f'layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ {dims} }} }} }} {REST}'
+    return f'layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ {dims} }} }} }} {LAYERS}'
 
 
 @pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a net and its weights; also the working directory."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.prototxt").write_text(deploy())
@@ -65,21 +65,21 @@ def export_net(*arguments: str) -> Any:
     ids=["bytes", "all_settings", "mean_of_another_size"],
 )
 def test_classify_preprocessing_equals_the_classifier(
-    job: Path, settings: dict[str, Any], arguments: list[str]
+    folder: Path, settings: dict[str, Any], arguments: list[str]
 ) -> None:
     if "mean" in settings:
-        np.save(job / "mean.npy", settings["mean"])
-    run = export_net("--preprocess=classify", "--images_dim=12,14", *arguments)
-    classifier = Classifier(job / "net.prototxt", job / "net.caffemodel", (12, 14), **settings)
+        np.save(folder / "mean.npy", settings["mean"])
+    exported = export_net("--preprocess=classify", "--images_dim=12,14", *arguments)
+    classifier = Classifier(folder / "net.prototxt", folder / "net.caffemodel", (12, 14), **settings)
     expected = classifier.predict([image.astype(np.float32) / 255 for image in IMAGES], oversample=False)
     assert np.ptp(expected) > 0.1
-    np.testing.assert_allclose(run(IMAGES), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(exported(IMAGES), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-def test_images_have_the_size_of_the_input_by_default(job: Path) -> None:
-    middle = IMAGES[:, 1:11, 2:12]
+def test_images_have_the_size_of_the_input_by_default(folder: Path) -> None:
+    cropped_images = IMAGES[:, 1:11, 2:12]
     cropped = export_net("--preprocess=classify", "--images_dim=12,14")(IMAGES)
-    np.testing.assert_array_equal(export_net("--preprocess=classify")(middle), cropped)
+    np.testing.assert_array_equal(export_net("--preprocess=classify")(cropped_images), cropped)
 
 
 @pytest.mark.parametrize(
@@ -91,16 +91,16 @@ def test_images_have_the_size_of_the_input_by_default(job: Path) -> None:
     ],
     ids=["values", "one_value", "file"],
 )
-def test_transform_param_preprocessing_equals_the_data_layer(job: Path, transform: str) -> None:
+def test_transform_param_preprocessing_equals_the_data_layer(folder: Path, transform: str) -> None:
     """As the layer itself reads the images, which Caffe's tools store in B, G, R."""
-    stored = [np.ascontiguousarray(image[:, :, ::-1].transpose(2, 0, 1)) for image in IMAGES]
-    datums = [caffe_pb2.Datum(channels=3, height=12, width=14, data=image.tobytes()) for image in stored]
-    write_lmdb(job / "db", ((b"%d" % i, datum.SerializeToString()) for i, datum in enumerate(datums)))
+    bgr_images = [np.ascontiguousarray(image[:, :, ::-1].transpose(2, 0, 1)) for image in IMAGES]
+    datums = [caffe_pb2.Datum(channels=3, height=12, width=14, data=image.tobytes()) for image in bgr_images]
+    write_lmdb(folder / "db", ((b"%d" % i, datum.SerializeToString()) for i, datum in enumerate(datums)))
     mean = caffe_pb2.BlobProto(num=1, channels=3, height=12, width=14, data=np.linspace(0, 255, 3 * 12 * 14))
-    (job / "mean.binaryproto").write_bytes(mean.SerializeToString())
-    (job / "net.prototxt").write_text(DATA.replace("TRANSFORM", transform) + REST)
-    run = export_net("--preprocess=transform_param", "--images_dim=12,14")
-    net = Net(job / "net.prototxt")
+    (folder / "mean.binaryproto").write_bytes(mean.SerializeToString())
+    (folder / "net.prototxt").write_text(DATA.replace("TRANSFORM", transform) + LAYERS)
+    exported = export_net("--preprocess=transform_param", "--images_dim=12,14")
+    net = Net(folder / "net.prototxt")
     (source,) = net.sources().values()
     (layer,) = (layer for layer in net.graph.layers if layer.type.is_fed)
     data, _ = layer.transform_on_device(next(source))
@@ -108,10 +108,10 @@ def test_transform_param_preprocessing_equals_the_data_layer(job: Path, transfor
     weights = jax.tree.map(np.asarray, net.init(jax.random.key(1)))
     expected = np.asarray(net.apply(*weights, {"data": data, "label": np.zeros(4, np.float32)})[0]["ip"])
     assert np.ptp(expected) > 0.1
-    np.testing.assert_allclose(run(IMAGES), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(exported(IMAGES), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-def test_channels_are_swapped_only_for_three_channels(job: Path) -> None:
+def test_channels_are_swapped_only_for_three_channels(folder: Path) -> None:
     net = Net(deploy(channels=1))
     subject = make_subject(net, net.init(jax.random.key(0)))
     with pytest.raises(CaffejaxError, match=r"layer 'data' \(Input\).*no transform_param"):
@@ -137,14 +137,14 @@ def test_channels_are_swapped_only_for_three_channels(job: Path) -> None:
     ],
 )
 def test_inconsistent_flags_are_refused(
-    job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    np.save(job / "two.npy", np.zeros(2))
-    flat = 'layer { name: "flat" type: "Input" top: "flat" input_param { shape { dim: 2 dim: 3 } } }'
-    aside = 'layer { name: "aside" type: "TanH" bottom: "flat" top: "aside" }'
-    (job / "net.prototxt").write_text(deploy() + flat + aside)
-    before = sorted(job.iterdir())
+    np.save(folder / "two.npy", np.zeros(2))
+    flat_input = 'layer { name: "flat" type: "Input" top: "flat" input_param { shape { dim: 2 dim: 3 } } }'
+    aside_layer = 'layer { name: "aside" type: "TanH" bottom: "flat" top: "aside" }'
+    (folder / "net.prototxt").write_text(deploy() + flat_input + aside_layer)
+    files_before = sorted(folder.iterdir())
     flags = ["--outputs=ip", *arguments]
     assert main(["export", "net.prototxt", "--weights=net.caffemodel", "--to=net.stablehlo", *flags]) == 1
     assert message in capsys.readouterr().err
-    assert sorted(job.iterdir()) == before
+    assert sorted(folder.iterdir()) == files_before

@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[2]
 GOLDEN = REPOSITORY / "tests" / "golden"
 
 SSD = GOLDEN / "fork_layers" / "nets" / "ssd_tiny_a"
-FILL = 'weight_filler { type: "xavier" }'
+FILLER = 'weight_filler { type: "xavier" }'
 
 
 def input_layer(name: str, *dims: int) -> str:
@@ -29,24 +29,24 @@ def input_layer(name: str, *dims: int) -> str:
 CLASSIFICATION = f"""
   {input_layer("data", 2, 1, 12, 12)} {input_layer("label", 2)}
   layer {{ name: "conv" type: "Convolution" bottom: "data" top: "conv"
-    convolution_param {{ num_output: 6 kernel_size: 3 stride: 2 group: 1 {FILL} }} }}
+    convolution_param {{ num_output: 6 kernel_size: 3 stride: 2 group: 1 {FILLER} }} }}
   layer {{ name: "relu" type: "PReLU" bottom: "conv" top: "conv" }}
   layer {{ name: "norm" type: "LRN" bottom: "conv" top: "norm" }}
   layer {{ name: "pool" type: "Pooling" bottom: "norm" top: "pool" pooling_param {{ kernel_size: 3 stride: 2 }} }}
   layer {{ name: "drop" type: "Dropout" bottom: "pool" top: "pool" }}
-  layer {{ name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param {{ num_output: 10 {FILL} }} }}
+  layer {{ name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param {{ num_output: 10 {FILLER} }} }}
   layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
 """
 SEGMENTATION = f"""
   {input_layer("data", 1, 3, 16, 18)}
   layer {{ name: "conv" type: "Convolution" bottom: "data" top: "conv"
-    convolution_param {{ num_output: 4 kernel_size: 3 pad: 4 {FILL} }} }}
+    convolution_param {{ num_output: 4 kernel_size: 3 pad: 4 {FILLER} }} }}
   layer {{ name: "norm" type: "BatchNorm" bottom: "conv" top: "conv" }}
   layer {{ name: "scale" type: "Scale" bottom: "conv" top: "conv" scale_param {{ bias_term: true }} }}
   layer {{ name: "relu" type: "ReLU" bottom: "conv" top: "conv" }}
   layer {{ name: "pool" type: "Pooling" bottom: "conv" top: "pool" pooling_param {{ kernel_size: 2 stride: 2 }} }}
   layer {{ name: "up" type: "Deconvolution" bottom: "pool" top: "up"
-    convolution_param {{ num_output: 5 kernel_size: 4 stride: 2 {FILL} }} }}
+    convolution_param {{ num_output: 5 kernel_size: 4 stride: 2 {FILLER} }} }}
   layer {{ name: "crop" type: "Crop" bottom: "up" bottom: "data" top: "crop" crop_param {{ offset: 2 }} }}
   layer {{ name: "prob" type: "Softmax" bottom: "crop" top: "prob" }}
 """
@@ -56,7 +56,7 @@ SIAMESE = "\n".join(
         'layer { name: "slice" type: "Slice" bottom: "pair" top: "a" top: "b" slice_param { slice_point: 1 } }',
         *(
             f'layer {{ name: "ip_{x}" type: "InnerProduct" bottom: "{x}" top: "feat_{x}" param {{ name: "w" }} '
-            f'param {{ name: "c" }} inner_product_param {{ num_output: 4 {FILL} }} }}'
+            f'param {{ name: "c" }} inner_product_param {{ num_output: 4 {FILLER} }} }}'
             for x in "ab"
         ),
     ]
@@ -64,14 +64,14 @@ SIAMESE = "\n".join(
 DETECTION = f"""
   {input_layer("data", 1, 3, 16, 16)}
   layer {{ name: "conv" type: "Convolution" bottom: "data" top: "conv"
-    convolution_param {{ num_output: 4 kernel_size: 4 stride: 4 {FILL} }} }}
+    convolution_param {{ num_output: 4 kernel_size: 4 stride: 4 {FILLER} }} }}
   layer {{ name: "priors" type: "PriorBox" bottom: "conv" bottom: "data" top: "priors"
     prior_box_param {{ min_size: 5 variance: 0.1 }} }}
   layer {{ name: "loc" type: "Permute" bottom: "conv" top: "loc"
     permute_param {{ order: 0 order: 2 order: 3 order: 1 }} }}
   layer {{ name: "flat_loc" type: "Flatten" bottom: "loc" top: "flat_loc" }}
   layer {{ name: "conf" type: "Convolution" bottom: "conv" top: "conf"
-    convolution_param {{ num_output: 2 kernel_size: 1 {FILL} }} }}
+    convolution_param {{ num_output: 2 kernel_size: 1 {FILLER} }} }}
   layer {{ name: "last" type: "Permute" bottom: "conf" top: "last"
     permute_param {{ order: 0 order: 2 order: 3 order: 1 }} }}
   layer {{ name: "rows" type: "Reshape" bottom: "last" top: "rows"
@@ -84,42 +84,42 @@ DETECTION = f"""
 LSTM = f"""
   {input_layer("data", 4, 2, 5)} {input_layer("cont", 4, 2)}
   layer {{ name: "lstm" type: "LSTM" bottom: "data" bottom: "cont" top: "lstm"
-    recurrent_param {{ num_output: 3 {FILL} }} }}
+    recurrent_param {{ num_output: 3 {FILLER} }} }}
   layer {{ name: "ip" type: "InnerProduct" bottom: "lstm" top: "ip"
-    inner_product_param {{ num_output: 6 axis: 2 {FILL} }} }}
+    inner_product_param {{ num_output: 6 axis: 2 {FILLER} }} }}
 """
 REGIONS = f"""
   {input_layer("data", 1, 3, 8, 8)} {input_layer("rois", 3, 5)}
   layer {{ name: "pool" type: "ROIPooling" bottom: "data" bottom: "rois" top: "pool"
     roi_pooling_param {{ pooled_h: 2 pooled_w: 2 spatial_scale: 1 }} }}
-  layer {{ name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param {{ num_output: 4 {FILL} }} }}
+  layer {{ name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param {{ num_output: 4 {FILLER} }} }}
 """
 
 
-def subject(model: Any, weights: Path | None = None, phase: Any = "TEST") -> Subject:
+def build_subject(model: Any, weights: Path | None = None, phase: Any = "TEST") -> Subject:
     """The net with numbers in all its params and statistics."""
     net = Net(model, phase)
     variables = net.init(jax.random.key(0))
     if weights is not None:
         return make_subject(net, load_weights(weights, net.graph, variables))
-    draw = np.random.default_rng(0)
-    params = jax.tree.map(lambda p: p + 0.1 * draw.normal(size=p.shape).astype(np.float32), variables.params)
-    state = jax.tree.map(lambda s: draw.uniform(0.5, 1.5, s.shape).astype(np.float32), variables.state)
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda p: p + 0.1 * rng.normal(size=p.shape).astype(np.float32), variables.params)
+    state = jax.tree.map(lambda s: rng.uniform(0.5, 1.5, s.shape).astype(np.float32), variables.state)
     return make_subject(net, variables._replace(params=params, state=state))
 
 
-def inputs(one: Subject, rows: int | None, axis: int = 0) -> dict[str, np.ndarray]:
+def draw_inputs(subject: Subject, rows: int | None, axis: int = 0) -> dict[str, np.ndarray]:
     """Return numbers for a batch with this many rows; default: the net's."""
-    draw = np.random.default_rng(7)
-    shapes = {name: list(blob.shape) for name, blob in one.inputs.items()}
+    rng = np.random.default_rng(7)
+    shapes = {name: list(blob.shape) for name, blob in subject.inputs.items()}
     for shape in shapes.values():
         shape[axis] = rows or shape[axis]
-    return {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-def compute(one: Subject, inputs: dict[str, np.ndarray]) -> Any:
+def compute(subject: Subject, inputs: dict[str, np.ndarray]) -> Any:
     """Return the net's results, compiled without optimizations."""
-    lowered = jax.jit(one.run).lower(inputs)
+    lowered = jax.jit(subject.run).lower(inputs)
     return lowered.compile(compiler_options={"xla_backend_optimization_level": 0})(inputs)
 
 
@@ -147,14 +147,14 @@ def test_an_exported_net_takes_any_batch_size_in_another_process(
     model: Any,
     outputs: dict[str, tuple[int, ...]],
 ) -> None:
-    one = subject(model)
-    exported = write_stablehlo(one, tmp_path / "net.stablehlo")
+    subject = build_subject(model)
+    exported = write_stablehlo(subject, tmp_path / "net.stablehlo")
     assert exported.platforms == ("cpu", "cuda", "tpu")
-    kept = (tmp_path / "net.stablehlo").read_bytes()
+    serialized = (tmp_path / "net.stablehlo").read_bytes()
     for rows in (1, 4):
-        arguments = inputs(one, rows)
-        actual = fresh_process.submit(reload, kept, (arguments,)).result()
-        assert_same(actual, compute(one, arguments))
+        arguments = draw_inputs(subject, rows)
+        actual = fresh_process.submit(reload, serialized, (arguments,)).result()
+        assert_same(actual, compute(subject, arguments))
         assert {name: blob.shape for name, blob in actual.items()} == {
             name: tuple(-rows * n if n < 0 else n for n in shape) for name, shape in outputs.items()
         }
@@ -162,19 +162,19 @@ def test_an_exported_net_takes_any_batch_size_in_another_process(
 
 @pytest.mark.optimized
 def test_detections_are_those_of_caffe(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
-    one = subject(SSD / "deploy.prototxt", SSD / "weights.caffemodel")
-    write_stablehlo(one, tmp_path / "net.stablehlo")
+    subject = build_subject(SSD / "deploy.prototxt", SSD / "weights.caffemodel")
+    write_stablehlo(subject, tmp_path / "net.stablehlo")
     with np.load(SSD / "deploy.npz", allow_pickle=False) as recorded:
         image, expected = recorded["blob/data"], recorded["blob/detection_out"]
-    kept = (tmp_path / "net.stablehlo").read_bytes()
-    actual = fresh_process.submit(reload, kept, ({"data": image},)).result()["detection_out"][0, 0]
+    serialized = (tmp_path / "net.stablehlo").read_bytes()
+    actual = fresh_process.submit(reload, serialized, ({"data": image},)).result()["detection_out"][0, 0]
     rows = actual[actual[:, 0] >= 0]  # the others are padding
     np.testing.assert_allclose(rows, expected[0, 0], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "takes"),
+    ("name", "input_types"),
     [
         ("faster_rcnn_toy/test", None),
         ("googlenet/train_val", ["float32[batch,3,224,224]"]),
@@ -185,46 +185,46 @@ def test_detections_are_those_of_caffe(tmp_path: Path, fresh_process: ProcessPoo
         ("ssd300/train_val", ["float32[batch,3,300,300]"]),
     ],
 )
-def test_batch_sizes_of_exported_nets(name: str, takes: list[str] | None) -> None:
+def test_exported_nets_take_any_batch_size_or_their_own(name: str, input_types: list[str] | None) -> None:
     """Whole nets, which are not run; None for those that take one number of rows only."""
     net = Net(REPOSITORY / "configs" / f"{name}.prototxt")
     shapes = jax.eval_shape(net.init, jax.random.key(0))
-    one = make_subject(net, jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes))
-    if takes is None:
+    subject = make_subject(net, jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes))
+    if input_types is None:
         with pytest.raises(BatchError, match="layer '"):
-            export_stablehlo(one)
-        takes = [f"float32[{','.join(map(str, blob.shape))}]" for _, blob in sorted(one.inputs.items())]
-        exported = export_stablehlo(one, batch=False)
+            export_stablehlo(subject)
+        input_types = [f"float32[{','.join(map(str, blob.shape))}]" for _, blob in sorted(subject.inputs.items())]
+        exported = export_stablehlo(subject, batch=False)
     else:
-        exported = export_stablehlo(one)
-    assert [str(aval) for aval in exported.in_avals] == takes
+        exported = export_stablehlo(subject)
+    assert [str(aval) for aval in exported.in_avals] == input_types
     assert set(re.findall(r"custom_call @(\w+)", exported.mlir_module())) <= {"shape_assertion"}
 
 
 def test_inputs_of_equal_batch_size_share_a_symbol() -> None:
     sum_of_both = 'layer { name: "sum" type: "Eltwise" bottom: "ip" bottom: "offsets" top: "sum" }'
-    shapes = symbolic_batch_shapes(subject(REGIONS + input_layer("offsets", 3, 4) + sum_of_both))
+    shapes = symbolic_batch_shapes(build_subject(REGIONS + input_layer("offsets", 3, 4) + sum_of_both))
     lengths = {name: str(blob.shape[0]) for name, blob in shapes.items()}
     assert lengths == {"data": "batch_0", "rois": "batch_1", "offsets": "batch_1"}
 
 
 def test_images_and_regions_have_separate_batch_sizes(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
-    one = subject(REGIONS)
-    write_stablehlo(one, tmp_path / "net.stablehlo")
-    images = inputs(one, None)["data"]
+    subject = build_subject(REGIONS)
+    write_stablehlo(subject, tmp_path / "net.stablehlo")
+    images = draw_inputs(subject, None)["data"]
     rois = np.array([[0, 1, 1, 5, 6], [0, 0, 2, 7, 7], [0, 3, 0, 6, 4], [0, 2, 2, 4, 4]], np.float32)
     arguments = {"data": images, "rois": rois}
     actual = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
     assert actual["ip"].shape == (4, 4)
-    assert_same(actual, compute(one, arguments))
+    assert_same(actual, compute(subject, arguments))
 
 
 def test_the_program_for_other_tools_takes_the_inputs_alone() -> None:
     """One whose numbers do not matter, too."""
-    size = f"""{input_layer("like", 2, 4, 3, 3)} {input_layer("data", 2, 4, 6, 6)}
+    text = f"""{input_layer("like", 2, 4, 3, 3)} {input_layer("data", 2, 4, 6, 6)}
       layer {{ name: "crop" type: "Crop" bottom: "data" bottom: "like" top: "crop" }}"""
-    one = subject(size)
-    exported = export_stablehlo(one, platforms=["cpu"], batch=False)
+    subject = build_subject(text)
+    exported = export_stablehlo(subject, platforms=["cpu"], batch=False)
     (arguments,) = re.findall(r"func\.func public @main\((.*)\) ->", exported.mlir_module())
     assert re.findall(r"tensor<(\w+)>", arguments) == ["2x4x6x6xf32", "2x4x3x3xf32"]
 
@@ -233,40 +233,40 @@ def test_the_program_for_other_tools_takes_the_inputs_alone() -> None:
 def test_a_recurrent_net_is_exported_with_its_batch_size(
     tmp_path: Path, fresh_process: ProcessPoolExecutor, streams: int | None
 ) -> None:
-    one = subject(LSTM)
+    subject = build_subject(LSTM)
     if streams is not None:
-        net = one.net.with_batch(streams, axis=1)
-        one = Subject(net, net.init(jax.random.key(0)))
+        net = subject.net.with_batch(streams, axis=1)
+        subject = Subject(net, net.init(jax.random.key(0)))
     with pytest.raises(BatchError, match=r"layer 'lstm' \(LSTM\): the state carried from pass to pass"):
-        export_stablehlo(one, batch_axis=1)
-    write_stablehlo(one, tmp_path / "net.stablehlo", batch=False)
-    arguments = inputs(one, None)
+        export_stablehlo(subject, batch_axis=1)
+    write_stablehlo(subject, tmp_path / "net.stablehlo", batch=False)
+    arguments = draw_inputs(subject, None)
     actual = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
-    assert_same(actual, compute(one, arguments))
+    assert_same(actual, compute(subject, arguments))
 
 
 def test_names_may_contain_any_characters(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     text = f'name: "na\u00efve \\"net\\" % / 1" {input_layer("a b/c-1", 2, 3)}'
     text += 'layer { name: "t h" type: "TanH" bottom: "a b/c-1" top: "\u00e9/{x}" }'
-    one = subject(text)
-    write_stablehlo(one, tmp_path / "net.stablehlo")
-    arguments = inputs(one, 4)
+    subject = build_subject(text)
+    write_stablehlo(subject, tmp_path / "net.stablehlo")
+    arguments = draw_inputs(subject, 4)
     actual = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
     assert_same(actual, {"\u00e9/{x}": np.tanh(arguments["a b/c-1"])})
 
 
 def test_no_custom_calls_are_exported() -> None:
     """Only what JAX itself takes out again: the check of symbolic lengths."""
-    one = subject(SEGMENTATION)
-    assert set(re.findall(r"custom_call @(\w+)", export_stablehlo(one).mlir_module())) == {"shape_assertion"}
+    subject = build_subject(SEGMENTATION)
+    assert set(re.findall(r"custom_call @(\w+)", export_stablehlo(subject).mlir_module())) == {"shape_assertion"}
     for platform in ("cpu", "cuda", "tpu"):
-        text = export_stablehlo(one, batch=False, platforms=[platform]).mlir_module()
+        text = export_stablehlo(subject, batch=False, platforms=[platform]).mlir_module()
         assert "custom_call @" not in text
         assert "stablehlo.convolution" in text
 
 
 def test_the_function_names_inputs_and_outputs() -> None:
-    exported = export_stablehlo(subject(SIAMESE))
+    exported = export_stablehlo(build_subject(SIAMESE))
     assert "'pair'" in str(exported.in_tree)
     assert [str(aval) for aval in exported.in_avals] == ["float32[batch,2,6,6]"]
     assert re.findall("'(feat_.)'", str(exported.out_tree)) == ["feat_a", "feat_b"]
@@ -312,12 +312,12 @@ def test_an_error_names_all_layers_that_cannot_be_exported(
     tmp_path: Path, model: str, options: dict[str, Any], error: type[CaffejaxError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        write_stablehlo(subject(model), tmp_path / "net.stablehlo", **options)
+        write_stablehlo(build_subject(model), tmp_path / "net.stablehlo", **options)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_net_that_is_too_large_for_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("caffejax.export.stablehlo._MAX_BYTES", 100)
     with pytest.raises(CaffejaxError, match=r"net\.stablehlo: takes .* KiB, mostly weights"):
-        write_stablehlo(subject(SIAMESE), tmp_path / "net.stablehlo")
+        write_stablehlo(build_subject(SIAMESE), tmp_path / "net.stablehlo")
     assert list(tmp_path.iterdir()) == []

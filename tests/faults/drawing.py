@@ -54,27 +54,27 @@ class Disturbed:
     flags: tuple[str, ...] = field(default=())
 
 
-def draw(seed: int, done: list[str]) -> tuple[str, list[Disturbed]]:
+def draw(seed: int, operations: list[str]) -> tuple[str, list[Disturbed]]:
     """Return the kind of fault for a seed, and disturbances by such faults for one to three runs.
 
     Args:
         seed: consecutive seeds give the kinds in turn.
         done: the letters of the operations of an undisturbed run.
     """
-    kind, chance = KINDS[seed % len(KINDS)], random.Random(seed)
-    return kind, [_one(kind, chance, Counter(done)) for _ in range(chance.choice((1, 1, 2, 3)))]
+    kind, rng = KINDS[seed % len(KINDS)], random.Random(seed)
+    return kind, [_draw_disturbance(kind, rng, Counter(operations)) for _ in range(rng.choice((1, 1, 2, 3)))]
 
 
-def _one(kind: str, chance: random.Random, counts: Counter[str]) -> Disturbed:
-    def draw_fault(does: str, kinds: str = WRITES, lasts: tuple[int, ...] = (1,)) -> Fault:
-        return Fault(does, chance.randint(1, sum(counts[k] for k in kinds)), kinds, chance.choice(lasts))
+def _draw_disturbance(kind: str, rng: random.Random, counts: Counter[str]) -> Disturbed:
+    def draw_fault(action: str, kinds: str = WRITES, durations: tuple[int, ...] = (1,)) -> Fault:
+        return Fault(action, rng.randint(1, sum(counts[k] for k in kinds)), kinds, rng.choice(durations))
 
-    def failing(number: int, kinds: str) -> Disturbed:
-        goes_on = ("--on_snapshot_error=continue",) * chance.randint(0, 1)
-        return Disturbed(draw_fault(f"error={number}", kinds, (1, 5, 40, 0)), flags=goes_on)
+    def draw_error(number: int, kinds: str) -> Disturbed:
+        flags = ("--on_snapshot_error=continue",) * rng.randint(0, 1)
+        return Disturbed(draw_fault(f"error={number}", kinds, (1, 5, 40, 0)), flags=flags)
 
-    phase = chance.choice(tuple(PHASES))
-    delay = chance.uniform(0, PHASES[phase][1])
+    phase = rng.choice(tuple(PHASES))
+    delay = rng.uniform(0, PHASES[phase][1])
     match kind:
         case "kill in an operation":
             return Disturbed(draw_fault("kill"))
@@ -83,27 +83,27 @@ def _one(kind: str, chance: random.Random, counts: Counter[str]) -> Disturbed:
         case "kill at a moment":
             return Disturbed(moment=Moment(signal.SIGKILL, phase, delay))
         case "disk full":
-            return failing(chance.choice((errno.ENOSPC, errno.EDQUOT)), _FULL)
+            return draw_error(rng.choice((errno.ENOSPC, errno.EDQUOT)), _FULL)
         case "input/output error":
-            return failing(errno.EIO, chance.choice((WRITES, "w", "s", "n")))
+            return draw_error(errno.EIO, rng.choice((WRITES, "w", "s", "n")))
         case "not allowed":
-            return failing(errno.EACCES, _DENIED)
+            return draw_error(errno.EACCES, _DENIED)
         case "read-only":
-            return failing(errno.EROFS, WRITES)
+            return draw_error(errno.EROFS, WRITES)
         case "folder removed":
-            removed = draw_fault(f"run={_REMOVE % chance.choice(('x.orbax', 'x*', 'x.orbax/*'))}")
-            return Disturbed(removed, flags=("--on_snapshot_error=continue",) * chance.randint(0, 1))
+            fault = draw_fault(f"run={_REMOVE % rng.choice(('x.orbax', 'x*', 'x.orbax/*'))}")
+            return Disturbed(fault, flags=("--on_snapshot_error=continue",) * rng.randint(0, 1))
         case "folder moved":
             return Disturbed(draw_fault("run=mv $ROOT/x.orbax $ROOT.moved 2>/dev/null; rm -rf $ROOT.moved"))
         case "clock set back":
             # not within a checkpoint: tensorstore, which writes it, would wait until the time is made up
-            return Disturbed(Fault(f"clock={chance.choice((2, 3600, 10**6, 10**9))}", chance.randint(1, 8)))
+            return Disturbed(Fault(f"clock={rng.choice((2, 3600, 10**6, 10**9))}", rng.randint(1, 8)))
         case "signal in a phase":
-            return Disturbed(moment=Moment(chance.choice(_SIGNALS), phase, delay, chance.choice((1, 1, 2, 3))))
+            return Disturbed(moment=Moment(rng.choice(_SIGNALS), phase, delay, rng.choice((1, 1, 2, 3))))
         case "signal in an operation":
-            return Disturbed(draw_fault(f"signal={int(chance.choice(_SIGNALS))}"))
+            return Disturbed(draw_fault(f"signal={int(rng.choice(_SIGNALS))}"))
         case "second trainer":
             return Disturbed(second=True)
         case "read error":
-            return Disturbed(Fault(f"error={errno.EIO}", chance.randint(1, 60), "or", chance.choice((1, 5, 0))))
+            return Disturbed(Fault(f"error={errno.EIO}", rng.randint(1, 60), "or", rng.choice((1, 5, 0))))
     raise ValueError(kind)

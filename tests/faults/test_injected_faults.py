@@ -26,18 +26,18 @@ def test_random_faults_leave_consistent_files(job: Job, seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_killed_in_half_a_write(job: Job) -> None:
+def test_a_kill_in_half_a_write_leaves_consistent_files(job: Job) -> None:
     seed = KINDS.index("kill in half a write") + 2 * len(KINDS)  # none of those above: they share the folder
     assert job.findings(seed) == []
 
 
-def test_a_failing_write_is_found(tmp_path: Path) -> None:
+def test_the_failing_file_system_fails_half_a_write(tmp_path: Path) -> None:
     """The shim itself, so that the tests above ask something: a disk that fills leaves half, and says so."""
     script = "import os; f = os.open('x', os.O_CREAT | os.O_WRONLY); print(os.write(f, b'abcd')); os.write(f, b'efgh')"
     fault = Fault(f"error={errno.ENOSPC}", at=2, lasts=0).variables(compile_shim(tmp_path), tmp_path)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, env={**os.environ, **fault}, capture_output=True, text=True
     )
-    assert done.stdout == "2\n"
-    assert "No space left on device" in done.stderr
+    assert result.stdout == "2\n"
+    assert "No space left on device" in result.stderr
     assert (tmp_path / "x").read_bytes() == b"ab"

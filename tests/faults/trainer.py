@@ -36,10 +36,10 @@ layer {{ name: "ip" type: "InnerProduct" bottom: "drop" top: "ip"
 {SCALES}
 layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
 """
-LAST, EVERY = 60, 15
+MAX_ITER, SNAPSHOT_INTERVAL = 60, 15
 SOLVER = f"""
 net: "net.prototxt" base_lr: 0.01 lr_policy: "inv" gamma: 0.001 power: 0.75 momentum: 0.9
-max_iter: {LAST} snapshot: {EVERY} snapshot_prefix: "x" solver_mode: CPU random_seed: 5 display: 5
+max_iter: {MAX_ITER} snapshot: {SNAPSHOT_INTERVAL} snapshot_prefix: "x" solver_mode: CPU random_seed: 5 display: 5
 test_iter: 2 test_interval: 20
 """
 _PATIENCE = 300  # seconds; a run takes four on a machine that does nothing else
@@ -49,7 +49,7 @@ _OUTPUTS = re.compile(r"x\.metrics\.jsonl|x\.orbax|x_iter_(\d+)\.(caffemodel|sol
 
 
 @dataclass(frozen=True)
-class Ended:
+class RunEnd:
     """The end of a run: its exit code, the lines on stderr, and its stdout."""
 
     code: int
@@ -66,32 +66,32 @@ class Job:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._library = folder, compile_shim(folder)
-        whole, log = self._make("whole"), folder / "whole.log"
-        counting = Fault("", 0)
-        ended = self._train(whole, Disturbed(counting), FAULTS_LOG=str(log))
-        assert ended.code == 0, ended.lines
-        self._expected = _files(whole), _checkpoint(whole)
+        undisturbed_folder, log = self._make("whole"), folder / "whole.log"
+        counting_fault = Fault("", 0)
+        run_end = self._train(undisturbed_folder, Disturbed(counting_fault), FAULTS_LOG=str(log))
+        assert run_end.code == 0, run_end.lines
+        self._expected = _files(undisturbed_folder), _checkpoint(undisturbed_folder)
         self.done = [kind for kind, _ in operations(log)]
         assert set(WRITES) <= set(self.done), "the shim sees every kind of operation"
 
     def findings(self, seed: int) -> list[str]:
         """Disturb a job as the seed says, resume it, and return all that is not as it should be."""
-        kind, disturbed = draw(seed, self.done)
+        kind, disturbances = draw(seed, self.done)
         root = self._make(f"run{seed}")
         result = []
-        ends = False
-        for number, how in enumerate([*disturbed, *[Disturbed()] * 3]):
-            where = f"seed {seed}, {kind}, run {number} ({how})"
-            before = _left(root)
+        is_complete = False
+        for number, disturbance in enumerate([*disturbances, *[Disturbed()] * 3]):
+            location = f"seed {seed}, {kind}, run {number} ({disturbance})"
+            leftovers_before = _leftover_files(root)
             try:
-                ended = self._train(root, how)
+                run_end = self._train(root, disturbance)
             except subprocess.TimeoutExpired:
-                return [*result, f"{where}: hangs"]
-            result += [f"{where}: {problem}" for problem in _wrong(ended, how, root, before)]
-            if ends := _is_complete(root, ended):
+                return [*result, f"{location}: hangs"]
+            result += [f"{location}: {problem}" for problem in _problems(run_end, disturbance, root, leftovers_before)]
+            if is_complete := _is_complete(root, run_end):
                 break
-        if not ends:
-            return [*result, f"seed {seed}, {kind}: training does not come to its end: {ended.lines[-1:]}"]
+        if not is_complete:
+            return [*result, f"seed {seed}, {kind}: training does not come to its end: {run_end.lines[-1:]}"]
         result += [f"seed {seed}, {kind}: {problem}" for problem in self._differences(root)]
         return result
 
@@ -109,45 +109,45 @@ class Job:
         (root / "solver.prototxt").write_text(SOLVER)
         return root
 
-    def _train(self, root: Path, how: Disturbed, **more: str) -> Ended:
-        if how.fault is not None:
-            fault = replace(how.fault, does=how.fault.does.replace("$ROOT", str(root)))
-            more |= fault.variables(self._library, root)
-        first = self._start(root, how.flags, **more)
+    def _train(self, root: Path, disturbance: Disturbed, **variables: str) -> RunEnd:
+        if disturbance.fault is not None:
+            fault = replace(disturbance.fault, does=disturbance.fault.does.replace("$ROOT", str(root)))
+            variables |= fault.variables(self._library, root)
+        first = self._start(root, disturbance.flags, **variables)
         lines: list[str] = []
         reader = threading.Thread(target=_read, args=(first, lines), daemon=True)
         reader.start()
-        if how.moment is not None:
-            marker, _ = PHASES[how.moment.phase]
-            _await(first, lines, marker)
-            time.sleep(how.moment.delay)
-            for _ in range(how.moment.times):
-                first.send_signal(how.moment.number)
+        if disturbance.moment is not None:
+            marker, _ = PHASES[disturbance.moment.phase]
+            _wait_for_line(first, lines, marker)
+            time.sleep(disturbance.moment.delay)
+            for _ in range(disturbance.moment.times):
+                first.send_signal(disturbance.moment.number)
                 time.sleep(0.01)
-        second = None
-        if how.second:
-            _await(first, lines, "Iteration 0")
+        second_process = None
+        if disturbance.second:
+            _wait_for_line(first, lines, "Iteration 0")
             first.send_signal(signal.SIGSTOP)  # so that it holds the lock as long as it takes
-            second = self._start(root, how.flags)
-        refused = ""
+            second_process = self._start(root, disturbance.flags)
+        second_stderr = ""
         try:
-            if second is not None:
-                _, refused = second.communicate(timeout=_PATIENCE)
+            if second_process is not None:
+                _, second_stderr = second_process.communicate(timeout=_PATIENCE)
                 first.send_signal(signal.SIGCONT)
             code = first.wait(_PATIENCE)
             reader.join(_PATIENCE)
         finally:
-            for process in (first, second):
+            for process in (first, second_process):
                 if process is not None and process.poll() is None:
                     process.kill()
         assert first.stdout is not None
         out = first.stdout.read()
-        for process in (first, second):
+        for process in (first, second_process):
             if process is not None:
                 process.communicate()  # closes its pipes
-        return Ended(code, (*lines, *(f"second: {line}" for line in refused.splitlines())), out)
+        return RunEnd(code, (*lines, *(f"second: {line}" for line in second_stderr.splitlines())), out)
 
-    def _start(self, root: Path, flags: tuple[str, ...], **more: str) -> subprocess.Popen[str]:
+    def _start(self, root: Path, flags: tuple[str, ...], **variables: str) -> subprocess.Popen[str]:
         if _steps(root):
             flags = (*flags, "--snapshot=x.orbax")
         return subprocess.Popen(
@@ -162,7 +162,7 @@ class Job:
                 "JAX_PLATFORMS": "cpu",
                 "JAX_COMPILATION_CACHE_DIR": str(self._folder / "cache"),  # one compilation for all
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-                **more,
+                **variables,
             },
         )
 
@@ -172,7 +172,7 @@ def _read(process: subprocess.Popen[str], lines: list[str]) -> None:
     lines.extend(line.rstrip("\n") for line in process.stderr)
 
 
-def _await(process: subprocess.Popen[str], lines: list[str], marker: str) -> None:
+def _wait_for_line(process: subprocess.Popen[str], lines: list[str], marker: str) -> None:
     """Wait until a line with the marker is said, or the process ends."""
     while process.poll() is None and not any(marker in line for line in [*lines, ""]):
         time.sleep(0.002)
@@ -182,79 +182,83 @@ def _steps(root: Path) -> list[int]:
     return sorted(int(p.name) for p in root.glob("x.orbax/*") if p.name.isdigit())
 
 
-def _is_complete(root: Path, ended: Ended) -> bool:
-    return ended.code == 0 and LAST in _steps(root) and (root / f"x_iter_{LAST}.caffemodel").exists()
+def _is_complete(root: Path, run_end: RunEnd) -> bool:
+    return run_end.code == 0 and MAX_ITER in _steps(root) and (root / f"x_iter_{MAX_ITER}.caffemodel").exists()
 
 
 def _files(root: Path) -> dict[str, bytes]:
     """Return the content of Caffe's files of the last iteration."""
-    return {p.name: p.read_bytes() for p in root.glob(f"x_iter_{LAST}.*")}
+    return {p.name: p.read_bytes() for p in root.glob(f"x_iter_{MAX_ITER}.*")}
 
 
 def _checkpoint(root: Path) -> tuple[object, object]:
     """The arrays and the record of the last checkpoint, which says itself whether it is whole."""
     folder = CheckpointFolder(root / "x.orbax")
     try:
-        arrays, record = folder.restore(LAST)
+        arrays, record = folder.restore(MAX_ITER)
     finally:
         folder.close()
-    return _plain(arrays), record
+    return _comparable(arrays), record
 
 
-def _plain(tree: object) -> object:
-    return {k: _plain(v) for k, v in sorted(tree.items())} if isinstance(tree, dict) else (tree.dtype, tree.tobytes())  # type: ignore[attr-defined]
+def _comparable(tree: object) -> object:
+    return (
+        {k: _comparable(v) for k, v in sorted(tree.items())} if isinstance(tree, dict) else (tree.dtype, tree.tobytes())
+    )  # type: ignore[attr-defined]
 
 
-def _wrong(ended: Ended, how: Disturbed, root: Path, before: list[str]) -> list[str]:
+def _problems(run_end: RunEnd, disturbance: Disturbed, root: Path, leftovers_before: list[str]) -> list[str]:
     """Return the problems of a run's end, and of new files that it left behind."""
-    first = [line for line in ended.lines if not line.startswith("second: ")]
+    first = [line for line in run_end.lines if not line.startswith("second: ")]
     messages = [line for line in _without_nets(first) if not _LOGGED.match(line)]
     result = []
-    killed = _fatal(how)
-    if ended.code not in {0, 1, 130, *killed}:
-        result.append(f"exit code {ended.code}: {messages}")
-    if ended.out:
-        result.append(f"stdout has {ended.out!r}")
+    killed = _signal_exit_codes(disturbance)
+    if run_end.code not in {0, 1, 130, *killed}:
+        result.append(f"exit code {run_end.code}: {messages}")
+    if run_end.out:
+        result.append(f"stdout has {run_end.out!r}")
     # Python may end by the signal itself where it interrupts what `exec` runs; that is 130, too, for a shell
-    if ended.code == -2 and "cli" not in "".join(messages):
+    if run_end.code == -2 and "cli" not in "".join(messages):
         messages = []  # of Python itself, before the program began
-    expected = {1: (1,), 130: (1,), -2: (0, 1)}.get(ended.code, (0,))
+    expected = {1: (1,), 130: (1,), -2: (0, 1)}.get(run_end.code, (0,))
     if len(messages) not in expected or not all(line.startswith("caffejax: ") for line in messages):
-        result.append(f"exit code {ended.code}, and on stderr is {messages}")
-    if how == Disturbed() and ended.code != 0:
-        result.append(f"an undisturbed run ends with {ended.code}: {messages}")
-    if how.second and not _is_refused([line.removeprefix("second: ") for line in ended.lines if line not in first]):
-        result.append(f"the second trainer says {ended.lines}")
-    if ended.code >= 0 and not _cannot_remove(how.fault):
-        before = [] if ended.code == 0 else before  # one that has not come so far as to sweep
-        result += [f"{name} is left behind" for name in _left(root) if name not in before]
+        result.append(f"exit code {run_end.code}, and on stderr is {messages}")
+    if disturbance == Disturbed() and run_end.code != 0:
+        result.append(f"an undisturbed run ends with {run_end.code}: {messages}")
+    if disturbance.second and not _is_refused(
+        [line.removeprefix("second: ") for line in run_end.lines if line not in first]
+    ):
+        result.append(f"the second trainer says {run_end.lines}")
+    if run_end.code >= 0 and not _cannot_remove(disturbance.fault):
+        leftovers_before = [] if run_end.code == 0 else leftovers_before  # one that has not come so far as to sweep
+        result += [f"{name} is left behind" for name in _leftover_files(root) if name not in leftovers_before]
     metrics = root / "x.metrics.jsonl"
     if metrics.exists():
-        cut = sum(not _is_json(line) for line in metrics.read_text().splitlines())
-        if cut > 3:
-            result.append(f"{cut} lines of the metrics are cut")
+        cut_lines = sum(not _is_json(line) for line in metrics.read_text().splitlines())
+        if cut_lines > 3:
+            result.append(f"{cut_lines} lines of the metrics are cut")
     return result
 
 
 def _without_nets(lines: list[str]) -> list[str]:
     """Lines without the text of the solver and of nets, which follows a line of the log; a kill may cut it short."""
-    kept, text = [], False
+    log_lines, in_net_text = [], False
     for line in lines:
         if _LOGGED.match(line) or line.startswith("caffejax: "):
-            text = line.endswith("from parameters: ")
-            kept.append(line)
-        elif not text:
-            kept.append(line)
-    return kept
+            in_net_text = line.endswith("from parameters: ")
+            log_lines.append(line)
+        elif not in_net_text:
+            log_lines.append(line)
+    return log_lines
 
 
-def _fatal(how: Disturbed) -> set[int]:
+def _signal_exit_codes(disturbance: Disturbed) -> set[int]:
     """Exit codes of a run that a signal ended."""
-    if how.fault is not None and how.fault.does in ("kill", "half"):
+    if disturbance.fault is not None and disturbance.fault.does in ("kill", "half"):
         return {-9}
-    if how.fault is not None and how.fault.does.startswith("signal="):
-        return {-int(how.fault.does.removeprefix("signal="))}
-    return {-int(how.moment.number)} if how.moment is not None else set()
+    if disturbance.fault is not None and disturbance.fault.does.startswith("signal="):
+        return {-int(disturbance.fault.does.removeprefix("signal="))}
+    return {-int(disturbance.moment.number)} if disturbance.moment is not None else set()
 
 
 def _cannot_remove(fault: Fault | None) -> bool:
@@ -268,7 +272,7 @@ def _is_refused(lines: list[str]) -> bool:
     return len(messages) == 1 and "another run trains with this snapshot prefix" in messages[0]
 
 
-def _left(root: Path) -> list[str]:
+def _leftover_files(root: Path) -> list[str]:
     """Return the files that should not exist after training."""
     names = [p.name for p in root.iterdir() if p.name not in _INPUTS and not _OUTPUTS.fullmatch(p.name)]
     return names + [p.name for p in root.glob("x.orbax/*") if not p.name.isdigit()]

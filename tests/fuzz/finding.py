@@ -48,7 +48,7 @@ def exception_outcome(error: BaseException) -> Outcome:
     """Return the outcome for an exception that caffejax does not raise on purpose."""
     frames = traceback.extract_tb(error.__traceback__)
     frames_of_ours = [frame for frame in frames if "caffejax" in Path(frame.filename).parts] or list(frames)
-    place = f"{Path(frames_of_ours[-1].filename).name}:{frames_of_ours[-1].name}" if frames_of_ours else ""
+    location = f"{Path(frames_of_ours[-1].filename).name}:{frames_of_ours[-1].name}" if frames_of_ours else ""
     kind = "warning" if isinstance(error, Warning) else "exception"
     text = "".join(traceback.format_exception(error))
-    return Outcome(kind, f"{type(error).__name__} in {place}", text[-6000:])
+    return Outcome(kind, f"{type(error).__name__} in {location}", text[-6000:])

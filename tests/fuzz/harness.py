@@ -66,9 +66,9 @@ def case_files(format: str, seed: int) -> tuple[int, Files]:
     """Return the files of a case, and which of the intact sets they were."""
     draw = Random(f"{format} {seed}")
     sets = intact_files(format)
-    number = draw.randrange(len(sets))
+    set_number = draw.randrange(len(sets))
     with warnings.catch_warnings(action="ignore"):  # of what writes the damaged file
-        return number, harness(format).mutate(draw, sets[number])
+        return set_number, harness(format).mutate(draw, sets[set_number])
 
 
 def write_files(folder: Path, files: Files) -> None:
@@ -84,11 +84,11 @@ def read_files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def one_file(mutate: Mutate, *ends: str) -> Callable[[Random, Files], Files]:
+def one_file(mutate: Mutate, *suffixes: str) -> Callable[[Random, Files], Files]:
     """Return what damages one of the files, of those whose names end so."""
 
     def damage(draw: Random, files: Files) -> Files:
-        name = draw.choice(sorted(name for name in files if name.endswith(ends or "")))
+        name = draw.choice(sorted(name for name in files if name.endswith(suffixes or "")))
         return {**files, name: mutate(draw, files[name])}
 
     return damage

@@ -18,8 +18,8 @@ from .finding import MEMORY, SECONDS, Outcome
 
 _TESTS = Path(__file__).parents[1]
 _PREPARATION = 600  # seconds
-_BUSY = 8  # times as long may a case take on a machine that has no time for it
-_LOOK = 0.05  # seconds between looks at the memory
+_BUSY_FACTOR = 8  # times as long may a case take on a machine that has no time for it
+_POLL_SECONDS = 0.05  # seconds between looks at the memory
 
 
 class Worker:
@@ -35,9 +35,9 @@ class Worker:
         """Read the case of a seed."""
         return self._ask(format, {"kind": "seed", "seed": seed})
 
-    def ask_folder(self, format: str, folder: Path, set: int | None = None) -> Outcome:
+    def ask_folder(self, format: str, folder: Path, set_number: int | None = None) -> Outcome:
         """Read the files in a folder, as a case made from an intact set if the set is known."""
-        return self._ask(format, {"kind": "folder", "folder": str(folder.resolve()), "set": set})
+        return self._ask(format, {"kind": "folder", "folder": str(folder.resolve()), "set": set_number})
 
     def close(self) -> None:
         """End the process."""
@@ -55,10 +55,10 @@ class Worker:
             self._start()
         if format not in self._prepared:
             self._base = 0
-            prepared = self._exchange({"kind": "prepare", "format": format}, _PREPARATION)
-            if prepared.kind != "read":
+            preparation = self._exchange({"kind": "prepare", "format": format}, _PREPARATION)
+            if preparation.kind != "read":
                 self.close()
-                raise RuntimeError(f"{format}: what is intact cannot be read: {prepared.text}")
+                raise RuntimeError(f"{format}: what is intact cannot be read: {preparation.text}")
             self._prepared.add(format)
         self._base = self._base or self._resident()
         outcome = self._exchange({**request, "format": format}, SECONDS)
@@ -86,20 +86,20 @@ class Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         line = json.dumps(request).encode() + b"\n"
-        begin, worked, answer = time.monotonic(), self._worked(), b""
+        start, cpu_seconds_before, answer = time.monotonic(), self._worked(), b""
         try:
             self._process.stdin.write(line)
             self._process.stdin.flush()
         except BrokenPipeError:
             return self._death()
         while not answer.endswith(b"\n"):
-            if select.select([self._process.stdout], [], [], _LOOK)[0]:
+            if select.select([self._process.stdout], [], [], _POLL_SECONDS)[0]:
                 piece = os.read(self._process.stdout.fileno(), 1 << 20)
                 if not piece:
                     return self._death()
                 answer += piece
-            elif (passed := time.monotonic() - begin) > seconds and (
-                self._worked() - worked > seconds / 2 or passed > _BUSY * seconds
+            elif (elapsed := time.monotonic() - start) > seconds and (
+                self._worked() - cpu_seconds_before > seconds / 2 or elapsed > _BUSY_FACTOR * seconds
             ):
                 return Outcome("hang", self._innermost(), self._printed(), seconds)
             elif self._base and self._resident() - self._base > 4 * MEMORY:

@@ -39,10 +39,10 @@ class Tally:
         """Count an outcome; return whether it is a new finding."""
         self.kinds[outcome.kind] += 1
         self.slowest = max(self.slowest, outcome.seconds)
-        new = outcome.is_finding and outcome.signature not in self.findings
-        if new:
+        is_new = outcome.is_finding and outcome.signature not in self.findings
+        if is_new:
             self.findings[outcome.signature] = seed, outcome
-        return new
+        return is_new
 
     def __str__(self) -> str:
         rate = self.cases / self.seconds if self.seconds else 0.0
@@ -52,7 +52,7 @@ class Tally:
 
 def fuzz(
     format: str,
-    first: int,
+    first_seed: int,
     *,
     seconds: float | None = None,
     cases: int | None = None,
@@ -71,30 +71,30 @@ def fuzz(
         worker: the process to use; default: a new one, which is ended afterwards.
         report: called with a line about each finding.
     """
-    tally, current = Tally(), worker or Worker()
+    tally, used_worker = Tally(), worker or Worker()
     try:
-        seed, begin = first, None
+        seed, begin = first_seed, None
         while (cases is None or tally.cases < cases) and (
             seconds is None or begin is None or time.monotonic() - begin < seconds
         ):
-            outcome = current.ask_seed(format, seed)
+            outcome = used_worker.ask_seed(format, seed)
             begin = time.monotonic() if begin is None else begin  # the first one starts the process
             if tally.add(seed, outcome):
                 report(f"{format}, seed {seed}: {outcome.signature}")
                 if findings is not None:
-                    keep(findings, format, seed, outcome)
+                    store_case(findings, format, seed, outcome)
             seed += 1
         tally.seconds = time.monotonic() - (begin or time.monotonic())
     finally:
         if worker is None:
-            current.close()
+            used_worker.close()
     return tally
 
 
-def keep(folder: Path, format: str, seed: int, outcome: Outcome) -> None:
+def store_case(folder: Path, format: str, seed: int, outcome: Outcome) -> None:
     """Store a case: its files in `files@<set>`, the outcome beside it."""
     number, files = case_files(format, seed)
-    place = folder / format / str(seed)
-    write_files(place / f"files@{number}", files)
-    (place / "outcome.json").write_text(json.dumps(outcome.to_json(), indent=1))
-    (place / "said.txt").write_text(outcome.text)
+    case_folder = folder / format / str(seed)
+    write_files(case_folder / f"files@{number}", files)
+    (case_folder / "outcome.json").write_text(json.dumps(outcome.to_json(), indent=1))
+    (case_folder / "said.txt").write_text(outcome.text)

@@ -9,14 +9,14 @@ from .harness import Files
 from .mutators.tokens import split
 
 T = TypeVar("T")
-Same = Callable[[Files], bool]
+Reproduces = Callable[[Files], bool]
 
 
 class OutOfTimeError(Exception):
     """Raised by `same` when the time is over; the result is the smallest case until then."""
 
 
-def shrink(files: Files, same: Same, intact: Files | None = None, *, text: bool = False) -> Files:
+def shrink(files: Files, reproduces: Reproduces, intact: Files | None = None, *, text: bool = False) -> Files:
     """Return fewer, smaller files with which a case still ends the same.
 
     Args:
@@ -25,56 +25,60 @@ def shrink(files: Files, same: Same, intact: Files | None = None, *, text: bool 
         intact: what they were made of; bytes are put back where they do not matter, so that what does can be seen.
         text: whether to leave out tokens rather than bytes.
     """
-    names = fewer(sorted(files), lambda some: same({name: files[name] for name in some}))
+    names = minimise_units(sorted(files), lambda subset: reproduces({name: files[name] for name in subset}))
     files = {name: files[name] for name in names}
     for name in names:
-        before = (intact or {}).get(name, files[name])
-        if files[name] == before and intact is not None:
+        original = (intact or {}).get(name, files[name])
+        if files[name] == original and intact is not None:
             continue
-        if len(before) == len(files[name]):
-            files[name] = _put_back(files[name], before, lambda content, name=name: same({**files, name: content}))  # type: ignore[misc]
-        files[name] = _left_out(files[name], lambda content, name=name: same({**files, name: content}), text)  # type: ignore[misc]
+        if len(original) == len(files[name]):
+            files[name] = _restore_bytes(
+                files[name], original, lambda content, name=name: reproduces({**files, name: content})
+            )  # type: ignore[misc]
+        files[name] = _shrink_content(
+            files[name], lambda content, name=name: reproduces({**files, name: content}), text
+        )  # type: ignore[misc]
     return files
 
 
-def fewer(units: Sequence[T], same: Callable[[list[T]], bool]) -> list[T]:
+def minimise_units(units: Sequence[T], reproduces: Callable[[list[T]], bool]) -> list[T]:
     """Remove as many units as possible, in runs of half of them, a quarter, and so on down to one."""
     result = list(units)
     size = max(1, len(result) // 2)
     while True:
-        at, left_out = 0, False
-        while at < len(result):
-            rest = result[:at] + result[at + size :]
+        start, removed_any = 0, False
+        while start < len(result):
+            candidate = result[:start] + result[start + size :]
             try:
-                is_same = same(rest)
+                is_same = reproduces(candidate)
             except OutOfTimeError:
                 return result
             if is_same:
-                result, left_out = rest, True
+                result, removed_any = candidate, True
             else:
-                at += size
-        if size == 1 and not left_out:
+                start += size
+        if size == 1 and not removed_any:
             return result
         size = max(1, size // 2)
 
 
-def _left_out(content: bytes, same: Callable[[bytes], bool], text: bool) -> bytes:
+def _shrink_content(content: bytes, reproduces: Callable[[bytes], bool], text: bool) -> bytes:
     if text:
         tokens = split(content.decode("utf-8", "surrogateescape"))
-        return "".join(fewer(tokens, lambda some: same("".join(some).encode("utf-8", "surrogateescape")))).encode(
-            "utf-8", "surrogateescape"
-        )
-    return bytes(fewer(content, lambda some: same(bytes(some))))
+        return "".join(
+            minimise_units(tokens, lambda subset: reproduces("".join(subset).encode("utf-8", "surrogateescape")))
+        ).encode("utf-8", "surrogateescape")
+    return bytes(minimise_units(content, lambda subset: reproduces(bytes(subset))))
 
 
-def _put_back(content: bytes, before: bytes, same: Callable[[bytes], bool]) -> bytes:
+def _restore_bytes(content: bytes, original: bytes, reproduces: Callable[[bytes], bool]) -> bytes:
     """Keep as few of the changed bytes as can be."""
-    places = [i for i in range(len(content)) if content[i] != before[i]]
+    positions = [i for i in range(len(content)) if content[i] != original[i]]
 
-    def changed(some: Sequence[int]) -> bytes:
-        result = bytearray(before)
-        for i in some:
+    def with_changes(subset: Sequence[int]) -> bytes:
+        result = bytearray(original)
+        for i in subset:
             result[i] = content[i]
         return bytes(result)
 
-    return changed(fewer(places, lambda some: same(changed(some))))
+    return with_changes(minimise_units(positions, lambda some: reproduces(with_changes(some))))

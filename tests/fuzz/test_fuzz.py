@@ -14,7 +14,7 @@ from .run import fuzz
 CASES = Path(__file__).parent / "cases"
 SECONDS = 4  # for each format, without what it takes to begin
 SLOW = {"checkpoints", "solver", "solverstate", "solverstate_h5"}  # to begin
-KEPT = [
+STORED_CASES = [
     pytest.param(case, id=f"{format.name}-{case.name}", marks=[pytest.mark.slow] if format.name in SLOW else [])
     for format in sorted(CASES.iterdir())
     for case in sorted(format.iterdir())
@@ -34,7 +34,7 @@ def worker() -> Iterator[Worker]:
     result.close()
 
 
-@pytest.mark.parametrize("case", KEPT)
+@pytest.mark.parametrize("case", STORED_CASES)
 def test_kept_findings_stay_fixed(case: Path, tmp_path: Path) -> None:
     format, number = case.parent.name, int(case.name.partition("@")[2])
     outcome = judge(format, number, read_files(case), tmp_path / "case")

@@ -58,7 +58,7 @@ def _prepare(format: str) -> Outcome:
     return Outcome("read")
 
 
-def _answer(request: dict[str, Any], place: Path) -> Outcome:
+def _answer(request: dict[str, Any], folder: Path) -> Outcome:
     format, number = request["format"], request.get("set")
     if request["kind"] == "seed":
         number, files = case_files(format, request["seed"])
@@ -67,28 +67,28 @@ def _answer(request: dict[str, Any], place: Path) -> Outcome:
     if number is not None and files == intact_files(format)[number]:
         return Outcome("equal")
     Path("/proc/self/clear_refs").write_text("5")  # the peak is measured from here
-    before, printed, begin = _usage("VmRSS"), Path(_STDERR).stat().st_size, time.perf_counter()
-    outcome = judge(format, number, files, place)
+    memory_before, stderr_size, begin = _usage("VmRSS"), Path(_STDERR).stat().st_size, time.perf_counter()
+    outcome = judge(format, number, files, folder)
     if not outcome.is_finding:
-        outcome = _behaviour(outcome, before, printed)
+        outcome = _side_effects(outcome, memory_before, stderr_size)
     return replace(outcome, seconds=time.perf_counter() - begin)
 
 
-def _behaviour(outcome: Outcome, before: int, printed: int) -> Outcome:
+def _side_effects(outcome: Outcome, memory_before: int, stderr_size: int) -> Outcome:
     """Return the side effects of a case besides reading: memory, tracebacks printed by threads."""
     peak = _usage("VmHWM")
-    if peak - before > MEMORY:
-        return Outcome("memory", "peak", f"{(peak - before) >> 20} MiB taken")
-    text = Path(_STDERR).read_bytes()[printed:].decode(errors="replace")
+    if peak - memory_before > MEMORY:
+        return Outcome("memory", "peak", f"{(peak - memory_before) >> 20} MiB taken")
+    text = Path(_STDERR).read_bytes()[stderr_size:].decode(errors="replace")
     if "Traceback (most recent" in text or "Exception ignored" in text:
         return Outcome("output", "traceback on stderr", text[-4000:])
     return outcome
 
 
-def _usage(what: str) -> int:
+def _usage(field: str) -> int:
     """Bytes of memory, by their name in /proc/self/status."""
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(what + ":"):
+        if line.startswith(field + ":"):
             return int(line.split()[1]) << 10
     return 0
 

@@ -100,9 +100,9 @@ def test_a_wrong_rule_is_caught(name: str) -> None:
         if not any(row.zero is zero for row in before):
             continue
         with jax.enable_x64(True):
-            changed = with_rule(case, giving(case, [mutate(g) for g in right.rule or ()]))
-            net = net_gradients(changed) if kind.gradient.overrides_autodiff else None
-            wrong = Derivations(right.differences, right.autodiff, rule_gradients(changed), net)
+            changed_case = with_rule(case, make_constant_rule(case, [mutate(g) for g in right.rule or ()]))
+            net = net_gradients(changed_case) if kind.gradient.overrides_autodiff else None
+            wrong = Derivations(right.differences, right.autodiff, rule_gradients(changed_case), net)
         for row in (r for r, b in zip(compare("layer", case, wrong), before, strict=True) if b.zero is zero):
             if row.type == "ROIWarping" and "rois" in row.argument:  # a gradient through corners that are rounded
                 continue
@@ -123,7 +123,7 @@ def with_rule(case: Case, rule: Callable[..., Any]) -> Case:
     )
 
 
-def giving(case: Case, gradients: list[Any]) -> Callable[..., Any]:
+def make_constant_rule(case: Case, gradients: list[Any]) -> Callable[..., Any]:
     """A rule that returns these gradients of the case's arguments."""
     result = {(a.kind, a.number): g for a, g in zip(case.arguments, gradients, strict=True)}
 
@@ -137,11 +137,11 @@ def giving(case: Case, gradients: list[Any]) -> Callable[..., Any]:
     return rule
 
 
-Change = Callable[..., LayerType]
+RegisterCube = Callable[..., LayerType]
 
 
 @pytest.fixture
-def cube() -> Iterator[Change]:
+def register_cube() -> Iterator[RegisterCube]:
     """Register a custom type with a param, scale * x**3, with these parts of its gradient and its forward."""
 
     with contextlib.ExitStack() as until_the_end:
@@ -157,21 +157,21 @@ def cube() -> Iterator[Change]:
         yield change
 
 
-def test_own_type_without_rule(cube: Change) -> None:
-    report = check_gradients(cube(), bottoms=[(3, 4)])
+def test_own_type_without_rule(register_cube: RegisterCube) -> None:
+    report = check_gradients(register_cube(), bottoms=[(3, 4)])
     assert report.ok
     assert [row.argument for row in report.rows] == ["bottom 0 (bottom0)", "blob 0"]
     assert report.rows[0].rule_autodiff is None
     assert "no rule" in str(report)
 
 
-def test_own_type_with_right_and_wrong_rule(cube: Change) -> None:
+def test_own_type_with_right_and_wrong_rule(register_cube: RegisterCube) -> None:
     def rule(ctx: Any, blobs: Any, x: Any, *, y: Any, dy: Any, factor: float = 3.0) -> Any:
         return (jnp.sum(dy * x**3)[None],), factor * blobs[0] * x**2 * dy
 
-    cube(rule)
+    register_cube(rule)
     assert check_gradients("Cube", bottoms=[np.linspace(-1, 1, 6)], blobs=[[2.0]]).ok
-    cube(functools.partial(rule, factor=2.0))
+    register_cube(functools.partial(rule, factor=2.0))
     report = check_gradients("Cube", bottoms=[(3, 4)])
     bottom, blob = report.rows
     assert not report.ok
@@ -181,9 +181,9 @@ def test_own_type_with_right_and_wrong_rule(cube: Change) -> None:
     np.testing.assert_allclose(bottom.rule_autodiff.error, 1 / 3)
 
 
-def test_own_type_with_wrong_autodiff(cube: Change) -> None:
+def test_own_type_with_wrong_autodiff(register_cube: RegisterCube) -> None:
     """A custom derivative in forward that is not the derivative: the rule is right."""
-    cube(
+    register_cube(
         lambda ctx, blobs, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 3 * blobs[0] * x**2 * dy),
         forward=lambda ctx, blobs, x: blobs[0] * x**2 * jax.lax.stop_gradient(x),
     )
@@ -191,8 +191,12 @@ def test_own_type_with_wrong_autodiff(cube: Change) -> None:
     assert "autodiff is wrong" in row.verdict
 
 
-def test_a_net_that_ignores_the_rule_it_should_prefer(cube: Change, monkeypatch: pytest.MonkeyPatch) -> None:
-    cube(lambda ctx, blobs, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 2 * blobs[0] * x**2 * dy), preferred=True)
+def test_a_net_that_ignores_the_rule_it_should_prefer(
+    register_cube: RegisterCube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register_cube(
+        lambda ctx, blobs, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 2 * blobs[0] * x**2 * dy), preferred=True
+    )
     report = check_gradients("Cube", bottoms=[(3, 4)])
     assert report.ok
     assert "not the derivative, as declared" in str(report)
@@ -213,8 +217,8 @@ def test_a_net_that_ignores_the_rule_it_should_prefer(cube: Change, monkeypatch:
         (lambda ctx, blobs, x, *, y, dy: dy, "a tuple of gradients for the blobs, then .*: 2 in all, not 1"),
     ],
 )
-def test_a_rule_of_the_wrong_form(cube: Change, rule: Any, message: str) -> None:
-    cube(rule)
+def test_a_rule_of_the_wrong_form(register_cube: RegisterCube, rule: Any, message: str) -> None:
+    register_cube(rule)
     with pytest.raises(LayerError, match=message):
         check_gradients("Cube", bottoms=[(3, 4)])
 

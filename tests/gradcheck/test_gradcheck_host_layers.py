@@ -59,9 +59,9 @@ def test_a_wrong_rule_of_a_host_layer_is_caught() -> None:
     rule = kind.gradient.backward
     assert rule is not None
 
-    def wrong(*args: Any, **more: Any) -> Any:
-        first, *rest = rule(*args, **more)
-        return (1.01 * first, *rest)
+    def wrong(*args: Any, **kwargs: Any) -> Any:
+        first, *other_gradients = rule(*args, **kwargs)
+        return (1.01 * first, *other_gradients)
 
     gradient = dataclasses.replace(kind.gradient, backward=wrong)
     with register_temporarily(dataclasses.replace(kind, gradient=gradient)):

@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
 
 # diffs that Caffe gets wrong: HingeLoss works in its bottom's diff during the forward pass, and Split adds that to
 # the other branches' gradients though the loss has weight 0 and no backward pass
-SPOILED = {"loss_weights": {"a", "a/0", "a/1"}}
+OVERWRITTEN_DIFFS = {"loss_weights": {"a", "a/0", "a/1"}}
 
 
 def recorded() -> dict[str, Any]:
@@ -117,7 +117,7 @@ def test_refuses_to_run_backward_where_caffe_does(name: str) -> None:
 
 @pytest.mark.parametrize(("backward", "kernels"), [("autodiff", "fast"), ("rules", "fast"), ("autodiff", "reference")])
 @pytest.mark.parametrize("name", [name for name in CASES if (GOLDEN / f"{name}.npz").exists()])
-def test_values(name: str, backward: Any, kernels: Any) -> None:
+def test_values_and_diffs_equal_caffe(name: str, backward: Any, kernels: Any) -> None:
     values = dict(np.load(GOLDEN / f"{name}.npz"))
 
     def group(prefix: str) -> dict[str, np.ndarray]:
@@ -141,7 +141,7 @@ def test_values(name: str, backward: Any, kernels: Any) -> None:
     np.testing.assert_allclose(total, values["total_loss"], **close)
     for blob, expected in group("blob").items():
         np.testing.assert_allclose(outputs.blobs[blob], expected, **close, err_msg=blob)
-    spoiled = SPOILED.get(name, set())
+    spoiled = OVERWRITTEN_DIFFS.get(name, set())
     for blob, expected in group("blobdiff").items():
         if blob in spoiled:
             continue

@@ -129,9 +129,9 @@ def test_a_row_wise_layer_says_so_and_is(name: str) -> None:
     params, state = net.init(jax.random.key(0))
     params = jax.tree.map(lambda a: jax.random.normal(jax.random.key(1), a.shape), params)
     x = np.random.default_rng(0).normal(size=(4, 3, 6, 6)).astype(np.float32)
-    other = x.copy()
-    other[0] *= 3
-    before, after = (net.apply(params, state, {"x": a})[0]["y"] for a in (x, other))
+    changed_input = x.copy()
+    changed_input[0] *= 3
+    before, after = (net.apply(params, state, {"x": a})[0]["y"] for a in (x, changed_input))
     same = before.shape[:1] == (4,) and np.allclose(before[1:], after[1:])
     assert same is row_wise
 
@@ -155,8 +155,8 @@ def test_shapes_of_equal_layers_are_inferred_once_for_all_graphs_and_sizes() -> 
         f'layer {{ name: "{name}" type: "Doubled" bottom: "x" top: "{name}" }}\n' for name in ("a", "b")
     )
     with register_temporarily(LayerType(Signature("Doubled"), Traced(doubled))):
-        both = graph(text), graph(text)
-        for large in [reshape_graph(each, {"x": (4, 3, 8, 6)}) for each in both]:
+        graphs = graph(text), graph(text)
+        for large in [reshape_graph(original, {"x": (4, 3, 8, 6)}) for original in graphs]:
             assert large.blobs["a"].shape == large.blobs["b"].shape == (4, 3, 8, 6)
             assert reshape_graph(large, {"x": (4, 3, 6, 6)}).blobs["b"].shape == (4, 3, 6, 6)
     assert traced == [(4, 3, 6, 6), (4, 3, 8, 6)]

@@ -29,7 +29,7 @@ CLASSES = {
 }
 
 
-def net(kind: str, shapes: Shapes, more: str) -> Net:
+def net(kind: str, shapes: Shapes, settings: str) -> Net:
     """Return a net of HDF5 files in the working directory, with 9 in the last blob and zeros in the others."""
     with h5py.File("rows.h5", "w") as file:
         for name, shape in shapes.items():
@@ -42,7 +42,7 @@ def net(kind: str, shapes: Shapes, more: str) -> Net:
     return Net(
         f"""layer {{ name: "data" type: "HDF5Data" {tops}
              hdf5_data_param {{ source: "list.txt" batch_size: {batch_size} }} }}
-        layer {{ name: "layer" type: "{kind}" {bottoms} {top_fields} {more} }}""",
+        layer {{ name: "layer" type: "{kind}" {bottoms} {top_fields} {settings} }}""",
         "TRAIN",
     )
 
@@ -52,9 +52,9 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("kind", "shapes", "more"), NO_CLASSES)
-def test_targets_similarities_and_marks_are_no_class_numbers(kind: str, shapes: Shapes, more: str) -> None:
-    result = net(kind, shapes, more)
+@pytest.mark.parametrize(("kind", "shapes", "settings"), NO_CLASSES)
+def test_targets_similarities_and_marks_are_no_class_numbers(kind: str, shapes: Shapes, settings: str) -> None:
+    result = net(kind, shapes, settings)
     assert index_ranges(result.graph, parts=True) == {}
     assert result.graph.layers[-1].index_bottoms  # though no gradient goes there
     loader = Loader(result.graph)
@@ -64,8 +64,8 @@ def test_targets_similarities_and_marks_are_no_class_numbers(kind: str, shapes: 
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_labels_are_class_numbers_except_the_ignored_one(kind: str) -> None:
-    for more, ignored in (("", None), (CLASSES[kind], 9)):
-        result = net(kind, {"x": (4, 3), "label": (4,)}, more)
+    for settings, ignored in (("", None), (CLASSES[kind], 9)):
+        result = net(kind, {"x": (4, 3), "label": (4,)}, settings)
         (expected,) = index_ranges(result.graph)["label"]
         assert (expected.layer.name, expected.classes, expected.ignored) == ("layer", 3, ignored)
         loader = Loader(result.graph)

@@ -70,7 +70,7 @@ def inputs_of(net: Net) -> dict[str, jax.Array]:
 
 
 @pytest.mark.parametrize(
-    ("text", "outputs", "fed", "layers"),
+    ("text", "outputs", "input_names", "layers"),
     [
         (IN_PLACE, ("sum",), ("data",), "data conv relu power tap sum"),
         (IN_PLACE, ("s", "aside"), ("data",), "data conv relu power tap aside"),
@@ -80,15 +80,17 @@ def inputs_of(net: Net) -> dict[str, jax.Array]:
         (SIAMESE, ("fb",), ("b",), "pair fb"),
     ],
 )
-def test_it_computes_the_same(text: str, outputs: tuple[str, ...], fed: tuple[str, ...], layers: str) -> None:
+def test_an_inference_net_computes_the_same_outputs(
+    text: str, outputs: tuple[str, ...], input_names: tuple[str, ...], layers: str
+) -> None:
     net = Net(text, "TRAIN")
     small = net.for_inference(outputs)
-    assert small.input_names == fed
+    assert small.input_names == input_names
     assert small.outputs == outputs
     assert " ".join(layer.name for layer in small.graph.layers) == layers
     variables, inputs = net.init(jax.random.key(1)), inputs_of(net)
     expected, _ = net.apply(*variables, inputs, blobs=outputs)
-    result, _ = small.apply(*variables, {name: inputs[name] for name in fed})
+    result, _ = small.apply(*variables, {name: inputs[name] for name in input_names})
     for name in outputs:
         np.testing.assert_array_equal(result[name], expected[name])
 
@@ -111,7 +113,7 @@ def test_each_blob_is_made_once(text: str) -> None:
         (DETECTOR, ("found",)),
     ],
 )
-def test_losses_and_scores_give_way_to_what_they_score(text: str, predicted: tuple[str, ...]) -> None:
+def test_inference_outputs_are_the_inputs_of_losses_and_scores(text: str, predicted: tuple[str, ...]) -> None:
     assert sorted(Net(text).for_inference().outputs) == list(predicted)
 
 

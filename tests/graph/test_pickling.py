@@ -42,33 +42,33 @@ def graph(tmp_path: Path) -> Graph:
     return result
 
 
-@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_looks_go_with_their_layers(graph: Graph, copied: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_source_specs_are_copied_with_their_layers(graph: Graph, make_copy: Callable[[Any], Any]) -> None:
     for layer in graph.layers[:2]:
-        other = copied(layer)
+        other = make_copy(layer)
         assert layer.source_spec is not None
         assert other.source_spec.tops == layer.source_spec.tops
         assert (other.source_spec.device_transform is None) == (layer.source_spec.device_transform is None)
         assert other.site == layer.site
         assert other.context == layer.context
-    assert copied(graph.layers[2]) == graph.layers[2]
+    assert make_copy(graph.layers[2]) == graph.layers[2]
     assert graph.layers[2].source_spec is None
 
 
-@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_a_copy_applies_the_same_device_transform(graph: Graph, copied: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_a_copy_applies_the_same_device_transform(graph: Graph, make_copy: Callable[[Any], Any]) -> None:
     images = np.arange(24, dtype=np.uint8).reshape(4, 1, 2, 3)
     labels = np.arange(4, dtype=np.float32)
-    data, rows, _ = copied(graph).layers
+    data, rows, _ = make_copy(graph).layers
     image, label = data.transform_on_device([images, labels])
     np.testing.assert_array_equal(image, (images.astype(np.float32) - 2) / 2)
     np.testing.assert_array_equal(label, labels)
     np.testing.assert_array_equal(rows.transform_on_device([np.ones((2, 5), np.float32)])[0], np.ones((2, 5)))
 
 
-@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_a_copied_graph_keeps_the_shapes_of_its_sources(graph: Graph, copied: Callable[[Any], Any]) -> None:
-    other = copied(graph)
+@pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_a_copied_graph_keeps_the_shapes_of_its_sources(graph: Graph, make_copy: Callable[[Any], Any]) -> None:
+    other = make_copy(graph)
     assert other.blobs == graph.blobs
     assert other.blobs["image"] == jax.ShapeDtypeStruct((4, 1, 2, 3), np.float32)
     assert (

@@ -33,9 +33,9 @@ def priors(boxes: int, classes: int, prior: str) -> np.ndarray:
     """The boxes in pixels, (cells, boxes of a cell, 4)."""
     net = Net(detector(boxes, classes, prior), "TEST")
     params, state = net.init(jax.random.key(0))
-    fed = {name: np.zeros(net.graph.blobs[name].shape, np.float32) for name in net.input_names}
-    prior_boxes = net.jit(lambda fed: net.apply(params, state, fed, blobs=("prior",))[0]["prior"])
-    result = np.asarray(prior_boxes(fed))[0, 0]
+    inputs = {name: np.zeros(net.graph.blobs[name].shape, np.float32) for name in net.input_names}
+    prior_boxes = net.jit(lambda inputs: net.apply(params, state, inputs, blobs=("prior",))[0]["prior"])
+    result = np.asarray(prior_boxes(inputs))[0, 0]
     return result.reshape(6, -1, 4) * (60, 40, 60, 40)
 
 

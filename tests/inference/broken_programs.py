@@ -83,15 +83,15 @@ def parse(text: str) -> Program:
     operations: list[Operation] = []
     results: list[int] = []
     for line in text.split("\n"):
-        word, *others = line.split() or [""]
+        word, *tokens = line.split() or [""]
         fields: dict[str, Any] = {}
-        for other in others:
-            if other.isalpha() and other not in ("nan", "inf"):
-                numbers = fields[other] = []
+        for token in tokens:
+            if token.isalpha() and token not in ("nan", "inf"):
+                numbers = fields[token] = []
             elif fields:
-                numbers.append(number_of(other))
+                numbers.append(number_of(token))
             else:
-                raise ValueError(f"{other} belongs to no field")
+                raise ValueError(f"{token} belongs to no field")
         if word in shapes:
             shapes[word].append(tuple(fields.get("dims", ())))
         elif word == "result":
@@ -112,35 +112,35 @@ def number_of(text: str) -> Any:
     return int(number) if abs(number) < 1e15 and number.is_integer() else number
 
 
-def scramble(program: Program, draw: random.Random) -> Program:
+def mutate_numbers(program: Program, draw: random.Random) -> Program:
     """A program with some of its numbers replaced, removed or repeated."""
     numbers = program.numbers.tolist()
     for _ in range(draw.choice([1, 1, 2, 5])):
-        at = draw.randrange(len(numbers))
+        index = draw.randrange(len(numbers))
         match draw.randrange(3):
             case 0:
-                numbers[at] = float(draw.choice(NUMBERS))
+                numbers[index] = float(draw.choice(NUMBERS))
             case 1:
-                del numbers[at]
+                del numbers[index]
             case _:
-                numbers.insert(at, numbers[draw.randrange(len(numbers))])
+                numbers.insert(index, numbers[draw.randrange(len(numbers))])
     return replace(program, numbers=np.array(numbers, np.float64))
 
 
-def change(text: str, draw: random.Random) -> str:
+def mutate_text(text: str, draw: random.Random) -> str:
     """A program with a word or a line more, less, elsewhere, or another one."""
     lines = [line.split() for line in text.split("\n")]
     for _ in range(draw.choice([1, 1, 1, 2, 3])):
         line = draw.choice(lines)
-        at = draw.randrange(len(line)) if line else 0
+        index = draw.randrange(len(line)) if line else 0
         word = draw.choice([*NUMBERS, draw.choice(draw.choice(lines) or ["in"])])
         match draw.randrange(6):
             case 0:
-                line[at : at + 1] = [word]
+                line[index : index + 1] = [word]
             case 1:
-                del line[at : at + 1]
+                del line[index : index + 1]
             case 2:
-                line.insert(at, word)
+                line.insert(index, word)
             case 3:
                 lines.insert(draw.randrange(len(lines)), list(draw.choice(lines)))
             case 4:
@@ -155,22 +155,22 @@ def change(text: str, draw: random.Random) -> str:
 
 def main(count: int) -> None:
     """Build this many programs."""
-    draw, right, wrong = random.Random(0), 0, 0
+    draw, n_valid, n_invalid = random.Random(0), 0, 0
     for program in PROGRAMS:
         onednn_program.Executable(parse(program))
     for i in range(count):
-        text = change(draw.choice(PROGRAMS), draw)
+        text = mutate_text(draw.choice(PROGRAMS), draw)
         print(text, file=sys.stderr, flush=True)  # the last one is the one that crashed
         try:
             program = parse(text)
             if i % 4 == 0:
-                program = scramble(program, draw)
+                program = mutate_numbers(program, draw)
                 print(program.numbers.tolist(), file=sys.stderr, flush=True)
             onednn_program.Executable(program)
-            right += 1
+            n_valid += 1
         except ValueError:
-            wrong += 1
-    print(right, wrong)
+            n_invalid += 1
+    print(n_valid, n_invalid)
 
 
 if __name__ == "__main__":

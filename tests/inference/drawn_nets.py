@@ -33,7 +33,7 @@ LRN = (
 )
 
 
-class Drawing:
+class NetBuilder:
     """A net that is being drawn: its text so far, and the shapes of its blobs."""
 
     def __init__(self, draw: Any, shapes: list[Shape]) -> None:
@@ -50,9 +50,9 @@ class Drawing:
     def one_of(self, options: Any) -> Any:
         return self.draw(st.sampled_from(list(options)))
 
-    def blob(self, least: int = 2) -> str:
+    def blob(self, min_axes: int = 2) -> str:
         """One of the blobs, often the last."""
-        names = [name for name, shape in self.blobs.items() if len(shape) >= least]
+        names = [name for name, shape in self.blobs.items() if len(shape) >= min_axes]
         return names[-1] if self.draw(st.booleans()) else self.one_of(names)
 
     def add(self, kind: str, bottoms: list[str], shape: Shape, param: str = "", in_place: bool = False) -> None:
@@ -69,16 +69,16 @@ class Drawing:
         x = self.blob()
         if kind == "PReLU" and len(self.blobs[x]) > 4:
             return
-        can_be = kind not in OUT_OF_PLACE and x not in self._read
-        self.add(kind, [x], self.blobs[x], param, in_place=can_be and self.draw(st.booleans()))
+        can_be_in_place = kind not in OUT_OF_PLACE and x not in self._read
+        self.add(kind, [x], self.blobs[x], param, in_place=can_be_in_place and self.draw(st.booleans()))
 
     def lrn(self) -> None:
-        x = self.blob(least=4)
+        x = self.blob(min_axes=4)
         if len(self.blobs[x]) == 4:
             self.add("LRN", [x], self.blobs[x], f"lrn_param {{ {self.one_of(LRN)} }}")
 
     def convolution(self) -> None:
-        x = self.blob(least=3)
+        x = self.blob(min_axes=3)
         n, c, *plane = self.blobs[x]
         kernel, stride = self.one_of([1, 3, 2]), self.one_of([1, 1, 2])
         pad = self.one_of([kernel // 2, kernel // 2, 0, 1])
@@ -93,7 +93,7 @@ class Drawing:
         self.add("Convolution", [x], (n, out, *sizes), f"convolution_param {{ {param} }}")
 
     def deconvolution(self) -> None:
-        x = self.blob(least=4)
+        x = self.blob(min_axes=4)
         n, _, *plane = self.blobs[x]
         if max(plane) > 12:
             return
@@ -101,7 +101,7 @@ class Drawing:
         self.add("Deconvolution", [x], (n, 16, *(2 * s for s in plane)), f"convolution_param {{ {param} }}")
 
     def pooling(self) -> None:
-        x = self.blob(least=4)
+        x = self.blob(min_axes=4)
         n, c, *plane = self.blobs[x]
         if len(plane) != 2:
             return
@@ -121,8 +121,8 @@ class Drawing:
 
     def eltwise(self) -> None:
         x = self.blob()
-        alike = [name for name, shape in self.blobs.items() if shape == self.blobs[x]]
-        bottoms = [x, *(self.one_of(alike) for _ in range(self.one_of([1, 1, 2])))]
+        same_shape_blobs = [name for name, shape in self.blobs.items() if shape == self.blobs[x]]
+        bottoms = [x, *(self.one_of(same_shape_blobs) for _ in range(self.one_of([1, 1, 2])))]
         if self.draw(st.booleans()):
             bottoms.reverse()
         operation = self.one_of(["SUM", "SUM", "MAX", "PROD"])
@@ -131,11 +131,13 @@ class Drawing:
     def concat(self) -> None:
         x = self.blob()
         axis = self.one_of([1, 1, 1, 0]) if len(self.blobs[x]) < 4 else self.one_of([1, 1, 1, 1, 2, 0])
-        rest = self.blobs[x][:axis] + self.blobs[x][axis + 1 :]
-        alike = [
-            name for name, s in self.blobs.items() if s[:axis] + s[axis + 1 :] == rest and len(s) == len(self.blobs[x])
+        other_sizes = self.blobs[x][:axis] + self.blobs[x][axis + 1 :]
+        compatible_blobs = [
+            name
+            for name, s in self.blobs.items()
+            if s[:axis] + s[axis + 1 :] == other_sizes and len(s) == len(self.blobs[x])
         ]
-        bottoms = [x, *(self.one_of(alike) for _ in range(self.one_of([1, 1, 2, 0])))]
+        bottoms = [x, *(self.one_of(compatible_blobs) for _ in range(self.one_of([1, 1, 2, 0])))]
         shape = list(self.blobs[x])
         shape[axis] = sum(self.blobs[b][axis] for b in bottoms)
         if shape[axis] <= 200:
@@ -156,7 +158,7 @@ class Drawing:
             self.blobs |= {last: (n, point, *plane), f"s{last[1:]}": (n, c - point, *plane)}
 
     def permute(self) -> None:
-        x = self.blob(least=4)
+        x = self.blob(min_axes=4)
         n, c, *plane = self.blobs[x]
         if len(plane) == 2:
             order = self.one_of([(0, 2, 3, 1), (0, 1, 3, 2), (0, 3, 1, 2)])
@@ -164,7 +166,7 @@ class Drawing:
             self.add("Permute", [x], tuple((n, c, *plane)[i] for i in order), f"permute_param {{ {param} }}")
 
     def shuffle(self) -> None:
-        x = self.blob(least=4)
+        x = self.blob(min_axes=4)
         c = self.blobs[x][1]
         group = self.one_of([g for g in (2, 4, 3, 1) if c % g == 0])
         if len(self.blobs[x]) == 4:
@@ -172,7 +174,7 @@ class Drawing:
 
     def axpy(self) -> None:
         """Return an axpy layer with factors from a pooling, as in squeeze-and-excitation blocks."""
-        x = self.blob(least=4)
+        x = self.blob(min_axes=4)
         shape = self.blobs[x]
         if len(shape) == 4:
             y = self.one_of([name for name, s in self.blobs.items() if s == shape])
@@ -219,7 +221,7 @@ def nets(draw: Any, most: int = 9) -> tuple[str, tuple[str, ...]]:
     """Draw a net's text and the blobs that are wanted of it."""
     n, plane = draw(st.sampled_from([1, 1, 2, 5])), draw(st.sampled_from(PLANES))
     count = draw(st.sampled_from([1, 1, 2]))
-    drawing = Drawing(draw, [(n, draw(st.sampled_from(CHANNELS)), *plane) for _ in range(count)])
+    drawing = NetBuilder(draw, [(n, draw(st.sampled_from(CHANNELS)), *plane) for _ in range(count)])
     for _ in range(draw(st.integers(2, most))):
         step = draw(st.sampled_from([*OFTEN, *STEPS]))
         if any(len(shape) >= STEPS[step] for shape in drawing.blobs.values()):

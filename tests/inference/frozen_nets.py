@@ -14,7 +14,7 @@ from caffejax.layers import layer_types
 from caffejax.net import Net, Variables
 
 RTOL = 1e-5  # of a blob's largest number
-NOTHING = 1e30  # the maximum of no cells is larger than this
+EMPTY_MAXIMUM = 1e30  # the maximum of no cells is larger than this
 UNTUNED = {"xla_backend_optimization_level": 0}  # what is computed once is better compiled fast
 
 
@@ -23,14 +23,14 @@ def net_of(shape: tuple[int, ...], *layers: str) -> str:
     dims = " ".join(f"dim: {n}" for n in shape)
     lines = [f'layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ {dims} }} }} }}']
     for i, layer in enumerate(layers):
-        words, _, rest = layer.partition("|")
-        words, _, further = words.partition(">")
+        words, _, param_text = layer.partition("|")
+        words, _, extra_tops = words.partition(">")
         top, kind, *bottoms = words.split()
-        message, settings = layer_types()[kind].signature.param, rest.strip()
+        message, settings = layer_types()[kind].signature.param, param_text.strip()
         is_complete = not settings or settings.startswith(("param", "batch", "norm_param"))
         param = settings if is_complete else f"{message} {{ {settings} }}"
         reads = " ".join(f'bottom: "{b}"' for b in bottoms)
-        tops = " ".join(f'top: "{t}"' for t in (top, *further.split()))
+        tops = " ".join(f'top: "{t}"' for t in (top, *extra_tops.split()))
         lines.append(f'layer {{ name: "{kind}{i}" type: "{kind}" {reads} {tops} {param} }}')
     return "\n".join(lines)
 
@@ -63,7 +63,7 @@ def assert_close(got: Mapping[str, Any], want: Mapping[str, Any], rtol: float = 
     for name in want:
         a, b = np.asarray(got[name]), np.asarray(want[name])
         assert a.shape == b.shape, name
-        largest = np.abs(b, where=np.abs(b) < NOTHING, out=np.zeros_like(b)).max(initial=1e-30)
+        largest = np.abs(b, where=np.abs(b) < EMPTY_MAXIMUM, out=np.zeros_like(b)).max(initial=1e-30)
         np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * largest, err_msg=name)
 
 

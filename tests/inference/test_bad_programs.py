@@ -48,18 +48,18 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("what", CASES)
-def test_an_invalid_program_is_an_error(what: str) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_an_invalid_program_is_an_error(case: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        onednn_program.Executable(parse(CASES[what]))
+        onednn_program.Executable(parse(CASES[case]))
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(8000, marks=pytest.mark.long)])
 def test_random_program_texts_do_not_crash(count: int) -> None:
     script = Path(__file__).with_name("broken_programs.py")
-    done = subprocess.run([sys.executable, str(script), str(count)], capture_output=True, text=True)
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-2000:]}"
-    right, wrong = map(int, done.stdout.split()[-2:])
+    process = subprocess.run([sys.executable, str(script), str(count)], capture_output=True, text=True)
+    assert process.returncode == 0, f"{process.stdout[-3000:]}\n{process.stderr[-2000:]}"
+    right, wrong = map(int, process.stdout.split()[-2:])
     assert right > count / 50
     assert wrong > count / 4
 

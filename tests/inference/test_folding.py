@@ -55,11 +55,11 @@ CASES: list[tuple[list[str], list[str] | None, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("layers", "outputs", "left"), CASES)
-def test_layers_left_after_folding(layers: list[str], outputs: list[str] | None, left: str) -> None:
+@pytest.mark.parametrize(("layers", "outputs", "expected_types"), CASES)
+def test_layers_left_after_folding(layers: list[str], outputs: list[str] | None, expected_types: str) -> None:
     net = Net(net_of((2, 6, 6, 5), *layers), "TEST")
     graph = net.freeze(variables_of(net), outputs).graph
-    assert " ".join(layer.type.name for layer in graph.layers if not layer.type.is_fed) == left
+    assert " ".join(layer.type.name for layer in graph.layers if not layer.type.is_fed) == expected_types
 
 
 @pytest.mark.long

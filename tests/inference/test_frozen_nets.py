@@ -53,14 +53,14 @@ def subject(request: pytest.FixtureRequest) -> tuple[Net, Variables, Frozen]:
 
 
 @functools.cache
-def whole(net: Net) -> Any:
+def compile_unfrozen(net: Net) -> Any:
     """A net as a function that is compiled at once."""
     return jax.jit(lambda v, x: net.apply(*v, x)[0], compiler_options=UNTUNED)
 
 
 def apply(net: Net, variables: Variables, inputs: Any) -> Any:
     """The net's outputs."""
-    return whole(net)(variables, inputs)
+    return compile_unfrozen(net)(variables, inputs)
 
 
 @functools.cache
@@ -100,7 +100,7 @@ def test_other_dtypes(subject: tuple[Net, Variables, Frozen], dtype: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("inputs", "named"),
+    ("inputs", "message"),
     [
         ({}, "'x'"),
         ({"x": np.zeros(SHAPE)}, "'y'"),
@@ -122,15 +122,15 @@ def test_other_dtypes(subject: tuple[Net, Variables, Frozen], dtype: str) -> Non
         (np.zeros(SHAPE), "inputs"),
     ],
 )
-def test_invalid_inputs_are_named(inputs: Any, named: str) -> None:
+def test_invalid_inputs_are_named(inputs: Any, message: str) -> None:
     net = net_of_two()
     frozen = net.freeze(variables_of(net))
     for _ in range(2):  # the second time, as it may have kept what it made the first time
-        with pytest.raises(CaffejaxError, match=named):
+        with pytest.raises(CaffejaxError, match=message):
             frozen(inputs)
     good = inputs_of(net)
     assert_close(frozen(good), apply(net, variables_of(net), good))
-    with pytest.raises(CaffejaxError, match=named):
+    with pytest.raises(CaffejaxError, match=message):
         frozen(inputs)
 
 
@@ -206,23 +206,23 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("how", COPIES)
-def test_copies_give_equal_outputs(how: str) -> None:
-    for text, more in ((TWO, {}), (HOST, {"keep": np.array([0, 1], np.float32)})):
+@pytest.mark.parametrize("method", COPIES)
+def test_copies_give_equal_outputs(method: str) -> None:
+    for text, extra_inputs in ((TWO, {}), (HOST, {"keep": np.array([0, 1], np.float32)})):
         net = Net(text, "TEST")
-        frozen, inputs = net.freeze(variables_of(net)), inputs_of(net) | more
-        if how != "copy":  # also one that was never called
+        frozen, inputs = net.freeze(variables_of(net)), inputs_of(net) | extra_inputs
+        if method != "copy":  # also one that was never called
             frozen(inputs)
-        for name, blob in COPIES[how](frozen)(inputs).items():
+        for name, blob in COPIES[method](frozen)(inputs).items():
             np.testing.assert_array_equal(blob, frozen(inputs)[name])
 
 
 def test_concurrent_threads_get_separate_results(subject: tuple[Net, Variables, Frozen]) -> None:
-    net, variables, alone = subject
+    net, variables, reference = subject
     frozen = net.freeze(variables)  # not ready yet: they meet while it is made
     shapes = [SHAPE, (1, 3, 12, 10), (2, 3, 8, 8)]
     inputs = [{"x": jax.random.normal(jax.random.key(i), shapes[i % 3])} for i in range(8)]
-    want = [alone(x)["s"] for x in inputs]
+    want = [reference(x)["s"] for x in inputs]
     wrong: list[Any] = []
     start = threading.Barrier(len(inputs))
 
@@ -246,7 +246,7 @@ def test_concurrent_threads_get_separate_results(subject: tuple[Net, Variables, 
     ("options", "rtol"),
     [({"kernels": "reference"}, 1e-5), ({"precision": "bfloat16"}, 1e-2), ({"remat": "auto"}, 1e-5)],
 )
-def test_other_options(options: dict[str, Any], rtol: float) -> None:
+def test_frozen_nets_equal_the_net_with_any_options(options: dict[str, Any], rtol: float) -> None:
     net = Net(TEXT, "TEST", **options)
     variables, inputs = variables_of(net), inputs_of(net)
     assert_close(net.freeze(variables)(inputs), apply(net, variables, inputs), rtol)

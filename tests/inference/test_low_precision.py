@@ -23,11 +23,11 @@ from caffejax.net import Net, Variables
 from caffejax.schema import read_solver
 from caffejax.schema.caffe_pb2 import Datum
 
-needs = {
+MARKS = {
     kind: pytest.mark.skipif(not onednn.has_instructions(kind), reason=f"the processor has no {kind}")
     for kind in ("bfloat16", "int8")
 }
-KINDS = [pytest.param(kind, marks=mark) for kind, mark in needs.items()]
+KINDS = [pytest.param(kind, marks=mark) for kind, mark in MARKS.items()]
 HALF_ULP = 2.0**-9  # the largest relative error of rounding to bfloat16
 
 NETS = {
@@ -114,7 +114,7 @@ def test_nets_are_near_float32(name: str, kind: str) -> None:
         assert 0 < error < {"bfloat16": 0.015, "int8": 0.05}[kind], blob
 
 
-@needs["bfloat16"]
+@MARKS["bfloat16"]
 @pytest.mark.parametrize("layer", ["Convolution x | num_output: 16 kernel_size: 3", "InnerProduct x | num_output: 5"])
 def test_bfloat16_rounds_the_factors(layer: str) -> None:
     net = Net(net_of((2, 8, 5, 5), f"y {layer}"), "TEST")
@@ -125,7 +125,7 @@ def test_bfloat16_rounds_the_factors(layer: str) -> None:
     assert error.max() > 1e-4 * sums.max()
 
 
-@needs["int8"]
+@MARKS["int8"]
 @pytest.mark.parametrize("sign", [-1, 1], ids=["int8", "uint8"])
 @pytest.mark.parametrize("layer", ["Convolution x | num_output: 16 kernel_size: 3", "InnerProduct x | num_output: 5"])
 def test_int8_is_within_half_steps(layer: str, sign: int) -> None:
@@ -145,7 +145,7 @@ def test_int8_is_within_half_steps(layer: str, sign: int) -> None:
     assert error.max() > 1e-4
 
 
-@needs["int8"]
+@MARKS["int8"]
 def test_integers_are_exact() -> None:
     """Where all factors are multiples of their steps, int8 differs from float32 only by the rounding of float32."""
     net = Net(
@@ -170,14 +170,14 @@ def test_all_forms_give_the_same(kind: str) -> None:
     net, variables, x = build_net("residual")
     frozen = freeze(net, variables, kind, x)
     want = frozen(x)["f"]
-    for other in (copy.copy(frozen), pickle.loads(pickle.dumps(frozen)), frozen.with_batch(4), jax.jit(frozen)):
-        np.testing.assert_allclose(other(x)["f"], want, rtol=1e-6, atol=1e-6)
+    for variant in (copy.copy(frozen), pickle.loads(pickle.dumps(frozen)), frozen.with_batch(4), jax.jit(frozen)):
+        np.testing.assert_allclose(variant(x)["f"], want, rtol=1e-6, atol=1e-6)
     parts = [np.asarray(frozen({"x": x["x"][i : i + 1]})["f"]) for i in range(2)]
     np.testing.assert_allclose(np.concatenate(parts), want, rtol=1e-5, atol=1e-5)
     assert np.all(np.isfinite(jax.grad(lambda a: frozen({"x": a})["f"].sum())(x["x"])))
 
 
-@needs["int8"]
+@MARKS["int8"]
 def test_more_batches_widen_the_ranges() -> None:
     net, variables, x = build_net("classifier")
     small = {"x": x["x"] / 8}
@@ -187,7 +187,7 @@ def test_more_batches_widen_the_ranges() -> None:
     assert np.abs(narrow - want).max() > 4 * np.abs(wide - want).max()
 
 
-@needs["int8"]
+@MARKS["int8"]
 def test_constant_blobs_are_no_fault() -> None:
     net, variables, x = build_net("classifier")
     zeros = jax.tree.map(np.zeros_like, variables)
@@ -195,8 +195,8 @@ def test_constant_blobs_are_no_fault() -> None:
 
 
 @pytest.mark.slow
-@needs["int8"]
-@needs["bfloat16"]
+@MARKS["int8"]
+@MARKS["bfloat16"]
 def test_classes_of_digits_stay() -> None:
     folder = Path(__file__).parents[2] / "configs" / "digits"
     param = read_solver(folder / "lenet_solver.prototxt")
@@ -237,17 +237,17 @@ X = np.ones((2, 8, 9, 9), np.float32)
         ("int8", {"x": X}, "a list of batches .* calibration is a value of type dict"),
         ("bfloat16", X, "other precisions take none"),
         ("int8", [], "calibration"),
-        pytest.param("int8", [{"x": X}, {"y": X}], "batch 1 .* 'x'", marks=needs["int8"]),
-        pytest.param("int8", [X], "batch 0", marks=needs["int8"]),
-        pytest.param("int8", [{"x": X[:, :3]}], "batch 0", marks=needs["int8"]),
-        pytest.param("int8", [{"x": X * np.nan}], "batch 0 .* 'x'", marks=needs["int8"]),
+        pytest.param("int8", [{"x": X}, {"y": X}], "batch 1 .* 'x'", marks=MARKS["int8"]),
+        pytest.param("int8", [X], "batch 0", marks=MARKS["int8"]),
+        pytest.param("int8", [{"x": X[:, :3]}], "batch 0", marks=MARKS["int8"]),
+        pytest.param("int8", [{"x": X * np.nan}], "batch 0 .* 'x'", marks=MARKS["int8"]),
         ("bfloat16", [{"x": X}], "calibration"),
         (None, [{"x": X}], "calibration"),
         ("int4", None, "int4"),
         ("float16", None, "bfloat16"),
     ],
 )
-def test_errors(precision: Any, calibration: Any, words: str) -> None:
+def test_invalid_precision_and_calibration_are_refused(precision: Any, calibration: Any, words: str) -> None:
     net, variables, _ = build_net("classifier")
     if isinstance(calibration, list) and not calibration and not onednn.has_instructions("int8"):
         pytest.skip("the processor has no int8")

@@ -141,7 +141,7 @@ CASES: dict[str, list[str]] = {
 }
 SHAPE = (1, 16, 6, 6)
 GROUPS = 6
-MORE = [(2, 3, 8, 6), (5, 20, 12, 6), (1, 33, 4, 9)]
+OTHER_SHAPES = [(2, 3, 8, 6), (5, 20, 12, 6), (1, 33, 4, 9)]
 
 
 def branches(cases: Mapping[str, Sequence[str]], shape: tuple[int, ...]) -> tuple[str, tuple[str, ...]]:
@@ -170,18 +170,20 @@ def test_every_lowering_has_cases() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("shape", [SHAPE, *MORE], ids=str)
+@pytest.mark.parametrize("shape", [SHAPE, *OTHER_SHAPES], ids=str)
 @pytest.mark.parametrize("kind", CASES)
 def test_a_lowering_gives_equal_outputs_in_all_settings(kind: str, shape: tuple[int, ...]) -> None:
-    ask({kind: CASES[kind]}, shape)
+    assert_lowerings_are_equal({kind: CASES[kind]}, shape)
 
 
-@pytest.mark.parametrize("first", range(GROUPS))
-def test_many_types_in_some_settings(first: int) -> None:
-    ask({kind: CASES[kind][:: 1 + (len(CASES[kind]) > 6)] for kind in list(CASES)[first::GROUPS]}, SHAPE)
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_many_types_in_some_settings(group: int) -> None:
+    assert_lowerings_are_equal(
+        {kind: CASES[kind][:: 1 + (len(CASES[kind]) > 6)] for kind in list(CASES)[group::GROUPS]}, SHAPE
+    )
 
 
-def ask(cases: Mapping[str, Sequence[str]], shape: tuple[int, ...]) -> None:
+def assert_lowerings_are_equal(cases: Mapping[str, Sequence[str]], shape: tuple[int, ...]) -> None:
     text, tops = branches(cases, shape)
     frozen_net = assert_frozen_is_the_same(text, tops)
     assert set(cases) <= compiled_types(frozen_net), "no case is in a program"

@@ -64,13 +64,13 @@ NETS = {
 
 
 @pytest.mark.parametrize(
-    ("what", "batch"),
-    [*((what, 1) for what in list(NETS)[::2]), ("numbers by channel of one cell", 3), ("slices of a concatenation", 3)]
-    + [pytest.param(what, 1, marks=pytest.mark.long) for what in list(NETS)[1::2]]
-    + [pytest.param(what, 2, marks=pytest.mark.long) for what in NETS],
+    ("case", "batch"),
+    [*((case, 1) for case in list(NETS)[::2]), ("numbers by channel of one cell", 3), ("slices of a concatenation", 3)]
+    + [pytest.param(case, 1, marks=pytest.mark.long) for case in list(NETS)[1::2]]
+    + [pytest.param(case, 2, marks=pytest.mark.long) for case in NETS],
 )
-def test_values_stay_as_long_as_they_are_read(what: str, batch: int) -> None:
-    frozen_net = assert_frozen_is_the_same(net_of((batch, *SHAPE[1:]), *NETS[what]))
+def test_values_stay_as_long_as_they_are_read(case: str, batch: int) -> None:
+    frozen_net = assert_frozen_is_the_same(net_of((batch, *SHAPE[1:]), *NETS[case]))
     assert compiled_types(frozen_net)
 
 
@@ -81,35 +81,40 @@ def test_inner_blobs_can_be_outputs(outputs: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "what", ["a chain of residuals", "a sum in the place of what it adds, which is wanted", "two readers in place"]
+    "case", ["a chain of residuals", "a sum in the place of what it adds, which is wanted", "two readers in place"]
 )
-def test_images_one_by_one(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_are_computed_one_by_one_in_large_nets(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition, "_LARGE", 0)
-    frozen_net = assert_frozen_is_the_same(net_of((3, *SHAPE[1:]), *NETS[what]))
+    frozen_net = assert_frozen_is_the_same(net_of((3, *SHAPE[1:]), *NETS[case]))
     rows = [lowered.executable.program.results[0][0] for lowered in frozen_net.ready().programs.values()]
     assert 1 in rows
 
 
-def ask_of_any_net(drawn: tuple[str, tuple[str, ...]]) -> None:
-    text, expected = drawn
+def assert_frozen_is_the_same_by_parts(net_and_outputs: tuple[str, tuple[str, ...]]) -> None:
+    text, expected = net_and_outputs
     for large in {partition._LARGE, 0 if "dim: 2 dim" in text or "dim: 5 dim" in text else partition._LARGE}:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(partition, "_LARGE", large)
             assert_frozen_is_the_same(text, expected)
 
 
-FEW = {"deadline": None, "database": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
+HYPOTHESIS_OPTIONS = {
+    "deadline": None,
+    "database": None,
+    "derandomize": True,
+    "suppress_health_check": list(HealthCheck),
+}
 
 
 @pytest.mark.slow
-@settings(max_examples=6, **FEW)
+@settings(max_examples=6, **HYPOTHESIS_OPTIONS)
 @given(nets())
 def test_random_nets_give_equal_outputs(drawn: tuple[str, tuple[str, ...]]) -> None:
-    ask_of_any_net(drawn)
+    assert_frozen_is_the_same_by_parts(drawn)
 
 
 @pytest.mark.long
-@settings(max_examples=46, **FEW)
+@settings(max_examples=46, **HYPOTHESIS_OPTIONS)
 @given(nets(most=14))
 def test_larger_random_nets_give_equal_outputs(drawn: tuple[str, tuple[str, ...]]) -> None:
-    ask_of_any_net(drawn)
+    assert_frozen_is_the_same_by_parts(drawn)

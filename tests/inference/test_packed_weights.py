@@ -45,10 +45,10 @@ def bits(variables: Any) -> Any:
 @pytest.fixture
 def packings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How each weight was packed, in order."""
-    how: list[str] = []
+    layouts: list[str] = []
     pack = Layout.pack
-    monkeypatch.setattr(Layout, "pack", lambda self, weight: (how.append(self.how), pack(self, weight))[1])
-    return how
+    monkeypatch.setattr(Layout, "pack", lambda self, weight: (layouts.append(self.how), pack(self, weight))[1])
+    return layouts
 
 
 @pytest.mark.parametrize("layers", [*LAYERS.values(), WINOGRAD, ["y InnerProduct x | num_output: 3"]])

@@ -74,11 +74,11 @@ def test_tests_of_a_net_score_the_same_frozen_and_not() -> None:
         assert evaluator._compile_inference(variables) is not None
         scores.append(evaluator(variables, 3, jax.random.key(1)))
         evaluator.loader.close()
-    freeze_net, plain = scores
-    assert freeze_net.loss == pytest.approx(plain.loss, rel=1e-5)
-    assert freeze_net.outputs.keys() == plain.outputs.keys()
+    frozen_scores, plain = scores
+    assert frozen_scores.loss == pytest.approx(plain.loss, rel=1e-5)
+    assert frozen_scores.outputs.keys() == plain.outputs.keys()
     for name, array in plain.outputs.items():
-        np.testing.assert_allclose(freeze_net.outputs[name], array, err_msg=name, **CLOSE)
+        np.testing.assert_allclose(frozen_scores.outputs[name], array, err_msg=name, **CLOSE)
 
 
 @pytest.mark.parametrize("blobs", [["pool1"], ["ip2", "conv1", "label"], ["ip1", "mnist"]])
@@ -88,8 +88,8 @@ def test_features_are_the_same_frozen_and_not(blobs: list[str], monkeypatch: pyt
     variables = net.init(jax.random.key(0))
     assert freeze_passes(net.graph, net.compute_config, variables, blobs) is not None
     result = []
-    for freeze_net in (True, False):
-        if not freeze_net:
+    for freeze in (True, False):
+        if not freeze:
             monkeypatch.setitem(features.__globals__, "freeze_passes", lambda *_: None)
         loader = Loader(net.graph)
         result.append(list(features(net, variables, blobs, islice(loader, 2))))
@@ -105,10 +105,10 @@ def test_nets_are_frozen_only_where_results_are_equal(monkeypatch: pytest.Monkey
     make = partial(Net, prototxt, "TEST")
     variables = make().init(jax.random.key(0))
     assert freeze_net(make(), variables, ["ip"]) is not None
-    written_over = freeze_net(make(), variables, ["x"])  # the input, on which a layer works in place
+    overwritten_input = freeze_net(make(), variables, ["x"])  # the input, on which a layer works in place
     inputs = {"x": np.asarray([[-1, 2, -3]] * 4, np.float32), "label": np.zeros(4, np.float32)}
-    assert written_over is not None
-    np.testing.assert_array_equal(written_over(inputs, None)["x"], np.maximum(inputs["x"], 0))
+    assert overwritten_input is not None
+    np.testing.assert_array_equal(overwritten_input(inputs, None)["x"], np.maximum(inputs["x"], 0))
     assert freeze_net(make(), variables, []) is None
     assert freeze_net(make(kernels="reference"), variables, ["ip"]) is None
     assert freeze_net(make(precision="bfloat16"), variables, ["ip"]) is None

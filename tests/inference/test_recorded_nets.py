@@ -24,7 +24,7 @@ def group(values: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("name", [n if i % 3 == 1 else pytest.param(n, marks=pytest.mark.optimized)
                                   for i, n in enumerate(NETS)])  # fmt: skip
-def test_nets(name: str) -> None:
+def test_frozen_recorded_nets_equal_caffe(name: str) -> None:
     values = dict(np.load(GOLDEN / "nets" / f"{name}.npz"))
     phase = json.loads((GOLDEN / "nets" / f"{name}.json").read_text())["runs"][0]["phase"]
     net = Net(GOLDEN / "nets" / f"{name}.prototxt", phase)
@@ -55,7 +55,7 @@ LAYERS = {
 
 @pytest.mark.parametrize("name", [n if i % 8 == 0 else pytest.param(n, marks=pytest.mark.optimized)
                                   for i, n in enumerate(LAYERS)])  # fmt: skip
-def test_layers(name: str) -> None:
+def test_frozen_recorded_layers_equal_the_net(name: str) -> None:
     """A net of one layer, as Caffe computed it."""
     path = LAYERS[name]["path"]
     values = dict(np.load(path.with_suffix(".npz")))

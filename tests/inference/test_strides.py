@@ -22,7 +22,7 @@ STAGE = [  # the end of one stage of a ResNet, and the beginning of the next
     "y Eltwise e f | operation: SUM",
 ]
 SIZES = [(7, 8), (1, 2), (9, 5)]
-MORE: dict[str, list[str]] = {  # what else reads the sum
+OTHER_READERS: dict[str, list[str]] = {  # what else reads the sum
     "alone": [],
     "whole": ["t TanH s |"],
     "another stride": ["t Convolution s | num_output: 8 kernel_size: 1 stride: 3"],
@@ -33,12 +33,14 @@ MORE: dict[str, list[str]] = {  # what else reads the sum
 
 @pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
 @pytest.mark.parametrize(
-    ("size", "way"), [(size, way) for size in SIZES for way in MORE if min(size) > 2 or way != "larger kernel"], ids=str
+    ("size", "reader"),
+    [(size, reader) for size in SIZES for reader in OTHER_READERS if min(size) > 2 or reader != "larger kernel"],
+    ids=str,
 )
-def test_hoisted_strides_give_equal_outputs(size: tuple[int, int], way: str) -> None:
-    more = MORE[way]
-    tops = ["y", *(["t"] if more else [])]
-    assert_frozen_is_the_same(net_of((2, 16, *size), *STAGE, *more), tops)
+def test_hoisted_strides_give_equal_outputs(size: tuple[int, int], reader: str) -> None:
+    reader_layers = OTHER_READERS[reader]
+    tops = ["y", *(["t"] if reader_layers else [])]
+    assert_frozen_is_the_same(net_of((2, 16, *size), *STAGE, *reader_layers), tops)
 
 
 @pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
@@ -63,7 +65,7 @@ def test_strides_are_hoisted_until_a_value_is_read_in_full() -> None:
         convolution(2, 1, 1, 9, [("plus", {"value": 1}), ("relu", {"a": 0.0, "b": 0.0})]),
         convolution(3, 1, 2, 5),
     ]
-    hoisted, now = hoist_strides(operations, [(1, 16, 9, 9)], WEIGHTS, [4])
+    hoisted, value_numbers = hoist_strides(operations, [(1, 16, 9, 9)], WEIGHTS, [4])
     assert [(o.word, o.out[2], tuple(o.fields["stride"])) for o in hoisted] == [  # type: ignore[arg-type]
         ("convolution", 9, (1, 1)),
         ("convolution", 5, (2, 2)),
@@ -71,7 +73,7 @@ def test_strides_are_hoisted_until_a_value_is_read_in_full() -> None:
         ("convolution", 5, (1, 1)),
         ("convolution", 5, (1, 1)),
     ]
-    assert now == [0, 1, 2, 4, 5]
+    assert value_numbers == [0, 1, 2, 4, 5]
     assert hoisted[3].after[0] == ("plus", {"value": 3})
     assert hoisted[4].fields["in"] == [4]
     assert [o.fields["stride"] for o in operations] == [(1, 1), (1, 1), (1, 1), (2, 2)], "given operations are changed"

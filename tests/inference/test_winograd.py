@@ -12,7 +12,7 @@ from caffejax.net import Net
 
 pytestmark = pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
 
-WAYS = {  # by name: the input's shape, and what is computed on x
+CASES = {  # by name: the input's shape, and what is computed on x
     "odd": ((1, 64, 15, 13), ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1"]),
     "batch": ((3, 64, 14, 14), ["y Convolution x | num_output: 48 kernel_size: 3 pad: 1 bias_term: false"]),
     "no padding": ((1, 64, 17, 16), ["y Convolution x | num_output: 64 kernel_size: 3"]),
@@ -68,11 +68,11 @@ def steps(net: Frozen) -> list[str]:
     return [step for lowered in net.ready().programs.values() for step in lowered.executable.steps]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_winograd_gives_equal_outputs(way: str) -> None:
-    shape, layers = WAYS[way]
+@pytest.mark.parametrize("case", CASES)
+def test_winograd_gives_equal_outputs(case: str) -> None:
+    shape, layers = CASES[case]
     frozen_net = assert_frozen_is_the_same(net_of(shape, *layers))
-    assert ("winograd" in steps(frozen_net)) != (way in PLAIN)
+    assert ("winograd" in steps(frozen_net)) != (case in PLAIN)
 
 
 def test_small_convolutions_are_not_transformed() -> None:

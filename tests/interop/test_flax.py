@@ -36,7 +36,7 @@ layer { name: "lstm" type: "LSTM" bottom: "x" bottom: "cont" top: "h"
 """
 
 
-def equal(ours: Any, theirs: Any) -> None:
+def assert_equal(ours: Any, theirs: Any) -> None:
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-7), ours, theirs)
 
@@ -59,9 +59,9 @@ def test_values_of_recorded_nets(path: Path) -> None:
     (total, outputs), grads = jax.jit(jax.value_and_grad(net.loss, has_aux=True))(params, state, inputs)
     model = CaffeModule(net, variables)
     (our_total, our_blobs), our_grads = loss_and_grads(model, inputs)
-    equal((our_total, our_blobs), (total, outputs.blobs))
-    equal(jax.tree.leaves(our_grads), jax.tree.leaves(grads))
-    equal(variables_of(model), variables)
+    assert_equal((our_total, our_blobs), (total, outputs.blobs))
+    assert_equal(jax.tree.leaves(our_grads), jax.tree.leaves(grads))
+    assert_equal(variables_of(model), variables)
 
 
 @pytest.mark.parametrize("case", ["sgd_batchnorm_test", "sgd_shared_params", "adam_two_losses_weights_field"])
@@ -77,9 +77,9 @@ def test_follows_a_recorded_training_net(case: str) -> None:
         (total, outputs), grads = step(params, state, batch)
         state = outputs.state
         (our_total, _), our_grads = loss_and_grads(model, batch)
-        equal(our_total, total)
-        equal(jax.tree.leaves(our_grads), jax.tree.leaves(grads))
-        equal(variables_of(model).state, state)
+        assert_equal(our_total, total)
+        assert_equal(jax.tree.leaves(our_grads), jax.tree.leaves(grads))
+        assert_equal(variables_of(model).state, state)
     feed.close()
 
 
@@ -101,16 +101,16 @@ def test_random_layers_draw_in_train_mode_only() -> None:
     batch = {"x": normal(64, 5)}
     before, key = variables_of(model), jax.random.fold_in(model.stream.key[...], 0)
     first, second = (model(batch, blobs=["drop"])["drop"] for _ in range(2))
-    equal(first, net.apply(*before, batch, key=key, blobs=["drop"])[0]["drop"])
+    assert_equal(first, net.apply(*before, batch, key=key, blobs=["drop"])[0]["drop"])
     assert (first != second).any()
 
     model.eval()
     third, fourth = (model(batch, blobs=["drop"])["drop"] for _ in range(2))
-    equal(third, fourth)
-    equal(third, Net(RANDOM, "TEST").apply(*variables_of(model), batch, blobs=["drop"])[0]["drop"])
+    assert_equal(third, fourth)
+    assert_equal(third, Net(RANDOM, "TEST").apply(*variables_of(model), batch, blobs=["drop"])[0]["drop"])
     model.train()
     viewed = nnx.view(model, deterministic=True)
-    equal(viewed(batch), Net(RANDOM, "TEST").apply(*variables_of(model), batch)[0])
+    assert_equal(viewed(batch), Net(RANDOM, "TEST").apply(*variables_of(model), batch)[0])
 
 
 def test_random_layers_repeat_in_eval_mode() -> None:
@@ -119,7 +119,7 @@ def test_random_layers_repeat_in_eval_mode() -> None:
         dummy_data_param { shape { dim: 4 } data_filler { type: "gaussian" } } }"""
     )
     model = CaffeModule(net, rngs=nnx.Rngs(0))
-    equal(model({}), model({}))
+    assert_equal(model({}), model({}))
     model.train()
     assert (model({})["x"] != model({})["x"]).any()
 
@@ -140,8 +140,8 @@ def test_recurrent_layers_carry_their_state() -> None:
     batch = {"x": normal(3, 2, 4), "cont": jnp.ones((3, 2))}
     for _ in range(2):
         outputs, state = net.apply(params, state, batch)
-        equal(model(batch), outputs)
-    equal(variables_of(model).state, state)
+        assert_equal(model(batch), outputs)
+    assert_equal(variables_of(model).state, state)
 
 
 def adam_steps(model: CaffeModule, feed: Loader, n: int) -> list[float]:
@@ -169,43 +169,43 @@ def test_lenet_learns_digits_and_is_checkpointed(tmp_path: Path) -> None:
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(tmp_path / "model", nnx.state(model))
     with ocp.StandardCheckpointer() as checkpointer:
-        other = CaffeModule(train, rngs=nnx.Rngs(1))
+        fresh_model = CaffeModule(train, rngs=nnx.Rngs(1))
         graph, abstract = nnx.split(nnx.eval_shape(lambda: CaffeModule(train, rngs=nnx.Rngs(1))))
         restored = nnx.merge(graph, checkpointer.restore(tmp_path / "model", abstract))
-        nnx.update(other, checkpointer.restore(tmp_path / "model", nnx.state(other)))
-    equal(variables_of(restored), variables_of(model))
-    equal(variables_of(other), variables_of(model))
+        nnx.update(fresh_model, checkpointer.restore(tmp_path / "model", nnx.state(fresh_model)))
+    assert_equal(variables_of(restored), variables_of(model))
+    assert_equal(variables_of(fresh_model), variables_of(model))
     batch = next(feed)
-    equal(restored(batch), model(batch))
+    assert_equal(restored(batch), model(batch))
     for f in (feed, test_feed):
         f.close()
 
 
-def test_as_a_linen_module() -> None:
+def test_a_linen_module_has_the_nets_loss_and_state() -> None:
     net = Net(RANDOM, "TRAIN")
     params, state = variables = net.init(jax.random.key(0))
     batch = {"x": normal(64, 5)}
     model = to_linen(net, variables)
     linen_variables = model.init({"params": jax.random.key(1), "dropout": jax.random.key(2)}, batch)
     assert set(linen_variables) == {"params", "batch_stats"}
-    equal(linen_variables["params"]["weights"]["a/ip"][0], params["a/ip"][0])
+    assert_equal(linen_variables["params"]["weights"]["a/ip"][0], params["a/ip"][0])
 
     @jax.jit
     def loss(params: Any) -> Any:
-        (total, _), changed = model.apply(
+        (total, _), new_state = model.apply(
             {**linen_variables, "params": params},
             batch,
             rngs={"dropout": jax.random.key(3)},
             mutable=["batch_stats"],
             nnx_method="loss",
         )
-        return total, changed
+        return total, new_state
 
-    (_, changed), grads = jax.value_and_grad(loss, has_aux=True)(linen_variables["params"])
+    (_, new_state), grads = jax.value_and_grad(loss, has_aux=True)(linen_variables["params"])
     _, expected = net.apply(params, state, batch, key=jax.random.key(0))
-    equal(list(changed["batch_stats"]["state"]["bn"].values()), list(expected["bn"].values()))
+    assert_equal(list(new_state["batch_stats"]["state"]["bn"].values()), list(expected["bn"].values()))
     assert all(np.isfinite(g).all() for g in jax.tree.leaves(grads))
-    equal(jax.tree.map(jnp.shape, grads), jax.tree.map(jnp.shape, linen_variables["params"]))
+    assert_equal(jax.tree.map(jnp.shape, grads), jax.tree.map(jnp.shape, linen_variables["params"]))
 
 
 def test_linen_gives_the_nets_outputs_and_gradients() -> None:
@@ -217,9 +217,9 @@ def test_linen_gives_the_nets_outputs_and_gradients() -> None:
     feed.close()
     model = to_linen(net, variables)
     ours = model.init(jax.random.key(0), batch)
-    equal(model.apply(ours, batch), net.apply(params, state, batch)[0])
+    assert_equal(model.apply(ours, batch), net.apply(params, state, batch)[0])
     grads = jax.grad(lambda v: model.apply(v, batch, nnx_method="loss")[0])(ours)
-    equal(jax.tree.leaves(grads), jax.tree.leaves(jax.grad(net.loss, has_aux=True)(params, state, batch)[0]))
+    assert_equal(jax.tree.leaves(grads), jax.tree.leaves(jax.grad(net.loss, has_aux=True)(params, state, batch)[0]))
 
 
 def test_no_other_package_imports_flax_interop() -> None:

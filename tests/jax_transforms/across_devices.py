@@ -52,9 +52,9 @@ def numbers() -> dict[str, Any]:
     return {"x": x.astype(np.float32), "y": np.where(np.arange(len(y)) < SHARE, 1, y).astype(np.float32)}
 
 
-def start(of: Net) -> Any:
+def start(model: Net) -> Any:
     """Params, none of them 0, and state."""
-    params, state = of.init(jax.random.key(0))
+    params, state = model.init(jax.random.key(0))
     return jax.tree.map(lambda p: p + 0.5, params), state
 
 
@@ -64,11 +64,11 @@ def map_over_devices(function: Any, out_specs: Any, **options: Any) -> Any:
     return jax.shard_map(function, mesh=mesh(DEVICES), in_specs=specs, out_specs=out_specs, **options)
 
 
-def step(of: Net) -> Any:
+def step(model: Net) -> Any:
     """Loss, outputs and new state; gradients by params and inputs."""
 
     def loss(params: Any, inputs: Any, state: Any) -> Any:
-        return of.loss(params, state, inputs, blobs=["loss", "square", "decay"])
+        return model.loss(params, state, inputs, blobs=["loss", "square", "decay"])
 
     def run(params: Any, state: Any, inputs: Any) -> Any:
         return jax.value_and_grad(loss, (0, 1), has_aux=True)(params, inputs, state)
@@ -78,29 +78,34 @@ def step(of: Net) -> Any:
 
 def a_training_step(**options: Any) -> None:
     """Loss, statistics and gradients of a net with all kinds of layers equal the results for the joined batch."""
-    whole, part = net(NORM + LOSSES, DEVICES * SHARE, **options), net(NORM + LOSSES, SHARE, **SYNCED, **options)
-    inputs = *start(whole), numbers()
-    expected = jax.jit(step(whole))(*inputs)
-    result = jax.jit(map_over_devices(step(part), ((P(), P()), (P(), INPUTS))))(*inputs)
+    joint_net, shard_net = (
+        net(NORM + LOSSES, DEVICES * SHARE, **options),
+        net(NORM + LOSSES, SHARE, **SYNCED, **options),
+    )
+    inputs = *start(joint_net), numbers()
+    expected = jax.jit(step(joint_net))(*inputs)
+    result = jax.jit(map_over_devices(step(shard_net), ((P(), P()), (P(), INPUTS))))(*inputs)
     assert_close(result, expected, 1e-5)
 
 
 def slopes(backward: str) -> None:
     """Derivatives forwards, too."""
-    whole, part = net(NORM + LOSSES, DEVICES * SHARE), net(NORM + LOSSES, SHARE, backward=backward, **SYNCED)
-    params, state = start(whole)
+    joint_net, shard_net = net(NORM + LOSSES, DEVICES * SHARE), net(NORM + LOSSES, SHARE, backward=backward, **SYNCED)
+    params, state = start(joint_net)
     inputs = numbers()
 
-    def slope(of: Net, params: Any, state: Any, inputs: Any) -> Any:
-        towards = jax.tree.map(jnp.cos, params), {"x": jnp.sin(inputs["x"])}
+    def slope(model: Net, params: Any, state: Any, inputs: Any) -> Any:
+        tangents = jax.tree.map(jnp.cos, params), {"x": jnp.sin(inputs["x"])}
 
         def loss(params: Any, floats: Any) -> Any:
-            return of.loss(params, state, {**inputs, **floats})[0]
+            return model.loss(params, state, {**inputs, **floats})[0]
 
-        return jax.jvp(loss, (params, {"x": inputs["x"]}), towards)[1]
+        return jax.jvp(loss, (params, {"x": inputs["x"]}), tangents)[1]
 
-    expected = jax.jit(functools.partial(slope, whole))(params, state, inputs)
-    assert_close(jax.jit(map_over_devices(functools.partial(slope, part), P()))(params, state, inputs), expected, 1e-5)
+    expected = jax.jit(functools.partial(slope, joint_net))(params, state, inputs)
+    assert_close(
+        jax.jit(map_over_devices(functools.partial(slope, shard_net), P()))(params, state, inputs), expected, 1e-5
+    )
 
 
 def each_for_itself(**options: Any) -> None:
@@ -149,19 +154,19 @@ def nothing_meets_without_an_axis_name() -> None:
 def no_trace_is_of_both() -> None:
     """One net, on one device, on several, and on one again: what is traced in one is not used in the other."""
     part = net(NORM + LOSSES, SHARE, **SYNCED)
-    alone = net(NORM + LOSSES, SHARE)
+    single_device_net = net(NORM + LOSSES, SHARE)
     params, state = start(part)
     inputs = numbers()
-    one = {name: a[-SHARE:] for name, a in inputs.items()}
-    every = jax.tree.map(lambda a: np.concatenate([a] * DEVICES), one)
-    expected = jax.jit(step(alone))(params, state, one)
+    shard = {name: a[-SHARE:] for name, a in inputs.items()}
+    repeated_inputs = jax.tree.map(lambda a: np.concatenate([a] * DEVICES), shard)
+    expected = jax.jit(step(single_device_net))(params, state, shard)
     specs = ((P(), P()), (P(), INPUTS))
     for _ in range(2):
-        assert_close(jax.jit(step(part))(params, state, one), expected, 1e-6)
-        assert_close(part.forward(params, state, one)[0], alone.forward(params, state, one)[0], 1e-6)
-        (loss, _), (by_params, _) = jax.jit(map_over_devices(step(part), specs))(params, state, every)
+        assert_close(jax.jit(step(part))(params, state, shard), expected, 1e-6)
+        assert_close(part.forward(params, state, shard)[0], single_device_net.forward(params, state, shard)[0], 1e-6)
+        (loss, _), (by_params, _) = jax.jit(map_over_devices(step(part), specs))(params, state, repeated_inputs)
         rows = loss - expected[0][0]  # but for the blob with rows, N times a batch weighs what it does once
-        ip = np.sum(alone.forward(params, state, one, blobs=("ip",))[0]["ip"])
+        ip = np.sum(single_device_net.forward(params, state, shard, blobs=("ip",))[0]["ip"])
         np.testing.assert_allclose(rows, 0.01 * (DEVICES - 1) * ip, rtol=1e-3)
         assert_close(by_params["param"], expected[1][0]["param"], 1e-6)
 

@@ -144,13 +144,13 @@ for _family in sorted(module.name for module in iter_modules([str(HERE / "fork_c
     FORKS += import_module(f"fork_cases.{_family}").LAYERS
 
 # the first of each type of forks, or variant of one, is asked everything, the others about their gradients
-_of_types: dict[str, Case] = {}
+_first_cases: dict[str, Case] = {}
 for _case in FORKS:
     _kind = type_of(read_net(_case.text(2)).layer[-1])
     _name = _case.name if _kind.name == "Python" else f"{_kind.name} {_kind.docs.origin}"
-    _of_types.setdefault(_name, _case)
-FURTHER = [case for case in FORKS if case not in _of_types.values()]
-LAYERS += _of_types.values()
+    _first_cases.setdefault(_name, _case)
+FURTHER = [case for case in FORKS if case not in _first_cases.values()]
+LAYERS += _first_cases.values()
 
 # nets that are run, and nets that are traced and lowered, which takes long enough
 COMPILED = [

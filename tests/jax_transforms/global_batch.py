@@ -17,10 +17,10 @@ from caffejax.net import Net
 
 AXIS = "data"
 SHARE = 3  # rows of each device
-BY_NAME = {case.name: case for case in CASES}
+CASES_BY_NAME = {case.name: case for case in CASES}
 
 # bottoms whose rows begin with the number of an image, which each device counts from 0
-OF_IMAGES = {"MultiBoxLoss": "b3", "BoxAnnotatorOHEM": "b0"}
+IMAGE_INDEX_BLOBS = {"MultiBoxLoss": "b3", "BoxAnnotatorOHEM": "b0"}
 
 
 class JointCase:
@@ -57,14 +57,14 @@ class JointCase:
                     self.one.inputs[name][: SHARE + 1] = ignored
 
     def _number_images(self) -> None:
-        name = OF_IMAGES.get(self.case.name.split("_")[0])
+        name = IMAGE_INDEX_BLOBS.get(self.case.name.split("_")[0])
         axis = None if name is None else self.case.axis(name)
         if name is not None and axis is not None:
             numbers = self.inputs[name][..., 0]
             if name == "b3":
                 numbers[..., :SHARE] = -1  # the first device has no ground truth
-            of_all = np.arange(numbers.shape[axis]) // SHARE * SHARE + numbers
-            self.one.inputs[name][..., 0] = np.where(numbers < 0, numbers, of_all)
+            global_numbers = np.arange(numbers.shape[axis]) // SHARE * SHARE + numbers
+            self.one.inputs[name][..., 0] = np.where(numbers < 0, numbers, global_numbers)
 
     def axis(self, name: str) -> int | None:
         """Return the axis of the rows of a blob, or None for a blob without rows of the batch."""
@@ -96,22 +96,22 @@ class JointCase:
     @property
     def on_devices(self) -> Any:
         """The same of the nets with the rows spread."""
-        by_rows = {name: spec(self.axis(name)) for name in self.inputs}
+        input_specs = {name: spec(self.axis(name)) for name in self.inputs}
         states = (net.init(jax.random.key(0))[1] for net in (self.one.net, self.parts[0]))
-        of_state = jax.tree.map(lambda whole, part: spec(rows_axis(whole.shape, part.shape)), *states)
-        of_params = jax.tree.map(lambda _: spec(None), self.one.params)
-        of_tops = {name: spec(self.axis(name)) for name in self.tops}
+        state_specs = jax.tree.map(lambda joint_array, part: spec(rows_axis(joint_array.shape, part.shape)), *states)
+        param_specs = jax.tree.map(lambda _: spec(None), self.one.params)
+        top_specs = {name: spec(self.axis(name)) for name in self.tops}
         return jax.shard_map(
             self.results(self.parts),
             mesh=mesh(self.devices),
-            in_specs=(of_params, by_rows, of_state),
-            out_specs=[((of_params, by_rows), (of_tops, of_state))] * len(self.parts),
+            in_specs=(param_specs, input_specs, state_specs),
+            out_specs=[((param_specs, input_specs), (top_specs, state_specs))] * len(self.parts),
         )
 
     def check(self) -> None:
         """Devices together give what one does: tops, state, gradients."""
-        one, args = self.one, (self.one.params, self.inputs, self.one.state)
-        expected = compile_call(self.results(self.wholes), *args)(one.params, one.inputs, one.state)
+        joint, args = self.one, (self.one.params, self.inputs, self.one.state)
+        expected = compile_call(self.results(self.wholes), *args)(joint.params, joint.inputs, joint.state)
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(expected))
         assert_close(compile_call(self.on_devices, *args)(*args), expected, 1e-5)
 
@@ -129,9 +129,9 @@ def ignored_label(ctx: Context) -> int | None:
     return int(np.ravel(result[0])[0]) if result else None
 
 
-def rows_axis(whole: tuple[int, ...], part: tuple[int, ...]) -> int | None:
+def rows_axis(joint_shape: tuple[int, ...], shard_shape: tuple[int, ...]) -> int | None:
     """The axis along which one shape is longer."""
-    return next((k for k, (a, b) in enumerate(zip(whole, part, strict=True)) if a != b), None)
+    return next((k for k, (a, b) in enumerate(zip(joint_shape, shard_shape, strict=True)) if a != b), None)
 
 
 def spec(axis: int | None) -> PartitionSpec:
@@ -141,4 +141,4 @@ def spec(axis: int | None) -> PartitionSpec:
 
 def check(name: str, devices: int, ways: Sequence[str]) -> None:
     """Ask a case."""
-    JointCase(BY_NAME[name], devices, ways).check()
+    JointCase(CASES_BY_NAME[name], devices, ways).check()

@@ -8,7 +8,7 @@ from case import ROWS, Case, Shape, layer
 from cases import FURTHER, LAYERS
 
 MAP: Shape = (ROWS, 3, 2, 4)
-PLACES: Shape = (ROWS, 2, 4)
+LABEL_MAP: Shape = (ROWS, 2, 4)
 MATRIX: Shape = (ROWS, 5)
 LABELS: Shape = (ROWS,)
 
@@ -22,21 +22,21 @@ NORMALIZATIONS = (
     "normalization: PRE_FIXED pre_fixed_normalizer: 7",
 )
 NORMALISED: dict[str, tuple[tuple[Shape, ...], dict[str, Any]]] = {
-    "SoftmaxWithLoss": ((MAP, PLACES), {"classes": 3}),
-    "InfogainLoss": ((MAP, PLACES, (1, 1, 3, 3)), {"classes": 3}),
+    "SoftmaxWithLoss": ((MAP, LABEL_MAP), {"classes": 3}),
+    "InfogainLoss": ((MAP, LABEL_MAP, (1, 1, 3, 3)), {"classes": 3}),
     "SigmoidCrossEntropyLoss": ((MAP, MAP), {}),
     "SmoothL1LossOHEM": ((MAP, MAP), {}),
 }
 
 
-def _all_normalizations(loss: Case, more: str = "") -> Case:
+def _all_normalizations(loss: Case, fields: str = "") -> Case:
     """The loss over the same bottoms with each way to normalise it: one net, whose program has what they share once."""
     ways = [
         re.sub('(name|top): "(layer|t0)"', rf'\1: "\2_{i}"', loss.layers).removesuffix("}")
-        + f"loss_param {{ {way} {more} }} }}"
+        + f"loss_param {{ {way} {fields} }} }}"
         for i, way in enumerate(NORMALIZATIONS)
     ]
-    return replace(loss, name=f"{loss.name}_normalised{'_ignore' * bool(more)}", layers="\n".join(ways), whole=True)
+    return replace(loss, name=f"{loss.name}_normalised{'_ignore' * bool(fields)}", layers="\n".join(ways), whole=True)
 
 
 def _multibox() -> list[Case]:
@@ -61,7 +61,7 @@ MORE = [
         for name in ("SUM", "ASUM", "SUMSQ", "MEAN")
     ),
     layer("Accuracy", "accuracy_param { ignore_label: 1 }", MATRIX, LABELS, classes=5, tops=2, name="classes"),
-    layer("EltwiseAccuracy", "eltwise_accuracy_param { ignore_label: 1 }", MAP, PLACES, classes=3, name="ignore"),
+    layer("EltwiseAccuracy", "eltwise_accuracy_param { ignore_label: 1 }", MAP, LABEL_MAP, classes=3, name="ignore"),
     layer(
         "SmoothL1Loss",
         "loss_weight: 2 smooth_l1_loss_param {} loss_param { normalization: PRE_FIXED pre_fixed_normalizer: 7 }",

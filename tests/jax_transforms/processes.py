@@ -11,10 +11,10 @@ from compile_flags import with_devices
 def fresh(devices: int = 1) -> ProcessPoolExecutor:
     """One process whose JAX simulates that many devices."""
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, mp_context=context, initializer=_settle, initargs=(devices,))
+    return ProcessPoolExecutor(1, mp_context=context, initializer=_set_device_count, initargs=(devices,))
 
 
-def _settle(devices: int) -> None:
+def _set_device_count(devices: int) -> None:
     os.environ |= with_devices(devices)
 
 

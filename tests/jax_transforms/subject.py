@@ -64,10 +64,10 @@ class Subject:
         names = (layer.bottoms[i] for layer in layers for i in layer.index_bottoms)
         return {copied.get(name, name) for name in names}
 
-    def cannot(self, question: str) -> str | None:
+    def cannot(self, transform: str) -> str | None:
         """Why its types do not do what is asked, as their registrations say; None if they do."""
         types = [layer.type for layer in self.net.graph.layers]
-        return next((t.unsupported[question] for t in types if question in t.unsupported), None)
+        return next((t.unsupported[transform] for t in types if transform in t.unsupported), None)
 
     @property
     def host(self) -> bool:
@@ -178,29 +178,31 @@ def parametrize_cases(
         return (pytest.mark.long,) if long else quick.get((case.name, kernels), ())
 
     # types of forks use the kernels of others, which are asked in either form
-    forms = [(c, k) for c in cases for k in (("fast",) if c in FORKS else ("fast", "reference"))]
-    result = [pytest.param(c, k, id=f"{c.name}-{k}", marks=marks(c, k)) for c, k in forms]
+    case_kernels = [(c, k) for c in cases for k in (("fast",) if c in FORKS else ("fast", "reference"))]
+    result = [pytest.param(c, k, id=f"{c.name}-{k}", marks=marks(c, k)) for c, k in case_kernels]
 
     def decorate(test: Callable[..., None]) -> Any:
         @functools.wraps(test)
-        def ask(case: Case, kernels: str, **fixtures: Any) -> None:
+        def run_if_distinct(case: Case, kernels: str, **fixtures: Any) -> None:
             if kernels == "fast" or not alike(case):
                 test(case, kernels, **fixtures)
 
-        return pytest.mark.parametrize(("case", "kernels"), result, scope="session")(ask)
+        return pytest.mark.parametrize(("case", "kernels"), result, scope="session")(run_if_distinct)
 
     return decorate
 
 
 @contextmanager
-def expect_support(question: str, one: Subject) -> Iterator[None]:
+def expect_support(transform: str, subject: Subject) -> Iterator[None]:
     """Require that the block works, or, if the type's registration says that it does not, that it fails."""
-    if one.cannot(question) is None:
+    if subject.cannot(transform) is None:
         yield
         return
-    with pytest.raises(CaffejaxError if one.host else (CaffejaxError, TypeError, ValueError, AssertionError)) as error:
+    with pytest.raises(
+        CaffejaxError if subject.host else (CaffejaxError, TypeError, ValueError, AssertionError)
+    ) as error:
         yield
-    if one.host:
+    if subject.host:
         assert "layer 'layer'" in str(error.value)
 
 

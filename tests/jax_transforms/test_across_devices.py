@@ -34,27 +34,29 @@ def test_batch_norm_of_each_device(options: dict[str, Any], eight_devices: Proce
     eight_devices.submit(across_devices.each_for_itself, **options).result()
 
 
-@pytest.mark.parametrize(("options", "each_way"), [({}, 0), ({"axis_name": "data"}, 0), (SYNCED, 1)])
-def test_devices_meet_once_each_way(options: dict[str, Any], each_way: int, eight_devices: ProcessPoolExecutor) -> None:
-    eight_devices.submit(across_devices.all_reduces, each_way, each_way, **options).result()
+@pytest.mark.parametrize(("options", "n_all_reduces"), [({}, 0), ({"axis_name": "data"}, 0), (SYNCED, 1)])
+def test_batch_norm_needs_one_all_reduce_each_way(
+    options: dict[str, Any], n_all_reduces: int, eight_devices: ProcessPoolExecutor
+) -> None:
+    eight_devices.submit(across_devices.all_reduces, n_all_reduces, n_all_reduces, **options).result()
 
 
 @pytest.mark.parametrize(
-    "question",
+    "check",
     [
         across_devices.nothing_meets_without_an_axis_name,
         across_devices.no_trace_is_of_both,
         across_devices.unchecked_axes_are_refused,
     ],
 )
-def test_transforms_hold_on_eight_devices(question: Any, eight_devices: ProcessPoolExecutor) -> None:
-    eight_devices.submit(question).result()
+def test_transforms_hold_on_eight_devices(check: Any, eight_devices: ProcessPoolExecutor) -> None:
+    eight_devices.submit(check).result()
 
 
 def test_on_one_device_the_program_is_the_same() -> None:
     texts = []
     for options in ({}, SYNCED):
-        one = net(NORM + LOSSES, 6, **options)
-        inputs = *across_devices.start(one), {name: a[:6] for name, a in across_devices.numbers().items()}
-        texts.append(jax.jit(across_devices.step(one)).lower(*inputs).as_text())
+        model = net(NORM + LOSSES, 6, **options)
+        inputs = *across_devices.start(model), {name: a[:6] for name, a in across_devices.numbers().items()}
+        texts.append(jax.jit(across_devices.step(model)).lower(*inputs).as_text())
     assert texts[0] == texts[1]

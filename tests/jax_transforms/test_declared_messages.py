@@ -10,6 +10,6 @@ from caffejax.schema import read_net
 def test_types_declare_the_messages_of_their_settings() -> None:
     layers = [layer for case in (*LAYERS, *FURTHER) for layer in read_net(case.text(2)).layer]
     set_in = {(layer.type, f.name): layer for layer in layers for f, _ in layer.ListFields() if f.name[-6:] == "_param"}
-    undeclared = [at for at, layer in set_in.items() if at[1] not in (*params_of(type_of(layer)), *COMMON_PARAMS)]
+    undeclared = [key for key, layer in set_in.items() if key[1] not in (*params_of(type_of(layer)), *COMMON_PARAMS)]
     assert len(set_in) > 100
     assert undeclared == []

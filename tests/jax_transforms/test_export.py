@@ -18,14 +18,14 @@ from recorded import KERNEL_TYPES
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
-def export_subject(one: Subject, inputs: Any, *platforms: str) -> jax.export.Exported:
+def export_subject(subject: Subject, inputs: Any, *platforms: str) -> jax.export.Exported:
     """Loss, tops, state and all gradients. JAX refuses what it cannot promise to run again."""
 
     def function(params: Any, inputs: Any) -> Any:
         by_index = {layer: {int(i): blob for i, blob in blobs.items()} for layer, blobs in params.items()}
-        return with_string_keys(one.value_and_grad(by_index, inputs))
+        return with_string_keys(subject.value_and_grad(by_index, inputs))
 
-    return jax.export.export(jax.jit(function), platforms=platforms)(with_string_keys(one.params), inputs)
+    return jax.export.export(jax.jit(function), platforms=platforms)(with_string_keys(subject.params), inputs)
 
 
 def with_string_keys(tree: Any) -> Any:
@@ -48,8 +48,8 @@ def test_exported_for_all_platforms_it_runs_elsewhere(
 ) -> None:
     one = subject(case, kernels)
     with expect_support("export", one):
-        kept = bytes(export_subject(one, one.inputs, *PLATFORMS).serialize())
-        actual = fresh_process.submit(reload, kept, with_string_keys(one.point)).result()
+        artifact = bytes(export_subject(one, one.inputs, *PLATFORMS).serialize())
+        actual = fresh_process.submit(reload, artifact, with_string_keys(one.point)).result()
         assert_close(actual, with_string_keys(one.compiled(*one.point)), 1e-4)
 
 
@@ -59,8 +59,8 @@ def test_exported_once_it_takes_any_number_of_rows(
 ) -> None:
     one, larger = subject(case, kernels), Subject(case, kernels, rows=5)
     with expect_support("symbolic_batch", one):
-        kept = bytes(export_subject(one, symbolic(one), *PLATFORMS).serialize())
-        actual = fresh_process.submit(reload, kept, with_string_keys(larger.point)).result()
+        artifact = bytes(export_subject(one, make_symbolic_inputs(one), *PLATFORMS).serialize())
+        actual = fresh_process.submit(reload, artifact, with_string_keys(larger.point)).result()
         assert_close(actual, with_string_keys(larger.compiled(*larger.point)), 1e-4)
 
 
@@ -69,7 +69,7 @@ def test_exported_once_it_takes_any_number_of_rows(
 def test_net_is_exported(case: Case) -> None:
     """For all platforms and any number of rows, where running it would take too long."""
     one = subject(case, "fast")
-    assert export_subject(one, symbolic(one), *PLATFORMS).platforms == PLATFORMS
+    assert export_subject(one, make_symbolic_inputs(one), *PLATFORMS).platforms == PLATFORMS
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -80,12 +80,12 @@ def test_exported_for_one_platform_it_calls_no_library(case: Case, kernels: str,
     assert "custom_call" not in export_subject(one, one.inputs, platform).mlir_module()
 
 
-def symbolic(one: Subject) -> dict[str, jax.ShapeDtypeStruct]:
+def make_symbolic_inputs(subject: Subject) -> dict[str, jax.ShapeDtypeStruct]:
     """The inputs with any number of rows."""
     (rows,) = jax.export.symbolic_shape("rows")
 
     def shape(name: str) -> tuple[Any, ...]:
-        axis = one.case.axis(name)
-        return tuple(rows if i == axis else n for i, n in enumerate(one.inputs[name].shape))
+        axis = subject.case.axis(name)
+        return tuple(rows if i == axis else n for i, n in enumerate(subject.inputs[name].shape))
 
-    return {name: jax.ShapeDtypeStruct(shape(name), array.dtype) for name, array in one.inputs.items()}
+    return {name: jax.ShapeDtypeStruct(shape(name), array.dtype) for name, array in subject.inputs.items()}

@@ -44,14 +44,14 @@ def _texts() -> dict[str, tuple[str | Path, Any]]:
     return {name: x for name, x in sorted(result.items()) if name in types and types[name].docs.origin != "BVLC"}
 
 
-def _mutations(original: Any) -> Iterator[Any]:
+def _generate_mutants(original: Any) -> Iterator[Any]:
     """Nets with one thing changed each: a number, a bottom, a top, or an input's shape."""
-    at = next(i for i, layer in enumerate(original.layer) if layer.name == "layer")
-    layer = original.layer[at]
+    layer_index = next(i for i, layer in enumerate(original.layer) if layer.name == "layer")
+    layer = original.layer[layer_index]
 
     def changed() -> Any:
         new = copy.deepcopy(original)
-        return new, new.layer[at]
+        return new, new.layer[layer_index]
 
     name = layer_types()[layer.type].signature.param or ""
     for field in getattr(layer, name).DESCRIPTOR.fields if name else ():
@@ -84,7 +84,7 @@ def _mutations(original: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("name", _texts())
 def test_mutants_build_or_are_refused_by_name(name: str) -> None:
     text, phase = _texts()[name]
-    for mutant in _mutations(read_net(text)):
+    for mutant in _generate_mutants(read_net(text)):
         message = "layer '"
         try:
             Net(mutant, phase)

@@ -18,7 +18,7 @@ def type_of_case(case: Case) -> LayerType:
     return type_of(read_net(case.text(3)).layer[-1])
 
 
-def asked_of() -> list[Any]:
+def make_test_params() -> list[Any]:
     """Return each case with 4 devices, and cases with sums over rows also with 2 and 8, and by rules."""
     result = []
     for case in CASES:
@@ -40,7 +40,7 @@ def asked_of() -> list[Any]:
     return result
 
 
-@pytest.mark.parametrize(("case", "devices", "ways"), asked_of())
+@pytest.mark.parametrize(("case", "devices", "ways"), make_test_params())
 def test_sharded_results_equal_one_device(
     case: Case, devices: int, ways: list[str], eight_devices: ProcessPoolExecutor
 ) -> None:

@@ -12,7 +12,7 @@ STEP = 1e-5
 
 
 @parametrize_cases(LAYERS + COMPILED[:1])
-def test_jvp(case: Case, kernels: str) -> None:
+def test_jvp_is_the_product_with_the_gradient(case: Case, kernels: str) -> None:
     """The derivative of the loss and all tops along a direction equals the gradient's."""
     one = subject(case, kernels)
     with expect_support("jvp", one):
@@ -36,14 +36,16 @@ def test_second_derivatives(case: Case, kernels: str) -> None:
             double = one.exact
             expected = central_differences(double)
         with jax.enable_x64(case.random):  # other numbers are drawn in float64
-            at = double if case.random else one
-            arrays = at.point, at.direction()
-            product, penalty = compile_call(lambda p, d: second(at, p, d), *arrays)(*arrays)
+            evaluated_subject = double if case.random else one
+            arrays = evaluated_subject.point, evaluated_subject.direction()
+            product, penalty = compile_call(lambda p, d: compute_second_derivatives(evaluated_subject, p, d), *arrays)(
+                *arrays
+            )
         assert_close(product, expected[0], 1e-3)
         np.testing.assert_allclose(penalty, expected[1], rtol=1e-3, atol=1e-3)
 
 
-def second(one: Subject, point: Any, direction: Any) -> tuple[Any, Any]:
+def compute_second_derivatives(one: Subject, point: Any, direction: Any) -> tuple[Any, Any]:
     """The Hessian times a direction, and half the squared gradient's slope along it."""
 
     def penalty(point: Any) -> Any:
@@ -56,8 +58,8 @@ def second(one: Subject, point: Any, direction: Any) -> tuple[Any, Any]:
 
 def central_differences(double: Subject) -> tuple[Any, Any]:
     """The same from gradients on either side."""
-    ahead, behind = (
+    gradient_plus, gradient_minus = (
         numpy(double.compiled(*move(double.point, double.direction(), s))[1], np.float64) for s in (STEP, -STEP)
     )
-    product = jax.tree.map(lambda a, b: (a - b) / (2 * STEP), ahead, behind)
-    return product, np.asarray(inner(ahead, ahead) - inner(behind, behind)) / (4 * STEP)
+    product = jax.tree.map(lambda a, b: (a - b) / (2 * STEP), gradient_plus, gradient_minus)
+    return product, np.asarray(inner(gradient_plus, gradient_plus) - inner(gradient_minus, gradient_minus)) / (4 * STEP)

@@ -28,7 +28,7 @@ for _case in (*LAYERS, *FURTHER):
 _FIRST = list({type_of(read_net(case.text(2)).layer[-1]): case for case in reversed((*LAYERS, *FURTHER))}.values())
 
 
-def change(message: Any, name: str) -> None:
+def set_other_value(message: Any, name: str) -> None:
     """Sets a field to another value than its default and than the case's."""
     field = message.DESCRIPTOR.fields_by_name[name]
     old = getattr(message, name) if field.has_presence else None
@@ -55,16 +55,16 @@ def test_settings_do_what_their_meaning_says(case: Case) -> None:
             is_error = "an error if" in setting.meaning
             if "." in setting.name or not (is_error or setting.meaning.startswith("no effect")):
                 continue
-            changed = NetParameter()
-            changed.CopyFrom(net)
-            layer: LayerParameter = changed.layer[-1]
-            change(getattr(layer, param), setting.name)
+            changed_net = NetParameter()
+            changed_net.CopyFrom(net)
+            layer: LayerParameter = changed_net.layer[-1]
+            set_other_value(getattr(layer, param), setting.name)
             if is_error:
                 with pytest.raises(CaffejaxError):
-                    pytest.fail(f"{param}.{setting.name} is accepted: {shapes(changed, case.phase)}")
+                    pytest.fail(f"{param}.{setting.name} is accepted: {shapes(changed_net, case.phase)}")
             else:
                 expected = expected or shapes(net, case.phase)
-                assert shapes(changed, case.phase) == expected, setting.name
+                assert shapes(changed_net, case.phase) == expected, setting.name
 
 
 @pytest.mark.parametrize("case", _FIRST, ids=lambda case: case.name)
@@ -79,11 +79,11 @@ def test_accepted_values_are_named(case: Case) -> None:
                 continue
             for value in field.enum_type.values:
                 if value.number != field.default_value and not re.search(rf"\b{value.name}\b", setting.meaning):
-                    changed = NetParameter()
-                    changed.CopyFrom(net)
-                    setattr(getattr(changed.layer[-1], param), setting.name, value.number)
+                    changed_net = NetParameter()
+                    changed_net.CopyFrom(net)
+                    setattr(getattr(changed_net.layer[-1], param), setting.name, value.number)
                     with pytest.raises(CaffejaxError):
-                        pytest.fail(f"{setting.name}: {value.name} is accepted: {shapes(changed, case.phase)}")
+                        pytest.fail(f"{setting.name}: {value.name} is accepted: {shapes(changed_net, case.phase)}")
 
 
 # settings that only some layers of a type read, none of which is among the cases
@@ -146,7 +146,7 @@ def is_refused(case: Case, param: str, setting: str) -> bool:
     message, (*outer, name) = getattr(net.layer[-1], param), setting.split(".")
     for field in outer:
         message = getattr(message, field)
-    change(message, name)
+    set_other_value(message, name)
     try:
         shapes(net, case.phase)
     except CaffejaxError:

@@ -14,7 +14,7 @@ from caffejax.schema import read_net
 from recorded import KERNEL_TYPES, MANIFEST, of_fork
 
 
-def test_every_type_that_computes_is_asked() -> None:
+def test_every_type_that_computes_has_a_case() -> None:
     tested = set().union(*map(types_of, LAYERS))
     computing = {name for name, kind in layer_types().items() if not kind.is_fed} - {"Python"}
     assert computing <= tested
@@ -45,17 +45,17 @@ def test_gradient_is_the_derivative(case: Case, kernels: str) -> None:
         (_, (tops, _)), gradient = double.compiled(*double.point)
         assert all(top.dtype in (np.float64, np.float32) for top in tops.values())
         exact = numpy(gradient, np.float64)
-        for path, mask in each_argument(double.point, together=case.whole):
+        for path, mask in list_argument_masks(double.point, together=case.whole):
             direction = jax.tree.map(np.multiply, double.direction(), mask)
-            ahead, behind = (double.compiled(*move(double.point, direction, s))[0][0] for s in (step, -step))
-            expected, result = (ahead - behind) / (2 * step), inner(exact, direction)
+            loss_plus, loss_minus = (double.compiled(*move(double.point, direction, s))[0][0] for s in (step, -step))
+            expected, result = (loss_plus - loss_minus) / (2 * step), inner(exact, direction)
             if not one.prefers_rule:
                 np.testing.assert_allclose(result, expected, rtol=tolerance, atol=1e-6, err_msg=path)
     if not case.random:  # other numbers are drawn in float64
         assert_close(one.compiled(*one.point)[1], exact, 1e-3 if case.whole else 1e-4)
 
 
-def each_argument(point: Any, together: bool) -> list[tuple[str, Any]]:
+def list_argument_masks(point: Any, together: bool) -> list[tuple[str, Any]]:
     """For each array its name, and a tree of 1 for it and 0 for all others. Or all `together`."""
     leaves, tree = jax.tree.flatten_with_path(point)
     if together:

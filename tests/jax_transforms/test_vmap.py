@@ -12,7 +12,7 @@ COPIES = 3
 
 
 @parametrize_cases(LAYERS + COMPILED[:1])
-def test_vmap(case: Case, kernels: str) -> None:
+def test_vmap_equals_a_loop(case: Case, kernels: str) -> None:
     """Loss, tops, state and gradients, mapped over inputs, and over params."""
     one = subject(case, kernels)
     with expect_support("vmap", one):
@@ -25,13 +25,13 @@ def test_vmap(case: Case, kernels: str) -> None:
             assert loops(batched) <= loops(one.compiled), "a loop over the batch"
 
 
-def mapped_arguments(one: Subject) -> list[tuple[tuple[int | None, int | None], list[Any]]]:
+def mapped_arguments(subject: Subject) -> list[tuple[tuple[int | None, int | None], list[Any]]]:
     """The axes to map, and the points that make up the batch."""
     scales = [1 + 0.1 * i for i in range(COPIES)]
-    inputs = [{n: a if n in one.labels else a * np.float32(s) for n, a in one.inputs.items()} for s in scales]
-    params = [jax.tree.map(lambda a, s=s: a * np.float32(s), one.params) for s in scales]
-    both = [((None, 0), [(one.params, x) for x in inputs]), ((0, None), [(p, one.inputs) for p in params])]
-    return [result for result, tree in zip(both, (one.inputs, one.params), strict=True) if tree]
+    inputs = [{n: a if n in subject.labels else a * np.float32(s) for n, a in subject.inputs.items()} for s in scales]
+    params = [jax.tree.map(lambda a, s=s: a * np.float32(s), subject.params) for s in scales]
+    both = [((None, 0), [(subject.params, x) for x in inputs]), ((0, None), [(p, subject.inputs) for p in params])]
+    return [result for result, tree in zip(both, (subject.inputs, subject.params), strict=True) if tree]
 
 
 def loops(executable: Any) -> int:

@@ -31,7 +31,7 @@ ROLES = {
 DTYPES = {"places": jnp.int8}  # of roles; others are float32
 LISTS = ("stride", "dilation", "low", "high")
 LARGEST = 2**31 - 1  # of any number
-ODD_NUMBERS = (-(2**63), -(2**31), -1, 0, 1, 2, 3, 5, 2**31, 2**32 + 1, 2**62, 2**63 - 1)
+EDGE_NUMBERS = (-(2**63), -(2**31), -1, 0, 1, 2, 3, 5, 2**31, 2**32 + 1, 2**62, 2**63 - 1)
 Array = jax.ShapeDtypeStruct
 
 
@@ -136,14 +136,14 @@ def alter(random: np.random.Generator, call: Call) -> Call:
     part = random.choice(["array", "array", "array", "count", "attribute", "attribute", "attributes"])
     if part == "attribute":
         name = str(random.choice(list(call.attributes)))
-        return replace(call, attributes=call.attributes | {name: _altered_attribute(random, call.attributes[name])})
+        return replace(call, attributes=call.attributes | {name: _alter_attribute(random, call.attributes[name])})
     if part == "attributes":
-        return replace(call, attributes=_other_attributes(random, call.attributes))
+        return replace(call, attributes=_alter_attributes(random, call.attributes))
     field = str(random.choice(["operands", "results"]))
     arrays = list(getattr(call, field)) or [Array((1,), jnp.float32)]
     i = int(random.integers(len(arrays)))
     if part == "array":
-        arrays[i] = _altered_array(random, arrays[i])
+        arrays[i] = _alter_array(random, arrays[i])
     elif random.random() < 0.5:
         del arrays[i]
     else:
@@ -151,7 +151,7 @@ def alter(random: np.random.Generator, call: Call) -> Call:
     return replace(call, **{field: tuple(arrays)})
 
 
-def _altered_array(random: np.random.Generator, array: Array) -> Array:
+def _alter_array(random: np.random.Generator, array: Array) -> Array:
     if not array.shape:
         return Array((2,), array.dtype)
     shape, i = list(array.shape), int(random.integers(len(array.shape)))
@@ -169,16 +169,16 @@ def _altered_array(random: np.random.Generator, array: Array) -> Array:
     return Array(tuple(shape), array.dtype)
 
 
-def _altered_attribute(random: np.random.Generator, value: Any) -> Any:
+def _alter_attribute(random: np.random.Generator, value: Any) -> Any:
     if isinstance(value, bool):
         return not value
-    odd = random.choice(np.array(ODD_NUMBERS, np.int64))
+    edge_number = random.choice(np.array(EDGE_NUMBERS, np.int64))
     if np.ndim(value) == 0:
-        return odd
+        return edge_number
     i = int(random.integers(max(len(value), 1)))
     match random.choice(["number", "number", "number", "less", "more", "none"]):
         case "number":
-            return np.array([*value[:i], odd, *value[i + 1 :]], np.int64)
+            return np.array([*value[:i], edge_number, *value[i + 1 :]], np.int64)
         case "less":
             return value[1:]
         case "more":
@@ -187,7 +187,7 @@ def _altered_attribute(random: np.random.Generator, value: Any) -> Any:
             return value[:0]
 
 
-def _other_attributes(random: np.random.Generator, attributes: dict[str, Any]) -> dict[str, Any]:
+def _alter_attributes(random: np.random.Generator, attributes: dict[str, Any]) -> dict[str, Any]:
     name = str(random.choice(list(attributes)))
     match random.choice(["without", "one more", "dtype"]):
         case "without":
@@ -201,7 +201,7 @@ def _other_attributes(random: np.random.Generator, attributes: dict[str, Any]) -
 def is_right(call: Call) -> bool:
     """Return whether all arrays have elements and fit together, and the attributes are valid."""
     arrays = (*call.operands, *call.results)
-    if any(0 in a.shape for a in arrays) or not _attributes_are_right(call):
+    if any(0 in a.shape for a in arrays) or not _has_valid_attributes(call):
         return False
     shapes: dict[str, tuple[int, ...]] = {}
     for some, roles in zip((call.operands, call.results), ROLES[call.function], strict=True):
@@ -212,7 +212,7 @@ def is_right(call: Call) -> bool:
             if array.dtype != dtype or shapes.setdefault(role, array.shape) != array.shape:
                 return False
     if call.function in POOLINGS:
-        return _pooling_fits(call, shapes)
+        return _is_valid_pooling(call, shapes)
     if call.function in SUMS:
         return len(shapes["x"]) == 2 and shapes["sums"] == shapes["x"][1:]
     if call.function in UPDATES:
@@ -221,7 +221,7 @@ def is_right(call: Call) -> bool:
     return result is not None and shapes.get("bias", result[-1:]) == result[-1:]
 
 
-def _attributes_are_right(call: Call) -> bool:
+def _has_valid_attributes(call: Call) -> bool:
     example = right_call(np.random.default_rng(0), call.function).attributes
     kinds = ({name: np.asarray(value).dtype for name, value in some.items()} for some in (example, call.attributes))
     return next(kinds) == next(kinds)
@@ -244,7 +244,7 @@ def _shape_of_convolution(call: Call, shapes: dict[str, tuple[int, ...]]) -> tup
     return y if y == (x[0], *size, weight[0]) else None
 
 
-def _pooling_fits(call: Call, shapes: dict[str, tuple[int, ...]]) -> bool:
+def _is_valid_pooling(call: Call, shapes: dict[str, tuple[int, ...]]) -> bool:
     x, y, a = shapes["x"], shapes["y"], {name: value.tolist() for name, value in call.attributes.items()}
     if len(x) != 4 or len(y) != 4 or shapes["places"] != y or any(len(numbers) != 2 for numbers in a.values()):
         return False
@@ -261,8 +261,8 @@ def _shape_of_product(call: Call, shapes: dict[str, tuple[int, ...]]) -> tuple[i
     left, right, result = (shapes[role] for role in (("a", "b", "c") if "a" in shapes else ("x", "weight", "y")))
     if len(left) != 2 or len(right) != 2:
         return None
-    (m, k), (same, n) = left[:: _order(call, "a")], right[:: _order(call, "b")]
-    return result if k == same and result == (m, n) else None
+    (m, k), (inner_size, n) = left[:: _order(call, "a")], right[:: _order(call, "b")]
+    return result if k == inner_size and result == (m, n) else None
 
 
 def _order(call: Call, factor: str) -> int:
@@ -303,15 +303,15 @@ def expected_results(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarra
 
 def _convolve(call: Call, inputs: dict[str, np.ndarray], results: dict[str, np.ndarray]) -> None:
     """Adds to the results, zeros, what each place in the kernel brings to them."""
-    like = results | inputs
+    values = results | inputs
     padding = [(0, 0), *zip(call.attributes["low"], call.attributes["high"], strict=True), (0, 0)]
-    x, dx = np.pad(like["x"], padding), np.pad(np.zeros_like(like["x"]), padding)
-    y, weight = like["y"], like["weight"]
-    for place in np.ndindex(*weight.shape[2:]):
-        axes = zip(place, call.attributes["stride"], call.attributes["dilation"], y.shape[1:-1], strict=True)
+    x, dx = np.pad(values["x"], padding), np.pad(np.zeros_like(values["x"]), padding)
+    y, weight = values["y"], values["weight"]
+    for offset in np.ndindex(*weight.shape[2:]):
+        axes = zip(offset, call.attributes["stride"], call.attributes["dilation"], y.shape[1:-1], strict=True)
         cells = tuple(slice(i * d, i * d + (n - 1) * s + 1, s) for i, s, d, n in axes)
         for ins, outs in _groups(int(call.attributes["groups"]), x.shape[-1], y.shape[-1]):
-            cells_read, tap, outputs = (slice(None), *cells, ins), (outs, slice(None), *place), (..., outs)
+            cells_read, tap, outputs = (slice(None), *cells, ins), (outs, slice(None), *offset), (..., outs)
             if "y" in results:
                 results["y"][outputs] += x[cells_read] @ weight[tap].T
             if "weight" in results:
@@ -331,8 +331,8 @@ def _pool(call: Call, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
     padding = [(0, 0), *zip(low, high, strict=True), (0, 0)]
     x = np.pad(inputs.get("x", np.zeros(shapes["x"], np.float32)), padding, constant_values=-np.inf)
     best, places, dx = np.full(shapes["y"], -np.inf, np.float32), np.zeros(shapes["y"], np.int8), np.zeros_like(x)
-    for number, place in enumerate(np.ndindex(*kernel)):
-        axes = zip(place, stride, shapes["y"][1:3], strict=True)
+    for number, offset in enumerate(np.ndindex(*kernel)):
+        axes = zip(offset, stride, shapes["y"][1:3], strict=True)
         cells = (slice(None), *(slice(i, i + (n - 1) * s + 1, s) for i, s, n in axes))
         places[x[cells] > best] = number
         best = np.maximum(best, x[cells])

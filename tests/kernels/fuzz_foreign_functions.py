@@ -19,7 +19,7 @@ PAGE, ALIGNMENT, NO_ACCESS = mmap.PAGESIZE, 64, 0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Fenced:
+class GuardedArray:
     """A copy of an array between two inaccessible pages; it ends where the second page begins.
 
     XLA requires arrays that begin at a multiple of 64 bytes; the bytes around the copy are NaN.
@@ -31,11 +31,11 @@ class Fenced:
 
     def __init__(self, array: np.ndarray) -> None:
         pages = -(-array.nbytes // PAGE) * PAGE
-        whole = np.frombuffer(mmap.mmap(-1, pages + 2 * PAGE), np.uint8)
+        mapped_memory = np.frombuffer(mmap.mmap(-1, pages + 2 * PAGE), np.uint8)
         for fence in (0, PAGE + pages):
-            if _libc.mprotect(ctypes.c_void_p(whole.ctypes.data + fence), PAGE, NO_ACCESS):
+            if _libc.mprotect(ctypes.c_void_p(mapped_memory.ctypes.data + fence), PAGE, NO_ACCESS):
                 raise OSError(ctypes.get_errno(), "no fence")
-        self._inside = whole[PAGE : PAGE + pages]
+        self._inside = mapped_memory[PAGE : PAGE + pages]
         self._inside[:] = 0xFF  # NaN
         start = pages - -(-array.nbytes // ALIGNMENT) * ALIGNMENT
         self.array = self._inside[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -56,22 +56,22 @@ def try_out(call: Call, random: np.random.Generator) -> bool:
         AssertionError: if it did not do what it must.
     """
     arrays = [numbers(random, operand) for operand in call.operands]
-    fenced = [Fenced(array) for array in arrays if array.dtype == np.float32 and array.size]
-    rest = iter(fenced)
-    operands = [next(rest).operand if a.dtype == np.float32 and a.size else jnp.asarray(a) for a in arrays]
-    right, results, message = is_right(call), None, ""
+    guarded_arrays = [GuardedArray(array) for array in arrays if array.dtype == np.float32 and array.size]
+    remaining_arrays = iter(guarded_arrays)
+    operands = [next(remaining_arrays).operand if a.dtype == np.float32 and a.size else jnp.asarray(a) for a in arrays]
+    valid, results, message = is_right(call), None, ""
     try:
         results = call.run(operands, PREFIX)
     except jax.errors.JaxRuntimeError as error:
         message = str(error)
-    if right:
+    if valid:
         assert results is not None, f"{call}: {message}"
         for got, expected_array in zip(results, expected_results(call, arrays), strict=True):
             np.testing.assert_array_equal(got, expected_array, err_msg=str(call))
     else:
         assert "INVALID_ARGUMENT" in message, f"{call}: {message or 'no error'}"
-    assert all(f.unchanged() for f in fenced), f"{call}: wrote to what it was given"
-    return right
+    assert all(f.unchanged() for f in guarded_arrays), f"{call}: wrote to what it was given"
+    return valid
 
 
 def main(onednn: str, library: str, count: int) -> None:

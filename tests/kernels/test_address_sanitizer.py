@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).parents[2]
 CALLS = 600
 
 
-def runtime(name: str) -> Path | None:
+def find_runtime_library(name: str) -> Path | None:
     """A library of the compiler's, if it has it."""
     result = subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
     path = Path(result.stdout.strip())
@@ -39,20 +39,23 @@ def find_installed(package: str, file: str) -> Path | None:
 
 
 @pytest.fixture(scope="module")
-def preloaded() -> str:
+def ld_preload() -> str:
     """Return the value of LD_PRELOAD; skip where the test cannot run."""
     if not shutil.which("g++"):
         pytest.skip("needs g++")
     if not (REPOSITORY / "setup.py").exists() or find_installed("onednn-devel-cpu-gomp", "dnnl/dnnl.hpp") is None:
         pytest.skip("needs the sources and the package onednn-devel-cpu-gomp")
-    libraries = [runtime("libasan.so"), runtime("libstdc++.so.6")]  # the latter or exceptions cannot be thrown
+    libraries = [
+        find_runtime_library("libasan.so"),
+        find_runtime_library("libstdc++.so.6"),
+    ]  # the latter or exceptions cannot be thrown
     if None in libraries:
         pytest.skip("needs libasan")
     return " ".join(map(str, libraries))
 
 
 @pytest.fixture(scope="module")
-def sanitized_build(preloaded: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sanitized_build(ld_preload: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package, compiled with AddressSanitizer."""
     folder = tmp_path_factory.mktemp("sanitized")
     compiler = "-fsanitize=address -fno-omit-frame-pointer -g -O1"  # by the names that old and new setuptools know
@@ -71,47 +74,47 @@ def sanitized_build(preloaded: str, tmp_path_factory: pytest.TempPathFactory) ->
     libraries = {f.name.split(".")[0]: f.read_bytes() for f in folder.glob("caffejax/kernels/*.so")}
     assert libraries.keys() >= {"_onednn", "_onednn_program"}, build.stderr
     assert all(b"__asan" in library for library in libraries.values())
-    without = shutil.ignore_patterns("*.so", "__pycache__")
-    shutil.copytree(REPOSITORY / "src" / "caffejax", folder / "caffejax", ignore=without, dirs_exist_ok=True)
+    ignore_binaries = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(REPOSITORY / "src" / "caffejax", folder / "caffejax", ignore=ignore_binaries, dirs_exist_ok=True)
     return folder
 
 
-def run(preloaded: str, command: list[str], **settings: str) -> str:
+def run(ld_preload: str, command: list[str], **settings: str) -> str:
     """Run a command with AddressSanitizer and return what it prints."""
     settings |= {
-        "LD_PRELOAD": preloaded,
+        "LD_PRELOAD": ld_preload,
         # Python and XLA keep what they have until the end; the rest are the errors that it would end with anyway
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:detect_odr_violation=0",
         "JAX_PLATFORMS": "cpu",
         "OMP_WAIT_POLICY": "passive",
     }
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *command], cwd=REPOSITORY, env=os.environ | settings, capture_output=True, text=True
     )
-    output = f"{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
-    assert done.returncode == 0, output
+    output = f"{process.stdout[-3000:]}\n{process.stderr[-5000:]}"
+    assert process.returncode == 0, output
     assert "AddressSanitizer" not in output
-    return done.stdout
+    return process.stdout
 
 
 @pytest.mark.long
-def test_right_and_wrong_calls(preloaded: str, sanitized_build: Path) -> None:
+def test_right_and_wrong_calls(ld_preload: str, sanitized_build: Path) -> None:
     dnnl, library = (
         find_installed(onednn.PACKAGE, "libdnnl.so.3"),
         next(sanitized_build.glob("caffejax/kernels/_onednn.*so")),
     )
     fuzz = Path(__file__).with_name("fuzz_foreign_functions.py")
-    output = run(preloaded, [str(fuzz), str(dnnl), str(library), str(CALLS)])
+    output = run(ld_preload, [str(fuzz), str(dnnl), str(library), str(CALLS)])
     right, wrong = (int(word) for word in output.split() if word.isdigit())
     assert right > CALLS / 4
     assert wrong > CALLS / 4
 
 
 @pytest.mark.long
-def test_frozen_nets(preloaded: str, sanitized_build: Path) -> None:
+def test_frozen_nets(ld_preload: str, sanitized_build: Path) -> None:
     files = [f"tests/inference/{name}.py" for name in ("test_bad_programs", "test_memory_plan")]
     output = run(
-        preloaded,
+        ld_preload,
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=no", "-m", "not long and not slow", *files],
         PYTHONPATH=str(sanitized_build),
     )

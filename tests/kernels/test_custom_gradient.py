@@ -52,8 +52,8 @@ def test_batches_are_loops(axes: Any) -> None:
     arrays = [jnp.stack([a, 2 * a]) if axis == 0 else a for a, axis in zip((X, W), axes, strict=True)]
 
     def per_example(function: Any) -> Any:
-        of = [[a[i] if axis == 0 else a for a, axis in zip(arrays, axes, strict=True)] for i in range(2)]
-        return jax.tree.map(lambda *parts: jnp.stack(parts), *(function(*args) for args in of))
+        examples = [[a[i] if axis == 0 else a for a, axis in zip(arrays, axes, strict=True)] for i in range(2)]
+        return jax.tree.map(lambda *parts: jnp.stack(parts), *(function(*args) for args in examples))
 
     def gradients(x: jax.Array, w: jax.Array) -> Any:
         return jax.grad(lambda x, w: (f(x, w) ** 2).sum(), (0, 1))(x, w)
@@ -75,11 +75,11 @@ def test_batches_are_loops(axes: Any) -> None:
 def test_only_requested_diffs_are_computed() -> None:
     requests: list[Any] = []
 
-    def noting(saved: Any, dy: Any, needed: Any) -> Any:
+    def record_requests(saved: Any, dy: Any, needed: Any) -> Any:
         requests.append(needed)
         return backward(saved, dy, needed)
 
-    jax.grad(lambda w: with_gradient(forward, noting)(X, w).sum())(W)
+    jax.grad(lambda w: with_gradient(forward, record_requests)(X, w).sum())(W)
     assert requests == [(False, True)]
 
 

@@ -26,13 +26,13 @@ def test_valid_calls_are_computed(function: str) -> None:
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_invalid_calls_raise_errors(function: str) -> None:
     random = np.random.default_rng(1)
-    refused = 0
-    while refused < 40:
+    n_refused = 0
+    while n_refused < 40:
         call = alter(random, right_call(random, function))
         if call.is_made() and not is_right(call):
             with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT"):
                 call.run([numbers(random, operand) for operand in call.operands])
-            refused += 1
+            n_refused += 1
 
 
 def convolution(x: tuple[int, ...], weight: tuple[int, ...], y: tuple[int, ...], *bias: int, **changed: object) -> Call:
@@ -82,10 +82,10 @@ def test_an_error_says_what_does_not_fit(call: Call, message: str) -> None:
 @pytest.mark.parametrize(("depth", "stride", "padding"), [(2, 2, 3), (3, 2, 3), (4, 2, 3), (3, 3, 2)])
 def test_no_window_lies_within_the_depth(function: str, depth: int, stride: int, padding: int) -> None:
     """There oneDNN's first choice of code for the weight's gradient writes beyond its arrays."""
-    places = (depth + 2 * padding - 4) // stride + 1
+    out_depth = (depth + 2 * padding - 4) // stride + 1
     x, weight, y = (
         jax.ShapeDtypeStruct(shape, jnp.float32)
-        for shape in ((2, depth, 5, 5, 3), (16, 3, 4, 1, 1), (2, places, 5, 5, 16))
+        for shape in ((2, depth, 5, 5, 3), (16, 3, 4, 1, 1), (2, out_depth, 5, 5, 16))
     )
     attributes = {
         name: np.array([along_depth, other, other])

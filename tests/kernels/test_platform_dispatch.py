@@ -56,7 +56,7 @@ def test_an_operation_may_have_a_batch_rule() -> None:
 
 
 @pytest.mark.parametrize("platforms", [["cpu"], ["tpu"], ["cuda"], ["cpu", "cuda", "tpu"]])
-def test_exported_code_has_xlas_own(platforms: list[str]) -> None:
+def test_exported_code_uses_xlas_implementation(platforms: list[str]) -> None:
     (n,) = export.symbolic_shape("n")
     exported = export.export(jax.jit(value(BOTH)), platforms=platforms)(jax.ShapeDtypeStruct((n,), jnp.float32))
     if "cpu" in platforms:
@@ -104,11 +104,13 @@ with jax.set_mesh(explicit):
 def test_a_partitioned_program_uses_xlas_implementation() -> None:
     """Under shard_map it is one device's."""
     environment = os.environ | with_devices(4)
-    done = subprocess.run([sys.executable, "-c", DEVICES], capture_output=True, text=True, env=environment, check=True)
-    assert done.stdout.split() == ["10.0", "1.0", "1.0", "10.0", "1.0"]
+    process = subprocess.run(
+        [sys.executable, "-c", DEVICES], capture_output=True, text=True, env=environment, check=True
+    )
+    assert process.stdout.split() == ["10.0", "1.0", "1.0", "10.0", "1.0"]
 
 
-def test_precision_is_that_of_the_moment_of_the_call() -> None:
+def test_matmul_precision_is_read_at_the_call() -> None:
     operation = Operation(lambda x: (x @ x,), lambda x: (x @ x,))
     with jax.default_matmul_precision("float32"):
         inner = jax.make_jaxpr(value(operation))(jnp.ones((2, 2)))

@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 KERNELS = HERE.parents[1] / "src/caffejax/kernels"
 
 
-def works(compile_to: list[str], folder: Path) -> bool:
+def can_compile_and_run(compile_to: list[str], folder: Path) -> bool:
     """Return whether an empty program is compiled and runs."""
     source, program = folder / "nothing.cc", folder / "nothing"
     source.write_text("int main() {}")
@@ -25,9 +25,9 @@ def test_many_threads(sanitizer: str, tmp_path: Path) -> None:
     if compiler is None or not KERNELS.is_dir():
         pytest.skip("needs g++ and the sources")
     flags = ["-std=c++17", "-g", "-O1", "-pthread", f"-fsanitize={sanitizer}", f"-I{KERNELS}"]
-    if not works([compiler, *flags], tmp_path):
+    if not can_compile_and_run([compiler, *flags], tmp_path):
         pytest.skip(f"needs a compiler and a kernel that know -fsanitize={sanitizer}")
     subprocess.run([compiler, *flags, "-Wall", "-Werror", str(HERE / "cache_test.cc"), "-o", str(program)], check=True)
-    done = subprocess.run([program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "Sanitizer" not in done.stderr, done.stderr
+    process = subprocess.run([program], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    assert "Sanitizer" not in process.stderr, process.stderr

@@ -67,7 +67,7 @@ class Replay:
         return tuple(self.net.jit(functools.partial(self.results, backward))(self.params, self.inputs))
 
 
-def overwrites(replay: Replay, i: int) -> bool:
+def has_overwritten_diff(replay: Replay, i: int) -> bool:
     """Return whether the fork discards the param's previous diff, as some factors of BVLC's Scale do."""
     if replay.layer.type.gradient.overwrites:
         return True
@@ -121,7 +121,7 @@ def _assert_as_recorded(case: dict[str, Any], replay: Replay, results: tuple[Any
             np.testing.assert_allclose(diff, expected, **close, err_msg=f"{way}: {name}")
             compared += 1
     for i, expected in enumerate(replay.group("param_diff")):
-        before = 0 if overwrites(replay, i) else replay.recorded.get(f"param_diff_before/{i}", 0)
+        before = 0 if has_overwritten_diff(replay, i) else replay.recorded.get(f"param_diff_before/{i}", 0)
         diff = param_diffs.get("layer", {}).get(i, 0)  # statistics never get one
         np.testing.assert_allclose(diff + before, expected, **close, err_msg=f"{way}: param {i}")
         compared += 1
@@ -136,8 +136,8 @@ def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1) -> s
         for i, shape in enumerate(shapes)
     ]
     bottoms = " ".join(f'bottom: "b{i}"' for i in range(len(shapes)))
-    named = " ".join(f'top: "t{i}"' for i in range(tops))
-    return "\n".join([*inputs, f'layer {{ name: "layer" type: "{kind}" {bottoms} {named} {text} }}'])
+    top_fields = " ".join(f'top: "t{i}"' for i in range(tops))
+    return "\n".join([*inputs, f'layer {{ name: "layer" type: "{kind}" {bottoms} {top_fields} {text} }}'])
 
 
 def run(kind: str, text: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST") -> list[np.ndarray]:

@@ -14,25 +14,25 @@ def kept_by_going_through_all(
     n_kept: int | None = None,
 ) -> list[int]:
     """The numbers of the boxes kept, each compared with all that were kept before it."""
-    kept: list[int] = []
+    kept_indices: list[int] = []
     limit = np.float32(threshold)
     for i in np.flatnonzero(valid):
-        shares = [_overlap(boxes[k], boxes[i], np.float32(plus)) for k in kept]
-        beaten = any(share >= limit if or_equal else share > limit for share in shares)
-        if beaten or len(kept) == n_kept:
+        overlaps = [_overlap(boxes[k], boxes[i], np.float32(plus)) for k in kept_indices]
+        is_suppressed = any(share >= limit if or_equal else share > limit for share in overlaps)
+        if is_suppressed or len(kept_indices) == n_kept:
             continue
-        kept.append(int(i))
+        kept_indices.append(int(i))
         if eta < 1 and limit > 0.5:
             limit *= np.float32(eta)
-    return kept
+    return kept_indices
 
 
 def _overlap(a: np.ndarray, b: np.ndarray, plus: np.float32) -> np.float32:
     low, high = np.maximum(a[:2], b[:2]), np.minimum(a[2:], b[2:])
     sides = high - low + plus
-    common = sides[0] * sides[1] if (sides > 0).all() else np.float32(0)
-    union = _area(a, plus) + _area(b, plus) - common
-    return common / union if union > 0 else np.float32(0)
+    intersection = sides[0] * sides[1] if (sides > 0).all() else np.float32(0)
+    union = _area(a, plus) + _area(b, plus) - intersection
+    return intersection / union if union > 0 else np.float32(0)
 
 
 def _area(box: np.ndarray, plus: np.float32) -> np.float32:

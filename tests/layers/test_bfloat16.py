@@ -17,10 +17,10 @@ CASES = [c for c in MANIFEST if "stochastic" not in c and c["type"] != "Python" 
 FIRST = first_of_each(CASES)
 # of these, whose float32 blobs meet bfloat16 bottoms, every case
 WITH_BLOBS = {"BN", "BatchNorm", "Bias", "Convolution", "Deconvolution", "InnerProduct", "PReLU", "Scale"}
-CHOSEN = [c for c in CASES if c["type"] in WITH_BLOBS or c in FIRST.values()]
+SELECTED_CASES = [c for c in CASES if c["type"] in WITH_BLOBS or c in FIRST.values()]
 
 # sums of large terms of both signs, of which rounding the bottoms changes much
-CANCEL = {"WeightedEuclideanLoss"}
+CANCELLING_TYPES = {"WeightedEuclideanLoss"}
 
 # error allowed, relative to the largest number of an array
 TOPS, DIFFS = 0.01, 0.05
@@ -49,7 +49,7 @@ def float32_tops(case: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]
     ("case", "ways"),
     [
         pytest.param(c, ways, id="-".join([case_id(c), *ways]), marks=[pytest.mark.long] if of_fork(c) else [])
-        for c, ways in ((c, ways_of(c)) for c in CHOSEN)
+        for c, ways in ((c, ways_of(c)) for c in SELECTED_CASES)
     ],
 )
 def test_recorded_case_in_bfloat16(case: dict[str, Any], ways: tuple[str, ...]) -> None:
@@ -69,7 +69,7 @@ def assert_near_recorded(case: dict[str, Any], replay: Replay, results: tuple[An
     for name, top in zip(replay.layer.tops, tops, strict=True):
         assert top.dtype == jnp.float32
         expected = replay.recorded[f"top/{name}"]
-        if kind.name in CANCEL:
+        if kind.name in CANCELLING_TYPES:
             expected = np.asarray(float32_tops(case, replay.inputs)[name])
         if kind.traits.pads_rows:  # rows found by decisions and exponentials: those in the bottoms as rounded
             top, expected = strip_padding(top), strip_padding(np.asarray(float32_tops(case, replay.inputs)[name]))

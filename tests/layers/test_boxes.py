@@ -45,6 +45,6 @@ def test_kept_boxes_equal_those_of_a_loop_over_all_boxes(
     boxes = np.float32(np.concatenate([corners.min(1), corners.max(1)], axis=-1))
     boxes[random.uniform(size=boxes.shape) < 0.01] = np.nan
     valid = random.uniform(size=boxes.shape[:2]) < share
-    kept = np.asarray(suppression(case, loops)(boxes, valid))
-    for result, image_boxes, image_valid in zip(kept, boxes, valid, strict=True):
+    keep_masks = np.asarray(suppression(case, loops)(boxes, valid))
+    for result, image_boxes, image_valid in zip(keep_masks, boxes, valid, strict=True):
         assert np.flatnonzero(result).tolist() == kept_by_going_through_all(image_boxes, image_valid, **CASES[case])

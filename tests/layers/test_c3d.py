@@ -57,8 +57,8 @@ def test_pooling_by_a_loop(method: str, depth: int, size: int, step: int, stride
     kernel, steps = (depth, size, size), (step, stride, stride)
     out = [-(-(n - k) // s) + 1 for n, k, s in zip(VOLUME[2:], kernel, steps, strict=True)]
     expected, wanted_diff = np.zeros((*VOLUME[:2], *out)), np.zeros(VOLUME)
-    for at in itertools.product(*map(range, out)):
-        cells = (..., *(slice(i * s, i * s + k) for i, s, k in zip(at, steps, kernel, strict=True)))
+    for position in itertools.product(*map(range, out)):
+        cells = (..., *(slice(i * s, i * s + k) for i, s, k in zip(position, steps, kernel, strict=True)))
         part = x[cells]
         if method == "MAX":
             value = part.max((2, 3, 4), keepdims=True)
@@ -66,7 +66,7 @@ def test_pooling_by_a_loop(method: str, depth: int, size: int, step: int, stride
         else:
             value = part.mean((2, 3, 4), keepdims=True)
             wanted_diff[cells] += 2 * value / part[0, 0].size
-        expected[(..., *at)] = value[..., 0, 0, 0]
+        expected[(..., *position)] = value[..., 0, 0, 0]
     np.testing.assert_allclose(top, expected, atol=1e-5)
     np.testing.assert_allclose(diff, wanted_diff, atol=1e-4)
 
@@ -174,15 +174,15 @@ def test_nd_pooling_by_a_loop(
     top, diff = run("NdPooling", f"pooling_param {{ pool: {method} {text} }}", x)
     assert top.shape == (2, 2, *expected_size)
     expected = np.zeros(VOLUME)
-    for at in itertools.product(*map(range, expected_size)):
+    for position in itertools.product(*map(range, expected_size)):
         ranges, cells = [], 1
-        for i, k, s, a, n in zip(at, kernel, stride, pad, VOLUME[2:], strict=True):
+        for i, k, s, a, n in zip(position, kernel, stride, pad, VOLUME[2:], strict=True):
             begin = i * s - a
             ranges.append(slice(max(begin, 0), min(begin + k, n)))
             cells *= min(begin + k, n + a) - begin
-        part, place = x[(..., *ranges)], (..., *at)
+        part, top_index = x[(..., *ranges)], (..., *position)
         number = part.max((2, 3, 4)) if method == "MAX" else part.sum((2, 3, 4)) / cells
-        np.testing.assert_allclose(top[place], number, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(top[top_index], number, rtol=1e-5, atol=1e-6)
         share = (part == number[..., None, None, None]) if method == "MAX" else np.ones_like(part) / cells
         expected[(..., *ranges)] += 2 * number[..., None, None, None] * share
     np.testing.assert_allclose(diff, expected, rtol=1e-4, atol=1e-5)

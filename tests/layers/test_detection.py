@@ -127,14 +127,14 @@ def test_boxes_of_resized_images(tmp_path: Path, mode: str, size: tuple[int, int
     (top,) = run(
         "DetectionEvaluate", f"detection_evaluate_param {{ {text} }}", detections[None, None], rows[None, None]
     )
-    taken: set[int] = set()
+    matched_truths: set[int] = set()
     for row, box in zip(top[0, 0, 1:], result, strict=True):
         fits = [overlap(box, t) for t in truth]
         best = int(np.argmax(fits))
-        right = fits[best] >= 0.3 and best not in taken
-        taken |= {best} if right else set()
+        right = fits[best] >= 0.3 and best not in matched_truths
+        matched_truths |= {best} if right else set()
         assert tuple(row[3:]) == (right, not right)
-    assert len(taken) > 2
+    assert len(matched_truths) > 2
 
 
 # matching and mining
@@ -150,14 +150,14 @@ def overlap_of(a: np.ndarray, b: np.ndarray) -> float:
 def plain_match(boxes: np.ndarray, priors: np.ndarray, threshold: float | None) -> tuple[list[int], list[float]]:
     """The best pair of all again and again, then for each prior that is left the best."""
     overlap = np.asarray([[overlap_of(p, b) for b in boxes] for p in priors]).reshape(len(priors), len(boxes))
-    matches, left = [-1] * len(priors), set(range(len(boxes)))
-    while left:
-        pairs = [(overlap[i, j], -i, -j) for i in range(len(priors)) if matches[i] == -1 for j in left]
+    matches, unmatched = [-1] * len(priors), set(range(len(boxes)))
+    while unmatched:
+        pairs = [(overlap[i, j], -i, -j) for i in range(len(priors)) if matches[i] == -1 for j in unmatched]
         best, i, j = max(pairs, default=(0, 0, 0))
         if best <= 1e-6:
             break
         matches[-i] = -j
-        left.remove(-j)
+        unmatched.remove(-j)
     for i in range(len(priors)):
         if matches[i] == -1 and threshold is not None and len(boxes) and overlap[i].max() >= threshold:
             matches[i] = int(overlap[i].argmax())
@@ -173,7 +173,7 @@ def coarse_boxes(random: np.random.Generator, n: int) -> np.ndarray:
 @pytest.mark.parametrize("threshold", [None, 0.3])
 @settings(max_examples=40)
 @given(seed=st.integers(0, 10_000))
-def test_matching(threshold: float | None, seed: int) -> None:
+def test_matching_equals_greedy_matching(threshold: float | None, seed: int) -> None:
     random = np.random.default_rng(seed)
     priors, image = coarse_boxes(random, 12), random.integers(-1, 3, 7)
     boxes = coarse_boxes(random, 7)
@@ -195,7 +195,7 @@ matcher = jax.jit(_match, static_argnums=2)
 
 @settings(max_examples=50)
 @given(seed=st.integers(0, 10_000), count=st.integers(0, 9))
-def test_mining(seed: int, count: int) -> None:
+def test_mining_selects_the_hardest(seed: int, count: int) -> None:
     random = np.random.default_rng(seed)
     losses, eligible = random.integers(0, 4, 8).astype(np.float32), random.random(8) < 0.7
     best = sorted(np.flatnonzero(eligible), key=lambda i: -losses[i])[:count]  # stable: of equals the first
@@ -227,9 +227,9 @@ def test_mining_of_boxes_that_are_apart(mining: str, nms: str, by_prior: bool) -
     classes = [labels[k] if k >= 0 else 0 for k in matches]
     losses = np.array([np.log(np.exp(c).sum()) - c[k] for c, k in zip(conf, classes, strict=True)])
     wrong = np.array([np.abs(loc[i] - (truth[k] - priors[i]) / 0.1) * (k >= 0) for i, k in enumerate(matches)])
-    located = np.where(wrong < 1, wrong**2 / 2, wrong - 0.5).sum(1, where=wrong > 0)
+    location_losses = np.where(wrong < 1, wrong**2 / 2, wrong - 0.5).sum(1, where=wrong > 0)
     if mining == "HARD_EXAMPLE":
-        eligible, count, hardness = list(range(24)), 7, losses + located
+        eligible, count, hardness = list(range(24)), 7, losses + location_losses
     else:
         eligible = [i for i in range(24) if matches[i] < 0 and largest[i] < 0.5]
         count, hardness = 3 * sum(k >= 0 for k in matches), losses
@@ -240,14 +240,14 @@ def test_mining_of_boxes_that_are_apart(mining: str, nms: str, by_prior: bool) -
     chosen: list[int] = []
     for i in order[:top_k] if top_k >= 0 and limit > 0 else order:
         sides = boxes[i, 2:] - boxes[i, :2]
-        apart = limit == 0 or (
+        is_separate = limit == 0 or (
             min(sides) > 0 and np.prod(sides) >= 1e-5 and all(overlap_of(boxes[i], boxes[j]) <= limit for j in chosen)
         )
-        chosen += [i] if apart else []
+        chosen += [i] if is_separate else []
     hard = chosen[:count]
-    kept = [i for i in range(24) if matches[i] >= 0 and (mining == "MAX_NEGATIVE" or i in hard)]
-    counted = sorted({*kept, *hard})
-    expected = (losses[counted].sum() + located[kept].sum()) / max(len(kept), 1)
+    positives = [i for i in range(24) if matches[i] >= 0 and (mining == "MAX_NEGATIVE" or i in hard)]
+    conf_indices = sorted({*positives, *hard})
+    expected = (losses[conf_indices].sum() + location_losses[positives].sum()) / max(len(positives), 1)
 
     param = f"num_classes: 3 mining_type: {mining} sample_size: 7 nms_param {{ {nms} }} neg_overlap: 0.5"
     text = f"multibox_loss_param {{ {param} use_prior_for_nms: {str(by_prior).lower()} }}"
@@ -261,7 +261,7 @@ def test_mining_of_boxes_that_are_apart(mining: str, nms: str, by_prior: bool) -
 
     result, d_conf = jax.jit(jax.value_and_grad(loss))(bottoms[1])
     np.testing.assert_allclose(result, expected, rtol=1e-4)
-    assert np.flatnonzero(np.any(d_conf.reshape(24, 3) != 0, axis=1)).tolist() == counted
+    assert np.flatnonzero(np.any(d_conf.reshape(24, 3) != 0, axis=1)).tolist() == conf_indices
 
 
 @pytest.mark.parametrize("background", [0, 2])
@@ -309,19 +309,19 @@ def plain_detections(scores: np.ndarray, priors: np.ndarray, threshold: float, k
     for image, image_scores in enumerate(scores):
         result = []
         for label in range(1, scores.shape[2]):
-            kept: list[int] = []
+            kept_indices: list[int] = []
             for i in np.argsort(-image_scores[:, label], kind="stable"):
-                overlap = [overlap_of(priors[i], priors[k]) for k in kept]
+                overlap = [overlap_of(priors[i], priors[k]) for k in kept_indices]
                 if image_scores[i, label] > 0.5 and all(o <= threshold for o in overlap):
-                    kept.append(i)
-            result += [[image, label, image_scores[i, label], *priors[i]] for i in kept]
+                    kept_indices.append(i)
+            result += [[image, label, image_scores[i, label], *priors[i]] for i in kept_indices]
         best = sorted(result, key=lambda row: -row[2])[:keep]
         rows += [row for row in result if row in best]
     return rows
 
 
 @pytest.mark.parametrize(("keep", "clip"), [(4, False), (-1, False), (-1, True)])
-def test_detections(keep: int, clip: bool) -> None:
+def test_detections_equal_those_of_loops(keep: int, clip: bool) -> None:
     random = np.random.default_rng(3)
     priors, scores = coarse_boxes(random, 9), random.random((3, 9, 3)).astype(np.float32)
     scores[1] = 0  # nothing in the second image
@@ -369,10 +369,10 @@ def test_a_part_that_is_not_propagated_is_left_out(propagated: str) -> None:
         return run.jit(f)(bottoms[0], bottoms[1])
 
     param = "multibox_loss_param { num_classes: 3 }"
-    whole, (d_loc, d_conf) = gradients(param)
-    part, result = gradients(param + "".join(f" propagate_down: {word}" for word in propagated.split()))
+    full_loss, (d_loc, d_conf) = gradients(param)
+    partial_loss, result = gradients(param + "".join(f" propagate_down: {word}" for word in propagated.split()))
     expected = (0 * d_loc, d_conf) if propagated.startswith("false") else (d_loc, 0 * d_conf)
-    assert 0 < part < whole
+    assert 0 < partial_loss < full_loss
     for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
@@ -413,7 +413,9 @@ TYPES = {t.signature.param: name for name, t in layer_types().items() if name !=
 @pytest.mark.parametrize(
     ("param", "text", "shapes", "words"), [(param, *case) for param, cases in REFUSED.items() for case in cases]
 )
-def test_refused(param: str, text: str, shapes: list[tuple[int, ...]], words: str) -> None:
+def test_invalid_settings_and_shapes_are_refused(
+    param: str, text: str, shapes: list[tuple[int, ...]], words: str
+) -> None:
     with pytest.raises(CaffejaxError, match=f"layer 'layer'.*{words}"):
         Net(net(TYPES[param], f"{param} {{ {text} }}", shapes), "TRAIN")
 

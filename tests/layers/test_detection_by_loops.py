@@ -24,8 +24,8 @@ def text_of(param: str, settings: dict[str, Any]) -> str:
 
 def draw(random: np.random.Generator, choices: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
     """One value for each setting, drawn from its choices; None leaves it out."""
-    drawn = {name: values[random.integers(len(values))] for name, values in choices.items()}
-    return {name: value for name, value in drawn.items() if value is not None}
+    settings = {name: values[random.integers(len(values))] for name, values in choices.items()}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 # PriorBox
@@ -44,11 +44,11 @@ def priors_by_loops(s: dict[str, Any], height: int, width: int, image: tuple[int
     for i in range(height):
         for j in range(width):
             x, y = (j + s.get("offset", 0.5)) * step_w, (i + s.get("offset", 0.5)) * step_h
-            for n, least in enumerate(s["min_size"]):
-                sides = [(least, least)]
+            for n, min_size in enumerate(s["min_size"]):
+                sides = [(min_size, min_size)]
                 if "max_size" in s:
-                    sides.append((math.sqrt(least * s["max_size"][n]),) * 2)
-                sides += [(least * math.sqrt(r), least / math.sqrt(r)) for r in ratios[1:]]
+                    sides.append((math.sqrt(min_size * s["max_size"][n]),) * 2)
+                sides += [(min_size * math.sqrt(r), min_size / math.sqrt(r)) for r in ratios[1:]]
                 for w, h in sides:
                     rows.append(
                         [(x - w / 2) / size_w, (y - h / 2) / size_h, (x + w / 2) / size_w, (y + h / 2) / size_h]
@@ -117,11 +117,13 @@ def match_by_loops(p: Any, boxes: list[np.ndarray], truth: list[np.ndarray]) -> 
             if overlap(box, other) > 1e-6:
                 overlaps[i, j] = overlap(box, other)
                 largest[i] = max(largest[i], overlaps[i, j])
-    left = dict(overlaps)
-    while left:
-        i, j = max(left, key=lambda pair: left[pair])
+    unmatched_overlaps = dict(overlaps)
+    while unmatched_overlaps:
+        i, j = max(unmatched_overlaps, key=lambda pair: unmatched_overlaps[pair])
         matches[i] = j
-        left = {pair: value for pair, value in left.items() if pair[0] != i and pair[1] != j}
+        unmatched_overlaps = {
+            pair: value for pair, value in unmatched_overlaps.items() if pair[0] != i and pair[1] != j
+        }
     for i in range(len(boxes)):
         fits = [(overlaps[i, j], -j) for j in range(len(truth)) if overlaps.get((i, j), 0) >= p.overlap_threshold]
         if p.match_type == "PER_PREDICTION" and matches[i] == -1 and fits:
@@ -147,9 +149,9 @@ def multibox_by_loops(p: Any, loc: np.ndarray, conf: np.ndarray, prior: np.ndarr
     scores, loc = conf.reshape(images, n, -1), loc.reshape(images, n, -1, 4)
     total, n_matches, n_counted = 0.0, 0, 0
     for image in range(images):
-        own = [r for r in rows.reshape(-1, 8) if r[0] == image and (p.use_difficult_gt or not r[7])]
-        labels = [1 if p.map_object_to_agnostic else int(r[1]) for r in own]
-        truth = [r[3:7] for r in own]
+        image_rows = [r for r in rows.reshape(-1, 8) if r[0] == image and (p.use_difficult_gt or not r[7])]
+        labels = [1 if p.map_object_to_agnostic else int(r[1]) for r in image_rows]
+        truth = [r[3:7] for r in image_rows]
         scale = variances if not p.encode_variance_in_target else np.ones_like(variances)
         groups: list[tuple[int, list[int]]] = []  # the predictions' number, and the matches with them
         largest = [0.0] * n
@@ -159,10 +161,10 @@ def multibox_by_loops(p: Any, loc: np.ndarray, conf: np.ndarray, prior: np.ndarr
             boxes = list(priors)
             if not p.use_prior_for_matching:
                 boxes = [decode(p.code_type, priors[i], loc[image, i, g] * scale[i]) for i in range(n)]
-            alone = not p.share_location and not p.use_prior_for_matching
-            places = [j for j in range(len(own)) if not alone or labels[j] == g]
-            matches, largest = match_by_loops(p, boxes, [truth[j] for j in places])
-            matches = [places[m] if m >= 0 else m for m in matches]
+            matches_by_class = not p.share_location and not p.use_prior_for_matching
+            truth_indices = [j for j in range(len(image_rows)) if not matches_by_class or labels[j] == g]
+            matches, largest = match_by_loops(p, boxes, [truth[j] for j in truth_indices])
+            matches = [truth_indices[m] if m >= 0 else m for m in matches]
             if not p.share_location:
                 matches = [m if m < 0 or labels[m] == g else -1 for m in matches]
             groups.append((g, matches))
@@ -170,30 +172,30 @@ def multibox_by_loops(p: Any, loc: np.ndarray, conf: np.ndarray, prior: np.ndarr
         label_of = [max([labels[m[i]] for _, m in groups if m[i] >= 0], default=0) for i in range(n)]
         losses = [class_loss(p, scores[image, i], label_of[i]) for i in range(n)]
 
-        def located(g: int, i: int, m: int, image: int = image, truth: Any = truth, scale: Any = scale) -> float:
-            given, wanted = loc[image, i, g], encode(p.code_type, priors[i], truth[m]) / scale[i]
+        def match_loss(g: int, i: int, m: int, image: int = image, truth: Any = truth, scale: Any = scale) -> float:
+            predicted, wanted = loc[image, i, g], encode(p.code_type, priors[i], truth[m]) / scale[i]
             if p.bp_inside:
-                box = priors[i] if p.use_prior_for_matching else decode(p.code_type, priors[i], given * scale[i])
-                given = np.where((box < 0) | (box > 1), wanted, given)
-            return location_loss(p, (given - wanted) / (variances[i] if p.encode_variance_in_target else 1))
+                box = priors[i] if p.use_prior_for_matching else decode(p.code_type, priors[i], predicted * scale[i])
+                predicted = np.where((box < 0) | (box > 1), wanted, predicted)
+            return location_loss(p, (predicted - wanted) / (variances[i] if p.encode_variance_in_target else 1))
 
-        counted = list(range(n))
+        conf_indices = list(range(n))
         if p.mining_type != "NONE":
             ((_, matches),) = groups
             if p.mining_type == "MAX_NEGATIVE":
-                free = [i for i in range(n) if own and matches[i] == -1 and largest[i] < p.neg_overlap]
+                free = [i for i in range(n) if image_rows and matches[i] == -1 and largest[i] < p.neg_overlap]
                 count = int(sum(m >= 0 for m in matches) * p.neg_pos_ratio)
                 hard = sorted(free, key=lambda i: -losses[i])[:count]
-                counted = [i for i in range(n) if matches[i] >= 0 or i in hard]
+                conf_indices = [i for i in range(n) if matches[i] >= 0 or i in hard]
             else:
-                sums = [losses[i] + (located(0, i, matches[i]) if matches[i] >= 0 else 0) for i in range(n)]
-                hard = sorted(range(n) if own else [], key=lambda i: -sums[i])[: p.sample_size]
-                counted = [i for i in hard if matches[i] != -2]
+                sums = [losses[i] + (match_loss(0, i, matches[i]) if matches[i] >= 0 else 0) for i in range(n)]
+                hard = sorted(range(n) if image_rows else [], key=lambda i: -sums[i])[: p.sample_size]
+                conf_indices = [i for i in hard if matches[i] != -2]
                 matches = [m if i in hard else -1 for i, m in enumerate(matches)]
                 groups = [(0, matches)]
         pairs = [(g, i, m) for g, matches in groups for i, m in enumerate(matches) if m >= 0]
-        total += p.loc_weight * sum(located(*pair) for pair in pairs) + sum(losses[i] for i in counted)
-        n_matches, n_counted = n_matches + len(pairs), n_counted + len(counted)
+        total += p.loc_weight * sum(match_loss(*pair) for pair in pairs) + sum(losses[i] for i in conf_indices)
+        n_matches, n_counted = n_matches + len(pairs), n_counted + len(conf_indices)
     divisors = {"VALID": n_matches, "FULL": images * n, "BATCH_SIZE": images, "NONE": 1}
     return total / max(divisors[p.normalization], 1)
 
@@ -287,11 +289,11 @@ def align_by_loops(x: np.ndarray, rois: np.ndarray, h: int, w: int, scale: float
         left, low, right, high = ((x1 - pad_w), (y1 - pad_h), (x2 + pad_w), (y2 + pad_h))
         if right > left and high > low:
             for i, j in np.ndindex(h + 1, w + 1):
-                at = (
+                sample_positions = (
                     low * scale + i * (high - low) * scale / h - 0.5,
                     left * scale + j * (right - left) * scale / w - 0.5,
                 )
-                top[r, :, i, j] = sample(x[int(image)], *at)
+                top[r, :, i, j] = sample(x[int(image)], *sample_positions)
     return top
 
 
@@ -344,11 +346,11 @@ def proposals_by_loops(s: dict[str, Any], scores: np.ndarray, deltas: np.ndarray
         if box[2] - box[0] + 1 >= s["min_size"] * info[-1] and box[3] - box[1] + 1 >= s["min_size"] * info[2]:
             rows.append([*box, scores[len(anchors) + k, i, j]])
     rows = sorted(rows, key=lambda row: -row[4])[: s["pre_nms_topn"]]
-    kept: list[list[float]] = []
+    kept_rows: list[list[float]] = []
     for row in rows:
-        if all(pixel_overlap(row, other) <= s["nms_thresh"] for other in kept):
-            kept.append(row)
-    return np.asarray(kept[: s["post_nms_topn"]])
+        if all(pixel_overlap(row, other) <= s["nms_thresh"] for other in kept_rows):
+            kept_rows.append(row)
+    return np.asarray(kept_rows[: s["post_nms_topn"]])
 
 
 def pixel_overlap(a: Any, b: Any) -> float:
@@ -379,10 +381,10 @@ def test_proposals(seed: int) -> None:
     info = np.asarray([height * s["feat_stride"], width * s["feat_stride"], 1.25, 0.75][: 3 + seed % 2])
     rois, best = run("Proposal", text_of("proposal_param", s), scores[None], deltas[None], info[None], tops=2)
     expected = proposals_by_loops(s, scores.astype(F), deltas.astype(F), info)
-    there = best.ravel() > 0
-    np.testing.assert_allclose(best.ravel()[there], expected[:, 4], rtol=1e-6)
+    valid_rows = best.ravel() > 0
+    np.testing.assert_allclose(best.ravel()[valid_rows], expected[:, 4], rtol=1e-6)
     np.testing.assert_allclose(
-        rois.reshape(-1, 5)[there], np.insert(expected[:, :4], 0, 0, axis=1), rtol=1e-4, atol=1e-3
+        rois.reshape(-1, 5)[valid_rows], np.insert(expected[:, :4], 0, 0, axis=1), rtol=1e-4, atol=1e-3
     )
 
 
@@ -403,8 +405,8 @@ def test_accuracy(top_k: int, ignored: int | None, axis: int, smaller: bool) -> 
         **({} if ignored is None else {"ignore_label": ignored}),
     }
     right, count = np.zeros(4), np.zeros(4)
-    for place in np.ndindex(labels.shape):
-        row, label = np.moveaxis(scores, axis, -1)[place], labels[place]
+    for index in np.ndindex(labels.shape):
+        row, label = np.moveaxis(scores, axis, -1)[index], labels[index]
         if label != ignored:
             others = [r <= row[label] if smaller else r >= row[label] for c, r in enumerate(row) if c != label]
             right[label] += sum(others) < top_k

@@ -31,14 +31,14 @@ def input_layer(name: str, shape: Shape) -> str:
 
 
 def net(param: str, *, phase: str = "TEST", size: Shape = (HEIGHT, WIDTH), label: Shape = (1, 1, 8, 16)) -> Any:
-    mapped = " ".join(f"object_class {{ src: {k} dst: {v} }}" for k, v in CLASSES.items())
+    class_fields = " ".join(f"object_class {{ src: {k} dst: {v} }}" for k, v in CLASSES.items())
     return caffejax.Net(
         input_layer("x", (1, 3, *size))
         + input_layer("l", label)
         + f"""layer {{ name: "t" type: "DetectNetTransformation" bottom: "x" bottom: "l" top: "y" top: "g"
         detectnet_groundtruth_param {{
           {"" if "stride" in param else f"stride: {STRIDE}"}
-          image_size_x: {WIDTH} image_size_y: {HEIGHT} {mapped} {param} }} }}
+          image_size_x: {WIDTH} image_size_y: {HEIGHT} {class_fields} {param} }} }}
         """,
         phase=phase,
     )
@@ -116,7 +116,7 @@ def test_in_test_image_and_boxes_are_scaled() -> None:
     np.testing.assert_allclose(got["g"][0], want, rtol=1e-5)
 
 
-def augmenting(param: str) -> Any:
+def make_augmented_net(param: str) -> Any:
     """A net in TRAIN that does this to images and no more."""
     all_ = ("crop", "scale", "flip", "rotation", "hue_rotation", "desaturation")
     off = " ".join(f"{name}_prob: 0" for name in all_ if f" {name}_prob" not in f" {param}")
@@ -125,7 +125,7 @@ def augmenting(param: str) -> Any:
 
 def test_a_flip_shows_the_mirrored_image_and_boxes() -> None:
     image = picture(np.random.default_rng(0))
-    got = run(augmenting("flip_prob: 1"), image, label(LABELS))
+    got = run(make_augmented_net("flip_prob: 1"), image, label(LABELS))
     np.testing.assert_array_equal(got["y"], image[..., ::-1])
     flipped = [(WIDTH - x - w - 1, y, w, h, kind) for x, y, w, h, kind in LABELS]
     want = grid(flipped, crop=True, largest=True, scale=0.5, length=50, norm=False)
@@ -134,15 +134,15 @@ def test_a_flip_shows_the_mirrored_image_and_boxes() -> None:
 
 def test_a_crop_moves_image_and_boxes_alike() -> None:
     image, corners = picture(np.random.default_rng(0)), set()
-    subject = augmenting("crop_prob: 1 shift_x: 8 shift_y: 6")
+    subject = make_augmented_net("crop_prob: 1 shift_x: 8 shift_y: 6")
     padded = np.pad(image, ((0, 0), (0, 0), (8, 8), (8, 8)))
     for key in range(12):
         got = run(subject, image, label(LABELS), key)
         offsets = [(y, x) for y in range(-3, 4) for x in range(-4, 5)]
         crops = {o: padded[..., 8 + o[0] :, 8 + o[1] :][..., :HEIGHT, :WIDTH] for o in offsets}
         ((y, x),) = [o for o, crop in crops.items() if np.array_equal(crop, got["y"])]
-        moved = [(left - x, top - y, *rest) for left, top, *rest in LABELS]
-        want = grid(moved, crop=True, largest=True, scale=0.5, length=50, norm=False)
+        moved_labels = [(left - x, top - y, *rest) for left, top, *rest in LABELS]
+        want = grid(moved_labels, crop=True, largest=True, scale=0.5, length=50, norm=False)
         np.testing.assert_allclose(got["g"][0], want, rtol=1e-5, atol=1e-5)
         corners.add((y, x))
     assert len(corners) > 6
@@ -154,12 +154,12 @@ def test_a_crop_moves_image_and_boxes_alike() -> None:
 def test_scaled_and_turned_pictures_show_objects_where_the_boxes_are(param: str) -> None:
     image = np.zeros((1, 3, HEIGHT, WIDTH), np.float32)
     image[..., 11:20, 12:25] = 200
-    subject = augmenting(f"{param} crop_prob: 1 shift_x: 4 shift_y: 4")
+    subject = make_augmented_net(f"{param} crop_prob: 1 shift_x: 4 shift_y: 4")
     places = set()
     for key in range(8):
         got = run(subject, image, label([(12, 11, 13, 9, 1)]), key)
         weights = got["y"][0, 0].clip(0)
-        centre = [np.sum(weights * at) / weights.sum() for at in np.mgrid[:HEIGHT, :WIDTH] + 0.5]
+        centre = [np.sum(weights * coordinates) / weights.sum() for coordinates in np.mgrid[:HEIGHT, :WIDTH] + 0.5]
         _, j, i = np.argwhere(got["g"][0, :1])[0]
         box = got["g"][0, 1:5, j, i] + 8 * np.asarray([i, j, i, j])
         np.testing.assert_allclose([(box[1] + box[3]) / 2, (box[0] + box[2]) / 2], centre, atol=0.2)
@@ -171,12 +171,12 @@ def test_colours_turn_around_grey() -> None:
     red, grey = np.array([0, 0, 200], np.float32), np.array([90, 90, 90], np.float32)
     image = np.concatenate([np.tile(c[:, None, None], (1, HEIGHT, WIDTH // 2)) for c in (red, grey)], axis=2)[None]
     for key in range(4):
-        top = run(augmenting("hue_rotation_prob: 1 hue_rotation: 180"), image, label([]), key)["y"]
+        top = run(make_augmented_net("hue_rotation_prob: 1 hue_rotation: 180"), image, label([]), key)["y"]
         np.testing.assert_allclose(top[0, :, :, WIDTH // 2 :], 90)
         colour = top[0, :, 0, 0]
         np.testing.assert_allclose([colour.min(), colour.max()], [0, 200], atol=1e-3)
         assert not np.allclose(colour, red)
-    faded = run(augmenting("desaturation_prob: 1 desaturation_max: 0.9"), image, label([]))["y"]
+    faded = run(make_augmented_net("desaturation_prob: 1 desaturation_max: 0.9"), image, label([]))["y"]
     np.testing.assert_allclose(faded[0, :, :, WIDTH // 2 :], 90)
     assert faded[0, 2, 0, 0] == pytest.approx(200)
     assert 20 < faded[0, 0, 0, 0] == pytest.approx(faded[0, 1, 0, 0])
@@ -222,8 +222,8 @@ def test_boxes_of_a_grid_come_back_as_a_list() -> None:
     objects = [(3, 2, 20, 18, 1), (26, 10, 18, 16, 3), (30.25, 1.5, 14, 7, 1)]
     subject = net("scale_cvg: 0.5 gridbox_type: GRIDBOX_MIN min_cvg_len: 20")
     labels = run(subject, np.zeros((1, 3, HEIGHT, WIDTH), np.float32), label(objects))["g"]
-    listed = python("ClusterGroundtruth", "48, 32, 8, 2, 6", [(1, 2, 4, 6), (1, 4, 4, 6)], tops=2)
-    tops = run_python(listed, labels[:, 8:], labels[:, 1:5])
+    cluster_net = python("ClusterGroundtruth", "48, 32, 8, 2, 6", [(1, 2, 4, 6), (1, 4, 4, 6)], tops=2)
+    tops = run_python(cluster_net, labels[:, 8:], labels[:, 1:5])
     for kind, top in zip((1, 3), tops, strict=True):
         want = sorted((x, y, x + w, y + h, 0) for x, y, w, h, label_kind in objects if label_kind == kind)
         assert sorted(map(tuple, top[0][top[0].any(axis=1)])) == want

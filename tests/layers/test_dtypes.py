@@ -23,7 +23,7 @@ FIGURES = {
 }
 
 # sums of large terms of both signs, of which rounding the bottoms changes much
-CANCEL = {"WeightedEuclideanLoss"}
+CANCELLING_TYPES = {"WeightedEuclideanLoss"}
 
 # error allowed, relative to the largest number of the top
 FLOAT64, BFLOAT16 = 1e-5, 1e-2
@@ -38,25 +38,25 @@ def tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
     return tuple(map(strip_padding, result)) if replay.layer.type.traits.pads_rows else result
 
 
-def decides(replay: Replay) -> bool:
+def has_discontinuous_rows(replay: Replay) -> bool:
     """Return whether the data determines the number of rows, or the result is a difference of large numbers."""
     kind = replay.layer.type
-    return kind.traits.pads_rows or getattr(kind.implementation, "ragged", False) or kind.name in CANCEL
+    return kind.traits.pads_rows or getattr(kind.implementation, "ragged", False) or kind.name in CANCELLING_TYPES
 
 
 def cast_inputs(replay: Replay, dtype: Any) -> dict[str, Any]:
     """Return the bottoms in this dtype, except coordinates in bfloat16."""
-    kept = COORDINATES if dtype == jnp.bfloat16 else set()
+    float32_names = COORDINATES if dtype == jnp.bfloat16 else set()
     return {
-        name: jnp.asarray(np.asarray(a).astype(jnp.float32 if name in kept else dtype))
+        name: jnp.asarray(np.asarray(a).astype(jnp.float32 if name in float32_names else dtype))
         for name, a in replay.inputs.items()
     }
 
 
 def expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
     """The rows that a type finds, by decisions and exponentials, in the bottoms as rounded to that type."""
-    kept = COORDINATES if dtype == jnp.bfloat16 else set()
-    rounded = {n: a if n in kept else a.astype(dtype).astype(np.float32) for n, a in replay.inputs.items()}
+    float32_names = COORDINATES if dtype == jnp.bfloat16 else set()
+    rounded = {n: a if n in float32_names else a.astype(dtype).astype(np.float32) for n, a in replay.inputs.items()}
     result = replay.net.jit(replay.tops)(replay.params, rounded)[0]
     rows = map(strip_padding, result) if replay.layer.type.traits.pads_rows else result
     return dict(zip(replay.layer.tops, map(np.asarray, rows), strict=True))
@@ -64,7 +64,7 @@ def expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.bfloat16], ids=["float64", "bfloat16"])
 @pytest.mark.parametrize("name", by_name(FIRST))
-def test_other_floats(name: str, dtype: Any) -> None:
+def test_tops_in_float64_and_bfloat16(name: str, dtype: Any) -> None:
     replay = Replay(FIRST[name])
     with jax.enable_x64(True) if dtype == jnp.float64 else nullcontext():
         actual = [(top.dtype, np.asarray(top, np.float64)) for top in tops(replay, dtype)]
@@ -72,9 +72,11 @@ def test_other_floats(name: str, dtype: Any) -> None:
     if COORDINATES & replay.inputs.keys() and dtype == jnp.bfloat16:
         allowed += (jnp.float32,)  # which coordinates, and what is made of them, stay
     tolerance = FLOAT64 if dtype == jnp.float64 else BFLOAT16
-    for blob, (kept, top) in zip(replay.layer.tops, actual, strict=True):
-        expected = expected_rows(replay, dtype)[blob] if decides(replay) else replay.recorded[f"top/{blob}"]
-        assert kept in allowed
+    for blob, (top_dtype, top) in zip(replay.layer.tops, actual, strict=True):
+        expected = (
+            expected_rows(replay, dtype)[blob] if has_discontinuous_rows(replay) else replay.recorded[f"top/{blob}"]
+        )
+        assert top_dtype in allowed
         np.testing.assert_allclose(top, expected, rtol=0, atol=tolerance * np.abs(expected).max(), err_msg=blob)
 
 

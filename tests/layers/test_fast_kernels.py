@@ -32,7 +32,7 @@ def assert_close(fast: Any, plain: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max(initial=1e-6))
 
 
-def both(model: Any, phase: Any = "TRAIN", rows: int | None = None) -> None:
+def assert_kernels_agree(model: Any, phase: Any = "TRAIN", rows: int | None = None) -> None:
     """Compare a net's results in both implementations."""
     assert_close(*(results(model, phase, rows, kernels) for kernels in ("fast", "reference")))
 
@@ -93,13 +93,13 @@ def results(model: Any, phase: Any, rows: int | None, kernels: Any) -> Any:
     ],
 )
 def test_layer_is_the_same_both_ways(kind: str, text: str, shape: tuple[int, ...]) -> None:
-    both(net(kind, text, [shape]))
+    assert_kernels_agree(net(kind, text, [shape]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "rows"), [("lenet", 3), ("cifar10_full", 2)])
 def test_net_is_the_same_both_ways(name: str, rows: int) -> None:
-    both(CONFIGS / name / "train_val.prototxt", rows=rows)
+    assert_kernels_agree(CONFIGS / name / "train_val.prototxt", rows=rows)
 
 
 BLOCK = """
@@ -195,7 +195,7 @@ def strided_by_xla(x: Any, weight: Any, bias: Any) -> Any:
     return y + bias[:, None, None]
 
 
-@pytest.mark.parametrize("needed", [(0,), (1,), (0, 1), (2,), (0, 2), (1, 2)])
+@pytest.mark.parametrize("argnums", [(0,), (1,), (0, 1), (2,), (0, 2), (1, 2)])
 @pytest.mark.parametrize(
     ("ours", "theirs", "shapes"),
     [
@@ -204,10 +204,10 @@ def strided_by_xla(x: Any, weight: Any, bias: Any) -> Any:
         (lambda x, w, b: multiply_rows(x, w, transpose=True) + b, lambda x, w, b: x @ w + b, [(3, 4), (4, 5), (5,)]),
     ],
 )
-def test_each_gradient_can_be_had_alone(ours: Any, theirs: Any, shapes: Any, needed: tuple[int, ...]) -> None:
+def test_each_gradient_can_be_had_alone(ours: Any, theirs: Any, shapes: Any, argnums: tuple[int, ...]) -> None:
     random = np.random.default_rng(0)
     arrays = [jnp.asarray(random.normal(size=shape), jnp.float32) for shape in shapes]
-    result, expected = (jax.grad(lambda *a, f=f: jnp.sin(f(*a)).sum(), needed)(*arrays) for f in (ours, theirs))
+    result, expected = (jax.grad(lambda *a, f=f: jnp.sin(f(*a)).sum(), argnums)(*arrays) for f in (ours, theirs))
     for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 

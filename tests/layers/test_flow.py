@@ -41,11 +41,11 @@ def warp(image: np.ndarray, flow: np.ndarray) -> np.ndarray:
     _, _, height, width = image.shape
     for y in range(height):
         for x in range(width):
-            at, row = x + flow[0, 0, y, x], y + flow[0, 1, y, x]
-            if 0 <= at < width and 0 <= row < height:
-                left, above = int(at), int(row)
+            column, row = x + flow[0, 0, y, x], y + flow[0, 1, y, x]
+            if 0 <= column < width and 0 <= row < height:
+                left, above = int(column), int(row)
                 right, below = min(left + 1, width - 1), min(above + 1, height - 1)
-                p, q = at - left, row - above
+                p, q = column - left, row - above
                 over = (1 - p) * image[..., above, left] + p * image[..., above, right]
                 under = (1 - p) * image[..., below, left] + p * image[..., below, right]
                 top[..., y, x] = (1 - q) * over + q * under
@@ -114,9 +114,9 @@ def test_losses_leave_out_what_is_missing() -> None:
     x[0, :, 0, 0] = math.nan
     valid = ~np.isnan(x)
     loss, diff = loss_and_diff("l1_loss_param { plateau: 0.5 normalize_by_num_entries: true }", x)
-    counted = valid & (np.abs(np.nan_to_num(x)) >= 0.5)
-    np.testing.assert_allclose(loss, np.abs(x[counted]).sum() / (valid.sum() / 2), rtol=1e-5)
-    np.testing.assert_allclose(diff, np.where(counted, np.sign(x), 0) / (valid.sum() / 2), rtol=1e-5)
+    counted_mask = valid & (np.abs(np.nan_to_num(x)) >= 0.5)
+    np.testing.assert_allclose(loss, np.abs(x[counted_mask]).sum() / (valid.sum() / 2), rtol=1e-5)
+    np.testing.assert_allclose(diff, np.where(counted_mask, np.sign(x), 0) / (valid.sum() / 2), rtol=1e-5)
 
     loss, diff = loss_and_diff("l1_loss_param { l2_per_location: true epsilon: 0.25 plateau: 0.5 }", x)
     squares = np.nansum(x**2, axis=1, keepdims=True) * (np.nansum(x**2, axis=1, keepdims=True) >= 0.25)

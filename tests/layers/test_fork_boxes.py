@@ -53,26 +53,30 @@ def overlap(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def expected_row(
-    predictions: list[Any], truth: list[Any], classes: int, nms: float, threshold: float, least: float
+    predictions: list[Any], truth: list[Any], classes: int, nms: float, threshold: float, min_score: float
 ) -> np.ndarray:
     """The row of an image: predictions (class, score, box), labels (class, box, difficult)."""
     predictions = sorted(predictions, key=lambda p: -p[1])
-    kept: list[Any] = []
+    kept_predictions: list[Any] = []
     for p in predictions:
-        if nms < 0 or all(overlap(p[2], q[2]) < nms for q in kept):
-            kept.append(p)
+        if nms < 0 or all(overlap(p[2], q[2]) < nms for q in kept_predictions):
+            kept_predictions.append(p)
     counts = [sum(g[0] == c and not g[2] for g in truth) for c in range(classes)]
-    rows, taken = [], set()
+    rows, matched_truths = [], set()
     for c in range(classes):
-        for p in (p for p in kept if p[0] == c and p[1] >= least):
+        for p in (p for p in kept_predictions if p[0] == c and p[1] >= min_score):
             candidates = [i for i, g in enumerate(truth) if g[0] == c]
             best = max(candidates, key=lambda i: overlap(p[2], truth[i][1]), default=None)
             right = wrong = 0
-            if best is None or overlap(p[2], truth[best][1]) < threshold or (best in taken and not truth[best][2]):
+            if (
+                best is None
+                or overlap(p[2], truth[best][1]) < threshold
+                or (best in matched_truths and not truth[best][2])
+            ):
                 wrong = 1
             elif not truth[best][2]:
                 right = 1
-                taken.add(best)
+                matched_truths.add(best)
             rows.append([c, p[1], right, wrong])
     return np.concatenate([counts, np.ravel(rows), np.zeros(4 * (len(predictions) - len(rows)))])
 

@@ -14,10 +14,10 @@ from caffejax.net import Net
 Shape = tuple[int, ...]
 
 
-def greedy(best: np.ndarray, going_on: np.ndarray, blank: int, merge: bool) -> list[int]:
+def greedy(best: np.ndarray, indicators: np.ndarray, blank: int, merge: bool) -> list[int]:
     labels: list[int] = []
     for t, label in enumerate(best):
-        if t and not going_on[t]:
+        if t and not indicators[t]:
             break
         if label != blank and not (merge and t and best[t - 1] == label):
             labels.append(int(label))
@@ -30,22 +30,24 @@ def greedy(best: np.ndarray, going_on: np.ndarray, blank: int, merge: bool) -> l
 def test_greedy_decoding(text: str, blank: int, merge: bool, seed: int) -> None:
     random = np.random.default_rng(seed)
     scores = random.normal(size=(7, 5, 3)).astype(np.float32)
-    going_on = random.integers(0, 3, (7, 5)) > 0
+    indicators = random.integers(0, 3, (7, 5)) > 0
     best = scores.argmax(2)
-    sequences = [greedy(best[:, i], going_on[:, i], blank, merge) for i in range(5)]
+    sequences = [greedy(best[:, i], indicators[:, i], blank, merge) for i in range(5)]
     targets = np.full((7, 5), -1)
     for i, labels in enumerate(sequences):
         targets[: len(labels), i] = labels
     targets[0, 0] = 5  # one is wrong
-    result, score, right = run("CTCGreedyDecoder", f"ctc_decoder_param {{ {text} }}", scores, going_on, targets, tops=3)
+    result, score, right = run(
+        "CTCGreedyDecoder", f"ctc_decoder_param {{ {text} }}", scores, indicators, targets, tops=3
+    )
     assert result.shape == (5, 7, 1, 1)
     for i, labels in enumerate(sequences):
         np.testing.assert_array_equal(result[i, :, 0, 0], labels + [-1] * (7 - len(labels)))
-        ends = [t for t in range(1, 7) if not going_on[t, i]]
+        ends = [t for t in range(1, 7) if not indicators[t, i]]
         np.testing.assert_allclose(score[i, 0, 0, 0], -scores[: ends[0] if ends else 7, i].max(1).sum(), rtol=1e-5)
     np.testing.assert_allclose(right, 0.8)
-    np.testing.assert_allclose(run("CTCGreedyDecoder", "", scores, going_on, targets, tops=2)[1].shape, (1,) * 4)
-    assert run("CTCGreedyDecoder", "", scores, going_on, tops=2)[1].shape == (5, 1, 1, 1)
+    np.testing.assert_allclose(run("CTCGreedyDecoder", "", scores, indicators, targets, tops=2)[1].shape, (1,) * 4)
+    assert run("CTCGreedyDecoder", "", scores, indicators, tops=2)[1].shape == (5, 1, 1, 1)
 
 
 def test_triplets() -> None:
@@ -90,27 +92,27 @@ def test_the_gradient_is_turned_round_more_and_more() -> None:
         np.testing.assert_allclose(gradient, -factor * np.arange(6).reshape(2, 3), rtol=1e-5)
 
 
-def test_mish() -> None:
+def test_mish_of_extreme_numbers() -> None:
     x = np.array([-90.0, -3, -0.1, 0, 2, 90])
     expected = x * np.tanh(np.log1p(np.exp(x)))
     np.testing.assert_allclose(run("Mish", "", x)[0], expected, rtol=1e-6, atol=1e-37)
 
 
-def pixel(line: np.ndarray, at: float) -> np.ndarray:
+def pixel(line: np.ndarray, position: float) -> np.ndarray:
     """The number at a place of the first axis."""
-    at = min(max(at, 0), len(line) - 1)
-    low = min(int(at), len(line) - 2) if len(line) > 1 else 0
-    return line[low] * (low + 1 - at) + (line[low + 1] * (at - low) if len(line) > 1 else 0)
+    position = min(max(position, 0), len(line) - 1)
+    low = min(int(position), len(line) - 2) if len(line) > 1 else 0
+    return line[low] * (low + 1 - position) + (line[low + 1] * (position - low) if len(line) > 1 else 0)
 
 
 @pytest.mark.parametrize("mode", ["", "align_corners", "half_pixel_centers", "pytorch_half_pixel"])
 @pytest.mark.parametrize("size", [(7, 9), (3, 2), (1, 1), (4, 5)])
 @pytest.mark.parametrize("form", ["NHWC", "NCHW"])
-def test_pixels_between_pixels(form: str, size: tuple[int, int], mode: str) -> None:
+def test_resize_bilinear_equals_a_loop(form: str, size: tuple[int, int], mode: str) -> None:
     x = np.random.default_rng(0).normal(size=(2, 4, 5, 3))
     expected = np.zeros((2, *size, 3))
 
-    def at(i: int, n: int, out: int) -> float:
+    def source_position(i: int, n: int, out: int) -> float:
         if mode == "align_corners" and out > 1:
             return i * (n - 1) / (out - 1)
         if mode == "pytorch_half_pixel" and out == 1:
@@ -118,8 +120,8 @@ def test_pixels_between_pixels(form: str, size: tuple[int, int], mode: str) -> N
         return (i + 0.5) * n / out - 0.5 if "half" in mode else i * n / out
 
     for i, j in np.ndindex(*size):
-        rows = np.stack([pixel(image, at(i, 4, size[0])) for image in x])
-        expected[:, i, j] = np.stack([pixel(row, at(j, 5, size[1])) for row in rows])
+        rows = np.stack([pixel(image, source_position(i, 4, size[0])) for image in x])
+        expected[:, i, j] = np.stack([pixel(row, source_position(j, 5, size[1])) for row in rows])
     text = f'data_format: "{form}" output_height: {size[0]} output_width: {size[1]} {mode and mode + ": true"}'
     order = (0, 3, 1, 2) if form == "NCHW" else (0, 1, 2, 3)
     (result,) = run("ResizeBilinear", f"resize_bilinear_param {{ {text} }}", x.transpose(order))

@@ -59,11 +59,11 @@ def scale_and_shift(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
 @pytest.mark.parametrize("weight", [1, 2.5])
 def test_batch_norm_with_scale_and_bias_by_stored_statistics(kernels: Any, weight: float) -> None:
-    one = net('type: "BatchNorm" batch_norm_param { scale_bias: true }', X.shape, kernels=kernels)
-    assert [p.spec.shape for p in one.graph.layers[-1].params] == [(3,), (3,), (1,), (3,), (3,)]
+    model = net('type: "BatchNorm" batch_norm_param { scale_bias: true }', X.shape, kernels=kernels)
+    assert [p.spec.shape for p in model.graph.layers[-1].params] == [(3,), (3,), (1,), (3,), (3,)]
     blobs = (MEAN * weight, VARIANCE * weight, np.array([weight]), FACTOR, BIAS)
     np.testing.assert_allclose(
-        run(one, blobs, X).blobs["t0"], scale_and_shift(normalise(X, MEAN, VARIANCE)), rtol=2e-5, atol=2e-5
+        run(model, blobs, X).blobs["t0"], scale_and_shift(normalise(X, MEAN, VARIANCE)), rtol=2e-5, atol=2e-5
     )
 
 
@@ -73,20 +73,20 @@ def test_nvidias_statistics_are_moving_averages_and_intels_are_sums(kernels: Any
     expected = scale_and_shift(normalise(X, mean, variance))
     blobs = (MEAN, VARIANCE, np.ones(1), FACTOR, BIAS)
     settings = "moving_average_fraction: 0.75"
-    one = net(
+    model = net(
         f'type: "BatchNorm" batch_norm_param {{ scale_bias: true {settings} }}', X.shape, phase="TRAIN", kernels=kernels
     )
-    out = run(one, blobs, X)
+    out = run(model, blobs, X)
     np.testing.assert_allclose(out.blobs["t0"], expected, rtol=1e-4, atol=1e-4)
     state = list(out.state["layer"].values())
     for result, array in zip(state, (MEAN * 0.75 + mean / 4, VARIANCE * 0.75 + variance / 4, [1]), strict=True):
         np.testing.assert_allclose(result, array, rtol=1e-5)
-    begun = run(one, (MEAN, VARIANCE, np.zeros(1), FACTOR, BIAS), X)  # there are none yet: the batch's own
-    for result, array in zip(begun.state["layer"].values(), (mean, variance, [1]), strict=True):
+    first_pass = run(model, (MEAN, VARIANCE, np.zeros(1), FACTOR, BIAS), X)  # there are none yet: the batch's own
+    for result, array in zip(first_pass.state["layer"].values(), (mean, variance, [1]), strict=True):
         np.testing.assert_allclose(result, array, rtol=1e-4, atol=1e-6)
 
-    one = net(f'type: "BatchNorm" batch_norm_param {{ filler {{ value: 1 }} {settings} }}', X.shape, phase="TRAIN")
-    out, n = run(one, blobs, X), X.size / 3
+    model = net(f'type: "BatchNorm" batch_norm_param {{ filler {{ value: 1 }} {settings} }}', X.shape, phase="TRAIN")
+    out, n = run(model, blobs, X), X.size / 3
     np.testing.assert_allclose(out.blobs["t0"], expected, rtol=1e-4, atol=1e-4)
     sums = (MEAN * 0.75 + mean, VARIANCE * 0.75 + variance * n / (n - 1), [1.75])
     for result, array in zip(list(out.state["layer"].values()), sums, strict=True):
@@ -94,13 +94,13 @@ def test_nvidias_statistics_are_moving_averages_and_intels_are_sums(kernels: Any
 
 
 def test_batch_norm_starts_with_the_fillers_and_keeps_statistics_from_the_solver() -> None:
-    one = net(
+    model = net(
         'type: "BatchNorm" param { lr_mult: 1 } '
         "batch_norm_param { scale_filler { value: 3 } bias_filler { value: 4 } }",
         X.shape,
     )
-    assert [p.lr_mult for p in one.graph.layers[-1].params] == [0, 0, 0, 1, 1]
-    assert [float(b[0]) for b in one.init(KEY).params["layer"].values()] == [3, 4]
+    assert [p.lr_mult for p in model.graph.layers[-1].params] == [0, 0, 0, 1, 1]
+    assert [float(b[0]) for b in model.init(KEY).params["layer"].values()] == [3, 4]
 
 
 @pytest.mark.parametrize("fork", ["hole: 2", "hole_h: 2 hole_w: 2", "dilation_h: 2 dilation_w: 2"])
@@ -118,11 +118,11 @@ def test_holes_are_dilation(fork: str, kind: str) -> None:
 def test_dropout_scales_where_it_is_told_to() -> None:
     unscaled = 'type: "Dropout" dropout_param { dropout_ratio: 0.75 scale_train: false }'
     np.testing.assert_allclose(run(net(unscaled, X.shape), (), X).blobs["t0"], X / 4, rtol=1e-6)
-    kept = np.asarray(run(net(unscaled, X.shape, phase="TRAIN"), (), X, key=KEY).blobs["t0"])
-    assert set(np.unique(kept / X)) == {0, 1}
+    train_top = np.asarray(run(net(unscaled, X.shape, phase="TRAIN"), (), X, key=KEY).blobs["t0"])
+    assert set(np.unique(train_top / X)) == {0, 1}
     sampled = 'type: "Dropout" dropout_param { dropout_ratio: 0.75 sample_weights_test: true }'
-    dropped = np.asarray(run(net(sampled, X.shape), (), X, key=KEY).blobs["t0"])
-    np.testing.assert_allclose(np.unique(np.round(dropped / X, 4)), [0, 4])
+    test_top = np.asarray(run(net(sampled, X.shape), (), X, key=KEY).blobs["t0"])
+    np.testing.assert_allclose(np.unique(np.round(test_top / X, 4)), [0, 4])
 
 
 def test_accuracy_of_distances() -> None:
@@ -133,17 +133,17 @@ def test_accuracy_of_distances() -> None:
 
 
 def test_scale_holds_its_factor() -> None:
-    one = net('type: "Scale" scale_param { min_value: 1 max_value: 1.5 }', X.shape)
-    held = np.clip(FACTOR, 1, 1.5)
-    np.testing.assert_allclose(run(one, (FACTOR,), X).blobs["t0"], X * held[:, None, None], rtol=1e-6)
+    model = net('type: "Scale" scale_param { min_value: 1 max_value: 1.5 }', X.shape)
+    clipped_factor = np.clip(FACTOR, 1, 1.5)
+    np.testing.assert_allclose(run(model, (FACTOR,), X).blobs["t0"], X * clipped_factor[:, None, None], rtol=1e-6)
 
 
 def test_parameter_starts_as_its_filler_says() -> None:
-    one = Net(
+    model = Net(
         'layer { name: "p" type: "Parameter" top: "p" parameter_param { shape { dim: 4 dim: 9 } '
         'blob_filler { type: "gaussian_unitball" } } }\n'
     )
-    (blob,) = one.init(KEY).params["p"].values()
+    (blob,) = model.init(KEY).params["p"].values()
     np.testing.assert_allclose(np.linalg.norm(blob, axis=1), 1, rtol=1e-5)
     plain, sloped = (caffe_pb2.FillerParameter(type="msra", alpha=a) for a in (0, 2))
     np.testing.assert_allclose(fill(plain, KEY, (4, 9)), fill(sloped, KEY, (4, 9)) * np.sqrt(5), rtol=1e-5)
@@ -156,24 +156,24 @@ ROWS = RNG.normal(size=(4, 5)).astype("f")
 
 
 def test_inner_product_with_weights_from_bottoms() -> None:
-    of = 'type: "InnerProduct" inner_product_param { bias_term: %s }'
+    template = 'type: "InnerProduct" inner_product_param { bias_term: %s }'
     np.testing.assert_allclose(
-        run(net(of % "false", (4, 5), (6, 5)), (), ROWS, W).blobs["t0"], ROWS @ W.T, rtol=1e-4, atol=1e-5
+        run(net(template % "false", (4, 5), (6, 5)), (), ROWS, W).blobs["t0"], ROWS @ W.T, rtol=1e-4, atol=1e-5
     )
     expected = ROWS @ W.T + B
-    two, three = net(of % "true", (4, 5), (6, 5)), net(of % "true", (4, 5), (6, 5), (6,))
+    two, three = net(template % "true", (4, 5), (6, 5)), net(template % "true", (4, 5), (6, 5), (6,))
     np.testing.assert_allclose(run(two, (B,), ROWS, W).blobs["t0"], expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(run(three, (), ROWS, W, B).blobs["t0"], expected, rtol=1e-4, atol=1e-5)
     with pytest.raises(CaffejaxError, match=r"bottom 1, the weight \(6, 4\), must have 5 inputs"):
-        net(of % "false", (4, 5), (6, 4))
+        net(template % "false", (4, 5), (6, 4))
     with pytest.raises(CaffejaxError, match="bottom 2, the bias"):
-        net(of % "true", (4, 5), (6, 5), (5,))
+        net(template % "true", (4, 5), (6, 5), (5,))
 
 
 def test_inner_product_of_unit_rows() -> None:
-    one = net('type: "InnerProduct" inner_product_param { num_output: 6 normalize: true }', (4, 5))
+    model = net('type: "InnerProduct" inner_product_param { num_output: 6 normalize: true }', (4, 5))
     unit = W / np.sqrt((W**2).sum(1, keepdims=True) + 1e-6)
-    np.testing.assert_allclose(run(one, (W, B), ROWS).blobs["t0"], ROWS @ unit.T + B, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(run(model, (W, B), ROWS).blobs["t0"], ROWS @ unit.T + B, rtol=1e-4, atol=1e-5)
 
 
 SCORES, LABELS = RNG.normal(size=(3, 4, 2, 2)).astype("f"), RNG.integers(0, 4, (3, 2, 2)).astype("f")
@@ -198,8 +198,8 @@ def test_softmax_loss_with_weighted_classes(ignore: str) -> None:
 
 def test_softmax_loss_with_each_labels_loss() -> None:
     weights = "loss_weight: 1 loss_weight: 0 loss_weight: 0 loss_param { ignore_label: 2 }"
-    one = net(f'type: "SoftmaxWithLoss" {weights}', SCORES.shape, LABELS.shape, tops=3)
-    tops = run(one, (), SCORES, LABELS).blobs
+    model = net(f'type: "SoftmaxWithLoss" {weights}', SCORES.shape, LABELS.shape, tops=3)
+    tops = run(model, (), SCORES, LABELS).blobs
     losses = np.where(LABELS == 2, 0, LABEL_LOSSES)
     np.testing.assert_allclose(tops["t0"], losses.sum() / (LABELS != 2).sum(), rtol=1e-5)
     np.testing.assert_allclose(tops["t1"], np.exp(LOG), rtol=1e-4)
@@ -214,21 +214,21 @@ def test_losses_divide_by_a_fixed_number() -> None:
 
 def test_sigmoid_loss_with_weights() -> None:
     x, t, w = RNG.normal(size=(3, 4)), RNG.uniform(size=(3, 4)), RNG.uniform(size=(3, 4))
-    one = net('type: "SigmoidCrossEntropyLoss"', (3, 4), (3, 4), (3, 4))
+    model = net('type: "SigmoidCrossEntropyLoss"', (3, 4), (3, 4), (3, 4))
     p = 1 / (1 + np.exp(-x))
     expected = -np.sum(w * (t * np.log(p) + (1 - t) * np.log(1 - p))) / w.sum()
     inputs = [a.astype("f") for a in (x, t, w)]
-    np.testing.assert_allclose(run(one, (), *inputs).blobs["t0"], expected, rtol=1e-5)
-    np.testing.assert_array_equal(run(one, (), *inputs[:2], 0 * inputs[2]).blobs["t0"], 0)
+    np.testing.assert_allclose(run(model, (), *inputs).blobs["t0"], expected, rtol=1e-5)
+    np.testing.assert_array_equal(run(model, (), *inputs[:2], 0 * inputs[2]).blobs["t0"], 0)
 
 
 def test_deeplabs_ignore_label_is_the_losses_own() -> None:
     text = """input: "b0" input_dim: 3 input_dim: 4 input_dim: 2 input_dim: 2
       input: "b1" input_dim: 3 input_dim: 1 input_dim: 2 input_dim: 2
       layers { name: "layer" type: SOFTMAX_LOSS bottom: "b0" bottom: "b1" top: "t0" softmaxloss_param { %s } }\n"""
-    one = Net(text % "ignore_label: 2")
+    model = Net(text % "ignore_label: 2")
     counts = LABELS != 2
-    result = run(one, (), SCORES, LABELS.reshape(3, 1, 2, 2)).blobs["t0"]
+    result = run(model, (), SCORES, LABELS.reshape(3, 1, 2, 2)).blobs["t0"]
     np.testing.assert_allclose(result, (LABEL_LOSSES * counts).sum() / counts.sum(), rtol=1e-5)
     with pytest.raises(CaffejaxError, match=r"softmaxloss_param\.weight_source \(of deeplab\) is not supported"):
         Net(text % 'weight_source: "weights.txt"')
@@ -244,22 +244,27 @@ def test_a_setting_of_the_whole_net_counts_for_statistics_of_batches() -> None:
 
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
-@pytest.mark.parametrize("more", ["", "filler { value: 1 }", "bias_term: false"])
-def test_intels_parts_of_a_batch_have_statistics_of_their_own(more: str, kernels: Any) -> None:
-    text = f'type: "BatchNorm" batch_norm_param {{ moving_average_fraction: 0.5 stats_batch_size: 2 {more} }}'
-    one = net(text, X.shape, phase="TRAIN", kernels=kernels)
+@pytest.mark.parametrize("settings", ["", "filler { value: 1 }", "bias_term: false"])
+def test_intels_parts_of_a_batch_have_statistics_of_their_own(settings: str, kernels: Any) -> None:
+    text = f'type: "BatchNorm" batch_norm_param {{ moving_average_fraction: 0.5 stats_batch_size: 2 {settings} }}'
+    model = net(text, X.shape, phase="TRAIN", kernels=kernels)
     half = net(text, (2, *X.shape[1:]), phase="TRAIN", kernels=kernels)
-    blobs: Any = (MEAN, VARIANCE, np.ones(1), *((FACTOR, BIAS) if "filler" in more else (FACTOR,) if more else ()))
-    assert [p.spec.shape for p in one.graph.layers[-1].params] == [np.shape(b) for b in blobs]
+    blobs: Any = (
+        MEAN,
+        VARIANCE,
+        np.ones(1),
+        *((FACTOR, BIAS) if "filler" in settings else (FACTOR,) if settings else ()),
+    )
+    assert [p.spec.shape for p in model.graph.layers[-1].params] == [np.shape(b) for b in blobs]
     d_top = RNG.normal(size=X.shape).astype("f")
 
-    def total(one: Net, x: Any, d_top: Any) -> Any:
-        v = variables(one, *blobs)
-        result, state = one.apply(v.params, v.state, {"b0": x})
+    def total(model: Net, x: Any, d_top: Any) -> Any:
+        v = variables(model, *blobs)
+        result, state = model.apply(v.params, v.state, {"b0": x})
         return jnp.sum(result["t0"] * d_top), (result["t0"], list(state["layer"].values()))
 
     passes = [jax.value_and_grad(total, 1, has_aux=True)(n, x, d) for n, x, d in
-              ((one, X, d_top), (half, X[:2], d_top[:2]), (half, X[2:], d_top[2:]))]  # fmt: skip
+              ((model, X, d_top), (half, X[:2], d_top[:2]), (half, X[2:], d_top[2:]))]  # fmt: skip
     ((_, (top, state)), diff), *halves = passes
     np.testing.assert_allclose(top, np.concatenate([h[0][1][0] for h in halves]), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(diff, np.concatenate([h[1] for h in halves]), rtol=1e-3, atol=1e-5)
@@ -279,10 +284,10 @@ def test_intels_parts_of_a_batch_have_statistics_of_their_own(more: str, kernels
     ],
 )
 def test_intels_scale_and_bias(settings: str, blobs: int) -> None:
-    one = net(f'type: "BatchNorm" batch_norm_param {{ {settings} }}', X.shape)
+    model = net(f'type: "BatchNorm" batch_norm_param {{ {settings} }}', X.shape)
     values = (2 * MEAN, 2 * VARIANCE, np.array([2]), FACTOR, BIAS)[:blobs]
     expected = normalise(X, MEAN, VARIANCE) * (FACTOR[:, None, None] if blobs > 3 else 1)
-    result = run(one, values, X).blobs["t0"]
+    result = run(model, values, X).blobs["t0"]
     np.testing.assert_allclose(result, expected + (BIAS[:, None, None] if blobs > 4 else 0), rtol=1e-4, atol=1e-4)
 
 
@@ -295,8 +300,8 @@ def test_layers_for_another_phase_of_a_fork_are_left_out() -> None:
 
 @pytest.mark.parametrize("name", ["", 'param { name: "w" lr_mult: 2 }'])
 def test_a_frozen_layer_of_mycaffe_is_not_trained(name: str) -> None:
-    one = net(f'type: "InnerProduct" {name} inner_product_param {{ num_output: 2 }} freeze_learning: true', (2, 3))
-    params = one.graph.layers[-1].params
+    model = net(f'type: "InnerProduct" {name} inner_product_param {{ num_output: 2 }} freeze_learning: true', (2, 3))
+    params = model.graph.layers[-1].params
     assert [p.lr_mult for p in params] == [0, 0]
     assert not any(p.need_backward for p in params)
 
@@ -336,9 +341,9 @@ def test_settings_of_another_fork_are_refused() -> None:
 
 def test_intels_concat_permutes_and_flattens() -> None:
     a, b = (RNG.normal(size=shape).astype("f") for shape in ((2, 3, 4, 5), (2, 2, 1, 3)))
-    one = net('type: "Concat" concat_param { axis: 1 per_fla_fuse: true }', a.shape, b.shape)
+    model = net('type: "Concat" concat_param { axis: 1 per_fla_fuse: true }', a.shape, b.shape)
     expected = np.concatenate([x.transpose(0, 2, 3, 1).reshape(2, -1) for x in (a, b)], axis=1)
-    np.testing.assert_array_equal(run(one, (), a, b).blobs["t0"], expected[:, :, None, None])
+    np.testing.assert_array_equal(run(model, (), a, b).blobs["t0"], expected[:, :, None, None])
 
 
 def test_inner_product_with_noise_in_training() -> None:
@@ -349,19 +354,19 @@ def test_inner_product_with_noise_in_training() -> None:
     blobs = weight, bias, of_weight, of_bias
     np.testing.assert_allclose(run(net(param, x.shape), blobs, x).blobs["t0"], x @ weight.T + bias, rtol=1e-5)
 
-    one = net(param, (5, 4), phase="TRAIN")
-    start = one.init(KEY).params["layer"]
+    model = net(param, (5, 4), phase="TRAIN")
+    start = model.init(KEY).params["layer"]
     assert np.abs(start[0]).max() <= 1 / 2  # the filler's values over the root of 4 inputs
     np.testing.assert_allclose([start[2][0, 0], start[3][0]], [0.5 / 2, 0.5 / np.sqrt(3)], rtol=1e-6)
     inputs = np.concatenate([np.eye(4), np.zeros((1, 4))]).astype("f")  # each weight, and the bias
-    drawn = [np.asarray(run(one, blobs, inputs, key=jax.random.key(k)).blobs["t0"]) for k in (1, 2)]
-    assert not np.allclose(*drawn)
-    noise_of_bias = (drawn[0][4] - bias) / of_bias
-    noise = (drawn[0][:4] - drawn[0][4] - weight.T) / of_weight.T
-    for each in (noise, noise_of_bias):
-        assert 0.1 < np.abs(each).max() <= 1.0001
-    v = variables(one, *blobs)
-    slopes = jax.grad(lambda p: jnp.sum(one.apply(p, v.state, {"b0": inputs}, key=jax.random.key(1))[0]["t0"]))(
+    noisy_tops = [np.asarray(run(model, blobs, inputs, key=jax.random.key(k)).blobs["t0"]) for k in (1, 2)]
+    assert not np.allclose(*noisy_tops)
+    noise_of_bias = (noisy_tops[0][4] - bias) / of_bias
+    noise = (noisy_tops[0][:4] - noisy_tops[0][4] - weight.T) / of_weight.T
+    for sample in (noise, noise_of_bias):
+        assert 0.1 < np.abs(sample).max() <= 1.0001
+    v = variables(model, *blobs)
+    slopes = jax.grad(lambda p: jnp.sum(model.apply(p, v.state, {"b0": inputs}, key=jax.random.key(1))[0]["t0"]))(
         v.params
     )["layer"]
     np.testing.assert_allclose(slopes[2], noise.T, atol=1e-5)

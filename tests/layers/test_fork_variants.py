@@ -45,8 +45,8 @@ def test_ctpns_lstm_goes_over_time_for_each_sequence() -> None:
     w_x, w_h, b = (random.normal(size=shape).astype("f") for shape in ((20, 2), (20, 5), (20,)))
     h = c = np.zeros((3, 5))
     expected = []
-    for now in x:
-        i, f, o, g = np.split(now @ w_x.T + h @ w_h.T + b, 4, axis=1)
+    for x_t in x:
+        i, f, o, g = np.split(x_t @ w_x.T + h @ w_h.T + b, 4, axis=1)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
         expected.append(h)

@@ -69,15 +69,15 @@ def test_recorded_case(case: dict[str, Any], ways: tuple[str, ...], kernels: str
 def test_first_cases_compiled_with_all_optimizations() -> None:
     """As users have them: here all else is compiled without."""
     path = os.pathsep.join([str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", "from test_golden import check_first; check_first()"],
         env=optimized_environment() | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 40
+    assert process.returncode == 0, process.stderr
+    assert int(process.stdout) > 40
 
 
 def check_first() -> None:
@@ -106,8 +106,8 @@ def test_random_layers_by_their_statistics(case: dict[str, Any], backward: str) 
     replay, expected = Replay(case, backward), case["stochastic"]
     x = replay.inputs["data"]
     (top,), vjp, _ = jax.vjp(replay.tops, replay.params, replay.inputs, has_aux=True)
-    kept = np.asarray(top) != 0
-    np.testing.assert_allclose(np.asarray(top)[kept], (x * expected["scale"])[kept], rtol=1e-6)
-    assert abs(kept.mean() - expected["keep_probability"]) < expected["tolerance"]
+    keep_mask = np.asarray(top) != 0
+    np.testing.assert_allclose(np.asarray(top)[keep_mask], (x * expected["scale"])[keep_mask], rtol=1e-6)
+    assert abs(keep_mask.mean() - expected["keep_probability"]) < expected["tolerance"]
     (diff,) = vjp((jnp.ones_like(top),))[1].values()
-    np.testing.assert_allclose(diff, kept * np.float32(expected["scale"]), rtol=1e-6)
+    np.testing.assert_allclose(diff, keep_mask * np.float32(expected["scale"]), rtol=1e-6)

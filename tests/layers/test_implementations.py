@@ -69,10 +69,10 @@ def test_recorded_case_in_every_implementation(platform: str, case: dict[str, An
 def test_implementations_are_those_of_the_platform(platform: str) -> None:
     """Else all other tests here prove nothing."""
     numbers = {"plain": 1, "cpu": 2, "gpu": 3, "tpu": 4}
-    one = platform_dispatch.Operation(**{name: lambda x, n=n: (x * n,) for name, n in numbers.items()})
+    operation = platform_dispatch.Operation(**{name: lambda x, n=n: (x * n,) for name, n in numbers.items()})
     expected = {"plain": 1, "cuda": 3, "tpu": 4}[platform]
-    assert one(jnp.float32(1))[0] == jax.jit(one)(jnp.float32(1))[0] == expected
-    assert jax.jit(jax.grad(lambda x: one(x)[0]))(jnp.float32(1)) == expected
+    assert operation(jnp.float32(1))[0] == jax.jit(operation)(jnp.float32(1))[0] == expected
+    assert jax.jit(jax.grad(lambda x: operation(x)[0]))(jnp.float32(1)) == expected
 
 
 NORMALISED = """

@@ -158,7 +158,7 @@ def test_general_contrastive_loss_by_loops(text: str) -> None:
     if "add_intra_mae" in number:  # of the pass before
         intra = min(0.01 * near.mean(), most)
     for i, label in enumerate(labels):
-        chosen = 0
+        hardest = 0
         for j, x in enumerate(d[i]):
             if j == label:
                 terms[i, j] = min(limit, max(0, x - margin)) * weight
@@ -166,10 +166,10 @@ def test_general_contrastive_loss_by_loops(text: str) -> None:
             elif x < 1 + intra:
                 terms[i, j] = (np.exp(-x) if exp else 1 + intra - x) * push
                 slopes[i, j] = -(np.exp(-x) if exp else 1) * push
-                chosen = j if terms[i, j] > terms[i, chosen] else chosen
+                hardest = j if terms[i, j] > terms[i, hardest] else hardest
         others = np.arange(4) != label
         if "max_negative_only" in number:
-            terms[i, others & (np.arange(4) != chosen)] = slopes[i, others & (np.arange(4) != chosen)] = 0
+            terms[i, others & (np.arange(4) != hardest)] = slopes[i, others & (np.arange(4) != hardest)] = 0
         if "positive_first" in number and d[i, label] > 0.8:
             terms[i, others] = slopes[i, others] = 0
             slopes[i, label] = weight
@@ -181,17 +181,19 @@ def test_general_contrastive_loss_by_loops(text: str) -> None:
         total = -slopes[others].sum() / 0.05 / 8
         slopes[others] /= total if total > weight else 1
     param = f"general_contrastive_loss_param {{ positive_margin: {margin} {text} }}"
-    for read in (False, True):
-        shapes = [d.shape, labels.shape, *([d.shape] if read else [])]
+    for has_distances in (False, True):
+        shapes = [d.shape, labels.shape, *([d.shape] if has_distances else [])]
         built = Net(net("GeneralContrastiveLoss", f"{param} loss_weight: 1 loss_weight: 0", shapes, tops=2), "TRAIN")
         params, state = built.init(jax.random.key(0))
 
-        def loss(x: Any, *of: Any, built: Any = built, params: Any = params, read: bool = read) -> Any:
-            inputs = {"b0": x, "b1": np.float32(labels)} | ({"b2": np.float32(d)} if read else {})
+        def loss(
+            x: Any, *states: Any, built: Any = built, params: Any = params, has_distances: bool = has_distances
+        ) -> Any:
+            inputs = {"b0": x, "b1": np.float32(labels)} | ({"b2": np.float32(d)} if has_distances else {})
             inputs["b0"] = (
-                x - jax.lax.stop_gradient(x) if read else x
+                x - jax.lax.stop_gradient(x) if has_distances else x
             )  # with the third bottom, whose values count, it gets the gradient
-            tops, state = built.apply(params, *of, inputs, blobs=["t0", "t1"])
+            tops, state = built.apply(params, *states, inputs, blobs=["t0", "t1"])
             return tops["t0"], (tops["t1"], state)
 
         _, (_, state) = loss(np.float32(d), state)
@@ -207,8 +209,8 @@ def test_general_contrastive_loss_by_loops(text: str) -> None:
 def test_distances_move_the_rows_of_the_labels_only(kind: str) -> None:
     x, rows = RANDOM.normal(size=(5, 4)), RANDOM.normal(size=(3, 4))
     labels, d_top = np.array([0, 2, 2, 1, 0]), RANDOM.normal(size=(5, 3)).astype("f")
-    apart = x[:, None] - rows
-    slope = d_top[:, :, None] * (np.sign(apart) if kind == "L1" else 2 * apart)
+    differences = x[:, None] - rows
+    slope = d_top[:, :, None] * (np.sign(differences) if kind == "L1" else 2 * differences)
     d_rows = -np.where((labels[:, None] == np.arange(3))[:, :, None], slope, 0).sum(0)
     text = f'distance_type: "{kind}" update_center_only: true'
     for has_params in (True, False):
@@ -228,7 +230,7 @@ def test_distances_move_the_rows_of_the_labels_only(kind: str) -> None:
 
         np.testing.assert_allclose(
             product(np.float32(x), blob),
-            np.sum(d_top * (np.abs(apart) if kind == "L1" else apart**2).sum(2)),
+            np.sum(d_top * (np.abs(differences) if kind == "L1" else differences**2).sum(2)),
             rtol=1e-4,
         )
         dx, d_blob = jax.grad(product, (0, 1))(np.float32(x), jnp.asarray(blob))
@@ -244,10 +246,10 @@ def test_the_added_bias_grows_with_the_passes() -> None:
     for expected in (-0.5 + 1.5**2 - 1, 2):  # at t = 1 and 2
         tops, state = built.apply(params, state, {"b0": x, "b1": labels}, blobs=["t0", "t1"])
         np.testing.assert_allclose(tops["t1"], expected, rtol=1e-6)
-        moved = x.copy()
-        moved[0, 1] += expected
-        moved[1, 0] += expected if -expected < -1 else 0
-        np.testing.assert_allclose(tops["t0"], moved, rtol=1e-6)
+        expected_top = x.copy()
+        expected_top[0, 1] += expected
+        expected_top[1, 0] += expected if -expected < -1 else 0
+        np.testing.assert_allclose(tops["t0"], expected_top, rtol=1e-6)
 
 
 def test_the_score_of_the_labels_class_is_raised_to_a_power() -> None:

@@ -38,22 +38,22 @@ def some_rois(random: np.random.Generator, n: int, images: int = 1) -> np.ndarra
 def plain_overlap(a: Any, b: Any, plus: float, measure: str = "IOU") -> float:
     sides = [min(a[i + 2], b[i + 2]) - max(a[i], b[i]) for i in (0, 1)]
     inside = 0.0 if min(sides) < 0 else (sides[0] + plus) * (sides[1] + plus)
-    one, other = ((x[2] - x[0] + plus) * (x[3] - x[1] + plus) for x in (a, b))
-    whole = {"IOU": one + other - inside, "IOMU": min(one, other), "IOFU": one}[measure]
-    return float(inside / whole)
+    area_a, area_b = ((x[2] - x[0] + plus) * (x[3] - x[1] + plus) for x in (a, b))
+    denominator = {"IOU": area_a + area_b - inside, "IOMU": min(area_a, area_b), "IOFU": area_a}[measure]
+    return float(inside / denominator)
 
 
 def plain_suppression(rows: list[Any], threshold: float, plus: float, measure: str = "IOU") -> list[Any]:
-    kept: list[Any] = []
+    kept_rows: list[Any] = []
     for row in rows:
-        if all(plain_overlap(k[:4], row[:4], plus, measure) <= threshold for k in kept):
-            kept.append(row)
-    return kept
+        if all(plain_overlap(k[:4], row[:4], plus, measure) <= threshold for k in kept_rows):
+            kept_rows.append(row)
+    return kept_rows
 
 
 @pytest.mark.parametrize("measure", ["IOU", "IOMU", "IOFU"])
 @pytest.mark.parametrize("plus", [0.0, 1.0])
-def test_overlaps(measure: str, plus: float) -> None:
+def test_overlap_measures_equal_loops(measure: str, plus: float) -> None:
     boxes = some_rois(np.random.default_rng(0), 12)[:, 1:]
     boxes[1] = boxes[0]
     boxes[2] = [0, 0, 9.5, 9]
@@ -102,7 +102,7 @@ def test_frcnn_output_is_what_loops_find_and_sees_no_rows_of_padding() -> None:
     prob, deltas = random.dirichlet(np.ones(4), n), random.normal(size=(n, 16))
     text = f"frcnn_output_param {{ conf_thr: 0.1 iou_thr: 0.3 max_det_num: 12 }} {REG % ''}"
     (result,) = run("FrcnnOutput", text, prob, deltas, rois, [[140.0, 160.0]])
-    kept = []
+    kept_rows = []
     for c in (1, 2, 3):
         rows = []
         for i in np.flatnonzero((rois[:, 0] >= 0) & (prob[:, c] >= 0.1)):
@@ -111,10 +111,10 @@ def test_frcnn_output_is_what_loops_find_and_sees_no_rows_of_padding() -> None:
             middle, new = (rois[i, 3:] + rois[i, 1:3]) / 2 + d[:2] * sides, np.exp(d[2:]) * sides
             low, high = np.maximum(middle - (new - 1) / 2, 0), np.minimum(middle + (new - 1) / 2, [160, 140])
             rows.append([*low, *high, c, prob[i, c]])
-        kept += plain_suppression(sorted(rows, key=lambda row: -row[5]), 0.3, 1.0)
-    limit = sorted((row[5] for row in kept), reverse=True)[11]
-    expected = [[0, *[-1] * 6], *([0, *row] for row in kept if row[5] >= limit)]
-    assert len(kept) > 12
+        kept_rows += plain_suppression(sorted(rows, key=lambda row: -row[5]), 0.3, 1.0)
+    limit = sorted((row[5] for row in kept_rows), reverse=True)[11]
+    expected = [[0, *[-1] * 6], *([0, *row] for row in kept_rows if row[5] >= limit)]
+    assert len(kept_rows) > 12
     np.testing.assert_allclose(result[:, :, 0, 0], expected, rtol=1e-4, atol=1e-3)
 
 
@@ -199,7 +199,7 @@ def test_hard_mining_makes_up_for_images_with_few_rows() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 3, 30])
-def test_ranks(count: int) -> None:
+def test_masked_topk_and_sample_stay_within_the_mask(count: int) -> None:
     random = np.random.default_rng(8)
     scores, among = random.integers(0, 4, (5, 12)), random.uniform(size=(5, 12)) < 0.7
     result = masked_topk(jnp.asarray(scores), jnp.asarray(among), jnp.full(5, count))
@@ -214,7 +214,7 @@ def test_ranks(count: int) -> None:
 GROUP = "field_w: 30 field_w: 50 field_h: 60 field_h: 40 stride: 16"
 
 
-def places(random: np.random.Generator, batch: int, most: int = 1) -> np.ndarray:
+def draw_label_maps(random: np.random.Generator, batch: int, most: int = 1) -> np.ndarray:
     label = random.integers(0, most + 1, (batch, 1, 6, 7)) * random.integers(0, 2, (batch, 1, 6, 7))
     box = random.uniform(20, 90, (batch, 4, 6, 7))
     return np.concatenate([label, box, random.uniform(0, 0.2, label.shape)], axis=1)
@@ -222,7 +222,11 @@ def places(random: np.random.Generator, batch: int, most: int = 1) -> np.ndarray
 
 def test_detection_group_loss_learns_from_a_sample_of_each_image() -> None:
     random = np.random.default_rng(9)
-    scores, deltas, truth = random.normal(size=(4, 2, 6, 7)), random.normal(size=(4, 4, 6, 7)), places(random, 4)
+    scores, deltas, truth = (
+        random.normal(size=(4, 2, 6, 7)),
+        random.normal(size=(4, 4, 6, 7)),
+        draw_label_maps(random, 4),
+    )
     text = f"""detection_group_loss_param {{ cls_num: 2 {GROUP} batch_size: 16 bg_multiple: 3
         neg_mining_type: "mixture" objectness: true }} {REG % ""}"""
     built = Net(net("DetectionGroupLoss", text, [scores.shape, deltas.shape, truth.shape]), "TRAIN")
@@ -241,7 +245,7 @@ def test_detection_group_loss_learns_from_a_sample_of_each_image() -> None:
 
 def test_detection_loss_learns_from_all_objects_and_some_background() -> None:
     random = np.random.default_rng(10)
-    x, truth = random.normal(size=(2, 7, 6, 7)).astype("f4"), places(random, 2, 2)
+    x, truth = random.normal(size=(2, 7, 6, 7)).astype("f4"), draw_label_maps(random, 2, 2)
     truth[:, 0, 3:] = 0
     text = """detection_loss_param { cls_num: 3 field_w: 30 field_h: 60 downsample_rate: 16 bb_smooth: true
         bg_multiple: 1 sample_mode: "mixture" }"""

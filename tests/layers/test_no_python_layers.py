@@ -89,7 +89,7 @@ def test_every_command_that_builds_nets_has_the_flags(
     assert not (folder / "imported").exists()
 
 
-def test_in_python(folder: Path) -> None:
+def test_nets_and_solvers_refuse_python_layers(folder: Path) -> None:
     calls: list[Any] = [
         lambda: Net(NET, data_config=DataConfig(no_python_layers=True)),
         lambda: Solver(folder / "solver.prototxt", no_python_layers=True),

@@ -107,8 +107,8 @@ def test_statistics_do_not_count_rows_of_padding() -> None:
 
 
 def wrong_parts() -> dict[str, tuple[LayerType, str]]:
-    def make_traced_type(forward: Any = lambda ctx, *arrays: arrays[-1], **more: Any) -> LayerType:
-        return LayerType(Signature("Own"), Traced(forward, **more))
+    def make_traced_type(forward: Any = lambda ctx, *arrays: arrays[-1], **options: Any) -> LayerType:
+        return LayerType(Signature("Own"), Traced(forward, **options))
 
     def per_layer(result: Any) -> LayerType:
         return LayerType(Signature("Own"), PerLayer(lambda ctx, site: result))

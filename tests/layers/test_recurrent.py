@@ -59,10 +59,10 @@ def test_a_sequence_in_two_passes_is_the_sequence(kind: str) -> None:
     model = recurrent(kind, 6)
     params, state = model.init(jax.random.key(0))
     x = inputs(6)
-    whole, _ = model.apply(params, state, x)
+    full_tops, _ = model.apply(params, state, x)
     first, state = model.apply(params, state, {k: v[:4] for k, v in x.items()})
     second, _ = model.apply(params, state, {k: v[4:] for k, v in x.items()})
-    np.testing.assert_allclose(np.concatenate([first["t0"], second["t0"]]), whole["t0"], rtol=1e-5)
+    np.testing.assert_allclose(np.concatenate([first["t0"], second["t0"]]), full_tops["t0"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "RNN"])
@@ -70,13 +70,13 @@ def test_cont_0_forgets_one_stream_and_not_the_other(kind: str) -> None:
     model = recurrent(kind, 6)
     variables = model.init(jax.random.key(0))
     x = inputs(6)
-    broken = {**x, "b1": x["b1"].at[3, 0].set(0)}
-    whole, parted = (model.apply(*variables, i)[0]["t0"] for i in (x, broken))
-    alone = model.apply(*variables, {k: v[3:] for k, v in broken.items()})[0]["t0"]
-    np.testing.assert_allclose(parted[:3], whole[:3], rtol=1e-5)
-    np.testing.assert_allclose(parted[3:, 0], alone[:, 0], rtol=1e-5)
-    np.testing.assert_allclose(parted[:, 1], whole[:, 1], rtol=1e-5)
-    assert np.abs(parted[3:, 0] - whole[3:, 0]).max() > 1e-3
+    interrupted_inputs = {**x, "b1": x["b1"].at[3, 0].set(0)}
+    continued_top, interrupted_top = (model.apply(*variables, i)[0]["t0"] for i in (x, interrupted_inputs))
+    suffix_top = model.apply(*variables, {k: v[3:] for k, v in interrupted_inputs.items()})[0]["t0"]
+    np.testing.assert_allclose(interrupted_top[:3], continued_top[:3], rtol=1e-5)
+    np.testing.assert_allclose(interrupted_top[3:, 0], suffix_top[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(interrupted_top[:, 1], continued_top[:, 1], rtol=1e-5)
+    assert np.abs(interrupted_top[3:, 0] - continued_top[3:, 0]).max() > 1e-3
 
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
@@ -107,13 +107,13 @@ def test_exposed_state_starts_and_ends_the_sequence(backward: Any) -> None:
         part = {k: v[first:last] for k, v in x.items()}
         return exposed.apply(params, state, {**part, "b2": h, "b3": c}, blobs=all_tops)[0]
 
-    whole, first = run(0, 4, zero, zero), run(0, 2, zero, zero)
+    full_tops, first = run(0, 4, zero, zero), run(0, 2, zero, zero)
     second = run(2, 4, first["t1"], first["t2"])
-    np.testing.assert_allclose(second["t0"], whole["t0"][2:], rtol=1e-5)
+    np.testing.assert_allclose(second["t0"], full_tops["t0"][2:], rtol=1e-5)
     for top in ("t1", "t2"):
-        np.testing.assert_allclose(second[top], whole[top], rtol=1e-5)
+        np.testing.assert_allclose(second[top], full_tops[top], rtol=1e-5)
     assert not np.any(jax.grad(lambda h: jnp.sum(run(0, 4, h, h)["t0"]))(zero + 1))
-    np.testing.assert_array_equal(whole["t0"][-1:], whole["t1"])
+    np.testing.assert_array_equal(full_tops["t0"][-1:], full_tops["t1"])
 
 
 @pytest.mark.parametrize(("kind", "n_blobs", "n_states"), [("LSTM", 3, 2), ("RNN", 5, 1)])

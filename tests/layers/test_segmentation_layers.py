@@ -51,7 +51,7 @@ def test_interp_by_hand(sizes: tuple[int, ...]) -> None:
     for i in range(out_h):
         for j in range(out_w):
             y, z = (a * (n - 1) / (m - 1) if m > 1 else 0.0 for a, n, m in ((i, h, out_h), (j, w, out_w)))
-            rows, columns = (np.maximum(0, 1 - np.abs(np.arange(n) - at)) for n, at in ((h, y), (w, z)))
+            rows, columns = (np.maximum(0, 1 - np.abs(np.arange(n) - position)) for n, position in ((h, y), (w, z)))
             expected[i, j] = rows @ x[0, 0] @ columns
     result = run("Interp", f"interp_param {{ height: {out_h} width: {out_w} }}", x)
     np.testing.assert_allclose(result[0, 0], expected, atol=1e-5)
@@ -100,7 +100,7 @@ def test_maxima_go_back_where_they_came_from(kind: str) -> None:
     np.testing.assert_array_equal(np.where(up != 0, x, 0), up)
 
 
-def test_a_place_outside_of_the_top() -> None:
+def test_upsample_gives_nan_for_indices_outside_of_the_top() -> None:
     mask = np.zeros((1, 2, 2, 2), np.float32)
     mask[0, 1, 0, 0] = 16
     result = run("Upsample", "upsample_param { scale: 2 }", np.ones_like(mask), mask)
@@ -130,13 +130,15 @@ PLACES = np.stack(np.meshgrid(np.arange(4), np.arange(3)), -1).reshape(12, 2)  #
 
 def test_meanfield_by_hand() -> None:
     unary, start, image = draw_normal(1, 2, 3, 4), draw_normal(1, 2, 3, 4), draw_normal(1, 3, 3, 4)
-    near = lattice_matrix(PLACES / 1.5)
-    alike = lattice_matrix(np.concatenate([PLACES / 2.2, image.reshape(3, 12).T / 0.7], 1))
-    near, alike = (weights / weights.sum(1, keepdims=True) for weights in (near, alike))
+    spatial_weights = lattice_matrix(PLACES / 1.5)
+    bilateral_weights = lattice_matrix(np.concatenate([PLACES / 2.2, image.reshape(3, 12).T / 0.7], 1))
+    spatial_weights, bilateral_weights = (
+        weights / weights.sum(1, keepdims=True) for weights in (spatial_weights, bilateral_weights)
+    )
     q = start.reshape(2, 12)
     for _ in range(3):
         p = np.exp(q) / np.exp(q).sum(0)
-        q = unary.reshape(2, 12) + 3 * (near @ p.T).T + 5 * (alike @ p.T).T
+        q = unary.reshape(2, 12) + 3 * (spatial_weights @ p.T).T + 5 * (bilateral_weights @ p.T).T
     top = run("MultiStageMeanfield", MEANFIELD, unary, start, image)
     np.testing.assert_allclose(top.reshape(2, 12), q, rtol=1e-4, atol=1e-4)
 
@@ -180,15 +182,15 @@ def lattice_matrix(features: np.ndarray) -> np.ndarray:
     embedding = np.array([[s] * (j + 1) + [-s * (j + 1)] + [0] * (d - 1 - j) for j, s in enumerate(scale)])
     values: dict[tuple[int, ...], np.ndarray] = {}
     simplices = []
-    for number, place in enumerate(features.astype(float) @ embedding):
+    for number, point in enumerate(features.astype(float) @ embedding):
         simplex = []
         for remainder in range(d + 1):
-            low = np.floor((place - remainder) / (d + 1)).astype(int)
+            low = np.floor((point - remainder) / (d + 1)).astype(int)
             near = (low + np.array(list(itertools.product([0, 1], repeat=d + 1)))) * (d + 1) + remainder
             near = near[near.sum(1) == 0]
-            right = place + 1e-6 * np.arange(d, -1, -1)  # on faces of simplices, as in the fork
+            right = point + 1e-6 * np.arange(d, -1, -1)  # on faces of simplices, as in the fork
             simplex.append(tuple(near[np.square(near - right).sum(1).argmin()]))
-        weights = np.linalg.lstsq(np.c_[np.array(simplex), np.ones(d + 1)].T, np.r_[place, 1], rcond=None)[0]
+        weights = np.linalg.lstsq(np.c_[np.array(simplex), np.ones(d + 1)].T, np.r_[point, 1], rcond=None)[0]
         simplices.append((simplex, weights))
         for vertex, weight in zip(simplex, weights, strict=True):
             values.setdefault(vertex, np.zeros(points))[number] += weight
@@ -225,11 +227,11 @@ def test_depthwise_is_what_it_is_called() -> None:
     built = Net(net("ConvolutionDepthwise", "convolution_param { kernel_size: 3 pad: 1 bias_term: false }", [IMAGE]))
     weight, x = draw_normal(4, 1, 3, 3), draw_normal(*IMAGE)
     result = built.apply({"layer": (weight,)}, {}, {"b0": x})[0]["t0"]
-    one = Net(
+    single_channel_net = Net(
         net("Convolution", "convolution_param { num_output: 1 kernel_size: 3 pad: 1 bias_term: false }", [(2, 1, 5, 6)])
     )
     for c in range(4):
-        expected = one.apply({"layer": (weight[c : c + 1],)}, {}, {"b0": x[:, c : c + 1]})[0]["t0"]
+        expected = single_channel_net.apply({"layer": (weight[c : c + 1],)}, {}, {"b0": x[:, c : c + 1]})[0]["t0"]
         np.testing.assert_allclose(result[:, c : c + 1], expected, atol=1e-5)
 
 
@@ -237,9 +239,9 @@ def test_depthwise_is_what_it_is_called() -> None:
 def test_bn_is_batch_norm_and_scale(phase: Any) -> None:
     """PSPNet's, on the batch and on stored statistics."""
     x, (slope, bias, mean), variance = draw_normal(*IMAGE), draw_normal(3, 4), np.square(draw_normal(4))
-    one = Net(net("BN", "bn_param { }", [IMAGE]), phase)
+    bn_net = Net(net("BN", "bn_param { }", [IMAGE]), phase)
     blobs = [b.reshape(1, 4, 1, 1) for b in (slope, bias, mean, variance)]
-    result = one.apply({"layer": (*blobs[:2], None, None)}, {"layer": (None, None, *blobs[2:])}, {"b0": x})[0]["t0"]
+    result = bn_net.apply({"layer": (*blobs[:2], None, None)}, {"layer": (None, None, *blobs[2:])}, {"b0": x})[0]["t0"]
     if phase == "TRAIN":
         mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3))
     normal = (x - mean[:, None, None]) / np.sqrt(variance + 1e-5)[:, None, None]

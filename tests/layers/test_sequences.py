@@ -22,8 +22,8 @@ def collapse(alignment: tuple[int, ...], blank: int) -> list[int]:
 
 def alignments_probability(scores: np.ndarray, labels: list[int], blank: int) -> float:
     prob = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
-    every = itertools.product(range(scores.shape[1]), repeat=len(scores))
-    return sum(np.prod([prob[t, k] for t, k in enumerate(a)]) for a in every if collapse(a, blank) == labels)
+    alignments = itertools.product(range(scores.shape[1]), repeat=len(scores))
+    return sum(np.prod([prob[t, k] for t, k in enumerate(a)]) for a in alignments if collapse(a, blank) == labels)
 
 
 def ctc(text: str, scores: np.ndarray, labels: Any) -> tuple[Any, Any]:
@@ -39,12 +39,12 @@ def ctc(text: str, scores: np.ndarray, labels: Any) -> tuple[Any, Any]:
 def test_ctc_is_the_sum_over_all_alignments(labels: list[int]) -> None:
     scores = np.random.default_rng(0).normal(size=(4, 1, 3))
     loss, diff = ctc(CTC, scores, [labels])
-    spoken = [k for k in labels if k != 2]
-    np.testing.assert_allclose(loss, -np.log(alignments_probability(scores[:, 0], spoken, 2)), rtol=1e-5)
+    label_sequence = [k for k in labels if k != 2]
+    np.testing.assert_allclose(loss, -np.log(alignments_probability(scores[:, 0], label_sequence, 2)), rtol=1e-5)
     for t, k in itertools.product(range(4), range(3)):
-        more = scores.copy()
-        more[t, 0, k] += 1e-5
-        before, after = (np.log(alignments_probability(s[:, 0], spoken, 2)) for s in (scores, more))
+        shifted_scores = scores.copy()
+        shifted_scores[t, 0, k] += 1e-5
+        before, after = (np.log(alignments_probability(s[:, 0], label_sequence, 2)) for s in (scores, shifted_scores))
         slope = (before - after) / 1e-5
         np.testing.assert_allclose(diff[t, 0, k], slope, atol=1e-4)
 
@@ -61,7 +61,7 @@ def test_ctc_of_a_batch() -> None:
     assert not np.any(diff[4])
 
 
-def test_sequences_that_are_said() -> None:
+def test_label_sequences_are_collapsed_before_they_are_compared() -> None:
     best = np.array([[0, 0, 2, 1, 1], [0, 2, 0, 2, 2], [1, 1, 1, 1, 1], [2, 2, 2, 2, 2]])
     labels = [[0, 1, 2], [0, 2, 2], [2, 1, 2], [2, 2, 2]]
     text = net("LabelsequenceAccuracy", "labelsequence_accuracy_param { blank_label: 2 }", [(4, 5, 3), (4, 3)])

@@ -51,9 +51,9 @@ def test_batch_reindex_shows_numbers_out_of_range() -> None:
 
 
 def test_a_slice_may_be_empty() -> None:
-    whole, rest = tops("Slice", "slice_param { slice_point: 3 }", [X], 2)
-    np.testing.assert_array_equal(whole, X)
-    assert rest.shape == (2, 0, 4)
+    full_slice, empty_slice = tops("Slice", "slice_param { slice_point: 3 }", [X], 2)
+    np.testing.assert_array_equal(full_slice, X)
+    assert empty_slice.shape == (2, 0, 4)
 
 
 def test_crop_looks_only_at_the_axes_it_crops() -> None:

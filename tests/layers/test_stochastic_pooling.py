@@ -24,10 +24,10 @@ def top(model: Net, x: Any, seed: int = 0) -> jax.Array:
 def test_training_draws_cells_in_proportion_to_their_values() -> None:
     window = np.array([[1, 2], [0, 5]], np.float32)
     x = np.tile(window, (4, 4, 50, 50))
-    drawn = np.asarray(top(pool("TRAIN", x.shape), x))
+    samples = np.asarray(top(pool("TRAIN", x.shape), x))
     for value in window.ravel():
-        assert abs((drawn == value).mean() - value / window.sum()) < 0.01
-    assert not np.array_equal(drawn, top(pool("TRAIN", x.shape), x, seed=1))
+        assert abs((samples == value).mean() - value / window.sum()) < 0.01
+    assert not np.array_equal(samples, top(pool("TRAIN", x.shape), x, seed=1))
 
 
 @pytest.mark.slow

@@ -19,11 +19,11 @@ from caffejax.schema.caffe_pb2 import BlobProto
 INPUT = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 6 } } }'
 
 
-def stack(layers: int, kind: str, more: str = "") -> str:
+def stack(layers: int, kind: str, fields: str = "") -> str:
     """So many layers, each on the top of the one before."""
     tops = ["x", *(f"{kind}{i}" for i in range(layers))]
     text = 'layer { name: "%s" type: "%s" bottom: "%s" top: "%s" %s }'
-    return INPUT + " ".join(text % (top, kind, bottom, top, more) for bottom, top in pairwise(tops))
+    return INPUT + " ".join(text % (top, kind, bottom, top, fields) for bottom, top in pairwise(tops))
 
 
 def count_traces(monkeypatch: pytest.MonkeyPatch, net: Net) -> int:
@@ -53,9 +53,9 @@ def test_layers_alike_are_traced_once(monkeypatch: pytest.MonkeyPatch, kernels: 
 def test_random_layers_alike_draw_for_themselves() -> None:
     net = Net(stack(2, "Dropout").replace('bottom: "Dropout0"', 'bottom: "x"'), "TRAIN")
     tops = net.forward({}, {}, {"x": np.ones((4, 6), np.float32)}, key=jax.random.key(1))[0]
-    kept = [np.asarray(tops[name]) > 0 for name in ("Dropout0", "Dropout1")]
-    assert (kept[0] != kept[1]).any()
-    assert all(0 < k.mean() < 1 for k in kept)
+    keep_masks = [np.asarray(tops[name]) > 0 for name in ("Dropout0", "Dropout1")]
+    assert (keep_masks[0] != keep_masks[1]).any()
+    assert all(0 < k.mean() < 1 for k in keep_masks)
 
 
 def test_types_of_other_packages_are_traced_once_too(monkeypatch: pytest.MonkeyPatch) -> None:

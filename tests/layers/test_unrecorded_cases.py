@@ -18,12 +18,12 @@ def test_a_single_kernel_h_or_kernel_w_beside_kernel_size_is_ignored() -> None:
     """As in Caffe's check: `kernel_size OR kernel_h and kernel_w`, where one alone is neither."""
     x = np.random.default_rng(0).normal(size=(1, 2, 7, 8))
     expected, _ = run(net("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", [x.shape]), x)
-    for more in ("kernel_h: 2", "kernel_w: 2"):
-        result, _ = run(net("Pooling", f"pooling_param {{ kernel_size: 3 {more} stride: 2 }}", [x.shape]), x)
+    for fields in ("kernel_h: 2", "kernel_w: 2"):
+        result, _ = run(net("Pooling", f"pooling_param {{ kernel_size: 3 {fields} stride: 2 }}", [x.shape]), x)
         np.testing.assert_array_equal(result["t0"], expected["t0"])
-    for more in ("kernel_h: 2 kernel_w: 2", "stride: 2 stride_h: 2", "pad: 1 pad_w: 1"):
+    for fields in ("kernel_h: 2 kernel_w: 2", "stride: 2 stride_h: 2", "pad: 1 pad_w: 1"):
         with pytest.raises(GraphError, match="not both"):
-            Net(net("Pooling", f"pooling_param {{ kernel_size: 3 {more} }}", [x.shape]))
+            Net(net("Pooling", f"pooling_param {{ kernel_size: 3 {fields} }}", [x.shape]))
 
 
 def test_accuracy_with_top_k_0_is_0() -> None:

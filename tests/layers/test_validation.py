@@ -26,13 +26,13 @@ MOVERS = {"Concat", "Crop", "Filter", "Flatten", "Im2col", "Reshape", "Silence",
 Shape = tuple[int, ...]
 
 
-def test_every_type_that_has_bottoms_is_asked() -> None:
+def test_every_type_that_has_bottoms_has_a_case() -> None:
     kinds = {n for n, kind in layer_types().items() if kind.signature.bottoms != 0 and kind.docs.origin == "BVLC"}
     # some of forks' are not recorded; HDF5Output writes whatever rows it is given, Python runs what users give
     assert kinds - {name.partition(" ")[0] for name in FIRST} == {"HDF5Output", "Python"}
 
 
-class Alone:
+class SingleLayer:
     """A recorded layer, run on bottoms of any shape and dtype."""
 
     def __init__(self, name: str, kernels: Any) -> None:
@@ -68,7 +68,7 @@ def other_shapes(shape: Shape) -> Iterator[Shape]:
 
 @pytest.mark.parametrize("name", by_name(FIRST))
 def test_shapes_that_a_layer_was_not_built_for(name: str) -> None:
-    fast, reference = Alone(name, "fast"), Alone(name, "reference")
+    fast, reference = SingleLayer(name, "fast"), SingleLayer(name, "reference")
     results, built = fast.tops(fast.bottoms, {}), [fast.built[t] for t in fast.layer.tops]
     if getattr(fast.layer.type.implementation, "ragged", False):  # built for as many rows as there can be
         assert [shape[1:] for shape in results] == [shape[1:] for shape in built]
@@ -86,8 +86,8 @@ def test_shapes_that_a_layer_was_not_built_for(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", by_name(FIRST))
-def test_integers(name: str) -> None:
-    alone = Alone(name, "fast")
+def test_integer_bottoms_are_accepted_or_refused_by_name(name: str) -> None:
+    alone = SingleLayer(name, "fast")
     kind = alone.layer.type
     for (i, blob), dtype in itertools.product(enumerate(alone.bottoms), (jnp.uint8, jnp.int32, jnp.bool_)):
         message = alone.tops(alone.bottoms, {blob: dtype})
@@ -196,8 +196,10 @@ def test_labels_and_targets_of_integers_leave_gradients_alone() -> None:
             def loss(x: Any, y: Any, built: Net = built) -> jax.Array:
                 return built.loss({}, {}, {"b0": x, "b1": y})[0]
 
-            whole = jax.grad(loss)(x, y.astype(np.int32))
-            np.testing.assert_array_equal(whole, jax.grad(loss)(x, y.astype(np.float32)), err_msg=f"{kind} {backward}")
+            integer_label_grad = jax.grad(loss)(x, y.astype(np.int32))
+            np.testing.assert_array_equal(
+                integer_label_grad, jax.grad(loss)(x, y.astype(np.float32)), err_msg=f"{kind} {backward}"
+            )
 
 
 @pytest.mark.skipif(onednn.missing() is not None, reason="needs oneDNN")

@@ -18,12 +18,12 @@ from caffejax.net import Net
 from recorded import MANIFEST, case_id, recorded_type
 
 
-def has(case: dict[str, Any], attribute: str) -> bool:
+def has_attribute(case: dict[str, Any], attribute: str) -> bool:
     runs = recorded_type(case).implementation
     return isinstance(runs, Traced) and getattr(runs, attribute) is not None
 
 
-BY_RULE = [case for case in MANIFEST if has(case, "top_shapes")]
+BY_RULE = [case for case in MANIFEST if has_attribute(case, "top_shapes")]
 
 
 def test_rules_give_the_shapes_that_forward_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def compare_on_host(context: Any, *bottoms: np.ndarray) -> None:
     np.testing.assert_allclose(on_host, compiled[0], rtol=1e-5, atol=1e-6)
 
 
-ON_HOST = [case for case in MANIFEST if has(case, "host_forward")]
+ON_HOST = [case for case in MANIFEST if has_attribute(case, "host_forward")]
 
 
 @pytest.mark.parametrize("case", ON_HOST, ids=case_id)

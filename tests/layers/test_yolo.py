@@ -32,10 +32,10 @@ def sigmoid(x: Any) -> Any:
 
 
 def loss_and_gradient(kind: str, text: str, x: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
-    it = Net(net(kind, text, [x.shape, labels.shape]), "TRAIN")
+    model = Net(net(kind, text, [x.shape, labels.shape]), "TRAIN")
 
     def loss(x: Any) -> Any:
-        return it.apply({}, {}, {"b0": x, "b1": np.float32(labels)}, blobs=["t0"])[0]["t0"]
+        return model.apply({}, {}, {"b0": x, "b1": np.float32(labels)}, blobs=["t0"])[0]["t0"]
 
     result, gradient = jax.jit(jax.value_and_grad(loss))(np.float32(x))
     return float(result), np.asarray(gradient)
@@ -100,12 +100,12 @@ def assignments(kind: str, box: np.ndarray, mask: list[int], least: float) -> li
     fits = [measure(kind, np.array([0, 0, *a / (32 * np.array([4, 3]))]), np.array([0, 0, *box[2:]])) for a in ANCHORS]
     best = mask.index(k) if (k := int(np.argmax(fits))) in mask else None
     number = k if best is None else best  # the fork compares numbers of anchors with the place in the mask
-    more = [mask.index(n) for n in range(3) if n in mask and n != number and fits[n] > least]
-    return more if best is None else [best, *more]
+    other_anchors = [mask.index(n) for n in range(3) if n in mask and n != number and fits[n] > least]
+    return other_anchors if best is None else [best, *other_anchors]
 
 
 @pytest.mark.parametrize(
-    ("kind", "mask", "more"),
+    ("kind", "mask", "fields"),
     [
         ("MSE", [0, 2], "accumulate: true"),
         ("MSE", [1, 2], "accumulate: false use_focal_loss: true"),
@@ -117,10 +117,10 @@ def assignments(kind: str, box: np.ndarray, mask: list[int], least: float) -> li
         ("CIOU", [1, 2], "least: 1"),
     ],
 )
-def test_yolov3_of_boxes_that_share_a_cell(x: np.ndarray, kind: str, mask: list[int], more: str) -> None:
-    least, more = (1.0, "") if more == "least: 1" else (0.3, more)
+def test_yolov3_of_boxes_that_share_a_cell(x: np.ndarray, kind: str, mask: list[int], fields: str) -> None:
+    least, fields = (1.0, "") if fields == "least: 1" else (0.3, fields)
     masks = " ".join(f"mask: {m}" for m in mask)
-    text = V3.replace("mask: 0 mask: 2", masks) % f"iou_thresh: {least} class_scale: 2 iou_loss: {kind} {more}"
+    text = V3.replace("mask: 0 mask: 2", masks) % f"iou_thresh: {least} class_scale: 2 iou_loss: {kind} {fields}"
     loss, gradient = loss_and_gradient("Yolov3", text, x, LABELS[None, None])
 
     d = np.zeros((2, 8, 3, 4))
@@ -131,7 +131,7 @@ def test_yolov3_of_boxes_that_share_a_cell(x: np.ndarray, kind: str, mask: list[
         size = np.exp(raw[n, 2:4, j, i]) * ANCHORS[mask[n]] / (32 * np.array([4, 3]))
         box = boxes[n, j, i] = np.array([(i + s[n, 0, j, i]) / 4, (j + s[n, 1, j, i]) / 3, *size])
         d[n, 4, j, i] = 0 if max(measure(kind, box, t[1:]) for t in LABELS[:3]) > 0.2 else s[n, 4, j, i]
-    normalizer, lost = 2 if "normalizer" in more else 0.25, []
+    normalizer, box_losses = 2 if "normalizer" in fields else 0.25, []
     for label, *values in LABELS[:3]:
         box = np.array(values)
         i, j, c = int(box[0] * 4), int(box[1] * 3), int(label)
@@ -143,21 +143,21 @@ def test_yolov3_of_boxes_that_share_a_cell(x: np.ndarray, kind: str, mask: list[
                 out[:4] = 2 * (2 - box[2] * box[3]) * wrong
             else:
                 slope = normalizer * slopes(kind, pred, box) * [1, 1, *np.exp(raw[n, 2:4, j, i])]
-                limit = 0.1 if "max_delta" in more else 10
-                out[:4] = out[:4] * ("accumulate: false" not in more) - np.clip(slope, -limit, limit)
-                lost.append(1 - measure("DIOU" if kind == "IOU" else kind, pred, box))
-            out[4] = (cell[4] - 1) * (3 if "object_scale" in more else 1)
+                limit = 0.1 if "max_delta" in fields else 10
+                out[:4] = out[:4] * ("accumulate: false" not in fields) - np.clip(slope, -limit, limit)
+                box_losses.append(1 - measure("DIOU" if kind == "IOU" else kind, pred, box))
+            out[4] = (cell[4] - 1) * (3 if "object_scale" in fields else 1)
             if np.any(out[5:]):
                 out[5 + c] = 2 * (cell[5 + c] - 0.95)
-            elif "focal" in more:
+            elif "focal" in fields:
                 p = cell[5 + c]
                 out[5:] = 2 * (cell[5:] - np.eye(3)[c]) * 0.5 * -(1 - p) * (2 * p * np.log(p) + p - 1)
             else:
                 out[5:] = 2 * (cell[5:] - np.where(np.eye(3)[c], 0.95, 0.05))
     assert np.any(d[:, 5])
-    expected = np.sum((d if kind == "MSE" else d[:, 4:]) ** 2) + (normalizer * np.mean(lost) if lost else 0)
+    expected = np.sum((d if kind == "MSE" else d[:, 4:]) ** 2) + (normalizer * np.mean(box_losses) if box_losses else 0)
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
-    if "logic" in more:  # the fork has written the raw coordinates over their sigmoids by then
+    if "logic" in fields:  # the fork has written the raw coordinates over their sigmoids by then
         at = np.concatenate([raw[:, :2], s[:, 2:]], axis=1)
         d[:, [0, 1, 4, 5, 6, 7]] *= (at * (1 - at))[:, [0, 1, 4, 5, 6, 7]]
     np.testing.assert_allclose(gradient.reshape(d.shape), d, rtol=1e-4, atol=1e-5)
@@ -228,9 +228,9 @@ def test_labels_after_the_end_of_a_list_are_ignored(x: np.ndarray, kind: str, te
 @pytest.mark.parametrize("label", [-1, 3])
 @pytest.mark.parametrize(("kind", "text"), [("Yolov3", V3 % ""), ("RegionLoss", V2 % "")])
 def test_a_box_without_a_class_is_background(x: np.ndarray, kind: str, text: str, label: int) -> None:
-    strange = LABELS.copy()
-    strange[1, 0] = label
-    assert np.isnan(loss_and_gradient(kind, text, x, strange[None, None])[0])
+    invalid_labels = LABELS.copy()
+    invalid_labels[1, 0] = label
+    assert np.isnan(loss_and_gradient(kind, text, x, invalid_labels[None, None])[0])
 
 
 def test_reorg_is_darknets_loop() -> None:
@@ -241,8 +241,8 @@ def test_reorg_is_darknets_loop() -> None:
     for k, j, i in np.ndindex(channels, height, width):
         row, column = j * s + k // few // s, i * s + k // few % s
         expected[i + width * (j + height * k)] = x[column + width * s * (row + height * s * (k % few))]
-    it = Net(net("Reorg", "reorg_param { stride: 2 }", [(1, channels, height, width)]))
-    top = it.forward({}, {}, {"b0": x.reshape(1, channels, height, width)})[0]["t0"]
+    model = Net(net("Reorg", "reorg_param { stride: 2 }", [(1, channels, height, width)]))
+    top = model.forward({}, {}, {"b0": x.reshape(1, channels, height, width)})[0]["t0"]
     np.testing.assert_array_equal(top.ravel(), expected)
     back = Net(net("Reorg", "reorg_param { stride: 2 reverse: true }", [(1, channels, height, width)]))
     again = back.forward({}, {}, {"b0": top.reshape(1, channels, height, width)})[0]["t0"]
@@ -257,28 +257,28 @@ OUTPUT = (
 
 @pytest.mark.parametrize("limit", [0.4, 1.5])
 def test_yolov3_detection_output(x: np.ndarray, limit: float) -> None:
-    it = Net(net("Yolov3DetectionOutput", OUTPUT.format(limit=limit), [x.shape]), "TEST")
-    result = strip_padding(it.apply({}, {}, {"b0": np.float32(x)}, blobs=["t0"])[0]["t0"])[0, 0]
+    model = Net(net("Yolov3DetectionOutput", OUTPUT.format(limit=limit), [x.shape]), "TEST")
+    result = strip_padding(model.apply({}, {}, {"b0": np.float32(x)}, blobs=["t0"])[0]["t0"])[0, 0]
     rows = []
     for n, j, i in np.ndindex(2, 3, 4):
         raw = x.reshape(2, 8, 3, 4)[n, :, j, i]
         s = sigmoid(raw)
         box = [(i + s[0]) / 4, (j + s[1]) / 3, *np.exp(raw[2:4]) * ANCHORS[[0, 2][n]] / (32 * np.array([4, 3]))]
         rows += [(s[4] * s[5 + c], c, np.array(box)) for c in range(3) if s[4] * s[5 + c] > 0.3]
-    kept: list[Any] = []
+    kept_rows: list[Any] = []
     for row in sorted(rows, key=lambda r: -r[0]):
-        if all(iou(row[2], k[2]) < limit for k in kept):
-            kept.append(row)
-    expected = [[0, c + 1, score, *box[:2] - box[2:] / 2, *box[:2] + box[2:] / 2] for score, c, box in kept]
-    assert len(kept) > 3
+        if all(iou(row[2], k[2]) < limit for k in kept_rows):
+            kept_rows.append(row)
+    expected = [[0, c + 1, score, *box[:2] - box[2:] / 2, *box[:2] + box[2:] / 2] for score, c, box in kept_rows]
+    assert len(kept_rows) > 3
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_yolo_seg_weighs_classes_by_their_pixels() -> None:
     x, labels = np.zeros((1, 2, 1, 1)), np.ones((1, 2, 1, 1))
-    it = Net(net("YoloSeg", "yolo_seg_param { object_scale: 2 }", [x.shape, x.shape, (1, 2)]), "TRAIN")
+    model = Net(net("YoloSeg", "yolo_seg_param { object_scale: 2 }", [x.shape, x.shape, (1, 2)]), "TRAIN")
     pixels = np.array([[30.0, 10.0]])
-    loss = it.forward({}, {}, {"b0": x, "b1": labels, "b2": pixels})[0]["t0"]
+    loss = model.forward({}, {}, {"b0": x, "b1": labels, "b2": pixels})[0]["t0"]
     np.testing.assert_allclose(loss, 1.25**2 + 1.75**2)  # (2 - share) * 2 * (1/2 - 1), squared
 
 
@@ -286,8 +286,8 @@ def test_yolo_seg_weighs_classes_by_their_pixels() -> None:
 def test_segmentation_evaluate(grow: int) -> None:
     x = np.array([[[[0.9, 0.9], [0.2, 0.2]], [[0.1, 0.1], [0.1, 0.1]]]], np.float32)
     labels = np.repeat(np.repeat(np.array([[[[1, 0], [1, 0]]] * 2], np.float32)[0][None], grow, 2), grow, 3)
-    it = Net(net("SegmentationEvaluate", "", [x.shape, labels.shape]), "TEST")
-    top = it.forward({}, {}, {"b0": x, "b1": labels})[0]["t0"]
+    model = Net(net("SegmentationEvaluate", "", [x.shape, labels.shape]), "TEST")
+    top = model.forward({}, {}, {"b0": x, "b1": labels})[0]["t0"]
     np.testing.assert_allclose(top, [[[[1 / 3, 0]]]], rtol=1e-6)
 
 
@@ -327,6 +327,8 @@ def test_segmentation_evaluate(grow: int) -> None:
         ("SegmentationEvaluate", "", [(1, 2, 3, 4), (1, 3, 3, 4)], "probabilities and labels"),
     ],
 )
-def test_refusals(kind: str, text: str, shapes: list[tuple[int, ...]], message: str) -> None:
+def test_invalid_settings_and_shapes_are_refused(
+    kind: str, text: str, shapes: list[tuple[int, ...]], message: str
+) -> None:
     with pytest.raises(CaffejaxError, match=message):
         Net(net(kind, text, shapes), "TRAIN")

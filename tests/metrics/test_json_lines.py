@@ -41,22 +41,22 @@ def test_each_event_is_a_line_with_its_numbers(tmp_path: Path) -> None:
     assert {line["event"] for line in lines} == {"start", "train", "test", "snapshot", "end"}
     seconds = [line["seconds"] for line in lines]
     assert seconds == sorted(seconds)
-    for line, (event, _, what) in zip(lines, expected, strict=True):
+    for line, (event, _, details) in zip(lines, expected, strict=True):
         if event == "train":
-            assert np.float32(line["loss"]) == np.float32(what.loss)
-            assert np.float32(line["lr"]) == np.float32(what.rate)
-            assert line["outputs"].keys() == what.outputs.keys()
-            for name, values in what.outputs.items():
+            assert np.float32(line["loss"]) == np.float32(details.loss)
+            assert np.float32(line["lr"]) == np.float32(details.rate)
+            assert line["outputs"].keys() == details.outputs.keys()
+            for name, values in details.outputs.items():
                 np.testing.assert_array_equal(np.float32(line["outputs"][name]), values, err_msg=name)
-            if what.pace is not None:
+            if details.pace is not None:
                 for name in ("iterations_per_second", "images_per_second", "waiting"):
-                    assert line[name] == pytest.approx(getattr(what.pace, name))
+                    assert line[name] == pytest.approx(getattr(details.pace, name))
         elif event == "test":
-            (scores,) = what
+            (scores,) = details
             assert {name: np.float32(v) for name, v in line["outputs"].items()} == scores.outputs
             assert line["net"] == 0
         elif event == "snapshot":
-            assert line["checkpoint"] == what
+            assert line["checkpoint"] == details
     start = lines[0]
     assert (start["net"], start["batch_size"], start["seed"], start["processes"]) == ("small", 8, 1, 1)
     assert start["solver"]["max_iter"] == 6
@@ -124,27 +124,27 @@ def test_the_reason_for_an_early_end_is_recorded(tmp_path: Path) -> None:
 def test_a_run_that_was_killed_in_a_line_goes_on_in_the_same_file(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     train(small_solver(tmp_path), JsonLines(path))
-    whole, size = read_log(path), path.stat().st_size
-    kept = path.read_text().splitlines(keepends=True)
-    cut = next(i for i, line in enumerate(kept) if '"train", "iteration": 4' in line)
-    os.truncate(path, len("".join(kept[:cut])) + 30)
+    complete_log, size = read_log(path), path.stat().st_size
+    lines = path.read_text().splitlines(keepends=True)
+    cut_index = next(i for i, line in enumerate(lines) if '"train", "iteration": 4' in line)
+    os.truncate(path, len("".join(lines[:cut_index])) + 30)
     assert [row["NumIters"] for row in read_log(path).train] == [0, 2]
     train(small_solver(tmp_path), JsonLines(path), resume=tmp_path / "small.orbax" / "4")
     again = read_log(path)
     assert path.stat().st_size > size - 200
     assert path.read_text().count('"start"') == 2
     for name in ("train", "test", "loss"):
-        for a, b in zip(getattr(again, name), getattr(whole, name), strict=True):
+        for a, b in zip(getattr(again, name), getattr(complete_log, name), strict=True):
             assert a | {"Seconds": 0.0} == pytest.approx(b | {"Seconds": 0.0}, rel=1e-5, nan_ok=True)
     seconds = [row["Seconds"] for row in again.loss]
     assert seconds == sorted(seconds)
 
 
-@pytest.mark.parametrize("left", [5, 40])
-def test_a_run_that_was_killed_in_its_first_line(left: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("n_bytes", [5, 40])
+def test_a_run_that_was_killed_in_its_first_line(n_bytes: int, tmp_path: Path) -> None:
     recorder = JsonLines(tmp_path / "m.jsonl")
     train(small_solver(tmp_path), recorder)
-    os.truncate(recorder.path, left)
+    os.truncate(recorder.path, n_bytes)
     for runs in (1, 2):
         train(small_solver(tmp_path), JsonLines(recorder.path))
         assert recorder.path.read_text().count('"versions"') == runs
@@ -181,15 +181,15 @@ def test_training_goes_on_when_the_disk_is_full(tmp_path: Path, caplog: pytest.L
     assert len([r for r in caplog.records if "/dev/full: metrics cannot be written (No space left" in r.message]) == 1
 
 
-def test_room_on_the_disk_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_goes_on_once_the_disk_has_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, sizes = os.write, iter([None, 10, 0, None, None])
     monkeypatch.setattr(json_lines.os, "write", lambda fd, data: write(fd, data[: next(sizes, None)]))
     path = tmp_path / "m.jsonl"
     train(small_solver(tmp_path, "max_iter: 4 display: 1"), JsonLines(path))
     result = [line for line in path.read_text().splitlines() if line]
     assert len(result) == 7
-    wholes = [line for line in result if re.fullmatch(r"\{.*\}", line)]
-    assert len(wholes) == 6
+    complete_lines = [line for line in result if re.fullmatch(r"\{.*\}", line)]
+    assert len(complete_lines) == 6
     assert [row["NumIters"] for row in read_log(path).loss] == [2, 3, 4]
 
 

@@ -68,19 +68,23 @@ def values_of(events: list[Any], kind: str) -> dict[str, dict[int, Any]]:
 def test_scalars_are_what_was_displayed_and_tested(run: tuple[list[Any], EventRecorder, Any]) -> None:
     events, callback, _ = run
     scalars = values_of(events, "simple_value")
-    displays = {at: display for event, at, display in callback.events if event == "train"}
-    tests = {at: scores for event, at, (scores,) in (e for e in callback.events if e[0] == "test")}
+    displays = {iteration: display for event, iteration, display in callback.events if event == "train"}
+    tests = {iteration: scores for event, iteration, (scores,) in (e for e in callback.events if e[0] == "test")}
     assert displays.keys() == {0, 2, 4, 6}
     assert tests.keys() == {0, 3, 6}
-    assert scalars["train/loss"] == {at: np.float32(d.loss) for at, d in displays.items()}
-    assert scalars["train/lr"] == {at: np.float32(d.rate) for at, d in displays.items()}
-    assert scalars["train/output/loss"] == {at: d.outputs["loss"] for at, d in displays.items() if d.outputs}
+    assert scalars["train/loss"] == {iteration: np.float32(d.loss) for iteration, d in displays.items()}
+    assert scalars["train/lr"] == {iteration: np.float32(d.rate) for iteration, d in displays.items()}
+    assert scalars["train/output/loss"] == {
+        iteration: d.outputs["loss"] for iteration, d in displays.items() if d.outputs
+    }
     assert np.isnan(scalars["train/output/worst"][0])
-    paces = {at: d.pace for at, d in displays.items() if d.pace}
-    assert scalars["speed/images_per_second"] == {at: np.float32(p.images_per_second) for at, p in paces.items()}
-    assert scalars["speed/waiting_for_data"] == {at: np.float32(p.waiting) for at, p in paces.items()}
+    paces = {iteration: d.pace for iteration, d in displays.items() if d.pace}
+    assert scalars["speed/images_per_second"] == {
+        iteration: np.float32(p.images_per_second) for iteration, p in paces.items()
+    }
+    assert scalars["speed/waiting_for_data"] == {iteration: np.float32(p.waiting) for iteration, p in paces.items()}
     for name in ("accuracy", "loss"):
-        assert scalars[f"test/{name}"] == {at: scores.outputs[name] for at, scores in tests.items()}
+        assert scalars[f"test/{name}"] == {iteration: scores.outputs[name] for iteration, scores in tests.items()}
 
 
 def test_histograms_and_filters_are_those_of_the_params(run: tuple[list[Any], EventRecorder, Any]) -> None:
@@ -127,8 +131,8 @@ def test_graphs_of_larger_nets_hang_together(config: str) -> None:
     assert len(set(names)) == len(names)
     for i, node in enumerate(nodes):
         assert {bottom.partition(":")[0] for bottom in node.input} <= set(names[:i])
-    read = {bottom.partition(":")[0] for node in nodes for bottom in node.input}
-    assert len(set(names) - read) < len(names) / 4
+    read_nodes = {bottom.partition(":")[0] for node in nodes for bottom in node.input}
+    assert len(set(names) - read_nodes) < len(names) / 4
 
 
 def test_a_resumed_run_replaces_later_rows(tmp_path: Path) -> None:

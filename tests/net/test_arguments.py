@@ -142,7 +142,7 @@ def test_lists_of_numbers_are_arrays(lenet: Net, variables: Variables) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("arguments", "words"),
     [
         ({"blobs": ["los"]}, "blobs: no blob 'los' in the net; did you mean 'loss'?"),
         ({"blobs": "loss"}, 'blobs must be several names, ("loss",), not one'),
@@ -151,11 +151,11 @@ def test_lists_of_numbers_are_arrays(lenet: Net, variables: Variables) -> None:
     ],
 )
 def test_unknown_blobs_and_wrong_keys_are_refused(
-    lenet: Net, variables: Variables, more: dict[str, Any], words: str
+    lenet: Net, variables: Variables, arguments: dict[str, Any], words: str
 ) -> None:
-    for run in (lenet.loss, lenet.apply)[: 1 if "taps" in more else 2]:
+    for run in (lenet.loss, lenet.apply)[: 1 if "taps" in arguments else 2]:
         with pytest.raises(CaffejaxError) as caught:
-            run(*variables, batch(), **more)
+            run(*variables, batch(), **arguments)
         assert words in str(caught.value)
 
 

@@ -61,7 +61,7 @@ def test_a_value_of_the_wrong_kind_is_named(option: str, value: Any) -> None:
     assert message.startswith(f"{option} must be ")
 
 
-def test_problems_of_both_values_and_of_names_are_said_at_once() -> None:
+def test_problems_of_both_values_and_of_names_are_reported_at_once() -> None:
     options = {"kernel": "fast", "kernels": "slow", "remat": "all", "workers": -2, "depth": 3, "skip_bad": None}
     expected = [
         "there is no option 'kernel'; did you mean 'kernels'?",
@@ -83,7 +83,7 @@ def test_an_unknown_keyword_gets_the_nearest_name(name: str, nearest: str) -> No
     assert message == f"there is no option '{name}'; did you mean '{nearest}'?"
 
 
-def test_keywords_stand_in_place_of_fields() -> None:
+def test_keywords_override_fields() -> None:
     compute, data = ComputeConfig(kernels="reference", memory_limit=10), DataConfig(seed=7, workers=2)
     assert resolve_options(compute, data, {}) == (compute, data)
     options = {"backward": "rules", "kernels": "fast", "memory_limit": None, "seed": 1}

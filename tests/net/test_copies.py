@@ -51,12 +51,12 @@ def assert_equal(actual: Any, expected: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_copies_compute_the_same(copied: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_copies_compute_the_same(make_copy: Callable[[Any], Any]) -> None:
     options: Any = {"seed": 3, "kernels": "reference", "backward": "rules", "remat": "auto", "memory_limit": 10**9}
     net = Net(BRANCHES, "TRAIN", level=1, stages=["a"], file="some.prototxt", **options)
     for original in (net, net.in_phase("TEST")):
-        other = copied(original)
+        other = make_copy(original)
         assert other is not original
         assert other.graph == original.graph
         assert other.compute_config == ComputeConfig(
@@ -66,23 +66,23 @@ def test_copies_compute_the_same(copied: Callable[[Any], Any]) -> None:
         assert other.in_phase("TRAIN").graph == net.graph
 
 
-@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_copies_of_other_batches_and_of_parts(copied: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_copies_of_other_batches_and_of_parts(make_copy: Callable[[Any], Any]) -> None:
     net = Net(BRANCHES)
     for original in (net.with_batch(7), net.for_inference(["sum"]), net.for_inference(["sum"]).with_batch(2)):
-        for one in (original, original.in_phase("TRAIN")):
-            other = copied(one)
-            assert other.graph == one.graph
-            assert (other.outputs, other.graph.blobs["x"]) == (one.outputs, one.graph.blobs["x"])
+        for variant in (original, original.in_phase("TRAIN")):
+            other = make_copy(variant)
+            assert other.graph == variant.graph
+            assert (other.outputs, other.graph.blobs["x"]) == (variant.outputs, variant.graph.blobs["x"])
             assert other.in_phase("TEST").graph == original.graph
 
 
-@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_copied_frozen_nets_are_compiled_again(copied: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_copied_frozen_nets_are_compiled_again(make_copy: Callable[[Any], Any]) -> None:
     net = Net(BRANCHES)
     frozen = net.freeze(net.init(KEY))
     expected = frozen({"x": INPUTS["x"]})
-    other = copied(frozen)
+    other = make_copy(frozen)
     assert other.graph == frozen.graph
     assert_equal(other({"x": INPUTS["x"]}), expected)
 
@@ -94,11 +94,11 @@ def test_a_net_pickles_as_its_definition() -> None:
     assert len(pickle.dumps(net)) < 2 * len(BRANCHES)
 
 
-@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_graphs_and_variables_are_copied(copied: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_graphs_and_variables_are_copied(make_copy: Callable[[Any], Any]) -> None:
     net = Net(BRANCHES, "TRAIN")
-    assert copied(net.graph) == net.graph
-    variables = copied(net.init(KEY))
+    assert make_copy(net.graph) == net.graph
+    variables = make_copy(net.init(KEY))
     assert isinstance(variables, Variables)
     assert_equal(variables, net.init(KEY))
 
@@ -131,35 +131,35 @@ WITH_PYTHON = """
 
 
 @pytest.fixture
-def with_python(tmp_path: Path) -> Net:
+def python_net(tmp_path: Path) -> Net:
     (tmp_path / "copied_layers.py").write_text(LAYERS)
     (tmp_path / "net.prototxt").write_text(WITH_PYTHON)
     return Net(tmp_path / "net.prototxt")
 
 
-@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_python_layers_are_created_again(with_python: Net, copied: Callable[[Any], Any]) -> None:
-    other = copied(with_python)
+@pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_python_layers_are_created_again(python_net: Net, make_copy: Callable[[Any], Any]) -> None:
+    other = make_copy(python_net)
     assert other.has_host_layers
     np.testing.assert_array_equal(other.forward({}, {}, {"x": INPUTS["x"]})[0]["b"], INPUTS["x"])
-    graph = copied(with_python.graph)
+    graph = make_copy(python_net.graph)
     assert [layer.type.on_host for layer in graph.layers] == [False, True, False]
     assert all(layer.type.instance is not None for layer in graph.layers[1:])
 
 
 @pytest.mark.long
-def test_another_process_computes_the_same(with_python: Net) -> None:
+def test_another_process_computes_the_same(python_net: Net) -> None:
     net = Net(BRANCHES, "TRAIN", precision="bfloat16")
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         assert_equal(pool.submit(compute, net).result(), compute(net))
-        assert_equal(pool.submit(compute, with_python).result(), compute(with_python))
+        assert_equal(pool.submit(compute, python_net).result(), compute(python_net))
 
 
 def test_a_solver_says_that_it_cannot_be_copied() -> None:
     solver = Solver(CONFIGS / "digits" / "lenet_solver.prototxt")
     try:
-        for copied in COPIES:
+        for make_copy in COPIES:
             with pytest.raises(SolverError, match="cannot be copied or pickled, as it reads data and writes files"):
-                copied(solver)
+                make_copy(solver)
     finally:
         solver.close()

@@ -99,8 +99,10 @@ def _summaries() -> dict[str, Any]:
         for case, net in nets.items()
     }
     compiled = [case for case in nets if case[1:] == ("Convolution", *SHAPES["Convolution"][1], SEEDS[0])]
-    drawn = jax.jit(lambda key: [nets[case].init(key).params["layer"] for case in compiled])(jax.random.key(SEEDS[0]))
-    for case, arrays in zip(compiled, drawn, strict=True):
+    compiled_params = jax.jit(lambda key: [nets[case].init(key).params["layer"] for case in compiled])(
+        jax.random.key(SEEDS[0])
+    )
+    for case, arrays in zip(compiled, compiled_params, strict=True):
         result[case]["jit"] = _summary(arrays.values())
     return {_name(case): ways for case, ways in result.items()}
 
@@ -108,19 +110,19 @@ def _summaries() -> dict[str, Any]:
 def test_first_numbers_are_those_recorded() -> None:
     """In a process that compiles as users do: how sums and products are rounded follows from that."""
     command = [sys.executable, __file__, "--print"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=optimized_environment())
-    result, recorded = json.loads(done.stdout), json.loads(RECORDED.read_text())
+    process = subprocess.run(command, capture_output=True, text=True, check=True, env=optimized_environment())
+    result, recorded = json.loads(process.stdout), json.loads(RECORDED.read_text())
     assert result.keys() == recorded.keys()
-    others = []
+    mismatches = []
     for name, ways in result.items():
         assert ways.keys() == recorded[name].keys()
         for way, summary in ways.items():
             numbers = (np.concatenate(values["numbers"]) for values in (summary, recorded[name][way]))
             np.testing.assert_allclose(*numbers, rtol=1e-5, atol=1e-7, err_msg=f"{name}: {way}")
             if summary["crc"] != recorded[name][way]["crc"]:
-                others.append(f"{name}: {way}")
+                mismatches.append(f"{name}: {way}")
     if platform.machine() == "x86_64" and jax.__version__ == RECORDED_WITH:  # elsewhere rounding differs
-        assert not others
+        assert not mismatches
 
 
 @pytest.mark.parametrize("filler", FILLERS)
@@ -135,8 +137,8 @@ def test_cut_params_have_the_numbers_of_one_program(filler: str) -> None:
     """Under `shardings` each array is made by a compiled program; on one device it is not cut, and made at once."""
     net, key = _net(filler, "InnerProduct", 10, (1, 1, 77)), jax.random.key(7)
     mesh = Mesh(np.array(jax.devices()[:1]), ("d",))
-    cut = NamedSharding(mesh, PartitionSpec("d"))
-    result = net.init(key, shardings={"layer": (cut, cut)})
+    sharding = NamedSharding(mesh, PartitionSpec("d"))
+    result = net.init(key, shardings={"layer": (sharding, sharding)})
     jax.tree.map(np.testing.assert_array_equal, result, net.init(key))
 
 

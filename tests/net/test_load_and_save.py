@@ -13,7 +13,7 @@ from caffejax.checkpoints.caffemodel import write_caffemodel
 from caffejax.checkpoints.weight_formats import FORMATS
 from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter
 
-ENDS = [*FORMATS, ".caffemodel.h5", ".orbax/7"]
+SUFFIXES = [*FORMATS, ".caffemodel.h5", ".orbax/7"]
 NET = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 4 dim: 4 } } }
 layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
@@ -51,7 +51,7 @@ def assert_equal(actual: Any, expected: Any) -> None:
     jax.tree.map(np.testing.assert_array_equal, actual, expected)
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", SUFFIXES)
 def test_saved_weights_load_again(end: str) -> None:
     net = Net(NET, "TRAIN")
     params, state = draw_variables(net)
@@ -73,7 +73,7 @@ def test_a_solvers_snapshots_are_weights(name: str) -> None:
     assert_equal(loaded.state, solver.net.init(jax.random.key(0)).state)
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", SUFFIXES)
 def test_the_report_says_what_was_taken_skipped_and_left(end: str) -> None:
     net, other = Net(NET), Net(OTHER_HEAD)
     path = f"x{end}"
@@ -147,7 +147,7 @@ def test_layers_of_one_name_need_a_caffemodel() -> None:
         net.save(*draw_variables(net), "x.npz")
 
 
-@pytest.mark.parametrize("end", [end for end in ENDS if not end.endswith("/7")])
+@pytest.mark.parametrize("end", [end for end in SUFFIXES if not end.endswith("/7")])
 def test_missing_files_are_named_at_once(end: str) -> None:
     with pytest.raises(WeightsError, match=f"none{end}: no such"):
         Net(NET).load(f"none{end}")

@@ -229,7 +229,7 @@ def test_another_precision_is_refused(precision: Any) -> None:
         Net(LRN, precision=precision)
 
 
-def digits(folder: Path, precision: Any, iterations: int) -> Solver:
+def make_digits_solver(folder: Path, precision: Any, iterations: int) -> Solver:
     param = read_solver(CONFIGS / "digits" / "lenet_solver.prototxt")
     param.snapshot_prefix, param.max_iter, param.snapshot = str(folder / precision), iterations, 0
     param.test_interval = iterations
@@ -240,7 +240,7 @@ def digits(folder: Path, precision: Any, iterations: int) -> Solver:
 def test_digits_are_learned_in_bfloat16(tmp_path: Path) -> None:
     accuracies = []
     for precision in ("float32", "bfloat16"):
-        solver = digits(tmp_path, precision, 300)
+        solver = make_digits_solver(tmp_path, precision, 300)
         solver.step(300)
         (scores,) = solver.test()
         accuracies.append(float(scores.outputs["accuracy"]))
@@ -251,21 +251,21 @@ def test_digits_are_learned_in_bfloat16(tmp_path: Path) -> None:
 
 
 def test_a_bfloat16_run_goes_on_from_its_float32_files(tmp_path: Path) -> None:
-    whole = digits(tmp_path, "bfloat16", 8)
-    whole.step(4)
-    whole.snapshot()
-    whole.step(4)
-    resumed = digits(tmp_path, "bfloat16", 8)
+    uninterrupted = make_digits_solver(tmp_path, "bfloat16", 8)
+    uninterrupted.step(4)
+    uninterrupted.snapshot()
+    uninterrupted.step(4)
+    resumed = make_digits_solver(tmp_path, "bfloat16", 8)
     resumed.restore(tmp_path / "bfloat16.orbax")
     resumed.step(4)
-    finished = [jax.tree.leaves((s.train_state.params, s.train_state.opt_state)) for s in (whole, resumed)]
+    finished = [jax.tree.leaves((s.train_state.params, s.train_state.opt_state)) for s in (uninterrupted, resumed)]
     for a, b in zip(*finished, strict=True):
         np.testing.assert_array_equal(a, b)
     saved = read_caffemodel(tmp_path / "bfloat16_iter_4.caffemodel")
     weight = np.asarray(saved["conv1"][0])
     assert weight.dtype == np.float32
     assert np.any(weight != np.asarray(jnp.asarray(weight, jnp.bfloat16), np.float32)), "not rounded"
-    whole.close()
+    uninterrupted.close()
     resumed.close()
 
 

@@ -30,8 +30,8 @@ def test_a_net_prints_on_a_line() -> None:
 
 def test_names_from_files_move_no_cursor() -> None:
     net = caffejax.Net('name: "\\033[2J" ' + NET.replace('"fc"', '"f\\033c"'))
-    for shown in (net, net.graph, *net.graph.layers):
-        assert repr(shown).isprintable()
+    for value in (net, net.graph, *net.graph.layers):
+        assert repr(value).isprintable()
 
 
 def test_variables_print_their_shapes(monkeypatch: pytest.MonkeyPatch) -> None:

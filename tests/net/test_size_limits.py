@@ -47,7 +47,7 @@ def test_data_larger_than_memory_is_refused() -> None:
         Net(data).init(jax.random.key(0))
 
 
-def test_shapes_alone_take_no_room() -> None:
+def test_abstract_init_allocates_nothing() -> None:
     """A net may be planned here for other machines."""
     result = net('type: "InnerProduct" inner_product_param { num_output: 2000000000 }')
     shapes = jax.eval_shape(result.init, jax.random.key(0))
@@ -102,14 +102,14 @@ def test_neighbours_beyond_the_edge_cost_nothing(region: str, size: int, kernels
     squares, sums = np.pad(x[0] ** 2, half), np.zeros((3, 5, 4))
     across = region == "ACROSS_CHANNELS"
     for c, i, j in np.ndindex(sums.shape):
-        place = [slice(n, n + 2 * half + 1) for n in (c, i, j)]
+        window = [slice(n, n + 2 * half + 1) for n in (c, i, j)]
         center = [slice(n + half, n + half + 1) for n in (c, i, j)]
-        sums[c, i, j] = squares[(place[0], *center[1:]) if across else (center[0], *place[1:])].sum()
+        sums[c, i, j] = squares[(window[0], *center[1:]) if across else (center[0], *window[1:])].sum()
     scale = 1 + 2 / (size if across else size**2) * sums
     np.testing.assert_allclose(y["y"][0], x[0] * scale**-0.75, rtol=1e-5)
 
 
-def test_no_way_in_is_without_the_check() -> None:
+def test_every_entry_point_checks_sizes() -> None:
     small, large = net('type: "Tile" tile_param { tiles: 2 }'), net('type: "Tile" tile_param { tiles: 2147483647 }')
     variables, inputs = small.init(jax.random.key(0)), {"x": jnp.ones((1, 3, 5, 4))}
     pycaffe_net = caffe.Net(TILE, caffe.TEST)
@@ -118,7 +118,7 @@ def test_no_way_in_is_without_the_check() -> None:
         pycaffe_net.blobs["x"].reshape(2**40, 3, 5, 4)
         pycaffe_net.reshape()
 
-    ways: list[Callable[[], object]] = [
+    calls: list[Callable[[], object]] = [
         lambda: large.apply(*variables, inputs),
         lambda: large.freeze(variables)(inputs),
         lambda: large.freeze(variables).ready(),
@@ -126,6 +126,6 @@ def test_no_way_in_is_without_the_check() -> None:
         lambda: caffe.Net(TILE.replace("tiles: 2", "tiles: 2147483647"), caffe.TEST),
         reshape_net,
     ]
-    for way in ways:
+    for call in calls:
         with pytest.raises(GraphError, match=r"layer '(l|in)' .*needs .* there are .* in all: check the layer"):
-            way()
+            call()

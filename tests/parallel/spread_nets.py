@@ -133,14 +133,14 @@ def write_data(folder: Path, name: str) -> None:
     (folder / f"{name}.txt").write_text(f"{folder}/{name}_0.h5\n{folder}/{name}_1.h5\n")
 
 
-def solver_text(folder: Path, name: str, batch: int, more: str = "", prefix: str = "") -> str:
+def solver_text(folder: Path, name: str, batch: int, settings: str = "", prefix: str = "") -> str:
     """The solver of a net, with the net in it; its snapshots begin with the net's name unless told otherwise."""
     case = CASES[name]
     tops = " ".join(f'top: "{blob}"' for blob in case.rows)
     data = f"""layer {{ name: "rows" type: "HDF5Data" {tops} hdf5_data_param {{
         source: "{folder}/{name}.txt" batch_size: {batch} shuffle: true }} }}"""
     return f"""net_param {{ name: "{name}" {data} {case.layers} }} {case.settings} lr_policy: "fixed"
-        max_iter: 50 random_seed: 7 snapshot_prefix: "{folder}/{prefix or name}" snapshot_after_train: false {more}"""
+        max_iter: 50 random_seed: 7 snapshot_prefix: "{folder}/{prefix or name}" snapshot_after_train: false {settings}"""
 
 
 Trajectory = tuple[list[float], dict[str, list[np.ndarray]]]
@@ -154,8 +154,8 @@ def train(
 
     import caffejax
 
-    where: Any = {"device": jax.local_devices()[0]} if devices == 1 else {"devices": devices}
-    solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), **where, **options)
+    device_options: Any = {"device": jax.local_devices()[0]} if devices == 1 else {"devices": devices}
+    solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), **device_options, **options)
     losses: list[float] = []
     solver.callbacks.append(lambda s: losses.append(s.smoothed_loss))
     if resume:
@@ -174,8 +174,8 @@ def whole_state(
 
     import caffejax
 
-    where: Any = {"device": jax.local_devices()[0]} if devices == 1 else {"devices": devices}
-    solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), **where)
+    device_options: Any = {"device": jax.local_devices()[0]} if devices == 1 else {"devices": devices}
+    solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), **device_options)
     if resume:
         solver.restore(resume)
     solver.step(iterations)

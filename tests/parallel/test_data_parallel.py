@@ -32,9 +32,9 @@ def test_weights_are_rounded_and_biases_are_not(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, parallel: Any
 ) -> None:
     write_data(tmp_path, NET)
-    how: Any = {"precision": "bfloat16", "parallel": parallel}
-    start = train_net(eight_devices, tmp_path, "auto", iterations=0, **how)
-    narrow, exact = (train_net(eight_devices, tmp_path, dtype, **how) for dtype in ("auto", "float32"))
+    options: Any = {"precision": "bfloat16", "parallel": parallel}
+    start = train_net(eight_devices, tmp_path, "auto", iterations=0, **options)
+    narrow, exact = (train_net(eight_devices, tmp_path, dtype, **options) for dtype in ("auto", "float32"))
     for layer, (weight, bias) in narrow.items():
         np.testing.assert_array_equal(bias, exact[layer][1])
         update = exact[layer][0] - start[layer][0]
@@ -45,16 +45,16 @@ def test_weights_are_rounded_and_biases_are_not(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "how",
+    "options",
     [
         {"iterations": 3},
         pytest.param({"precision": "bfloat16", "parallel": (("model", 2),)}, marks=pytest.mark.long),
     ],
     ids=str,
 )
-def test_sums_in_float32_on_several_devices(eight_devices: ProcessPoolExecutor, tmp_path: Path, how: Any) -> None:
+def test_sums_in_float32_on_several_devices(eight_devices: ProcessPoolExecutor, tmp_path: Path, options: Any) -> None:
     write_data(tmp_path, NET)
-    one, other = (train_net(eight_devices, tmp_path, dtype, **how) for dtype in ("auto", "float32"))
+    one, other = (train_net(eight_devices, tmp_path, dtype, **options) for dtype in ("auto", "float32"))
     for layer, blobs in one.items():
         for blob, same in zip(blobs, other[layer], strict=True):
             np.testing.assert_array_equal(blob, same)

@@ -25,7 +25,7 @@ def test_eight_devices_follow_one(eight_devices: ProcessPoolExecutor, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("devices", "options", "more"),
+    ("devices", "options", "settings"),
     [
         pytest.param(2, {}, "iter_size: 2", marks=pytest.mark.long),
         (8, {"batch": "global"}, ""),
@@ -38,13 +38,13 @@ def test_eight_devices_follow_one(eight_devices: ProcessPoolExecutor, tmp_path: 
     ids=str,
 )
 def test_devices_and_options_train_equally(
-    eight_devices: ProcessPoolExecutor, tmp_path: Path, devices: int, options: dict[str, Any], more: str
+    eight_devices: ProcessPoolExecutor, tmp_path: Path, devices: int, options: dict[str, Any], settings: str
 ) -> None:
     write_data(tmp_path, "lenet")
     rows = devices // options.get("model", 1)
-    whole, per_device = 32, 32 if options.get("batch") == "global" else 32 // rows
-    text = [solver_text(tmp_path, "lenet", batch, more) for batch in (whole, per_device)]
-    if "Adam" in more:
+    global_batch, per_device = 32, 32 if options.get("batch") == "global" else 32 // rows
+    text = [solver_text(tmp_path, "lenet", batch, settings) for batch in (global_batch, per_device)]
+    if "Adam" in settings:
         text = [t.replace("base_lr: 0.005 momentum: 0.9", "momentum: 0.9", 1) for t in text]
     one = eight_devices.submit(train, text[0], 1, {}, iterations=15)
     many = eight_devices.submit(train, text[1], devices, options, iterations=15)

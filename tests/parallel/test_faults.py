@@ -19,10 +19,10 @@ KILLS = int(os.environ.get("CAFFEJAX_KILLS", "2"))
 pytestmark = pytest.mark.slow
 
 
-def write_solver(folder: Path, iterations: int, more: str = "", net: str = "ignored") -> str:
+def write_solver(folder: Path, iterations: int, settings: str = "", net: str = "ignored") -> str:
     """A solver's file that trains a small net with two processes' batches."""
     write_data(folder, net)
-    text = solver_text(folder, net, 2, more, prefix="snap").replace("max_iter: 50", f"max_iter: {iterations}")
+    text = solver_text(folder, net, 2, settings, prefix="snap").replace("max_iter: 50", f"max_iter: {iterations}")
     path = folder / "solver.prototxt"
     path.write_text(text.replace("snapshot_after_train: false", "snapshot_after_train: true"))
     return f"--solver={path}"
@@ -46,10 +46,10 @@ def test_a_killed_process_brings_the_others_down(tmp_path: Path, killed: int) ->
         cluster.wait_for(0, "Iteration 5,")
         cluster.kill(killed)
         codes = cluster.wait(60)
-        other = 1 - killed
+        survivor = 1 - killed
         assert codes[killed] == -signal.SIGKILL
-        assert codes[other] == 1
-        output = cluster.says(other)
+        assert codes[survivor] == 1
+        output = cluster.says(survivor)
         assert output.count("caffejax: ") == output.count("another process has ended, or cannot be reached") == 1, (
             output
         )
@@ -59,10 +59,10 @@ def test_a_killed_process_brings_the_others_down(tmp_path: Path, killed: int) ->
 
 @pytest.mark.long
 def test_sigterm_on_one_saves_on_all_and_they_go_on_bit_for_bit(tmp_path: Path) -> None:
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    for folder in (whole, stopped):
+    uninterrupted, stopped = tmp_path / "whole", tmp_path / "stopped"
+    for folder in (uninterrupted, stopped):
         folder.mkdir()
-    with Cluster(whole, training(2, write_solver(whole, 300))) as cluster:
+    with Cluster(uninterrupted, training(2, write_solver(uninterrupted, 300))) as cluster:
         assert cluster.wait() == [0, 0]
         assert "Optimization Done" in cluster.says(0)
         assert "Iteration" not in cluster.says(1)  # only the first logs
@@ -76,7 +76,7 @@ def test_sigterm_on_one_saves_on_all_and_they_go_on_bit_for_bit(tmp_path: Path) 
     with Cluster(stopped, training(2, solver, f"--snapshot={stopped}/snap.orbax")) as cluster:
         assert cluster.wait() == [0, 0]
         assert "Restored iteration" in cluster.says(0)
-    for blob, other in zip(weights(whole, 300), weights(stopped, 300), strict=True):
+    for blob, other in zip(weights(uninterrupted, 300), weights(stopped, 300), strict=True):
         np.testing.assert_array_equal(blob, other)
 
 
@@ -110,18 +110,18 @@ def test_a_slow_reader_only_delays(tmp_path: Path) -> None:
 def test_random_kills_change_nothing(tmp_path: Path) -> None:
     """Four processes, over which params are cut; each time all are started again from the last checkpoint."""
     net, flags = "lenet", ["--mesh=data=2,model=2", "--shard=params"]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    for folder in (whole, killed):
+    uninterrupted, killed = tmp_path / "whole", tmp_path / "killed"
+    for folder in (uninterrupted, killed):
         folder.mkdir()
     rng = random.Random(5)
     iterations = 100 + 20 * KILLS
-    with Cluster(whole, training(4, write_solver(whole, iterations, net=net), *flags)) as cluster:
+    with Cluster(uninterrupted, training(4, write_solver(uninterrupted, iterations, net=net), *flags)) as cluster:
         assert cluster.wait(200) == [0] * 4
     solver = write_solver(killed, iterations, "snapshot: 7 display: 1", net)
-    for left in range(KILLS, -1, -1):
+    for remaining_kills in range(KILLS, -1, -1):
         resume = [f"--snapshot={killed}/snap.orbax"] if snapshots(killed) else []
         with Cluster(killed, training(4, solver, *flags, *resume)) as cluster:
-            if left:
+            if remaining_kills:
                 last = snapshots(killed)[-1] if resume else 0
                 cluster.wait_for(0, f"Iteration {last + rng.randrange(20)} (")
                 time.sleep(rng.uniform(0, 0.1))  # the moment, not a synchronisation
@@ -130,5 +130,5 @@ def test_random_kills_change_nothing(tmp_path: Path) -> None:
                 assert all(codes), codes
             else:
                 assert cluster.wait(200) == [0] * 4
-    for blob, other in zip(weights(whole, iterations), weights(killed, iterations), strict=True):
+    for blob, other in zip(weights(uninterrupted, iterations), weights(killed, iterations), strict=True):
         np.testing.assert_array_equal(blob, other)

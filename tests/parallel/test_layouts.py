@@ -18,15 +18,15 @@ LAST = {  # which axis of a weight comes last in memory
     (1000, 500, 1): 0,
     (256, 128, 1, 1): 0,
 }
-AS_THEY_ARE = [(256, 512, 3, 3), (256, 512), (256,), (), (256, 64, 1, 1)]  # the last would not fill tiles
+DEFAULT_LAYOUT_SHAPES = [(256, 512, 3, 3), (256, 512), (256,), (), (256, 64, 1, 1)]  # the last would not fill tiles
 
 
 def test_weights_with_other_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
     here = SingleDeviceSharding(jax.devices()[0])
-    shapes = {shape: jax.ShapeDtypeStruct(shape, np.float32) for shape in (*LAST, *AS_THEY_ARE)}
+    shapes = {shape: jax.ShapeDtypeStruct(shape, np.float32) for shape in (*LAST, *DEFAULT_LAYOUT_SHAPES)}
     assert all(tpu_conv_layout(x, here) is here for x in shapes.values()), "on a CPU"
     monkeypatch.setattr(mesh, "_TILES", {"cpu": ()})
-    assert all(tpu_conv_layout(shapes[shape], here) is here for shape in AS_THEY_ARE)
+    assert all(tpu_conv_layout(shapes[shape], here) is here for shape in DEFAULT_LAYOUT_SHAPES)
     for shape, last in LAST.items():
         result = tpu_conv_layout(shapes[shape], here)
         array = jax.device_put(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), result)
@@ -48,15 +48,15 @@ def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
         if resume:
             solver.restore(resume)
         losses: list[float] = []
-        kept = 0
+        n_kept_layouts = 0
 
-        def look(s: Any) -> None:
-            nonlocal kept
+        def check_layouts(s: Any) -> None:
+            nonlocal n_kept_layouts
             losses.append(s.smoothed_loss)
             weights = [x for x in jax.tree.leaves(s.train_state) if x.shape == (4, 8, 1, 1)]
-            kept += [x.format.layout.major_to_minor for x in weights] == [(2, 3, 1, 0)] * 2
+            n_kept_layouts += [x.format.layout.major_to_minor for x in weights] == [(2, 3, 1, 0)] * 2
 
-        solver.callbacks.append(look)
+        solver.callbacks.append(check_layouts)
         solver.step(2)
         solver.train_state = solver.train_state
         solver.step(2)
@@ -64,7 +64,7 @@ def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
         solver.close()
     finally:
         mesh._TILES, mesh._LANES = tiles, lanes
-    return (losses, result), kept
+    return (losses, result), n_kept_layouts
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_training_keeps_layouts_and_means_the_same(eight_devices: ProcessPoolExe
     """From the start, from a state that is set, and from a checkpoint."""
     write_data(tmp_path, "ignored")
     text = solver_text(tmp_path, "ignored", 4, "snapshot: 4")
-    first, kept = eight_devices.submit(train_in_layouts, text).result()
-    then, kept_then = eight_devices.submit(train_in_layouts, text, f"{tmp_path}/ignored.orbax/4").result()
-    assert (kept, kept_then) == (4, 4)
+    first, n_kept_layouts = eight_devices.submit(train_in_layouts, text).result()
+    then, n_kept_after_resume = eight_devices.submit(train_in_layouts, text, f"{tmp_path}/ignored.orbax/4").result()
+    assert (n_kept_layouts, n_kept_after_resume) == (4, 4)
     assert_equal((first[0] + then[0], then[1]), eight_devices.submit(train, text, 4, {}, iterations=8).result())

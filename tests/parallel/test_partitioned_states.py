@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from spread_nets import solver_text, train, write_data
 
-CUT = {"model": 2, "shard": "params"}
+SHARDING = {"model": 2, "shard": "params"}
 LARGE = 2**16  # numbers; smaller arrays lie whole on each device
 
 
-def run_in_parts(text: str, snapshot: str, only: bool) -> list[float]:
+def train_sharded(text: str, snapshot: str, only: bool) -> list[float]:
     """Train, test, save and restore, while nothing large may be whole; return the losses."""
     import jax
 
@@ -24,11 +24,11 @@ def run_in_parts(text: str, snapshot: str, only: bool) -> list[float]:
     gather = global_arrays._gather
 
     def small_only(mesh: Any) -> Callable[[Any], Any]:
-        def gathered(arrays: Any) -> Any:
+        def gather_small(arrays: Any) -> Any:
             assert all(x.size < LARGE for x in arrays), "a large array is brought together"
             return gather(mesh)(arrays)
 
-        return gathered
+        return gather_small
 
     def check() -> None:
         parts = [shard.data.size for x in jax.live_arrays() for shard in x.addressable_shards]
@@ -36,7 +36,7 @@ def run_in_parts(text: str, snapshot: str, only: bool) -> list[float]:
 
     global_arrays._gather = small_only
     try:
-        solver = caffejax.Solver(text, devices=4, parallel=caffejax.Parallel(**CUT), checkpoint_only=only)
+        solver = caffejax.Solver(text, devices=4, parallel=caffejax.Parallel(**SHARDING), checkpoint_only=only)
         check()
         losses: list[float] = []
         solver.callbacks.append(lambda s: losses.append(s.smoothed_loss))
@@ -58,11 +58,11 @@ def run_in_parts(text: str, snapshot: str, only: bool) -> list[float]:
 def test_no_large_array_is_ever_whole(eight_devices: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
     write_data(tmp_path, "lenet")
     text = solver_text(tmp_path, "lenet", 4, "test_iter: 2 test_interval: 2")
-    only = snapshot.endswith(".orbax")
-    losses = eight_devices.submit(run_in_parts, text, f"{tmp_path}/{snapshot}", only).result()
+    checkpoint_only = snapshot.endswith(".orbax")
+    losses = eight_devices.submit(train_sharded, text, f"{tmp_path}/{snapshot}", checkpoint_only).result()
     assert losses[2] == losses[3]
     assert len(set(losses)) == 3
-    assert bool(list(tmp_path.glob("*_iter_*"))) != only  # Caffe's files
+    assert bool(list(tmp_path.glob("*_iter_*"))) != checkpoint_only  # Caffe's files
 
 
 @pytest.mark.long
@@ -70,7 +70,7 @@ def test_first_params_are_those_of_one_device(eight_devices: ProcessPoolExecutor
     write_data(tmp_path, "lenet")
     text = solver_text(tmp_path, "lenet", 4)
     one = eight_devices.submit(train, text, 1, {}, iterations=0).result()[1]
-    for options in (CUT, {"model": 8}):
+    for options in (SHARDING, {"model": 8}):
         actual = eight_devices.submit(train, text, 8, options, iterations=0).result()[1]
         for key, blobs in one.items():
             for blob, other in zip(blobs, actual[key], strict=True):
@@ -87,7 +87,7 @@ REFUSED = {
 }
 
 
-def set_on(text: str, devices: int, name: str) -> str:
+def set_invalid_state(text: str, devices: int, name: str) -> str:
     """Return the message about setting such a state; the solver keeps its state."""
     import caffejax
 
@@ -109,11 +109,11 @@ def test_a_state_of_another_solver_is_refused(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, name: str, devices: int
 ) -> None:
     write_data(tmp_path, "lenet")
-    message = eight_devices.submit(set_on, solver_text(tmp_path, "lenet", 4), devices, name).result()
+    message = eight_devices.submit(set_invalid_state, solver_text(tmp_path, "lenet", 4), devices, name).result()
     assert re.search(f"train_state does not match this solver: .*{REFUSED[name][1]}", message)
 
 
-def cut_by_hand(text: str, explicit: bool | None) -> list[float] | str:
+def train_user_sharded(text: str, explicit: bool | None) -> list[float] | str:
     """Return the losses of a one-device solver whose state a user shards over four devices, or the message."""
     import jax
     from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -142,6 +142,8 @@ def cut_by_hand(text: str, explicit: bool | None) -> list[float] | str:
 def test_a_state_sharded_by_the_user(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
     write_data(tmp_path, "lenet")
     text = solver_text(tmp_path, "lenet", 4)
-    whole, cut, explicit = (eight_devices.submit(cut_by_hand, text, kind).result() for kind in (None, False, True))
-    np.testing.assert_allclose(cut, whole, rtol=1e-5)
+    unsharded, sharded, explicit = (
+        eight_devices.submit(train_user_sharded, text, kind).result() for kind in (None, False, True)
+    )
+    np.testing.assert_allclose(sharded, unsharded, rtol=1e-5)
     assert "AxisType.Auto" in explicit

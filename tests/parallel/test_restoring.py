@@ -24,10 +24,10 @@ def test_resumes_bit_for_bit_from_a_checkpoint(
     """This includes each device's running statistics, and recurrent state."""
     write_data(tmp_path, name)
     text = solver_text(tmp_path, name, 4, "snapshot: 4")
-    whole = eight_devices.submit(train, text, 4, options, iterations=9).result()
+    uninterrupted = eight_devices.submit(train, text, 4, options, iterations=9).result()
     resumed = eight_devices.submit(train, text, 4, options, iterations=5, resume=f"{tmp_path}/{name}.orbax/4").result()
-    assert resumed[0] == whole[0][4:]
-    for key, blobs in whole[1].items():
+    assert resumed[0] == uninterrupted[0][4:]
+    for key, blobs in uninterrupted[1].items():
         for blob, other in zip(blobs, resumed[1][key], strict=True):
             np.testing.assert_array_equal(blob, other)
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long
 State = Mapping[str, np.ndarray]
 
 
-def states(folder: Path, processes: int, devices: int, *jobs: Mapping[str, Any]) -> list[State]:
+def load_states(folder: Path, processes: int, devices: int, *jobs: Mapping[str, Any]) -> list[State]:
     """Return the results of `spread_nets.whole_state` in processes with these numbers of devices."""
     words = [json.dumps({"call": "whole_state", "devices": None, **job}) for job in jobs]
     with Cluster(folder, workers(processes, devices, folder / "found", words)) as cluster:
@@ -41,16 +41,16 @@ def test_any_processes_read_what_four_wrote(tmp_path: Path) -> None:
     parallel = {"model": 2, "shard": "params"}
     write_data(tmp_path, "lenet")
     text = solver_text(tmp_path, "lenet", 4, "snapshot: 2")
-    (wrote,) = states(tmp_path, 4, 1, {"text": text, "parallel": parallel, "iterations": 2})
+    (wrote,) = load_states(tmp_path, 4, 1, {"text": text, "parallel": parallel, "iterations": 2})
     step = tmp_path / "lenet.orbax" / "2"
     parts = [path.name for path in (step / "arrays").glob("ocdbt.process_*")]
     assert sorted(parts) == [f"ocdbt.process_{i}" for i in range(4)]  # all have written
     assert len({name for name in wrote if "params" in name}) == 8
     read = {"text": text, "resume": str(step)}
-    result = states(tmp_path, 2, 1, {**read, "parallel": {"shard": "optimizer"}})
+    result = load_states(tmp_path, 2, 1, {**read, "parallel": {"shard": "optimizer"}})
     other: list[dict[str, Any]] = [{"model": 2}, {"model": 4, "shard": "params"}]
-    result += states(tmp_path, 2, 2, *({**read, "parallel": p} for p in other))
-    result += states(tmp_path, 1, 1, {**read, "parallel": {}, "devices": 1})
+    result += load_states(tmp_path, 2, 2, *({**read, "parallel": p} for p in other))
+    result += load_states(tmp_path, 1, 1, {**read, "parallel": {}, "devices": 1})
     assert len(result) == 4
     for state in result:
         assert_same(state, wrote)

@@ -30,10 +30,10 @@ OPEN_MPI = {
 SLURM["SLURM_LOCALID"] = "{i}"
 
 
-def write_solver(folder: Path, net: str = "", more: str = "") -> str:
+def write_solver(folder: Path, net: str = "", settings: str = "") -> str:
     """Write a solver's file, for the given net or the default one."""
     write_data(folder, "ignored")
-    text = solver_text(folder, "ignored", 2, more).replace("max_iter: 50", "max_iter: 3")
+    text = solver_text(folder, "ignored", 2, settings).replace("max_iter: 50", "max_iter: 3")
     if net:
         text = re.sub(r"net_param \{.*\} (?=base_lr)", f"net_param {{ {net} }} ", text, flags=re.DOTALL)
     (folder / "solver.prototxt").write_text(text)
@@ -55,7 +55,7 @@ def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("of", "came", "message"),
+    ("n_processes", "process_ids", "message"),
     [
         (2, [0], "not all processes started within 2 s"),
         (2, [1], "not all processes started within 2 s"),
@@ -63,13 +63,15 @@ def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None
     ],
     ids=str,
 )
-def test_missing_and_duplicate_processes(tmp_path: Path, of: int, came: list[int], message: str) -> None:
-    commands = training(of, write_solver(tmp_path), "--start_timeout=2")
-    with Cluster(tmp_path, [commands[i] for i in came]) as cluster:
-        assert cluster.wait(60) == [1] * len(came)
-        every = [cluster.says(i) for i in range(len(came))]
-    assert message in "".join(every)
-    for output in every:
+def test_missing_and_duplicate_processes(
+    tmp_path: Path, n_processes: int, process_ids: list[int], message: str
+) -> None:
+    commands = training(n_processes, write_solver(tmp_path), "--start_timeout=2")
+    with Cluster(tmp_path, [commands[i] for i in process_ids]) as cluster:
+        assert cluster.wait(60) == [1] * len(process_ids)
+        outputs = [cluster.says(i) for i in range(len(process_ids))]
+    assert message in "".join(outputs)
+    for output in outputs:
         assert re.fullmatch(r"caffejax: \[process \d\] .*\n", output), output
 
 
@@ -117,10 +119,10 @@ def test_an_invalid_mesh_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     ],
 )
 def test_invalid_addresses_are_refused(address: str, message: str) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        address = address.format(taken=f"127.0.0.1:{taken.getsockname()[1]}")
+    with socket.socket() as busy_socket:
+        busy_socket.bind(("127.0.0.1", 0))
+        busy_socket.listen()
+        address = address.format(taken=f"127.0.0.1:{busy_socket.getsockname()[1]}")
         with pytest.raises(caffejax.CaffejaxError, match=message):
             start_processes(address, 2, 0)
 
@@ -214,7 +216,7 @@ def test_options_that_cannot_work(tmp_path: Path, options: dict[str, object], me
         caffejax.Solver(tmp_path / "solver.prototxt", **options)  # type: ignore[arg-type]
 
 
-def options_of(*flags: str) -> argparse.Namespace:
+def parse_flags(*flags: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     device_flags.add_device_flag(parser)
     device_flags.add_distributed_flags(parser)
@@ -235,16 +237,16 @@ def test_devices_of_several_processes_that_cannot_be(
 ) -> None:
     monkeypatch.setattr("jax.process_count", lambda: 2)
     with pytest.raises(caffejax.CaffejaxError, match=message):
-        device_flags.pick_devices(options_of(*flags), prefer_gpu=False, device_id=0)
+        device_flags.pick_devices(parse_flags(*flags), prefer_gpu=False, device_id=0)
 
 
 def test_several_processes_take_the_first_devices_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    every = [SimpleNamespace(process_index=i // 3, id=i) for i in (5, 4, 3, 0, 1, 2)]
+    devices = [SimpleNamespace(process_index=i // 3, id=i) for i in (5, 4, 3, 0, 1, 2)]
     monkeypatch.setattr("jax.process_count", lambda: 2)
-    monkeypatch.setattr("jax.devices", lambda kind: every)
-    monkeypatch.setattr("jax.local_devices", lambda backend: every[3:])
+    monkeypatch.setattr("jax.devices", lambda kind: devices)
+    monkeypatch.setattr("jax.local_devices", lambda backend: devices[3:])
     for flags, ids in (("--devices=2",), [0, 1, 3, 4]), ((), [5, 4, 3, 0, 1, 2]):
-        result: Any = device_flags.pick_devices(options_of(*flags), prefer_gpu=False, device_id=0)
+        result: Any = device_flags.pick_devices(parse_flags(*flags), prefer_gpu=False, device_id=0)
         assert [device.id for device in result] == ids
 
 

@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Any
 
-SPREAD: dict[str, dict[str, Any]] = {
+PARALLEL_OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "asked": {},
     "synced": {},
@@ -24,16 +24,16 @@ REDUCED: dict[str, Any] = {
     "bfloat16": ("bfloat16", "auto"),
     "bfloat16 kept": ("bfloat16", "float32"),
 }
-CASES = [*(("lenet", way) for way in SPREAD), ("resnet", "plain"), ("resnet", "synced")]
+CASES = [*(("lenet", way) for way in PARALLEL_OPTIONS), ("resnet", "plain"), ("resnet", "synced")]
 # what is compiled here does not run: its speed is of no interest
 _FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
 BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1}
 
 
-def collectives(text: str) -> list[tuple[str, int, int]]:
+def find_collectives(text: str) -> list[tuple[str, int, int]]:
     """Return every collective of a compiled program."""
     result = []
-    for shape, kind, rest in re.findall(
+    for shape, kind, attributes in re.findall(
         r" = (\(?[a-z]\w*\[.*?) (all-[a-z]+|reduce-scatter|collective-permute)\((.*)", text
     ):
         size = 0
@@ -42,10 +42,10 @@ def collectives(text: str) -> list[tuple[str, int, int]]:
             for n in filter(None, dims.split(",")):
                 count *= int(n)
             size += count
-        explicit = re.search(r"replica_groups=\{\{([\d,]*)\}", rest)
-        counted = re.search(r"replica_groups=\[\d+,(\d+)\]", rest)
-        mesh = re.search(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}", rest)
-        group = len(explicit[1].split(",")) if explicit else int(counted[1]) if counted else 0
+        explicit = re.search(r"replica_groups=\{\{([\d,]*)\}", attributes)
+        iota_groups = re.search(r"replica_groups=\[\d+,(\d+)\]", attributes)
+        mesh = re.search(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}", attributes)
+        group = len(explicit[1].split(",")) if explicit else int(iota_groups[1]) if iota_groups else 0
         if mesh:
             sizes = dict(axis.split("=") for axis in mesh[1].split(","))
             group = math.prod(int(sizes[axis.strip()]) for axis in mesh[2].split(","))
@@ -53,7 +53,7 @@ def collectives(text: str) -> list[tuple[str, int, int]]:
     return result
 
 
-def added_up(text: str) -> dict[str, int]:
+def count_reduced_numbers(text: str) -> dict[str, int]:
     """Return how many numbers of each type a lowered program adds up over devices."""
     result: dict[str, int] = {}
     for shape, dtype in re.findall(r"stablehlo\.all_reduce.*?\}\) : \(tensor<((?:\d+x)*)(\w+)>", text, re.DOTALL):
@@ -75,24 +75,24 @@ def main() -> None:
     planner.devices = lambda target: jax.devices()[: target.devices]  # type: ignore[assignment]
     result = {}
     for name, text in (("lenet", LENET), ("resnet", resnet())):
-        for way, options in SPREAD.items():
+        for way, options in PARALLEL_OPTIONS.items():
             if (name, way) not in CASES:
                 continue
             net = Net(text, "TRAIN", sync_bn=way == "synced")
-            of = planner.CompileJob(net, target_of("tpu:v5e:2x4"), SGD, Parallel(**options), 0, print)
-            function, arguments, how = of.function(8)
-            votes = (Requests(of.mesh).encode(0),) if way == "asked" else ()
-            compiled = jax.jit(function, **how).lower(*arguments, *votes).compile()
-            counted = planner.program_of(compiled).collectives
+            job = planner.CompileJob(net, target_of("tpu:v5e:2x4"), SGD, Parallel(**options), 0, print)
+            function, arguments, jit_options = job.function(8)
+            votes = (Requests(job.mesh).encode(0),) if way == "asked" else ()
+            compiled = jax.jit(function, **jit_options).lower(*arguments, *votes).compile()
+            program_collectives = planner.program_of(compiled).collectives
             result[f"{name} {way}"] = {
-                "found": collectives(compiled.as_text()),
-                "counted": [[c.kind, c.bytes, c.over] for c in counted for _ in range(c.count)],
+                "found": find_collectives(compiled.as_text()),
+                "counted": [[c.kind, c.bytes, c.over] for c in program_collectives for _ in range(c.count)],
             }
     for name, (precision, dtype) in REDUCED.items():
         net = Net(LENET, "TRAIN", precision=precision)
-        of = planner.CompileJob(net, target_of("tpu:v5e:2x4"), SGD, Parallel(reduce_dtype=dtype), 0, print)
-        function, arguments, how = of.function(8)
-        result[f"reduced {name}"] = added_up(jax.jit(function, **how).lower(*arguments).as_text())
+        job = planner.CompileJob(net, target_of("tpu:v5e:2x4"), SGD, Parallel(reduce_dtype=dtype), 0, print)
+        function, arguments, jit_options = job.function(8)
+        result[f"reduced {name}"] = count_reduced_numbers(jax.jit(function, **jit_options).lower(*arguments).as_text())
     sys.stdout.write(json.dumps(result))
 
 

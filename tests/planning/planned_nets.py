@@ -12,8 +12,8 @@ def conv(name: str, bottom: str, outputs: int, kernel: int, stride: int = 1, *, 
         f'layer {{ name: "{name}" type: "Convolution" bottom: "{bottom}" top: "{name}" convolution_param {{ {window} '
         'weight_filler { type: "msra" } } }',
         *(
-            f'layer {{ name: "{kind}_{name}" type: "{kind}" bottom: "{name}" top: "{name}" {more} }}'
-            for kind, more in (("BatchNorm", ""), ("Scale", "scale_param { bias_term: true }"), ("ReLU", ""))[
+            f'layer {{ name: "{kind}_{name}" type: "{kind}" bottom: "{name}" top: "{name}" {fields} }}'
+            for kind, fields in (("BatchNorm", ""), ("Scale", "scale_param { bias_term: true }"), ("ReLU", ""))[
                 : 2 + relu
             ]
         ),
@@ -21,22 +21,22 @@ def conv(name: str, bottom: str, outputs: int, kernel: int, stride: int = 1, *, 
     return "\n".join(layers) + "\n"
 
 
-def layer(name: str, kind: str, top: str, *bottoms: str, more: str = "") -> str:
+def layer(name: str, kind: str, top: str, *bottoms: str, fields: str = "") -> str:
     wiring = " ".join(f'bottom: "{bottom}"' for bottom in bottoms)
-    return f'layer {{ name: "{name}" type: "{kind}" {wiring} top: "{top}" {more} }}\n'
+    return f'layer {{ name: "{name}" type: "{kind}" {wiring} top: "{top}" {fields} }}\n'
 
 
 def resnet() -> str:
     """A stem, two blocks of two convolutions each, a pooled product. No two convolutions are alike."""
-    text = layer("data", "Input", "data", more="input_param { shape { dim: 8 dim: 3 dim: 32 dim: 32 } }")
-    text += layer("label", "Input", "label", more="input_param { shape { dim: 8 } }")
+    text = layer("data", "Input", "data", fields="input_param { shape { dim: 8 dim: 3 dim: 32 dim: 32 } }")
+    text += layer("label", "Input", "label", fields="input_param { shape { dim: 8 } }")
     text += conv("stem", "data", 16, 3)
-    text += layer("pool", "Pooling", "pool", "stem", more="pooling_param { kernel_size: 3 stride: 2 }")
+    text += layer("pool", "Pooling", "pool", "stem", fields="pooling_param { kernel_size: 3 stride: 2 }")
     x = "pool"
     for name, width in (("one", 24), ("two", 32)):
         text += conv(f"{name}_a", x, width, 3) + conv(f"{name}_b", f"{name}_a", 16, 3, relu=False)
         text += layer(name, "Eltwise", name, x, f"{name}_b") + layer(f"relu_{name}", "ReLU", name, name)
         x = name
-    text += layer("mean", "Pooling", "mean", x, more="pooling_param { pool: AVE global_pooling: true }")
-    text += layer("ip", "InnerProduct", "ip", "mean", more="inner_product_param { num_output: 10 }")
+    text += layer("mean", "Pooling", "mean", x, fields="pooling_param { pool: AVE global_pooling: true }")
+    text += layer("ip", "InnerProduct", "ip", "mean", fields="inner_product_param { num_output: 10 }")
     return text + layer("loss", "SoftmaxWithLoss", "loss", "ip", "label")

@@ -35,7 +35,7 @@ def bytes_of(name: str) -> int:
     return sum(4 * p.size for p in jax.tree.leaves(params))
 
 
-def found_in(programs: dict[str, Any], name: str, way: str) -> Collectives:
+def collectives_of(programs: dict[str, Any], name: str, way: str) -> Collectives:
     return [tuple(c) for c in programs[f"{name} {way}"]["found"]]
 
 
@@ -49,18 +49,18 @@ def test_collectives_are_counted_correctly(programs: dict[str, Any], name: str, 
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_gradients_are_added_up_once_and_nothing_else_is_said(programs: dict[str, Any], name: str) -> None:
-    assert found_in(programs, name, "plain") == [("all-reduce", bytes_of(name) + LOSS, 8)]
+def test_gradients_are_all_reduced_once_and_nothing_else_is_sent(programs: dict[str, Any], name: str) -> None:
+    assert collectives_of(programs, name, "plain") == [("all-reduce", bytes_of(name) + LOSS, 8)]
 
 
 def test_stop_votes_travel_with_the_gradients(programs: dict[str, Any]) -> None:
-    assert found_in(programs, "lenet", "asked") == [("all-reduce", bytes_of("lenet") + LOSS + VOTES, 8)]
+    assert collectives_of(programs, "lenet", "asked") == [("all-reduce", bytes_of("lenet") + LOSS + VOTES, 8)]
 
 
 @pytest.mark.parametrize("name", NETS)
 def test_statistics_are_added_up_once_each_way_with_sync_bn(programs: dict[str, Any], name: str) -> None:
     """Mean and square forward, two sums backward, for each layer; and once what is stored, for all."""
-    result = found_in(programs, name, "synced")
+    result = collectives_of(programs, name, "synced")
     assert {(kind, group) for kind, _, group in result} == {("all-reduce", 8)}
     stored = sum(4 * (2 * n + 1) for n in NORMS[name])
     assert sum(size for _, size, _ in result) == bytes_of(name) + LOSS + stored + sum(
@@ -71,16 +71,16 @@ def test_statistics_are_added_up_once_each_way_with_sync_bn(programs: dict[str, 
 
 def test_weights_of_bfloat16_nets_are_added_up_in_bfloat16(programs: dict[str, Any]) -> None:
     params = jax.tree.leaves(jax.eval_shape(Net(LENET, "TRAIN").init, jax.eval_shape(jax.random.key, 0)).params)
-    every, weights = (sum(p.size for p in params if p.ndim > least) for least in (0, 1))
-    assert programs["reduced bfloat16"] == {"bf16": weights, "f32": every - weights + 1}  # and the loss
+    n_params, weights = (sum(p.size for p in params if p.ndim > min_ndim) for min_ndim in (0, 1))
+    assert programs["reduced bfloat16"] == {"bf16": weights, "f32": n_params - weights + 1}  # and the loss
     for way in ("float32", "bfloat16 kept"):
-        assert programs[f"reduced {way}"] == {"f32": every + 1}
+        assert programs[f"reduced {way}"] == {"f32": n_params + 1}
 
 
 @pytest.mark.parametrize("way", ["optimizer", "params"])
 def test_only_sharded_arrays_are_gathered(programs: dict[str, Any], way: str) -> None:
     """LeNet's first product is large enough to be cut: (500, 800)."""
-    result = found_in(programs, "lenet", way)
+    result = collectives_of(programs, "lenet", way)
     sums = sum(size * (8 if kind == "reduce-scatter" else 1) for kind, size, _ in result if kind != "all-gather")
     assert sums == bytes_of("lenet") + LOSS
     assert [size for kind, size, _ in result if kind == "all-gather"] == [4 * 500 * 800]

@@ -38,10 +38,10 @@ def test_a_loop_counts_as_often_as_it_runs() -> None:
 
 
 def test_calls_to_the_host_and_float64_are_counted() -> None:
-    def ask(x: jax.Array) -> jax.Array:
+    def call_host(x: jax.Array) -> jax.Array:
         return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
-    assert program(ask, X).host_calls == 1
+    assert program(call_host, X).host_calls == 1
     with jax.enable_x64(True):
         assert program(jnp.cumsum, jax.ShapeDtypeStruct((100,), jnp.float64)).float64
 
@@ -103,14 +103,14 @@ ENTRY %main (p: f32[10,1000], q: bf16[4,8]) -> f32[10,1000] {
 """
 
 
-def test_slices_chips_and_starts() -> None:
+def test_slices_on_chip_memory_and_async_starts_are_counted() -> None:
     """Slices move the bytes that they take, on-chip memory is free, and asynchronous operations count once."""
-    row, whole = 4 * 1000, 4 * 10_000
+    row, full_array = 4 * 1000, 4 * 10_000
     loop = 7 * ((2 * row + 4) + (2 * row + 4))
-    conversion, gather, copy = 4 * 8 * 2, 2 * 4 * whole, whole
+    conversion, gather, copy = 4 * 8 * 2, 2 * 4 * full_array, full_array
     result = count(TEXT)
     assert result["traffic"] == loop + conversion + gather + copy
-    assert result["collectives"] == (Collective("all-gather", 4 * whole, 1),)
+    assert result["collectives"] == (Collective("all-gather", 4 * full_array, 1),)
     assert (result["fusions"], result["copies"]) == (2, 1)
 
 

@@ -26,10 +26,10 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "devices", lambda target: jax.devices()[:1])
 
 
-def make_plan(needed: int = 2**30, **program: Any) -> Plan:
+def make_plan(needed_bytes: int = 2**30, **program: Any) -> Plan:
     nothing = Program(0, None, 0, 0, 0, (), 0, 0, 0, 0)
     target = target_of("tpu:v5e:2x2")
-    return Plan(target, "bfloat16", "TRAIN", 32, replace(nothing, **program), needed, 197 * 10**9, 1.0)
+    return Plan(target, "bfloat16", "TRAIN", 32, replace(nothing, **program), needed_bytes, 197 * 10**9, 1.0)
 
 
 def test_the_roofline() -> None:
@@ -38,7 +38,7 @@ def test_the_roofline() -> None:
     assert (result.best, result.bound_by) == (pytest.approx(1e-2), "memory")
     assert result.examples_per_second == pytest.approx(4 * 32 / 1e-2)
     assert result.fits
-    assert not make_plan(needed=16 * 2**30).fits
+    assert not make_plan(needed_bytes=16 * 2**30).fits
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -63,19 +63,23 @@ def test_the_largest_batch(
     on_cpu: None, monkeypatch: pytest.MonkeyPatch, search: Any, tries: int, within: float, fixed: int, per_example: int
 ) -> None:
     """Found to 5 % from any start without trying many; estimated by memory that grows a little faster than it seems."""
-    tried = []
+    tried_batches = []
 
     def attempt(self: Any, batch: int) -> Plan:
-        tried.append(batch)
-        return replace(make_plan(needed=fixed + int(5e6 * batch**1.01)), batch=batch)
+        tried_batches.append(batch)
+        return replace(make_plan(needed_bytes=fixed + int(5e6 * batch**1.01)), batch=batch)
 
     monkeypatch.setattr(planner.CompileJob, "plan", attempt)
     result = plan(Net(LENET, "TRAIN"), HERE, batch=per_example, largest=search).largest_batch
     assert result is not None
     usable = make_plan().usable
-    most = int(((usable - fixed) / 5e6) ** (1 / 1.01))
-    assert (1 - within) * most <= result <= (most if search == "check" else (1 + within) * most)
-    assert len(tried) <= tries
+    expected_batch = int(((usable - fixed) / 5e6) ** (1 / 1.01))
+    assert (
+        (1 - within) * expected_batch
+        <= result
+        <= (expected_batch if search == "check" else (1 + within) * expected_batch)
+    )
+    assert len(tried_batches) <= tries
 
 
 def test_no_remedy_is_named_where_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,6 +173,6 @@ def test_a_solver_is_distinguished_from_a_net(
 ) -> None:
     monkeypatch.setattr("caffejax.cli.compile_for_absent_devices", lambda: None)
     solver = LENET.parents[1] / "digits" / "lenet_solver.prototxt"
-    for phase, what in (("TRAIN", "training step"), ("TEST", "forward pass")):
+    for phase, description in (("TRAIN", "training step"), ("TEST", "forward pass")):
         assert main(["plan", str(solver), "--target", "tpu:v5e:1", "--batch", "2", "--phase", phase]) == 0
-        assert capsys.readouterr().out.startswith(f"{what} in float32 on 1 x tpu v5e, 2 examples each")
+        assert capsys.readouterr().out.startswith(f"{description} in float32 on 1 x tpu v5e, 2 examples each")

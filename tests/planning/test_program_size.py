@@ -40,11 +40,11 @@ def lower(name: str, platform: str, precision: Any) -> tuple[str, int]:
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])
 @pytest.mark.parametrize("name", NETS)
 def test_lowered_programs_are_light(name: str, platform: str, precision: str) -> None:
-    text, used_up = lower(name, platform, precision)
+    text, n_donated = lower(name, platform, precision)
     assert "f64" not in text
     # no calls to the host, and no layouts forced but of weights' gradients
     assert set(re.findall(r"custom_call @(\w+)", text)) <= ({"LayoutConstraint"} if platform == "cuda" else set())
-    assert len(re.findall(r"tf\.aliasing_output|jax\.buffer_donor", text)) == used_up
+    assert len(re.findall(r"tf\.aliasing_output|jax\.buffer_donor", text)) == n_donated
     by_product = name == "lenet" and platform == "tpu" and precision == "float32"
     assert text.count("stablehlo.convolution") == CONVOLUTIONS[name] - by_product
     # of channels, both of a BatchNorm's sums are made of the same numbers: one pass forward, one backward
@@ -63,7 +63,7 @@ def test_activations_move_in_bfloat16(platform: str) -> None:
 
 TARGETS = {"tpu:v5e:2x2": "libtpu", "cuda:h100:4": "jax_plugins.xla_cuda12"}
 # as compiled when this was written, with some room: collectives, fusions, copies
-MOST = {
+LIMITS = {
     ("lenet", "tpu:v5e:2x2"): (1, 36, 44),
     ("lenet", "cuda:h100:4"): (1, 56, 4),
     ("resnet", "tpu:v5e:2x2"): (1, 76, 110),
@@ -80,7 +80,7 @@ def is_installed(module: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize(("name", "target"), MOST, ids=lambda value: str(value).replace(":", "-"))
+@pytest.mark.parametrize(("name", "target"), LIMITS, ids=lambda value: str(value).replace(":", "-"))
 def test_compiled_programs_are_light(name: str, target: str, precision: str, tmp_path: Path) -> None:
     if not is_installed(TARGETS[target]):
         pytest.skip(f"{TARGETS[target]} is not installed: pip install 'caffejax[plan-tpu,plan-cuda]'")
@@ -92,7 +92,7 @@ def test_compiled_programs_are_light(name: str, target: str, precision: str, tmp
     )
     result = json.loads(run.stdout)
     program = result["program"]
-    collectives, fusions, copies = MOST[name, target]
+    collectives, fusions, copies = LIMITS[name, target]
     # in bfloat16 the sums of what stays float32, such as losses and biases' gradients, are one more
     assert sum(c["count"] for c in program["collectives"]) <= collectives + (precision == "bfloat16")
     assert program["fusions"] <= fusions

@@ -14,28 +14,28 @@ from caffejax.planning.planner import link_seconds, scale_step
 CHIP = replace(CHIPS["cuda:h100"], link=1.0, network=0.25, joined=8)
 
 
-def of(kind: str, size: int, over: int, step: int = 1, count: int = 1) -> list[Collective]:
+def make_collectives(kind: str, size: int, over: int, step: int = 1, count: int = 1) -> list[Collective]:
     return [Collective(kind, size, count, over, step)]
 
 
 @pytest.mark.parametrize(
     ("collectives", "rows", "model", "links", "network"),
     [
-        (of("all-reduce", 80, 8), 8, 1, 2 * 80 * 7 / 8, 0),
-        (of("all-reduce", 80, 8), 4, 1, 2 * 80 * 3 / 4, 0),
-        (of("all-reduce", 80, 8, count=3), 8, 1, 3 * 2 * 80 * 7 / 8, 0),
-        (of("all-gather", 80, 8), 8, 1, 80 * 7 / 8, 0),
-        (of("reduce-scatter", 10, 8), 8, 1, 80 * 7 / 8, 0),  # of which each has an eighth
-        (of("collective-permute", 80, 2), 2, 1, 80, 0),
-        (of("all-reduce", 80, 8), 1, 1, 0, 0),
+        (make_collectives("all-reduce", 80, 8), 8, 1, 2 * 80 * 7 / 8, 0),
+        (make_collectives("all-reduce", 80, 8), 4, 1, 2 * 80 * 3 / 4, 0),
+        (make_collectives("all-reduce", 80, 8, count=3), 8, 1, 3 * 2 * 80 * 7 / 8, 0),
+        (make_collectives("all-gather", 80, 8), 8, 1, 80 * 7 / 8, 0),
+        (make_collectives("reduce-scatter", 10, 8), 8, 1, 80 * 7 / 8, 0),  # of which each has an eighth
+        (make_collectives("collective-permute", 80, 2), 2, 1, 80, 0),
+        (make_collectives("all-reduce", 80, 8), 1, 1, 0, 0),
         # 8 hosts of 8: each device adds up an eighth of a host's sum with those in its place
-        (of("all-reduce", 80, 8), 64, 1, 2 * 80 * 7 / 8, 4 * 2 * 10 * 7 / 8),
-        (of("all-reduce", 80, 4), 64, 1, 2 * 80 * 7 / 8, 4 * 2 * 10 * 7 / 8),
+        (make_collectives("all-reduce", 80, 8), 64, 1, 2 * 80 * 7 / 8, 4 * 2 * 10 * 7 / 8),
+        (make_collectives("all-reduce", 80, 4), 64, 1, 2 * 80 * 7 / 8, 4 * 2 * 10 * 7 / 8),
         # rows of 2: within a row nothing grows; over the rows it does
-        (of("all-reduce", 80, 2), 32, 2, 2 * 80 / 2, 0),
-        (of("all-reduce", 80, 4, step=2), 4, 2, 2 * 80 * 3 / 4, 0),
-        (of("all-reduce", 80, 4, step=2), 8, 2, 2 * 80 * 3 / 4, 4 * 2 * 20 / 2),  # 4 of a host's 8
-        (of("all-reduce", 80, 8), 4, 2, 2 * 80 * 7 / 8, 0),
+        (make_collectives("all-reduce", 80, 2), 32, 2, 2 * 80 / 2, 0),
+        (make_collectives("all-reduce", 80, 4, step=2), 4, 2, 2 * 80 * 3 / 4, 0),
+        (make_collectives("all-reduce", 80, 4, step=2), 8, 2, 2 * 80 * 3 / 4, 4 * 2 * 20 / 2),  # 4 of a host's 8
+        (make_collectives("all-reduce", 80, 8), 4, 2, 2 * 80 * 7 / 8, 0),
         ([], 64, 1, 0, 0),
     ],
 )
@@ -44,16 +44,16 @@ def test_seconds_of_collectives(collectives: Any, rows: int, model: int, links: 
 
 
 def test_collectives_overlap_the_backward_pass_or_follow_it() -> None:
-    short, long = (scale_step(300.0, of("all-reduce", size, 8), CHIP, 8) for size in (80, 800))
+    short, long = (scale_step(300.0, make_collectives("all-reduce", size, 8), CHIP, 8) for size in (80, 800))
     assert (short.best, short.worst) == (300, 440)
     assert short.efficiency == pytest.approx((300 / 440, 1))
     assert (long.best, long.worst) == (1500, 1700)  # 200 of the backward pass are beside it
     assert long.efficiency == pytest.approx((300 / 1700, 300 / 1500))
 
 
-def make_plan(**other: Any) -> Plan:
-    program = Program(3352320, None, 0, 0, 0, tuple(of("all-reduce", 450_000, 4)), 0, 0, 0, 0)
-    return replace(Plan(target_of("cuda:h100:4"), "bfloat16", "TRAIN", 32, program, 2**30, 1, 1.0), **other)
+def make_plan(**changes: Any) -> Plan:
+    program = Program(3352320, None, 0, 0, 0, tuple(make_collectives("all-reduce", 450_000, 4)), 0, 0, 0, 0)
+    return replace(Plan(target_of("cuda:h100:4"), "bfloat16", "TRAIN", 32, program, 2**30, 1, 1.0), **changes)
 
 
 def test_a_plan_scales() -> None:
@@ -64,10 +64,10 @@ def test_a_plan_scales() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"phase": "TEST"}, {"target": target_of("cuda:h100:1")}, {"program": None}, {"needed": 2**50}]
+    "changes", [{"phase": "TEST"}, {"target": target_of("cuda:h100:1")}, {"program": None}, {"needed": 2**50}]
 )
-def test_plans_without_scaling(other: dict[str, Any]) -> None:
-    assert make_plan(**other).scaling([8, 64]) == []
+def test_plans_without_scaling(changes: dict[str, Any]) -> None:
+    assert make_plan(**changes).scaling([8, 64]) == []
 
 
 def test_numbers_of_devices_that_do_not_come_out_even_are_left_out() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 
-def python(code: str, cwd: Path) -> None:
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=cwd)
-    assert done.returncode == 0, done.stderr
+def run_python(code: str, cwd: Path) -> None:
+    process = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=cwd)
+    assert process.returncode == 0, process.stderr
 
 
 def test_scripts_find_caffe(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ assert importlib.reload(caffe.io) is caffe.io
 import pickle
 assert pickle.loads(pickle.dumps(caffe.io.Transformer)) is caffe.io.Transformer
 """
-    python(code, tmp_path)
+    run_python(code, tmp_path)
 
 
 def test_another_caffe_is_not_replaced_silently(tmp_path: Path) -> None:
@@ -71,14 +71,14 @@ else:
     raise AssertionError("replaced")
 assert caffe.here
 """
-    python(code, tmp_path)
+    run_python(code, tmp_path)
 
 
 @pytest.mark.parametrize("installed", [False, True])
 def test_an_installed_caffe_is_found_only_without_install(tmp_path: Path, installed: bool) -> None:
     (tmp_path / "caffe.py").write_text("here = True")
     call = "caffejax.pycaffe.install(); " if installed else ""
-    python(f"import caffejax.pycaffe; {call}import caffe; assert hasattr(caffe, 'here') != {installed}", tmp_path)
+    run_python(f"import caffejax.pycaffe; {call}import caffe; assert hasattr(caffe, 'here') != {installed}", tmp_path)
 
 
 NAMES = {

@@ -45,14 +45,14 @@ def test_writes_through_any_view_are_seen(net: Any) -> None:
 
 
 def test_held_views_show_each_new_value(net: Any) -> None:
-    held = {name: net.blobs[name].data for name in ("a", "b", "c")}
+    views = {name: net.blobs[name].data for name in ("a", "b", "c")}
     for value in (1, 4):
         net.blobs["x"].data[...] = value
         out = net.forward()
-        assert out["c"].base is held["c"].base
-        assert (held["a"] == 2 * value).all()
-        assert (held["b"] == 2 * value + 1).all()
-        assert (held["c"] == 6 * value + 3).all()
+        assert out["c"].base is views["c"].base
+        assert (views["a"] == 2 * value).all()
+        assert (views["b"] == 2 * value + 1).all()
+        assert (views["c"] == 6 * value + 3).all()
     held_diff = net.blobs["a"].diff
     net.backward(c=np.full((2, 3), 2.0))
     assert (held_diff == 6).all()
@@ -106,11 +106,11 @@ def test_a_blob_is_computed_on_read_and_returned_by_passes_after_repeated_reads(
     requests: list[tuple[str, ...]] = []
     run = Pass.run
 
-    def counted(self: Any, names: tuple[str, ...]) -> Any:
+    def record_run(self: Any, names: tuple[str, ...]) -> Any:
         requests.append(names)
         return run(self, names)
 
-    monkeypatch.setattr(Pass, "run", counted)
+    monkeypatch.setattr(Pass, "run", record_run)
     for i in range(5):
         net.blobs["x"].data[...] = i
         net.forward()

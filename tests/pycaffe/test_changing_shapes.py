@@ -13,7 +13,7 @@ from .conftest import CLOSE, FED, fed
 
 def test_reshape_keeps_params_and_compiles_once_per_shape() -> None:
     net = fed()
-    whole = net.forward(blobs=["sum"])["sum"].copy()
+    full_batch = net.forward(blobs=["sum"])["sum"].copy()
     x = net.blobs["data"].data.copy()
     ranges = []
     for n, size in ((1, 9), (4, 6), (1, 9)):
@@ -30,7 +30,7 @@ def test_reshape_keeps_params_and_compiles_once_per_shape() -> None:
     net.blobs["label"].reshape(4)
     net.blobs["data"].data[...] = x
     net.forward()  # reshapes too
-    np.testing.assert_allclose(net.blobs["sum"].data, whole, **CLOSE)
+    np.testing.assert_allclose(net.blobs["sum"].data, full_batch, **CLOSE)
 
 
 def test_reshape_that_a_layer_cannot_take() -> None:
@@ -53,10 +53,10 @@ layer { name: "twice" type: "Power" bottom: "kept" top: "twice" power_param { sc
 def test_a_layer_on_the_host_with_tops_of_changing_shape() -> None:
     net = caffe.Net(FILTERED, caffe.TEST)
     net.blobs["x"].data[...] = np.random.default_rng(0).normal(size=(4, 3))
-    for kept in ([1, 0, 1, 1], [0, 1, 0, 0]):
-        net.blobs["s"].data[...] = kept
+    for selector in ([1, 0, 1, 1], [0, 1, 0, 0]):
+        net.blobs["s"].data[...] = selector
         out = net.forward()["twice"]
-        rows = np.flatnonzero(kept)
+        rows = np.flatnonzero(selector)
         assert net.blobs["twice"].shape == out.shape == (len(rows), 2)
         np.testing.assert_allclose(out, 2 * net.blobs["fc"].data[rows], **CLOSE)
 
@@ -125,7 +125,7 @@ force_backward: true
 """
 
 
-def parts(size: int, params: Any = None) -> Any:
+def make_net_of_parts(size: int, params: Any = None) -> Any:
     net = caffe.Net(PARTS.replace("dim: 8 dim: 8", f"dim: {size} dim: {size}"), caffe.TEST)
     for name in params or ():
         for blob, other in zip(net.params[name], params[name], strict=True):
@@ -135,25 +135,25 @@ def parts(size: int, params: Any = None) -> Any:
 
 
 def test_ranges_of_layers_run_at_sizes_that_later_layers_cannot_take() -> None:
-    net = parts(8)
+    net = make_net_of_parts(8)
     net.forward()
     for size, earlier in ((13, 2), (11, 5)):
-        whole = parts(size, net.params)
+        reference_net = make_net_of_parts(size, net.params)
         x = np.random.default_rng(size).normal(size=(1, 2, size, size))
-        for caffe_net in (net, whole):
+        for caffe_net in (net, reference_net):
             caffe_net.blobs["data"].reshape(*x.shape)
             caffe_net.blobs["data"].data[...] = x
-        whole.forward()
+        reference_net.forward()
         out = net.forward(end="pool1")["pool1"]
-        np.testing.assert_allclose(out, whole.blobs["pool1"].data, **CLOSE)
+        np.testing.assert_allclose(out, reference_net.blobs["pool1"].data, **CLOSE)
         assert net.blobs["conv2"].shape == (1, 2, earlier, earlier)  # as it last ran
         out = net.forward(start="conv2", end="conv2")["conv2"]
-        np.testing.assert_allclose(out, whole.blobs["conv2"].data, **CLOSE)
-        for caffe_net in (net, whole):
+        np.testing.assert_allclose(out, reference_net.blobs["conv2"].data, **CLOSE)
+        for caffe_net in (net, reference_net):
             caffe_net.blobs["conv2"].diff[...] = caffe_net.blobs["conv2"].data
             caffe_net.backward(start="conv2")  # the layer without a gradient does not run
-        np.testing.assert_allclose(net.blobs["data"].diff, whole.blobs["data"].diff, **CLOSE)
-        np.testing.assert_allclose(net.params["conv1"][0].diff, whole.params["conv1"][0].diff, **CLOSE)
+        np.testing.assert_allclose(net.blobs["data"].diff, reference_net.blobs["data"].diff, **CLOSE)
+        np.testing.assert_allclose(net.params["conv1"][0].diff, reference_net.params["conv1"][0].diff, **CLOSE)
         net.clear_param_diffs()
     with pytest.raises(caffejax.GraphError, match="'fc'"):
         net.forward()

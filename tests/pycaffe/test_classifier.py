@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = dict(mean=MEAN, raw_scale=255, channel_swap=(2, 1, 0)
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a net, its weights, and images."""
     folder = tmp_path_factory.mktemp("job")
     n = NetSpec()
@@ -54,25 +54,29 @@ def probabilities(net: caffe.Net, batch: np.ndarray) -> np.ndarray:
     return z / z.sum(axis=1, keepdims=True)
 
 
-def test_center_crops(job: Path) -> None:
-    classifier = Classifier(str(job / "deploy.prototxt"), str(job / "net.caffemodel"), (12, 15), **SETTINGS)
-    images = [load_image(job / f"{i}.png") for i in range(3)]
+def test_center_crops(model_folder: Path) -> None:
+    classifier = Classifier(
+        str(model_folder / "deploy.prototxt"), str(model_folder / "net.caffemodel"), (12, 15), **SETTINGS
+    )
+    images = [load_image(model_folder / f"{i}.png") for i in range(3)]
     crops = np.stack([resize_image(image, (12, 15))[1:11, 2:12] for image in images])
     got = classifier.predict(images, oversample=False)
     np.testing.assert_allclose(got, probabilities(classifier, crops), atol=1e-5)
 
 
-def test_oversampling_averages_ten_crops(job: Path) -> None:
-    classifier = Classifier(str(job / "deploy.prototxt"), str(job / "net.caffemodel"), (12, 15), **SETTINGS)
-    images = [load_image(job / f"{i}.png") for i in range(3)]
+def test_oversampling_averages_ten_crops(model_folder: Path) -> None:
+    classifier = Classifier(
+        str(model_folder / "deploy.prototxt"), str(model_folder / "net.caffemodel"), (12, 15), **SETTINGS
+    )
+    images = [load_image(model_folder / f"{i}.png") for i in range(3)]
     crops = oversample([resize_image(image, (12, 15)) for image in images], (10, 10))
     expected = probabilities(classifier, crops).reshape(3, 10, 5).mean(axis=1)
     np.testing.assert_allclose(classifier.predict(images), expected, atol=1e-5)
 
 
-def test_images_are_resized_to_the_input_unless_told(job: Path) -> None:
-    classifier = Classifier(job / "deploy.prototxt", job / "net.caffemodel", **SETTINGS)
-    image = load_image(job / "0.png")
+def test_images_are_resized_to_the_input_unless_told(model_folder: Path) -> None:
+    classifier = Classifier(model_folder / "deploy.prototxt", model_folder / "net.caffemodel", **SETTINGS)
+    image = load_image(model_folder / "0.png")
     expected = probabilities(classifier, resize_image(image, (10, 10))[np.newaxis])
     np.testing.assert_allclose(classifier.predict([image], oversample=False), expected, atol=1e-5)
     for flag in (True, False):
@@ -81,9 +85,12 @@ def test_images_are_resized_to_the_input_unless_told(job: Path) -> None:
             classifier.predict([image], oversample=flag)
 
 
-def test_windows_without_context(job: Path) -> None:
-    detector = Detector(job / "deploy.prototxt", job / "net.caffemodel", **SETTINGS)
-    windows = [(str(job / "0.png"), [(2, 3, 17, 20), [0, 0, 20, 30]]), (str(job / "1.png"), np.array([[5, 5, 9, 9]]))]
+def test_windows_without_context(model_folder: Path) -> None:
+    detector = Detector(model_folder / "deploy.prototxt", model_folder / "net.caffemodel", **SETTINGS)
+    windows = [
+        (str(model_folder / "0.png"), [(2, 3, 17, 20), [0, 0, 20, 30]]),
+        (str(model_folder / "1.png"), np.array([[5, 5, 9, 9]])),
+    ]
     result = detector.detect_windows(windows)
     assert [Path(f["filename"]).name for f in result] == ["0.png", "0.png", "1.png"]
     assert [list(f["window"]) for f in result] == [[2, 3, 17, 20], [0, 0, 20, 30], [5, 5, 9, 9]]
@@ -92,21 +99,21 @@ def test_windows_without_context(job: Path) -> None:
     ]
     expected = probabilities(detector, np.stack(crops))
     np.testing.assert_allclose(np.stack([f["prediction"] for f in result]), expected, atol=1e-5)
-    assert detector.detect_windows([(str(job / "0.png"), [])]) == []
+    assert detector.detect_windows([(str(model_folder / "0.png"), [])]) == []
 
 
-def test_context_around_a_window(job: Path) -> None:
-    detector = Detector(job / "deploy.prototxt", job / "net.caffemodel", context_pad=1, **SETTINGS)
-    image = load_image(job / "0.png")
+def test_context_around_a_window(model_folder: Path) -> None:
+    detector = Detector(model_folder / "deploy.prototxt", model_folder / "net.caffemodel", context_pad=1, **SETTINGS)
+    image = load_image(model_folder / "0.png")
     # 8 pixels show the window of 8, so 10 show 10: one more on each side
     np.testing.assert_allclose(
         detector.crop(image, (4, 4, 11, 11)), resize_image(image[3:13, 3:13], (10, 10)), atol=1e-6
     )
 
 
-def test_pixels_outside_the_image_are_the_mean(job: Path) -> None:
-    detector = Detector(job / "deploy.prototxt", job / "net.caffemodel", context_pad=2, **SETTINGS)
-    image = load_image(job / "0.png")
+def test_pixels_outside_the_image_are_the_mean(model_folder: Path) -> None:
+    detector = Detector(model_folder / "deploy.prototxt", model_folder / "net.caffemodel", context_pad=2, **SETTINGS)
+    image = load_image(model_folder / "0.png")
     window = detector.transformer.preprocess("data", detector.crop(image, np.array([0, 12, 11, 23])))
     np.testing.assert_allclose(window[:, :2], 0, atol=1e-5)
     assert np.abs(window[:, 2:]).mean() > 0.1
@@ -115,42 +122,47 @@ def test_pixels_outside_the_image_are_the_mean(job: Path) -> None:
     np.testing.assert_allclose(corner[:, :, -1], 0, atol=1e-5)
 
 
-def test_a_mean_image_fills_up_too(job: Path) -> None:
+def test_a_mean_image_fills_up_too(model_folder: Path) -> None:
     mean = np.random.default_rng(0).uniform(90, 130, (3, 10, 10))
     detector = Detector(
-        job / "deploy.prototxt", job / "net.caffemodel", context_pad=2, mean=mean, raw_scale=255, channel_swap=(2, 1, 0)
+        model_folder / "deploy.prototxt",
+        model_folder / "net.caffemodel",
+        context_pad=2,
+        mean=mean,
+        raw_scale=255,
+        channel_swap=(2, 1, 0),
     )
-    window = detector.transformer.preprocess("data", detector.crop(load_image(job / "0.png"), (0, 12, 11, 23)))
+    window = detector.transformer.preprocess("data", detector.crop(load_image(model_folder / "0.png"), (0, 12, 11, 23)))
     np.testing.assert_allclose(window[:, :2], 0, atol=1e-4)
 
 
-def test_detections_that_are_refused(job: Path) -> None:
+def test_detections_that_are_refused(model_folder: Path) -> None:
     with pytest.raises(ValueError, match="context of 5 needs a square input"):
-        Detector(job / "deploy.prototxt", job / "net.caffemodel", context_pad=5)
-    detector = Detector(job / "deploy.prototxt", job / "net.caffemodel")
+        Detector(model_folder / "deploy.prototxt", model_folder / "net.caffemodel", context_pad=5)
+    detector = Detector(model_folder / "deploy.prototxt", model_folder / "net.caffemodel")
     for window in ((5, 5, 5, 9), (25, 0, 30, 9)):
         with pytest.raises(CaffejaxError, match=r"0\.png: window \(.*\) is outside the image, which is 20 x 30"):
-            detector.detect_windows([(job / "0.png", [window])])
+            detector.detect_windows([(model_folder / "0.png", [window])])
     with pytest.raises(CaffejaxError, match="selective_search_ijcv_with_python"):
-        detector.detect_selective_search([str(job / "0.png")])
+        detector.detect_selective_search([str(model_folder / "0.png")])
 
 
 # The commands.
 
 
-def flags(job: Path) -> list[str]:
-    np.save(job / "mean.npy", MEAN)
+def flags(model_folder: Path) -> list[str]:
+    np.save(model_folder / "mean.npy", MEAN)
     return [
-        f"--model_def={job / 'deploy.prototxt'}",
-        f"--pretrained_model={job / 'net.caffemodel'}",
-        f"--mean_file={job / 'mean.npy'}",
+        f"--model_def={model_folder / 'deploy.prototxt'}",
+        f"--pretrained_model={model_folder / 'net.caffemodel'}",
+        f"--mean_file={model_folder / 'mean.npy'}",
         "--input_scale=0.02",
     ]
 
 
 @pytest.mark.parametrize("form", ["image", "folder", "array"])
-def test_classify(job: Path, tmp_path: Path, form: str) -> None:
-    files = [job / "0.png"] if form == "image" else [job / "0.png", job / "2.png"]
+def test_classify_writes_the_classifiers_predictions(model_folder: Path, tmp_path: Path, form: str) -> None:
+    files = [model_folder / "0.png"] if form == "image" else [model_folder / "0.png", model_folder / "2.png"]
     images = [load_image(file) for file in files]
     source = files[0]
     if form == "folder":
@@ -161,22 +173,22 @@ def test_classify(job: Path, tmp_path: Path, form: str) -> None:
     elif form == "array":
         source = tmp_path / "images.npy"
         np.save(source, np.stack(images))
-    more = ["--images_dim=12,15", "--ext=png"]
-    assert main(["classify", str(source), str(tmp_path / "out.npy"), *flags(job), *more]) == 0
-    classifier = Classifier(job / "deploy.prototxt", job / "net.caffemodel", (12, 15), **SETTINGS)
+    extra_flags = ["--images_dim=12,15", "--ext=png"]
+    assert main(["classify", str(source), str(tmp_path / "out.npy"), *flags(model_folder), *extra_flags]) == 0
+    classifier = Classifier(model_folder / "deploy.prototxt", model_folder / "net.caffemodel", (12, 15), **SETTINGS)
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), classifier.predict(images), rtol=1e-5)
 
 
 @pytest.mark.parametrize("end", ["csv", "h5"])
-def test_detect(job: Path, tmp_path: Path, end: str) -> None:
-    windows = [(str(job / "0.png"), (2, 3, 17, 20)), (str(job / "1.png"), (5, 5, 9, 9))]
+def test_detect_writes_the_detectors_predictions(model_folder: Path, tmp_path: Path, end: str) -> None:
+    windows = [(str(model_folder / "0.png"), (2, 3, 17, 20)), (str(model_folder / "1.png"), (5, 5, 9, 9))]
     with open(tmp_path / "in.csv", "w") as file:
         writer = csv.writer(file)
         writer.writerow(["filename", "ymin", "xmin", "ymax", "xmax"])
         writer.writerows([name, *window] for name, window in windows)
     target = tmp_path / f"out.{end}"
-    assert main(["detect", str(tmp_path / "in.csv"), str(target), *flags(job), "--context_pad=2"]) == 0
-    detector = Detector(job / "deploy.prototxt", job / "net.caffemodel", context_pad=2, **SETTINGS)
+    assert main(["detect", str(tmp_path / "in.csv"), str(target), *flags(model_folder), "--context_pad=2"]) == 0
+    detector = Detector(model_folder / "deploy.prototxt", model_folder / "net.caffemodel", context_pad=2, **SETTINGS)
     expected = np.stack([f["prediction"] for f in detector.detect_windows((n, [w]) for n, w in windows)])
     if end == "csv":
         with open(target) as file:
@@ -215,7 +227,7 @@ def test_detect(job: Path, tmp_path: Path, end: str) -> None:
     ],
 )
 def test_mistakes_are_named_and_leave_no_file(
-    job: Path,
+    model_folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -234,8 +246,11 @@ def test_mistakes_are_named_and_leave_no_file(
     Path("empty.csv").write_text(header)
     Path("list.txt").write_text("a.png\n")
     before = sorted(tmp_path.iterdir())
-    inputs = [a.format(job=job) for a in arguments]
-    assert main([*inputs[:3], *flags(job), *inputs[3:], *(["--context_pad=2"] if "detect" in inputs else [])]) == 1
+    inputs = [a.format(job=model_folder) for a in arguments]
+    assert (
+        main([*inputs[:3], *flags(model_folder), *inputs[3:], *(["--context_pad=2"] if "detect" in inputs else [])])
+        == 1
+    )
     out, err = capsys.readouterr()
     assert not out
     assert "Traceback" not in err
@@ -243,15 +258,15 @@ def test_mistakes_are_named_and_leave_no_file(
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize("where", ["CAFFE_ROOT", "PYTHONPATH", "none", "nowhere"])
+@pytest.mark.parametrize("mean_source", ["CAFFE_ROOT", "PYTHONPATH", "none", "nowhere"])
 @pytest.mark.parametrize("command", ["classify", "detect"])
 def test_the_mean_is_that_of_caffes_scripts_unless_told_otherwise(
-    job: Path,
+    model_folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     command: str,
-    where: str,
+    mean_source: str,
 ) -> None:
     """A file in Caffe's own folder. `detect` subtracts its mean colour, as the script does."""
     monkeypatch.delenv("CAFFE_ROOT", raising=False)
@@ -260,26 +275,26 @@ def test_the_mean_is_that_of_caffes_scripts_unless_told_otherwise(
     folder = tmp_path / "root" / "python"
     (folder / "caffe" / "imagenet").mkdir(parents=True)
     np.save(folder / "caffe" / "imagenet" / "ilsvrc_2012_mean.npy", mean)
-    if where == "CAFFE_ROOT":
+    if mean_source == "CAFFE_ROOT":
         monkeypatch.setenv("CAFFE_ROOT", str(tmp_path / "root"))
-    elif where == "PYTHONPATH":
+    elif mean_source == "PYTHONPATH":
         monkeypatch.syspath_prepend(str(folder))
-    Path("in.csv").write_text(f"filename,ymin,xmin,ymax,xmax\n{job / '0.png'},2,3,17,20\n")
-    source = "in.csv" if command == "detect" else str(job / "0.png")
-    arguments = [f for f in flags(job) if "mean" not in f] + ["--mean_file="] * (where == "none")
+    Path("in.csv").write_text(f"filename,ymin,xmin,ymax,xmax\n{model_folder / '0.png'},2,3,17,20\n")
+    source = "in.csv" if command == "detect" else str(model_folder / "0.png")
+    arguments = [f for f in flags(model_folder) if "mean" not in f] + ["--mean_file="] * (mean_source == "none")
     arguments += ["--context_pad=2"] * (command == "detect")
     status = main([command, source, "out.csv" if command == "detect" else "out.npy", *arguments])
     assert status == 0
-    assert ("Give --mean_file=FILE" in capsys.readouterr().err) == (where == "nowhere")
-    files = job / "deploy.prototxt", job / "net.caffemodel"
-    unused = where in ("none", "nowhere")
+    assert ("Give --mean_file=FILE" in capsys.readouterr().err) == (mean_source == "nowhere")
+    files = model_folder / "deploy.prototxt", model_folder / "net.caffemodel"
+    unused = mean_source in ("none", "nowhere")
     settings = {**SETTINGS, "mean": None if unused else mean}
     if command == "classify":
-        expected = Classifier(*files, (256, 256), **settings).predict([load_image(job / "0.png")])
+        expected = Classifier(*files, (256, 256), **settings).predict([load_image(model_folder / "0.png")])
         result = np.load("out.npy")
     else:
         settings["mean"] = None if unused else mean.mean(axis=(1, 2))
-        window = [(str(job / "0.png"), [(2, 3, 17, 20)])]
+        window = [(str(model_folder / "0.png"), [(2, 3, 17, 20)])]
         expected = Detector(*files, context_pad=2, **settings).detect_windows(window)[0]["prediction"]
         result = np.array([float(n) for n in Path("out.csv").read_text().splitlines()[1].split(",")[5:]])
     np.testing.assert_allclose(result, expected, rtol=1e-5)

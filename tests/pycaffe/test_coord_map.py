@@ -31,16 +31,16 @@ def data(*dims: int) -> Top:
     return L.Input(shape=dict(dim=list(dims or (1, 1, SIZE, SIZE))))
 
 
-def ones(**settings: Any) -> dict[str, Any]:
+def unit_filter_settings(**settings: Any) -> dict[str, Any]:
     return dict(num_output=1, bias_term=False, weight_filler=dict(type="constant", value=1), **settings)
 
 
 def conv(x: Top, **settings: Any) -> Top:
-    return L.Convolution(x, **ones(**settings))
+    return L.Convolution(x, **unit_filter_settings(**settings))
 
 
 def deconv(x: Top, **settings: Any) -> Top:
-    return L.Deconvolution(x, convolution_param=ones(**settings))
+    return L.Deconvolution(x, convolution_param=unit_filter_settings(**settings))
 
 
 def average(x: Top, **settings: Any) -> Top:
@@ -96,8 +96,8 @@ def test_maps_are_the_true_geometry(chain: str) -> None:
     top = CHAINS[chain](image)
     first, scale, shift = coord_map_from_to(top, image)
     for axis, result in enumerate(centres(top, image)):
-        place = axis + 1 - (first or 1)  # among the axes that the map speaks of
-        a, b = (1, 0) if place < 0 else (np.resize(values, 2)[place] for values in (scale, shift))
+        axis_index = axis + 1 - (first or 1)  # among the axes that the map speaks of
+        a, b = (1, 0) if axis_index < 0 else (np.resize(values, 2)[axis_index] for values in (scale, shift))
         window = slice(len(result) // 2 - 6, len(result) // 2 + 6)  # whole periods of all strides, away from the edges
         expected = a * np.arange(len(result)) + b
         np.testing.assert_allclose(result[window].mean(), expected[window].mean(), atol=1e-3)
@@ -161,16 +161,16 @@ def test_crop_layers_shift() -> None:
 
 def test_crop_finds_the_offset() -> None:
     image = data(1, 1, 50, 50)
-    far = L.Deconvolution(
+    upsampled = L.Deconvolution(
         L.Pooling(L.Convolution(image, num_output=1, kernel_size=3, pad=10), kernel_size=2, stride=2),
         convolution_param=dict(num_output=1, kernel_size=4, stride=2),
     )
-    cut = crop(far, image)
-    assert coord_map_from_to(cut, image) == (1, 1, 0)
-    layer = cut.to_proto().layer[-1]
+    cropped = crop(upsampled, image)
+    assert coord_map_from_to(cropped, image) == (1, 1, 0)
+    layer = cropped.to_proto().layer[-1]
     assert (layer.type, layer.crop_param.axis, list(layer.crop_param.offset)) == ("Crop", 2, [10])
     n = NetSpec()
-    n.image, n.cut = image, cut
+    n.image, n.cut = image, cropped
     assert caffejax.Net(n.to_proto(), "TEST").graph.blobs["cut"].shape == (1, 1, 50, 50)
 
 
@@ -182,7 +182,7 @@ def test_the_reference_of_a_crop_has_no_coordinate_map() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "error", "message"),
+    ("make_tops", "error", "message"),
     [
         (lambda n: (L.InnerProduct(n.deconv, num_output=10), n.data), RuntimeError, "connected by spatial layers"),
         (lambda n: (n.aux, n.data), RuntimeError, "connected by spatial layers"),
@@ -197,9 +197,9 @@ def test_the_reference_of_a_crop_has_no_coordinate_map() -> None:
         ),
     ],
 )
-def test_crops_that_are_refused(spoil: Any, error: type[Exception], message: str) -> None:
+def test_crops_that_are_refused(make_tops: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        crop(*spoil(net()))
+        crop(*make_tops(net()))
 
 
 def test_layers_without_a_map() -> None:

@@ -67,7 +67,7 @@ CONV = 'name: "c" type: "Convolution" convolution_param { num_output: 7 kernel_s
         ('name: "r" type: "ReLU"', "r|(ReLU)", ""),
     ],
 )
-def test_labels(text: str, label: str, edge: str) -> None:
+def test_labels_have_the_settings_of_a_layer(text: str, label: str, edge: str) -> None:
     assert draw.get_layer_label(layer(text), "LR") == label.replace("|", "\n")
     assert draw.get_layer_label(layer(text), "TB") == label.replace("|", " ")
     assert draw.get_edge_label(layer(text)) == edge
@@ -256,7 +256,7 @@ def test_other_formats_need_graphviz(tmp_path: Path) -> None:
     assert target.read_text() == "old"
 
 
-def program(folder: Path, script: str) -> None:
+def write_dot_program(folder: Path, script: str) -> None:
     file = folder / "dot"
     file.write_text(f"#!/bin/sh\n{script}\n")
     file.chmod(file.stat().st_mode | stat.S_IXUSR)
@@ -264,10 +264,10 @@ def program(folder: Path, script: str) -> None:
 
 def test_graphviz_gets_the_dot_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    program(tmp_path, 'echo "$@"; cat')
+    write_dot_program(tmp_path, 'echo "$@"; cat')
     draw.draw_net_to_file(read_net(NET), tmp_path / "net.png", "TB")
     assert (tmp_path / "net.png").read_bytes() == b"-Tpng\n" + draw.draw_net(read_net(NET), "TB", "dot")
-    program(tmp_path, 'echo "no such format" >&2; exit 1')
+    write_dot_program(tmp_path, 'echo "no such format" >&2; exit 1')
     with pytest.raises(CaffejaxError, match=r"could not draw to \.xyz: no such format"):
         draw.draw_net(read_net(NET), "TB", "xyz")
 
@@ -282,12 +282,12 @@ def test_drawings_that_are_refused(tmp_path: Path) -> None:
 def test_pydot_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+    def import_without_pydot(name: str, *args: Any, **kwargs: Any) -> Any:
         if name == "pydot":
             raise ImportError(name)
         return real(name, *args, **kwargs)
 
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(builtins, "__import__", import_without_pydot)
     with pytest.raises(CaffejaxError, match="pip install pydot"):
         draw.get_pydot_graph(read_net(NET), "LR")
 

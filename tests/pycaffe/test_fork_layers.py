@@ -96,9 +96,9 @@ def test_unpooling_by_loops(tmp_path: Path, method: str, window: tuple[int, ...]
     x, dy = random.normal(size=(1, 2, *sides)), random.normal(size=(1, 2, *top))
     y, dx = np.zeros_like(dy), np.zeros_like(x)
     for i, j in np.ndindex(sides):
-        at, cell = (min(i * down, top[0] - 1), min(j * right, top[1] - 1)), (..., i, j)
+        top_position, cell = (min(i * down, top[0] - 1), min(j * right, top[1] - 1)), (..., i, j)
         if method == "MAX":
-            y[(..., *at)], dx[cell] = x[cell], dy[(..., *at)]
+            y[(..., *top_position)], dx[cell] = x[cell], dy[(..., *top_position)]
             continue
         cells = (..., slice(i * down, i * down + h), slice(j * right, j * right + w))
         area = dy[cells][0, 0].size

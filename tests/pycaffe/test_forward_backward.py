@@ -109,12 +109,12 @@ def test_backward_from_given_diffs_and_over_a_part() -> None:
     assert set(back) == {"data", "label", "fc1"}
     np.testing.assert_array_equal(back["fc1"], top)
     np.testing.assert_allclose(net.params["fc2"][1].diff, top.sum(0), rtol=1e-5)
-    whole = net.blobs["data"].diff.copy()
-    assert whole.any()
+    full_diff = net.blobs["data"].diff.copy()
+    assert full_diff.any()
     net.blobs["pool"].diff[...] *= 2
     back = net.backward(start="pool", end="conv")
     assert list(back) == ["data"]
-    np.testing.assert_allclose(back["data"], 2 * whole, rtol=1e-5)
+    np.testing.assert_allclose(back["data"], 2 * full_diff, rtol=1e-5)
 
 
 def test_a_losses_diff_is_its_weight_and_scales_the_gradient() -> None:
@@ -198,11 +198,11 @@ def test_partial_passes_are_traced_once_and_found_by_the_next_net(
     for name in ("_forward", "_backward"):
         traces = getattr(LayerRange, name)
 
-        def counted(*args: Any, name: str = name, traces: Any = traces) -> Any:
+        def record_trace(*args: Any, name: str = name, traces: Any = traces) -> Any:
             traced.append(name)
             return traces(*args)
 
-        monkeypatch.setattr(LayerRange, name, counted)
+        monkeypatch.setattr(LayerRange, name, record_trace)
     monkeypatch.setattr(Programs, "folder", tmp_path / "programs")
     text = f"force_backward: true {FED}"
 

@@ -56,7 +56,7 @@ def test_blobs_round_trip(data: st.DataObject) -> None:
     assert not second.any()
 
 
-def test_old_shapes() -> None:
+def test_blobs_with_legacy_dimensions_are_read() -> None:
     blob = caffe_pb2.BlobProto(num=1, channels=2, height=1, width=3, data=range(6))
     assert blobproto_to_array(blob).shape == (1, 2, 1, 3)
 
@@ -93,14 +93,14 @@ def test_a_datum_has_three_axes(shape: tuple[int, ...]) -> None:
         array_to_datum(np.zeros(shape))
 
 
-def write(path: Path, pixels: np.ndarray) -> Path:
+def write_image(path: Path, pixels: np.ndarray) -> Path:
     assert cv2.imwrite(str(path), pixels)
     return path
 
 
-def test_loading(tmp_path: Path) -> None:
+def test_images_load_as_rgb_or_grey_floats(tmp_path: Path) -> None:
     rgb = np.random.default_rng(0).integers(0, 256, (5, 6, 3)).astype(np.uint8)
-    file = write(tmp_path / "a.png", rgb[:, :, ::-1])
+    file = write_image(tmp_path / "a.png", rgb[:, :, ::-1])
     image = load_image(file)
     assert image.dtype == np.float32
     np.testing.assert_array_equal(image, (rgb / 255).astype(np.float32))
@@ -110,7 +110,7 @@ def test_loading(tmp_path: Path) -> None:
 
 
 def test_loading_file_objects(tmp_path: Path) -> None:
-    file = write(tmp_path / "a.png", np.random.default_rng(0).integers(0, 256, (5, 6, 3)).astype(np.uint8))
+    file = write_image(tmp_path / "a.png", np.random.default_rng(0).integers(0, 256, (5, 6, 3)).astype(np.uint8))
     image = load_image(file)
     np.testing.assert_array_equal(load_image(BytesIO(file.read_bytes())), image)
     with file.open("rb") as stream:
@@ -132,13 +132,13 @@ def test_names_that_caffes_module_imports() -> None:
 
 def test_loading_grey_deep_and_transparent_images(tmp_path: Path) -> None:
     bytes_ = np.random.default_rng(0).integers(0, 256, (5, 6)).astype(np.uint8)
-    file = write(tmp_path / "grey.png", bytes_)
+    file = write_image(tmp_path / "grey.png", bytes_)
     np.testing.assert_array_equal(load_image(file, color=False)[:, :, 0], (bytes_ / 255).astype(np.float32))
     np.testing.assert_array_equal(load_image(file), np.stack([(bytes_ / 255).astype(np.float32)] * 3, axis=-1))
     deep = bytes_.astype(np.uint16) * 257
-    np.testing.assert_array_equal(load_image(write(tmp_path / "deep.png", deep)), load_image(file))
+    np.testing.assert_array_equal(load_image(write_image(tmp_path / "deep.png", deep)), load_image(file))
     bgra = np.random.default_rng(1).integers(0, 256, (5, 6, 4)).astype(np.uint8)
-    image = load_image(write(tmp_path / "alpha.png", bgra))
+    image = load_image(write_image(tmp_path / "alpha.png", bgra))
     np.testing.assert_array_equal(image, (bgra[:, :, 2::-1] / 255).astype(np.float32))
 
 

@@ -45,15 +45,15 @@ def test_a_solver_logs_what_caffe_logs(write: Write, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["set_logging", "GLOG_minloglevel"])
+@pytest.mark.parametrize("method", ["set_logging", "GLOG_minloglevel"])
 def test_the_log_can_be_switched_off(
-    way: str, write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    method: str, write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if way == "set_logging":
+    if method == "set_logging":
         caffe.init_log()
         caffe.set_logging(False)
     else:
-        monkeypatch.setenv(way, "2")
+        monkeypatch.setenv(method, "2")
     solve(write)
     assert capsys.readouterr().err == ""
 

@@ -9,8 +9,8 @@ def test_callbacks_go_round_each_layer() -> None:
     net, plain = fed(), fed()
     plain.share_with(net)
     calls: list[tuple[str, int]] = []
-    for what in ("before_forward", "after_forward", "before_backward", "after_backward"):
-        getattr(net, what)(lambda i, what=what: calls.append((what, i)))
+    for event in ("before_forward", "after_forward", "before_backward", "after_backward"):
+        getattr(net, event)(lambda i, event=event: calls.append((event, i)))
     for part, first, last in (({}, 0, len(net.layers) - 1), ({"start": "fc1", "end": "sum"}, 6, 9)):
         calls.clear()
         net.forward(**part)

@@ -104,7 +104,7 @@ def test_layers_without_a_name_of_their_own_come_along() -> None:
     ]
 
 
-def test_no_tops() -> None:
+def test_layers_without_tops_are_added_by_name() -> None:
     n = NetSpec()
     n.data, n.label = dummy()
     n.silence_data = L.Silence(n.data, ntop=0)
@@ -207,7 +207,7 @@ SETTINGS: dict[str, tuple[Callable[[Top], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_settings(name: str) -> None:
+def test_keyword_settings_go_to_their_message(name: str) -> None:
     build, expected = SETTINGS[name]
     layer = build(L.Input()).to_proto().layer[-1]
     expected_layer = parse_text(expected, caffe_pb2.LayerParameter)
@@ -243,7 +243,7 @@ def test_wrong_settings_name_the_layer(build: Any, error: type[Exception], messa
         n.to_proto()
 
 
-def test_enums() -> None:
+def test_enum_values_are_read_by_name() -> None:
     assert (P.Pooling.AVE, P.Eltwise.SUM, P.Loss.VALID) == (1, 1, 1)
     with pytest.raises(AttributeError, match="did you mean 'PoolingParameter'"):
         _ = P.Poling.MAX

@@ -219,7 +219,7 @@ class Regions(caffe.Layer):
         pass
 
 
-class Kept(caffe.Layer):
+class SelectRows(caffe.Layer):
     """Every second region."""
 
     def setup(self, bottom: Any, top: Any) -> None:
@@ -228,9 +228,9 @@ class Kept(caffe.Layer):
 
     def forward(self, bottom: Any, top: Any) -> None:
         for blob, source in zip(top, bottom, strict=True):
-            kept = source.data[::2]
-            blob.reshape(*kept.shape)
-            blob.data[...] = kept
+            selected_rows = source.data[::2]
+            blob.reshape(*selected_rows.shape)
+            blob.data[...] = selected_rows
 
     def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
         pass

@@ -23,15 +23,15 @@ snapshot_prefix: "model"
 """
 
 
-def solver_of(write: Write, net: str = SMALL, more: str = "", settings: str = SETTINGS) -> str:
-    return write("solver.prototxt", settings.format(net=write("net.prototxt", net)) + more)
+def solver_of(write: Write, net: str = SMALL, extra_settings: str = "", settings: str = SETTINGS) -> str:
+    return write("solver.prototxt", settings.format(net=write("net.prototxt", net)) + extra_settings)
 
 
 # DummyData draws nothing here: a step costs little to compile
 PLAIN = SMALL.replace('"gaussian" std: 1', '"xavier"').replace('"gaussian" std: 2.5', '"xavier"')
 
 
-def test_solve(write: Write) -> None:
+def test_solve_trains_to_max_iter(write: Write) -> None:
     solver = caffe.get_solver(solver_of(write, PLAIN))
     assert type(solver) is caffe.SGDSolver
     assert (solver.iter, solver.max_iter, solver.type) == (0, 4, "SGD")
@@ -52,13 +52,13 @@ def test_net_memory_outlives_the_solver(write: Write) -> None:
         assert np.isfinite(sum(b.data.sum() + b.diff.sum() for b in blobs))
 
 
-@pytest.mark.parametrize("more", ["", "snapshot_format: HDF5"])
-def test_snapshot_and_restore(write: Write, more: str) -> None:
-    path = solver_of(write, PLAIN, more)
+@pytest.mark.parametrize("extra_settings", ["", "snapshot_format: HDF5"])
+def test_snapshot_and_restore(write: Write, extra_settings: str) -> None:
+    path = solver_of(write, PLAIN, extra_settings)
     solver = caffe.SGDSolver(path)
     solver.step(2)
     solver.snapshot()
-    end = ".h5" if more else ""
+    end = ".h5" if extra_settings else ""
     assert Path(f"model_iter_2.caffemodel{end}").exists()
     solver.step(2)
     again = caffe.get_solver(path)
@@ -126,18 +126,18 @@ def test_callbacks_of_the_net_change_nothing_in_training(when: str, write: Write
     """Layers then run one by one: those in place must find what they read, though later ones wrote over it."""
     path = solver_of(write, NORMALISED, "iter_size: 2", SETTINGS.replace("test_iter: 2 test_interval: 10", ""))
     trained = []
-    for watched in (False, True):
+    for has_callback in (False, True):
         caffe.set_random_seed(3)
         solver = caffe.SGDSolver(path)
         calls: list[int] = []
-        if watched:
+        if has_callback:
             getattr(solver.net, when)(calls.append)
         solver.step(5)
-        assert len(calls) == watched * 5 * 2 * len(solver.net.layers)
+        assert len(calls) == has_callback * 5 * 2 * len(solver.net.layers)
         trained.append({name: [b.data.copy() for b in blobs] for name, blobs in solver.net.params.items()})
     for name, blobs in trained[0].items():
-        for plain, called in zip(blobs, trained[1][name], strict=True):
-            np.testing.assert_allclose(called, plain, rtol=1e-4, atol=1e-6, err_msg=name)
+        for plain, with_callback in zip(blobs, trained[1][name], strict=True):
+            np.testing.assert_allclose(with_callback, plain, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 def test_gradients_may_be_changed_before_the_update(write: Write) -> None:
@@ -281,5 +281,5 @@ def test_snapshots_are_complete_when_step_returns(write: Write) -> None:
     solver.step(2)
     assert sorted(p.name for p in Path().glob("s_iter_2.*")) == ["s_iter_2.caffemodel", "s_iter_2.solverstate"]
     assert [p.name for p in Path("s.orbax").iterdir() if p.name.isdigit()] == ["2"]
-    read = caffe.Net(net, "s_iter_2.caffemodel", caffe.TEST)
-    np.testing.assert_array_equal(read.params["ip"][0].data, solver.net.params["ip"][0].data)
+    loaded_net = caffe.Net(net, "s_iter_2.caffemodel", caffe.TEST)
+    np.testing.assert_array_equal(loaded_net.params["ip"][0].data, solver.net.params["ip"][0].data)

@@ -28,13 +28,13 @@ def is_frozen(net: Any) -> bool:
 
 
 @cache
-def plain(prototxt: str) -> caffejax.Net:
+def make_reference_net(prototxt: str) -> caffejax.Net:
     return caffejax.Net(prototxt, "TEST", kernels="reference")
 
 
 def reference_blobs(net: Any) -> dict[str, Any]:
     """Return all blobs by the plain implementations of the layers, without pycaffe."""
-    net_again = plain(net.prototxt)
+    net_again = make_reference_net(net.prototxt)
     blobs = {name: [np.array(blob.data) for blob in blobs] for name, blobs in net.params.items()}
     params, state = (
         net_again.tree(lambda p, of=learnable: blobs[p.slot.layer][p.slot.index] if p.spec.learnable == of else None)
@@ -44,7 +44,7 @@ def reference_blobs(net: Any) -> dict[str, Any]:
     return net_again.forward(params, state, inputs, blobs=tuple(net.blobs))[0]
 
 
-def settle(net: Any) -> None:
+def run_until_frozen(net: Any) -> None:
     """Run forward until the net is frozen, if it is to be."""
     for _ in range(10):
         net.forward()
@@ -52,7 +52,7 @@ def settle(net: Any) -> None:
             return
 
 
-def check(net: Any) -> None:
+def assert_equals_reference(net: Any) -> None:
     """Run forward and compare, first the outputs, then what else there is."""
     result = {name: array.copy() for name, array in net.forward().items()}
     inner = {name: net.blobs[name].data.copy() for name in net.blobs}
@@ -104,19 +104,19 @@ def copy_weights(net: Any) -> None:
     net.copy_from("other.caffemodel")
 
 
-def share(net: Any) -> None:
+def share_params(net: Any) -> None:
     net.other = caffe.Net(net.prototxt, caffe.TEST)
     net.share_with(net.other)
 
 
 def write_shared(net: Any) -> None:
     if not hasattr(net, "other"):
-        share(net)
+        share_params(net)
         net.forward()
     net.other.params["conv"][0].data[...] *= -1
 
 
-def part(net: Any) -> None:
+def run_part(net: Any) -> None:
     net.blobs["pool"].data[...] = 5
     net.forward(start="fc1", end="fc2")
     assert (net.blobs["pool"].data == 5).all()
@@ -124,7 +124,7 @@ def part(net: Any) -> None:
     np.testing.assert_allclose(net.blobs["fc1"].data, np.tile(want, (len(net.blobs["fc1"].data), 1)), **CLOSE)
 
 
-def look(net: Any) -> None:
+def read_blob(net: Any) -> None:
     assert net.blobs["pool"].data.any()
 
 
@@ -152,17 +152,17 @@ def call_back(net: Any) -> None:
     assert called == list(range(len(net.layers)))
 
 
-WAYS: list[Callable[[Any], None]] = [write_weight, hold_weight, look, share, go_back, call_back]
-FURTHER = [write_input, write_one_number, write_by_layer, copy_weights, write_shared, part, hold_blob, train]
+CHANGES: list[Callable[[Any], None]] = [write_weight, hold_weight, read_blob, share_params, go_back, call_back]
+LONG_CHANGES = [write_input, write_one_number, write_by_layer, copy_weights, write_shared, run_part, hold_blob, train]
 
 
 @pytest.mark.parametrize(
-    "way",
-    [*WAYS, pytest.param(reshape, marks=pytest.mark.slow)]
-    + [pytest.param(way, marks=pytest.mark.long) for way in FURTHER],
+    "change",
+    [*CHANGES, pytest.param(reshape, marks=pytest.mark.slow)]
+    + [pytest.param(change, marks=pytest.mark.long) for change in LONG_CHANGES],
 )
 def test_later_passes_are_unaffected_by_freezing(
-    way: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(policy, "_PATIENCE", 1)  # it is frozen again at once
@@ -170,10 +170,10 @@ def test_later_passes_are_unaffected_by_freezing(
     net.forward()
     assert is_frozen(net)
     for _ in range(3):
-        way(net)
-        check(net)
-        settle(net)
-    assert is_frozen(net) or way in (hold_weight, part, look, hold_blob, call_back)
+        change(net)
+        assert_equals_reference(net)
+        run_until_frozen(net)
+    assert is_frozen(net) or change in (hold_weight, run_part, read_blob, hold_blob, call_back)
 
 
 @pytest.mark.parametrize("prototxt", [FED, WEIGHTED, NORMALIZED], ids=["plain", "loss weight", "normalised"])
@@ -199,20 +199,22 @@ def test_frozen_passes_give_what_the_layers_give(prototxt: str) -> None:
             np.testing.assert_allclose(array, want[name], err_msg=name, **CLOSE)
 
 
-@pytest.mark.parametrize("way", [write_weight, hold_weight, look, hold_blob, share, train])
-def test_it_does_not_freeze_again_and_again(way: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("change", [write_weight, hold_weight, read_blob, hold_blob, share_params, train])
+def test_nets_that_change_are_not_frozen_repeatedly(
+    change: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
     original = policy.freeze_passes
     monkeypatch.setattr(policy, "freeze_passes", lambda *args: calls.append(1) or original(*args))
     net = new_net()
     for _ in range(12):
         net.forward()
-        way(net)
+        change(net)
     assert len(calls) <= 3
-    assert is_frozen(net) == (way in (look, hold_blob))
+    assert is_frozen(net) == (change in (read_blob, hold_blob))
 
 
-def test_it_freezes_again_when_weights_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nets_freeze_again_once_weights_stop_changing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy, "_PATIENCE", 3)
     net = new_net()
     net.forward()
@@ -222,7 +224,7 @@ def test_it_freezes_again_when_weights_rest(monkeypatch: pytest.MonkeyPatch) -> 
         for _ in range(20):
             net.forward()
             states.append(is_frozen(net))
-        check(net)
+        assert_equals_reference(net)
     # twice at once, then after 3, 6 and 12 passes with the same weights
     assert [sum(states[i : i + 20]) for i in range(0, 100, 20)] == [20, 20, 17, 14, 8]
 
@@ -304,6 +306,8 @@ def test_frozen_detections_have_only_valid_rows() -> None:
         np.testing.assert_allclose(net.blobs[name].data, reference_blobs(net)[name], **CLOSE)
     for data, result in passes:
         net.blobs["data"].data[...] = data
-        np.testing.assert_allclose(result, plain(DETECTOR).strip_padding(reference_blobs(net))["found"], **CLOSE)
+        np.testing.assert_allclose(
+            result, make_reference_net(DETECTOR).strip_padding(reference_blobs(net))["found"], **CLOSE
+        )
         net.forward()
         np.testing.assert_allclose(net.blobs["found"].data, result, **CLOSE)

@@ -93,8 +93,8 @@ def test_net_surgery(write: Write) -> None:
     assert scores.shape == (1, 3, 4, 2)
     for i in range(4):
         for j in range(2):
-            one = net.forward(data=image[None, :, i : i + 8, j : j + 8])["fc"]
-            np.testing.assert_allclose(scores[0, :, i, j], one[0], rtol=1e-4, atol=1e-5)
+            window_scores = net.forward(data=image[None, :, i : i + 8, j : j + 8])["fc"]
+            np.testing.assert_allclose(scores[0, :, i, j], window_scores[0], rtol=1e-4, atol=1e-5)
 
     # editing a filter by hand
     net.blobs["data"].data[...] = image[:, :8, :8]

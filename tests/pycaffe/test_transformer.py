@@ -30,11 +30,11 @@ def test_steps_in_their_order() -> None:
     image = np.random.default_rng(0).random((6, 7, 3)).astype(np.float32)
     before = image.copy()
     expected = (image[:, :, ::-1] * 255 - [104, 117, 123]) * 0.5
-    done = t.preprocess("data", image)
-    assert done.dtype == np.float32
-    np.testing.assert_allclose(done, expected.transpose(2, 0, 1), atol=1e-4)
+    preprocessed = t.preprocess("data", image)
+    assert preprocessed.dtype == np.float32
+    np.testing.assert_allclose(preprocessed, expected.transpose(2, 0, 1), atol=1e-4)
     np.testing.assert_array_equal(image, before)  # the caller's image is left alone
-    np.testing.assert_allclose(t.deprocess("data", done[np.newaxis]), image, atol=1e-6)
+    np.testing.assert_allclose(t.deprocess("data", preprocessed[np.newaxis]), image, atol=1e-6)
 
 
 def test_without_settings_the_image_is_unchanged() -> None:

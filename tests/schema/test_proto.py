@@ -27,10 +27,10 @@ def rows(name: str) -> list[dict[str, str]]:
 
 def descriptor(path: str):
     """The message or enum of that dotted name."""
-    first, *rest = path.split(".")
+    first, *inner_names = path.split(".")
     file = caffe_pb2.DESCRIPTOR
     result = file.message_types_by_name.get(first) or file.enum_types_by_name[first]
-    for name in rest:
+    for name in inner_names:
         result = result.nested_types_by_name.get(name) or result.enum_types_by_name[name]
     return result
 
@@ -57,9 +57,9 @@ def field_facts(field: FieldDescriptor) -> dict[str, str]:
 
 
 def test_every_bvlc_field_is_there_unchanged():
-    listed = rows("bvlc_caffe.tsv")
+    recorded_rows = rows("bvlc_caffe.tsv")
     wrong = []
-    for row in listed:
+    for row in recorded_rows:
         owner, name = descriptor(row["message_or_enum"]), row["field"]
         if row["label"] == "enum":
             ours = {"number": str(owner.values_by_name[name].number)}
@@ -67,7 +67,7 @@ def test_every_bvlc_field_is_there_unchanged():
             ours = field_facts(owner.fields_by_name[name])
         if any(row[key] != value for key, value in ours.items()):
             wrong.append((row, ours))
-    assert len(listed) == 534
+    assert len(recorded_rows) == 534
     assert wrong == []
 
 

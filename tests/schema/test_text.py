@@ -16,7 +16,7 @@ from caffejax.schema.text import parse_valid_fields
 LAYER = caffe_pb2.LayerParameter
 
 
-def googles(text: str, kind: type[Message]) -> Message | None:
+def parse_with_google(text: str, kind: type[Message]) -> Message | None:
     """Return the message that Google's reader reads, or None if it refuses the text."""
     try:
         return text_format.Parse(text, kind())
@@ -222,7 +222,7 @@ PIECES = """name: type: top: top: loss_weight: propagate_down: phase: param: par
 @given(st.lists(st.sampled_from([*PIECES.split(), "\n"]), max_size=10).map(" ".join))
 def test_any_text_reads_as_google_reads_it_or_is_refused(text):
     word = r"(?=[\d.]*[A-Za-z_])[\w.]+(?=\s|$)"  # strings without quotes are read here, but not by Google
-    expected = googles(re.sub(rf"(?a)((?:name|type|top):\s+(?:\[\s+)?)({word})", r'\1"\2"', text), LAYER)
+    expected = parse_with_google(re.sub(rf"(?a)((?:name|type|top):\s+(?:\[\s+)?)({word})", r'\1"\2"', text), LAYER)
     try:
         ours = parse_text(text, LAYER)
     except SchemaError:
@@ -244,7 +244,7 @@ def test_corpus_reads_as_google_reads_it(shared):
         if kind is caffe_pb2.SolverParameter:  # the first of a list of devices counts
             text = re.sub(r"(?m)^device_id: \[(\d+),.*", r"device_id: \1", original := text)
             assert parse_text(original, kind) == parse_text(text, kind)
-        expected = googles(text, kind)
+        expected = parse_with_google(text, kind)
         try:
             assert parse_text(text, kind) == expected, name
         except SchemaError:

@@ -14,7 +14,7 @@ NETS = Path(__file__).resolve().parents[1] / "golden" / "nets"
 
 
 @pytest.mark.parametrize("upgraded", sorted(NETS.glob("*.upgraded.prototxt")), ids=lambda path: path.name)
-def test_as_caffes_tools(upgraded):
+def test_upgrades_equal_those_of_caffes_tools(upgraded):
     read, kind = read_net, caffe_pb2.NetParameter
     if upgraded.name.startswith("solver"):
         read, kind = read_solver, caffe_pb2.SolverParameter
@@ -37,9 +37,9 @@ def test_warns_where_caffe_warns_and_refuses_where_it_refuses(path):
     with collect_warnings() as warnings:
         for _ in range(2):  # the second time it is silent
             read_net(source)
-    warned = [message for message in recorded["messages"] if not message.startswith("File already")]
+    expected_warnings = [message for message in recorded["messages"] if not message.startswith("File already")]
     is_v1 = "layers" in source.read_text()  # Caffe says this only on the tool's log
-    assert len(warnings) == bool(warned or is_v1)
+    assert len(warnings) == bool(expected_warnings or is_v1)
     assert "\n" not in "".join(warnings)
 
 

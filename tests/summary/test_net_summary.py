@@ -18,7 +18,7 @@ LENET = CONFIGS / "lenet" / "train_val.prototxt"
 
 CONV = 'type: "Convolution" convolution_param { num_output: 1 weight_filler { type: "constant" value: 1 } %s }'
 POOL = 'type: "Pooling" pooling_param { pool: AVE %s }'
-BACK = 'type: "Deconvolution" convolution_param { num_output: 1 weight_filler { type: "constant" value: 1 } %s }'
+DECONV = 'type: "Deconvolution" convolution_param { num_output: 1 weight_filler { type: "constant" value: 1 } %s }'
 SAME = 'type: "Power" power_param { scale: 2 }'
 
 
@@ -30,11 +30,11 @@ def stack(*layers: str) -> Net:
     return Net(text)
 
 
-def receptive_field(net: Net, place: int) -> tuple[np.ndarray, np.ndarray]:
+def receptive_field(net: Net, pixel: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the first pixel and the size of the receptive field of the number at (place, place) of the last top."""
     (name,) = net.outputs
     variables = net.init(jax.random.key(0))
-    gradient = jax.grad(lambda x: net.apply(*variables, {"0": x})[0][name][0, 0, place, place])(
+    gradient = jax.grad(lambda x: net.apply(*variables, {"0": x})[0][name][0, 0, pixel, pixel])(
         jnp.ones((1, 1, 40, 40))
     )
     places = np.argwhere(np.asarray(gradient)[0, 0])
@@ -48,9 +48,9 @@ def receptive_field(net: Net, place: int) -> tuple[np.ndarray, np.ndarray]:
         (CONV % "kernel_size: 3 stride: 2", CONV % "kernel_size: 5 pad: 2"),
         (CONV % "kernel_size: 3 dilation: 4", SAME, POOL % "kernel_size: 2 stride: 2", CONV % "kernel_size: 3"),
         (CONV % "kernel_h: 5 kernel_w: 1 stride_h: 1 stride_w: 3", POOL % "kernel_size: 3 stride: 2"),
-        (BACK % "kernel_size: 4 stride: 2", CONV % "kernel_size: 5"),
-        (CONV % "kernel_size: 2 stride: 2", BACK % "kernel_size: 2 stride: 2"),
-        (CONV % "kernel_size: 4 stride: 4", BACK % "kernel_size: 4 stride: 2 pad: 1", SAME),
+        (DECONV % "kernel_size: 4 stride: 2", CONV % "kernel_size: 5"),
+        (CONV % "kernel_size: 2 stride: 2", DECONV % "kernel_size: 2 stride: 2"),
+        (CONV % "kernel_size: 4 stride: 4", DECONV % "kernel_size: 4 stride: 2 pad: 1", SAME),
     ],
 )
 def test_a_receptive_field_is_what_the_gradient_reaches(layers: tuple[str, ...]) -> None:
@@ -58,16 +58,16 @@ def test_a_receptive_field_is_what_the_gradient_reaches(layers: tuple[str, ...])
     net = stack(*layers)
     last = net.summary().layers[-1]
     centre = min(last.top_shapes[0][2:]) // 2
-    places = [receptive_field(net, place) for place in range(centre - 2, centre + 4)]
-    largest = np.max([size for _, size in places], axis=0)
+    fields = [receptive_field(net, place) for place in range(centre - 2, centre + 4)]
+    largest = np.max([size for _, size in fields], axis=0)
     assert last.receptive_field is not None
     assert last.stride is not None
     exact = not any("Deconvolution" in layer for layer in layers)
     assert tuple(largest) == last.receptive_field if exact else np.all(largest <= last.receptive_field)
     assert np.all(np.array(last.receptive_field) - largest <= 2)
-    wide = min(len(places) - 1, 4)
-    moved = (places[wide][0] - places[0][0]) / wide
-    np.testing.assert_allclose(moved, last.stride, atol=0.5)
+    n_steps = min(len(fields) - 1, 4)
+    measured_stride = (fields[n_steps][0] - fields[0][0]) / n_steps
+    np.testing.assert_allclose(measured_stride, last.stride, atol=0.5)
 
 
 NORM = 'type: "Normalize" norm_param { across_spatial: %s }'
@@ -140,7 +140,7 @@ FAMILY_OF = {
 
 
 @pytest.mark.parametrize(("layer", "family"), FAMILY_OF.items())
-def test_families(layer: str, family: str) -> None:
+def test_each_type_has_its_family(layer: str, family: str) -> None:
     first, second = stack(layer).summary().layers
     assert family in FAMILIES
     assert (first.family, second.family) == ("data", family)

@@ -40,16 +40,16 @@ def test_resumes_bit_for_bit_from_a_checkpoint(iter_size, tmp_path, monkeypatch)
         f'net_param {{ {NET} }} base_lr: 1e-5 lr_policy: "fixed" momentum: 0.9 iter_size: {iter_size} '
         'snapshot_prefix: "x" solver_mode: CPU random_seed: 4'
     )
-    whole = Solver(settings)
-    assert whole.net.graph.blobs["label"].shape[2] < 40
-    whole.step(3)
-    whole.snapshot()
-    whole.step(4)
+    uninterrupted = Solver(settings)
+    assert uninterrupted.net.graph.blobs["label"].shape[2] < 40
+    uninterrupted.step(3)
+    uninterrupted.snapshot()
+    uninterrupted.step(4)
     resumed = Solver(settings)
     resumed.restore("x.orbax")
     resumed.step(4)
-    for one, other in zip(jax.tree.leaves(whole.variables), jax.tree.leaves(resumed.variables), strict=True):
+    for one, other in zip(jax.tree.leaves(uninterrupted.variables), jax.tree.leaves(resumed.variables), strict=True):
         assert np.isfinite(one).all()
         np.testing.assert_array_equal(one, other)
-    whole.close()
+    uninterrupted.close()
     resumed.close()

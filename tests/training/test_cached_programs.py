@@ -91,10 +91,10 @@ def test_a_stored_program_is_found_without_the_compiler(
     folder: Path, traces: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train()
-    made = len(traces)
+    n_traces = len(traces)
     monkeypatch.setattr(compilation, "compiler_options", lambda: pytest.fail("asks XLA which options it accepts"))
     train()
-    assert len(traces) == made
+    assert len(traces) == n_traces
 
 
 def test_rates_and_what_the_loop_does_are_no_part_of_a_program(folder: Path, traces: list[Any]) -> None:
@@ -179,11 +179,11 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 def test_damaged_files_are_replaced(damage: str, folder: Path, traces: list[Any]) -> None:
     expected = train()
     (file,) = folder.iterdir()
-    whole = file.read_bytes()
-    file.write_bytes(DAMAGES[damage](whole))
+    intact_bytes = file.read_bytes()
+    file.write_bytes(DAMAGES[damage](intact_bytes))
     assert_same(train(), expected)
     assert len(traces) == 2
-    assert len(file.read_bytes()) > len(whole) // 2
+    assert len(file.read_bytes()) > len(intact_bytes) // 2
     assert_same(train(), expected)
     assert len(traces) == 2
 
@@ -211,7 +211,7 @@ def test_programs_writable_by_others_are_not_loaded(folder: Path, traces: list[A
     assert len(traces) == 3
 
 
-def test_nothing_is_kept_of_types_that_others_registered(folder: Path, traces: list[Any]) -> None:
+def test_programs_of_user_types_are_not_cached(folder: Path, traces: list[Any]) -> None:
     with register_temporarily(LayerType(Signature("Sigmoid"), Traced(lambda ctx, x: jnp.tanh(x)))):
         train()
     assert not folder.exists()

@@ -45,10 +45,10 @@ def test_resumes_as_caffe_does(case: str) -> None:
     with closing(Solver(GOLDEN / "solver" / case / "solver.prototxt")) as solver:
         for state in STATES:  # of the second nothing is compiled again
             solver.restore(GOLDEN / "solver" / case / state)
-            assert_goes_on(solver, dict(np.load(GOLDEN / "resume" / f"{case}.npz")))
+            assert_follows_recording(solver, dict(np.load(GOLDEN / "resume" / f"{case}.npz")))
 
 
-def assert_goes_on(solver: Solver, expected: dict[str, Any]) -> None:
+def assert_follows_recording(solver: Solver, expected: dict[str, Any]) -> None:
     """Train for ten iterations as recorded."""
     assert solver.iteration == 10
     checked = 0
@@ -125,9 +125,9 @@ def copy_case(case: str) -> Path:
 def test_a_truncated_state_is_refused(state: str) -> None:
     folder = copy_case(ADAM)
     solver = Solver(folder / "solver.prototxt")
-    whole = (folder / state).read_bytes()
-    for size in (0, 9, len(whole) // 2, len(whole) - 300):
-        (folder / state).write_bytes(whole[:size])
+    intact_bytes = (folder / state).read_bytes()
+    for size in (0, 9, len(intact_bytes) // 2, len(intact_bytes) - 300):
+        (folder / state).write_bytes(intact_bytes[:size])
         with pytest.raises(WeightsError, match=rf"{state}: "):
             solver.restore(folder / state)
     assert solver.iteration == 0
@@ -163,9 +163,9 @@ def test_missing_weights_are_named() -> None:
 def test_the_data_restarts_at_the_first_row() -> None:
     """As in Caffe, also for a solver that has already read some."""
     folder = copy_case(SGD)
-    fresh, used = (Solver(folder / "solver.prototxt") for _ in range(2))
-    used.step(3)
-    for solver in (fresh, used):
+    fresh, advanced = (Solver(folder / "solver.prototxt") for _ in range(2))
+    advanced.step(3)
+    for solver in (fresh, advanced):
         solver.restore(folder / STATES[0])
         solver.step(2)
-    np.testing.assert_array_equal(*(s.train_state.params["ip"][0] for s in (fresh, used)))
+    np.testing.assert_array_equal(*(s.train_state.params["ip"][0] for s in (fresh, advanced)))

@@ -17,23 +17,23 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" 
 METHODS = [name for name in vars(Callback) if name.startswith("on_")]
 
 
-def solver(folder: Path, settings: str = SETTINGS, **options: Any) -> Solver:
+def make_solver(folder: Path, settings: str = SETTINGS, **options: Any) -> Solver:
     text = f'net_param {{ {NET} }} base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "{folder / "x"}" {settings}'
     return Solver(text, **options)
 
 
-def listener(events: list[Any]) -> Callback:
+def make_listener(events: list[Any]) -> Callback:
     """Return a callback that records the method, the iteration, and further arguments."""
 
     def method(name: str) -> Any:
-        return lambda self, solver, *what: events.append((name, solver.iteration, *what))
+        return lambda self, solver, *details: events.append((name, solver.iteration, *details))
 
     return type("Listener", (Callback,), {name: method(name) for name in METHODS})()
 
 
 def test_each_event_is_told_once_to_each_in_order(tmp_path: Path) -> None:
-    training, one, other, plain = solver(tmp_path), [], [], []  # type: ignore[var-annotated]
-    training.callbacks += [listener(one), Callback(), lambda s: plain.append(s.iteration), listener(other)]
+    training, one, other, plain = make_solver(tmp_path), [], [], []  # type: ignore[var-annotated]
+    training.callbacks += [make_listener(one), Callback(), lambda s: plain.append(s.iteration), make_listener(other)]
     training.solve()
     training.close()
     assert [event[:2] for event in one] == [
@@ -55,8 +55,8 @@ def test_the_end_is_reported_for_every_cause(tmp_path: Path) -> None:
         def on_step(self, solver: Solver) -> None:
             raise ZeroDivisionError("boom")
 
-    training, events = solver(tmp_path), []  # type: ignore[var-annotated]
-    training.callbacks += [listener(events), Boom()]
+    training, events = make_solver(tmp_path), []  # type: ignore[var-annotated]
+    training.callbacks += [make_listener(events), Boom()]
     with pytest.raises(ZeroDivisionError, match="boom") as caught:
         training.solve()
     training.close()
@@ -64,8 +64,8 @@ def test_the_end_is_reported_for_every_cause(tmp_path: Path) -> None:
 
 
 def test_tests_and_snapshots_that_are_asked_for_are_told_too(tmp_path: Path) -> None:
-    training, events = solver(tmp_path), []  # type: ignore[var-annotated]
-    training.callbacks.append(listener(events))
+    training, events = make_solver(tmp_path), []  # type: ignore[var-annotated]
+    training.callbacks.append(make_listener(events))
     scores = training.test()
     training.snapshot()
     training.close()
@@ -75,7 +75,7 @@ def test_tests_and_snapshots_that_are_asked_for_are_told_too(tmp_path: Path) -> 
 def test_callbacks_that_are_never_called_are_warned_of(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"Mine\.on_iteration is never called; the events are on_start, on_step, "):
         type("Mine", (Callback,), {"on_iteration": print, "on_step": print})
-    training = solver(tmp_path)
+    training = make_solver(tmp_path)
     with pytest.raises(ValueError, match="'snapshot' or 'stop', not 'halt'"):
         training.request("halt")  # type: ignore[arg-type]
     training.close()
@@ -86,7 +86,7 @@ def test_a_callback_that_wants_nothing_never_waits_for_the_device(
 ) -> None:
     reads: list[int] = []
     monkeypatch.setattr(reporting.SmoothedLoss, "_read", lambda self, n: reads.append(n))
-    training, steps = solver(tmp_path, "max_iter: 50", steps_per_dispatch=5), []  # type: ignore[var-annotated]
+    training, steps = make_solver(tmp_path, "max_iter: 50", steps_per_dispatch=5), []  # type: ignore[var-annotated]
     training.callbacks += [Callback(), lambda s: steps.append(s.iteration)]
     training.step(50)
     training.close()

@@ -30,18 +30,18 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" 
 """
 
 
-def scored_net(rows: Any, folder: Path, more: str = "") -> str:
+def scored_net(rows: Any, folder: Path, fields: str = "") -> str:
     """A test net whose output is rows as DetectionEvaluate makes them, one batch after the other."""
     with h5py.File(folder / "rows.h5", "w") as file:
         file["detection_eval"] = np.array(rows, np.float32)[:, None]
     (folder / "rows.txt").write_text(f"{folder}/rows.h5\n")
     return f"""layer {{ name: "rows" type: "HDF5Data" top: "detection_eval"
-        hdf5_data_param {{ source: "{folder}/rows.txt" batch_size: 1 }} }} {more}"""
+        hdf5_data_param {{ source: "{folder}/rows.txt" batch_size: 1 }} }} {fields}"""
 
 
-def solver(folder: Path, settings: str, rows: Any = BATCHES, more: str = "", **options: Any) -> Solver:
+def solver(folder: Path, settings: str, rows: Any = BATCHES, fields: str = "", **options: Any) -> Solver:
     return Solver(
-        f"train_net_param {{ {TRAIN} }} test_net_param {{ {scored_net(rows, folder, more)} }} test_iter: 2 "
+        f"train_net_param {{ {TRAIN} }} test_net_param {{ {scored_net(rows, folder, fields)} }} test_iter: 2 "
         f'test_interval: 1 max_iter: 2 base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "{folder}/x" {settings}',
         **options,
     )
@@ -85,10 +85,12 @@ def test_classification_outputs_are_still_averaged(tmp_path):
 
 
 def test_other_outputs_and_settings_are_refused(tmp_path):
-    more = 'layer { name: "more" type: "Power" bottom: "detection_eval" top: "flat" } '
-    more += 'layer { name: "flat" type: "Reshape" bottom: "flat" top: "other" reshape_param { shape { dim: -1 } } }'
+    extra_layer = 'layer { name: "more" type: "Power" bottom: "detection_eval" top: "flat" } '
+    extra_layer += (
+        'layer { name: "flat" type: "Reshape" bottom: "flat" top: "other" reshape_param { shape { dim: -1 } } }'
+    )
     with pytest.raises(GraphError, match=r"output 'other' has shape \(25,\), but .* takes rows of 5"):
-        solver(tmp_path, 'eval_type: "detection"', more=more)
+        solver(tmp_path, 'eval_type: "detection"', fields=extra_layer)
     with pytest.raises(SolverError, match=r"unknown eval_type 'detect'; .* or detection; did you mean"):
         solver(tmp_path, 'eval_type: "detect"')
     with pytest.raises(
@@ -97,7 +99,7 @@ def test_other_outputs_and_settings_are_refused(tmp_path):
         solver(tmp_path, 'ap_version: "area"')
 
 
-def naive(rows: list[list[float]], label: int) -> float:
+def average_precision_by_loop(rows: list[list[float]], label: int) -> float:
     """The area under precision over recall, a step for each hit."""
     positives = sum(int(row[2]) for row in rows if row[0] == -1 and row[1] == label)
     result = [row for row in rows if row[0] >= 0 and row[1] == label and row[3] + row[4] > 0]
@@ -119,7 +121,9 @@ def test_precisions_do_not_depend_on_the_batches(drawn, cut, padding):
     rows = [[0, label, s, kind == "h", kind == "m"] for (label, kind), s in zip(drawn, scores, strict=True)]
     parts = [counts + rows[:cut], *([part] for part in rows[cut:]), [PADDING] * padding]
     got = average_precisions([{"x": np.array(part, np.float32)[None, None]} for part in parts], "Integral")["x"]
-    assert got == {label: pytest.approx(naive(counts + rows, label), abs=1e-6) for label in range(3)}
+    assert got == {
+        label: pytest.approx(average_precision_by_loop(counts + rows, label), abs=1e-6) for label in range(3)
+    }
     np.testing.assert_allclose(mean_precision(got), np.mean(list(got.values())), atol=1e-6)
 
 

@@ -47,7 +47,7 @@ np.save(result, np.asarray(solver.train_state.params["ip"][0]))
 
 def run(folder: Path, devices: int, snapshot: str, steps: int) -> np.ndarray:
     arguments = [str(devices), snapshot, str(steps), "result.npy"]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SCRIPT, *arguments],
         cwd=folder,
         env=os.environ | with_devices(devices),
@@ -55,16 +55,16 @@ def run(folder: Path, devices: int, snapshot: str, steps: int) -> np.ndarray:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     return np.load(folder / "result.npy")
 
 
 @pytest.mark.long
 def test_restores_onto_another_number_of_devices(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
-    whole = run(tmp_path / "whole", 1, "none", 6)
+    uninterrupted = run(tmp_path / "whole", 1, "none", 6)
     run(tmp_path, 4, "none", 2)
     run(tmp_path, 2, "x.orbax", 2)
     assert {p.name for p in (tmp_path / "x.orbax").iterdir()} == {"2", "4"}
     last = run(tmp_path, 1, "x.orbax", 2)
-    np.testing.assert_allclose(last, whole, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(last, uninterrupted, rtol=1e-5, atol=1e-6)

@@ -44,27 +44,29 @@ def estimate(batch: int = BATCH, **options: Any) -> int:
 
 @pytest.mark.parametrize("share", [0.65, 0.5, 0.3, 0.05, 0.0001])
 def test_misfits_are_refused_and_the_named_remedy_fits(share: float) -> None:
-    takes = estimate()
-    limit = int(takes * share)
+    estimated_bytes = estimate()
+    limit = int(estimated_bytes * share)
     with pytest.raises(SolverError) as caught:
         solver(memory_limit=limit)
     message = str(caught.value)
     sizes = re.findall(r"([\d.]+) (bytes|[KMG]iB)", message)[:3]
-    about, more, room = (parse_bytes(number + unit.removeprefix("bytes")) for number, unit in sizes)
-    assert about == pytest.approx(takes, rel=0.01)
-    assert room == pytest.approx(limit, rel=0.01)
-    assert more == pytest.approx(takes - limit, rel=0.01)
-    named = [part for part in message.split("; ")[1:] if "would fit (" in part]
-    assert bool(named) == (share > 0.001)
-    alone = [part for part in named if not part.startswith("--remat=auto --precision")]
-    for part in alone:  # which is so: nothing is logged, nothing refused
+    reported_bytes, reported_excess, reported_limit = (
+        parse_bytes(number + unit.removeprefix("bytes")) for number, unit in sizes
+    )
+    assert reported_bytes == pytest.approx(estimated_bytes, rel=0.01)
+    assert reported_limit == pytest.approx(limit, rel=0.01)
+    assert reported_excess == pytest.approx(estimated_bytes - limit, rel=0.01)
+    remedies = [part for part in message.split("; ")[1:] if "would fit (" in part]
+    assert bool(remedies) == (share > 0.001)
+    single_remedies = [part for part in remedies if not part.startswith("--remat=auto --precision")]
+    for part in single_remedies:  # which is so: nothing is logged, nothing refused
         batch = int(re.search(r"a batch of (\d+)", part)[1]) if "batch" in part else BATCH  # type: ignore[index]
         options = {"precision": "bfloat16"} if "bfloat16" in part else {}
         if "remat" not in part:
             assert estimate(batch, **options) <= limit
             assert batch == BATCH or estimate(2 * batch) > limit, "the largest of its kind"
     if estimate(precision="bfloat16") <= limit:
-        assert any(part.startswith("--precision=bfloat16") for part in named)
+        assert any(part.startswith("--precision=bfloat16") for part in remedies)
 
 
 def test_remedies_are_combined_where_no_single_one_is_enough() -> None:

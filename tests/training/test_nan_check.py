@@ -57,7 +57,7 @@ def text(net: str = SOFTMAX, lr: float = 0.01, more: str = "") -> str:
     )
 
 
-def failure(text: str, **options: Any) -> str:
+def get_failure_message(text: str, **options: Any) -> str:
     """The message with which training stops; nothing is saved by it, however often one asks."""
     solver = Solver(text, **options)
     with pytest.raises(SolverError) as caught:
@@ -73,14 +73,14 @@ def failure(text: str, **options: Any) -> str:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("more", ["", "display: 10", "iter_size: 2", "snapshot: 10"])
-def test_a_learning_rate_too_high(more: str) -> None:
-    message = failure(text(lr=1e30, more=more))
+@pytest.mark.parametrize("settings", ["", "display: 10", "iter_size: 2", "snapshot: 10"])
+def test_a_learning_rate_too_high(settings: str) -> None:
+    message = get_failure_message(text(lr=1e30, more=settings))
     assert "Training has diverged: lower base_lr, set clip_gradients, and check that all labels" in message
     assert message.endswith("run again with debug_nans=True (--debug_nans)")
     assert re.match(r"iteration \d+: the loss is (nan|inf); it was finite up to iteration \d+\. ", message)
 
-    traced = failure(text(lr=1e30, more=more), debug_nans=True)
+    traced = get_failure_message(text(lr=1e30, more=settings), debug_nans=True)
     assert re.match(
         r"layer 'ip\d' \(InnerProduct\): iteration \d+: its output 'ip\d' has .*ranges of its bottoms: '(x|ip1)' from ",
         traced,
@@ -95,7 +95,7 @@ def test_a_label_out_of_range(folder: Path, debug: bool, passes: int) -> None:
     labels = np.arange(40) % 3
     labels[33] = 7  # the second of the batch of iteration 8
     write(np.ones((40, 5)), labels)
-    message = failure(text(COMPUTED, more=f"iter_size: {passes}"), debug_nans=debug)
+    message = get_failure_message(text(COMPUTED, more=f"iter_size: {passes}"), debug_nans=debug)
     if debug:
         assert message.startswith(
             f"layer 'loss' (SoftmaxWithLoss): iteration {8 // passes}: its output 'loss' has 1 NaN of 1 values: "
@@ -108,7 +108,7 @@ def test_a_label_out_of_range(folder: Path, debug: bool, passes: int) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_parameters_that_are_not_finite_behind_a_finite_loss_are_not_saved() -> None:
-    message = failure(text(ROOT, more="snapshot: 1"))
+    message = get_failure_message(text(ROOT, more="snapshot: 1"))
     assert re.match(
         r"parameter 0 of layer 'ip1' has .* of 15 values after iteration 0, whose loss was finite\. Training", message
     )

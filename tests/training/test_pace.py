@@ -133,9 +133,9 @@ def test_training_tells_how_long_it_waited(tmp_path: Path, monkeypatch: pytest.M
     solver.callbacks.append(Laps())
     solver.step(21)
     solver.close()
-    _, one, other = laps  # the first is of compilation
-    for pace_of in one, other:
+    _, first_lap, second_lap = laps  # the first is of compilation
+    for pace_of in first_lap, second_lap:
         assert 0.8 <= pace_of.waiting <= 1
         assert pace_of.seconds >= 0.5
-    assert one.images_per_second == pytest.approx(4 * one.iterations_per_second)
-    assert one.iterations_per_second * one.seconds == pytest.approx(10)
+    assert first_lap.images_per_second == pytest.approx(4 * first_lap.iterations_per_second)
+    assert first_lap.iterations_per_second * first_lap.seconds == pytest.approx(10)

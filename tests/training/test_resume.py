@@ -24,10 +24,10 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 """
 
 
-def solver(folder: Path, more: str = "", net: str = NET, type: str = "Adam") -> Solver:
+def solver(folder: Path, settings: str = "", net: str = NET, type: str = "Adam") -> Solver:
     return Solver(
         f'net_param {{ {net} }} base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 type: "{type}" random_seed: 3 '
-        f'max_iter: 20 snapshot_prefix: "{folder / "snap"}" {more}'
+        f'max_iter: 20 snapshot_prefix: "{folder / "snap"}" {settings}'
     )
 
 
@@ -39,20 +39,20 @@ def leaves(s: Solver) -> list[np.ndarray]:
 @pytest.mark.parametrize(
     "snapshot", ["snap.orbax", "snap.orbax/5", "snap_iter_5.solverstate", "snap_iter_5.solverstate.h5"]
 )
-@pytest.mark.parametrize(("type", "more"), [("SGD", ""), ("SGD", "iter_size: 3"), ("Adam", ""), ("AdaDelta", "")])
-def test_resumes_bit_for_bit_from_a_checkpoint(tmp_path: Path, type: str, more: str, snapshot: str) -> None:
+@pytest.mark.parametrize(("type", "settings"), [("SGD", ""), ("SGD", "iter_size: 3"), ("Adam", ""), ("AdaDelta", "")])
+def test_resumes_bit_for_bit_from_a_checkpoint(tmp_path: Path, type: str, settings: str, snapshot: str) -> None:
     """From every kind of snapshot; weights, history, keys and iteration."""
     if snapshot.endswith(".h5"):
-        more += " snapshot_format: HDF5"
-    whole = solver(tmp_path, more, type=type)
-    whole.step(5)
-    whole.snapshot()
-    whole.step(5)
-    resumed = solver(tmp_path, more, type=type)
+        settings += " snapshot_format: HDF5"
+    uninterrupted = solver(tmp_path, settings, type=type)
+    uninterrupted.step(5)
+    uninterrupted.snapshot()
+    uninterrupted.step(5)
+    resumed = solver(tmp_path, settings, type=type)
     resumed.restore(tmp_path / snapshot)
     assert resumed.iteration == 5
     resumed.step(5)
-    for ours, theirs in zip(leaves(resumed), leaves(whole), strict=True):
+    for ours, theirs in zip(leaves(resumed), leaves(uninterrupted), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -71,17 +71,17 @@ def test_the_digits_job_goes_on_bit_for_bit(tmp_path: Path, snapshot: str) -> No
             param.snapshot_format = param.HDF5
         return Solver(param, file=DIGITS / "lenet_solver.prototxt")
 
-    whole, resumed = job(), job()
-    whole.step(7)
-    whole.test()
-    whole.snapshot()
-    whole.step(4)
+    uninterrupted, resumed = job(), job()
+    uninterrupted.step(7)
+    uninterrupted.test()
+    uninterrupted.snapshot()
+    uninterrupted.step(4)
     resumed.restore(tmp_path / snapshot)
     resumed.step(4)
-    for ours, theirs in zip(leaves(resumed), leaves(whole), strict=True):
+    for ours, theirs in zip(leaves(resumed), leaves(uninterrupted), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert resumed.test()[0].outputs == whole.test()[0].outputs
-    for s in (whole, resumed):
+    assert resumed.test()[0].outputs == uninterrupted.test()[0].outputs
+    for s in (uninterrupted, resumed):
         s.close()
 
 
@@ -178,25 +178,25 @@ def test_steps_of_an_earlier_run_are_set_aside_not_lost(tmp_path: Path) -> None:
         assert resumed.iteration == newest
 
 
-@pytest.mark.parametrize("changed", [False, True])
-def test_stopping_before_an_update_keeps_the_snapshot_that_is_there(tmp_path: Path, changed: bool) -> None:
-    def stopped(*resume: Path) -> Solver:
+@pytest.mark.parametrize("changes_params", [False, True])
+def test_stopping_before_an_update_keeps_the_snapshot_that_is_there(tmp_path: Path, changes_params: bool) -> None:
+    def stop_at_once(*resume: Path) -> Solver:
         s = solver(tmp_path, "test_iter: 2 test_interval: 4")
         for path in resume:
             s.restore(path)
-        if changed:
+        if changes_params:
             s.train_state = s.train_state.replace(params=jax.tree.map(lambda w: w + 1, s.train_state.params))
         s.request("stop")
         s.step(4)  # of which the first begins with a test
         s.close()
         return s
 
-    first = stopped()
-    again = stopped(tmp_path / "snap.orbax")
+    first = stop_at_once()
+    again = stop_at_once(tmp_path / "snap.orbax")
     assert again.iteration == 0
-    assert (tmp_path / "snap.orbax.old" / "0").exists() == changed
+    assert (tmp_path / "snap.orbax.old" / "0").exists() == changes_params
     assert [p.name for p in (tmp_path / "snap.orbax").iterdir() if p.name.isdigit()] == ["0"]
-    assert (leaves(first)[0] == leaves(again)[0]).all() == (not changed)
+    assert (leaves(first)[0] == leaves(again)[0]).all() == (not changes_params)
 
 
 def test_a_stop_is_not_forgotten(tmp_path: Path) -> None:
@@ -224,16 +224,16 @@ def test_recurrent_state_of_a_test_net_is_restored(tmp_path: Path, snapshot: str
             f'test_interval: 100 test_initialization: false snapshot_prefix: "{tmp_path / "x"}"',
         )
 
-    whole, resumed = job(), job()
-    whole.step(2)
-    (before,) = whole.test()
-    whole.snapshot()
-    (expected,) = whole.test()
+    uninterrupted, resumed = job(), job()
+    uninterrupted.step(2)
+    (before,) = uninterrupted.test()
+    uninterrupted.snapshot()
+    (expected,) = uninterrupted.test()
     assert expected.loss != before.loss  # what is carried counts
     resumed.restore(tmp_path / snapshot)
     assert resumed.test()[0].loss == expected.loss
-    whole.restore(tmp_path / snapshot)
-    assert whole.test()[0].loss == expected.loss
+    uninterrupted.restore(tmp_path / snapshot)
+    assert uninterrupted.test()[0].loss == expected.loss
 
 
 @pytest.mark.parametrize("damage", [3, [3], [{"shape": [2], "float32": "AAAA"}], [{"shape": [-1], "float32": ""}]])

@@ -59,15 +59,15 @@ def test_resumes_bit_for_bit_from_a_checkpoint(folder: Path, workers: int) -> No
     def solver(workers: int) -> Solver:
         return Solver("solver.prototxt", skip_bad=True, workers=workers)
 
-    whole = solver(0)
-    whole.step(5)
-    whole.snapshot()
-    whole.step(6)  # more than a round of every source
+    uninterrupted = solver(0)
+    uninterrupted.step(5)
+    uninterrupted.snapshot()
+    uninterrupted.step(6)  # more than a round of every source
     resumed = solver(workers)
     resumed.restore("x.orbax")
     resumed.step(6)
-    for one, other in zip(jax.tree.leaves(whole.variables), jax.tree.leaves(resumed.variables), strict=True):
+    for one, other in zip(jax.tree.leaves(uninterrupted.variables), jax.tree.leaves(resumed.variables), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert whole.loader.get_state() == resumed.loader.get_state()
-    whole.close()
+    assert uninterrupted.loader.get_state() == resumed.loader.get_state()
+    uninterrupted.close()
     resumed.close()

@@ -29,8 +29,8 @@ def test_refuses_what_caffe_refuses(case: dict[str, Any], tmp_path: Path, monkey
     Path("n.prototxt").write_text(NET)
     if "no/such/dir" in case["solver"]:
         Path("no").write_text("a file where a folder would be made")
-    refused = not case["stepped"] or any(text in case["solver"] for text in REFUSED_HERE)
-    if refused:
+    is_refused = not case["stepped"] or any(text in case["solver"] for text in REFUSED_HERE)
+    if is_refused:
         with pytest.raises(CaffejaxError):
             Solver(case["solver"] + "\n")
         return
@@ -72,8 +72,8 @@ def test_every_wrong_setting_is_reported_at_once() -> None:
 def test_a_missing_net_is_named_with_the_solver_that_names_it(field: str, tmp_path: Path) -> None:
     file = tmp_path / "solver.prototxt"
     (tmp_path / "n.prototxt").write_text(NET)
-    more = 'train_net: "n.prototxt" test_iter: 1 test_interval: 1' if field == "test_net" else ""
-    file.write_text(f'{field}: "none.prototxt" base_lr: 1 lr_policy: "fixed" {more}')
+    extra_settings = 'train_net: "n.prototxt" test_iter: 1 test_interval: 1' if field == "test_net" else ""
+    file.write_text(f'{field}: "none.prototxt" base_lr: 1 lr_policy: "fixed" {extra_settings}')
     with pytest.raises(CaffejaxError) as caught:
         Solver(file)
     assert str(caught.value).startswith(f"{file}: its {field}, none.prototxt: no such file")

@@ -44,7 +44,7 @@ def block_checkpoint_folder(folder: Path) -> Path:
     return path
 
 
-def no_folder(folder: Path) -> Path:
+def block_parent_folder(folder: Path) -> Path:
     """A file where the folder of all snapshots is to be."""
     (folder / "runs").rmdir()
     (folder / "runs").write_text("in the way")
@@ -57,7 +57,7 @@ def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) 
     return lambda: [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
 
 
-@pytest.mark.parametrize("obstacle", [block_checkpoint_folder, no_folder])
+@pytest.mark.parametrize("obstacle", [block_checkpoint_folder, block_parent_folder])
 def test_training_stops(tmp_path: Path, obstacle: Callable[[Path], Path]) -> None:
     s = solver(tmp_path)
     obstacle(tmp_path)
@@ -67,7 +67,7 @@ def test_training_stops(tmp_path: Path, obstacle: Callable[[Path], Path]) -> Non
     assert [p.name for p in tmp_path.rglob("*") if "tmp" in p.name] == []
 
 
-@pytest.mark.parametrize("obstacle", [block_checkpoint_folder, no_folder])
+@pytest.mark.parametrize("obstacle", [block_checkpoint_folder, block_parent_folder])
 def test_training_goes_on_and_tries_again(
     tmp_path: Path, obstacle: Callable[[Path], Path], warnings: Callable[[], list[str]]
 ) -> None:
@@ -87,7 +87,7 @@ def test_training_goes_on_and_tries_again(
 
 
 @pytest.mark.parametrize("max_iter", [8, 7])
-@pytest.mark.parametrize("obstacle", [block_checkpoint_folder, no_folder])
+@pytest.mark.parametrize("obstacle", [block_checkpoint_folder, block_parent_folder])
 def test_the_last_snapshot_must_be_written(tmp_path: Path, obstacle: Callable[[Path], Path], max_iter: int) -> None:
     s = solver(tmp_path, on_snapshot_error="continue", max_iter=max_iter)
     s.callbacks.append(lambda s: obstacle(tmp_path) if s.iteration == 1 else None)

@@ -27,11 +27,11 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 """
 
 
-def solver(folder: Path, more: str, net: str = DUMMY, **options: Any) -> Solver:
+def solver(folder: Path, settings: str, net: str = DUMMY, **options: Any) -> Solver:
     text = f'net_param {{ {net} }} base_lr: 0.05 lr_policy: "step" stepsize: 3 gamma: 0.7 momentum: 0.9 '
-    if "net_param" in more:
+    if "net_param" in settings:
         text = 'base_lr: 0.05 lr_policy: "fixed" '
-    return Solver(f'{text} random_seed: 3 snapshot_prefix: "{folder / "snap"}" {more}', **options)
+    return Solver(f'{text} random_seed: 3 snapshot_prefix: "{folder / "snap"}" {settings}', **options)
 
 
 def finish(training: Solver, caplog: pytest.LogCaptureFixture) -> tuple[list[str], Any]:
@@ -45,7 +45,7 @@ def finish(training: Solver, caplog: pytest.LogCaptureFixture) -> tuple[list[str
     return lines, (jax.tree.map(np.asarray, state), training.loader.get_state(), training.smoothed_loss)
 
 
-def same(folder: Path, more: str, caplog: pytest.LogCaptureFixture, net: str = DUMMY) -> None:
+def assert_equal_to_single_steps(folder: Path, more: str, caplog: pytest.LogCaptureFixture, net: str = DUMMY) -> None:
     (lines, end), (once_lines, once_end) = (
         finish(solver(folder / str(n), more, net, steps_per_dispatch=n), caplog) for n in (4, 1)
     )
@@ -59,7 +59,7 @@ def same(folder: Path, more: str, caplog: pytest.LogCaptureFixture, net: str = D
 
 
 @pytest.mark.parametrize(
-    "more",
+    "settings",
     [
         "max_iter: 22",
         "max_iter: 23 display: 5 average_loss: 3",
@@ -69,8 +69,8 @@ def same(folder: Path, more: str, caplog: pytest.LogCaptureFixture, net: str = D
         "max_iter: 3",
     ],
 )
-def test_several_steps_equal_single_steps(more: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    same(tmp_path, more, caplog)
+def test_several_steps_equal_single_steps(settings: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert_equal_to_single_steps(tmp_path, settings, caplog)
 
 
 def test_several_steps_are_one_call(tmp_path: Path) -> None:
@@ -93,16 +93,16 @@ def test_images_of_many_sizes_go_one_by_one(
       layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param { num_output: 1000 } }
       layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
     """
-    same(tmp_path, "max_iter: 9", caplog, net)
+    assert_equal_to_single_steps(tmp_path, "max_iter: 9", caplog, net)
 
 
 def test_divergence_names_its_iteration(tmp_path: Path) -> None:
     training = solver(
         tmp_path, "max_iter: 40", DUMMY.replace('"gaussian"', '"gaussian" std: 1e19'), steps_per_dispatch=8
     )
-    alone = solver(tmp_path, "max_iter: 40", DUMMY.replace('"gaussian"', '"gaussian" std: 1e19'))
+    single_step_solver = solver(tmp_path, "max_iter: 40", DUMMY.replace('"gaussian"', '"gaussian" std: 1e19'))
     messages = []
-    for s in (training, alone):
+    for s in (training, single_step_solver):
         with pytest.raises(SolverError) as caught:
             s.solve()
         messages.append(str(caught.value))

@@ -25,7 +25,7 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" 
 """
 
 
-class Counting:
+class RecordingUpdater:
     """Makes updates that change the iteration only, and records the calls of `update`."""
 
     wait_seconds = 0.0
@@ -55,8 +55,8 @@ class Counting:
     def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool, requests: object) -> StepResult:
         self.calls.append((iteration, len(rates)))
         self.rates += [float(rate) for rate in rates]
-        done = jnp.int32(iteration + len(rates))
-        self.train_state = self.train_state.replace(iteration=done)  # type: ignore[attr-defined]
+        new_iteration = jnp.int32(iteration + len(rates))
+        self.train_state = self.train_state.replace(iteration=new_iteration)  # type: ignore[attr-defined]
         losses = [self._losses.pop(0) if self._losses else 1.0 for _ in rates]
         return StepResult(jnp.array(losses), {"loss": jnp.array(losses[-1])})
 
@@ -64,10 +64,12 @@ class Counting:
         return jnp.array(5.0)
 
 
-class Telling(Trainer):
+class EventTrainer(Trainer):
     """Calls a function with each event."""
 
-    def __init__(self, setup: Setup, updater: Counting, check: FiniteCheck, tell: Callable[..., object]) -> None:
+    def __init__(
+        self, setup: Setup, updater: RecordingUpdater, check: FiniteCheck, tell: Callable[..., object]
+    ) -> None:
         super().__init__(setup, updater, check)
         self._tell = tell
 
@@ -77,19 +79,19 @@ class Telling(Trainer):
 
 def training(
     folder: Path,
-    more: str,
+    settings: str,
     steps_per_dispatch: int = 1,
     losses: Sequence[float] = (),
-    tell: Callable[..., object] = lambda event, *what: None,
+    on_event: Callable[..., object] = lambda event, *what: None,
     **options: Any,
-) -> tuple[Trainer, Counting]:
+) -> tuple[Trainer, RecordingUpdater]:
     setup, start = build(
         f'net_param {{ {NET} }} base_lr: 8 lr_policy: "step" stepsize: 2 gamma: 0.5 random_seed: 1 '
-        f'snapshot_prefix: "{folder / "x"}" {more}',
+        f'snapshot_prefix: "{folder / "x"}" {settings}',
         config=TrainConfig(**options),
     )
-    updater = Counting(start, steps_per_dispatch, losses)
-    return Telling(setup, updater, FiniteCheck(setup.net, setup.param.iter_size), tell), updater
+    updater = RecordingUpdater(start, steps_per_dispatch, losses)
+    return EventTrainer(setup, updater, FiniteCheck(setup.net, setup.param.iter_size), on_event), updater
 
 
 def logged_lines(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
@@ -97,8 +99,8 @@ def logged_lines(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
 
 
 def test_events_come_in_the_order_of_caffe(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    more = "max_iter: 4 display: 2 snapshot: 3 test_iter: 1 test_interval: 2"
-    loop, updater = training(tmp_path, more, tell=lambda event, *_: log.info("%s at %d", event, loop.iteration))
+    settings = "max_iter: 4 display: 2 snapshot: 3 test_iter: 1 test_interval: 2"
+    loop, updater = training(tmp_path, settings, on_event=lambda event, *_: log.info("%s at %d", event, loop.iteration))
     log = logging.getLogger("caffejax")
     with caplog.at_level(logging.INFO, logger="caffejax"):
         loop.solve()
@@ -137,7 +139,7 @@ def test_events_come_in_the_order_of_caffe(tmp_path: Path, caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize(
-    ("more", "calls"),
+    ("settings", "calls"),
     [
         ("", [(0, 3), (3, 3), (6, 3), (9, 1)]),
         ("display: 4", [(0, 1), (1, 3), (4, 1), (5, 3), (8, 1), (9, 1)]),  # what is displayed comes last
@@ -146,21 +148,21 @@ def test_events_come_in_the_order_of_caffe(tmp_path: Path, caplog: pytest.LogCap
     ],
 )
 def test_updates_are_made_at_once_where_nothing_is_due_between(
-    tmp_path: Path, more: str, calls: list[tuple[int, int]]
+    tmp_path: Path, settings: str, calls: list[tuple[int, int]]
 ) -> None:
-    loop, updater = training(tmp_path, f"max_iter: 10 {more}", steps_per_dispatch=3)
+    loop, updater = training(tmp_path, f"max_iter: 10 {settings}", steps_per_dispatch=3)
     loop.step(10)
     loop.close()
     assert updater.calls == calls
 
 
 def test_requests_are_met_after_the_iteration_under_way(tmp_path: Path) -> None:
-    def ask(event: str, *_: object) -> None:
+    def send_requests(event: str, *_: object) -> None:
         if event == "on_step" and loop.iteration in (3, 6):
             loop.request("snapshot" if loop.iteration == 3 else "stop")
             loop.request("snapshot")  # does not take back a stop
 
-    loop, updater = training(tmp_path, "max_iter: 100", tell=ask)
+    loop, updater = training(tmp_path, "max_iter: 100", on_event=send_requests)
     loop.solve()
     assert loop.iteration == len(updater.calls) == 6
     assert sorted(p.name for p in tmp_path.glob("*.caffemodel")) == ["x_iter_3.caffemodel", "x_iter_6.caffemodel"]
@@ -212,10 +214,10 @@ def test_a_stop_ends_a_test_and_leaves_its_data_as_it_was(
     settings = "max_iter: 4 test_iter: 3 test_interval: 2 " + ("snapshot: 2" if keep else "")
     loop, updater = training(tmp_path, settings, **keep)
     (evaluator,) = loop.tests.evaluators
-    take, taken = type(evaluator.loader).__next__, []
+    take, batches = type(evaluator.loader).__next__, []
 
     def next_batch() -> dict[str, np.ndarray]:
-        taken.append(loop.iteration)
+        batches.append(loop.iteration)
         if loop.iteration == asked_at:
             loop.request("stop")
         return take(evaluator.loader)
@@ -229,8 +231,8 @@ def test_a_stop_ends_a_test_and_leaves_its_data_as_it_was(
     with caplog.at_level(logging.INFO, logger="caffejax"):
         loop.solve()
     loop.close()
-    assert taken.count(asked_at) == 1  # of three batches
-    assert taken.count(0) == 3
+    assert batches.count(asked_at) == 1  # of three batches
+    assert batches.count(0) == 3
     assert len(logged_lines(caplog, "Test interrupted")) == 1
     assert before.keys() == evaluator.get_state().keys()
     assert len(updater.calls) == asked_at

@@ -75,17 +75,17 @@ def test_resumes_bit_for_bit(folder: Path, data: Any) -> None:
     def solver() -> Solver:
         return Solver("solver.prototxt", data=data, test_data=data)
 
-    whole = solver()
-    whole.step(3)
-    whole.snapshot()
-    expected = train(whole, 6)
+    uninterrupted = solver()
+    uninterrupted.step(3)
+    uninterrupted.snapshot()
+    expected = train(uninterrupted, 6)
     for snapshot in ("x.orbax/3", "x_iter_3.solverstate"):
         again = solver()
         again.restore(snapshot)
         assert_equal(train(again, 6), expected)
         again.close()
-    whole.restore("x.orbax")  # back, in the same process
-    assert_equal(train(whole, 6), expected)
+    uninterrupted.restore("x.orbax")  # back, in the same process
+    assert_equal(train(uninterrupted, 6), expected)
 
 
 def test_a_smaller_batch_is_trained_on_as_it_is(folder: Path) -> None:
@@ -125,9 +125,9 @@ def test_missing_and_surplus_data_are_reported_at_once(folder: Path, capsys: pyt
 
 def test_each_of_several_test_nets_has_data_of_its_own(folder: Path) -> None:
     Path("solver.prototxt").write_text(SOLVER.replace("test_iter: 2", "test_iter: 1 test_iter: 1"))
-    whole = rows()
-    parts = [{name: array[i : i + 4] for name, array in whole.items()} for i in (0, 4)]
-    solver = Solver("solver.prototxt", data=whole, test_data=parts)
+    all_rows = rows()
+    parts = [{name: array[i : i + 4] for name, array in all_rows.items()} for i in (0, 4)]
+    solver = Solver("solver.prototxt", data=all_rows, test_data=parts)
     net = Net("net.prototxt")
     for scores, part in zip(solver.test(), parts, strict=True):
         inputs = {name: array.astype(np.float32) for name, array in part.items()}
@@ -151,17 +151,17 @@ for name, data in (("arrays", rows), ("list", batches)):
 def test_several_devices_take_batches_in_turn_or_share_each(folder: Path) -> None:
     """As one device does with twice the iter_size, or with the same batches."""
     Path("solver.prototxt").write_text(SOLVER.replace("iter_size: 2", "iter_size: 1"))
-    whole = {name: array[:8] for name, array in rows().items()}
-    np.savez("rows.npz", **whole)
+    all_rows = {name: array[:8] for name, array in rows().items()}
+    np.savez("rows.npz", **all_rows)
     command = [sys.executable, "-c", ON_DEVICES]
-    done = subprocess.run(command, env=os.environ | with_devices(2), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, env=os.environ | with_devices(2), capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
     for way, iter_size in (("global", 1), ("each", 2)):
         param = SOLVER.replace("iter_size: 2", f"iter_size: {iter_size}")
         Path("solver.prototxt").write_text(param)
-        alone = Solver("solver.prototxt", data=whole, test_data=whole)
-        alone.step(5)
-        expected = [*alone.variables.params["fc"], alone.test()[0].loss]
+        one_device_solver = Solver("solver.prototxt", data=all_rows, test_data=all_rows)
+        one_device_solver.step(5)
+        expected = [*one_device_solver.variables.params["fc"], one_device_solver.test()[0].loss]
         for kind in ("arrays", "list"):
             with np.load(f"{kind}_{way}.npz") as file:
                 for a, b in zip((file["arr_0"], file["arr_1"], file["loss"]), expected, strict=True):

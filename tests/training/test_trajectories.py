@@ -19,7 +19,7 @@ INDEX = json.loads((GOLDEN / "index.json").read_text())
 CASES = [c["case"] for c in INDEX]
 
 
-def start(case: str, backward: Any = "autodiff", kernels: Any = "fast", *, snapshots: bool = True) -> Solver:
+def make_solver(case: str, backward: Any = "autodiff", kernels: Any = "fast", *, snapshots: bool = True) -> Solver:
     file = GOLDEN / case / "solver.prototxt"
     param = parse_text(file.read_text(), SolverParameter, file=str(file))
     if not snapshots:
@@ -33,33 +33,33 @@ def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(tmp_path)  # where snapshot_prefix points
 
 
-def close(actual: Any, expected: Any, rtol: float, what: str) -> None:
+def assert_close(actual: Any, expected: Any, rtol: float, label: str) -> None:
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * scale, err_msg=what)
+    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * scale, err_msg=label)
 
 
 @pytest.mark.parametrize(("backward", "kernels"), [("autodiff", "fast"), ("rules", "fast"), ("autodiff", "reference")])
 @pytest.mark.parametrize("case", CASES)
-def test_trajectory(case: str, backward: str, kernels: str) -> None:
+def test_training_follows_the_recorded_trajectory(case: str, backward: str, kernels: str) -> None:
     """Both ways to compute gradients, and both implementations, reach Caffe's parameters; the first takes snapshots."""
     expected = dict(np.load(GOLDEN / case / "expected.npz"))
     adaptive = not case.startswith(("sgd", "nesterov"))
-    solver = start(case, backward, kernels, snapshots=(backward, kernels) == ("autodiff", "fast"))
+    solver = make_solver(case, backward, kernels, snapshots=(backward, kernels) == ("autodiff", "fast"))
     for k in range(24):
         np.testing.assert_allclose(solver.rate, expected["lr"][k], rtol=3e-7)
         solver.step(1)
-        close(solver.smoothed_loss, expected["loss"][k], 1e-4, f"loss of iteration {k}")
+        assert_close(solver.smoothed_loss, expected["loss"][k], 1e-4, f"loss of iteration {k}")
         for name in (n for n in expected if n.startswith(f"param/{k + 1}/")):
             _, _, layer, index = name.split("/")
             param = solver.net.graph.layer(layer).params[int(index)]
             tree = solver.train_state.params if param.spec.learnable else solver.train_state.state
-            close(tree[param.owner.layer][param.owner.index], expected[name], 5e-5 if adaptive else 1e-5, name)
+            assert_close(tree[param.owner.layer][param.owner.index], expected[name], 5e-5 if adaptive else 1e-5, name)
     solver.close()
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if (GOLDEN / c / "cli_log.txt").exists()])
 def test_log_reads_like_caffes(case: str, caplog: pytest.LogCaptureFixture) -> None:
-    solver = start(case)
+    solver = make_solver(case)
     with caplog.at_level(logging.INFO, logger="caffejax"):
         solver.solve()
     solver.close()
@@ -77,11 +77,11 @@ def test_log_reads_like_caffes(case: str, caplog: pytest.LogCaptureFixture) -> N
         np.testing.assert_allclose(*values, rtol=2e-4, atol=2e-6, err_msg=caffes)
 
 
-def test_test_scores(caplog: pytest.LogCaptureFixture) -> None:
+def test_scores_equal_the_recorded_scores(caplog: pytest.LogCaptureFixture) -> None:
     """The scores before each tested iteration; the test data continue from one test to the next."""
     case = "sgd_average_loss"
     expected = dict(np.load(GOLDEN / case / "expected.npz"))
-    solver = start(case)
+    solver = make_solver(case)
     checked = 0
     for k in range(25):
         names = [n for n in expected if n.startswith(f"test/{k}/")]

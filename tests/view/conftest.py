@@ -46,14 +46,14 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path | str]
     """Writes the page of a net, given its file or its text, once."""
 
     @functools.cache
-    def written(net: Path | str) -> Path:
+    def write_once(net: Path | str) -> Path:
         folder = tmp_path_factory.mktemp("page")
         if isinstance(net, str):
             (folder / "net.prototxt").write_text(net)
         write_page(folder / "net.prototxt" if isinstance(net, str) else net, folder / "net.html")
         return folder / "net.html"
 
-    return written
+    return write_once
 
 
 @pytest.fixture

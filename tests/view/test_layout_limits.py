@@ -35,5 +35,7 @@ engine._run("'1'")
 
 def test_an_interrupted_layout_lets_the_process_end() -> None:
     pytest.importorskip("py_mini_racer")
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stderr.endswith("KeyboardInterrupt\n")
+    process = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert process.stderr.endswith("KeyboardInterrupt\n")

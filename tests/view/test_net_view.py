@@ -15,7 +15,7 @@ from caffejax.view import load_view
 from caffejax.view.net_view import all_problems, text_of, to_json
 
 
-def looked_at(folder: Path, text: str) -> Any:
+def view_text(folder: Path, text: str) -> Any:
     file = folder / "net.prototxt"
     file.write_text(text)
     return load_view(file)
@@ -43,7 +43,7 @@ def test_the_numbers_equal_the_summary(net: str, phase: Any) -> None:
 
 
 def test_the_view_of_an_invalid_net_has_all_problems_and_known_shapes(tmp_path: Path) -> None:
-    view = looked_at(tmp_path, WRONG)
+    view = view_text(tmp_path, WRONG)
     net = json.loads(json.dumps(to_json(view)))
     by_layer = {problem["layer"]: problem for problem in net["problems"]}
     assert by_layer.keys() == MESSAGES.keys()
@@ -73,7 +73,7 @@ def test_the_view_of_an_invalid_net_has_all_problems_and_known_shapes(tmp_path: 
 def test_a_partly_readable_net_is_drawn_as_far_as_possible(
     tmp_path: Path, text: str, message: str, layers: int
 ) -> None:
-    view = looked_at(tmp_path, text)
+    view = view_text(tmp_path, text)
     assert len(view.phases["TRAIN"].layers) == layers
     problems = [str(problem) for problem, _ in all_problems(view)]
     assert any(message in problem for problem in problems) or not message
@@ -93,7 +93,7 @@ def test_files_that_are_not_text_are_refused(tmp_path: Path, content: bytes | st
 
 def test_missing_sources_and_phases_without_data_are_noted(tmp_path: Path) -> None:
     data = 'layer { name: "d" type: "Data" top: "d" include { phase: TRAIN } data_param { source: "no" batch_size: 3 } '
-    view = looked_at(tmp_path, f"{data} transform_param {{ crop_size: 9 }} }} {conv('c', 'd')}")
+    view = view_text(tmp_path, f"{data} transform_param {{ crop_size: 9 }} }} {conv('c', 'd')}")
     train, test = view.phases["TRAIN"], view.phases["TEST"]
     assert train.numbers[1] is not None
     assert train.numbers[1].top_shapes == ((3, 8, 9, 9),)
@@ -122,6 +122,6 @@ def test_the_prototxt_of_a_layer_has_no_weights() -> None:
 
 
 def test_hostile_names_are_unchanged_in_the_view(tmp_path: Path) -> None:
-    view = looked_at(tmp_path, hostile())
+    view = view_text(tmp_path, hostile())
     layers = to_json(view)["phases"]["TRAIN"]["layers"]
     assert [layer["name"] for layer in layers] == [layer.name for layer in view.net.layer]

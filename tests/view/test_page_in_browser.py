@@ -15,7 +15,7 @@ from caffejax.summary import summarize
 
 pytestmark = pytest.mark.slow  # starting the browser is
 
-Opened = Callable[[Path | str], Any]
+OpenPage = Callable[[Path | str], Any]
 TIMES = "\u00d7"
 Rect = dict[str, float]
 
@@ -30,7 +30,7 @@ def rects(page: Any, selector: str) -> list[Rect]:
     return result
 
 
-def apart(a: Rect, b: Rect, slack: float = 0.01) -> bool:
+def is_apart(a: Rect, b: Rect, slack: float = 0.01) -> bool:
     return (
         a["x"] + a["width"] <= b["x"] + slack
         or b["x"] + b["width"] <= a["x"] + slack
@@ -39,7 +39,7 @@ def apart(a: Rect, b: Rect, slack: float = 0.01) -> bool:
     )
 
 
-def inside(a: Rect, b: Rect) -> bool:
+def is_inside(a: Rect, b: Rect) -> bool:
     return (
         b["x"] <= a["x"]
         and a["x"] + a["width"] <= b["x"] + b["width"]
@@ -48,7 +48,7 @@ def inside(a: Rect, b: Rect) -> bool:
     )
 
 
-def wires(net: Path, phase: Any) -> set[tuple[str, str]]:
+def find_edges(net: Path, phase: Any) -> set[tuple[str, str]]:
     """From which layer to which a net's blobs lead, of those that do not work in place on them."""
     message = read_net(net)
     state = net_state(message, phase)
@@ -76,21 +76,21 @@ DRAWN = """() => {
 
 
 @pytest.mark.parametrize("net", ["googlenet", "resnet50", "ssd300", "openpose"])
-def test_layout(opened: Opened, net: str) -> None:
+def test_boxes_and_frames_do_not_overlap(opened: OpenPage, net: str) -> None:
     page = opened(config(net))
     for key in ("c", "e"):  # blocks closed, blocks open
         page.keyboard.press(key)
         nodes, frames = rects(page, ".box, .block"), rects(page, ".frame")
         assert len(nodes) > 9
         assert bool(frames) == (key == "e")
-        assert all(apart(a, b) for a, b in combinations(nodes, 2))
-        assert all(apart(a, b) or inside(a, b) or inside(b, a) for a, b in combinations([*frames, *nodes], 2))
+        assert all(is_apart(a, b) for a, b in combinations(nodes, 2))
+        assert all(is_apart(a, b) or is_inside(a, b) or is_inside(b, a) for a, b in combinations([*frames, *nodes], 2))
         ends = page.evaluate("caffejaxView.placed.edges.map(({points}) => [points[0].y, points.at(-1).y])")
         assert all(bottom > top for top, bottom in ends)
-    assert {tuple(ends) for ends in page.evaluate(DRAWN)} == wires(config(net), "TRAIN")
+    assert {tuple(ends) for ends in page.evaluate(DRAWN)} == find_edges(config(net), "TRAIN")
 
 
-def test_blocks_open_and_close(opened: Opened) -> None:
+def test_blocks_open_and_close(opened: OpenPage) -> None:
     page = opened(config("resnet50"))
     closed = page.locator(".block").count()
     assert closed == 8
@@ -129,7 +129,9 @@ def test_blocks_open_and_close(opened: Opened) -> None:
         ("nowhere to be found", lambda layer: False),
     ],
 )
-def test_search(opened: Opened, query: str, is_match: Callable[[Any], bool]) -> None:
+def test_search_matches_layers_by_name_blob_and_type(
+    opened: OpenPage, query: str, is_match: Callable[[Any], bool]
+) -> None:
     page = opened(config("googlenet"))
     message = read_net(config("googlenet"))
     state = net_state(message, "TRAIN")
@@ -146,16 +148,16 @@ def test_search(opened: Opened, query: str, is_match: Callable[[Any], bool]) -> 
         assert page.locator("#about h2").text_content() == names[0]
         chosen = page.locator(".layer.chosen.match")  # not pale, as what does not match
         assert chosen.count() == 1  # the blocks around it have been opened, and it is in sight
-        place = chosen.bounding_box()
-        assert 0 < place["x"] < 900
-        assert 40 < place["y"] < 780
+        match_box = chosen.bounding_box()
+        assert 0 < match_box["x"] < 900
+        assert 40 < match_box["y"] < 780
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
     assert page.locator("#search").input_value() == ""
     assert page.locator(".chosen").count() == 0
 
 
-def test_panel(opened: Opened) -> None:
+def test_the_panel_has_the_numbers_of_each_layer(opened: OpenPage) -> None:
     page = opened(config("googlenet"))
     page.keyboard.press("e")
     message = read_net(config("googlenet"))
@@ -184,7 +186,7 @@ def test_panel(opened: Opened) -> None:
     assert page.locator("#about h2").text_content() != summary.layers[number].name
 
 
-def test_phases(opened: Opened) -> None:
+def test_each_phase_has_its_layers(opened: OpenPage) -> None:
     net = CONFIGS / "ssd_shapes" / "train_test.prototxt"
     page = opened(net)
     message = read_net(net)
@@ -198,16 +200,16 @@ def test_phases(opened: Opened) -> None:
         assert page.locator('[aria-pressed="true"]').all_text_contents() == [phase]
 
 
-def test_a_net_without_a_loss_opens_in_test(opened: Opened) -> None:
+def test_a_net_without_a_loss_opens_in_test(opened: OpenPage) -> None:
     page = opened(CONFIGS / "ssd_shapes" / "deploy.prototxt")
     assert page.locator('[aria-pressed="true"]').all_text_contents() == ["TEST"]
 
 
-def test_problems_are_shown_in_place_and_in_a_list(opened: Opened) -> None:
+def test_problems_are_shown_in_place_and_in_a_list(opened: OpenPage) -> None:
     page = opened(WRONG)
     assert page.locator("#count").text_content() == "4 problems"
-    listed = page.locator("#about .problems li").all_text_contents()
-    assert sorted(line.partition(":")[0] for line in listed) == sorted(MESSAGES)
+    problem_lines = page.locator("#about .problems li").all_text_contents()
+    assert sorted(line.partition(":")[0] for line in problem_lines) == sorted(MESSAGES)
     for name, message in MESSAGES.items():
         layer = page.locator(f'.layer.wrong:has(.name:text-is("{name}"))')
         assert message in layer.locator("title").text_content()
@@ -220,7 +222,7 @@ def test_problems_are_shown_in_place_and_in_a_list(opened: Opened) -> None:
     assert page.locator("#about h2").text_content() in MESSAGES
 
 
-def test_keys(opened: Opened) -> None:
+def test_keys_and_mouse_move_through_the_page(opened: OpenPage) -> None:
     page = opened(config("lenet"))
     page.keyboard.press("ArrowDown")
     first = page.locator("#about h2").text_content()
@@ -230,13 +232,13 @@ def test_keys(opened: Opened) -> None:
     assert page.locator("#about h2").text_content() == first
     page.keyboard.press("+")
     page.keyboard.press("f")
-    whole = page.locator("#stage").bounding_box()
-    assert whole["y"] > 40
-    assert whole["y"] + whole["height"] < 800
+    stage_box = page.locator("#stage").bounding_box()
+    assert stage_box["y"] > 40
+    assert stage_box["y"] + stage_box["height"] < 800
     page.mouse.move(400, 400)
     page.mouse.wheel(0, 100)
-    assert page.locator("#stage").bounding_box()["y"] < whole["y"]
+    assert page.locator("#stage").bounding_box()["y"] < stage_box["y"]
     page.mouse.down()
     page.mouse.move(500, 460, steps=4)
     page.mouse.up()
-    assert page.locator("#stage").bounding_box()["x"] > whole["x"] + 50
+    assert page.locator("#stage").bounding_box()["x"] > stage_box["x"] + 50

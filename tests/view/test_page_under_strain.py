@@ -10,10 +10,10 @@ from viewed_nets import DATA, conv, hostile, inception, irregular
 
 pytestmark = pytest.mark.slow  # starting the browser is
 
-Opened = Callable[[Path | str], Any]
+OpenPage = Callable[[Path | str], Any]
 
 
-def test_hostile_names_stay_names_and_nothing_is_fetched(opened: Opened, tab: Any) -> None:
+def test_hostile_names_stay_names_and_nothing_is_fetched(opened: OpenPage, tab: Any) -> None:
     requests: list[str] = []
     tab.on("request", lambda request: requests.append(request.url))
     page = opened(hostile())
@@ -32,7 +32,7 @@ def test_hostile_names_stay_names_and_nothing_is_fetched(opened: Opened, tab: An
 
 
 @pytest.mark.parametrize("net", [inception(70), irregular(1000)], ids=["modules", "nothing repeats"])
-def test_a_thousand_layers_are_drawn_in_two_seconds(opened: Opened, net: str) -> None:
+def test_a_thousand_layers_are_drawn_in_two_seconds(opened: OpenPage, net: str) -> None:
     seconds = []
     for _ in range(5):  # the least is what it takes where nothing else runs
         page = opened(net)
@@ -46,7 +46,7 @@ def test_a_thousand_layers_are_drawn_in_two_seconds(opened: Opened, net: str) ->
 
 
 @pytest.mark.parametrize("step", ["pan", "zoom"])
-def test_a_thousand_layers_move_smoothly(opened: Opened, step: str) -> None:
+def test_a_thousand_layers_move_smoothly(opened: OpenPage, step: str) -> None:
     page = opened(irregular(1000))
     frame = page.evaluate(
         """step => new Promise(done => {

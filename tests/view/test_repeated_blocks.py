@@ -20,7 +20,7 @@ def layers_of(net: Path | str) -> tuple[WiredLayer, ...]:
     return connect_layers([layer for layer in message.layer if is_included(layer, state)])
 
 
-def found_in(net: Path | str) -> tuple[tuple[Box, ...], tuple[Block, ...]]:
+def find_boxes_and_blocks(net: Path | str) -> tuple[tuple[Box, ...], tuple[Block, ...]]:
     boxes = boxes_of(layers_of(net))
     return boxes, blocks_of(boxes)
 
@@ -43,14 +43,14 @@ GOOGLENET = "conv2 inception_3a*2 inception_4a loss1 inception_4b inception_4c*2
     ],
 )
 def test_blocks_of_well_known_nets(net: str, expected: str) -> None:
-    _, blocks = found_in(config(net))
+    _, blocks = find_boxes_and_blocks(config(net))
     labels = [(b.parts[0].label + f"*{len(b.parts)}") if b.parts else b.label for b in blocks]
     assert " ".join(labels) == expected
 
 
 @pytest.mark.parametrize("net", sorted(CONFIGS.glob("*/train*.prototxt")), ids=lambda path: path.parent.name)
 def test_blocks_do_not_overlap_and_repetitions_are_equal(net: Path) -> None:
-    boxes, blocks = found_in(net)
+    boxes, blocks = find_boxes_and_blocks(net)
     assert all(a.stop <= b.start for a, b in pairwise(blocks))
     for block in blocks:
         assert 0 <= block.start < block.stop <= len(boxes)
@@ -92,13 +92,13 @@ def test_names_make_blocks_where_structure_does_not() -> None:
     net = [DATA, conv("in/a", "data"), conv("in/b", "in/a", "num_output: 2 kernel_size: 3"), conv("in/c", "in/b")]
     net += ['layer { name: "out/x" type: "ReLU" bottom: "in/c" top: "x" }', conv("out/y", "x")]
     net += ['layer { name: "out/z" type: "TanH" bottom: "out/y" top: "z" }']
-    _, blocks = found_in("\n".join(net))
+    _, blocks = find_boxes_and_blocks("\n".join(net))
     assert [b.label for b in blocks] == ["in", "out"]
 
 
-def test_large_nets() -> None:
-    boxes, blocks = found_in(inception(70))
+def test_blocks_of_a_thousand_layers_are_found() -> None:
+    boxes, blocks = find_boxes_and_blocks(inception(70))
     assert len(boxes) > 500
     assert sum(b.stop - b.start for b in blocks) > 0.9 * len(boxes)
-    assert len(found_in(irregular(1000))[0]) == 1000
-    assert found_in("layer { }")[1] == ()
+    assert len(find_boxes_and_blocks(irregular(1000))[0]) == 1000
+    assert find_boxes_and_blocks("layer { }")[1] == ()

@@ -23,11 +23,11 @@ class Served:
         self.server: ThreadingHTTPServer
         ready = threading.Event()
 
-        def listens(server: ThreadingHTTPServer) -> None:
+        def on_listening(server: ThreadingHTTPServer) -> None:
             self.server = server
             ready.set()
 
-        self.thread = threading.Thread(target=serve, args=(file,), kwargs={"ready": listens})
+        self.thread = threading.Thread(target=serve, args=(file,), kwargs={"ready": on_listening})
         self.thread.start()
         assert ready.wait(30)
         self.port = self.server.server_port
@@ -56,57 +56,57 @@ NET = f"{DATA}\n{conv('c', 'data')}"
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def net_server(tmp_path: Path) -> Iterator[Served]:
     (tmp_path / "net.prototxt").write_text(NET)
     served = Served(tmp_path / "net.prototxt")
     yield served
     served.stop()
 
 
-def test_the_page_and_the_net(served: Served) -> None:
-    answer, content = served.get("/")
+def test_the_page_and_the_net(net_server: Served) -> None:
+    answer, content = net_server.get("/")
     assert answer.status == 200
     assert b"connect-src 'self'" in content
-    answer, content = served.get("/net.json")
+    answer, content = net_server.get("/net.json")
     assert [layer["name"] for layer in json.loads(content)["phases"]["TEST"]["layers"]] == ["data", "c"]
-    assert served.server.server_address[0] == "127.0.0.1"
+    assert net_server.server.server_address[0] == "127.0.0.1"
 
 
-def test_an_edit_is_served_and_unchanged_nets_are_not_sent_again(served: Served) -> None:
-    version = served.get("/net.json")[0].getheader("ETag") or ""
-    answer, content = served.get("/net.json", If_None_Match=version)
+def test_an_edit_is_served_and_unchanged_nets_are_not_sent_again(net_server: Served) -> None:
+    version = net_server.get("/net.json")[0].getheader("ETag") or ""
+    answer, content = net_server.get("/net.json", If_None_Match=version)
     assert (answer.status, content) == (304, b"")
-    served.edit(f"{NET}\n{conv('d', 'c')}")
-    answer, content = served.get("/net.json", If_None_Match=version)
+    net_server.edit(f"{NET}\n{conv('d', 'c')}")
+    answer, content = net_server.get("/net.json", If_None_Match=version)
     assert answer.status == 200
     assert json.loads(content)["phases"]["TRAIN"]["layers"][-1]["name"] == "d"
-    served.edit(f"{NET} layer {{")
-    assert "ends inside" in json.loads(served.get("/net.json")[1])["problems"][0]["message"]
-    served.file.unlink()
-    answer, content = served.get("/net.json")
+    net_server.edit(f"{NET} layer {{")
+    assert "ends inside" in json.loads(net_server.get("/net.json")[1])["problems"][0]["message"]
+    net_server.file.unlink()
+    answer, content = net_server.get("/net.json")
     assert answer.status == 500
     assert b"no such file" in content
-    served.edit(NET)
-    assert served.get("/net.json")[0].getheader("ETag") == version
+    net_server.edit(NET)
+    assert net_server.get("/net.json")[0].getheader("ETag") == version
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "localhost:1", "127.0.0.1.evil:{port}"]
 )
-def test_requests_in_the_name_of_other_hosts_are_refused(served: Served, host: str) -> None:
-    answer, content = served.get("/net.json", host=host.format(port=served.port))
+def test_requests_in_the_name_of_other_hosts_are_refused(net_server: Served, host: str) -> None:
+    answer, content = net_server.get("/net.json", host=host.format(port=net_server.port))
     assert answer.status == 403
     assert b"layers" not in content
 
 
 @pytest.mark.parametrize("path", ["/../net.prototxt", "/net.prototxt", "/etc/passwd", "/%2e%2e/x", "/?x"])
-def test_there_are_no_other_files(served: Served, path: str) -> None:
-    assert served.get(path)[0].status == 404
-    assert served.get("/", host=f"localhost:{served.port}")[0].status == 200
+def test_there_are_no_other_files(net_server: Served, path: str) -> None:
+    assert net_server.get(path)[0].status == 404
+    assert net_server.get("/", host=f"localhost:{net_server.port}")[0].status == 200
 
 
-def test_mistakes_at_the_start(served: Served, tmp_path: Path) -> None:
-    with pytest.raises(CaffejaxError, match=f"cannot listen on 127.0.0.1:{served.port}.*--port"):
-        serve(served.file, served.port)
+def test_mistakes_at_the_start(net_server: Served, tmp_path: Path) -> None:
+    with pytest.raises(CaffejaxError, match=f"cannot listen on 127.0.0.1:{net_server.port}.*--port"):
+        serve(net_server.file, net_server.port)
     with pytest.raises(SchemaError, match="no such file"):
         serve(tmp_path / "absent.prototxt")

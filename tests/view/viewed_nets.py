@@ -14,9 +14,9 @@ def config(name: str) -> Path:
 DATA = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 32 dim: 32 } } }'
 
 
-def conv(name: str, bottom: str, more: str = "num_output: 8 kernel_size: 1") -> str:
+def conv(name: str, bottom: str, settings: str = "num_output: 8 kernel_size: 1") -> str:
     wiring = f'name: "{name}" type: "Convolution" bottom: "{bottom}" top: "{name}"'
-    return f"layer {{ {wiring} convolution_param {{ {more} }} }}"
+    return f"layer {{ {wiring} convolution_param {{ {settings} }} }}"
 
 
 WRONG = (Path(__file__).parent / "wrong.prototxt").read_text()

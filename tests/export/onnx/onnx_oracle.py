@@ -34,9 +34,9 @@ def run(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
 
 def compile_net(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays], dict[str, np.ndarray]]:
     """The net for inputs of those shapes, compiled in little time; what it gives is without rows of padding."""
-    expected = with_rows(subject)
-    run = jax.jit(lambda arrays: subject.net.apply(*subject.variables, arrays, blobs=expected)[0])
-    program = run.lower(dict(like)).compile(compiler_options={"xla_backend_optimization_level": 0})
+    blob_names = with_rows(subject)
+    apply = jax.jit(lambda arrays: subject.net.apply(*subject.variables, arrays, blobs=blob_names)[0])
+    program = apply.lower(dict(like)).compile(compiler_options={"xla_backend_optimization_level": 0})
 
     def outputs(inputs: Arrays) -> dict[str, np.ndarray]:
         blobs = {name: np.asarray(blob) for name, blob in subject.net.strip_padding(program(dict(inputs))).items()}
@@ -47,8 +47,10 @@ def compile_net(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays],
 
 def with_rows(subject: Subject) -> list[str]:
     """Return the outputs, and the blobs that determine the number of their valid rows."""
-    begun = padded_blobs(subject.layers)
-    return list(dict.fromkeys([*subject.outputs, *(begun[name] for name in subject.outputs if name in begun)]))
+    row_sources = padded_blobs(subject.layers)
+    return list(
+        dict.fromkeys([*subject.outputs, *(row_sources[name] for name in subject.outputs if name in row_sources)])
+    )
 
 
 def expected(subject: Subject, inputs: Arrays) -> dict[str, np.ndarray]:
@@ -66,12 +68,12 @@ def assert_equal(actual: Arrays, expected: Arrays, tolerance: float = 1e-4) -> N
         np.testing.assert_allclose(actual[name] / scale, array / scale, atol=tolerance, rtol=0, err_msg=name)
 
 
-def rows_taken(model: onnx.ModelProto) -> set[str]:
+def batched_inputs(model: onnx.ModelProto) -> set[str]:
     """The inputs that take any number of rows."""
     return {v.name for v in model.graph.input if any(d.dim_param for d in v.type.tensor_type.shape.dim)}
 
 
-def twice(inputs: Arrays, rows: set[str]) -> dict[str, np.ndarray]:
+def repeat_rows(inputs: Arrays, rows: set[str]) -> dict[str, np.ndarray]:
     """Return these inputs with their rows repeated."""
     return {name: np.concatenate([x, x]) if name in rows else x for name, x in inputs.items()}
 
@@ -80,7 +82,7 @@ def assert_same(subject: Subject, inputs: Arrays, **options: Any) -> onnx.ModelP
     """Check that the model's results equal the net's, for these inputs and, if accepted, twice as many rows."""
     model = export_net(subject, **options)
     assert_equal(run(model, inputs), expected(subject, inputs))
-    if rows := rows_taken(model):
-        more = twice(inputs, rows)
-        assert_equal(run(model, more), expected(subject, more))
+    if rows := batched_inputs(model):
+        repeated = repeat_rows(inputs, rows)
+        assert_equal(run(model, repeated), expected(subject, repeated))
     return model

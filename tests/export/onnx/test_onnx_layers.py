@@ -13,18 +13,18 @@ from caffejax.net import Variables
 from layers.replay import Replay
 from recorded import MANIFEST, first_of_each, of_fork, recorded_type
 
-FIRST = first_of_each([case for case in MANIFEST if "stochastic" not in case])
-ON_HOST = {name for name, case in FIRST.items() if recorded_type(case).on_host} | {"ScaleRoute"}  # as recorded
-NOTHING = {"Silence"}  # has no top
+FIRST_CASES = first_of_each([case for case in MANIFEST if "stochastic" not in case])
+ON_HOST = {name for name, case in FIRST_CASES.items() if recorded_type(case).on_host} | {"ScaleRoute"}  # as recorded
+WITHOUT_TOPS = {"Silence"}  # has no top
 RANDOM = {"Python"}  # the recorded one draws samples
-FIXED = {"MarginInnerProduct"}  # one bottom is a param, whose rows are those that there are
+FIXED_BATCH = {"MarginInnerProduct"}  # one bottom is a param, whose rows are those that there are
 
 # beside those with operators of their own, one for each way of converting primitives
-GENERAL = {"Scale", "ArgMax", "Reduction", "Crop", "Embed", "LSTM", "ROIPooling", "BatchReindex"}
+QUICK = {"Scale", "ArgMax", "Reduction", "Crop", "Embed", "LSTM", "ROIPooling", "BatchReindex"}
 
 
 def mark_case(name: str, case: dict[str, Any]) -> Any:
-    sampled = not of_fork(case) and (case["type"] in OPERATORS or name in GENERAL)
+    sampled = not of_fork(case) and (case["type"] in OPERATORS or name in QUICK)
     return pytest.param(case, id=name, marks=[] if sampled else [pytest.mark.long])
 
 
@@ -33,15 +33,15 @@ def test_operators_belong_to_registered_layer_types() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [mark_case(name, case) for name, case in FIRST.items() if name not in ON_HOST | NOTHING | RANDOM]
+    "case", [mark_case(name, case) for name, case in FIRST_CASES.items() if name not in ON_HOST | WITHOUT_TOPS | RANDOM]
 )
 def test_a_layer_gives_equal_outputs(case: dict[str, Any]) -> None:
     replay = Replay(case)
     layer = replay.layer
-    last = {top: f"{top}/layer" if top in replay.net.input_names else top for top in layer.tops}
+    output_of_top = {top: f"{top}/layer" if top in replay.net.input_names else top for top in layer.tops}
     subject = make_subject(replay.net, Variables(replay.params, replay.state), layer.tops)
-    assert subject.outputs == tuple(last.values())
+    assert subject.outputs == tuple(output_of_top.values())
     inputs = {name: np.asarray(replay.inputs[name]) for name in subject.inputs}
-    options = {"batch": False} if case["type"] in FIXED else {}
+    options = {"batch": False} if case["type"] in FIXED_BATCH else {}
     model = assert_same(subject, inputs, **options)
     assert model.graph.node

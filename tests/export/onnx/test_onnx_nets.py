@@ -58,8 +58,8 @@ def subject_of(text: Any, outputs: Any = None) -> Subject:
 
 
 def inputs_of(subject: Subject) -> dict[str, np.ndarray]:
-    numbers = np.random.default_rng(1)
-    return {name: numbers.normal(size=b.shape).astype(b.dtype) for name, b in subject.inputs.items()}
+    rng = np.random.default_rng(1)
+    return {name: rng.normal(size=b.shape).astype(b.dtype) for name, b in subject.inputs.items()}
 
 
 @pytest.mark.parametrize(
@@ -120,18 +120,18 @@ def test_batch_norm_and_scale_are_one_node_unless_the_blob_between_is_an_output(
 
 
 def test_shared_weights_are_stored_once() -> None:
-    stored = [i for i in export_onnx(subject_of(SIAMESE)).graph.initializer if len(i.dims) == 2]
-    assert len(stored) == 1
+    matrices = [i for i in export_onnx(subject_of(SIAMESE)).graph.initializer if len(i.dims) == 2]
+    assert len(matrices) == 1
 
 
 def test_the_file_is_the_model(tmp_path: Path) -> None:
     subject = subject_of("name: 'small'\n" + CLASSIFICATION)
     model = write_onnx(subject, tmp_path / "net.onnx")
-    read = onnx.load(tmp_path / "net.onnx")
-    assert read == model
-    assert (read.producer_name, read.producer_version, read.graph.name) == ("caffejax", __version__, "small")
+    loaded = onnx.load(tmp_path / "net.onnx")
+    assert loaded == model
+    assert (loaded.producer_name, loaded.producer_version, loaded.graph.name) == ("caffejax", __version__, "small")
     inputs = inputs_of(subject)
-    assert_equal(run(read, inputs), expected(subject, inputs))
+    assert_equal(run(loaded, inputs), expected(subject, inputs))
 
 
 def test_large_weights_are_written_to_a_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,27 +143,29 @@ def test_large_weights_are_written_to_a_second_file(tmp_path: Path, monkeypatch:
     assert sorted(tmp_path.iterdir()) == [path, data]
     assert path.stat().st_size < data.stat().st_size
     onnx.checker.check_model(path, full_check=True)
-    apart = [i for i in onnx.load(path, load_external_data=False).graph.initializer if i.external_data]
-    assert 0 < len(apart) < len(model.graph.initializer)
+    external = [i for i in onnx.load(path, load_external_data=False).graph.initializer if i.external_data]
+    assert 0 < len(external) < len(model.graph.initializer)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     inputs = inputs_of(subject)
     assert_equal(
         dict(zip(subject.outputs, session.run(subject.outputs, inputs), strict=True)), expected(subject, inputs)
     )
     # what was there stays whole where something goes wrong
-    before = {name: name.read_bytes() for name in (path, data)}
+    contents_before = {name: name.read_bytes() for name in (path, data)}
     monkeypatch.setattr(onnx.ModelProto, "SerializeToString", lambda self: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_onnx(subject, path)
-    assert {name: name.read_bytes() for name in tmp_path.iterdir()} == before
+    assert {name: name.read_bytes() for name in tmp_path.iterdir()} == contents_before
 
 
 def test_a_model_with_preprocessing_takes_images() -> None:
     subject = subject_of(SEGMENTATION)
-    middle = Preprocessing("data", (20, 21, 3), (16, 18), (2, 1, 0), mean=np.full((3, 1, 1), 99, np.float32), scale=0.1)
-    model = export_onnx(subject, preprocessing=middle)
+    preprocessing = Preprocessing(
+        "data", (20, 21, 3), (16, 18), (2, 1, 0), mean=np.full((3, 1, 1), 99, np.float32), scale=0.1
+    )
+    model = export_onnx(subject, preprocessing=preprocessing)
     images = np.random.default_rng(2).integers(0, 256, (3, 20, 21, 3)).astype(np.uint8)
-    assert_equal(run(model, {"data": images}), expected(subject, {"data": np.asarray(middle(images))}))
+    assert_equal(run(model, {"data": images}), expected(subject, {"data": np.asarray(preprocessing(images))}))
     with pytest.raises(Exception, match="uint8"):
         run(model, {"data": images.astype(np.float32)})
 

@@ -33,13 +33,13 @@ ON_HOST = f"""
 """
 
 
-def write(text: str, path: Path, **options: object) -> None:
+def write_net(text: str, path: Path, **options: object) -> None:
     net = Net(text)
     write_onnx(make_subject(net, net.init(jax.random.key(0))), path, **options)
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "error", "says"),
+    ("text", "options", "error", "message"),
     [
         (CLASSIFICATION, {"opset": 16}, CaffejaxError, "opset must be a number from 17 to 23, not 16"),
         (CLASSIFICATION, {"opset": 99}, CaffejaxError, "not 99"),
@@ -56,18 +56,18 @@ def write(text: str, path: Path, **options: object) -> None:
     ],
 )
 def test_a_refused_net_is_explained_and_nothing_is_written(
-    tmp_path: Path, text: str, options: dict[str, object], error: type[CaffejaxError], says: str
+    tmp_path: Path, text: str, options: dict[str, object], error: type[CaffejaxError], message: str
 ) -> None:
-    with pytest.raises(error, match=says) as raised:
-        write(text, tmp_path / "net.onnx", **options)
-    assert "after" not in str(raised.value)
+    with pytest.raises(error, match=message) as caught:
+        write_net(text, tmp_path / "net.onnx", **options)
+    assert "after" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 
 def test_an_unsupported_jax_function_names_the_layer() -> None:
-    odd = LayerType(Signature("Odd"), Traced(lambda ctx, x: jax.scipy.special.erfinv(x)))
+    unsupported_type = LayerType(Signature("Odd"), Traced(lambda ctx, x: jax.scipy.special.erfinv(x)))
     text = f'{DATA} layer {{ name: "odd" type: "Odd" bottom: "data" top: "x" }}'
-    with register_temporarily(odd):
+    with register_temporarily(unsupported_type):
         net = Net(text)
         subject = make_subject(net, net.init(jax.random.key(0)))
         with pytest.raises(GraphError, match=r"layer 'odd' \(Odd\): .*JAX's erf_inv, for which ONNX has no operator"):
@@ -75,9 +75,9 @@ def test_an_unsupported_jax_function_names_the_layer() -> None:
 
 
 @pytest.mark.parametrize("path", ["absent/net.onnx", "."])
-def test_a_path_that_cannot_be_written(tmp_path: Path, path: str) -> None:
+def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(CaffejaxError, match="cannot be written"):
-        write(CLASSIFICATION, tmp_path / path)
+        write_net(CLASSIFICATION, tmp_path / path)
 
 
 @pytest.mark.slow
@@ -85,5 +85,5 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
     code = "import sys; sys.modules['onnx'] = None; import caffejax.export; import caffejax.export.onnx"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=False)
     assert result.returncode == 1
-    last = result.stderr.splitlines()[-1]
-    assert re.search(r"the package onnx, which writes models, is missing: pip install .*\bonnx\b", last)
+    last_line = result.stderr.splitlines()[-1]
+    assert re.search(r"the package onnx, which writes models, is missing: pip install .*\bonnx\b", last_line)

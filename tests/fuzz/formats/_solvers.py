@@ -35,15 +35,19 @@ def solver() -> Solver:
 
 
 @functools.cache
-def snapshot(*ends: str, hdf5: bool = False) -> Files:
+def snapshot(*name_parts: str, hdf5: bool = False) -> Files:
     """Write a snapshot after two iterations; return its files whose names contain this text."""
     with tempfile.TemporaryDirectory() as folder:
-        form = "snapshot_format: HDF5" if hdf5 else ""
-        solver = Solver(f'{SOLVER} {form} snapshot_prefix: "{folder}/x"')
+        format_setting = "snapshot_format: HDF5" if hdf5 else ""
+        solver = Solver(f'{SOLVER} {format_setting} snapshot_prefix: "{folder}/x"')
         solver.step(2)
         solver.snapshot()
         solver.close()
-        return {name: content for name, content in read_files(Path(folder)).items() if any(end in name for end in ends)}
+        return {
+            name: content
+            for name, content in read_files(Path(folder)).items()
+            if any(end in name for end in name_parts)
+        }
 
 
 def restore(path: Path) -> dict[str, Any]:
@@ -54,11 +58,11 @@ def restore(path: Path) -> dict[str, Any]:
         AssertionError: if the solver has changed.
     """
     training = solver()
-    before = _state(training)
+    state_before = _state(training)
     try:
         training.restore(path)
     except CaffejaxError:
-        assert not _differences(before, _state(training)), "refused, but the solver is changed"
+        assert not _differences(state_before, _state(training)), "refused, but the solver is changed"
         raise
     result = _state(training)
     training.step(1)
@@ -76,5 +80,5 @@ def _state(solver: Solver) -> dict[str, Any]:
     return {jax.tree_util.keystr(path): np.asarray(x) for path, x in jax.tree_util.tree_leaves_with_path(state)}
 
 
-def _differences(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[str]:
-    return [name for name in one if not np.array_equal(one[name], two[name], equal_nan=True)]
+def _differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
+    return [name for name in expected if not np.array_equal(expected[name], actual[name], equal_nan=True)]

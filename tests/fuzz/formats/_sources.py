@@ -9,8 +9,8 @@ import numpy as np
 
 from caffejax import Net
 
-_MANY = 1 << 16  # numbers; batches of more take long and are no damage
-_LARGEST = 1 << 22  # pixels of an image: the default lets one take more memory than a case may
+_MAX_NUMBERS = 1 << 16  # numbers; batches of more take long and are no damage
+_MAX_PIXELS = 1 << 22  # pixels of an image: the default lets one take more memory than a case may
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 
 
@@ -26,13 +26,13 @@ def batches(net: str, folder: Path, count: int = 3, phase: str = "TEST") -> list
 
 def read_batches(path: Path, count: int = 3, phase: str = "TEST") -> list[tuple[np.ndarray, ...]]:
     """Likewise of a net's file."""
-    net = Net(path, phase, seed=1, max_image_pixels=_LARGEST)  # type: ignore[arg-type]
+    net = Net(path, phase, seed=1, max_image_pixels=_MAX_PIXELS)  # type: ignore[arg-type]
     sources = net.sources()
     result = []
     try:
         for source in sources.values():
             size = sum(math.prod(top.shape) for top in source.tops)
-            for _ in range(count if size < _MANY else 0):
+            for _ in range(count if size < _MAX_NUMBERS else 0):
                 batch = next(source)
                 assert [a.ndim for a in batch] == [len(top.shape) for top in source.tops]
                 result.append(batch)

@@ -14,18 +14,18 @@ from ._sources import batches
 
 _NET = """layer { name: "d" type: "ImageData" top: "data" top: "label" transform_param { crop_size: 6 }
   image_data_param { source: "list.txt" batch_size: 2 %s } }"""
-_FORMS = (".png", ".jpg", ".bmp", ".ppm", ".tiff", ".webp", ".gif")
+_SUFFIXES = (".png", ".jpg", ".bmp", ".ppm", ".tiff", ".webp", ".gif")
 
 
 def _intact() -> list[Files]:
     draw = np.random.default_rng(0)
     colours = draw.integers(0, 256, (9, 12, 3), np.uint8)
     grey16 = draw.integers(0, 1 << 16, (9, 12), np.uint16)
-    pictures = [(form, cv2.imencode(form, colours)[1].tobytes()) for form in _FORMS if cv2.haveImageWriter(form)]
+    pictures = [(form, cv2.imencode(form, colours)[1].tobytes()) for form in _SUFFIXES if cv2.haveImageWriter(form)]
     pictures.append((".png", cv2.imencode(".png", grey16)[1].tobytes()))
-    good = cv2.imencode(".png", colours)[1].tobytes()
+    intact_picture = cv2.imencode(".png", colours)[1].tobytes()
     return [
-        {"list.txt": f"good.png 1\nim{form} 0\n".encode(), f"im{form}": data, "good.png": good}
+        {"list.txt": f"good.png 1\nim{form} 0\n".encode(), f"im{form}": data, "good.png": intact_picture}
         for form, data in pictures
     ]
 
@@ -40,4 +40,4 @@ def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str
     return None if np.array_equal(actual[0][0][0], expected[0][0][0]) else "another picture: good.png"
 
 
-HARNESS = Harness(_intact, one_file(change_picture, *(f"im{form}" for form in _FORMS)), _read, _complaint)
+HARNESS = Harness(_intact, one_file(change_picture, *(f"im{form}" for form in _SUFFIXES)), _read, _complaint)

@@ -47,17 +47,19 @@ def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str
 
     Checksums detect changes, unless they were computed again, which takes more bytes than a few.
     """
-    if actual == expected or not all(_too_little(damaged.get(name, b""), before) for name, before in intact.items()):
+    if actual == expected or not all(
+        _has_few_changes(damaged.get(name, b""), original) for name, original in intact.items()
+    ):
         return None
-    is_cut = any(name.endswith(".log") and damaged.get(name) != before for name, before in intact.items())
+    is_cut = any(name.endswith(".log") and damaged.get(name) != original for name, original in intact.items())
     return None if is_cut and actual == expected[: len(actual)] else f"other records: {len(actual)} of {len(expected)}"
 
 
-def _too_little(content: bytes, before: bytes) -> bool:
+def _has_few_changes(content: bytes, original: bytes) -> bool:
     """Return whether a file has changed in too few bytes for another valid checksum."""
-    if len(content) != len(before):
-        return before.startswith(content)
-    return sum(one != two for one, two in zip(content, before, strict=True)) < 4
+    if len(content) != len(original):
+        return original.startswith(content)
+    return sum(changed_byte != original_byte for changed_byte, original_byte in zip(content, original, strict=True)) < 4
 
 
 HARNESS = Harness(_intact, _mutate, _read, _complaint)

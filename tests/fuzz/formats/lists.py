@@ -40,13 +40,13 @@ def _intact() -> list[Files]:
     frames = [f"frames/img_{i:05d}.jpg" for i in range(1, 6)]
     pictures = dict.fromkeys(("a.png", "b c.png", "d/e.png", *frames), picture)
     return [
-        {**pictures, "list.txt": text.encode(), "net.prototxt": _net(type, param).encode()}
-        for type, (param, text) in _LAYERS.items()
+        {**pictures, "list.txt": text.encode(), "net.prototxt": _net(layer_type, param).encode()}
+        for layer_type, (param, text) in _LAYERS.items()
     ]
 
 
-def _net(type: str, param: str) -> str:
-    return f'layer {{ name: "d" type: "{type}" top: "data" top: "label" {param} }}'
+def _net(layer_type: str, param: str) -> str:
+    return f'layer {{ name: "d" type: "{layer_type}" top: "data" top: "label" {param} }}'
 
 
 def _mutate(draw: Random, files: Files) -> Files:

@@ -13,7 +13,7 @@ from ._sources import GOLDEN, batches
 
 _NET = """layer { name: "d" type: "Data" top: "data" top: "label"
   data_param { source: "db" batch_size: 10 backend: LMDB } %s }"""
-_MOST = 40  # records on a page
+_MAX_RECORDS = 40  # records on a page
 _TRANSFORM = "transform_param { crop_size: 3 mirror: true }"
 
 
@@ -30,11 +30,13 @@ def _read(folder: Path) -> Any:
 
 def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     """A wrong byte within a key or value cannot be told, an LMDB has no checksums; but it spoils no other page's."""
-    content, before = damaged["db/data.mdb"], intact["db/data.mdb"]
-    pages = [content[at : at + PAGE] != before[at : at + PAGE] for at in range(0, len(before), PAGE)]
+    content, original = damaged["db/data.mdb"], intact["db/data.mdb"]
+    pages = [
+        content[offset : offset + PAGE] != original[offset : offset + PAGE] for offset in range(0, len(original), PAGE)
+    ]
     records = dict(expected)
     wrong = sum(records.get(key) != value for key, value in actual)
-    return f"more records than are on damaged pages: {wrong}" if wrong > _MOST * sum(pages) else None
+    return f"more records than are on damaged pages: {wrong}" if wrong > _MAX_RECORDS * sum(pages) else None
 
 
 HARNESS = Harness(_intact, one_file(change_pages), _read, _complaint)

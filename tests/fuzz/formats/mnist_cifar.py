@@ -52,7 +52,7 @@ def _complaint(damaged: Files, intact: Files, expected_values: Any, actual: Any)
     else:
         rows = b"".join(damaged[name] for name in _CIFAR)
         starts = range(0, len(rows), 1 + _IMAGE)
-        expected = [(rows[at], rows[at + 1 : at + 1 + _IMAGE]) for at in starts]
+        expected = [(rows[offset], rows[offset + 1 : offset + 1 + _IMAGE]) for offset in starts]
     return None if actual == expected else "other than the file: labels or pixels"
 
 

@@ -19,9 +19,9 @@ from ._weights import BLOBS, same_array
 def _intact() -> list[Files]:
     sets: list[Files] = []
     for write in (np.savez, np.savez_compressed):
-        out = io.BytesIO()
-        write(out, **{f"{name}/{i}": blob for name, blobs in BLOBS.items() for i, blob in enumerate(blobs)})
-        sets.append({"weights.npz": out.getvalue()})
+        buffer = io.BytesIO()
+        write(buffer, **{f"{name}/{i}": blob for name, blobs in BLOBS.items() for i, blob in enumerate(blobs)})
+        sets.append({"weights.npz": buffer.getvalue()})
     return sets
 
 
@@ -36,11 +36,11 @@ def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str
         {(info.filename, info.CRC) for info in zipfile.ZipFile(io.BytesIO(files["weights.npz"])).infolist()}
         for files in (damaged, intact)
     ]
-    same = {name.removesuffix(".npy").rpartition("/")[::2] for name, _ in sums[0] & sums[1]}
+    unchanged = {name.removesuffix(".npy").rpartition("/")[::2] for name, _ in sums[0] & sums[1]}
     return next(
         (
             f"numbers changed: layer '{name}', blob {i}"
-            for name, i in sorted(same)
+            for name, i in sorted(unchanged)
             if not same_array(expected[name][int(i)], actual[name][int(i)])
         ),
         None,

@@ -28,19 +28,19 @@ _ROWS = 3 * 40 * 72  # where the channel that describes the people begins
 def _intact() -> list[Files]:
     draw = np.random.default_rng(0)
     files = {}
-    for others in range(3):
+    for other_people in range(3):
         channels = draw.integers(0, 256, _SHAPE, np.uint8)
         rows = channels[3]
-        rows[2, 1] = others
-        joints = draw.uniform(1, 40, (5 + 4 * (1 + others), 16)).astype("<f4")
+        rows[2, 1] = other_people
+        joints = draw.uniform(1, 40, (5 + 4 * (1 + other_people), 16)).astype("<f4")
         numbers = {1: (40, 72), 3: (36, 20), 4: (0.5,)}
-        for row in (*range(5, 8), *range(9, 9 + 4 * others)):
+        for row in (*range(5, 8), *range(9, 9 + 4 * other_people)):
             numbers[row] = tuple(joints[row % len(joints)])
         for row, values in numbers.items():
             data = struct.pack(f"<{len(values)}f", *values)
             rows[row, : len(data)] = np.frombuffer(data, np.uint8)
         datum = Datum(channels=6, height=_SHAPE[1], width=_SHAPE[2], data=channels.tobytes())
-        files[f"records/{others}"] = datum.SerializeToString()
+        files[f"records/{other_people}"] = datum.SerializeToString()
     return [files]
 
 
@@ -51,9 +51,11 @@ def _mutate(draw: Random, files: Files) -> Files:
     datum = Datum.FromString(files[name])
     data = bytearray(datum.data)
     for _ in range(draw.choice((1, 2, 8))):
-        at = _ROWS + 72 * draw.randrange(25) + 4 * draw.randrange(16)
-        special = draw.choice((float("nan"), float("inf"), -1e30, 0.0, 1e7))
-        data[at : at + 4] = struct.pack("<f", special) if draw.random() < 0.5 else edge(draw, 32).to_bytes(4, "big")
+        offset = _ROWS + 72 * draw.randrange(25) + 4 * draw.randrange(16)
+        number = draw.choice((float("nan"), float("inf"), -1e30, 0.0, 1e7))
+        data[offset : offset + 4] = (
+            struct.pack("<f", number) if draw.random() < 0.5 else edge(draw, 32).to_bytes(4, "big")
+        )
     datum.data = bytes(data)
     return {**files, name: datum.SerializeToString()}
 

@@ -31,10 +31,10 @@ def _mutate(draw: Random, content: bytes) -> bytes:
     if draw.random() < 0.3:
         return damage(draw, content)
     (size,) = struct.unpack_from("<Q", content)
-    head, rest = content[8 : 8 + size], content[8 + size :]
-    head = change_json(draw, head)
-    length = len(head) if draw.random() < 0.9 else edge(draw)
-    return struct.pack("<Q", length) + head + rest
+    header, data = content[8 : 8 + size], content[8 + size :]
+    header = change_json(draw, header)
+    length = len(header) if draw.random() < 0.9 else edge(draw)
+    return struct.pack("<Q", length) + header + data
 
 
 def _read(folder: Path) -> Any:

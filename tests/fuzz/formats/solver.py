@@ -45,18 +45,18 @@ def _mutate(draw: Random, files: Files) -> Files:
     if kind > 0.5:
         names = ["net.prototxt", "SGD", "Nesterov", "AdaGrad", "AdaDelta", "poly", "inv", "sigmoid", "L2", "x"]
         return {**files, "solver.prototxt": change_message(draw, text, SolverParameter, names)}
-    change = damage(draw, text) if kind < 0.1 else change_tokens(draw, text, words())
-    return {**files, "solver.prototxt": change}
+    changed = damage(draw, text) if kind < 0.1 else change_tokens(draw, text, words())
+    return {**files, "solver.prototxt": changed}
 
 
 def _read(folder: Path) -> Any:
-    before = Path.cwd()
+    working_folder = Path.cwd()
     os.chdir(folder)  # relative prefixes of snapshots are from here
     try:
         read_solver(folder / "solver.prototxt")
         Solver(folder / "solver.prototxt").close()
     finally:
-        os.chdir(before)
+        os.chdir(working_folder)
 
 
 HARNESS = Harness(_intact, _mutate, _read, text=True, place="")

@@ -27,11 +27,11 @@ def _mutate(draw: Random, files: Files) -> Files:
     name = next(name for name in files if name.endswith(".solverstate"))
     content, kind = files[name], draw.random()
     if kind < 0.5:
-        return {**files, name: _with_record(draw, content)}
+        return {**files, name: _change_record(draw, content)}
     return {**files, name: change_fields(draw, content) if kind < 0.8 else damage(draw, content)}
 
 
-def _with_record(draw: Random, content: bytes) -> bytes:
+def _change_record(draw: Random, content: bytes) -> bytes:
     fields = [
         Field(number, kind, value if isinstance(value, int) else bytes(value))
         for number, kind, value in wire.read_fields(memoryview(content))

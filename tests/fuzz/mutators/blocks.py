@@ -24,11 +24,11 @@ def change_log(draw: Random, content: bytes) -> bytes:
     kind = draw.random()
     if kind < 0.25 or not records:
         return damage(draw, content)
-    at = draw.randrange(len(records))
+    index = draw.randrange(len(records))
     if kind < 0.8:
-        records[at] = _change_numbers(draw, records[at]) if draw.random() < 0.6 else damage(draw, records[at])
+        records[index] = _change_numbers(draw, records[index]) if draw.random() < 0.6 else damage(draw, records[index])
     else:
-        records = draw.choice([records[:at], records + records[: at + 1], records[::-1], records[at:]])
+        records = draw.choice([records[:index], records + records[: index + 1], records[::-1], records[index:]])
     return frame_records(records)
 
 
@@ -37,7 +37,7 @@ def change_table(draw: Random, content: bytes) -> bytes:
     if draw.random() < 0.3 or len(content) < _FOOTER:
         return damage(draw, content)
     result = bytearray(content)
-    blocks = list(_handles(content))
+    blocks = list(_block_ranges(content))
     if not blocks:
         return damage(draw, content)
     offset, size = draw.choice(blocks)
@@ -45,14 +45,14 @@ def change_table(draw: Random, content: bytes) -> bytes:
     kind = result[offset + size]
     if kind == 1 and draw.random() < 0.8:
         try:
-            plain = bytes(cramjam.snappy.decompress_raw(block))
-            packed = bytes(cramjam.snappy.compress_raw(_same_size(draw, plain)))
+            decompressed = bytes(cramjam.snappy.decompress_raw(block))
+            compressed = bytes(cramjam.snappy.compress_raw(_change_in_place(draw, decompressed)))
         except cramjam.DecompressionError:
-            packed = _same_size(draw, block)
-        if len(packed) <= size:  # what is left over is no part of it: snappy says how long it is
-            block = packed.ljust(size, b"\0") if draw.random() < 0.2 else packed
+            compressed = _change_in_place(draw, block)
+        if len(compressed) <= size:  # what is left over is no part of it: snappy says how long it is
+            block = compressed.ljust(size, b"\0") if draw.random() < 0.2 else compressed
     else:
-        block = _same_size(draw, block)
+        block = _change_in_place(draw, block)
     if len(block) == size:
         result[offset : offset + size] = block
         kind = draw.choice((kind, kind, kind, 0, 1, 2))
@@ -60,29 +60,29 @@ def change_table(draw: Random, content: bytes) -> bytes:
     return bytes(result)
 
 
-def _same_size(draw: Random, content: bytes) -> bytes:
+def _change_in_place(draw: Random, content: bytes) -> bytes:
     """Change bytes where numbers are: at the begin of entries, and the restart points at the end."""
     if not content:
         return content
     result = bytearray(content)
     for _ in range(draw.choice((1, 1, 2, 5))):
         size = draw.choice((1, 1, 4))
-        at = draw.choice(
+        offset = draw.choice(
             (
                 draw.randrange(min(16, len(result))),
                 max(0, len(result) - draw.randrange(1, 20)),
                 draw.randrange(len(result)),
             )
         )
-        result[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - at]
+        result[offset : offset + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - offset]
     return bytes(result)
 
 
 def _change_numbers(draw: Random, record: bytes) -> bytes:
-    return _same_size(draw, record) if draw.random() < 0.7 else record + draw.randbytes(draw.randrange(1, 12))
+    return _change_in_place(draw, record) if draw.random() < 0.7 else record + draw.randbytes(draw.randrange(1, 12))
 
 
-def _handles(content: bytes) -> list[tuple[int, int]]:
+def _block_ranges(content: bytes) -> list[tuple[int, int]]:
     """Where the blocks are that the footer names, and those before the first of them, as far as they can be told."""
     numbers, value, shift = [], 0, 0
     for byte in content[-_FOOTER:-8]:
@@ -100,15 +100,15 @@ def _handles(content: bytes) -> list[tuple[int, int]]:
 
 def _records(content: bytes) -> list[bytes]:
     """The records of a small log: those in one fragment."""
-    records, at = [], 0
-    while at + _HEADER.size <= len(content):
-        _, length, kind = _HEADER.unpack_from(content, at)
-        data = content[at + _HEADER.size : at + _HEADER.size + length]
+    records, offset = [], 0
+    while offset + _HEADER.size <= len(content):
+        _, length, kind = _HEADER.unpack_from(content, offset)
+        data = content[offset + _HEADER.size : offset + _HEADER.size + length]
         if kind in (1, 2):
             records.append(data)
         elif kind in (3, 4) and records:
             records[-1] += data
-        at += _HEADER.size + length
-        if 32768 - at % 32768 < _HEADER.size:
-            at += 32768 - at % 32768
+        offset += _HEADER.size + length
+        if 32768 - offset % 32768 < _HEADER.size:
+            offset += 32768 - offset % 32768
     return records

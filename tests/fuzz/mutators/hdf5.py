@@ -27,11 +27,11 @@ def change_hdf5(draw: Random, content: bytes) -> bytes:
 def change_tables(draw: Random, content: bytes) -> bytes:
     """Change numbers near the begin of one of the file's own tables."""
     result = bytearray(content)
-    places = [i for mark in _MARKS for i in range(0, len(result), 8) if result.startswith(mark, i)] or [0]
+    offsets = [i for mark in _MARKS for i in range(0, len(result), 8) if result.startswith(mark, i)] or [0]
     for _ in range(draw.choice((1, 1, 2, 4))):
-        at = min(len(result) - 1, draw.choice(places) + draw.randrange(draw.choice((24, 100, 600))))
+        offset = min(len(result) - 1, draw.choice(offsets) + draw.randrange(draw.choice((24, 100, 600))))
         size = draw.choice((1, 2, 4, 8))
-        result[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - at]
+        result[offset : offset + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - offset]
     return bytes(result)
 
 
@@ -43,8 +43,8 @@ def change_objects(draw: Random, content: bytes) -> bytes:
             names: list[str] = []
             file.visit(names.append)
             name = draw.choice(sorted(names))
-            thing = file[name]
-            array = thing[()] if isinstance(thing, h5py.Dataset) else np.zeros(3, np.float32)
+            item = file[name]
+            array = item[()] if isinstance(item, h5py.Dataset) else np.zeros(3, np.float32)
             del file[name]
             _put(draw, file, name, array, sorted(names))
     except (OSError, RuntimeError, ValueError, KeyError, TypeError):

@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-_WHOLE = [
+_INTEGERS = [
     0,
     1,
     1,
@@ -33,7 +33,7 @@ _WHOLE = [
     2**63 - 1,
     2**64 - 1,
 ]
-_REAL = [0.0, 1.0, 0.5, -1.0, 2.0, 1e-8, 1e8, 1e30, 3.4e38, float("inf"), float("-inf"), float("nan"), -0.5, 0.3, 10.0]
+_REALS = [0.0, 1.0, 0.5, -1.0, 2.0, 1e-8, 1e8, 1e30, 3.4e38, float("inf"), float("-inf"), float("nan"), -0.5, 0.3, 10.0]
 _LIMITS = {
     FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
     FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
@@ -50,8 +50,8 @@ def change_message(draw: Random, content: bytes, kind: type[Message], strings: l
     """
     message = text_format.Parse(content.decode(), kind())
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
-        within = list(_messages(message))
-        _change(draw, draw.choice(within), [*strings, *_strings(message)])
+        messages = list(_messages(message))
+        _change(draw, draw.choice(messages), [*strings, *_strings(message)])
     return text_format.MessageToString(message, as_utf8=True).encode("utf-8", "surrogateescape")
 
 
@@ -66,8 +66,8 @@ def _messages(message: Any) -> Iterator[Any]:
 
 def _strings(message: Any) -> list[str]:
     result = []
-    for one in _messages(message):
-        for field, value in one.ListFields():
+    for inner in _messages(message):
+        for field, value in inner.ListFields():
             if field.cpp_type == FieldDescriptor.CPPTYPE_STRING and field.type != FieldDescriptor.TYPE_BYTES:
                 result += list(value) if field.is_repeated else [value]
     return result
@@ -111,7 +111,7 @@ def _value(draw: Random, field: Any, strings: list[str]) -> Any:
         return draw.choice(field.enum_type.values).number
     if field.cpp_type in _LIMITS:
         low, high = _LIMITS[field.cpp_type]
-        number = draw.choice(_WHOLE) * draw.choice((1, 1, 1, -1))
+        number = draw.choice(_INTEGERS) * draw.choice((1, 1, 1, -1))
         return max(low, min(high, number))
     if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
         return draw.random() < 0.5
@@ -119,4 +119,4 @@ def _value(draw: Random, field: Any, strings: list[str]) -> Any:
         return draw.randbytes(draw.choice((0, 1, 30)))
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return draw.choice(["", "x", "/", ".", "a" * 300, "\x1b[31m", "a/b", "\u202e", "{}", *strings])
-    return draw.choice(_REAL)
+    return draw.choice(_REALS)

@@ -18,14 +18,14 @@ def change_pages(draw: Random, content: bytes) -> bytes:
     result = bytearray(content)
     pages = len(result) // PAGE
     if kind < 0.25:
-        one, two = draw.randrange(pages) * PAGE, draw.randrange(pages) * PAGE
-        result[one : one + PAGE] = content[two : two + PAGE]
+        target, source = draw.randrange(pages) * PAGE, draw.randrange(pages) * PAGE
+        result[target : target + PAGE] = content[source : source + PAGE]
         return bytes(result)
     for _ in range(draw.choice((1, 1, 2, 8))):
         page = draw.randrange(pages) * PAGE
-        at = page + draw.choice(
+        offset = page + draw.choice(
             (draw.randrange(16), draw.randrange(16, 150), draw.randrange(200), draw.randrange(PAGE))
         )
         size = draw.choice((1, 2, 4, 8))
-        result[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - at]
+        result[offset : offset + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - offset]
     return bytes(result)

@@ -21,30 +21,30 @@ def change_picture(draw: Random, content: bytes) -> bytes:
     if content.startswith(b"\xff\xd8"):
         return _change_jpeg(draw, content)
     result = bytearray(content)
-    at, size = draw.randrange(min(60, len(result))), draw.choice((1, 2, 4))
-    result[at : at + size] = edge(draw, 8 * size).to_bytes(size, draw.choice(("little", "big")))
+    offset, size = draw.randrange(min(60, len(result))), draw.choice((1, 2, 4))
+    result[offset : offset + size] = edge(draw, 8 * size).to_bytes(size, draw.choice(("little", "big")))
     return bytes(result)
 
 
 def _change_png(draw: Random, content: bytes) -> bytes:
-    chunks, at = [], len(_PNG)
-    while at + 8 <= len(content):
-        (size,) = struct.unpack_from(">I", content, at)
-        chunks.append((content[at + 4 : at + 8], content[at + 8 : at + 8 + size]))
-        at += size + 12
+    chunks, offset = [], len(_PNG)
+    while offset + 8 <= len(content):
+        (size,) = struct.unpack_from(">I", content, offset)
+        chunks.append((content[offset + 4 : offset + 8], content[offset + 8 : offset + 8 + size]))
+        offset += size + 12
     i = draw.randrange(len(chunks))
     kind, data = chunks[i]
-    way = draw.random()
-    if way < 0.4:
+    change = draw.random()
+    if change < 0.4:
         data = bytearray(chunks[0][1])
-        place, size = draw.choice(((0, 4), (4, 4), (8, 1), (9, 1), (10, 1), (12, 1)))
-        data[place : place + size] = (
+        field_offset, size = draw.choice(((0, 4), (4, 4), (8, 1), (9, 1), (10, 1), (12, 1)))
+        data[field_offset : field_offset + size] = (
             edge(draw, 12) if size == 4 else draw.choice((0, 1, 2, 3, 4, 6, 8, 16, 255))
         ).to_bytes(size, "big")
         chunks[0] = chunks[0][0], bytes(data)
-    elif way < 0.7:
+    elif change < 0.7:
         chunks[i] = kind, damage(draw, data) if data else b"x"
-    elif way < 0.8:
+    elif change < 0.8:
         chunks[i] = draw.choice((b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND", b"acTL", b"eXIf", b"iCCP", b"zTXt")), data
     else:
         chunks = draw.choice([chunks[:i] + chunks[i + 1 :], chunks[: i + 1] * 2, chunks[::-1]])
@@ -57,11 +57,11 @@ def _change_png(draw: Random, content: bytes) -> bytes:
 def _change_jpeg(draw: Random, content: bytes) -> bytes:
     marks = [i for i in range(len(content) - 1) if content[i] == 0xFF and content[i + 1] not in (0, 0xFF)]
     result = bytearray(content)
-    at = draw.choice(marks)
+    offset = draw.choice(marks)
     if draw.random() < 0.2:
-        result[at + 1] = draw.choice((0xC0, 0xC1, 0xC2, 0xC4, 0xDB, 0xDA, 0xD8, 0xD9, 0xE1, 0xFE))
+        result[offset + 1] = draw.choice((0xC0, 0xC1, 0xC2, 0xC4, 0xDB, 0xDA, 0xD8, 0xD9, 0xE1, 0xFE))
         return bytes(result)
-    at += draw.randrange(2, 20)
+    offset += draw.randrange(2, 20)
     size = draw.choice((1, 2))
-    result[at : at + size] = edge(draw, 8 * size if size == 1 else 12).to_bytes(size, "big")
+    result[offset : offset + size] = edge(draw, 8 * size if size == 1 else 12).to_bytes(size, "big")
     return bytes(result)

@@ -11,10 +11,10 @@ def change_bytes(draw: Random, content: bytes) -> bytes:
     """Overwrite a few places with other numbers of one to eight bytes, in either order."""
     result = bytearray(content)
     for _ in range(draw.choice((1, 1, 1, 2, 4, 16))):
-        at = draw.randrange(len(result) + 1)
+        offset = draw.randrange(len(result) + 1)
         size = draw.choice((1, 1, 2, 4, 8))
         piece = edge(draw, 8 * size).to_bytes(size, draw.choice(("little", "big")))
-        result[at : at + size] = piece[: max(0, len(result) - at)]
+        result[offset : offset + size] = piece[: max(0, len(result) - offset)]
     return bytes(result)
 
 
@@ -26,7 +26,7 @@ def flip_bit(draw: Random, content: bytes) -> bytes:
     return bytes(result)
 
 
-def cut(draw: Random, content: bytes) -> bytes:
+def truncate(draw: Random, content: bytes) -> bytes:
     """Leave out the end."""
     return content[: draw.randrange(len(content) + 1)]
 
@@ -36,10 +36,10 @@ def rearrange(draw: Random, content: bytes) -> bytes:
     begin, end = sorted(draw.randrange(len(content) + 1) for _ in range(2))
     end = min(end, begin + draw.choice((1, 8, 64, 4096)))
     piece = content[begin:end]
-    middle = draw.choice((b"", piece * 2, bytes(len(piece)), draw.randbytes(draw.randrange(1, 20)) + piece))
-    return content[:begin] + middle + content[end:]
+    replacement = draw.choice((b"", piece * 2, bytes(len(piece)), draw.randbytes(draw.randrange(1, 20)) + piece))
+    return content[:begin] + replacement + content[end:]
 
 
 def damage(draw: Random, content: bytes) -> bytes:
     """Damage in one of these ways."""
-    return draw.choice((change_bytes, change_bytes, flip_bit, cut, rearrange))(draw, content)
+    return draw.choice((change_bytes, change_bytes, flip_bit, truncate, rearrange))(draw, content)

@@ -68,38 +68,38 @@ def change_tokens(draw: Random, content: bytes, words: list[str]) -> bytes:
 
 
 def _change(draw: Random, tokens: list[str], words: list[str]) -> None:
-    places = [i for i, token in enumerate(tokens) if not token.isspace()]
-    if not places:
+    indices = [i for i, token in enumerate(tokens) if not token.isspace()]
+    if not indices:
         tokens.append(draw.choice(words))
         return
-    at = draw.choice(places)
-    token, kind = tokens[at], draw.random()
+    index = draw.choice(indices)
+    token, kind = tokens[index], draw.random()
     if kind < 0.6:
-        tokens[at] = _other(draw, token, tokens, words)
+        tokens[index] = _replacement(draw, token, tokens, words)
     elif kind < 0.7:
-        del tokens[at]
+        del tokens[index]
     elif kind < 0.8:
-        begin, end = sorted((at, min(len(tokens), at + draw.choice((2, 5, 20, 100)))))
+        begin, end = sorted((index, min(len(tokens), index + draw.choice((2, 5, 20, 100)))))
         tokens[begin:end] = tokens[begin:end] * draw.choice((0, 2, 2, 3))
     elif kind < 0.9:
-        tokens.insert(at, draw.choice([*_SIGNS, " " + draw.choice(words) + " ", draw.choice(NUMBERS) + " "]))
+        tokens.insert(index, draw.choice([*_SIGNS, " " + draw.choice(words) + " ", draw.choice(NUMBERS) + " "]))
     elif kind < 0.95:
-        begin, end = sorted((at, draw.choice(places)))
+        begin, end = sorted((index, draw.choice(indices)))
         piece = tokens[begin:end]
         del tokens[begin:end]
-        place = draw.randrange(len(tokens) + 1)
-        tokens[place:place] = piece
+        target = draw.randrange(len(tokens) + 1)
+        tokens[target:target] = piece
     elif kind < 0.97:
-        tokens[at] = token * draw.choice((2, 50, 5000))
+        tokens[index] = token * draw.choice((2, 50, 5000))
     elif kind < 0.98:
-        del tokens[at:]
+        del tokens[index:]
     else:
-        deep = draw.choice((3, 99, 101, 3000))
+        depth = draw.choice((3, 99, 101, 3000))
         opening, closing = draw.choice((("{", "}"), ("[", "]"), (f"{draw.choice(words)} {{ ", "}"), ("<", ">")))
-        tokens[at] = opening * deep + token + closing * draw.choice((deep, 0, 1))
+        tokens[index] = opening * depth + token + closing * draw.choice((depth, 0, 1))
 
 
-def _other(draw: Random, token: str, tokens: list[str], words: list[str]) -> str:
+def _replacement(draw: Random, token: str, tokens: list[str], words: list[str]) -> str:
     """Another token of the same kind, mostly."""
     if draw.random() < 0.1:
         return draw.choice([*NUMBERS, *_STRINGS, *_SIGNS, *words])

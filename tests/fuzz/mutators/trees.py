@@ -35,13 +35,13 @@ _REPEATED = 1000  # places of what is repeated a thousand times: more take the f
 
 def change_tree(draw: Random, tree: Any) -> Any:
     """Return a copy with a few places changed."""
-    box = [copy.deepcopy(tree)]
+    root = [copy.deepcopy(tree)]
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
-        holder, key = draw.choice(_places(box))
+        holder, key = draw.choice(_places(root))
         kind = draw.random()
         if kind < 0.6:
             holder[key] = copy.deepcopy(draw.choice(_VALUES))
-        elif kind < 0.7 and holder is not box:
+        elif kind < 0.7 and holder is not root:
             del holder[key]
         elif kind < 0.8:
             times = draw.choice((1, 2, 1000))
@@ -49,9 +49,9 @@ def change_tree(draw: Random, tree: Any) -> Any:
         elif kind < 0.9 and isinstance(holder, dict):
             holder[draw.choice(["", "x", f"{key}2", str(key).upper(), "__metadata__"])] = holder[key]
         else:
-            other, name = draw.choice(_places(box))
-            holder[key] = copy.deepcopy(other[name])
-    return box[0]
+            source, name = draw.choice(_places(root))
+            holder[key] = copy.deepcopy(source[name])
+    return root[0]
 
 
 def change_json(draw: Random, content: bytes) -> bytes:
@@ -60,8 +60,8 @@ def change_json(draw: Random, content: bytes) -> bytes:
     if kind < 0.1:
         return damage(draw, content)
     if kind < 0.15:
-        deep = draw.choice((10, 900, 100_000))
-        return b"[" * deep + content + b"]" * draw.choice((deep, 0))
+        depth = draw.choice((10, 900, 100_000))
+        return b"[" * depth + content + b"]" * draw.choice((depth, 0))
     return json.dumps(change_tree(draw, json.loads(content))).encode()
 
 
@@ -73,4 +73,4 @@ def _places(tree: Any) -> list[tuple[Any, Any]]:
         keys = list(range(len(tree)))
     else:
         return []
-    return [(tree, key) for key in keys] + [place for key in keys for place in _places(tree[key])]
+    return [(tree, key) for key in keys] + [location for key in keys for location in _places(tree[key])]

@@ -75,14 +75,14 @@ def change_fields(draw: Random, content: bytes) -> bytes:
 def _change(draw: Random, fields: tuple[Field, ...]) -> tuple[Field, ...]:
     if not fields:
         return (Field(draw.choice((1, 2, 5, 7, 100)), wire.VARINT, edge(draw)),)
-    at = draw.randrange(len(fields))
-    field = fields[at]
+    index = draw.randrange(len(fields))
+    field = fields[index]
     if isinstance(field.value, tuple) and draw.random() < 0.8:
-        return (*fields[:at], replace(field, value=_change(draw, field.value)), *fields[at + 1 :])
-    return (*fields[:at], *_instead(draw, field, fields), *fields[at + 1 :])
+        return (*fields[:index], replace(field, value=_change(draw, field.value)), *fields[index + 1 :])
+    return (*fields[:index], *_replacements(draw, field, fields), *fields[index + 1 :])
 
 
-def _instead(draw: Random, field: Field, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+def _replacements(draw: Random, field: Field, fields: tuple[Field, ...]) -> tuple[Field, ...]:
     kind = draw.randrange(8)
     if kind == 0:
         return ()

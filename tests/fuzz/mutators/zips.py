@@ -47,16 +47,16 @@ def change_archive(draw: Random, content: bytes) -> bytes:
     if kind < 0.3:
         return damage(draw, content)
     if kind < 0.5:
-        return _change_heads(draw, content)
+        return _change_headers(draw, content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = [(info.filename, archive.read(info)) for info in archive.infolist()]
-    at = draw.randrange(len(members))
-    name, data = members[at]
+    index = draw.randrange(len(members))
+    name, data = members[index]
     if kind < 0.85:
-        members[at] = name, change_npy(draw, data)
+        members[index] = name, change_npy(draw, data)
     elif kind < 0.95:
         names = [member for member, _ in members]
-        members[at] = (
+        members[index] = (
             draw.choice(
                 [
                     *names,
@@ -108,13 +108,13 @@ def change_npy(draw: Random, data: bytes) -> bytes:
     return b"\x93NUMPY" + bytes([version, 0]) + size + text.encode() + data[end:]
 
 
-def _change_heads(draw: Random, content: bytes) -> bytes:
+def _change_headers(draw: Random, content: bytes) -> bytes:
     """Overwrite a number in one of the archive's own heads."""
     result = bytearray(content)
     signature, length = draw.choice(((b"PK\3\4", 30), (b"PK\1\2", 46), (b"PK\5\6", 22), (b"PK\1\2", 46)))
-    places = [i for i in range(len(result)) if result.startswith(signature, i)]
-    if not places:
+    offsets = [i for i in range(len(result)) if result.startswith(signature, i)]
+    if not offsets:
         return damage(draw, content)
-    at, size = draw.choice(places) + draw.randrange(4, length), draw.choice((1, 2, 4))
-    result[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")
+    offset, size = draw.choice(offsets) + draw.randrange(4, length), draw.choice((1, 2, 4))
+    result[offset : offset + size] = edge(draw, 8 * size).to_bytes(size, "little")
     return bytes(result)

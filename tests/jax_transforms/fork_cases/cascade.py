@@ -42,7 +42,7 @@ def truth(random: Random, shape: Shape) -> np.ndarray:
     return np.concatenate([two_images(random, shape), more], axis=1)
 
 
-def places(random: Random, shape: Shape) -> np.ndarray:
+def draw_label_maps(random: Random, shape: Shape) -> np.ndarray:
     """For each place of a map label, box by centre and sides, and overlap."""
     batch, _, height, width = shape
     label = random.integers(0, 3, (batch, 1, height, width)) * random.integers(0, 2, (batch, 1, height, width))
@@ -51,7 +51,7 @@ def places(random: Random, shape: Shape) -> np.ndarray:
     return np.concatenate([label, centre, sides, random.uniform(0, 0.5, (batch, 1, height, width))], axis=1)
 
 
-def small(random: Random, shape: Shape) -> np.ndarray:
+def draw_small_numbers(random: Random, shape: Shape) -> np.ndarray:
     return 0.5 * random.normal(size=shape)
 
 
@@ -59,7 +59,7 @@ def probabilities(random: Random, shape: Shape) -> np.ndarray:
     return np.moveaxis(random.dirichlet(np.ones(shape[1]), (shape[0], *shape[2:])), -1, 1)
 
 
-def size(random: Random, shape: Shape) -> np.ndarray:
+def draw_image_size(random: Random, shape: Shape) -> np.ndarray:
     return np.array([[90.0, 100.0]])
 
 
@@ -71,7 +71,7 @@ def group_loss(param: str, name: str, **options: Any) -> Any:
         f"lambda: 2 bg_threshold: 0.3 bg_multiple: 1 objectness: true {param} }} {REG % ''}",
         *shapes,
         name=name,
-        draws={"b1": small, "b2": places},
+        draws={"b1": draw_small_numbers, "b2": draw_label_maps},
         **options,
     )
 
@@ -83,7 +83,7 @@ def detection_loss(mode: str, **options: Any) -> Any:
         (ROWS, 7, 4, 5),
         (ROWS, 6, 4, 5),
         name=mode,
-        draws={"b1": places},
+        draws={"b1": draw_label_maps},
         **options,
     )
 
@@ -96,7 +96,7 @@ LAYERS = [
         (ROWS, 5),
         (ROWS, 6),
         tops=2,
-        draws={"b0": small, "b1": rois, "b2": draw_matched},
+        draws={"b0": draw_small_numbers, "b1": rois, "b2": draw_matched},
     ),
     layer(
         "BoxGroupOutput",
@@ -106,7 +106,7 @@ LAYERS = [
         (ROWS, 4, 3, 4),
         tops=2,
         phase="TEST",
-        draws={"b0": probabilities, "b1": small},
+        draws={"b0": probabilities, "b1": draw_small_numbers},
     ),
     layer(
         "BoxOutput",
@@ -125,7 +125,7 @@ LAYERS = [
         (ROWS, 5),
         (ROWS, 6),
         name="train",
-        draws={"b0": small, "b1": rois, "b2": draw_matched},
+        draws={"b0": draw_small_numbers, "b1": rois, "b2": draw_matched},
     ),
     layer(
         "DetectionAccuracy",
@@ -133,7 +133,7 @@ LAYERS = [
         (ROWS, 7, 4, 5),
         (ROWS, 6, 4, 5),
         tops=2,
-        draws={"b1": places},
+        draws={"b1": draw_label_maps},
     ),
     layer(
         "DetectionGroupAccuracy",
@@ -143,7 +143,7 @@ LAYERS = [
         (ROWS, 4, 3, 4),
         (ROWS, 6, 3, 4),
         tops=2,
-        draws={"b1": small, "b2": places},
+        draws={"b1": draw_small_numbers, "b2": draw_label_maps},
     ),
     group_loss('neg_mining_type: "bootstrap"', "bootstrap"),
     group_loss('batch_size: 8 neg_mining_type: "random"', "random", random=True),
@@ -161,7 +161,7 @@ LAYERS = [
         phase="TEST",
         name="agnostic",
         numbers="probabilities",
-        draws={"b1": small, "b2": rois, "b3": size},
+        draws={"b1": draw_small_numbers, "b2": rois, "b3": draw_image_size},
     ),
     layer(
         "FrcnnOutput",
@@ -173,7 +173,7 @@ LAYERS = [
         phase="TEST",
         name="aware",
         numbers="probabilities",
-        draws={"b1": small, "b2": rois, "b3": size},
+        draws={"b1": draw_small_numbers, "b2": rois, "b3": draw_image_size},
     ),
     layer(
         "HardMining",

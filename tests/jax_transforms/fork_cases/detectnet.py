@@ -45,8 +45,8 @@ def transformation(name: str, param: str, **options: Any) -> Any:
 
 
 def python(module: str, name: str, param: str, *bottoms: Any, **options: Any) -> Any:
-    named = f'python_param {{ module: "caffe.layers.detectnet.{module}" layer: "{name}" param_str: "{param}" }}'
-    return layer("Python", named, *bottoms, name=name, phase="TEST", **options)
+    python_param = f'python_param {{ module: "caffe.layers.detectnet.{module}" layer: "{name}" param_str: "{param}" }}'
+    return layer("Python", python_param, *bottoms, name=name, phase="TEST", **options)
 
 
 LAYERS = [

@@ -25,8 +25,8 @@ def words(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 def cells(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """YOLOv1's labels of 2 x 2 cells: difficult, there, classes, boxes."""
-    whole = random.integers(0, 2, (shape[0], 12))
-    return np.concatenate([whole, random.uniform(0.1, 0.9, (shape[0], 16))], axis=1).astype(np.float32)
+    integers = random.integers(0, 2, (shape[0], 12))
+    return np.concatenate([integers, random.uniform(0.1, 0.9, (shape[0], 16))], axis=1).astype(np.float32)
 
 
 EVAL = f"num_class: 2 num_object: 2 {SMALL} nms: 0.5 threshold: 0.1"

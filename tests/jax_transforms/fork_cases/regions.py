@@ -21,7 +21,7 @@ def rois_of_one_image(random: np.random.Generator, shape: tuple[int, ...]) -> np
     return rois(random, shape, images=1)
 
 
-def within(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def draw_rois_within_image(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Regions whose bilinear samples are far from the centres of cells, where these have kinks."""
     result = rois(random, shape)
     return result + np.asarray([0, 0.23, 0.31, 0.37, 0.29])
@@ -48,7 +48,7 @@ DELTAS: Shape = (1, 36, 4, 4)
 
 LAYERS = [
     layer("ROIPooling", f"roi_pooling_param {{ {POOL} }}", MAPS, ROIS, draws={"b1": rois}),
-    layer("ROIAlign", f"roi_pooling_param {{ {POOL} }}", MAPS, ROIS, draws={"b1": within}),
+    layer("ROIAlign", f"roi_pooling_param {{ {POOL} }}", MAPS, ROIS, draws={"b1": draw_rois_within_image}),
     layer("ROIWarping", f"roi_warping_param {{ {POOL} }}", MAPS, ROIS, draws={"b1": rois}),
     layer(
         "PSROIPooling",

@@ -16,11 +16,11 @@ DEPTHWISE_FUSED = """
 """
 
 
-def places(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def draw_pooling_indices(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Each plane's places in a top of twice the height and width, none twice."""
     *planes, height, width = shape
-    drawn = [random.permutation(4 * height * width)[: height * width] for _ in range(int(np.prod(planes)))]
-    return np.reshape(drawn, shape).astype(np.float32)
+    permutations = [random.permutation(4 * height * width)[: height * width] for _ in range(int(np.prod(planes)))]
+    return np.reshape(permutations, shape).astype(np.float32)
 
 
 LAYERS = [
@@ -57,7 +57,9 @@ LAYERS = [
     layer("SpatialDropout", "", IMAGE, name="train", random=True),
     layer("SpatialDropout", "", IMAGE, name="test", phase="TEST"),
     layer("SpatialSoftmax", "spatial_softmax_param { temperature: 2 }", IMAGE),
-    layer("Unpooling", "unpooling_param { unpool_h: 10 unpool_w: 12 }", IMAGE, IMAGE, draws={"b1": places}),
+    layer(
+        "Unpooling", "unpooling_param { unpool_h: 10 unpool_w: 12 }", IMAGE, IMAGE, draws={"b1": draw_pooling_indices}
+    ),
     layer("Unpooling", "unpooling_param { kernel_size: 2 stride: 2 unpool_h: 10 unpool_w: 12 }", IMAGE, name="no_mask"),
     *(
         layer(
@@ -68,7 +70,7 @@ LAYERS = [
         )
         for method in ("AVE", "TILE")
     ),
-    layer("Upsample", "upsample_param { scale: 2 }", IMAGE, IMAGE, name="segnet", draws={"b1": places}),
+    layer("Upsample", "upsample_param { scale: 2 }", IMAGE, IMAGE, name="segnet", draws={"b1": draw_pooling_indices}),
     layer("Upsample", "upsample_param { scale: 2 }", IMAGE, name="yolo"),
     layer("WeightedEuclideanLoss", "", (ROWS, 3), (ROWS, 3), (ROWS, 3, 3)),
 ]

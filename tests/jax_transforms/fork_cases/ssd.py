@@ -5,7 +5,7 @@ from case import ROWS, Case, Shape, layer
 
 IMAGE: Shape = (ROWS, 3, 5, 6)
 MATRIX: Shape = (ROWS, 5)
-WHOLE: Shape = (ROWS, 3, 40, 50)
+FULL_IMAGE: Shape = (ROWS, 3, 40, 50)
 
 CLASSES, PRIORS = 3, 10
 
@@ -73,9 +73,9 @@ LAYERS: list[Case] = [
     layer("Normalize", "norm_param { across_spatial: false }", IMAGE, name="places"),
     layer("Normalize", "norm_param { channel_shared: false }", IMAGE, name="image_channels"),
     layer("Permute", "permute_param { order: 0 order: 2 order: 3 order: 1 }", IMAGE),
-    layer("PriorBox", "prior_box_param { min_size: 8 max_size: 13 aspect_ratio: 2 }", IMAGE, WHOLE),
-    layer("PriorBox", "prior_box_param { min_size: 8 denser_prior_boxes: true }", IMAGE, WHOLE, name="textboxes"),
-    layer("PriorBox", "prior_box_param { min_size: 32 faceboxes: true }", IMAGE, WHOLE, name="faceboxes"),
+    layer("PriorBox", "prior_box_param { min_size: 8 max_size: 13 aspect_ratio: 2 }", IMAGE, FULL_IMAGE),
+    layer("PriorBox", "prior_box_param { min_size: 8 denser_prior_boxes: true }", IMAGE, FULL_IMAGE, name="textboxes"),
+    layer("PriorBox", "prior_box_param { min_size: 32 faceboxes: true }", IMAGE, FULL_IMAGE, name="faceboxes"),
     layer("Reverse", "reverse_param { axis: 2 axis: 3 }", IMAGE),
     layer("SmoothL1Loss", "", MATRIX, MATRIX, name="ssd"),
     layer("SmoothL1Loss", "loss_weight: 1", MATRIX, MATRIX, MATRIX, name="fast"),

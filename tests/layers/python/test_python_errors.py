@@ -116,18 +116,18 @@ def test_the_command_line_shows_the_user_s_traceback(tmp_path: Path) -> None:
         "        raise OSError('the camera is unplugged')\n"
     )
     (tmp_path / "solver.prototxt").write_text(SOLVER % layer("failing_layers", "Data"))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "caffejax", "train", "--solver=solver.prototxt", "--device=cpu"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 1
-    assert done.stderr.rstrip().endswith(
+    assert process.returncode == 1
+    assert process.stderr.rstrip().endswith(
         "OSError: the camera is unplugged\nin layer 'failing_layers.Data' (Python): failing_layers.Data.forward"
     )
-    assert "    raise OSError('the camera is unplugged')" in done.stderr
+    assert "    raise OSError('the camera is unplugged')" in process.stderr
 
 
 def test_the_command_line_has_no_traceback_for_a_missing_module(

@@ -107,9 +107,9 @@ def test_results_are_copies() -> None:
     """A layer that writes into the same memory again does not change what it gave before."""
     net = Net(data((2, 2)) + python("s", "SimpleLayer", "x0", "y"))
     first, _ = net.forward({}, {}, {"x0": np.ones((2, 2), np.float32)})
-    kept = np.array(first["y"])
+    first_copy = np.array(first["y"])
     net.forward({}, {}, {"x0": np.full((2, 2), 2, np.float32)})
-    np.testing.assert_array_equal(first["y"], kept)
+    np.testing.assert_array_equal(first["y"], first_copy)
 
 
 def test_a_layer_reads_blobs_of_float32_in_any_net() -> None:

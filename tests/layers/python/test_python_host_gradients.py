@@ -98,12 +98,12 @@ def test_propagate_down_is_what_the_net_asks(monkeypatch: pytest.MonkeyPatch) ->
     flags = []
     backward = user_layers.Euclidean.backward
 
-    def listening(self: Any, top: Any, propagate_down: Any, bottom: Any) -> None:
+    def record_flags(self: Any, top: Any, propagate_down: Any, bottom: Any) -> None:
         flags.append(propagate_down)
         assert all(not b.diff.any() for b in bottom)
         backward(self, top, propagate_down, bottom)
 
-    monkeypatch.setattr(user_layers.Euclidean, "backward", listening)
+    monkeypatch.setattr(user_layers.Euclidean, "backward", record_flags)
     text = data((4, 3), (4, 2)) + python("ip", "Linear", "x0", "ip", param_str="{'num_output': 2}")
     text += python("l", "Euclidean", "ip x1", "l", "loss_weight: 1")
     loss_and_grads(text, normal((4, 3), (4, 2)))  # by the bottoms, too

@@ -30,16 +30,16 @@ PYTHON_LOSS = python("loss", "Euclidean", "ip target", "loss", "loss_weight: 1")
 EUCLIDEAN = 'layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "target" top: "loss" }'
 
 
-def solver(folder: Path, net: str, more: str = "", **options: Any) -> Solver:
+def solver(folder: Path, net: str, settings: str = "", **options: Any) -> Solver:
     return Solver(
         f'net_param {{ {net} }} base_lr: 0.05 lr_policy: "fixed" momentum: 0.9 random_seed: 3 max_iter: 20 '
-        f'snapshot_prefix: "{folder / "x"}" {more}',
+        f'snapshot_prefix: "{folder / "x"}" {settings}',
         **options,
     )
 
 
-def train(folder: Path, net: str, more: str = "", **options: Any) -> Any:
-    s = solver(folder, net, more, **options)
+def train(folder: Path, net: str, settings: str = "", **options: Any) -> Any:
+    s = solver(folder, net, settings, **options)
     start = Net(FILLED + LINEAR, "TRAIN").init(jax.random.key(0)).params["ip"]  # the built-in layer starts with zeros
     s.train_state = s.train_state.replace(params={**s.train_state.params, "ip": start})  # type: ignore[attr-defined]
     s.step(20)
@@ -47,10 +47,10 @@ def train(folder: Path, net: str, more: str = "", **options: Any) -> Any:
     return s.train_state.params
 
 
-@pytest.mark.parametrize(("backward", "more"), [("autodiff", "iter_size: 2"), ("rules", "")])
-def test_the_same_net_of_built_in_layers_learns_the_same(tmp_path: Path, more: str, backward: Any) -> None:
-    expected = train(tmp_path, FILLED + INNER_PRODUCT + EUCLIDEAN, more)
-    result = train(tmp_path, FILLED + LINEAR + PYTHON_LOSS, more, backward=backward)
+@pytest.mark.parametrize(("backward", "settings"), [("autodiff", "iter_size: 2"), ("rules", "")])
+def test_the_same_net_of_built_in_layers_learns_the_same(tmp_path: Path, settings: str, backward: Any) -> None:
+    expected = train(tmp_path, FILLED + INNER_PRODUCT + EUCLIDEAN, settings)
+    result = train(tmp_path, FILLED + LINEAR + PYTHON_LOSS, settings, backward=backward)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), result, expected)
 
 
@@ -60,16 +60,16 @@ def leaves(s: Solver) -> list[Any]:
 
 @pytest.mark.parametrize("snapshot", ["x.orbax", "x_iter_5.solverstate"])
 def test_resumes_with_a_layer_s_own_blobs(tmp_path: Path, snapshot: str) -> None:
-    whole = solver(tmp_path, FILLED + LINEAR + PYTHON_LOSS)
-    whole.step(5)
-    whole.snapshot()
-    whole.step(5)
+    uninterrupted = solver(tmp_path, FILLED + LINEAR + PYTHON_LOSS)
+    uninterrupted.step(5)
+    uninterrupted.snapshot()
+    uninterrupted.step(5)
     resumed = solver(tmp_path, FILLED + LINEAR + PYTHON_LOSS)
     resumed.restore(tmp_path / snapshot)
     resumed.step(5)
-    for ours, theirs in zip(leaves(resumed), leaves(whole), strict=True):
+    for ours, theirs in zip(leaves(resumed), leaves(uninterrupted), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    whole.close()
+    uninterrupted.close()
     resumed.close()
 
 
@@ -80,9 +80,9 @@ def test_a_caffemodel_has_the_blobs_and_gives_them_back(tmp_path: Path) -> None:
     stored = read_caffemodel(tmp_path / "x_iter_3.caffemodel")
     for ours, theirs in zip(s.train_state.params["ip"].values(), stored["ip"], strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    started = solver(tmp_path, FILLED + LINEAR + PYTHON_LOSS, weights=[tmp_path / "x_iter_3.caffemodel"])
-    np.testing.assert_array_equal(started.train_state.params["ip"][0], s.train_state.params["ip"][0])
-    for either in (s, started):
+    fine_tuned = solver(tmp_path, FILLED + LINEAR + PYTHON_LOSS, weights=[tmp_path / "x_iter_3.caffemodel"])
+    np.testing.assert_array_equal(fine_tuned.train_state.params["ip"][0], s.train_state.params["ip"][0])
+    for either in (s, fine_tuned):
         either.close()
 
 
@@ -160,21 +160,21 @@ def test_gradients_over_images_of_many_sizes_are_accumulated(tmp_path: Path, hos
 
 
 @pytest.mark.parametrize("snapshot", ["x.orbax", "x_iter_5.solverstate"])
-def test_a_data_layer_s_place_is_part_of_checkpoints(tmp_path: Path, snapshot: str) -> None:
+def test_a_data_layer_s_iterator_state_is_part_of_checkpoints(tmp_path: Path, snapshot: str) -> None:
     body = images("PlacedImages") + CONVOLUTION + PIXEL_LOSS + ACCURACY
     test = "test_iter: 2 test_interval: 4"
-    whole = solver(tmp_path, body, test)
-    whole.step(5)
-    whole.snapshot()
-    whole.step(7)
+    uninterrupted = solver(tmp_path, body, test)
+    uninterrupted.step(5)
+    uninterrupted.snapshot()
+    uninterrupted.step(7)
     resumed = solver(tmp_path, body, test)
     resumed.restore(tmp_path / snapshot)
     resumed.step(7)
-    assert resumed.loader.get_state() == whole.loader.get_state() == {"data1": {"index": 12}}
-    assert resumed.tests.get_state() == whole.tests.get_state()
-    for ours, theirs in zip(leaves(resumed), leaves(whole), strict=True):
+    assert resumed.loader.get_state() == uninterrupted.loader.get_state() == {"data1": {"index": 12}}
+    assert resumed.tests.get_state() == uninterrupted.tests.get_state()
+    for ours, theirs in zip(leaves(resumed), leaves(uninterrupted), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    whole.close()
+    uninterrupted.close()
     resumed.close()
 
 

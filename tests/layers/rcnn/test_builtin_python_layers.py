@@ -13,8 +13,8 @@ layer { name: "mask" type: "Python" bottom: "x" top: "y" %s python_param { modul
 USER_MODULE = "def MaskLayer(x):\n    return x + 1\n"
 
 
-def shape(module: str, cls: str = "MaskLayer", more: str = "") -> tuple[int, ...]:
-    built = Net(LAYER % (more, module, cls), "TEST")
+def shape(module: str, cls: str = "MaskLayer", fields: str = "") -> tuple[int, ...]:
+    built = Net(LAYER % (fields, module, cls), "TEST")
     return built.apply({}, {}, {"x": np.zeros((2, 4), np.float32)})[0]["y"].shape
 
 
@@ -40,4 +40,4 @@ def test_other_modules_are_reported_missing() -> None:
 
 def test_layers_check_their_numbers_of_bottoms_and_tops() -> None:
     with pytest.raises(CaffejaxError, match="MaskLayer, which is built in, produces exactly 1 top, but 2 given"):
-        shape("pylayer.mask_layer", more='top: "z"')
+        shape("pylayer.mask_layer", fields='top: "z"')

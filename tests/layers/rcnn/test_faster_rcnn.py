@@ -28,7 +28,7 @@ def detections(tops: dict[str, Any]) -> list[tuple[int, float, np.ndarray]]:
     candidates = [(k, prob[i, k], i) for i in range(len(boxes)) for k in (1, 2) if prob[i, k] > 0.5]
     for k, score, i in sorted(candidates, key=lambda c: -c[1]):
         box = np.asarray(decode_boxes(boxes[i], deltas[i, k]))
-        if all(other != k or float(overlaps(box, kept, 1.0)) <= 0.3 for other, _, kept in result):
+        if all(other != k or float(overlaps(box, kept_box, 1.0)) <= 0.3 for other, _, kept_box in result):
             result.append((k, float(score), box))
     return result
 

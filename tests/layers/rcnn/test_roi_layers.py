@@ -43,7 +43,7 @@ def some_rois(random: np.random.Generator, n: int, images: int, size: float) -> 
     return np.concatenate([random.integers(0, images, (n, 1)), np.minimum(a, b), np.maximum(a, b)], 1)
 
 
-def pooled_by_loops(x: np.ndarray, rois: np.ndarray, n: int, scale: float) -> np.ndarray:
+def pool_by_loops(x: np.ndarray, rois: np.ndarray, n: int, scale: float) -> np.ndarray:
     height, width = x.shape[2:]
     top = np.zeros((len(rois), x.shape[1], n, n), np.float32)
     for r, (image, *box) in enumerate(rois.astype(np.float32)):
@@ -69,7 +69,7 @@ def test_roi_pooling_is_what_loops_give(channels: int, height: int, width: int, 
         f"roi_pooling_param {{ pooled_h: {n} pooled_w: {n} spatial_scale: 0.0625 }}",
         [x.shape, rois.shape],
     )
-    np.testing.assert_array_equal(run(built, x, rois)[0], pooled_by_loops(x, rois, n, 0.0625))
+    np.testing.assert_array_equal(run(built, x, rois)[0], pool_by_loops(x, rois, n, 0.0625))
 
 
 def test_roi_pooling_gives_the_first_of_equal_maxima_the_gradient() -> None:
@@ -150,21 +150,23 @@ def test_proposal_targets() -> None:
     rois = np.concatenate([np.zeros((60, 1)), np.concatenate([near, some_rois(random, 20, 1, 90)[:, 1:]])], 1)
     rois = np.concatenate([rois, np.tile([-1, 0, 0, 0, 0], (5, 1))]).astype(np.float32)
     built = net("Python", TARGETS % "{'num_classes': 3, 'batch_size': 16}", [rois.shape, truth.shape], 5, "TRAIN")
-    kept, labels, targets, inside, outside = run(built, rois, truth)
+    sampled_rois, labels, targets, inside, outside = run(built, rois, truth)
     positive = labels > 0
     assert 0 < positive.sum() <= 4
-    assert len(kept) <= 16
-    assert (kept[:, 0] == 0).all()
+    assert len(sampled_rois) <= 16
+    assert (sampled_rois[:, 0] == 0).all()
     np.testing.assert_array_equal(inside, outside)
     assert inside.sum() == 4 * positive.sum()
     for row in np.flatnonzero(positive):
         k = int(labels[row])
         true = truth[truth[:, 4] == k][0, :4]
-        np.testing.assert_allclose(targets[row, 4 * k : 4 * k + 4], encode_boxes(kept[row, 1:], true, np), rtol=1e-5)
+        np.testing.assert_allclose(
+            targets[row, 4 * k : 4 * k + 4], encode_boxes(sampled_rois[row, 1:], true, np), rtol=1e-5
+        )
         assert (inside[row, 4 * k : 4 * k + 4] == 1).all()
     again, other = run(built, rois, truth), run(built, rois, truth, key=7)
-    np.testing.assert_array_equal(kept, again[0])
-    assert not np.array_equal(kept, other[0])
+    np.testing.assert_array_equal(sampled_rois, again[0])
+    assert not np.array_equal(sampled_rois, other[0])
 
 
 ANCHORS = "python_param { module: 'rpn.anchor_target_layer' layer: 'AnchorTargetLayer' param_str: \"%s\" }"
@@ -184,7 +186,7 @@ def test_anchor_targets_are_sampled_by_the_key() -> None:
     assert not np.array_equal(labels, run(built, *bottoms, key=1)[0])
 
 
-def test_dropped_channels() -> None:
+def test_spatial_dropout_drops_channels() -> None:
     names = "module: 'spatial_dropout' layer: 'SpatialDropoutLayer'"
     text = f"python_param {{ {names} param_str: \"{{'phase': '%s', 'p': '0.2'}}\" }}"
     x = np.ones((8, 40, 3, 3), np.float32)
@@ -294,8 +296,8 @@ def test_a_stage_bridge_moves_each_region_by_its_best_class() -> None:
         dx, dy, dw, dh = delta[4 * k : 4 * k + 4]
         w, h = x2 - x1 + 1, y2 - y1 + 1
         x, y, w, h = x1 + w / 2 + dx * w, y1 + h / 2 + dy * h, w * np.exp(dw), h * np.exp(dh)
-        cut = (lambda v: min(max(v, 0), width - 1)), (lambda v: min(max(v, 0), height - 1))
-        want = [0, cut[0](x - w / 2), cut[1](y - h / 2), cut[0](x + w / 2), cut[1](y + h / 2)]
+        clip = (lambda v: min(max(v, 0), width - 1)), (lambda v: min(max(v, 0), height - 1))
+        want = [0, clip[0](x - w / 2), clip[1](y - h / 2), clip[0](x + w / 2), clip[1](y + h / 2)]
         np.testing.assert_allclose(row, want, rtol=1e-5, atol=1e-5)
 
 
@@ -326,8 +328,8 @@ def test_proposals_of_several_images_are_the_images_proposals(kind: str) -> None
     scores, deltas = random.normal(size=(2, 2, 4, 5)), random.normal(size=(2, 4, 4, 5), scale=0.5)
     sizes = np.array([[32, 40, 1], [20, 30, 1.5]], "f")
     rois, best = run(net(kind, PROPOSALS[kind], [(2, 2, 4, 5), (2, 4, 4, 5), (2, 3)], 2), scores, deltas, sizes)
-    one = net(kind, PROPOSALS[kind], [(1, 2, 4, 5), (1, 4, 4, 5), (1, 3)], 2)
-    alone = [run(one, *(x[i : i + 1] for x in (scores, deltas, sizes))) for i in range(2)]
+    single_image_net = net(kind, PROPOSALS[kind], [(1, 2, 4, 5), (1, 4, 4, 5), (1, 3)], 2)
+    alone = [run(single_image_net, *(x[i : i + 1] for x in (scores, deltas, sizes))) for i in range(2)]
     rows = [np.where(np.arange(5) == 0, i, r)[r[:, 0] >= 0] for i, (r, _) in enumerate(alone)]
     result = rois[rois[:, 0] >= 0]
     np.testing.assert_allclose(result, np.concatenate(rows), rtol=1e-5)

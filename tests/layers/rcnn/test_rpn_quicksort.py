@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from caffejax.layers.rcnn.rpn_proposals import quicksort_order
 
 LENGTH = 24
-ordered = jax.jit(quicksort_order)
+compute_order = jax.jit(quicksort_order)
 
 
-def plainly(scores: list[float]) -> list[int]:
+def sort_as_in_c(scores: list[float]) -> list[int]:
     """Sort the numbers of the scores, in place, by the first of each part."""
     order = list(range(len(scores)))
 
@@ -38,9 +38,9 @@ def plainly(scores: list[float]) -> list[int]:
 @settings(max_examples=200)
 @given(st.lists(st.integers(0, 6), min_size=LENGTH, max_size=LENGTH))
 def test_order_of_the_fork(scores: list[int]) -> None:
-    assert ordered(np.asarray(scores, np.float32)).tolist() == plainly(scores)
+    assert compute_order(np.asarray(scores, np.float32)).tolist() == sort_as_in_c(scores)
 
 
 def test_without_equal_scores_it_is_any_sorts() -> None:
     scores = np.random.default_rng(0).permutation(LENGTH).astype(np.float32)
-    assert ordered(scores).tolist() == np.argsort(-scores).tolist()
+    assert compute_order(scores).tolist() == np.argsort(-scores).tolist()
