@@ -34,7 +34,16 @@ import numpy as np
 from competitor import BATCHES
 from engine import ENGINES
 from engine_models import EXPORTERS, write_models
-from turns import Competitor, compiled_before, describe_run, headline, in_turn, ratio, table_head, table_row
+from turns import (
+    Competitor,
+    describe_run,
+    format_head,
+    format_headline,
+    format_row,
+    median_ratio,
+    start_with_filled_cache,
+    time_in_turns,
+)
 
 NETS = ("lenet", "cifar10_full", "caffenet", "googlenet", "squeezenet", "resnet50", "mobilenet")
 OURS = ("frozen", "unfrozen")
@@ -73,7 +82,7 @@ class Bench:
                 folder.mkdir()
                 write_models(net, batch, folder, exporter)
             ours, cache = folders["caffejax"], Path(top) / "cache"
-            cold, frozen = compiled_before(self.command(self._frozen, ours), self.threads, cache)
+            cold, frozen = start_with_filled_cache(self.command(self._frozen, ours), self.threads, cache)
             exit_stack.callback(frozen.process.kill)
             unfrozen = Competitor(self.command("unfrozen", ours), self.threads, cache)
             exit_stack.callback(unfrozen.process.kill)
@@ -119,7 +128,7 @@ class Bench:
                 self.notes.append(f"{row}: {engine} gives other outputs on the model by {exporter}")
         if not ready:
             return None
-        medians = {exporter: statistics.median(times) for exporter, times in in_turn(ready, 3).items()}
+        medians = {exporter: statistics.median(times) for exporter, times in time_in_turns(ready, 3).items()}
         best = min(medians, key=medians.__getitem__)
         for exporter, competitor in ready.items():
             if exporter != best:
@@ -132,7 +141,7 @@ class Bench:
     def compare(self, net: str, batch: int) -> dict[str, Any]:
         """Measure; return what was measured, as JSON values."""
         with self.competitors(net, batch) as (ready, cold):
-            times = in_turn(ready, self.rounds)
+            times = time_in_turns(ready, self.rounds)
             firsts = {name: competitor.first for name, competitor in ready.items()}
             peaks = {name: competitor.end()["peak"] for name, competitor in ready.items()}
         medians = {name: statistics.median(t) for name, t in times.items()}
@@ -142,7 +151,7 @@ class Bench:
             "batch": batch,
             "ms": medians,
             "best": min(peers, key=medians.__getitem__) if peers else None,
-            "ratio": {name: ratio(times[name], times["frozen"]) for name in ready if name != "frozen"},
+            "ratio": {name: median_ratio(times[name], times["frozen"]) for name in ready if name != "frozen"},
             "first": firsts | {"frozen, cold": cold},
             "peak": peaks,
         }
@@ -181,7 +190,7 @@ def main() -> None:
     bench.engines = [engine for engine, version in versions.items() if version]
     bench.notes += [f"{engine} is not installed" for engine, version in versions.items() if not version]
     run = describe_run(options, versions)
-    print(f"{headline(run)}\n")
+    print(f"{format_headline(run)}\n")
     rows: list[dict[str, Any]] = []
     ratios: dict[str, list[float]] = {}
     for net in options.nets:
@@ -189,8 +198,8 @@ def main() -> None:
             rows.append(bench.compare(net, BATCHES[net] if batch == "large" else int(batch)))
             row, best = bench.row_of(rows[-1]), rows[-1]["best"]
             if len(rows) == 1:
-                print(table_head(row))
-            print(table_row(row.values()), flush=True)
+                print(format_head(row))
+            print(format_row(row.values()), flush=True)
             if best:
                 ratios.setdefault(batch, []).append(rows[-1]["ratio"][best])
     means = (f"batch {batch} {statistics.geometric_mean(values):.2f}" for batch, values in ratios.items())

@@ -26,7 +26,16 @@ from typing import Any
 
 import numpy as np
 from competitor import BATCHES, CONFIGS, TORCH_FORMS, batch_of
-from turns import Competitor, compiled_before, describe_run, headline, in_turn, ratio, table_head, table_row
+from turns import (
+    Competitor,
+    describe_run,
+    format_head,
+    format_headline,
+    format_row,
+    median_ratio,
+    start_with_filled_cache,
+    time_in_turns,
+)
 
 TASKS = ("forward 1", "forward", "step")
 LARGE = ("resnet152", "ssd300", "mobilenet_ssd")  # only if named
@@ -46,7 +55,7 @@ def start_competitors(
     with tempfile.TemporaryDirectory() as folder:
         for form in options.kernels:
             command = command_of(name, task, form, options.threads)
-            cold[form], ready[form] = compiled_before(command, options.threads, Path(folder))
+            cold[form], ready[form] = start_with_filled_cache(command, options.threads, Path(folder))
         for form in options.torch:
             try:
                 ready[form] = Competitor(command_of(name, task, form, options.threads), options.threads)
@@ -70,7 +79,7 @@ def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, Any]
         for form, competitor in ready.items():
             expected, rtol = ready[options.kernels[0]].result, 0.3 if task == "step" and has_dropout(name) else 5e-3
             np.testing.assert_allclose(competitor.result, expected, rtol=rtol, atol=1e-5, err_msg=f"{name}, {form}")
-        times = in_turn(ready, options.rounds)
+        times = time_in_turns(ready, options.rounds)
         ends = {form: competitor.end() for form, competitor in ready.items()}
     medians = {form: statistics.median(t) for form, t in times.items()}
     torch = [form for form in ready if form in TORCH_FORMS]
@@ -81,7 +90,7 @@ def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, Any]
         "batch": batch_of(name, task),
         "ms": medians,
         "best": best,
-        "ratio": {form: ratio(times[best], times[form]) if best else None for form in options.kernels},
+        "ratio": {form: median_ratio(times[best], times[form]) if best else None for form in options.kernels},
         "first": {form: {"cold": cold[form], "cached": ready[form].first} for form in options.kernels},
         "end": ends,
     }
@@ -113,15 +122,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured")
     options = parser.parse_args()
     run = describe_run(options, {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "torch")})
-    print(f"{headline(run)}\n")
+    print(f"{format_headline(run)}\n")
     rows = []
     for name in options.nets:
         for task in options.tasks:
             rows.append(compare(name, task, options))
             row = format_result(rows[-1], options)
             if len(rows) == 1:
-                print(table_head(row))
-            print(table_row(row.values()), flush=True)
+                print(format_head(row))
+            print(format_row(row.values()), flush=True)
     print("\nGeometric means of the ratios:", end=" ")
     form = options.kernels[0]
     ratios = {

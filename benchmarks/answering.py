@@ -26,7 +26,7 @@ def serve(make: Callable[[], Run], *, seen: Callable[[Any], Any] = np.ravel, sta
         start: the same as what is timed, without waiting for the end.
     """
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
-    before, start_time = memory("VmRSS"), time.perf_counter()
+    before, start_time = read_memory("VmRSS"), time.perf_counter()
     run = make()
     result = seen(np.asarray(run(), np.float64))
     first = time.perf_counter() - start_time
@@ -38,7 +38,7 @@ def serve(make: Callable[[], Run], *, seen: Callable[[Any], Any] = np.ravel, sta
             host = float("nan")
             if start is not None:  # until the call comes back; it waits only where the work before is not done yet
                 host = float(np.median([(time_run(start), run())[0] for _ in range(5)]))
-            print(json.dumps({"peak": (memory("VmHWM") - before) / 2**20, "host": host}), flush=True)
+            print(json.dumps({"peak": (read_memory("VmHWM") - before) / 2**20, "host": host}), flush=True)
             return
 
 
@@ -49,7 +49,7 @@ def time_run(run: Run) -> float:
     return (time.perf_counter() - start) * 1000
 
 
-def memory(field: str) -> int:
+def read_memory(field: str) -> int:
     """Return a field of this process's status in bytes: VmRSS, resident now, or VmHWM, the most so far."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))

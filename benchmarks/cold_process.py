@@ -168,12 +168,12 @@ def torch(threads: int) -> Callable[[Path], Step]:
 def write_torch(folder: Path) -> None:
     """Write module.pt for `torch`: weights, and the net's source. Needs torch and caffejax."""
     import torch as library
-    from torch_net import TorchNet, plain
+    from torch_net import TorchNet, trace_net
 
     from caffejax.net import Net
 
     net = Net(folder / "train.prototxt", "TRAIN")
-    traced = plain(TorchNet(net.graph, net.load(folder / "weights.caffemodel")))
+    traced = trace_net(TorchNet(net.graph, net.load(folder / "weights.caffemodel")))
     module = library.nn.Module()
     for name, child in traced.named_children():
         module.add_module(name, child)

@@ -42,7 +42,7 @@ from cold_nets import (
     write_onnx_model,
     write_training,
 )
-from turns import HERE, describe_run, headline, table_head, table_row
+from turns import HERE, describe_run, format_head, format_headline, format_row
 
 from caffejax.errors import CaffejaxError
 
@@ -75,7 +75,7 @@ class Table:
 
     def show(self, entries: list[Entry], base: str) -> str:
         """Return the table in Markdown, with ratios to one competitor and their geometric means."""
-        lines = [f"\n## {self.title}\n", table_head(["net", *(entry.label for entry in entries)])]
+        lines = [f"\n## {self.title}\n", format_head(["net", *(entry.label for entry in entries)])]
         ratios: dict[str, list[float]] = {}
         for net, row in self.rows.items():
             cells = []
@@ -90,9 +90,9 @@ class Table:
                     ratios.setdefault(entry.label, []).append(ratio)
                     cell += f" ({ratio:.2f})"
                 cells.append(cell)
-            lines.append(table_row([net, *cells]))
+            lines.append(format_row([net, *cells]))
         means = (f"{statistics.geometric_mean(ratios[e.label]):.2f}" if e.label in ratios else "" for e in entries)
-        return "\n".join([*lines, table_row([f"geometric mean of ratios to {base}", *means])])
+        return "\n".join([*lines, format_row([f"geometric mean of ratios to {base}", *means])])
 
 
 def format_with_imports(times: Mapping[str, float]) -> str:
@@ -313,7 +313,7 @@ def main() -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])  # competitors inherit it
     bench = Bench(options)
     run = describe_run(options, {})
-    print(headline(run), flush=True)
+    print(format_headline(run), flush=True)
     tables = make_tables(bench.jobs)
     training = [
         Table(

@@ -91,7 +91,7 @@ def select_compared(net: Net, result: np.ndarray) -> np.ndarray:
     return result.ravel()[:100]
 
 
-def training(net: Net, variables: Variables) -> tuple[TrainState, Step]:
+def make_training_step(net: Net, variables: Variables) -> tuple[TrainState, Step]:
     """Return what training starts from, and a step of SGD: a function to compile."""
     import jax
 
@@ -115,7 +115,7 @@ def build_caffejax_run(net: Net, task: str, batch: int) -> tuple[Run, Run]:
     if task != "step":
         start = lambda: net.forward(variables.params, variables.state, inputs)[0]  # noqa: E731
         return lambda: next(iter(jax.block_until_ready(start()).values())), start
-    state, step = training(net, variables)
+    state, step = make_training_step(net, variables)
     step = net.jit(step, donate_argnums=0)
     batches = {name: array[None] for name, array in inputs.items()}
 
@@ -129,10 +129,10 @@ def build_caffejax_run(net: Net, task: str, batch: int) -> tuple[Run, Run]:
 
 def build_torch_run(net: Net, task: str, batch: int, form: str, threads: int) -> Run:
     import torch
-    from torch_net import TorchNet, plain
+    from torch_net import TorchNet, trace_net
 
     torch.set_num_threads(threads)
-    module: Any = plain(TorchNet(net.graph, variables_of(net)))
+    module: Any = trace_net(TorchNet(net.graph, variables_of(net)))
     arrays = random_inputs(net, batch)
     label = torch.from_numpy(arrays["label"])
     inputs = {"data": torch.from_numpy(arrays["data"]), "label": label.long() if label.ndim == 1 else label}

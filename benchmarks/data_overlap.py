@@ -18,7 +18,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from answering import memory
+from answering import read_memory
 from google.protobuf import text_format
 
 from caffejax import Solver
@@ -92,9 +92,9 @@ def main() -> None:
                 for side, trainer in sides.items():
                     rates[side].append(measure_rate(trainer, options.iterations))
             ratios = [a / b for a, b in zip(rates["LMDB"], rates["DummyData"], strict=True)]
-            before = memory("VmRSS")
+            before = read_memory("VmRSS")
             sides["LMDB"].step(options.records // batch)
-            memory_growth = memory("VmRSS") - before
+            memory_growth = read_memory("VmRSS") - before
             for trainer in sides.values():
                 trainer.close()
         figures = ", ".join(f"{side} {statistics.median(r):.0f} it/s" for side, r in rates.items())

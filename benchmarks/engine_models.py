@@ -45,12 +45,12 @@ def _write_caffejax_onnx(net: Net, variables: Variables, data: np.ndarray, path:
 
 def _write_torch_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) -> None:
     import torch
-    from torch_net import TorchNet, plain
+    from torch_net import TorchNet, trace_net
 
     class Unlabelled(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.net = plain(TorchNet(net.graph, variables))
+            self.net = trace_net(TorchNet(net.graph, variables))
 
         def forward(self, data: torch.Tensor) -> Any:
             return self.net(data, data)

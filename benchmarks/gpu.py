@@ -27,8 +27,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-from competitor import CONFIGS, random_inputs, training, variables_of
-from torch_net import TorchNet, plain
+from competitor import CONFIGS, make_training_step, random_inputs, variables_of
+from torch_net import TorchNet, trace_net
 
 from caffejax import tune_process
 from caffejax.debugging import memory_report
@@ -47,7 +47,7 @@ def train_net(name: str, precision: Any, kernels: Any) -> Net:
 
 
 def build_caffejax_run(net: Net, batch: int, steps: int) -> Run:
-    state, step = training(net, variables_of(net))
+    state, step = make_training_step(net, variables_of(net))
     arrays = random_inputs(net, batch)
     batches = {name: jax.device_put(arrays[name])[None] for name in net.input_names}
     compiled = net.jit(step, donate_argnums=0)
@@ -66,7 +66,7 @@ def build_torch_run(net: Net, batch: int, steps: int, precision: str) -> Run:
     torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
     torch.backends.cudnn.allow_tf32 = precision != "float32"
     torch.backends.cudnn.benchmark = True
-    module = plain(TorchNet(net.graph, variables_of(net))).to(device, memory_format=torch.channels_last)
+    module = trace_net(TorchNet(net.graph, variables_of(net))).to(device, memory_format=torch.channels_last)
     arrays = random_inputs(net, batch)
     inputs = {
         "data": torch.from_numpy(arrays["data"]).to(device, memory_format=torch.channels_last),
@@ -167,7 +167,7 @@ def time_lenet_training(precision: str, kernels: str, iterations: int, rounds: i
     }
 
     def make() -> Run:
-        state, step = training(net, variables_of(net))
+        state, step = make_training_step(net, variables_of(net))
 
         def steps(state: TrainState, data: Any) -> tuple[TrainState, jax.Array]:
             def body(state: TrainState, i: jax.Array) -> tuple[TrainState, jax.Array]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from answering import memory
+from answering import read_memory
 from competitor import CONFIGS, random_boxes, variables_of
 
 NETS = (
@@ -72,7 +72,7 @@ def measure(name: str) -> dict[str, Any]:
         "params": sum(a.size for a in jax.tree.leaves(variables.params)),
         "first": first,
         "seconds": seconds,
-        "peak": memory("VmHWM") / 2**30,
+        "peak": read_memory("VmHWM") / 2**30,
     }
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from answering import memory
+from answering import read_memory
 
 import caffejax
 
@@ -50,9 +50,9 @@ def measure_peak_growth(function: Callable[[], Any]) -> int:
     """Return how far the resident set rises above its start."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # the most so far starts anew
-    before = memory("VmRSS")
+    before = read_memory("VmRSS")
     result = function()
-    peak = memory("VmHWM")
+    peak = read_memory("VmHWM")
     del result
     return peak - before
 

@@ -22,7 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from competitor import training
+from competitor import make_training_step
 
 from caffejax import tune_process
 from caffejax.human_readable import format_bytes, parse_bytes
@@ -33,7 +33,7 @@ MODEL = Path(__file__).parents[1] / "configs" / "resnet152" / "train_val.prototx
 
 def train(net: Net, batch: int, steps: int) -> dict[str, Any]:
     """Train some steps on random data; return bytes by XLA and by the system, seconds, the first loss."""
-    state, step = training(net, net.init(jax.random.key(0)))
+    state, step = make_training_step(net, net.init(jax.random.key(0)))
     random, shape = np.random.default_rng(0), net.graph.blobs["data"].shape[1:]
     data = random.standard_normal((1, batch, *shape), np.float32)
     batches = {"data": jnp.asarray(data), "label": jnp.arange(batch, dtype=jnp.float32)[None] % 10}

@@ -27,7 +27,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from competitor import BATCHES, CONFIGS, variables_of
-from turns import describe_run, headline, table_head, table_row
+from turns import describe_run, format_head, format_headline, format_row
 
 import caffejax
 from caffejax.debugging import Timer
@@ -159,15 +159,15 @@ def main() -> None:
     jax.config.update("jax_platforms", "cpu")
     caffejax.tune_process()
     run = describe_run(options, {"caffejax": caffejax.__version__})
-    print(f"{headline(run)}\n")
+    print(f"{format_headline(run)}\n")
     peak = measure_peak(options.rounds)
     print(f"Best convolution: {peak.operations / 1e9:.0f} GFLOP/s; best copy: {peak.bytes / 1e9:.1f} GB/s.\n")
-    print(table_head(["net (batch)", "part", "ms", "GFLOP", "MB", "limit, ms", "limit / time", "GFLOP/s"]))
+    print(format_head(["net (batch)", "part", "ms", "GFLOP", "MB", "limit, ms", "limit / time", "GFLOP/s"]))
     rows = []
     for name in options.nets:
         for row in measure_net(name, peak, options.rounds):
             rows.append(row)
-            print(table_row(format_cells(row)), flush=True)
+            print(format_row(format_cells(row)), flush=True)
     if options.json:
         result = {"run": run, "peak": asdict(peak), "rows": list(map(asdict, rows))}
         options.json.write_text(json.dumps(result, indent=1))

@@ -10,7 +10,7 @@ import torch
 import torch.fx
 import torch.nn.functional as F
 from torch import nn
-from torch_ssd import OF_SSD, OfSsd
+from torch_ssd import SSD_FUNCTIONS, SsdLayer
 
 from caffejax.graph import Graph, Layer
 from caffejax.layers.dispatch import forward
@@ -38,8 +38,8 @@ class TorchNet(nn.Module):
                 count = count if count else 1
                 norm.running_mean, norm.running_var = torch.tensor(mean / count), torch.tensor(variance / count)
                 self.norms[layer.key] = norm
-            if layer.type.name in OF_SSD:
-                self.ssd[layer.key] = OfSsd(layer)
+            if layer.type.name in SSD_FUNCTIONS:
+                self.ssd[layer.key] = SsdLayer(layer)
             if layer.type.name == "PriorBox":  # the same for all images
                 bottoms = [jnp.zeros(graph.blobs[b].shape) for b in layer.bottoms]
                 self.register_buffer(layer.key, torch.from_numpy(np.array(forward(layer.context, (), bottoms)[0][0])))
@@ -137,10 +137,10 @@ class _Tracer(torch.fx.Tracer):
     """Writes out all but the layers of SSD."""
 
     def is_leaf_module(self, m: nn.Module, name: str) -> bool:
-        return isinstance(m, OfSsd) or super().is_leaf_module(m, name)
+        return isinstance(m, SsdLayer) or super().is_leaf_module(m, name)
 
 
-def plain(net: TorchNet) -> torch.fx.GraphModule:
+def trace_net(net: TorchNet) -> torch.fx.GraphModule:
     """Write the net out as a torch user would, without a loop over layers: torch.compile could not look through it."""
     _fuse_norms(net)
     return torch.fx.GraphModule(net, _Tracer().trace(net))

@@ -92,7 +92,7 @@ def detection_output(layer: Layer, loc: torch.Tensor, conf: torch.Tensor, priors
     return torch.cat(rows)[None, None]
 
 
-OF_SSD = {
+SSD_FUNCTIONS = {
     "Permute": permute,
     "Normalize": normalize,
     "MultiBoxLoss": multibox_loss,
@@ -100,7 +100,7 @@ OF_SSD = {
 }
 
 
-class OfSsd(nn.Module):
+class SsdLayer(nn.Module):
     """One of these layers."""
 
     def __init__(self, layer: Layer) -> None:
@@ -108,4 +108,4 @@ class OfSsd(nn.Module):
         self.layer = layer
 
     def forward(self, *arrays: torch.Tensor) -> torch.Tensor:
-        return OF_SSD[self.layer.type.name](self.layer, *arrays)
+        return SSD_FUNCTIONS[self.layer.type.name](self.layer, *arrays)

@@ -55,14 +55,14 @@ class Competitor:
         return json.loads(line)
 
 
-def compiled_before(command: list[str], threads: int, cache: Path) -> tuple[float, Competitor]:
+def start_with_filled_cache(command: list[str], threads: int, cache: Path) -> tuple[float, Competitor]:
     """Start one of ours, and again with the compilation cache that it filled; return the first one's first seconds."""
     filler = Competitor(command, threads, cache)
     filler.end()
     return filler.first, Competitor(command, threads, cache)
 
 
-def in_turn(ready: Mapping[str, Competitor], rounds: int) -> dict[str, list[float]]:
+def time_in_turns(ready: Mapping[str, Competitor], rounds: int) -> dict[str, list[float]]:
     """Return the milliseconds of each in each round, in which all have their turn."""
     runs = {form: _choose_runs(competitor.run(2)) for form, competitor in ready.items()}
     times: dict[str, list[float]] = {form: [] for form in ready}
@@ -77,7 +77,7 @@ def _choose_runs(milliseconds: float) -> int:
     return 1 if milliseconds > 1000 else max(3, min(500, int(TURN / milliseconds)))
 
 
-def ratio(slow: Iterable[float], fast: Iterable[float]) -> float:
+def median_ratio(slow: Iterable[float], fast: Iterable[float]) -> float:
     """Return how many times as fast the second was, the median over rounds."""
     return statistics.median(b / a for a, b in zip(fast, slow, strict=True))
 
@@ -96,7 +96,7 @@ def describe_run(options: Any, versions: Mapping[str, str | None]) -> dict[str, 
     }
 
 
-def headline(run: Mapping[str, Any]) -> str:
+def format_headline(run: Mapping[str, Any]) -> str:
     """Return the description of a run as a sentence."""
     versions = "".join(f", {name} {version}" for name, version in run["versions"].items())
     return (
@@ -105,10 +105,10 @@ def headline(run: Mapping[str, Any]) -> str:
     )
 
 
-def table_row(cells: Iterable[str]) -> str:
+def format_row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def table_head(columns: Iterable[str]) -> str:
+def format_head(columns: Iterable[str]) -> str:
     names = list(columns)
-    return f"{table_row(names)}\n|{'---|' * len(names)}"
+    return f"{format_row(names)}\n|{'---|' * len(names)}"

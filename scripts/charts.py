@@ -37,14 +37,14 @@ def new_figure(
     return figure, list(axes.flat)
 
 
-def save(figure: Figure, name: str) -> None:
+def save_figure(figure: Figure, name: str) -> None:
     """Write a figure as a picture of the documentation; see `keep`."""
     path = PICTURES / f"{name}.png"
     figure.savefig(path)
-    keep(path, name)
+    save_quantized(path, name)
 
 
-def keep(file: Path, name: str, colors: int = 128) -> None:
+def save_quantized(file: Path, name: str, colors: int = 128) -> None:
     """Keep a file as a picture of the documentation, in few colors.
 
     Raises:

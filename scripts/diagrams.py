@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from charts import COLORS, new_figure, save
+from charts import COLORS, new_figure, save_figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from caffejax import Net
@@ -55,7 +55,7 @@ def pipeline() -> None:
         ("one program", "gradient and\nupdate, compiled", COLORS[0]),
     ]
     _draw_chain(axes, boxes, ["schema", "graph", "execution", "net", "training"])
-    save(figure, "pipeline")
+    save_figure(figure, "pipeline")
 
 
 def bfloat16() -> None:
@@ -76,7 +76,7 @@ def bfloat16() -> None:
         axes.text(x, 1.78, "weight: float32, rounded\ngradient: rounded once, float32", ha="center", fontsize=7.5)
         _draw_arrow(axes, (x, 1.7), (x, 1.12))
     axes.set_ylim(-0.2, 2.25)
-    save(figure, "bfloat16")
+    save_figure(figure, "bfloat16")
 
 
 def pooling() -> None:
@@ -94,4 +94,4 @@ def pooling() -> None:
         axis.set_title(f"{title}: {outputs} windows", loc="left")
         axis.axis("off")
     figure.suptitle("Pooling of 8 cells, kernel_size 3, stride 2", fontsize=10)
-    save(figure, "pooling_windows")
+    save_figure(figure, "pooling_windows")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from charts import draw_bars, new_figure, save
+from charts import draw_bars, new_figure, save_figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from page_writer import replace_part, write_or_check
@@ -224,7 +224,7 @@ def make_pages(draw: bool = False) -> dict[Path, str]:
             content = f"\n{introduction}\n{words}\n{describe_run(result['run'])}\n{chart}\n"
             text = replace_part(text, f"scripts/make_benchmark_page.py: {name}", content)
             if draw:
-                save(figure, f"benchmark_{name}")
+                save_figure(figure, f"benchmark_{name}")
     return {PAGE: text}
 
 

@@ -22,7 +22,7 @@ PAGE = REPOSITORY / "docs" / "differences.md"
 sys.path.insert(0, str(REPOSITORY / "tests" / "differences"))
 
 from declared import SECTIONS  # noqa: E402  it lies beside the tests
-from difference import Difference, Shown  # noqa: E402
+from difference import Comparison, Difference  # noqa: E402
 
 INTRO = """# Differences from Caffe
 
@@ -72,7 +72,7 @@ def format_difference(difference: Difference) -> Iterator[str]:
     yield from ("", *wrap_paragraph(f"Where Caffe's is from: {difference.source}."))
 
 
-def format_row(result: Shown) -> str:
+def format_row(result: Comparison) -> str:
     """Write what a case shows as a row of a table."""
     return f"| {result.what} | {format_number(result.caffe)} | {format_number(result.here)} |"
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from charts import keep, new_figure, save
+from charts import new_figure, save_figure, save_quantized
 from diagrams import bfloat16, pipeline, pooling
 from matplotlib.patches import Rectangle
 from PIL import Image
@@ -99,20 +99,20 @@ def plot_digits() -> None:
     """Draw training curves by `caffejax plot`."""
     logs = [train_digits(rate)[0] for rate in (0.01, 0.001)]
     run_command("plot", *logs, "--out=plot.png", "--smooth=9", "--log_loss")
-    keep(Path("plot.png"), "plot_digits")
+    save_quantized(Path("plot.png"), "plot_digits")
 
 
 def filters_digits() -> None:
     """Draw filters by `caffejax draw`."""
     run_command("draw", NET, f"--weights={train_digits()[1]}", "--filters", "--size=400", "--out=filters.png")
-    keep(Path("filters.png"), "filters_digits")
+    save_quantized(Path("filters.png"), "filters_digits")
 
 
 def features_digits() -> None:
     """Draw feature maps by `caffejax draw`."""
     weights = f"--weights={train_digits()[1]}"
     run_command("draw", NET, weights, "--blob=conv1", "--example=2", "--size=400", "--out=features.png")
-    keep(Path("features.png"), "features_digits")
+    save_quantized(Path("features.png"), "features_digits")
 
 
 def confusion() -> None:
@@ -133,7 +133,7 @@ def confusion() -> None:
     axes.set(xlabel="predicted", ylabel="digit", xticks=range(10), yticks=range(10))
     axes.set_title(f"LeNet on {counts.sum()} test digits: {np.trace(counts) / counts.sum():.2%} correct")
     axes.spines[:].set_visible(False)
-    save(figure, "confusion_digits")
+    save_figure(figure, "confusion_digits")
 
 
 def load_test_digits() -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +148,7 @@ def load_test_digits() -> tuple[np.ndarray, np.ndarray]:
 def digit() -> None:
     """Write a picture of a digit, which the first page classifies."""
     Image.fromarray(load_test_digits()[0][3, 0].repeat(4, 0).repeat(4, 1)).save("digit.png")
-    keep(Path("digit.png"), "digit", 256)
+    save_quantized(Path("digit.png"), "digit", 256)
 
 
 def saliency() -> None:
@@ -172,7 +172,7 @@ def saliency() -> None:
             axis.imshow(images[column, 0], cmap="gray")
         axis.axis("off")
     figure.suptitle("Digits, and how strongly each pixel moves the score of the right class", fontsize=10)
-    save(figure, "saliency_digits")
+    save_figure(figure, "saliency_digits")
 
 
 def memory() -> None:
@@ -207,7 +207,7 @@ def memory() -> None:
         )
     right.set(ylabel="GiB", title="Training, with --remat=auto", ylim=(0, max(peaks) * 1.25))
     right.legend(fontsize=8)
-    save(figure, "memory_resnet50")
+    save_figure(figure, "memory_resnet50")
 
 
 def gradcheck() -> None:
@@ -231,20 +231,20 @@ def gradcheck() -> None:
     axes.grid(axis="y", alpha=0.3)
     axes.invert_yaxis()
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    save(figure, "gradcheck_digits")
+    save_figure(figure, "gradcheck_digits")
 
 
 def compare() -> None:
     """Draw the error along depth by `caffejax compare`: ResNet-50's fast kernels against the reference."""
     run_command("dump", RESNET, "--phase=TRAIN", "--out=a.npz")
     run_command("compare", "a.npz", RESNET, "--kernels=reference", "--picture=error.png")
-    keep(Path("error.png"), "compare_resnet50")
+    save_quantized(Path("error.png"), "compare_resnet50")
 
 
 def shapes() -> None:
     """Draw the boxes that the small SSD finds, trained by `caffejax demo`."""
     run_command("demo", "shapes", "demo")
-    keep(Path("demo/predicted/shapes_1.png"), "predict_shapes")
+    save_quantized(Path("demo/predicted/shapes_1.png"), "predict_shapes")
 
 
 def pixels() -> None:
@@ -276,7 +276,7 @@ def pixels() -> None:
     for axis, file in zip(axes, [*files, *(f"labelled/{file}" for file in files)], strict=True):
         axis.imshow(cv2.imread(file)[..., ::-1], interpolation="nearest")
         axis.axis("off")
-    save(figure, "predict_pixels")
+    save_figure(figure, "predict_pixels")
 
 
 def _label_pixels(picture: tuple[np.ndarray, list[tuple[int, np.ndarray]]]) -> tuple[np.ndarray, np.ndarray]:
@@ -314,7 +314,7 @@ def face() -> None:
         axes.plot(*points.T, "o", color="lime", markersize=4)
     axes.set(xlim=(90, 350), ylim=(270, 10))
     axes.axis("off")
-    save(figure, "mtcnn_face")
+    save_figure(figure, "mtcnn_face")
 
 
 @contextlib.contextmanager
@@ -342,7 +342,7 @@ def view() -> None:
     os.chdir(file.parent)
     with browser_page(file, 1400, 800) as page:
         page.evaluate(OPENED_BLOCK, ["inception_4a/3x3", "inception_4a#0"])
-    keep(Path("page.png"), "view_googlenet")
+    save_quantized(Path("page.png"), "view_googlenet")
 
 
 def graph() -> None:
@@ -353,7 +353,7 @@ def graph() -> None:
             "(({width, height}) => ({width, height}))(document.documentElement.getBoundingClientRect())"
         )
         page.set_viewport_size({name: int(size) + 1 for name, size in box.items()})
-    keep(Path("page.png"), "draw_lenet", 32)
+    save_quantized(Path("page.png"), "draw_lenet", 32)
 
 
 def report() -> None:
@@ -366,7 +366,7 @@ def report() -> None:
         run_command("check", folder, "--html=report.html")
     with browser_page(Path("report.html"), 900, 662) as page:
         page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
-    keep(Path("page.png"), "check_report", 64)
+    save_quantized(Path("page.png"), "check_report", 64)
 
 
 _TRAINED = plot_digits, filters_digits, features_digits, digit, confusion, saliency, shapes, pixels, same_as_caffe

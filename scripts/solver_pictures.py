@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from charts import new_figure, save
+from charts import new_figure, save_figure
 
 from caffejax import Solver
 from caffejax.schema import read_solver
@@ -62,7 +62,7 @@ def lr_policies() -> None:
         axis.text(0.5, 1.02, label, transform=axis.transAxes, ha="center", fontsize=7, color="gray")
     figure.supxlabel("iteration")
     figure.supylabel("learning rate, base_lr 0.01")
-    save(figure, "lr_policies")
+    save_figure(figure, "lr_policies")
 
 
 def compute_losses(case: str) -> list[float]:
@@ -108,4 +108,4 @@ def same_as_caffe() -> None:
     left.set_ylim(bottom=1e-3)
     left.legend(fontsize=8, ncols=3, loc="lower left")
     right.legend(loc="lower right", fontsize=9)
-    save(figure, "same_as_caffe")
+    save_figure(figure, "same_as_caffe")

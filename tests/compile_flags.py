@@ -29,6 +29,6 @@ def optimized_environment() -> dict[str, str]:
     return os.environ | {"XLA_FLAGS": " ".join(others)}
 
 
-def with_devices(count: int) -> dict[str, str]:
+def cpu_devices_environment(count: int) -> dict[str, str]:
     """The environment of a process whose JAX sees a CPU as that many devices."""
     return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": xla_flags(f"--xla_force_host_platform_device_count={count}")}

@@ -14,7 +14,7 @@ import pytest
 from caffejax.kernels.program_cache import Programs
 from caffejax.process_settings import enable_compilation_cache
 from compile_flags import xla_flags
-from jax_transforms.processes import fresh
+from jax_transforms.processes import spawn_jax_process
 
 os.environ["XLA_FLAGS"] = xla_flags()  # of the processes that tests start as well
 if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load
@@ -57,7 +57,7 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
+def shared_folder() -> Path:
     """Third-party files that are not part of the repository."""
     if not SHARED.is_dir():
         pytest.skip(f"needs the reference files in {SHARED}, which are absent")
@@ -71,7 +71,7 @@ def eight_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessP
     It takes seconds to start, and caches programs. Its working directory is temporary; layers such as HDF5Output may
     write there.
     """
-    with fresh(8) as pool:
+    with spawn_jax_process(8) as pool:
         pool.submit(os.chdir, tmp_path_factory.mktemp("eight_devices")).result()
         yield pool
 
@@ -79,7 +79,7 @@ def eight_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessP
 @pytest.fixture(scope="session")
 def fresh_process() -> Iterator[ProcessPoolExecutor]:
     """A process that does not load caffejax, the same for all tests."""
-    with fresh() as pool:
+    with spawn_jax_process() as pool:
         yield pool
 
 

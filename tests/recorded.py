@@ -25,8 +25,8 @@ def _load_recorded() -> list[dict[str, Any]]:
 
 
 RECORDED_CASES = [case for case in _load_recorded() if not case.get("run_in_folder")]  # those have tests of their own
-REJECTED = [case for case in RECORDED_CASES if case.get("rejected")]
-MANIFEST = [case for case in RECORDED_CASES if not case.get("rejected")]
+REJECTED_CASES = [case for case in RECORDED_CASES if case.get("rejected")]
+ACCEPTED_CASES = [case for case in RECORDED_CASES if not case.get("rejected")]
 
 
 # types of BVLC's whose programs differ between kernels="fast" and "reference"; jax_transforms tests that no other does
@@ -38,7 +38,7 @@ KERNEL_TYPES = set(
 COORDINATES = {"rois", "gt", "im_info"}  # bottoms in pixels, of which bfloat16 cannot tell one from the next
 
 
-def mend(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def correct_arrays(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """A case's arrays, with other numbers where those recorded are known not to be the fork's: docs/differences.md."""
     name = case_id(case)
     if name.startswith("SmoothL1LossOHEM-"):  # recorded is the first row only, the fork's kernel goes through all
@@ -49,14 +49,14 @@ def mend(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.nd
     return arrays
 
 
-def of_fork(case: dict[str, Any]) -> bool:
+def is_of_fork(case: dict[str, Any]) -> bool:
     """Return whether a case is a fork's."""
     return case["path"].parents[1].name != "layers"
 
 
-def by_name(cases: dict[str, dict[str, Any]]) -> list[Any]:
+def case_params(cases: dict[str, dict[str, Any]]) -> list[Any]:
     """Return the names of cases to parametrise a test; the cases of forks' many types are marked long."""
-    return [pytest.param(name, marks=[pytest.mark.long] if of_fork(case) else []) for name, case in cases.items()]
+    return [pytest.param(name, marks=[pytest.mark.long] if is_of_fork(case) else []) for name, case in cases.items()]
 
 
 def case_id(case: dict[str, Any]) -> str:
@@ -68,12 +68,12 @@ def _read_recorded_layer(path: Path) -> Any:
     return next(layer for layer in read_net(path).layer if layer.name == "layer")
 
 
-def recorded_type(case: dict[str, Any]) -> LayerType:
+def layer_type_of_case(case: dict[str, Any]) -> LayerType:
     """The type, and of a type with variants the variant, of a recorded case."""
     return type_of(_read_recorded_layer(case["path"].with_suffix(".prototxt")))
 
 
-def first_of_each(cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def first_case_by_type(cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The first case of each type, by its name, and of each variant, by name and variant."""
     result: dict[str, dict[str, Any]] = {}
     for case in cases:

@@ -7,7 +7,7 @@ import numpy as np
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "weights"
 
 
-def params(path: Path, prefix: str = "param") -> dict[str, list[np.ndarray]]:
+def read_recorded_blobs(path: Path, prefix: str = "param") -> dict[str, list[np.ndarray]]:
     """`<prefix>/<layer>/<i>` of an npz, by layer."""
     blobs: dict[str, list[np.ndarray]] = {}
     with np.load(path) as archive:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recorded_weights import GOLDEN, params
+from recorded_weights import GOLDEN, read_recorded_blobs
 
 from caffejax.checkpoints.caffemodel import (
     Legacy4D,
@@ -40,13 +40,15 @@ def read_content(tmp_path_factory):
 
 def plain_shapes() -> dict[str, list[tuple[int, ...]]]:
     """Return the shapes of the blobs of plain.prototxt's layers that have weights."""
-    shapes = {name: [b.shape for b in blobs] for name, blobs in params(GOLDEN / "float_with_diff.npz").items()}
+    shapes = {
+        name: [b.shape for b in blobs] for name, blobs in read_recorded_blobs(GOLDEN / "float_with_diff.npz").items()
+    }
     return {"data": [], "act": [], "prob": [], **shapes}
 
 
 def assert_weights_are_read(weights: Path, expected: Path) -> None:
     stored = read_caffemodel(weights)
-    recorded = params(expected)
+    recorded = read_recorded_blobs(expected)
     assert recorded
     for layer, blobs in recorded.items():
         if layer in stored:
@@ -93,8 +95,8 @@ def test_caffes_binary_upgrade_holds_the_same(version):
 
 
 @pytest.mark.parametrize(("weights", "expected"), [("det1", "det1_params"), ("lenet", None)])
-def test_third_party_models(shared, weights, expected):
-    folder = shared / "golden" / "weights"
+def test_third_party_models(shared_folder, weights, expected):
+    folder = shared_folder / "golden" / "weights"
     if expected:
         assert_weights_are_read(folder / f"{weights}.caffemodel", folder / f"{expected}.npz")
     else:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recorded_weights import GOLDEN, params
+from recorded_weights import GOLDEN, read_recorded_blobs
 
 from caffejax import atomic_write
 from caffejax.checkpoints.caffemodel import (
@@ -30,7 +30,7 @@ def test_writes_gradients_as_snapshot_diff_does(tmp_path):
     theirs = caffe_pb2.NetParameter.FromString((GOLDEN / "snapdiff_iter_2.caffemodel").read_bytes())
     recorded = GOLDEN / "snapdiff.npz"
     path = tmp_path / "ours.caffemodel"
-    write_caffemodel(path, theirs, params(recorded), params(recorded, "diff"))
+    write_caffemodel(path, theirs, read_recorded_blobs(recorded), read_recorded_blobs(recorded, "diff"))
     assert caffe_pb2.NetParameter.FromString(path.read_bytes()) == theirs
 
 

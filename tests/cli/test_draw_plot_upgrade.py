@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from test_help_and_errors import refusal
-from test_logs import CURRENT
+from test_logs import CURRENT_LOG
 
 from caffejax.cli import main
 from caffejax.schema import caffe_pb2, parse_text, read_net, read_solver
@@ -86,7 +86,7 @@ def test_mistakes_are_named_and_leave_no_file(
 
 
 def test_parse_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.log").write_text(CURRENT)
+    (tmp_path / "a.log").write_text(CURRENT_LOG)
     run_command("parse_log", tmp_path / "a.log", tmp_path, "--delimiter=\\t", "--verbose")
     with open(tmp_path / "a.log.test") as file:
         header, *rows = csv.reader(file, delimiter="\t")
@@ -96,7 +96,7 @@ def test_parse_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_parse_log_of_a_run_without_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.log").write_text("\n".join(line for line in CURRENT.splitlines() if "Test" not in line))
+    (tmp_path / "a.log").write_text("\n".join(line for line in CURRENT_LOG.splitlines() if "Test" not in line))
     run_command("parse_log", tmp_path / "a.log", tmp_path)
     assert "contains no outputs of a test net" in capsys.readouterr().out
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.log", "a.log.train"]
@@ -106,7 +106,7 @@ def test_parse_log_of_a_run_without_tests(tmp_path: Path, capsys: pytest.Capture
 def test_plot_training_log(tmp_path: Path, chart: Any) -> None:
     pytest.importorskip("matplotlib")
     for name in ("a.log", "b.log"):
-        (tmp_path / name).write_text(CURRENT)
+        (tmp_path / name).write_text(CURRENT_LOG)
     run_command("plot_training_log", chart, tmp_path / "p.svg", tmp_path / "a.log", tmp_path / "b.log")
     assert "</svg>" in (tmp_path / "p.svg").read_text()
 
@@ -115,7 +115,7 @@ def test_plots_show_the_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     figure = pytest.importorskip("matplotlib.figure")
     figures: list[Any] = []
     monkeypatch.setattr(figure.Figure, "savefig", lambda self, *_, **__: figures.append(self))
-    (tmp_path / "a.log").write_text(CURRENT)
+    (tmp_path / "a.log").write_text(CURRENT_LOG)
     for chart in range(8):
         run_command("plot_training_log", chart, tmp_path / "p.png", tmp_path / "a.log")
     curves = [[tuple(map(float, p)) for p in f.axes[0].lines[0].get_xydata()] for f in figures]
@@ -151,8 +151,8 @@ def test_plots_that_cannot_be_drawn_are_refused(
 ) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.log").write_text(CURRENT)
-    (tmp_path / "train_only.log").write_text("\n".join(x for x in CURRENT.splitlines() if "Test" not in x))
+    (tmp_path / "a.log").write_text(CURRENT_LOG)
+    (tmp_path / "train_only.log").write_text("\n".join(x for x in CURRENT_LOG.splitlines() if "Test" not in x))
     assert re.search(message, refusal(capsys, "plot_training_log", chart, target, log), re.DOTALL)
 
 

@@ -15,7 +15,7 @@ from caffejax.logs import parse_log, read_log, write_csv
 
 NAN = float("nan")
 
-CURRENT = """
+CURRENT_LOG = """
 I0131 23:59:58.000000  4242 solver.cpp:48] Initializing solver from parameters:
 Iteration 7, lr = 9 in a line without a time
 I0131 23:59:59.000000  4242 solver.cpp:279] Solving LeNet
@@ -52,7 +52,7 @@ def row(iteration: int, seconds: float, rate: float, **outputs: float) -> dict[s
 
 
 def test_a_log_of_caffe(tmp_path: Path) -> None:
-    log = read_log(write_log(tmp_path, CURRENT))
+    log = read_log(write_log(tmp_path, CURRENT_LOG))
     assert log.train == [row(0, 2.25, 0.01, loss=2.25), row(100, 3, 0.01, loss=NAN)]
     assert log.test == [row(0, 1.5, 9.9e-05, accuracy=0.1, loss=2.5), row(200, 5, 9.9e-05, accuracy=1, loss=1e-05)]
     assert log.loss == [row(0, 2, 0.01, loss=2.4), row(100, 3, 0.01, loss=NAN), row(200, 4.1, 9.9e-05, loss=0.125)]
@@ -62,7 +62,7 @@ def test_a_log_of_caffe(tmp_path: Path) -> None:
 
 
 def test_the_rate_of_the_first_row_alone_is_unknown(tmp_path: Path) -> None:
-    (entry,) = read_log(write_log(tmp_path, "\n".join(CURRENT.splitlines()[:8]))).test
+    (entry,) = read_log(write_log(tmp_path, "\n".join(CURRENT_LOG.splitlines()[:8]))).test
     assert math.isnan(entry["LearningRate"])
 
 

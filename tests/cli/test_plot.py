@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from test_help_and_errors import refusal
-from test_logs import CURRENT, NAN, row
+from test_logs import CURRENT_LOG, NAN, row
 
 from caffejax.cli import main
 from caffejax.cli.plot import names_of
@@ -90,7 +90,7 @@ def test_the_seconds_of_a_resumed_run_go_on(tmp_path: Path) -> None:
 
 
 def test_panels_are_of_the_loss_each_test_output_and_the_rate(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text(CURRENT)
+    (tmp_path / "a.log").write_text(CURRENT_LOG)
     (tmp_path / "b.jsonl").write_text(json_lines(*EVENTS))
     logs = [read_log(tmp_path / name) for name in ("a.log", "b.jsonl")]
     loss, accuracy, rate = make_panels(logs)
@@ -140,7 +140,7 @@ def test_the_moving_mean_ignores_nan(values: list[float], width: int, means: lis
 
 def test_the_figure_shows_the_curves(tmp_path: Path) -> None:
     for name in ("a.log", "b.log"):
-        (tmp_path / name).write_text(CURRENT)
+        (tmp_path / name).write_text(CURRENT_LOG)
     logs = {name: read_log(tmp_path / f"{name}.log") for name in "ab"}
     figure = draw_runs(logs, axis="seconds", smooth=3, log_loss=True)
     loss, accuracy, _ = figure.axes
@@ -157,7 +157,7 @@ def test_the_figure_shows_the_curves(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_pictures_of_each_format(tmp_path: Path, suffix: str, magic: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.log").write_text(CURRENT)
+    (tmp_path / "a.log").write_text(CURRENT_LOG)
     (tmp_path / "b.metrics.jsonl").write_text(json_lines(*EVENTS))
     logs = [str(tmp_path / "a.log"), str(tmp_path / "b.metrics.jsonl")]
     assert main(["plot", *logs, f"--out={tmp_path / 'p'}.{suffix}", "--smooth=2", "--x=seconds"]) == 0
@@ -204,7 +204,7 @@ def test_all_files_that_are_not_logs_are_named_at_once(
     Path("empty").touch()
     Path("huge").write_text("Iteration " * 4_000_000)
     Path("cut.jsonl").write_text('{"event": "train", "iteration": 5, "lo')
-    Path("good.log").write_text(CURRENT)
+    Path("good.log").write_text(CURRENT_LOG)
     bad = ["binary", "empty", "huge", "cut.jsonl", "absent", "."]
     output = refusal(capsys, "plot", "good.log", *bad, "--out=p.png").splitlines()
     assert [re.sub(r"caffejax: (.*?): .*", r"\1", line) for line in output] == bad
@@ -229,6 +229,6 @@ def test_figures_that_cannot_be_written_are_refused(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("a.log").write_text(CURRENT)
+    Path("a.log").write_text(CURRENT_LOG)
     assert re.search(message, refusal(capsys, "plot", "a.log", *arguments))
     assert [path.name for path in tmp_path.iterdir()] == ["a.log"]

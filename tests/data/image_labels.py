@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def labels(source: Any, batches: int) -> list[int]:
+def read_labels(source: Any, batches: int) -> list[int]:
     """The labels of some batches; every image's pixels must be 10 times its label."""
     result: list[int] = []
     for _ in range(batches):

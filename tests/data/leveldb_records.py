@@ -15,10 +15,10 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 FOLDERS = ["leveldb_raw", "leveldb_compacted", "leveldb_snappy"]
 
 
-def value(seed: int, size: int, compressible: bool = False) -> bytes:
+def random_value(seed: int, size: int, compressible: bool = False) -> bytes:
     """Bytes that differ for each seed."""
     bits = 1 if compressible else 8
     return np.random.default_rng(seed).integers(0, 1 << bits, size, np.uint8).tobytes()
 
 
-RECORDS = [(b"%05d_image%d" % (i, i % 7), value(i, 1000 + i % 50, i % 3 == 0)) for i in range(500)]
+RECORDS = [(b"%05d_image%d" % (i, i % 7), random_value(i, 1000 + i % 50, i % 3 == 0)) for i in range(500)]

@@ -27,8 +27,8 @@ def test_the_script_makes_what_is_committed(databases, part):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_digits_equal_the_reference(shared, part):
-    assert list(Lmdb(ROOT / "configs" / "digits" / part)) == list(Lmdb(shared / "digits" / part))
+def test_digits_equal_the_reference(shared_folder, part):
+    assert list(Lmdb(ROOT / "configs" / "digits" / part)) == list(Lmdb(shared_folder / "digits" / part))
 
 
 def test_counts_and_pixels():

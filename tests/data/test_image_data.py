@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 import pytest
-from image_labels import labels
+from image_labels import read_labels
 
 from caffejax.data.annotated.write_annotated import StorageOptions, encode_annotated
 from caffejax.data.image_decoding import read_image
@@ -29,26 +29,28 @@ def layer(source, settings="", batch_size=3, transform=""):
 
 def test_the_list_goes_round(folder, open_source):
     source = open_source(layer(folder / "list.txt"))
-    assert labels(source, 5) == [0, 1, 2, 3, 4, 5, 6] * 2 + [0]
+    assert read_labels(source, 5) == [0, 1, 2, 3, 4, 5, 6] * 2 + [0]
     assert [top.shape for top in source.tops] == [(3, 3, 4, 5), (3,)]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_shuffling_draws_each_round_anew_by_the_seed(folder, open_source, workers):
     net = layer(folder / "list.txt", "shuffle: true")
-    order = labels(open_source(net, seed=1, workers=workers), 14)
+    order = read_labels(open_source(net, seed=1, workers=workers), 14)
     rounds = [tuple(order[i : i + 7]) for i in range(0, 42, 7)]
     assert all(sorted(r) == list(range(7)) for r in rounds)
     assert len(set(rounds)) > 3
-    assert labels(open_source(net, seed=1), 14) == order
-    assert labels(open_source(net, seed=2), 14) != order
+    assert read_labels(open_source(net, seed=1), 14) == order
+    assert read_labels(open_source(net, seed=2), 14) != order
     resumed = open_source(net, seed=1)
     resumed.set_state({"examples": 6})
-    assert labels(resumed, 12) == order[6:]
+    assert read_labels(resumed, 12) == order[6:]
 
 
 def test_rand_skip_starts_later(folder, open_source):
-    starts = {labels(open_source(layer(folder / "list.txt", "rand_skip: 4"), seed=seed), 1)[0] for seed in range(30)}
+    starts = {
+        read_labels(open_source(layer(folder / "list.txt", "rand_skip: 4"), seed=seed), 1)[0] for seed in range(30)
+    }
     assert starts == {0, 1, 2, 3}
     net = layer(folder / "list.txt", "rand_skip: 1000000")
     with pytest.raises(DataError, match=r"rand_skip skips \d+ of 7 images"):
@@ -58,7 +60,7 @@ def test_rand_skip_starts_later(folder, open_source):
 def test_the_root_folder_is_put_before_the_names(folder, open_source, tmp_path):
     (tmp_path / "list.txt").write_text("0.png 0\n3.png 3\n")
     source = open_source(layer(tmp_path / "list.txt", f'root_folder: "{folder}/in/a "', 2))
-    assert labels(source, 1) == [0, 3]
+    assert read_labels(source, 1) == [0, 3]
 
 
 def test_images_can_be_grey_and_resized(folder, open_source):
@@ -134,7 +136,7 @@ def test_an_undecodable_image_is_named_when_its_batch_is_read(folder, open_sourc
     (folder / "bad.png").write_bytes(b"no image")
     (folder / "bad.txt").write_text("in/a 0.png 0\nin/a 1.png 1\nin/a 2.png 2\nbad.png 3\n")
     source = open_source(layer(folder / "bad.txt"))
-    assert labels(source, 1) == [0, 1, 2]
+    assert read_labels(source, 1) == [0, 1, 2]
     with pytest.raises(DataError, match=r"bad.png: layer 'd' \(ImageData\): its image of 8 bytes cannot be decoded"):
         next(source)
 

@@ -4,7 +4,7 @@ import cv2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leveldb_records import GOLDEN, RECORDS, value
+from leveldb_records import GOLDEN, RECORDS, random_value
 
 from caffejax.data import LevelDb, Lmdb, write_leveldb
 from caffejax.data.leveldb import leveldb_reader
@@ -71,7 +71,7 @@ def test_each_block_is_decoded_once(leveldb_folder, monkeypatch):
 
 
 def test_opening_reads_no_large_values(tmp_path, monkeypatch):
-    records = [(b"%d" % i, value(i, 200_000)) for i in range(9)]
+    records = [(b"%d" % i, random_value(i, 200_000)) for i in range(9)]
     write_leveldb(tmp_path / "db", records)
     sizes = []
     original = Files.read

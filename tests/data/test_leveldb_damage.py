@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from leveldb_records import FOLDERS, GOLDEN, RECORDS, needs_plyvel, plyvel, value
+from leveldb_records import FOLDERS, GOLDEN, RECORDS, needs_plyvel, plyvel, random_value
 
 from caffejax.data import LevelDb, Lmdb, write_leveldb
 from caffejax.data.leveldb.log_format import frame_records
@@ -96,7 +96,7 @@ def test_damage_in_a_large_block_is_found(tmp_path, part):
     path = tmp_path / "db"
     with plyvel.DB(str(path), create_if_missing=True, compression=None) as db:
         for i in range(9):
-            db.put(b"key %d" % i, value(i, 200_000))
+            db.put(b"key %d" % i, random_value(i, 200_000))
     with plyvel.DB(str(path)):
         pass  # moves the log into a table
     (table,) = path.glob("*.ldb")

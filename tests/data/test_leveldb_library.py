@@ -5,7 +5,7 @@ import shutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leveldb_records import needs_plyvel, plyvel, value
+from leveldb_records import needs_plyvel, plyvel, random_value
 
 from caffejax.data import LevelDb, write_leveldb
 from caffejax.errors import DataError
@@ -51,7 +51,7 @@ def test_files_written_by_the_library_are_read(tmp_path_factory, steps, snappy, 
                         expected.pop(name, None)
                     else:
                         seed += 1
-                        expected[name] = value(seed, size, compressible=key % 2 == 0)
+                        expected[name] = random_value(seed, size, compressible=key % 2 == 0)
                         batch.put(name, expected[name])
     db.close()
     try:
@@ -73,7 +73,7 @@ def test_files_written_by_the_library_are_read(tmp_path_factory, steps, snappy, 
 )
 def test_the_library_reads_written_files(tmp_path_factory, sizes, compress, prefix):
     path = tmp_path_factory.mktemp("ours")
-    expected = [(prefix + b"%04d" % i, value(i, size, compressible=i % 2 == 0)) for i, size in enumerate(sizes)]
+    expected = [(prefix + b"%04d" % i, random_value(i, size, compressible=i % 2 == 0)) for i, size in enumerate(sizes)]
     write_leveldb(path / "db", expected, compress)
     if expected:
         assert list(LevelDb(path / "db")) == expected

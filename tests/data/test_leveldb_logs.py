@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leveldb_records import GOLDEN, plyvel, value
+from leveldb_records import GOLDEN, plyvel, random_value
 
 from caffejax.data import LevelDb
 from caffejax.data.leveldb.leveldb_format import encode_varint
@@ -19,7 +19,7 @@ from caffejax.errors import DataError
 def write_logs(path: Path, sizes: list[int]) -> list[tuple[bytes, bytes]]:
     """Write a database whose records are all in its log, each in a separate batch."""
     shutil.copytree(GOLDEN / "leveldb_raw", path)
-    records = [(b"key%d" % i, value(i, size)) for i, size in enumerate(sizes)]
+    records = [(b"key%d" % i, random_value(i, size)) for i, size in enumerate(sizes)]
     batches = [
         struct.pack("<QIBB", i + 1, 1, 1, len(key)) + key + encode_varint(len(stored)) + stored
         for i, (key, stored) in enumerate(records)

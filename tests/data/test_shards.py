@@ -63,7 +63,8 @@ def net_of(kind: str, folder: Path, size: int = SIZE, name: str = "d", tops: Seq
     batch_size = "" if kind == "Python" else f"batch_size: {size}"
     layer_type = {"LMDB": "Data", "LEVELDB": "Data"}.get(kind, kind.split()[0] + "Data" * kind.startswith("HDF5"))
     top_fields = " ".join(f'top: "{top}"' for top in tops)
-    return f"""layer {{ name: "{name}" type: "{layer_type}" {top_fields} {transform_param} {field} {{ {params} {batch_size} }} }}"""
+    message = f"{field} {{ {params} {batch_size} }}"
+    return f'layer {{ name: "{name}" type: "{layer_type}" {top_fields} {transform_param} {message} }}'
 
 
 def shards(counts: Sequence[int]) -> list[DataShard]:

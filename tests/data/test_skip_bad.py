@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 import pytest
-from image_labels import labels
+from image_labels import read_labels
 
 from caffejax.data import write_leveldb, write_lmdb
 from caffejax.errors import DataError
@@ -47,7 +47,7 @@ def make_net(request, tmp_path):
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_next_good_one_stands_in_and_each_bad_one_is_warned_of_once(make_net, open_source, caplog, workers):
     net = make_net(BAD)
-    labels_read = labels(open_source(net, workers=workers, skip_bad=True), 10)
+    labels_read = read_labels(open_source(net, workers=workers, skip_bad=True), 10)
     assert labels_read == STAND_INS * 3
     warnings = [r.message for r in caplog.records if r.levelname == "WARNING"]
     assert all(w.endswith("; replaced by the next one") for w in warnings)
@@ -60,12 +60,12 @@ def test_the_replacement_of_a_bad_image_depends_on_its_position(make_net, open_s
     for start in range(10):
         resumed = open_source(net, skip_bad=True)
         resumed.set_state({"examples": start})
-        assert labels(resumed, 4) == [STAND_INS[(start + i) % 10] for i in range(12)]
+        assert read_labels(resumed, 4) == [STAND_INS[(start + i) % 10] for i in range(12)]
 
 
 def test_without_skip_bad_a_bad_image_is_fatal(make_net, open_source):
     source = open_source(make_net(BAD[1:]))
-    assert labels(source, 1) == [0, 1, 2]
+    assert read_labels(source, 1) == [0, 1, 2]
     with pytest.raises(DataError, match=r"3.*(is not a Datum|cannot be decoded)"):
         next(source)
 
@@ -73,7 +73,7 @@ def test_without_skip_bad_a_bad_image_is_fatal(make_net, open_source):
 def test_too_many_bad_images_in_a_row_are_an_error(make_net, open_source):
     source = open_source(make_net((1, 2, 3, 4)), skip_bad=True)
     with pytest.raises(DataError, match=r"4.*; the 3 preceding images could not be decoded"):
-        labels(source, 3)
+        read_labels(source, 3)
 
 
 def test_another_shape_is_still_an_error(open_source, data_layer, raw_datum, tmp_path):

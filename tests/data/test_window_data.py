@@ -32,7 +32,8 @@ def folder(tmp_path_factory):
 
 def layer(folder, settings="", transform="crop_size: 12", batch_size=8, file="windows.txt"):
     return f"""layer {{ name: "d" type: "WindowData" top: "data" top: "label" transform_param {{ {transform} }}
-        window_data_param {{ source: "{folder / file}" root_folder: "{folder}/" batch_size: {batch_size} {settings} }} }}"""
+        window_data_param {{
+            source: "{folder / file}" root_folder: "{folder}/" batch_size: {batch_size} {settings} }} }}"""
 
 
 def test_windows_are_divided_by_their_overlap(folder):

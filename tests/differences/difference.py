@@ -16,7 +16,7 @@ from caffejax.net import Net
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-class Shown(NamedTuple):
+class Comparison(NamedTuple):
     """One difference: its description, Caffe's result, and caffejax's result.
 
     Results that are not arrays, such as errors, are described in words.
@@ -43,7 +43,7 @@ class Difference:
     text: str
     source: str
     net: str
-    run: Callable[[str], list[Shown]]
+    run: Callable[[str], list[Comparison]]
 
 
 def tops_and_diffs(net: str, bottoms: dict[str, Any], dy: Any, top: str = "y") -> tuple[Any, dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from difference import GOLDEN, Difference, Shown
+from difference import GOLDEN, Comparison, Difference
 
 import caffejax.pycaffe as caffe
 from caffejax.net import Net
@@ -23,11 +23,11 @@ def _diff_after_two_passes(net: str, arrays: dict[str, Any], layer: str = "layer
     return np.array(pycaffe_net.params[layer][param].diff)
 
 
-def _scale(net: str) -> list[Shown]:
+def _scale(net: str) -> list[Comparison]:
     x = np.array([1.0, 2.0, 3.0])
     # the loss is the sum of the tops, so that a pass adds x
     return [
-        Shown(
+        Comparison(
             "diff of the factors after two backward passes of x = [1, 2, 3]", x, _diff_after_two_passes(net, {"x": x})
         )
     ]
@@ -38,7 +38,7 @@ def _load_recorded(folder: str, name: str) -> tuple[dict[str, np.ndarray], Net]:
     return dict(np.load(path.with_suffix(".npz"))), Net(path.with_suffix(".prototxt"), "TRAIN")
 
 
-def _param_diffs(folder: str, name: str) -> list[Shown]:
+def _param_diffs(folder: str, name: str) -> list[Comparison]:
     """The diff of a param that had one before the backward pass, as recorded and here."""
     result, net = _load_recorded(folder, name)
     params, state = net.init(jax.random.key(0))
@@ -51,14 +51,14 @@ def _param_diffs(folder: str, name: str) -> list[Shown]:
     diff = vjp(result[f"top_diff/{top}"])[0]["layer"][0]
     diff_before = result["param_diff_before/0"]
     description = f"first numbers of the diff of param 0, which was {_format_first(diff_before)}"
-    return [Shown(description, result["param_diff/0"].ravel()[:3], np.ravel(diff + diff_before)[:3])]
+    return [Comparison(description, result["param_diff/0"].ravel()[:3], np.ravel(diff + diff_before)[:3])]
 
 
 def _format_first(x: np.ndarray) -> str:
     return "[" + ", ".join(f"{v:.4g}" for v in x.ravel()[:3]) + "]"
 
 
-def _hinge(net: str) -> list[Shown]:
+def _hinge(net: str) -> list[Comparison]:
     result = dict(np.load(GOLDEN / "nets" / "loss_weights.npz"))
     model = Net(GOLDEN / "nets" / "loss_weights.prototxt", "TRAIN")
     params, state = model.init(jax.random.key(0))
@@ -66,20 +66,22 @@ def _hinge(net: str) -> list[Shown]:
     inputs = {name: result[f"in/{name}"] for name in model.input_names}
     grads = jax.grad(lambda p: model.loss(p, state, inputs, jax.random.key(0))[0])(params)
     return [
-        Shown("first numbers of the gradient of the bias of layer a", result["paramdiff/a/1"][:3], grads["a"][1][:3])
+        Comparison(
+            "first numbers of the gradient of the bias of layer a", result["paramdiff/a/1"][:3], grads["a"][1][:3]
+        )
     ]
 
 
-def _losses_of_places(net: str) -> list[Shown]:
+def _losses_of_places(net: str) -> list[Comparison]:
     result, model = _load_recorded("fork_layers_more", "SmoothL1LossOHEM/default")
     losses = model.apply({}, {}, {name: result[f"bottom/{name}"] for name in model.input_names})[0]["per_roi"]
-    return [Shown("losses of the regions", result["top/per_roi"].ravel(), losses.ravel())]
+    return [Comparison("losses of the regions", result["top/per_roi"].ravel(), losses.ravel())]
 
 
-def _label(net: str) -> list[Shown]:
+def _label(net: str) -> list[Comparison]:
     model = Net(net, "TRAIN")
     loss = model.apply({}, {}, {"x": np.ones((2, 3), np.float32), "label": np.array([1.0, 3.0])})[0]["loss"]
-    return [Shown("loss of the labels [1, 3] among 3 classes", "whatever is behind the scores in memory", loss)]
+    return [Comparison("loss of the labels [1, 3] among 3 classes", "whatever is behind the scores in memory", loss)]
 
 
 DIFFERENCES = [

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from difference import Difference, Shown, tops_and_diffs
+from difference import Comparison, Difference, tops_and_diffs
 
 X, DY = np.array([-2.0, -0.5, 0.5, 2.0]), np.array([1.0, 2.0, 3.0, 4.0])
 
@@ -18,18 +18,20 @@ def _layer(kind: str, param: str = "") -> str:
 def _gradient(title: str, net: str, text: str, source: str, caffe: Callable[[Any], Any], x: Any = X) -> Difference:
     """Return the gradient of such a layer: `caffe(y)` is the result of Caffe's Backward, from the top, not x."""
 
-    def run(net: str) -> list[Shown]:
+    def run(net: str) -> list[Comparison]:
         y, diffs = tops_and_diffs(net, {"x": x}, DY, top="x")
-        return [Shown(f"diff of x = {_format_list(x)} for a diff {_format_list(DY)} of the top", caffe(y), diffs["x"])]
+        return [
+            Comparison(f"diff of x = {_format_list(x)} for a diff {_format_list(DY)} of the top", caffe(y), diffs["x"])
+        ]
 
     return Difference(f"{title}, in place: gradient", text, source, net, run)
 
 
 def _eltwise(operation: str, text: str, source: str) -> Difference:
-    def run(net: str) -> list[Shown]:
+    def run(net: str) -> list[Comparison]:
         a, b = np.array([1.0, 5.0]), np.array([2.0, 3.0])
         y, _ = tops_and_diffs(net, {"x": a, "b": b}, np.ones(2), top="x")
-        return [Shown(f"top of x = {_format_list(a)} and b = {_format_list(b)}", b, y)]
+        return [Comparison(f"top of x = {_format_list(a)} and b = {_format_list(b)}", b, y)]
 
     return Difference(f"Eltwise {operation}, in place", text, source, _eltwise_net(operation), run)
 
@@ -39,18 +41,21 @@ def _eltwise_net(operation: str) -> str:
     return f'layer {{ name: "layer" type: "Eltwise" bottom: "x" bottom: "b" top: "x" {param} }}'
 
 
-def _product(net: str) -> list[Shown]:
+def _product(net: str) -> list[Comparison]:
     a, b, dy = np.array([1.0, 5.0]), np.array([2.0, 3.0]), np.array([10.0, 10.0])
     y, diffs = tops_and_diffs(net, {"x": a, "b": b}, dy, top="x")
     inputs = f"for a diff {_format_list(dy)} of the top, x = {_format_list(a)} and b = {_format_list(b)}"
-    return [Shown(f"diff of x {inputs}", b * b, diffs["x"]), Shown(f"diff of b {inputs}", y * b * b, diffs["b"])]
+    return [
+        Comparison(f"diff of x {inputs}", b * b, diffs["x"]),
+        Comparison(f"diff of b {inputs}", y * b * b, diffs["b"]),
+    ]
 
 
-def _lrn(net: str) -> list[Shown]:
+def _lrn(net: str) -> list[Comparison]:
     x = np.array([1.0, 2.0]).reshape(1, 2, 1, 1)
     y, _ = tops_and_diffs(net, {"x": x}, np.ones((1, 2, 1, 1)), top="x")
     scale = 1 + (x**2).sum() / 3
-    return [Shown(f"top of x = {_format_list(x.ravel())}, two channels", np.full(2, scale**-1.5), y.ravel())]
+    return [Comparison(f"top of x = {_format_list(x.ravel())}, two channels", np.full(2, scale**-1.5), y.ravel())]
 
 
 def _format_list(x: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import jax
 import numpy as np
-from difference import Difference, Shown
+from difference import Comparison, Difference
 from google.protobuf import text_format
 
 from caffejax.data.loader import Loader
@@ -20,25 +20,25 @@ from caffejax.training import Solver
 from caffejax.training.lr_schedules import Plateau
 
 
-def _masks(net: str) -> list[Shown]:
+def _masks(net: str) -> list[Comparison]:
     x = {"x": np.ones((1, 1000), np.float32)}
     added_layer = 'layer { name: "more" type: "Dropout" bottom: "x" top: "z" }\n'
     nets = [Net(net, "TRAIN"), Net(net.replace('layer { name: "drop"', added_layer + 'layer { name: "drop"'), "TRAIN")]
     tops = [np.asarray(n.apply({}, {}, x, key=jax.random.key(0), blobs=("y",))[0]["y"]) for n in nets]
     comparison = "the same" if np.array_equal(*tops) else "another"
-    return [Shown("mask of a layer, after another random layer has come into the net", "another", comparison)]
+    return [Comparison("mask of a layer, after another random layer has come into the net", "another", comparison)]
 
 
-def _list_without_label(net: str) -> list[Shown]:
+def _list_without_label(net: str) -> list[Comparison]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "list.txt").write_text("a.png\n")
         result = _error_message(lambda: Net(net.replace("list.txt", f"{folder}/list.txt"), "TRAIN")).replace(
             f"{folder}/", ""
         )
-    return [Shown("a list with the line `a.png`", "label 0", f"error: {result}")]
+    return [Comparison("a list with the line `a.png`", "label 0", f"error: {result}")]
 
 
-def _resume(net: str) -> list[Shown]:
+def _resume(net: str) -> list[Comparison]:
     """Show the first batch after two steps of a solver that was stopped and resumed."""
     with tempfile.TemporaryDirectory() as folder:
         with h5py.File(f"{folder}/data.h5", "w") as file:
@@ -52,24 +52,24 @@ def _resume(net: str) -> list[Shown]:
         row = np.asarray(next(second)["x"])
         first.close()
         second.close()
-    return [Shown("row that the third step reads, of a run that was stopped after two", np.zeros(1), row.ravel())]
+    return [Comparison("row that the third step reads, of a run that was stopped after two", np.zeros(1), row.ravel())]
 
 
-def _not_finite(net: str) -> list[Shown]:
+def _not_finite(net: str) -> list[Comparison]:
     text = f"net_param {{ {net} }} base_lr: 1 lr_policy: 'fixed' max_iter: 3 random_seed: 1"
     solver = Solver(text)
     result = _error_message(solver.solve)
     solver.close()
-    return [Shown("training with a loss that overflows", "continues, and snapshots", f"error: {result}")]
+    return [Comparison("training with a loss that overflows", "continues, and snapshots", f"error: {result}")]
 
 
-def _refusal(text: str) -> list[Shown]:
+def _refusal(text: str) -> list[Comparison]:
     layer = 'layer { name: "x" type: "DummyData" top: "x" loss_weight: 1 dummy_data_param { shape { dim: 1 } } }'
     result = _error_message(lambda: Solver(f"net_param {{ {layer} }} {text}")).split(": ")[0]
-    return [Shown("such a solver", "loss nan, then params nan", f"error: {result}")]
+    return [Comparison("such a solver", "loss nan, then params nan", f"error: {result}")]
 
 
-def _plateau(text: str) -> list[Shown]:
+def _plateau(text: str) -> list[Comparison]:
     param = text_format.Parse(text, caffe_pb2.SolverParameter())
     losses, ours, theirs = [3.0, 2.0, 2.0, 2.0, 2.0, 2.0], Plateau(param), Plateau(param)
     rates = []
@@ -77,7 +77,7 @@ def _plateau(text: str) -> list[Shown]:
         ours.note(i, losses[max(i - 1, 0)])
         theirs.note(i, loss)  # the same rule, with the loss that the fork looks at
         rates.append((theirs(i), ours(i)))
-    return [Shown(f"rates of the iterations with the losses {losses}", *np.array(rates).T)]
+    return [Comparison(f"rates of the iterations with the losses {losses}", *np.array(rates).T)]
 
 
 def _error_message(call: Any) -> str:

@@ -28,9 +28,9 @@ PUBLISHED = "nets/kpzhang93__MTCNN_face_detection_alignment__code__codes__MTCNNv
 
 
 @pytest.fixture(scope="module")
-def texts(shared: Path) -> dict[str, str]:
+def texts(shared_folder: Path) -> dict[str, str]:
     """The nets as they were published."""
-    with zipfile.ZipFile(shared / "corpus" / "nets.zip") as archive:
+    with zipfile.ZipFile(shared_folder / "corpus" / "nets.zip") as archive:
         return {name: archive.read(PUBLISHED.format(file)).decode() for name, file in FILES.items()}
 
 
@@ -84,8 +84,8 @@ def load(text: str, path: Path) -> Frozen:
     return net.freeze(caffejax.load_weights(path, net.graph, Variables(*net.init(jax.random.key(0)))))
 
 
-def test_the_packages_weights_are_the_authors(weights: Weights, shared: Path) -> None:
-    published = read_caffemodel(shared / "golden" / "weights" / "det1.caffemodel")
+def test_the_packages_weights_are_the_authors(weights: Weights, shared_folder: Path) -> None:
+    published = read_caffemodel(shared_folder / "golden" / "weights" / "det1.caffemodel")
     published = {name: blobs for name, blobs in published.items() if blobs}
     assert set(published) == set(weights["pnet"])
     for name, blobs in published.items():
@@ -94,9 +94,9 @@ def test_the_packages_weights_are_the_authors(weights: Weights, shared: Path) ->
 
 
 @pytest.mark.parametrize("pictures", ["patches", "wide"])
-def test_outputs_for_recorded_pictures_are_caffes(texts: Mapping[str, str], shared: Path, pictures: str) -> None:
-    recorded = np.load(shared / "golden" / "weights" / "det1.npz")
-    blobs = load(texts["pnet"], shared / "golden" / "weights" / "det1.caffemodel")(
+def test_outputs_for_recorded_pictures_are_caffes(texts: Mapping[str, str], shared_folder: Path, pictures: str) -> None:
+    recorded = np.load(shared_folder / "golden" / "weights" / "det1.npz")
+    blobs = load(texts["pnet"], shared_folder / "golden" / "weights" / "det1.caffemodel")(
         {"data": recorded[f"{pictures}/data"]}
     )
     for blob in ("prob1", "conv4-2"):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from caffejax.net import Net
-from compile_flags import with_devices
+from compile_flags import cpu_devices_environment
 
 pytestmark = pytest.mark.optimized
 
@@ -170,4 +170,4 @@ def call(seed):
 got = call_in_threads(call)
 assert_same(got, [call(seed) for seed in range(THREADS)])
 """
-    run_script(script, **with_devices(2))
+    run_script(script, **cpu_devices_environment(2))

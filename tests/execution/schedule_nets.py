@@ -16,24 +16,31 @@ CONVOLUTION = """layer { name: "conv" type: "Convolution" bottom: "data" top: "c
     convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }"""
 
 
-def in_place(kind: str, settings: str = "", blob: str = "conv") -> str:
+def in_place_layer(kind: str, settings: str = "", blob: str = "conv") -> str:
     """A layer that works in place."""
     return f'layer {{ name: "{kind.lower()}" type: "{kind}" bottom: "{blob}" top: "{blob}" {settings} }}'
 
 
-CHAIN = INPUT + CONVOLUTION + in_place("BatchNorm") + in_place("Scale") + in_place("ReLU") + in_place("TanH")
+CHAIN = (
+    INPUT
+    + CONVOLUTION
+    + in_place_layer("BatchNorm")
+    + in_place_layer("Scale")
+    + in_place_layer("ReLU")
+    + in_place_layer("TanH")
+)
 FILTERED = (
     INPUT
     + 'layer { name: "wanted" type: "Input" top: "wanted" input_param { shape { dim: 2 } } }'
     + CONVOLUTION
     + 'layer { name: "filter" type: "Filter" bottom: "conv" bottom: "wanted" top: "some" }'
-    + in_place("ReLU", blob="some")
+    + in_place_layer("ReLU", blob="some")
     + 'layer { name: "ip" type: "InnerProduct" bottom: "some" top: "ip" inner_product_param { num_output: 2 } }'
     + 'layer { name: "sum" type: "Reduction" bottom: "ip" top: "sum" }'
 )
 
 
-def names(schedule: Schedule) -> list[list[str]]:
+def step_names(schedule: Schedule) -> list[list[str]]:
     """The layers of each step."""
     return [[layer.name for layer in step.layers] for part in schedule.parts for step in part.steps]
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, names
+from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, step_names
 
 from caffejax import Net
 from caffejax.execution import PassInputs, compute, make_schedule, run, run_parts, split_by_layer
@@ -19,7 +19,7 @@ def test_a_range_runs_on_what_was_made_before_it() -> None:
     arguments = PassInputs(*variables, inputs, None, {})
     result = run(make_schedule(net.graph), arguments)
     head, tail = make_schedule(net.graph, 0, 2), make_schedule(net.graph, 3)
-    assert len(names(head)) + len(names(tail)) == len(net.graph.layers)
+    assert len(step_names(head)) + len(step_names(tail)) == len(net.graph.layers)
     head_values = run(head, arguments).values
     np.testing.assert_array_equal(run(tail, arguments, before=head_values).values["conv"], result.values["conv"])
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from schedule_nets import CHAIN, CONFIGS, KEY, inputs_of, names
+from schedule_nets import CHAIN, CONFIGS, KEY, inputs_of, step_names
 
 from caffejax import Net, Solver
 from caffejax.cli import main
@@ -186,7 +186,7 @@ def test_all_groups_but_the_last_are_recomputed() -> None:
     (part,) = net.schedule.parts
     groups = Groups((part.steps[:3], part.steps[3:]), fixed=0, peak=0, peak_without_remat=0, fits=True)
     remat = apply_groups(net.schedule, groups)
-    assert names(remat) == names(net.schedule)
+    assert step_names(remat) == step_names(net.schedule)
     assert str(remat).splitlines() == [
         "compiled, and run again in the backward pass: data .. relu",
         "  fused: batchnorm + scale + relu",

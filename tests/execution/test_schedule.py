@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, in_place, names
+from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, in_place_layer, step_names
 
 from caffejax import LayerTraits, LayerType, Net, Signature, Traced
 from caffejax.execution import make_schedule
@@ -16,11 +16,11 @@ from caffejax.execution.schedule import fuse, split_at_host_layers, unfuse
 from caffejax.layers import ByChannel, Context, register_temporarily
 
 LEAKY = CHAIN.replace('"ReLU"', '"ReLU" relu_param { negative_slope: 0.1 }')
-WITHOUT_SCALE = INPUT + in_place("BatchNorm", blob="data") + in_place("ReLU", blob="data")
+WITHOUT_SCALE = INPUT + in_place_layer("BatchNorm", blob="data") + in_place_layer("ReLU", blob="data")
 
 
 def fused_names(net: Net) -> list[list[str]]:
-    return [step for step in names(fuse(make_schedule(net.graph))) if len(step) > 1]
+    return [step for step in step_names(fuse(make_schedule(net.graph))) if len(step) > 1]
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ def fused_names(net: Net) -> list[list[str]]:
         (LEAKY, "TEST", {}, [["conv", "batchnorm", "scale"]]),
         (LEAKY, "TRAIN", {}, [["batchnorm", "scale"]]),
         (WITHOUT_SCALE, "TRAIN", {}, [["batchnorm", "relu"]]),
-        (INPUT + CONVOLUTION + in_place("ReLU", "loss_weight: 1"), "TEST", {}, []),
-        (INPUT + CONVOLUTION + in_place("ReLU", "propagate_down: false"), "TEST", {}, []),
-        (INPUT + CONVOLUTION + in_place("TanH"), "TEST", {}, []),
+        (INPUT + CONVOLUTION + in_place_layer("ReLU", "loss_weight: 1"), "TEST", {}, []),
+        (INPUT + CONVOLUTION + in_place_layer("ReLU", "propagate_down: false"), "TEST", {}, []),
+        (INPUT + CONVOLUTION + in_place_layer("TanH"), "TEST", {}, []),
     ],
 )
 def test_fusible_layers_become_one_step(text: str, phase: Any, options: Any, expected: list[list[str]]) -> None:
@@ -58,7 +58,7 @@ def test_registered_layers_are_fused_by_their_facts() -> None:
         Signature("TestRectify"), Traced(lambda ctx, x: jnp.maximum(x, 0)), traits=LayerTraits(is_relu=bool)
     )
     with register_temporarily(doubling), register_temporarily(relu):
-        text = INPUT + CONVOLUTION + in_place("TestDouble") + in_place("TestRectify")
+        text = INPUT + CONVOLUTION + in_place_layer("TestDouble") + in_place_layer("TestRectify")
         fast, plain = Net(text), Net(text, kernels="reference")
         assert fused_names(fast) == [["conv", "testdouble", "testrectify"]]
         variables, inputs = plain.init(jax.random.key(0)), {"data": np.random.default_rng(0).normal(size=(2, 3, 6, 6))}
@@ -68,7 +68,7 @@ def test_registered_layers_are_fused_by_their_facts() -> None:
 
 def test_layers_are_unfused_where_a_blob_is_tapped() -> None:
     net = Net(CHAIN)
-    assert names(unfuse(net.schedule, frozenset({"conv"}))) == [[layer.name] for layer in net.graph.layers]
+    assert step_names(unfuse(net.schedule, frozenset({"conv"}))) == [[layer.name] for layer in net.graph.layers]
     assert unfuse(net.schedule, frozenset({"data"})).parts[0].steps[1:] == net.schedule.parts[0].steps[1:]
     assert unfuse(net.schedule, frozenset()) is net.schedule
 
@@ -91,7 +91,7 @@ def test_a_schedule_is_split_at_host_layers() -> None:
 
 def test_a_schedule_without_host_layers_is_not_split() -> None:
     schedule = make_schedule(Net(CHAIN).graph)
-    assert names(split_at_host_layers(schedule, trim=True)) == names(schedule)
+    assert step_names(split_at_host_layers(schedule, trim=True)) == step_names(schedule)
     assert len(split_at_host_layers(schedule, trim=True).parts) == 1
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from caffejax import CaffejaxError, Net
-from export.flax_nets import LAYERS, images, layer
+from export.flax_nets import LAYERS, input_layer, layer
 
 SHAPES = ((2, 6, 4, 5), (2, 3, 7, 8), (3, 4, 6, 6), (1, 8, 5, 4), (2, 6), (2, 4, 6))
 MULTI_BLOB_LAYERS = (  # with as many bottoms, or tops, as there are after the type
@@ -30,7 +30,7 @@ MULTI_BLOB_LAYERS = (  # with as many bottoms, or tops, as there are after the t
 @st.composite
 def nets(draw: Any, most: int = 8) -> tuple[str, tuple[str, ...]]:
     """Draw a net's text and the blobs that are wanted of it."""
-    parts = [images(*draw(st.sampled_from(SHAPES)), name=f"x{i}") for i in range(draw(st.sampled_from([1, 1, 2])))]
+    parts = [input_layer(*draw(st.sampled_from(SHAPES)), name=f"x{i}") for i in range(draw(st.sampled_from([1, 1, 2])))]
     blobs = [f"x{i}" for i in range(len(parts))]
     for number in range(draw(st.integers(2, most))):
         added, tops = _layer(draw, f"b{number}", blobs)

@@ -17,8 +17,8 @@ from caffejax.layers.context import Phase
 from caffejax.net import Variables
 from caffejax.schema import read_net
 from export import flax_worker
-from export.judging import FORMS, Arrays, beyond, errors, largest, unordered_distances
-from export.onnx.onnx_oracle import compile_net, export_net, run, with_rows
+from export.judging import FORMS, Arrays, count_large_errors, largest, relative_errors, unordered_distances
+from export.onnx.onnx_oracle import compile_net, export_net, outputs_with_row_counts, run_onnx
 from export.random_params import fill_variables
 
 PERTURBATION = 1e-6  # what inputs are moved by, to see how far the net itself moves
@@ -52,15 +52,15 @@ def assess_subject(subject: Subject, forms: Sequence[str] = FORMS) -> dict[str, 
     }
     result: dict[str, Any] = {
         "outputs": {name: [list(a.shape), largest(a)] for name, a in expected.items()},
-        "moves": errors(compute(second), expected),
-        "sways": errors(compute(perturbed), expected),
+        "moves": relative_errors(compute(second), expected),
+        "sways": relative_errors(compute(perturbed), expected),
     }
     for form in forms:
         try:
             outputs = _FORMS[form](subject, first)
             result |= {
-                form: errors(outputs, expected),
-                f"{form}_beyond": beyond(outputs, expected),
+                form: relative_errors(outputs, expected),
+                f"{form}_beyond": count_large_errors(outputs, expected),
                 f"{form}_in_any_order": unordered_distances(outputs, expected),
             }
         except CaffejaxError as error:
@@ -130,7 +130,7 @@ def _inputs(subject: Subject, seed: int) -> dict[str, np.ndarray]:
 
 
 def _run_onnx(subject: Subject, inputs: Arrays) -> Arrays:
-    return run(export_net(subject), inputs)
+    return run_onnx(export_net(subject), inputs)
 
 
 def _run_flax(subject: Subject, inputs: Arrays) -> Arrays:
@@ -142,7 +142,7 @@ def _run_flax(subject: Subject, inputs: Arrays) -> Arrays:
 
 
 def _run_stablehlo(subject: Subject, inputs: Arrays) -> Arrays:
-    padded_subject = Subject(subject.net.for_inference(with_rows(subject)), subject.variables)
+    padded_subject = Subject(subject.net.for_inference(outputs_with_row_counts(subject)), subject.variables)
     exported = jax.export.deserialize(export_stablehlo(padded_subject, platforms=["cpu"], batch=False).serialize())
     result = jax.jit(exported.call, compiler_options={"xla_backend_optimization_level": 0})(dict(inputs))
     return {

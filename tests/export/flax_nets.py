@@ -142,7 +142,7 @@ def one_layer_net(name: str) -> str:
     return f'{net_text} layer {{ name: "layer" bottom: "data" top: "top" {text} }}'
 
 
-def images(*shape: int, name: str = "data") -> str:
+def input_layer(*shape: int, name: str = "data") -> str:
     """An input."""
     dims = " ".join(f"dim: {n}" for n in shape)
     return f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {dims} }} }} }}'
@@ -160,7 +160,7 @@ SHARED = 'param { name: "w" } param { name: "c" }'
 def residual_net(blocks: int, channels: int = 4) -> str:
     """Blocks of convolution, normalisation and a sum, between a first convolution and a classifier."""
     settings = f"convolution_param {{ num_output: {channels} kernel_size: 3 pad: 1 bias_term: false }}"
-    layers = ['name: "Tiny ResNet"', images(2, 3, 8, 8), layer("Convolution", "conv1", "data", "conv1", settings)]
+    layers = ['name: "Tiny ResNet"', input_layer(2, 3, 8, 8), layer("Convolution", "conv1", "data", "conv1", settings)]
     for k in range(blocks):
         previous = f"res{k - 1}" if k else "conv1"
         layers += [
@@ -188,16 +188,16 @@ def _net(*layers: str) -> str:
 # several layers, for what they do together
 NETS: dict[str, str] = {
     "flatten, then fc": _net(
-        images(2, 3, 4, 5),
+        input_layer(2, 3, 4, 5),
         layer("Flatten", "flat", "data", "flat"),
         layer("ReLU", "relu", "flat", "flat"),
         layer("InnerProduct", "ip", "flat", "ip", "inner_product_param { num_output: 3 }"),
         layer("Concat", "both", "ip flat", "both"),
     ),
     "two bottoms": _net(
-        images(2, 3, 4, 5),
-        images(2, 3, name="factor"),
-        images(2, 3, 4, 5, name="other"),
+        input_layer(2, 3, 4, 5),
+        input_layer(2, 3, name="factor"),
+        input_layer(2, 3, 4, 5, name="other"),
         layer("Scale", "scale", "data factor", "scaled", "scale_param { axis: 0 }"),
         layer("Axpy", "axpy", "factor scaled other", "axpy"),
         layer("Eltwise", "sum", "axpy other data", "sum", "eltwise_param { coeff: 1 coeff: -0.5 coeff: -1 }"),
@@ -206,7 +206,7 @@ NETS: dict[str, str] = {
         layer("Bias", "bias", "most factor", "biased", "bias_param { axis: 0 }"),
     ),
     "cut and put together": _net(
-        images(2, 6, 4, 5),
+        input_layer(2, 6, 4, 5),
         layer("Slice", "halves", "data", "a b"),
         layer("Slice", "parts", "a", "c d", "slice_param { axis: 2 slice_point: 1 }"),
         layer("Concat", "concat", "d c", "e", "concat_param { axis: 2 }"),
@@ -214,7 +214,7 @@ NETS: dict[str, str] = {
         layer("Crop", "crop", "f c", "g", "crop_param { axis: 2 offset: 1 offset: 0 }"),
     ),
     "orders": _net(
-        images(2, 6, 4, 5),
+        input_layer(2, 6, 4, 5),
         layer("Permute", "permute", "data", "p", "permute_param { order: 0 order: 2 order: 3 order: 1 }"),
         layer("Flatten", "flat", "p", "flat"),
         layer("Reshape", "rows", "flat", "rows", "reshape_param { shape { dim: 0 dim: -1 dim: 3 } }"),
@@ -226,20 +226,20 @@ NETS: dict[str, str] = {
         layer("Convolution", "conv", "sum", "conv", "convolution_param { num_output: 2 kernel_size: 1 }"),
     ),
     "shared": _net(
-        images(2, 3, name="a"),
-        images(2, 3, name="b"),
+        input_layer(2, 3, name="a"),
+        input_layer(2, 3, name="b"),
         *(
             layer("InnerProduct", f"f{n}", n, f"f{n}", f"{SHARED} inner_product_param {{ num_output: 4 }}")
             for n in "ab"
         ),
     ),
     "the largest of equal numbers": _net(
-        images(2, 5, 4, 3),
+        input_layer(2, 5, 4, 3),
         layer("Threshold", "step", "data", "step"),
         layer("ArgMax", "last", "step", "last", "argmax_param { axis: 1 }"),
     ),
     "distance to another bottom": _net(
-        images(2, 3, 4, 5),
+        input_layer(2, 3, 4, 5),
         layer("Flatten", "flat", "data", "flat"),
         layer("Normalize", "norm", "flat", "norm"),
         layer("Parameter", "centers", "", "centers", "parameter_param { shape { dim: 4 dim: 60 } }"),
@@ -247,7 +247,7 @@ NETS: dict[str, str] = {
         layer("InnerDistance", "apart", "data centers", "apart"),
     ),
     "product with other bottoms": _net(
-        images(2, 3, 4, 5),
+        input_layer(2, 3, 4, 5),
         layer("Parameter", "w", "", "weight", "parameter_param { shape { dim: 4 dim: 60 } }"),
         layer("Parameter", "v", "", "wide", "parameter_param { shape { dim: 60 dim: 3 } }"),
         layer("Parameter", "b", "", "bias", "parameter_param { shape { dim: 4 } }"),
@@ -256,7 +256,7 @@ NETS: dict[str, str] = {
         layer("InnerProduct", "h", "data wide", "h", "inner_product_param { transpose: true bias_term: false }"),
     ),
     "back to where maxima were": _net(
-        images(2, 3, 7, 8),
+        input_layer(2, 3, 7, 8),
         layer("Pooling", "p", "data", "p pm", "pooling_param { kernel_size: 2 stride: 2 }"),
         layer("BN", "bn", "p", "bn", "bn_param { shift_filler { value: 0 } }"),
         layer("Upsample", "u", "bn pm", "u", "upsample_param { upsample_h: 7 upsample_w: 8 }"),
@@ -266,15 +266,15 @@ NETS: dict[str, str] = {
         layer("Unpooling", "w", "q qm", "w", "unpooling_param { unpool_h: 7 unpool_w: 8 }"),
     ),
     "places of equal maxima": _net(
-        images(2, 3, 7, 8),
+        input_layer(2, 3, 7, 8),
         layer("Threshold", "step", "data", "step"),
         layer(
             "Pooling", "p", "step", "p places", "pooling_param { kernel_h: 3 kernel_w: 2 stride: 2 pad_h: 1 pad_w: 0 }"
         ),
     ),
     "labels for training": _net(
-        images(2, 3),
-        images(2, name="label"),
+        input_layer(2, 3),
+        input_layer(2, name="label"),
         layer(
             "LabelSpecificRescale", "rescale", "data label", "a", "label_specific_rescale_param { positive_weight: 3 }"
         ),
@@ -282,13 +282,13 @@ NETS: dict[str, str] = {
         layer("Power", "power", "b", "c", "power_param { scale: 2 }"),
     ),
     "passed on": _net(
-        images(2, 3, 4, 5),
-        images(2, 3, name="other"),
+        input_layer(2, 3, 4, 5),
+        input_layer(2, 3, name="other"),
         layer("Gather", "gather", "data other", "a b"),
         layer("ReLU", "relu", "a", "c"),
         layer("TanH", "tanh", "b", "d"),
     ),
-    "nothing to do": _net(images(2, 3), layer("Split", "split", "data", "a")),
+    "nothing to do": _net(input_layer(2, 3), layer("Split", "split", "data", "a")),
     "residual": residual_net(2),
     "residual, in a list": residual_net(6),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 
-def outputs_of(folder: str, batches: list[list[Any]]) -> list[tuple[Any, ...]]:
+def compute_outputs(folder: str, batches: list[list[Any]]) -> list[tuple[Any, ...]]:
     """Return the outputs of the net in a folder for lists of inputs, in order."""
     _block_caffejax()
     return run_source(folder, batches)
@@ -30,7 +30,7 @@ def run_source(folder: str, batches: list[list[Any]]) -> list[tuple[Any, ...]]:
     return [jax.tree.map(np.asarray, compiled(state, *arrays)) for arrays in batches]
 
 
-def gradient_of(folder: str, batch: Any, weights: Any) -> Any:
+def compute_gradient(folder: str, batch: Any, weights: Any) -> Any:
     """The gradient by the input of the output's sum, weighted."""
     import jax
     import numpy as np
@@ -40,7 +40,7 @@ def gradient_of(folder: str, batch: Any, weights: Any) -> Any:
     return np.asarray(jax.grad(lambda x: (model(x) * weights).sum())(batch))
 
 
-def read_me(folder: str) -> str:
+def run_readme(folder: str) -> str:
     """Return the output of the code on the page in a folder."""
     _block_caffejax()
     sys.path.insert(0, folder)
@@ -54,7 +54,7 @@ def read_me(folder: str) -> str:
     return output.getvalue()
 
 
-def modes(folder: str, batch: Any) -> dict[str, Any]:
+def results_by_mode(folder: str, batch: Any) -> dict[str, Any]:
     """Return a net's results in train mode, twice on the same batch, and in eval mode before and after."""
     import numpy as np
     from flax import nnx

@@ -10,12 +10,12 @@ FORMS = ("onnx", "flax", "stablehlo")
 TOLERANCE = 1e-4  # of an output's largest number
 
 
-def errors(actual: Arrays, expected: Arrays) -> dict[str, float]:
+def relative_errors(actual: Arrays, expected: Arrays) -> dict[str, float]:
     """By output, the largest error as a share of the largest number; no number where shapes or NaNs differ."""
     return {name: _error(actual[name], array) for name, array in expected.items()}
 
 
-def beyond(actual: Arrays, expected: Arrays) -> dict[str, int]:
+def count_large_errors(actual: Arrays, expected: Arrays) -> dict[str, int]:
     """Return by output the number of values that differ by more than the tolerance, where any do."""
     with np.errstate(invalid="ignore"):  # equal infinities differ by NaN, which counts as no difference
         counts = {

@@ -12,7 +12,7 @@ import pytest
 
 from export import export_forms
 from export.flax_nets import residual_net
-from export.judging import errors, unordered_distances, verdict
+from export.judging import relative_errors, unordered_distances, verdict
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus"
@@ -69,7 +69,7 @@ def test_reordered_rows_are_distinguished_from_different_rows() -> None:
 
 def _verdict(actual: np.ndarray, expected: np.ndarray) -> str:
     ours, others = {"boxes": actual}, {"boxes": expected}
-    report = {"onnx": errors(ours, others), "onnx_in_any_order": unordered_distances(ours, others)}
+    report = {"onnx": relative_errors(ours, others), "onnx_in_any_order": unordered_distances(ours, others)}
     return verdict({**report, "moves": {"boxes": 1.0}, "sways": {"boxes": 0.0}}, "onnx")
 
 

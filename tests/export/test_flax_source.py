@@ -12,15 +12,15 @@ import flax_worker
 import jax
 import numpy as np
 import pytest
-from flax_nets import LAYERS, NETS, SHARED, images, layer, one_layer, residual_net, subject_for
+from flax_nets import LAYERS, NETS, SHARED, input_layer, layer, one_layer, residual_net, subject_for
 
 from caffejax import CaffejaxError, Net
 from caffejax.export import Subject, make_subject
 from caffejax.export.flax import write_flax
 from caffejax.export.flax.emit_context import known_types
 from export.random_params import fill_variables
-from jax_transforms.processes import fresh
-from recorded import MANIFEST, case_id
+from jax_transforms.processes import spawn_jax_process
+from recorded import ACCEPTED_CASES, case_id
 
 CASES = {name: one_layer(name) for name in LAYERS} | NETS
 TOLERANCE = 1e-5  # of the largest number: float32, added up in another order
@@ -29,7 +29,7 @@ TOLERANCE = 1e-5  # of the largest number: float32, added up in another order
 @pytest.fixture(scope="module")
 def flax_process() -> Iterator[ProcessPoolExecutor]:
     """A process for generated source, which may import caffejax; `fresh_process` may not."""
-    with fresh() as pool:
+    with spawn_jax_process() as pool:
         yield pool
 
 
@@ -64,7 +64,7 @@ def assert_equal(
 ) -> float:
     """Compare the results of written source in another process with the subject's; return the largest error."""
     inputs = [[channels_last(array) for array in batch.values()] for batch in batches]
-    actual = pool.submit(flax_worker.outputs_of, str(folder), inputs).result()
+    actual = pool.submit(flax_worker.compute_outputs, str(folder), inputs).result()
     largest = 0.0
     for batch, outputs in zip(batches, actual, strict=True):
         reference = subject.run(batch)
@@ -133,7 +133,7 @@ def test_sources_pass_the_type_checker(written_folder: Path, tmp_path: Path) -> 
 def test_the_code_of_the_readme_trains_the_net(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     net = residual_net(2).replace(layer("Dropout", "drop", "pool", "pool"), "")
     write_flax(subject_for(net), tmp_path / "net")
-    shape, *losses = flax_process.submit(flax_worker.read_me, str(tmp_path / "net")).result().splitlines()
+    shape, *losses = flax_process.submit(flax_worker.run_readme, str(tmp_path / "net")).result().splitlines()
     assert shape == "(2, 5)"
     assert len(losses) == 3
     assert float(losses[-1]) < float(losses[0])
@@ -167,7 +167,9 @@ def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, flax_pro
     subject = subject_for(text)
     write_flax(subject, tmp_path / "net")
     (batch,) = batches_for(subject, 4)
-    actual = flax_process.submit(flax_worker.modes, str(tmp_path / "net"), channels_last(batch["data"])).result()
+    actual = flax_process.submit(
+        flax_worker.results_by_mode, str(tmp_path / "net"), channels_last(batch["data"])
+    ).result()
     assert not np.allclose(*actual["train"])  # other places are dropped each time
     assert not np.allclose(actual["eval"], actual["eval again"])  # by the statistics, which have moved:
     net = Net(text, "TRAIN")
@@ -185,7 +187,7 @@ def test_gradients_of_unpooling_go_to_the_positions_of_maxima(
     tmp_path: Path, flax_process: ProcessPoolExecutor
 ) -> None:
     parts = [
-        images(2, 3, 7, 8),
+        input_layer(2, 3, 7, 8),
         layer("Pooling", "p", "data", "p places", "pooling_param { kernel_size: 2 stride: 2 }"),
         layer("BN", "bn", "p", "bn", "bn_param { shift_filler { value: 0 } }"),
         layer("Upsample", "u", "bn places", "u", "upsample_param { upsample_h: 7 upsample_w: 8 }"),
@@ -195,7 +197,7 @@ def test_gradients_of_unpooling_go_to_the_positions_of_maxima(
     batch, weights = (actual["data"] for actual in batches_for(subject, 2, 2))
     expected = jax.grad(lambda x: (subject.run({"data": x})["u"] * weights).sum())(batch)
     inputs = map(channels_last, (batch, weights))
-    actual = flax_process.submit(flax_worker.gradient_of, str(tmp_path / "net"), *inputs).result()
+    actual = flax_process.submit(flax_worker.compute_gradient, str(tmp_path / "net"), *inputs).result()
     np.testing.assert_allclose(actual, channels_last(expected), rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
@@ -220,7 +222,7 @@ HOSTILE = [
 
 @pytest.mark.slow
 def test_names_never_become_code(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
-    layers = [f"name: {_quote(HOSTILE[1])}", images(2, 3, 4, 4, name=_escape(HOSTILE[0]))]
+    layers = [f"name: {_quote(HOSTILE[1])}", input_layer(2, 3, 4, 4, name=_escape(HOSTILE[0]))]
     bottom = HOSTILE[0]
     for k, name in enumerate(HOSTILE):
         top = f"{name}{k}"
@@ -243,7 +245,7 @@ def test_names_never_become_code(tmp_path: Path, flax_process: ProcessPoolExecut
 def test_inputs_may_have_the_names_of_helpers_and_variables(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     images_of_block = residual_net(6).replace('"data"', '"block"')
     last_layers = layer("Scale", "again", "block", "again") + layer("ReLU", "last", "again", "last")  # after the loop
-    lrn = images(2, 3, 4, 5, name="local_response_norm") + layer("LRN", "lrn", "local_response_norm", "lrn")
+    lrn = input_layer(2, 3, 4, 5, name="local_response_norm") + layer("LRN", "lrn", "local_response_norm", "lrn")
     for k, text in enumerate((images_of_block + last_layers, lrn)):
         subject = subject_for(text)
         write_flax(subject, tmp_path / f"net_{k}")
@@ -267,7 +269,7 @@ def _quote(name: str) -> str:
 
 def test_an_error_names_all_unsupported_layers_and_nothing_is_written(tmp_path: Path) -> None:
     layers = [
-        images(2, 3, 4, 4),
+        input_layer(2, 3, 4, 4),
         layer("Pooling", "pool", "data", "pool", "pooling_param { pool: STOCHASTIC kernel_size: 2 }"),
         layer("SPP", "spp", "pool", "spp", "spp_param { pyramid_height: 1 }"),
         layer("InnerProduct", "ip", "spp", "ip", "inner_product_param { num_output: 2 }"),
@@ -288,7 +290,7 @@ def test_an_error_names_all_unsupported_layers_and_nothing_is_written(tmp_path: 
 
 def test_an_error_names_outputs_that_can_be_written(tmp_path: Path) -> None:
     layers = [
-        images(2, 3, 4, 4),
+        input_layer(2, 3, 4, 4),
         layer("Convolution", "conv", "data", "conv", "convolution_param { num_output: 4 kernel_size: 1 }"),
         layer("ReLU", "relu", "conv", "conv"),
         layer("Power", "left", "conv", "left", "power_param { scale: 2 }"),
@@ -313,7 +315,7 @@ def test_repeated_blocks_become_a_class_and_a_list(written_folder: Path) -> None
     assert source.count("nnx.BatchNorm(") == 1
 
 
-GOLDEN = [case for case in MANIFEST if case["type"] in known_types() and "stochastic" not in case]
+GOLDEN = [case for case in ACCEPTED_CASES if case["type"] in known_types() and "stochastic" not in case]
 
 
 @pytest.mark.long
@@ -343,7 +345,7 @@ def _recorded_inputs(case: dict[str, Any], subject: Subject) -> dict[str, Any]:
 def test_params_shared_with_another_kind_of_layer_are_refused(tmp_path: Path) -> None:
     settings = "inner_product_param { num_output: 4 bias_term: false }"
     layers = [
-        images(2, 3),
+        input_layer(2, 3),
         layer("InnerProduct", "fa", "data", "fa", f"{SHARED} inner_product_param {{ num_output: 4 }}"),
         layer("InnerProduct", "fb", "data", "fb", f'param {{ name: "w" }} {settings}'),
     ]
@@ -353,7 +355,7 @@ def test_params_shared_with_another_kind_of_layer_are_refused(tmp_path: Path) ->
 
 
 def test_a_fork_form_of_a_type_is_refused(tmp_path: Path) -> None:
-    text = "\n".join([images(2, 3), layer("InnerProduct", "f", "data", "f",
+    text = "\n".join([input_layer(2, 3), layer("InnerProduct", "f", "data", "f",
         "inner_product_param { num_output: 4 normalize: true }")])  # fmt: skip
     with pytest.raises(CaffejaxError, match=r"layer 'f' \(InnerProduct\): .*rows of length 1"):
         write_flax(subject_for(text), tmp_path / "net")

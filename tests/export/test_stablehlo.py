@@ -12,7 +12,7 @@ import pytest
 from caffejax import CaffejaxError, GraphError, Net, load_weights
 from caffejax.export import BatchError, Subject, export_stablehlo, make_subject, write_stablehlo
 from caffejax.export.inference_model import symbolic_batch_shapes
-from jax_transforms.processes import reload
+from jax_transforms.processes import call_exported
 
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = REPOSITORY / "tests" / "golden"
@@ -153,7 +153,7 @@ def test_an_exported_net_takes_any_batch_size_in_another_process(
     serialized = (tmp_path / "net.stablehlo").read_bytes()
     for rows in (1, 4):
         arguments = draw_inputs(subject, rows)
-        actual = fresh_process.submit(reload, serialized, (arguments,)).result()
+        actual = fresh_process.submit(call_exported, serialized, (arguments,)).result()
         assert_same(actual, compute(subject, arguments))
         assert {name: blob.shape for name, blob in actual.items()} == {
             name: tuple(-rows * n if n < 0 else n for n in shape) for name, shape in outputs.items()
@@ -167,7 +167,7 @@ def test_detections_are_those_of_caffe(tmp_path: Path, fresh_process: ProcessPoo
     with np.load(SSD / "deploy.npz", allow_pickle=False) as recorded:
         image, expected = recorded["blob/data"], recorded["blob/detection_out"]
     serialized = (tmp_path / "net.stablehlo").read_bytes()
-    actual = fresh_process.submit(reload, serialized, ({"data": image},)).result()["detection_out"][0, 0]
+    actual = fresh_process.submit(call_exported, serialized, ({"data": image},)).result()["detection_out"][0, 0]
     rows = actual[actual[:, 0] >= 0]  # the others are padding
     np.testing.assert_allclose(rows, expected[0, 0], rtol=1e-4, atol=1e-4)
 
@@ -214,7 +214,7 @@ def test_images_and_regions_have_separate_batch_sizes(tmp_path: Path, fresh_proc
     images = draw_inputs(subject, None)["data"]
     rois = np.array([[0, 1, 1, 5, 6], [0, 0, 2, 7, 7], [0, 3, 0, 6, 4], [0, 2, 2, 4, 4]], np.float32)
     arguments = {"data": images, "rois": rois}
-    actual = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
+    actual = fresh_process.submit(call_exported, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
     assert actual["ip"].shape == (4, 4)
     assert_same(actual, compute(subject, arguments))
 
@@ -241,7 +241,7 @@ def test_a_recurrent_net_is_exported_with_its_batch_size(
         export_stablehlo(subject, batch_axis=1)
     write_stablehlo(subject, tmp_path / "net.stablehlo", batch=False)
     arguments = draw_inputs(subject, None)
-    actual = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
+    actual = fresh_process.submit(call_exported, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
     assert_same(actual, compute(subject, arguments))
 
 
@@ -251,7 +251,7 @@ def test_names_may_contain_any_characters(tmp_path: Path, fresh_process: Process
     subject = build_subject(text)
     write_stablehlo(subject, tmp_path / "net.stablehlo")
     arguments = draw_inputs(subject, 4)
-    actual = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
+    actual = fresh_process.submit(call_exported, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
     assert_same(actual, {"\u00e9/{x}": np.tanh(arguments["a b/c-1"])})
 
 

@@ -28,7 +28,7 @@ KINDS = (
 
 
 @dataclass(frozen=True)
-class Moment:
+class SignalMoment:
     """A signal, some time after a line of the log."""
 
     number: int
@@ -38,7 +38,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Disturbed:
+class Disturbance:
     """How one run of the trainer is disturbed.
 
     Attributes:
@@ -49,12 +49,12 @@ class Disturbed:
     """
 
     fault: Fault | None = None
-    moment: Moment | None = None
+    moment: SignalMoment | None = None
     second: bool = False
     flags: tuple[str, ...] = field(default=())
 
 
-def draw(seed: int, operations: list[str]) -> tuple[str, list[Disturbed]]:
+def draw_disturbances(seed: int, operations: list[str]) -> tuple[str, list[Disturbance]]:
     """Return the kind of fault for a seed, and disturbances by such faults for one to three runs.
 
     Args:
@@ -65,23 +65,23 @@ def draw(seed: int, operations: list[str]) -> tuple[str, list[Disturbed]]:
     return kind, [_draw_disturbance(kind, rng, Counter(operations)) for _ in range(rng.choice((1, 1, 2, 3)))]
 
 
-def _draw_disturbance(kind: str, rng: random.Random, counts: Counter[str]) -> Disturbed:
+def _draw_disturbance(kind: str, rng: random.Random, counts: Counter[str]) -> Disturbance:
     def draw_fault(action: str, kinds: str = WRITES, durations: tuple[int, ...] = (1,)) -> Fault:
         return Fault(action, rng.randint(1, sum(counts[k] for k in kinds)), kinds, rng.choice(durations))
 
-    def draw_error(number: int, kinds: str) -> Disturbed:
+    def draw_error(number: int, kinds: str) -> Disturbance:
         flags = ("--on_snapshot_error=continue",) * rng.randint(0, 1)
-        return Disturbed(draw_fault(f"error={number}", kinds, (1, 5, 40, 0)), flags=flags)
+        return Disturbance(draw_fault(f"error={number}", kinds, (1, 5, 40, 0)), flags=flags)
 
     phase = rng.choice(tuple(PHASES))
     delay = rng.uniform(0, PHASES[phase][1])
     match kind:
         case "kill in an operation":
-            return Disturbed(draw_fault("kill"))
+            return Disturbance(draw_fault("kill"))
         case "kill in half a write":
-            return Disturbed(draw_fault("half", "w"))
+            return Disturbance(draw_fault("half", "w"))
         case "kill at a moment":
-            return Disturbed(moment=Moment(signal.SIGKILL, phase, delay))
+            return Disturbance(moment=SignalMoment(signal.SIGKILL, phase, delay))
         case "disk full":
             return draw_error(rng.choice((errno.ENOSPC, errno.EDQUOT)), _FULL)
         case "input/output error":
@@ -92,18 +92,18 @@ def _draw_disturbance(kind: str, rng: random.Random, counts: Counter[str]) -> Di
             return draw_error(errno.EROFS, WRITES)
         case "folder removed":
             fault = draw_fault(f"run={_REMOVE % rng.choice(('x.orbax', 'x*', 'x.orbax/*'))}")
-            return Disturbed(fault, flags=("--on_snapshot_error=continue",) * rng.randint(0, 1))
+            return Disturbance(fault, flags=("--on_snapshot_error=continue",) * rng.randint(0, 1))
         case "folder moved":
-            return Disturbed(draw_fault("run=mv $ROOT/x.orbax $ROOT.moved 2>/dev/null; rm -rf $ROOT.moved"))
+            return Disturbance(draw_fault("run=mv $ROOT/x.orbax $ROOT.moved 2>/dev/null; rm -rf $ROOT.moved"))
         case "clock set back":
             # not within a checkpoint: tensorstore, which writes it, would wait until the time is made up
-            return Disturbed(Fault(f"clock={rng.choice((2, 3600, 10**6, 10**9))}", rng.randint(1, 8)))
+            return Disturbance(Fault(f"clock={rng.choice((2, 3600, 10**6, 10**9))}", rng.randint(1, 8)))
         case "signal in a phase":
-            return Disturbed(moment=Moment(rng.choice(_SIGNALS), phase, delay, rng.choice((1, 1, 2, 3))))
+            return Disturbance(moment=SignalMoment(rng.choice(_SIGNALS), phase, delay, rng.choice((1, 1, 2, 3))))
         case "signal in an operation":
-            return Disturbed(draw_fault(f"signal={int(rng.choice(_SIGNALS))}"))
+            return Disturbance(draw_fault(f"signal={int(rng.choice(_SIGNALS))}"))
         case "second trainer":
-            return Disturbed(second=True)
+            return Disturbance(second=True)
         case "read error":
-            return Disturbed(Fault(f"error={errno.EIO}", rng.randint(1, 60), "or", rng.choice((1, 5, 0))))
+            return Disturbance(Fault(f"error={errno.EIO}", rng.randint(1, 60), "or", rng.choice((1, 5, 0))))
     raise ValueError(kind)

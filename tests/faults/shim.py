@@ -43,7 +43,7 @@ def compile_shim(folder: Path) -> Path:
     return library
 
 
-def operations(log: Path) -> list[tuple[str, str]]:
+def read_operations(log: Path) -> list[tuple[str, str]]:
     """Return the operations in the folder, by a log of the shim: letters and paths."""
     lines = [line.split(" ", 2) for line in log.read_text().splitlines()]
     return [(kind, path) for _, kind, path in lines]

@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from drawing import PHASES, Disturbed, draw
-from shim import WRITES, Fault, compile_shim, operations
+from drawing import PHASES, Disturbance, draw_disturbances
+from shim import WRITES, Fault, compile_shim, read_operations
 
 from caffejax.checkpoints.orbax import CheckpointFolder
 
@@ -68,19 +68,19 @@ class Job:
         self._folder, self._library = folder, compile_shim(folder)
         undisturbed_folder, log = self._make("whole"), folder / "whole.log"
         counting_fault = Fault("", 0)
-        run_end = self._train(undisturbed_folder, Disturbed(counting_fault), FAULTS_LOG=str(log))
+        run_end = self._train(undisturbed_folder, Disturbance(counting_fault), FAULTS_LOG=str(log))
         assert run_end.code == 0, run_end.lines
         self._expected = _files(undisturbed_folder), _checkpoint(undisturbed_folder)
-        self.done = [kind for kind, _ in operations(log)]
+        self.done = [kind for kind, _ in read_operations(log)]
         assert set(WRITES) <= set(self.done), "the shim sees every kind of operation"
 
     def findings(self, seed: int) -> list[str]:
         """Disturb a job as the seed says, resume it, and return all that is not as it should be."""
-        kind, disturbances = draw(seed, self.done)
+        kind, disturbances = draw_disturbances(seed, self.done)
         root = self._make(f"run{seed}")
         result = []
         is_complete = False
-        for number, disturbance in enumerate([*disturbances, *[Disturbed()] * 3]):
+        for number, disturbance in enumerate([*disturbances, *[Disturbance()] * 3]):
             location = f"seed {seed}, {kind}, run {number} ({disturbance})"
             leftovers_before = _leftover_files(root)
             try:
@@ -109,7 +109,7 @@ class Job:
         (root / "solver.prototxt").write_text(SOLVER)
         return root
 
-    def _train(self, root: Path, disturbance: Disturbed, **variables: str) -> RunEnd:
+    def _train(self, root: Path, disturbance: Disturbance, **variables: str) -> RunEnd:
         if disturbance.fault is not None:
             fault = replace(disturbance.fault, does=disturbance.fault.does.replace("$ROOT", str(root)))
             variables |= fault.variables(self._library, root)
@@ -207,7 +207,7 @@ def _comparable(tree: object) -> object:
     )  # type: ignore[attr-defined]
 
 
-def _problems(run_end: RunEnd, disturbance: Disturbed, root: Path, leftovers_before: list[str]) -> list[str]:
+def _problems(run_end: RunEnd, disturbance: Disturbance, root: Path, leftovers_before: list[str]) -> list[str]:
     """Return the problems of a run's end, and of new files that it left behind."""
     first = [line for line in run_end.lines if not line.startswith("second: ")]
     messages = [line for line in _without_nets(first) if not _LOGGED.match(line)]
@@ -223,7 +223,7 @@ def _problems(run_end: RunEnd, disturbance: Disturbed, root: Path, leftovers_bef
     expected = {1: (1,), 130: (1,), -2: (0, 1)}.get(run_end.code, (0,))
     if len(messages) not in expected or not all(line.startswith("caffejax: ") for line in messages):
         result.append(f"exit code {run_end.code}, and on stderr is {messages}")
-    if disturbance == Disturbed() and run_end.code != 0:
+    if disturbance == Disturbance() and run_end.code != 0:
         result.append(f"an undisturbed run ends with {run_end.code}: {messages}")
     if disturbance.second and not _is_refused(
         [line.removeprefix("second: ") for line in run_end.lines if line not in first]
@@ -252,7 +252,7 @@ def _without_nets(lines: list[str]) -> list[str]:
     return log_lines
 
 
-def _signal_exit_codes(disturbance: Disturbed) -> set[int]:
+def _signal_exit_codes(disturbance: Disturbance) -> set[int]:
     """Exit codes of a run that a signal ended."""
     if disturbance.fault is not None and disturbance.fault.does in ("kill", "half"):
         return {-9}

@@ -18,7 +18,7 @@ Files = Mapping[str, bytes]  # by their paths within the case's folder
 Mutate = Callable[[Random, bytes], bytes]
 
 
-def nothing(damaged: Files, intact: Files, expected: Any, actual: Any) -> None:
+def no_complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> None:
     """Complain of nothing."""
 
 
@@ -39,7 +39,7 @@ class Harness:
     intact: Callable[[], list[Files]]
     mutate: Callable[[Random, Files], Files]
     read: Callable[[Path], Any]
-    complaint: Callable[[Files, Files, Any, Any], str | None] = nothing
+    complaint: Callable[[Files, Files, Any, Any], str | None] = no_complaint
     text: bool = False
     place: str = "layer '"
 
@@ -84,7 +84,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def one_file(mutate: Mutate, *suffixes: str) -> Callable[[Random, Files], Files]:
+def mutate_one_file(mutate: Mutate, *suffixes: str) -> Callable[[Random, Files], Files]:
     """Return what damages one of the files, of those whose names end so."""
 
     def damage(draw: Random, files: Files) -> Files:
@@ -94,7 +94,7 @@ def one_file(mutate: Mutate, *suffixes: str) -> Callable[[Random, Files], Files]
     return damage
 
 
-def any_of(*mutators: Mutate) -> Mutate:
+def choose_mutator(*mutators: Mutate) -> Mutate:
     """Return what damages in one of these ways, now and then twice."""
 
     def damage(draw: Random, content: bytes) -> bytes:

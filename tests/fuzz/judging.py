@@ -12,7 +12,7 @@ from typing import Any
 from caffejax.errors import CaffejaxError
 
 from .finding import Outcome, exception_outcome
-from .harness import Files, harness, intact_files, nothing, write_files
+from .harness import Files, harness, intact_files, no_complaint, write_files
 
 _LONGEST_MESSAGE = 20_000  # characters, and ten for each byte of the case
 
@@ -22,7 +22,7 @@ def judge(format: str, set_number: int | None, files: Files, folder: Path) -> Ou
 
     Python's own warnings count as exceptions.
     """
-    compares = set_number is not None and harness(format).complaint is not nothing
+    compares = set_number is not None and harness(format).complaint is not no_complaint
     expected = expected_values(format, set_number) if compares else None  # type: ignore[arg-type]
     try:
         write_files(folder, files)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .harness import Files
-from .mutators.tokens import split
+from .mutators.tokens import split_tokens
 
 T = TypeVar("T")
 Reproduces = Callable[[Files], bool]
@@ -64,7 +64,7 @@ def minimise_units(units: Sequence[T], reproduces: Callable[[list[T]], bool]) ->
 
 def _shrink_content(content: bytes, reproduces: Callable[[bytes], bool], text: bool) -> bytes:
     if text:
-        tokens = split(content.decode("utf-8", "surrogateescape"))
+        tokens = split_tokens(content.decode("utf-8", "surrogateescape"))
         return "".join(
             minimise_units(tokens, lambda subset: reproduces("".join(subset).encode("utf-8", "surrogateescape")))
         ).encode("utf-8", "surrogateescape")

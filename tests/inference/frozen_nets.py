@@ -18,7 +18,7 @@ EMPTY_MAXIMUM = 1e30  # the maximum of no cells is larger than this
 UNTUNED = {"xla_backend_optimization_level": 0}  # what is computed once is better compiled fast
 
 
-def net_of(shape: tuple[int, ...], *layers: str) -> str:
+def net_text(shape: tuple[int, ...], *layers: str) -> str:
     """Write a net with the input x, and layers in short: `top Type bottom ... > further tops | parameters`."""
     dims = " ".join(f"dim: {n}" for n in shape)
     lines = [f'layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ {dims} }} }} }}']

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from frozen_nets import assert_frozen_is_the_same, inputs_of, net_of, variables_of
+from frozen_nets import assert_frozen_is_the_same, inputs_of, net_text, variables_of
 
 from caffejax.net import Net
 
@@ -57,7 +57,7 @@ CASES: list[tuple[list[str], list[str] | None, str]] = [
 
 @pytest.mark.parametrize(("layers", "outputs", "expected_types"), CASES)
 def test_layers_left_after_folding(layers: list[str], outputs: list[str] | None, expected_types: str) -> None:
-    net = Net(net_of((2, 6, 6, 5), *layers), "TEST")
+    net = Net(net_text((2, 6, 6, 5), *layers), "TEST")
     graph = net.freeze(variables_of(net), outputs).graph
     assert " ".join(layer.type.name for layer in graph.layers if not layer.type.is_fed) == expected_types
 
@@ -66,7 +66,7 @@ def test_layers_left_after_folding(layers: list[str], outputs: list[str] | None,
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize(("layers", "outputs"), [case[:2] for case in CASES])
 def test_folded_layers_give_equal_outputs(layers: list[str], outputs: list[str] | None, batch: int) -> None:
-    assert_frozen_is_the_same(net_of((batch, 6, 6, 5), *layers), outputs)
+    assert_frozen_is_the_same(net_text((batch, 6, 6, 5), *layers), outputs)
 
 
 @pytest.mark.slow
@@ -80,11 +80,11 @@ def test_folded_nets_give_equal_outputs() -> None:
             reads = " ".join(b if b == "x" else f"{b}{i}" for b in bottoms)
             branches.append(f"{top}{i} {kind} {reads} | " + re.sub('name: "(.)"', rf'name: "\g<1>{i}"', param))
         expected += [f"{name}{i}" for name in names or [layers[-1].split()[0]]]
-    assert_frozen_is_the_same(net_of((2, 6, 6, 5), *branches), expected)
+    assert_frozen_is_the_same(net_text((2, 6, 6, 5), *branches), expected)
 
 
 def test_folding_does_not_change_its_arguments() -> None:
-    net = Net(net_of((2, 6, 6, 5), *SIAMESE, "n BatchNorm a", "e Eltwise n b c"), "TEST")
+    net = Net(net_text((2, 6, 6, 5), *SIAMESE, "n BatchNorm a", "e Eltwise n b c"), "TEST")
     variables, inputs = variables_of(net), inputs_of(net)
     before = net.apply(*variables, inputs)[0]["e"]
     net.freeze(variables)(inputs)
@@ -94,4 +94,4 @@ def test_folding_does_not_change_its_arguments() -> None:
 def test_all_removable_layers_are_removed() -> None:
     """A net of nothing but layers that do nothing still gives what is asked of it."""
     for expected in (None, ["x"], ["d"]):
-        assert_frozen_is_the_same(net_of((2, 3, 4, 4), "d Dropout x", "p Split d"), expected)
+        assert_frozen_is_the_same(net_text((2, 3, 4, 4), "d Dropout x", "p Split d"), expected)

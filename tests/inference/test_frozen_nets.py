@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from frozen_nets import UNTUNED, assert_close, inputs_of, net_of, variables_of
+from frozen_nets import UNTUNED, assert_close, inputs_of, net_text, variables_of
 
 from caffejax import CaffejaxError, Net
 from caffejax.inference.constant_folding import host_function
@@ -35,7 +35,7 @@ LAYERS = (
     "s Softmax i",
 )
 SHAPE = (2, 3, 12, 10)
-TEXT = net_of(SHAPE, *LAYERS)
+TEXT = net_text(SHAPE, *LAYERS)
 TWO = (
     TEXT
     + """
@@ -84,7 +84,7 @@ def test_an_empty_batch() -> None:
         "c Convolution b | num_output: 7 kernel_size: 1",
         "p Pooling c | pool: AVE global_pooling: true",
     )
-    net = Net(net_of(SHAPE, *layers), "TEST")
+    net = Net(net_text(SHAPE, *layers), "TEST")
     variables, x = variables_of(net), {"x": np.zeros((0, 3, 12, 10), np.float32)}
     assert net.freeze(variables)(x)["p"].shape == net.apply(*variables, x)[0]["p"].shape == (0, 7, 1, 1)
 
@@ -294,7 +294,7 @@ def test_later_writes_to_an_input_do_not_change_the_result() -> None:
 
 @pytest.mark.parametrize(("option", "shift", "kind"), [(jax.debug_nans, "nan", "nan"), (jax.debug_infs, "inf", "inf")])
 def test_invalid_values_raise_with_the_options_of_jax(option: Any, shift: str, kind: str) -> None:
-    net = Net(net_of((1, 2), f"low Power x | shift: {shift}", "s Softmax x"), "TEST")
+    net = Net(net_text((1, 2), f"low Power x | shift: {shift}", "s Softmax x"), "TEST")
     frozen = net.freeze(variables_of(net))
     inputs = {"x": np.ones((1, 2), np.float32)}
     assert not np.isfinite(frozen(inputs)["low"]).any()
@@ -303,7 +303,7 @@ def test_invalid_values_raise_with_the_options_of_jax(option: Any, shift: str, k
 
 
 def test_valid_values_pass_with_debug_nans() -> None:
-    net = Net(net_of((1, 2), "s Softmax x"), "TEST")
+    net = Net(net_text((1, 2), "s Softmax x"), "TEST")
     with jax.debug_nans(True):
         net.freeze(variables_of(net))({"x": np.ones((1, 2), np.float32)})
 

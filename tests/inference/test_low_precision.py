@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from frozen_nets import inputs_of, net_of, variables_of
+from frozen_nets import inputs_of, net_text, variables_of
 
 from caffejax import CaffejaxError, Solver
 from caffejax.data.lmdb import Lmdb
@@ -89,7 +89,7 @@ NETS = {
 
 
 def build_net(name: str, batch: int = 2) -> tuple[Net, Variables, dict[str, jax.Array]]:
-    net = Net(net_of((batch, 8, 9, 9), *NETS[name]), "TEST")
+    net = Net(net_text((batch, 8, 9, 9), *NETS[name]), "TEST")
     return net, variables_of(net), inputs_of(net)
 
 
@@ -117,7 +117,7 @@ def test_nets_are_near_float32(name: str, kind: str) -> None:
 @MARKS["bfloat16"]
 @pytest.mark.parametrize("layer", ["Convolution x | num_output: 16 kernel_size: 3", "InnerProduct x | num_output: 5"])
 def test_bfloat16_rounds_the_factors(layer: str) -> None:
-    net = Net(net_of((2, 8, 5, 5), f"y {layer}"), "TEST")
+    net = Net(net_text((2, 8, 5, 5), f"y {layer}"), "TEST")
     variables, x = variables_of(net), inputs_of(net)
     error = np.abs(np.asarray(net.freeze(variables, precision="bfloat16")(x)["y"]) - net.freeze(variables)(x)["y"])
     sums = net.freeze(jax.tree.map(abs, variables))(jax.tree.map(abs, x))["y"]
@@ -129,7 +129,7 @@ def test_bfloat16_rounds_the_factors(layer: str) -> None:
 @pytest.mark.parametrize("sign", [-1, 1], ids=["int8", "uint8"])
 @pytest.mark.parametrize("layer", ["Convolution x | num_output: 16 kernel_size: 3", "InnerProduct x | num_output: 5"])
 def test_int8_is_within_half_steps(layer: str, sign: int) -> None:
-    net = Net(net_of((2, 8, 5, 5), f"y {layer}"), "TEST")
+    net = Net(net_text((2, 8, 5, 5), f"y {layer}"), "TEST")
     variables, x = variables_of(net), inputs_of(net)
     x = x if sign < 0 else jax.tree.map(abs, x)
     error = np.abs(np.asarray(freeze(net, variables, "int8", x)(x)["y"]) - net.freeze(variables)(x)["y"])
@@ -149,7 +149,9 @@ def test_int8_is_within_half_steps(layer: str, sign: int) -> None:
 def test_integers_are_exact() -> None:
     """Where all factors are multiples of their steps, int8 differs from float32 only by the rounding of float32."""
     net = Net(
-        net_of((2, 8, 9, 9), "y Convolution x | num_output: 16 kernel_size: 3 pad: 1", "p Pooling y | kernel_size: 2"),
+        net_text(
+            (2, 8, 9, 9), "y Convolution x | num_output: 16 kernel_size: 3 pad: 1", "p Pooling y | kernel_size: 2"
+        ),
         "TEST",
     )
     random = np.random.default_rng(3)

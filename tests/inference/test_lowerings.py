@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
-from frozen_nets import assert_frozen_is_the_same, compiled_types, net_of
+from frozen_nets import assert_frozen_is_the_same, compiled_types, net_text
 
 from caffejax.inference.layer_lowerings import LOWERINGS
 from caffejax.kernels import onednn_program
@@ -162,7 +162,7 @@ def branches(cases: Mapping[str, Sequence[str]], shape: tuple[int, ...]) -> tupl
         layers += [f"{top} | {setting.replace('CHANNELS', str(c))}", f"r{i} TanH t{i}"]
         tops += [f"r{i}", f"t{i}"] if i % 2 else [f"r{i}"]
         tops += [f"s{i}"] if kind == "Slice" else []
-    return net_of(shape, *layers), tuple(tops)
+    return net_text(shape, *layers), tuple(tops)
 
 
 def test_every_lowering_has_cases() -> None:

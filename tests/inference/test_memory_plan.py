@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from drawn_nets import nets
-from frozen_nets import assert_frozen_is_the_same, compiled_types, net_of
+from frozen_nets import assert_frozen_is_the_same, compiled_types, net_text
 from hypothesis import HealthCheck, given, settings
 
 from caffejax.inference import partition
@@ -70,14 +70,14 @@ NETS = {
     + [pytest.param(case, 2, marks=pytest.mark.long) for case in NETS],
 )
 def test_values_stay_as_long_as_they_are_read(case: str, batch: int) -> None:
-    frozen_net = assert_frozen_is_the_same(net_of((batch, *SHAPE[1:]), *NETS[case]))
+    frozen_net = assert_frozen_is_the_same(net_text((batch, *SHAPE[1:]), *NETS[case]))
     assert compiled_types(frozen_net)
 
 
 @pytest.mark.parametrize("outputs", [("a",), ("a", "e"), ("b", "c", "e"), ("c",), ("d", "a", "f")])
 def test_inner_blobs_can_be_outputs(outputs: tuple[str, ...]) -> None:
     layers = [*AB, "e Eltwise b a", "c Concat a b", conv("d", "c"), "f Flatten d"]
-    assert_frozen_is_the_same(net_of(SHAPE, *layers), outputs)
+    assert_frozen_is_the_same(net_text(SHAPE, *layers), outputs)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_inner_blobs_can_be_outputs(outputs: tuple[str, ...]) -> None:
 )
 def test_images_are_computed_one_by_one_in_large_nets(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition, "_LARGE", 0)
-    frozen_net = assert_frozen_is_the_same(net_of((3, *SHAPE[1:]), *NETS[case]))
+    frozen_net = assert_frozen_is_the_same(net_text((3, *SHAPE[1:]), *NETS[case]))
     rows = [lowered.executable.program.results[0][0] for lowered in frozen_net.ready().programs.values()]
     assert 1 in rows
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from frozen_nets import inputs_of, net_of, variables_of
+from frozen_nets import inputs_of, net_text, variables_of
 
 from caffejax.inference.frozen_net import Frozen
 from caffejax.kernels import onednn_program
@@ -32,7 +32,7 @@ LAYERS = {
 
 def freeze(layers: list[str], shape: tuple[int, ...] = SHAPE) -> tuple[Net, Variables, Frozen]:
     """Return a net, its variables, and the net frozen."""
-    net = Net(net_of(shape, *layers), "TEST")
+    net = Net(net_text(shape, *layers), "TEST")
     variables = variables_of(net)
     return net, variables, net.freeze(variables)
 

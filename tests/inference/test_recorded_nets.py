@@ -12,7 +12,7 @@ from frozen_nets import UNTUNED, assert_close
 
 from caffejax.inference.layer_lowerings import LOWERINGS
 from caffejax.net import Net, Variables
-from recorded import MANIFEST, case_id, of_fork
+from recorded import ACCEPTED_CASES, case_id, is_of_fork
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NETS = [p.stem for p in sorted((GOLDEN / "nets").glob("*.npz"))]
@@ -45,10 +45,10 @@ def test_frozen_recorded_nets_equal_caffe(name: str) -> None:
 
 LAYERS = {
     case_id(case): case
-    for case in MANIFEST
+    for case in ACCEPTED_CASES
     if (case["phase"] == "TEST" or case["type"] != "BatchNorm")
     and case["type"] in LOWERINGS
-    and not of_fork(case)
+    and not is_of_fork(case)
     and "forwards" not in case
 }
 

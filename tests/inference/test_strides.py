@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from frozen_nets import assert_frozen_is_the_same, net_of
+from frozen_nets import assert_frozen_is_the_same, net_text
 
 from caffejax.inference.program_builder import hoist_strides
 from caffejax.kernels import onednn_program
@@ -40,12 +40,12 @@ OTHER_READERS: dict[str, list[str]] = {  # what else reads the sum
 def test_hoisted_strides_give_equal_outputs(size: tuple[int, int], reader: str) -> None:
     reader_layers = OTHER_READERS[reader]
     tops = ["y", *(["t"] if reader_layers else [])]
-    assert_frozen_is_the_same(net_of((2, 16, *size), *STAGE, *reader_layers), tops)
+    assert_frozen_is_the_same(net_text((2, 16, *size), *STAGE, *reader_layers), tops)
 
 
 @pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
 def test_outputs_are_computed_in_full() -> None:
-    assert_frozen_is_the_same(net_of((1, 16, 8, 8), *STAGE), ["s", "y"])
+    assert_frozen_is_the_same(net_text((1, 16, 8, 8), *STAGE), ["s", "y"])
 
 
 WEIGHTS = [(16, 16, 3, 3), (16, 16, 1, 1)]

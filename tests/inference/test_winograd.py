@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from frozen_nets import assert_frozen_is_the_same, inputs_of, net_of, variables_of
+from frozen_nets import assert_frozen_is_the_same, inputs_of, net_text, variables_of
 
 from caffejax.inference.frozen_net import Frozen
 from caffejax.kernels import onednn_program
@@ -71,18 +71,18 @@ def steps(net: Frozen) -> list[str]:
 @pytest.mark.parametrize("case", CASES)
 def test_winograd_gives_equal_outputs(case: str) -> None:
     shape, layers = CASES[case]
-    frozen_net = assert_frozen_is_the_same(net_of(shape, *layers))
+    frozen_net = assert_frozen_is_the_same(net_text(shape, *layers))
     assert ("winograd" in steps(frozen_net)) != (case in PLAIN)
 
 
 def test_small_convolutions_are_not_transformed() -> None:
     for channels, size in ((64, 5), (3, 30), (16, 6)):
-        text = net_of((1, channels, size, size), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1")
+        text = net_text((1, channels, size, size), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1")
         assert "winograd" not in steps(assert_frozen_is_the_same(text))
 
 
 def test_nan_stays_within_its_image() -> None:
-    net = Net(net_of((2, 64, 14, 14), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "y ReLU y |"), "TEST")
+    net = Net(net_text((2, 64, 14, 14), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "y ReLU y |"), "TEST")
     frozen_net = net.freeze(variables_of(net))
     x = inputs_of(net)["x"]
     y = np.asarray(frozen_net({"x": x.at[0, 0, 5, 5].set(np.nan)})["y"])

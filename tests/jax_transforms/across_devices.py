@@ -39,12 +39,12 @@ LOSSES = """
 INPUTS = {"x": P(AXIS), "y": P(AXIS)}
 
 
-def net(layers: str, rows: int, **options: Any) -> Net:
+def make_net(layers: str, rows: int, **options: Any) -> Net:
     """Return a net of these layers with this number of rows."""
     return Net((FED + layers).replace("ROWS", str(rows)), "TRAIN", **options)
 
 
-def numbers() -> dict[str, Any]:
+def make_inputs() -> dict[str, Any]:
     """Return the inputs of all devices; no label of the first device counts."""
     draw = np.random.default_rng(0)
     x = draw.normal(size=(DEVICES * SHARE, 3, 2, 2)) + np.arange(DEVICES).repeat(SHARE)[:, None, None, None]
@@ -52,7 +52,7 @@ def numbers() -> dict[str, Any]:
     return {"x": x.astype(np.float32), "y": np.where(np.arange(len(y)) < SHARE, 1, y).astype(np.float32)}
 
 
-def start(model: Net) -> Any:
+def init_variables(model: Net) -> Any:
     """Params, none of them 0, and state."""
     params, state = model.init(jax.random.key(0))
     return jax.tree.map(lambda p: p + 0.5, params), state
@@ -64,7 +64,7 @@ def map_over_devices(function: Any, out_specs: Any, **options: Any) -> Any:
     return jax.shard_map(function, mesh=mesh(DEVICES), in_specs=specs, out_specs=out_specs, **options)
 
 
-def step(model: Net) -> Any:
+def make_step(model: Net) -> Any:
     """Loss, outputs and new state; gradients by params and inputs."""
 
     def loss(params: Any, inputs: Any, state: Any) -> Any:
@@ -76,23 +76,26 @@ def step(model: Net) -> Any:
     return run
 
 
-def a_training_step(**options: Any) -> None:
+def check_training_step(**options: Any) -> None:
     """Loss, statistics and gradients of a net with all kinds of layers equal the results for the joined batch."""
     joint_net, shard_net = (
-        net(NORM + LOSSES, DEVICES * SHARE, **options),
-        net(NORM + LOSSES, SHARE, **SYNCED, **options),
+        make_net(NORM + LOSSES, DEVICES * SHARE, **options),
+        make_net(NORM + LOSSES, SHARE, **SYNCED, **options),
     )
-    inputs = *start(joint_net), numbers()
-    expected = jax.jit(step(joint_net))(*inputs)
-    result = jax.jit(map_over_devices(step(shard_net), ((P(), P()), (P(), INPUTS))))(*inputs)
+    inputs = *init_variables(joint_net), make_inputs()
+    expected = jax.jit(make_step(joint_net))(*inputs)
+    result = jax.jit(map_over_devices(make_step(shard_net), ((P(), P()), (P(), INPUTS))))(*inputs)
     assert_close(result, expected, 1e-5)
 
 
-def slopes(backward: str) -> None:
+def check_forward_mode(backward: str) -> None:
     """Derivatives forwards, too."""
-    joint_net, shard_net = net(NORM + LOSSES, DEVICES * SHARE), net(NORM + LOSSES, SHARE, backward=backward, **SYNCED)
-    params, state = start(joint_net)
-    inputs = numbers()
+    joint_net, shard_net = (
+        make_net(NORM + LOSSES, DEVICES * SHARE),
+        make_net(NORM + LOSSES, SHARE, backward=backward, **SYNCED),
+    )
+    params, state = init_variables(joint_net)
+    inputs = make_inputs()
 
     def slope(model: Net, params: Any, state: Any, inputs: Any) -> Any:
         tangents = jax.tree.map(jnp.cos, params), {"x": jnp.sin(inputs["x"])}
@@ -108,11 +111,11 @@ def slopes(backward: str) -> None:
     )
 
 
-def each_for_itself(**options: Any) -> None:
+def check_unsynced_batch_norm(**options: Any) -> None:
     """Without sync_bn, or without axis_name, BatchNorm is of each device's own batch."""
-    part = net(NORM, SHARE, **options)
-    params, state = start(part)
-    inputs = numbers()
+    part = make_net(NORM, SHARE, **options)
+    params, state = init_variables(part)
+    inputs = make_inputs()
 
     def tops(params: Any, state: Any, inputs: Any) -> Any:
         blobs, new = part.apply(params, state, inputs)
@@ -125,10 +128,10 @@ def each_for_itself(**options: Any) -> None:
         assert_close((result[i * SHARE :][:SHARE], jax.tree.map(lambda s, i=i: s[i : i + 1], new)), expected, 1e-5)
 
 
-def all_reduces(forward: int, backward: int, **options: Any) -> None:
+def check_all_reduce_counts(forward: int, backward: int, **options: Any) -> None:
     """How often devices meet in a BatchNorm, on its way and back."""
-    part = net(NORM, SHARE, **options)
-    params, state = start(part)
+    part = make_net(NORM, SHARE, **options)
+    params, state = init_variables(part)
 
     def top(x: Any, params: Any, state: Any, inputs: Any) -> Any:
         return part.apply(params, state, {**inputs, "x": x})[0]["z"]
@@ -137,43 +140,45 @@ def all_reduces(forward: int, backward: int, **options: Any) -> None:
         return jax.vjp(lambda x: top(x, params, state, inputs), inputs["x"])[1](jnp.ones_like(inputs["x"]))[0]
 
     def count(function: Any) -> int:
-        text = jax.jit(map_over_devices(function, P(AXIS))).lower(params, state, numbers()).compile().as_text()
+        text = jax.jit(map_over_devices(function, P(AXIS))).lower(params, state, make_inputs()).compile().as_text()
         return len(re.findall(r" all-reduce(?:-start)?\(", text))
 
     assert count(lambda params, state, inputs: top(inputs["x"], params, state, inputs)) == forward
     assert count(back) == forward + backward
 
 
-def nothing_meets_without_an_axis_name() -> None:
-    part = net(NORM + LOSSES, SHARE)
-    run = step(part)
-    lowered = jax.jit(map_over_devices(lambda *args: run(*args)[1][1], INPUTS)).lower(*start(part), numbers())
+def check_no_collectives_without_axis_name() -> None:
+    part = make_net(NORM + LOSSES, SHARE)
+    run = make_step(part)
+    lowered = jax.jit(map_over_devices(lambda *args: run(*args)[1][1], INPUTS)).lower(
+        *init_variables(part), make_inputs()
+    )
     assert "all-reduce" not in lowered.compile().as_text()
 
 
-def no_trace_is_of_both() -> None:
+def check_traces_are_not_shared() -> None:
     """One net, on one device, on several, and on one again: what is traced in one is not used in the other."""
-    part = net(NORM + LOSSES, SHARE, **SYNCED)
-    single_device_net = net(NORM + LOSSES, SHARE)
-    params, state = start(part)
-    inputs = numbers()
+    part = make_net(NORM + LOSSES, SHARE, **SYNCED)
+    single_device_net = make_net(NORM + LOSSES, SHARE)
+    params, state = init_variables(part)
+    inputs = make_inputs()
     shard = {name: a[-SHARE:] for name, a in inputs.items()}
     repeated_inputs = jax.tree.map(lambda a: np.concatenate([a] * DEVICES), shard)
-    expected = jax.jit(step(single_device_net))(params, state, shard)
+    expected = jax.jit(make_step(single_device_net))(params, state, shard)
     specs = ((P(), P()), (P(), INPUTS))
     for _ in range(2):
-        assert_close(jax.jit(step(part))(params, state, shard), expected, 1e-6)
+        assert_close(jax.jit(make_step(part))(params, state, shard), expected, 1e-6)
         assert_close(part.forward(params, state, shard)[0], single_device_net.forward(params, state, shard)[0], 1e-6)
-        (loss, _), (by_params, _) = jax.jit(map_over_devices(step(part), specs))(params, state, repeated_inputs)
+        (loss, _), (by_params, _) = jax.jit(map_over_devices(make_step(part), specs))(params, state, repeated_inputs)
         rows = loss - expected[0][0]  # but for the blob with rows, N times a batch weighs what it does once
         ip = np.sum(single_device_net.forward(params, state, shard, blobs=("ip",))[0]["ip"])
         np.testing.assert_allclose(rows, 0.01 * (DEVICES - 1) * ip, rtol=1e-3)
         assert_close(by_params["param"], expected[1][0]["param"], 1e-6)
 
 
-def unchecked_axes_are_refused() -> None:
-    part = net(NORM + LOSSES, SHARE, **SYNCED)
-    inputs = *start(part), numbers()
+def check_unchecked_axes_are_refused() -> None:
+    part = make_net(NORM + LOSSES, SHARE, **SYNCED)
+    inputs = *init_variables(part), make_inputs()
     try:
         map_over_devices(lambda *inputs: part.loss(*inputs)[0][None], P(AXIS), check_vma=False)(*inputs)
     except CaffejaxError as error:

@@ -149,7 +149,7 @@ for _case in FORKS:
     _kind = type_of(read_net(_case.text(2)).layer[-1])
     _name = _case.name if _kind.name == "Python" else f"{_kind.name} {_kind.docs.origin}"
     _first_cases.setdefault(_name, _case)
-FURTHER = [case for case in FORKS if case not in _first_cases.values()]
+EXTRA_FORK_CASES = [case for case in FORKS if case not in _first_cases.values()]
 LAYERS += _first_cases.values()
 
 # nets that are run, and nets that are traced and lowered, which takes long enough

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from case import ROWS, Case, Shape, layer
-from cases import FURTHER, LAYERS
+from cases import EXTRA_FORK_CASES, LAYERS
 
 MAP: Shape = (ROWS, 3, 2, 4)
 LABEL_MAP: Shape = (ROWS, 2, 4)
@@ -43,13 +43,13 @@ def _multibox() -> list[Case]:
     """Their own ground truth for each device's images, and each way to normalise."""
     boxes = [
         replace(case, fed={**case.fed, "b3": (1, 1, ROWS, 8)})
-        for case in LAYERS + FURTHER
+        for case in LAYERS + EXTRA_FORK_CASES
         if case.name.startswith("MultiBoxLoss")
     ]
     return [*boxes, _all_normalizations(boxes[0])]
 
 
-MORE = [
+EXTRA_CASES = [
     *(
         _all_normalizations(layer(kind, "", *shapes, **options), more)
         for kind, (shapes, options) in NORMALISED.items()
@@ -80,4 +80,4 @@ MORE = [
         name="means",
     ),
 ]
-CASES = [case for case in LAYERS + FURTHER if not case.name.startswith("MultiBoxLoss")] + MORE
+CASES = [case for case in LAYERS + EXTRA_FORK_CASES if not case.name.startswith("MultiBoxLoss")] + EXTRA_CASES

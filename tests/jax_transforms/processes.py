@@ -5,20 +5,20 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from compile_flags import with_devices
+from compile_flags import cpu_devices_environment
 
 
-def fresh(devices: int = 1) -> ProcessPoolExecutor:
+def spawn_jax_process(devices: int = 1) -> ProcessPoolExecutor:
     """One process whose JAX simulates that many devices."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(1, mp_context=context, initializer=_set_device_count, initargs=(devices,))
 
 
 def _set_device_count(devices: int) -> None:
-    os.environ |= with_devices(devices)
+    os.environ |= cpu_devices_environment(devices)
 
 
-def reload(exported: bytes, arrays: tuple[Any, ...]) -> Any:
+def call_exported(exported: bytes, arrays: tuple[Any, ...]) -> Any:
     """Return the results of an exported function as NumPy arrays, in a process without caffejax."""
     import sys
 

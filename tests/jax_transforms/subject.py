@@ -42,7 +42,10 @@ class Subject:
         params, state = self.net.init(jax.random.key(0))
         near = 0.1 if case.whole else 1.0  # a net's own weights keep its numbers in bounds
         params = jax.tree.map(lambda p: p * case.whole + near * draw.normal(size=p.shape), params)
-        self.params, self.state = numpy(params), numpy(jax.tree.map(lambda s: draw.uniform(0.5, 1.5, s.shape), state))
+        self.params, self.state = (
+            to_numpy(params),
+            to_numpy(jax.tree.map(lambda s: draw.uniform(0.5, 1.5, s.shape), state)),
+        )
         self.inputs = {name: self._fed(name, draw) for name in self.net.input_names}
 
     def _fed(self, name: str, draw: np.random.Generator) -> np.ndarray:
@@ -110,7 +113,7 @@ class Subject:
     def exact(self) -> "Subject":
         """The same with float64 numbers; to be used with x64 enabled."""
         double = Subject(self.case, self.net.compute_config.kernels)
-        double.params, double.state, double.inputs = numpy((self.params, self.state, self.inputs), np.float64)
+        double.params, double.state, double.inputs = to_numpy((self.params, self.state, self.inputs), np.float64)
         return double
 
     @property
@@ -146,17 +149,17 @@ _executables: dict[str, Any] = {}
 
 
 @functools.lru_cache(maxsize=4)
-def subject(case: Case, kernels: str) -> Subject:
+def cached_subject(case: Case, kernels: str) -> Subject:
     """The subject of the questions that have nothing special to them."""
     return Subject(case, kernels)
 
 
 @functools.cache
-def alike(case: Case) -> bool:
+def is_kernel_independent(case: Case) -> bool:
     """Return whether both kernels give the same program, including all derivatives."""
     texts = []
     for kernels in ("fast", "reference"):
-        one = subject(case, kernels)
+        one = cached_subject(case, kernels)
         if one.host:
             return False
         texts.append(re.sub("0x[0-9a-f]+", "", str(jax.make_jaxpr(one.value_and_grad)(*one.point))))
@@ -184,7 +187,7 @@ def parametrize_cases(
     def decorate(test: Callable[..., None]) -> Any:
         @functools.wraps(test)
         def run_if_distinct(case: Case, kernels: str, **fixtures: Any) -> None:
-            if kernels == "fast" or not alike(case):
+            if kernels == "fast" or not is_kernel_independent(case):
                 test(case, kernels, **fixtures)
 
         return pytest.mark.parametrize(("case", "kernels"), result, scope="session")(run_if_distinct)
@@ -206,7 +209,7 @@ def expect_support(transform: str, subject: Subject) -> Iterator[None]:
         assert "layer 'layer'" in str(error.value)
 
 
-def numpy(tree: Arrays, dtype: Any = np.float32) -> Arrays:
+def to_numpy(tree: Arrays, dtype: Any = np.float32) -> Arrays:
     """The same as NumPy arrays of that type."""
     return jax.tree.map(lambda a: np.asarray(a, dtype), tree)
 
@@ -221,7 +224,7 @@ def assert_close(actual: Arrays, expected: Arrays, tolerance: float) -> None:
         np.testing.assert_allclose(a, b, rtol=0, atol=error, err_msg=jax.tree_util.keystr(path))
 
 
-def inner(a: Arrays, b: Arrays) -> Any:
+def inner_product(a: Arrays, b: Arrays) -> Any:
     """The inner product of two pytrees."""
     return sum(((x * y).sum() for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)), start=0.0)
 

@@ -6,7 +6,7 @@ from typing import Any
 import across_devices
 import jax
 import pytest
-from across_devices import LOSSES, NORM, SYNCED, net
+from across_devices import LOSSES, NORM, SYNCED, make_net
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -19,34 +19,34 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(map(str, o.values())) or "fast")
 def test_a_training_step(options: dict[str, Any], eight_devices: ProcessPoolExecutor) -> None:
-    eight_devices.submit(across_devices.a_training_step, **options).result()
+    eight_devices.submit(across_devices.check_training_step, **options).result()
 
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 def test_forward_mode(backward: str, eight_devices: ProcessPoolExecutor) -> None:
-    eight_devices.submit(across_devices.slopes, backward).result()
+    eight_devices.submit(across_devices.check_forward_mode, backward).result()
 
 
 @pytest.mark.parametrize(
     "options", [{}, {"sync_bn": True}, {"axis_name": "data"}, {"axis_name": "other", "sync_bn": True}]
 )
 def test_batch_norm_of_each_device(options: dict[str, Any], eight_devices: ProcessPoolExecutor) -> None:
-    eight_devices.submit(across_devices.each_for_itself, **options).result()
+    eight_devices.submit(across_devices.check_unsynced_batch_norm, **options).result()
 
 
 @pytest.mark.parametrize(("options", "n_all_reduces"), [({}, 0), ({"axis_name": "data"}, 0), (SYNCED, 1)])
 def test_batch_norm_needs_one_all_reduce_each_way(
     options: dict[str, Any], n_all_reduces: int, eight_devices: ProcessPoolExecutor
 ) -> None:
-    eight_devices.submit(across_devices.all_reduces, n_all_reduces, n_all_reduces, **options).result()
+    eight_devices.submit(across_devices.check_all_reduce_counts, n_all_reduces, n_all_reduces, **options).result()
 
 
 @pytest.mark.parametrize(
     "check",
     [
-        across_devices.nothing_meets_without_an_axis_name,
-        across_devices.no_trace_is_of_both,
-        across_devices.unchecked_axes_are_refused,
+        across_devices.check_no_collectives_without_axis_name,
+        across_devices.check_traces_are_not_shared,
+        across_devices.check_unchecked_axes_are_refused,
     ],
 )
 def test_transforms_hold_on_eight_devices(check: Any, eight_devices: ProcessPoolExecutor) -> None:
@@ -56,7 +56,10 @@ def test_transforms_hold_on_eight_devices(check: Any, eight_devices: ProcessPool
 def test_on_one_device_the_program_is_the_same() -> None:
     texts = []
     for options in ({}, SYNCED):
-        model = net(NORM + LOSSES, 6, **options)
-        inputs = *across_devices.start(model), {name: a[:6] for name, a in across_devices.numbers().items()}
-        texts.append(jax.jit(across_devices.step(model)).lower(*inputs).as_text())
+        model = make_net(NORM + LOSSES, 6, **options)
+        inputs = (
+            *across_devices.init_variables(model),
+            {name: a[:6] for name, a in across_devices.make_inputs().items()},
+        )
+        texts.append(jax.jit(across_devices.make_step(model)).lower(*inputs).as_text())
     assert texts[0] == texts[1]

@@ -8,8 +8,8 @@ import jax.export
 import pytest
 from case import Case
 from cases import COMPILED, LAYERS, LOWERED
-from processes import reload
-from subject import Subject, assert_close, expect_support, parametrize_cases, subject
+from processes import call_exported
+from subject import Subject, assert_close, cached_subject, expect_support, parametrize_cases
 
 from caffejax.layers import layer_types
 from caffejax.schema import read_net
@@ -46,10 +46,10 @@ def is_exported_with_any_rows(case: Case) -> bool:
 def test_exported_for_all_platforms_it_runs_elsewhere(
     case: Case, kernels: str, fresh_process: ProcessPoolExecutor
 ) -> None:
-    one = subject(case, kernels)
+    one = cached_subject(case, kernels)
     with expect_support("export", one):
         artifact = bytes(export_subject(one, one.inputs, *PLATFORMS).serialize())
-        actual = fresh_process.submit(reload, artifact, with_string_keys(one.point)).result()
+        actual = fresh_process.submit(call_exported, artifact, with_string_keys(one.point)).result()
         assert_close(actual, with_string_keys(one.compiled(*one.point)), 1e-4)
 
 
@@ -57,10 +57,10 @@ def test_exported_for_all_platforms_it_runs_elsewhere(
 def test_exported_once_it_takes_any_number_of_rows(
     case: Case, kernels: str, fresh_process: ProcessPoolExecutor
 ) -> None:
-    one, larger = subject(case, kernels), Subject(case, kernels, rows=5)
+    one, larger = cached_subject(case, kernels), Subject(case, kernels, rows=5)
     with expect_support("symbolic_batch", one):
         artifact = bytes(export_subject(one, make_symbolic_inputs(one), *PLATFORMS).serialize())
-        actual = fresh_process.submit(reload, artifact, with_string_keys(larger.point)).result()
+        actual = fresh_process.submit(call_exported, artifact, with_string_keys(larger.point)).result()
         assert_close(actual, with_string_keys(larger.compiled(*larger.point)), 1e-4)
 
 
@@ -68,7 +68,7 @@ def test_exported_once_it_takes_any_number_of_rows(
 @pytest.mark.parametrize("case", LOWERED, ids=lambda case: case.name)
 def test_net_is_exported(case: Case) -> None:
     """For all platforms and any number of rows, where running it would take too long."""
-    one = subject(case, "fast")
+    one = cached_subject(case, "fast")
     assert export_subject(one, make_symbolic_inputs(one), *PLATFORMS).platforms == PLATFORMS
 
 
@@ -76,7 +76,7 @@ def test_net_is_exported(case: Case) -> None:
 @parametrize_cases([case for case in LAYERS if "Convolution" in case.name or "InnerProduct" in case.name])
 def test_exported_for_one_platform_it_calls_no_library(case: Case, kernels: str, platform: str) -> None:
     """The libraries of the CPU, which another machine may not have."""
-    one = subject(case, kernels)
+    one = cached_subject(case, kernels)
     assert "custom_call" not in export_subject(one, one.inputs, platform).mlir_module()
 
 

@@ -16,7 +16,7 @@ from caffejax.errors import CaffejaxError
 from caffejax.layers import layer_types
 from caffejax.net import Net
 from caffejax.schema import read_net
-from recorded import MANIFEST
+from recorded import ACCEPTED_CASES
 
 pytestmark = pytest.mark.long
 
@@ -38,7 +38,7 @@ def _texts() -> dict[str, tuple[str | Path, Any]]:
         for case in import_module(f"fork_cases.{module.name}").LAYERS:
             layers = [layer.type for layer in read_net(case.text(2)).layer if layer.name == "layer"]
             result.setdefault(layers[0] if layers else "", (case.text(2), case.phase))
-    for case in MANIFEST:
+    for case in ACCEPTED_CASES:
         result.setdefault(case["type"], (case["path"].with_suffix(".prototxt"), case["phase"]))
     types = layer_types()
     return {name: x for name, x in sorted(result.items()) if name in types and types[name].docs.origin != "BVLC"}

@@ -6,7 +6,17 @@ import jax
 import numpy as np
 from case import Case
 from cases import COMPILED, LAYERS
-from subject import Subject, assert_close, compile_call, expect_support, inner, move, numpy, parametrize_cases, subject
+from subject import (
+    Subject,
+    assert_close,
+    cached_subject,
+    compile_call,
+    expect_support,
+    inner_product,
+    move,
+    parametrize_cases,
+    to_numpy,
+)
 
 STEP = 1e-5
 
@@ -14,7 +24,7 @@ STEP = 1e-5
 @parametrize_cases(LAYERS + COMPILED[:1])
 def test_jvp_is_the_product_with_the_gradient(case: Case, kernels: str) -> None:
     """The derivative of the loss and all tops along a direction equals the gradient's."""
-    one = subject(case, kernels)
+    one = cached_subject(case, kernels)
     with expect_support("jvp", one):
         arrays = one.point, one.direction()
         value, slope = compile_call(lambda point, d: jax.jvp(lambda p: one.loss(*p)[0], (point,), (d,)), *arrays)(
@@ -24,13 +34,13 @@ def test_jvp_is_the_product_with_the_gradient(case: Case, kernels: str) -> None:
         assert_close(value, expected, 1e-5)
         parts = jax.tree.map(lambda g, d: np.abs(g * d).sum(), gradient, one.direction())
         error = 1e-5 * (1 + sum(jax.tree.leaves(parts)))
-        np.testing.assert_allclose(slope, inner(gradient, one.direction()), rtol=0, atol=error)
+        np.testing.assert_allclose(slope, inner_product(gradient, one.direction()), rtol=0, atol=error)
 
 
 @parametrize_cases(LAYERS + COMPILED[:1])
 def test_second_derivatives(case: Case, kernels: str) -> None:
     """`jax.jvp` of `jax.grad`, and `jax.grad` of the gradient's norm."""
-    one = subject(case, kernels)
+    one = cached_subject(case, kernels)
     with expect_support("second", one):
         with jax.enable_x64(True):
             double = one.exact
@@ -50,16 +60,18 @@ def compute_second_derivatives(one: Subject, point: Any, direction: Any) -> tupl
 
     def penalty(point: Any) -> Any:
         gradient = one.gradient(*point)
-        return inner(gradient, gradient) / 2
+        return inner_product(gradient, gradient) / 2
 
     product = jax.jvp(lambda p: one.gradient(*p), (point,), (direction,))[1]
-    return product, inner(jax.grad(penalty)(point), direction)
+    return product, inner_product(jax.grad(penalty)(point), direction)
 
 
 def central_differences(double: Subject) -> tuple[Any, Any]:
     """The same from gradients on either side."""
     gradient_plus, gradient_minus = (
-        numpy(double.compiled(*move(double.point, double.direction(), s))[1], np.float64) for s in (STEP, -STEP)
+        to_numpy(double.compiled(*move(double.point, double.direction(), s))[1], np.float64) for s in (STEP, -STEP)
     )
     product = jax.tree.map(lambda a, b: (a - b) / (2 * STEP), gradient_plus, gradient_minus)
-    return product, np.asarray(inner(gradient_plus, gradient_plus) - inner(gradient_minus, gradient_minus)) / (4 * STEP)
+    return product, np.asarray(
+        inner_product(gradient_plus, gradient_plus) - inner_product(gradient_minus, gradient_minus)
+    ) / (4 * STEP)

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import pytest
 from case import Case
-from cases import FURTHER, LAYERS
+from cases import EXTRA_FORK_CASES, LAYERS
 from message_reads import Reads, record_reads
 from subject import Subject
 
@@ -23,9 +23,11 @@ from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 
 _CASES: dict[LayerType, list[Case]] = {}
-for _case in (*LAYERS, *FURTHER):
+for _case in (*LAYERS, *EXTRA_FORK_CASES):
     _CASES.setdefault(type_of(read_net(_case.text(2)).layer[-1]), []).append(_case)
-_FIRST = list({type_of(read_net(case.text(2)).layer[-1]): case for case in reversed((*LAYERS, *FURTHER))}.values())
+_FIRST = list(
+    {type_of(read_net(case.text(2)).layer[-1]): case for case in reversed((*LAYERS, *EXTRA_FORK_CASES))}.values()
+)
 
 
 def set_other_value(message: Any, name: str) -> None:

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from case import Case
 from cases import COMPILED, LAYERS
-from subject import Subject, assert_close, compile_call, expect_support, parametrize_cases, subject
+from subject import Subject, assert_close, cached_subject, compile_call, expect_support, parametrize_cases
 
 COPIES = 3
 
@@ -14,7 +14,7 @@ COPIES = 3
 @parametrize_cases(LAYERS + COMPILED[:1])
 def test_vmap_equals_a_loop(case: Case, kernels: str) -> None:
     """Loss, tops, state and gradients, mapped over inputs, and over params."""
-    one = subject(case, kernels)
+    one = cached_subject(case, kernels)
     with expect_support("vmap", one):
         for axes, points in mapped_arguments(one):
             stacked = jax.tree.map(lambda *a: np.stack(a), *points)

@@ -59,12 +59,12 @@ class Call:
         return [np.asarray(result) for result in results]
 
 
-def numbers(random: np.random.Generator, array: Array) -> np.ndarray:
+def draw_array(random: np.random.Generator, array: Array) -> np.ndarray:
     """Whole numbers, so small that their products' sums are exact in any order."""
     return random.integers(-3, 4, array.shape).astype(array.dtype)
 
 
-def right_call(random: np.random.Generator, function: str) -> Call:
+def draw_valid_call(random: np.random.Generator, function: str) -> Call:
     """One that must work."""
     draws = ((CONVOLUTIONS, _convolution), (PRODUCTS, _product), (POOLINGS, _pooling), (UPDATES, _update), (SUMS, _sum))
     draw = next(draw for functions, draw in draws if function in functions)
@@ -198,7 +198,7 @@ def _alter_attributes(random: np.random.Generator, attributes: dict[str, Any]) -
             return attributes | {name: np.asarray(attributes[name], np.float64)}
 
 
-def is_right(call: Call) -> bool:
+def is_valid(call: Call) -> bool:
     """Return whether all arrays have elements and fit together, and the attributes are valid."""
     arrays = (*call.operands, *call.results)
     if any(0 in a.shape for a in arrays) or not _has_valid_attributes(call):
@@ -222,7 +222,7 @@ def is_right(call: Call) -> bool:
 
 
 def _has_valid_attributes(call: Call) -> bool:
-    example = right_call(np.random.default_rng(0), call.function).attributes
+    example = draw_valid_call(np.random.default_rng(0), call.function).attributes
     kinds = ({name: np.asarray(value).dtype for name, value in some.items()} for some in (example, call.attributes))
     return next(kinds) == next(kinds)
 

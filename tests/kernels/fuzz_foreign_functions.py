@@ -12,7 +12,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-from foreign_calls import FUNCTIONS, Call, alter, expected_results, is_right, numbers, right_call
+from foreign_calls import FUNCTIONS, Call, alter, draw_array, draw_valid_call, expected_results, is_valid
 
 PREFIX = "sanitized_"
 PAGE, ALIGNMENT, NO_ACCESS = mmap.PAGESIZE, 64, 0
@@ -55,11 +55,11 @@ def try_out(call: Call, random: np.random.Generator) -> bool:
     Raises:
         AssertionError: if it did not do what it must.
     """
-    arrays = [numbers(random, operand) for operand in call.operands]
+    arrays = [draw_array(random, operand) for operand in call.operands]
     guarded_arrays = [GuardedArray(array) for array in arrays if array.dtype == np.float32 and array.size]
     remaining_arrays = iter(guarded_arrays)
     operands = [next(remaining_arrays).operand if a.dtype == np.float32 and a.size else jnp.asarray(a) for a in arrays]
-    valid, results, message = is_right(call), None, ""
+    valid, results, message = is_valid(call), None, ""
     try:
         results = call.run(operands, PREFIX)
     except jax.errors.JaxRuntimeError as error:
@@ -83,7 +83,7 @@ def main(onednn: str, library: str, count: int) -> None:
     random = np.random.default_rng(0)
     right = number = 0
     while number < count:
-        call = right_call(random, FUNCTIONS[number % len(FUNCTIONS)])
+        call = draw_valid_call(random, FUNCTIONS[number % len(FUNCTIONS)])
         for _ in range(random.choice([0, 0, 1, 1, 2])):
             call = alter(random, call)
         if call.is_made():

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from foreign_calls import FUNCTIONS, Call, alter, expected_results, is_right, numbers, right_call
+from foreign_calls import FUNCTIONS, Call, alter, draw_array, draw_valid_call, expected_results, is_valid
 
 from caffejax.kernels import onednn
 
@@ -16,9 +16,9 @@ STRIDED = {"stride": [2, 1], "dilation": [1, 2], "low": [1, 0], "high": [0, 3], 
 def test_valid_calls_are_computed(function: str) -> None:
     random = np.random.default_rng(0)
     for _ in range(10):
-        call = right_call(random, function)
-        assert is_right(call), call
-        arrays = [numbers(random, operand) for operand in call.operands]
+        call = draw_valid_call(random, function)
+        assert is_valid(call), call
+        arrays = [draw_array(random, operand) for operand in call.operands]
         for got, array in zip(call.run(arrays), expected_results(call, arrays), strict=True):
             np.testing.assert_array_equal(got, array, err_msg=str(call))
 
@@ -28,10 +28,10 @@ def test_invalid_calls_raise_errors(function: str) -> None:
     random = np.random.default_rng(1)
     n_refused = 0
     while n_refused < 40:
-        call = alter(random, right_call(random, function))
-        if call.is_made() and not is_right(call):
+        call = alter(random, draw_valid_call(random, function))
+        if call.is_made() and not is_valid(call):
             with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT"):
-                call.run([numbers(random, operand) for operand in call.operands])
+                call.run([draw_array(random, operand) for operand in call.operands])
             n_refused += 1
 
 
@@ -49,7 +49,7 @@ X, WEIGHT, Y = (2, 5, 6, 4), (6, 2, 3, 3), (2, 2, 5, 6)
 
 def test_the_unaltered_call_runs() -> None:
     call = convolution(X, WEIGHT, Y, 6)
-    call.run([numbers(np.random.default_rng(0), operand) for operand in call.operands])
+    call.run([draw_array(np.random.default_rng(0), operand) for operand in call.operands])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_unaltered_call_runs() -> None:
 )
 def test_an_error_says_what_does_not_fit(call: Call, message: str) -> None:
     with pytest.raises(jax.errors.JaxRuntimeError, match=f"caffejax: convolution: .*{message}"):
-        call.run([numbers(np.random.default_rng(0), operand) for operand in call.operands])
+        call.run([draw_array(np.random.default_rng(0), operand) for operand in call.operands])
 
 
 @pytest.mark.parametrize("function", ["weight_diff", "convolution_diffs"])
@@ -98,7 +98,7 @@ def test_no_window_lies_within_the_depth(function: str, depth: int, stride: int,
     } | {"groups": np.int64(1)}
     operands, results = ((x, y), (weight,)) if function == "weight_diff" else ((x, y, weight), (x, weight))
     call = Call(function, operands, results, attributes)
-    assert is_right(call)
-    arrays = [numbers(np.random.default_rng(0), operand) for operand in call.operands]
+    assert is_valid(call)
+    arrays = [draw_array(np.random.default_rng(0), operand) for operand in call.operands]
     for got, array in zip(call.run(arrays), expected_results(call, arrays), strict=True):
         np.testing.assert_array_equal(got, array)

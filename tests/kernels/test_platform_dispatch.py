@@ -14,7 +14,7 @@ import pytest
 from jax import export
 
 from caffejax.kernels.platform_dispatch import Operation
-from compile_flags import with_devices
+from compile_flags import cpu_devices_environment
 
 X = jnp.arange(1.0, 4)
 
@@ -103,7 +103,7 @@ with jax.set_mesh(explicit):
 
 def test_a_partitioned_program_uses_xlas_implementation() -> None:
     """Under shard_map it is one device's."""
-    environment = os.environ | with_devices(4)
+    environment = os.environ | cpu_devices_environment(4)
     process = subprocess.run(
         [sys.executable, "-c", DEVICES], capture_output=True, text=True, env=environment, check=True
     )

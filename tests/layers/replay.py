@@ -11,7 +11,7 @@ import numpy as np
 
 from caffejax.layers.row_padding import strip_padding
 from caffejax.net import Net
-from recorded import mend
+from recorded import correct_arrays
 
 
 class Replay:
@@ -21,7 +21,7 @@ class Replay:
         self, case: dict[str, Any], backward: Any = "autodiff", kernels: Any = "fast", precision: Any = "float32"
     ) -> None:
         path = case["path"]
-        self.recorded = mend(case, dict(np.load(path.with_suffix(".npz"))))
+        self.recorded = correct_arrays(case, dict(np.load(path.with_suffix(".npz"))))
         self.net = Net(
             path.with_suffix(".prototxt"), case["phase"], backward=backward, kernels=kernels, precision=precision
         )
@@ -73,7 +73,7 @@ def has_overwritten_diff(replay: Replay, i: int) -> bool:
         return True
     if replay.layer.type.name != "Scale" or len(replay.layer.bottoms) == 2 or i > 0:
         return False
-    bottom = replay.net.graph.blobs[replay.layer.bottoms[0]].shape
+    bottom = replay.net_text.graph.blobs[replay.layer.bottoms[0]].shape
     factor = replay.layer.params[0].spec.shape
     nothing_precedes = replay.layer.context.param.axis in (0, -len(bottom))
     return math.prod(factor) == math.prod(bottom) or (nothing_precedes and math.prod(factor) > 1)
@@ -104,7 +104,7 @@ def _assert_as_recorded(case: dict[str, Any], replay: Replay, results: tuple[Any
         expected = replay.recorded[f"top/{name}"]
         assert top.shape == expected.shape
         np.testing.assert_allclose(top, expected, atol=case["atol"], rtol=case["rtol"], err_msg=f"{way}: {name}")
-    rewritten = replay.net.rewrite_params(replay.params)
+    rewritten = replay.net_text.rewrite_params(replay.params)
     for i, expected in replay.changed():
         blob = (rewritten if replay.layer.params[i].spec.learnable else state)["layer"][i]
         np.testing.assert_allclose(blob, expected, atol=case["atol"], rtol=case["rtol"], err_msg=f"{way}: {i}")
@@ -128,7 +128,7 @@ def _assert_as_recorded(case: dict[str, Any], replay: Replay, results: tuple[Any
     assert compared, "the case compares nothing"
 
 
-def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1) -> str:
+def net_text(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1) -> str:
     """A net of Input layers b0, b1, ... and one layer named "layer" with tops t0, t1, ..."""
     inputs = [
         f'layer {{ name: "b{i}" type: "Input" top: "b{i}" input_param {{ shape {{ '
@@ -140,10 +140,10 @@ def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1) -> s
     return "\n".join([*inputs, f'layer {{ name: "layer" type: "{kind}" {bottoms} {top_fields} {text} }}'])
 
 
-def run(kind: str, text: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST") -> list[np.ndarray]:
+def run_layer(kind: str, text: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST") -> list[np.ndarray]:
     """The tops of one layer over these bottoms."""
     arrays = {f"b{i}": np.asarray(b, np.float32) for i, b in enumerate(bottoms)}
-    built = Net(net(kind, text, [a.shape for a in arrays.values()], tops=tops), phase)
+    built = Net(net_text(kind, text, [a.shape for a in arrays.values()], tops=tops), phase)
     params, state = built.init(jax.random.key(0))
     result = built.jit(lambda *args: built.apply(*args)[0])(params, state, arrays)
     return [np.asarray(result[f"t{i}"]) for i in range(tops)]

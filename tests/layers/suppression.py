@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def kept_by_going_through_all(
+def suppress_sequentially(
     boxes: np.ndarray,
     valid: np.ndarray,
     threshold: float,

@@ -6,15 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import Replay, net, run_together
+from replay import Replay, net_text, run_together
 
 from caffejax.layers import layer_types
 from caffejax.layers.row_padding import strip_padding
 from caffejax.net import Net
-from recorded import COORDINATES, MANIFEST, case_id, first_of_each, of_fork, recorded_type
+from recorded import ACCEPTED_CASES, COORDINATES, case_id, first_case_by_type, is_of_fork, layer_type_of_case
 
-CASES = [c for c in MANIFEST if "stochastic" not in c and c["type"] != "Python" and not recorded_type(c).on_host]
-FIRST = first_of_each(CASES)
+CASES = [
+    c for c in ACCEPTED_CASES if "stochastic" not in c and c["type"] != "Python" and not layer_type_of_case(c).on_host
+]
+FIRST = first_case_by_type(CASES)
 # of these, whose float32 blobs meet bfloat16 bottoms, every case
 WITH_BLOBS = {"BN", "BatchNorm", "Bias", "Convolution", "Deconvolution", "InnerProduct", "PReLU", "Scale"}
 SELECTED_CASES = [c for c in CASES if c["type"] in WITH_BLOBS or c in FIRST.values()]
@@ -28,7 +30,7 @@ TOPS, DIFFS = 0.01, 0.05
 
 def ways_of(case: dict[str, Any]) -> tuple[str, ...]:
     """The ways to compute gradients: by rules too for the first case of a type, unless they are used in either way."""
-    rules = case["has_backward"] and not recorded_type(case).gradient.overrides_autodiff
+    rules = case["has_backward"] and not layer_type_of_case(case).gradient.overrides_autodiff
     return ("autodiff", "rules") if rules and case in FIRST.values() else ("autodiff",)
 
 
@@ -41,14 +43,14 @@ def float32_tops(case: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]
     """The tops of a case in a net of float32, fed these inputs."""
     replay = Replay(case)
     arguments = {name: jnp.asarray(a, jnp.float32) for name, a in inputs.items()}
-    tops, _ = replay.net.jit(replay.tops)(replay.params, arguments)
+    tops, _ = replay.net_text.jit(replay.tops)(replay.params, arguments)
     return dict(zip(replay.layer.tops, tops, strict=True))
 
 
 @pytest.mark.parametrize(
     ("case", "ways"),
     [
-        pytest.param(c, ways, id="-".join([case_id(c), *ways]), marks=[pytest.mark.long] if of_fork(c) else [])
+        pytest.param(c, ways, id="-".join([case_id(c), *ways]), marks=[pytest.mark.long] if is_of_fork(c) else [])
         for c, ways in ((c, ways_of(c)) for c in SELECTED_CASES)
     ],
 )
@@ -97,7 +99,7 @@ def test_dtype_policy_of_each_type() -> None:
 
 def test_places_of_maxima_are_exact() -> None:
     """Beyond 256, bfloat16 does not have every whole number."""
-    text = net("Pooling", "pooling_param { kernel_size: 2 stride: 2 }", [(1, 1, 40, 40)], tops=2)
+    text = net_text("Pooling", "pooling_param { kernel_size: 2 stride: 2 }", [(1, 1, 40, 40)], tops=2)
     x = jnp.arange(1600.0).reshape(1, 1, 40, 40) % 7
     both = [Net(text, precision=p) for p in ("float32", "bfloat16")]
     (expected, _), (actual, _) = (n.apply({}, {}, {"b0": x.astype(d)}) for n, d in zip(both, (x.dtype, jnp.bfloat16)))  # noqa: B905

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caffejax.layers.boxes import non_max_suppression, suppress_without_loops
-from layers.suppression import kept_by_going_through_all
+from layers.suppression import suppress_sequentially
 
 CASES = {
     "as SSD": {"threshold": 0.45},
@@ -47,4 +47,4 @@ def test_kept_boxes_equal_those_of_a_loop_over_all_boxes(
     valid = random.uniform(size=boxes.shape[:2]) < share
     keep_masks = np.asarray(suppression(case, loops)(boxes, valid))
     for result, image_boxes, image_valid in zip(keep_masks, boxes, valid, strict=True):
-        assert np.flatnonzero(result).tolist() == kept_by_going_through_all(image_boxes, image_valid, **CASES[case])
+        assert np.flatnonzero(result).tolist() == suppress_sequentially(image_boxes, image_valid, **CASES[case])

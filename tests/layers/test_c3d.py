@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import net
+from replay import net_text
 
 from caffejax.errors import GraphError
 from caffejax.net import Net
@@ -18,7 +18,7 @@ VOLUME = (2, 2, 5, 7, 6)
 
 def run(kind: str, text: str, *bottoms: Any) -> tuple[Any, Any]:
     """The top, and the gradient of the sum of its squares."""
-    built = Net(net(kind, text, [np.shape(b) for b in bottoms]))
+    built = Net(net_text(kind, text, [np.shape(b) for b in bottoms]))
     params, state = built.init(jax.random.key(0))
 
     def total(x: Any) -> Any:
@@ -74,17 +74,17 @@ def test_pooling_by_a_loop(method: str, depth: int, size: int, step: int, stride
 def test_deconvolution_has_a_bias_unless_convolution_param_says_otherwise() -> None:
     settings = f"convolution3d_param {{ {WINDOW} num_output: 3 bias_term: false }}"
     shapes = [VOLUME]
-    assert len(Net(net("Deconvolution3D", settings, shapes)).graph.layer("layer").params) == 2
+    assert len(Net(net_text("Deconvolution3D", settings, shapes)).graph.layer("layer").params) == 2
     without = f"{settings} convolution_param {{ bias_term: false }}"
-    assert len(Net(net("Deconvolution3D", without, shapes)).graph.layer("layer").params) == 1
-    assert len(Net(net("Convolution3D", settings, shapes)).graph.layer("layer").params) == 1
+    assert len(Net(net_text("Deconvolution3D", without, shapes)).graph.layer("layer").params) == 1
+    assert len(Net(net_text("Convolution3D", settings, shapes)).graph.layer("layer").params) == 1
 
 
 def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
     scores = RANDOM.normal(size=(1, 2, 1, 2, 2))
     prob = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     labels = np.array([0, 1, 2, 255.0]).reshape(1, 1, 1, 2, 2)
-    built = Net(net("VoxelSoftmaxLoss", "", [scores.shape, labels.shape]))
+    built = Net(net_text("VoxelSoftmaxLoss", "", [scores.shape, labels.shape]))
 
     def loss(x: Any) -> Any:
         return built.apply({}, {}, {"b0": x, "b1": jnp.asarray(labels, jnp.float32)})[0]["t0"]
@@ -139,7 +139,7 @@ def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
 )
 def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(GraphError, match=match):
-        Net(net(kind, text, shapes))
+        Net(net_text(kind, text, shapes))
 
 
 def dims(name: str, numbers: tuple[int, ...]) -> str:
@@ -212,4 +212,4 @@ def test_nd_pooling_of_all() -> None:
 def test_nd_windows_that_do_not_fit(kind: str, text: str, match: str) -> None:
     param = "convolution_param" if kind == "NdConvolution" else "pooling_param"
     with pytest.raises(GraphError, match=match):
-        Net(net(kind, f"{param} {{ {text} }}", [(2, 2, 5, 7, 6)]))
+        Net(net_text(kind, f"{param} {{ {text} }}", [(2, 2, 5, 7, 6)]))

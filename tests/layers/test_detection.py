@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay import Replay, assert_as_recorded, net, run
+from replay import Replay, assert_as_recorded, net_text, run_layer
 
 from caffejax import CaffejaxError, Net, layer_types
 from caffejax.layers.boxes import decode_offsets, encode_offsets
@@ -77,7 +77,7 @@ def test_sizes_of_images(folder: Path) -> None:
 
 
 def test_detections_of_a_padded_top_are_evaluated() -> None:
-    text = net("DetectionEvaluate", "detection_evaluate_param { num_classes: 4 }", [(1, 1, 11, 7), (1, 1, 5, 8)])
+    text = net_text("DetectionEvaluate", "detection_evaluate_param { num_classes: 4 }", [(1, 1, 11, 7), (1, 1, 5, 8)])
     recorded = np.load(FORK / "DetectionEvaluate" / "basic.npz")
     padding = np.full((1, 1, 9, 7), -1, np.float32)
     result = np.concatenate([recorded["bottom/detection"], padding], axis=2)
@@ -124,7 +124,7 @@ def test_boxes_of_resized_images(tmp_path: Path, mode: str, size: tuple[int, int
     scores = np.linspace(1, 0.5, len(result))
     detections = np.concatenate([np.tile([0, 1], (40, 1)), scores[:, None], result], axis=1)
     text = f'num_classes: 2 overlap_threshold: 0.3 name_size_file: "{tmp_path}/sizes.txt" {resize}'
-    (top,) = run(
+    (top,) = run_layer(
         "DetectionEvaluate", f"detection_evaluate_param {{ {text} }}", detections[None, None], rows[None, None]
     )
     matched_truths: set[int] = set()
@@ -254,7 +254,7 @@ def test_mining_of_boxes_that_are_apart(mining: str, nms: str, by_prior: bool) -
     prior = np.stack([priors.ravel(), np.full(96, 0.1)])[None]
     rows = np.array([[0, label, 0, *box, 0] for label, box in zip(labels, truth, strict=True)])[None, None]
     bottoms = [np.float32(b) for b in (loc.reshape(1, -1), conf.reshape(1, -1), prior, rows)]
-    built = Net(net("MultiBoxLoss", text, [b.shape for b in bottoms]), "TRAIN")
+    built = Net(net_text("MultiBoxLoss", text, [b.shape for b in bottoms]), "TRAIN")
 
     def loss(conf: Any) -> Any:
         return built.loss({}, {}, {"b0": bottoms[0], "b1": conf, "b2": bottoms[2], "b3": bottoms[3]})[0]
@@ -279,7 +279,7 @@ def test_targets_of_probabilities_by_class(background: int) -> None:
     rows = np.array([0, 1, 0, *truth[0], 0]).reshape(1, 1, 1, 8)
     bottoms = [np.float32(b) for b in (np.zeros((1, 32)), conf.reshape(1, -1), prior, rows)]
     text = f"multibox_loss_param {{ {param} }} loss_param {{ normalization: NONE }}"
-    built = Net(net("MultiBoxLoss", text, [b.shape for b in bottoms]), "TRAIN")
+    built = Net(net_text("MultiBoxLoss", text, [b.shape for b in bottoms]), "TRAIN")
 
     def loss(conf: Any) -> Any:
         return built.loss({}, {}, {"b0": bottoms[0], "b1": conf, "b2": bottoms[2], "b3": bottoms[3]})[0]
@@ -329,7 +329,7 @@ def test_detections_equal_those_of_loops(keep: int, clip: bool) -> None:
         priors[::2] += np.float32(0.4)
     param = f"num_classes: 3 keep_top_k: {keep} confidence_threshold: 0.5 nms_param {{ nms_threshold: 0.2 }}"
     param += f" clip: {str(clip).lower()}"
-    text = net("DetectionOutput", f"detection_output_param {{ {param} }}", [(3, 36), (3, 27), (1, 2, 36)])
+    text = net_text("DetectionOutput", f"detection_output_param {{ {param} }}", [(3, 36), (3, 27), (1, 2, 36)])
     blob = np.stack([priors.ravel(), np.ones(36, np.float32)])[None]
     fed = {"b0": np.zeros((3, 36), np.float32), "b1": scores.reshape(3, 27), "b2": blob}
     run = Net(text, "TEST")
@@ -348,7 +348,7 @@ def test_detections_equal_those_of_loops(keep: int, clip: bool) -> None:
 def test_a_label_that_is_no_class_makes_nan() -> None:
     recorded = np.load(FORK / "MultiBoxLoss" / "defaults.npz")
     bottoms = [recorded[f"bottom/{name}"].copy() for name in ("loc", "conf", "prior", "label")]
-    run = Net(net("MultiBoxLoss", "multibox_loss_param { num_classes: 3 }", [b.shape for b in bottoms]), "TRAIN")
+    run = Net(net_text("MultiBoxLoss", "multibox_loss_param { num_classes: 3 }", [b.shape for b in bottoms]), "TRAIN")
     total, fed = jax.jit(lambda fed: run.loss({}, {}, fed)[0]), {f"b{i}": b for i, b in enumerate(bottoms)}
     assert np.isfinite(total(fed))
     for label in (0, 3, -2):
@@ -362,7 +362,7 @@ def test_a_part_that_is_not_propagated_is_left_out(propagated: str) -> None:
     bottoms = [recorded[f"bottom/{name}"] for name in ("loc", "conf", "prior", "label")]
 
     def gradients(text: str) -> Any:
-        run = Net(net("MultiBoxLoss", text, [b.shape for b in bottoms]), "TRAIN")
+        run = Net(net_text("MultiBoxLoss", text, [b.shape for b in bottoms]), "TRAIN")
         f = jax.value_and_grad(
             lambda a, b: run.loss({}, {}, {"b0": a, "b1": b, "b2": bottoms[2], "b3": bottoms[3]})[0], (0, 1)
         )
@@ -417,13 +417,13 @@ def test_invalid_settings_and_shapes_are_refused(
     param: str, text: str, shapes: list[tuple[int, ...]], words: str
 ) -> None:
     with pytest.raises(CaffejaxError, match=f"layer 'layer'.*{words}"):
-        Net(net(TYPES[param], f"{param} {{ {text} }}", shapes), "TRAIN")
+        Net(net_text(TYPES[param], f"{param} {{ {text} }}", shapes), "TRAIN")
 
 
 def test_the_old_flag_for_no_mining() -> None:
     recorded = np.load(FORK / "MultiBoxLoss" / "no_gt_no_mining.npz")
     bottoms = [recorded[f"bottom/{name}"] for name in ("loc", "conf", "prior", "label")]
     param = "multibox_loss_param { num_classes: 3 code_type: CENTER_SIZE do_neg_mining: false }"
-    run = Net(net("MultiBoxLoss", param, [b.shape for b in bottoms]), "TRAIN")
+    run = Net(net_text("MultiBoxLoss", param, [b.shape for b in bottoms]), "TRAIN")
     loss = jax.jit(lambda fed: run.loss({}, {}, fed)[0])({f"b{i}": b for i, b in enumerate(bottoms)})
     np.testing.assert_allclose(loss, recorded["loss"], rtol=1e-5)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from replay import run
+from replay import run_layer
 
 F = np.float32
 
@@ -77,7 +77,7 @@ def test_prior_boxes(seed: int) -> None:
         s["max_size"] = [size + 9 for size in s["min_size"]]
     s |= [{}, {"step": 8.0}, {"step_h": 6.0, "step_w": 11.0}][random.integers(3)]
     x, image = np.zeros((2, 4, 3, 5)), np.zeros((2, 3, 50, 80))
-    (top,) = run("PriorBox", text_of("prior_box_param", s), x, image)
+    (top,) = run_layer("PriorBox", text_of("prior_box_param", s), x, image)
     np.testing.assert_allclose(top.reshape(2, -1, 4), priors_by_loops(s, 3, 5, (50, 80)), atol=2e-6)
 
 
@@ -242,7 +242,7 @@ def test_multibox_loss(seed: int) -> None:
     rows[:, 5:7] = rows[:, 3:5] + random.uniform(0.1, 0.4, (7, 2))
     rows[:, 7] = random.random(7) < 0.3
     text = f"{text_of('multibox_loss_param', s)} loss_param {{ normalization: {norm} }}"
-    (top,) = run("MultiBoxLoss", text, loc, conf, prior, rows[None, None], phase="TRAIN")
+    (top,) = run_layer("MultiBoxLoss", text, loc, conf, prior, rows[None, None], phase="TRAIN")
     expected = multibox_by_loops(SimpleNamespace(**s, normalization=norm), loc, conf, prior, rows)
     np.testing.assert_allclose(top, expected, rtol=2e-4)
 
@@ -315,13 +315,13 @@ def test_pooling_of_regions(seed: int) -> None:
     corners = random.uniform(-2, 8 / scale, (9, 2, 2))
     rois = np.concatenate([random.integers(0, 2, (9, 1)), corners.min(1), corners.max(1)], axis=1)
     pooled = f"pooled_h: {h} pooled_w: {w} spatial_scale: {scale}"
-    (top,) = run(
+    (top,) = run_layer(
         "PSROIPooling", f"psroi_pooling_param {{ output_dim: 3 group_size: {groups} spatial_scale: {scale} }}", x, rois
     )
     np.testing.assert_allclose(top, psroi_by_loops(x, rois, 3, groups, scale), atol=1e-5)
-    (top,) = run("ROIAlign", f"roi_pooling_param {{ {pooled} pad_ratio: {pad} }}", x, rois)
+    (top,) = run_layer("ROIAlign", f"roi_pooling_param {{ {pooled} pad_ratio: {pad} }}", x, rois)
     np.testing.assert_allclose(top, align_by_loops(x, rois, h, w, scale, pad), atol=1e-4)
-    (top,) = run("ROIWarping", f"roi_warping_param {{ {pooled} }}", x, rois)
+    (top,) = run_layer("ROIWarping", f"roi_warping_param {{ {pooled} }}", x, rois)
     np.testing.assert_allclose(top, warp_by_loops(x, rois, h, w, scale), atol=1e-4)
 
 
@@ -379,7 +379,7 @@ def test_proposals(seed: int) -> None:
     scores = random.permutation(2 * n * height * width).reshape(2 * n, height, width) / (2 * n * height * width) + 0.01
     deltas = random.normal(size=(4 * n, height, width)) * 0.4
     info = np.asarray([height * s["feat_stride"], width * s["feat_stride"], 1.25, 0.75][: 3 + seed % 2])
-    rois, best = run("Proposal", text_of("proposal_param", s), scores[None], deltas[None], info[None], tops=2)
+    rois, best = run_layer("Proposal", text_of("proposal_param", s), scores[None], deltas[None], info[None], tops=2)
     expected = proposals_by_loops(s, scores.astype(F), deltas.astype(F), info)
     valid_rows = best.ravel() > 0
     np.testing.assert_allclose(best.ravel()[valid_rows], expected[:, 4], rtol=1e-6)
@@ -411,6 +411,6 @@ def test_accuracy(top_k: int, ignored: int | None, axis: int, smaller: bool) -> 
             others = [r <= row[label] if smaller else r >= row[label] for c, r in enumerate(row) if c != label]
             right[label] += sum(others) < top_k
             count[label] += 1
-    overall, by_class = run("Accuracy", text_of("accuracy_param", s), scores, labels, tops=2)
+    overall, by_class = run_layer("Accuracy", text_of("accuracy_param", s), scores, labels, tops=2)
     np.testing.assert_allclose(overall, right.sum() / count.sum(), rtol=1e-6)
     np.testing.assert_allclose(by_class, right / np.maximum(count, 1), rtol=1e-6)

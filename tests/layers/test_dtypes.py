@@ -11,11 +11,11 @@ from replay import Replay
 
 from caffejax.layers import layer_type, layer_types
 from caffejax.layers.row_padding import strip_padding
-from recorded import COORDINATES, MANIFEST, by_name, first_of_each, recorded_type
+from recorded import ACCEPTED_CASES, COORDINATES, case_params, first_case_by_type, layer_type_of_case
 
 # the first recorded case of each type that reads a bottom and is not random
-RECORDED = [c for c in MANIFEST if "stochastic" not in c and c["type"] != "Python"]
-FIRST = first_of_each([c for c in RECORDED if layer_type(c["type"]).signature.bottoms != 0])
+RECORDED = [c for c in ACCEPTED_CASES if "stochastic" not in c and c["type"] != "Python"]
+FIRST = first_case_by_type([c for c in RECORDED if layer_type(c["type"]).signature.bottoms != 0])
 
 # figures about a net rather than blobs of it: never in less than float32
 FIGURES = {
@@ -34,7 +34,7 @@ def tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
         return jax.tree.map(lambda a: jnp.asarray(np.asarray(a).astype(dtype)), tree)
 
     replay.state = cast(replay.state)
-    result = replay.net.jit(replay.tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
+    result = replay.net_text.jit(replay.tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
     return tuple(map(strip_padding, result)) if replay.layer.type.traits.pads_rows else result
 
 
@@ -57,13 +57,13 @@ def expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
     """The rows that a type finds, by decisions and exponentials, in the bottoms as rounded to that type."""
     float32_names = COORDINATES if dtype == jnp.bfloat16 else set()
     rounded = {n: a if n in float32_names else a.astype(dtype).astype(np.float32) for n, a in replay.inputs.items()}
-    result = replay.net.jit(replay.tops)(replay.params, rounded)[0]
+    result = replay.net_text.jit(replay.tops)(replay.params, rounded)[0]
     rows = map(strip_padding, result) if replay.layer.type.traits.pads_rows else result
     return dict(zip(replay.layer.tops, map(np.asarray, rows), strict=True))
 
 
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.bfloat16], ids=["float64", "bfloat16"])
-@pytest.mark.parametrize("name", by_name(FIRST))
+@pytest.mark.parametrize("name", case_params(FIRST))
 def test_tops_in_float64_and_bfloat16(name: str, dtype: Any) -> None:
     replay = Replay(FIRST[name])
     with jax.enable_x64(True) if dtype == jnp.float64 else nullcontext():
@@ -81,7 +81,7 @@ def test_tops_in_float64_and_bfloat16(name: str, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", by_name({n: c for n, c in FIRST.items() if c["has_backward"] and not recorded_type(c).on_host})
+    "name", case_params({n: c for n, c in FIRST.items() if c["has_backward"] and not layer_type_of_case(c).on_host})
 )
 def test_gradients_in_bfloat16(name: str) -> None:
     """Gradients come in the bottom's type, near the recorded ones."""
@@ -92,7 +92,7 @@ def test_gradients_in_bfloat16(name: str) -> None:
 
     replay.state, replay.params = cast(replay.state), cast(replay.params)
     replay.inputs = cast_inputs(replay, jnp.bfloat16)
-    _, _, param_diffs, bottom_diffs = replay.run(backward=True)
+    _, _, param_diffs, bottom_diffs = replay.run_layer(backward=True)
     for blob, diff in bottom_diffs.items():
         assert diff.dtype == replay.inputs[blob].dtype
         expected = replay.recorded.get(f"bottom_diff/{blob}")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from replay import net
+from replay import net_text
 
 from caffejax.gradcheck import check_gradients
 from caffejax.kernels import compilation, onednn
@@ -93,7 +93,7 @@ def results(model: Any, phase: Any, rows: int | None, kernels: Any) -> Any:
     ],
 )
 def test_layer_is_the_same_both_ways(kind: str, text: str, shape: tuple[int, ...]) -> None:
-    assert_kernels_agree(net(kind, text, [shape]))
+    assert_kernels_agree(net_text(kind, text, [shape]))
 
 
 @pytest.mark.slow
@@ -293,5 +293,5 @@ def test_options_that_a_compiler_does_not_know_are_left_out(monkeypatch: pytest.
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
 def test_gradcheck_takes_either(kernels: Any) -> None:
-    text = net("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", [(2, 3, 6, 7)])
+    text = net_text("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", [(2, 3, 6, 7)])
     assert check_gradients(Net(text, "TRAIN", kernels=kernels)).ok

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay import net
+from replay import net_text
 
 from caffejax.errors import GraphError
 from caffejax.net import Net
@@ -18,7 +18,7 @@ RANDOM = np.random.default_rng(0)
 
 
 def run(kind: str, text: str, *bottoms: Any) -> np.ndarray:
-    built = Net(net(kind, text, [np.shape(b) for b in bottoms]))
+    built = Net(net_text(kind, text, [np.shape(b) for b in bottoms]))
     inputs = {f"b{i}": jnp.asarray(b, jnp.float32) for i, b in enumerate(bottoms)}
     return np.asarray(built.apply({}, {}, inputs)[0]["t0"])
 
@@ -105,7 +105,7 @@ def test_accumulated_maps_keep_their_corners() -> None:
 
 
 def loss_and_diff(text: str, x: np.ndarray, kind: str = "L1Loss") -> tuple[float, np.ndarray]:
-    built = Net(net(kind, text, [x.shape]))
+    built = Net(net_text(kind, text, [x.shape]))
     return jax.value_and_grad(lambda x: built.apply({}, {}, {"b0": x})[0]["t0"])(jnp.asarray(x, jnp.float32))
 
 
@@ -169,4 +169,4 @@ MAP = (1, 2, 5, 6)
 )
 def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(GraphError, match=match):
-        Net(net(kind, text, shapes))
+        Net(net_text(kind, text, shapes))

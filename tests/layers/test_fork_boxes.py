@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from replay import net, run
+from replay import net_text, run_layer
 
 from caffejax.errors import GraphError
 from caffejax.net import Net
@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 @pytest.mark.parametrize("step", ["", "step: 7", "step_w: 5 step_h: 9 offset: 0.25"])
 def test_clustered_boxes(step: str, clip: bool) -> None:
     text = f"width: 9.4 width: 25 height: 15 height: 8 variance: 0.2 clip: {str(clip).lower()} {step}"
-    (result,) = run(
+    (result,) = run_layer(
         "PriorBoxClustered", f"prior_box_param {{ {text} }}", np.zeros((2, 1, 3, 4)), np.zeros((2, 1, 30, 50))
     )
     step_w, step_h = {"": (50 / 4, 30 / 3), "step: 7": (7, 7)}.get(step, (5, 9))
@@ -39,7 +39,7 @@ def test_boxes_are_excited() -> None:
     labels[0, 0, 0, 1:] = 0.5, 0.5, 0.4, 0.5  # columns 1.5 .. 3.5, rows 1 .. 3
     labels[0, 0, 2, 1:] = 0.5, 0.5, 1, 1  # after the end
     labels[1, 0, 0, 1:] = 0.99, 0.1, 0.001, 0.001  # one cell at least
-    (result,) = run("AssistedExcitation", "", x, labels, mean)
+    (result,) = run_layer("AssistedExcitation", "", x, labels, mean)
     expected = np.zeros((2, 4, 5))
     expected[0, 1:3, 1:4] = mean[0, 0, 1:3, 1:4]
     expected[1, 0, 4] = mean[1, 0, 0, 4]
@@ -89,7 +89,7 @@ def test_predictions_of_cells(nms: float, kind: str) -> None:
     labels[:, 4:8] = random.integers(0, 4, (8, 4)) > 0
     labels[:, 8:12] = random.integers(0, 3, (8, 4))
     text = f"side: 2 num_class: 3 num_object: 2 nms: {nms} threshold: 0.3 score_type: {kind}"
-    (rows,) = run("EvalDetection", f"eval_detection_param {{ {text} }}", x, labels)
+    (rows,) = run_layer("EvalDetection", f"eval_detection_param {{ {text} }}", x, labels)
     assert rows[:, 3:].reshape(-1, 4)[:, 2:].sum(0).min() > 0  # right ones and wrong ones
     for row, image, label in zip(rows, x.astype(np.float32), labels.astype(np.float32), strict=True):
         result = []
@@ -113,7 +113,7 @@ def test_predictions_of_anchors() -> None:
     biases = [0.7, 0.9, 1.6, 1.2]
     text = " ".join(f"biases: {b}" for b in biases)
     text = f"eval_detection_param {{ side: 3 num_class: 2 num_object: 2 nms: 0.6 threshold: 0.3 {text} }}"
-    (rows,) = run("EvalDetection", text, x, labels)
+    (rows,) = run_layer("EvalDetection", text, x, labels)
     assert rows[:, 2:].reshape(-1, 4)[:, 2:].sum(0).min() > 0
     for row, image, label in zip(rows, x.astype(np.float32), labels.astype(np.float32), strict=True):
         result = []
@@ -154,4 +154,4 @@ BOXES = "width: 2 height: 3"
 )
 def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[Shape], match: str) -> None:
     with pytest.raises(GraphError, match=match):
-        Net(net(kind, text, shapes))
+        Net(net_text(kind, text, shapes))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import net, run
+from replay import net_text, run_layer
 
 from caffejax.errors import GraphError
 from caffejax.net import Net
@@ -37,7 +37,7 @@ def test_greedy_decoding(text: str, blank: int, merge: bool, seed: int) -> None:
     for i, labels in enumerate(sequences):
         targets[: len(labels), i] = labels
     targets[0, 0] = 5  # one is wrong
-    result, score, right = run(
+    result, score, right = run_layer(
         "CTCGreedyDecoder", f"ctc_decoder_param {{ {text} }}", scores, indicators, targets, tops=3
     )
     assert result.shape == (5, 7, 1, 1)
@@ -46,8 +46,10 @@ def test_greedy_decoding(text: str, blank: int, merge: bool, seed: int) -> None:
         ends = [t for t in range(1, 7) if not indicators[t, i]]
         np.testing.assert_allclose(score[i, 0, 0, 0], -scores[: ends[0] if ends else 7, i].max(1).sum(), rtol=1e-5)
     np.testing.assert_allclose(right, 0.8)
-    np.testing.assert_allclose(run("CTCGreedyDecoder", "", scores, indicators, targets, tops=2)[1].shape, (1,) * 4)
-    assert run("CTCGreedyDecoder", "", scores, indicators, tops=2)[1].shape == (5, 1, 1, 1)
+    np.testing.assert_allclose(
+        run_layer("CTCGreedyDecoder", "", scores, indicators, targets, tops=2)[1].shape, (1,) * 4
+    )
+    assert run_layer("CTCGreedyDecoder", "", scores, indicators, tops=2)[1].shape == (5, 1, 1, 1)
 
 
 def test_triplets() -> None:
@@ -56,16 +58,18 @@ def test_triplets() -> None:
     terms = margin + ((a - p) ** 2).sum(1) - ((a - n) ** 2).sum(1)
     assert 0 < (terms > 0).sum() < 6
     expected = np.maximum(terms, 0).mean() / 2
-    np.testing.assert_allclose(run("TripletLoss", "triplet_loss_param { margin: 2 }", a, p, n)[0], expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        run_layer("TripletLoss", "triplet_loss_param { margin: 2 }", a, p, n)[0], expected, rtol=1e-5
+    )
     labels = np.arange(6)
-    result = run("TripletLoss", "triplet_loss_param { alpha: 2 }", a, p, n, labels)[0]
+    result = run_layer("TripletLoss", "triplet_loss_param { alpha: 2 }", a, p, n, labels)[0]
     np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_margins_of_angles() -> None:
     angles = np.array([[0.3, 1.2], [2.9, 0.5], [1.0, 0.2], [0.1, 2.7], [0.4, 0.0]])
     labels = np.array([0, 0, 1, 1, 1])
-    (result,) = run("CosinAddm", "cosin_add_m_param { m: 0.5 }", np.cos(angles), labels)
+    (result,) = run_layer("CosinAddm", "cosin_add_m_param { m: 0.5 }", np.cos(angles), labels)
     expected = np.cos(angles)
     for i, label in enumerate(labels):
         angle = angles[i, label]
@@ -74,7 +78,7 @@ def test_margins_of_angles() -> None:
 
 
 def test_the_gradient_is_turned_round_more_and_more() -> None:
-    text = net(
+    text = net_text(
         "GradientScaler", "gradient_scaler_param { lower_bound: 0.1 upper_bound: 0.9 alpha: 5 max_iter: 2 }", [(2, 3)]
     )
     built = Net(text, "TRAIN")
@@ -95,7 +99,7 @@ def test_the_gradient_is_turned_round_more_and_more() -> None:
 def test_mish_of_extreme_numbers() -> None:
     x = np.array([-90.0, -3, -0.1, 0, 2, 90])
     expected = x * np.tanh(np.log1p(np.exp(x)))
-    np.testing.assert_allclose(run("Mish", "", x)[0], expected, rtol=1e-6, atol=1e-37)
+    np.testing.assert_allclose(run_layer("Mish", "", x)[0], expected, rtol=1e-6, atol=1e-37)
 
 
 def pixel(line: np.ndarray, position: float) -> np.ndarray:
@@ -124,19 +128,19 @@ def test_resize_bilinear_equals_a_loop(form: str, size: tuple[int, int], mode: s
         expected[:, i, j] = np.stack([pixel(row, source_position(j, 5, size[1])) for row in rows])
     text = f'data_format: "{form}" output_height: {size[0]} output_width: {size[1]} {mode and mode + ": true"}'
     order = (0, 3, 1, 2) if form == "NCHW" else (0, 1, 2, 3)
-    (result,) = run("ResizeBilinear", f"resize_bilinear_param {{ {text} }}", x.transpose(order))
+    (result,) = run_layer("ResizeBilinear", f"resize_bilinear_param {{ {text} }}", x.transpose(order))
     np.testing.assert_allclose(result, expected.transpose(order), atol=2e-6)
 
 
 def test_sizes_by_scale() -> None:
     text = "resize_bilinear_param { scale_height: 1.7 scale_width: 0.5 }"
-    assert run("ResizeBilinear", text, np.zeros((1, 4, 5, 3)))[0].shape == (1, 6, 2, 3)
+    assert run_layer("ResizeBilinear", text, np.zeros((1, 4, 5, 3)))[0].shape == (1, 6, 2, 3)
 
 
 def test_mycaffe_calls_lstm_lstm() -> None:
     x, cont = np.random.default_rng(0).normal(size=(4, 2, 5)), np.array([[0, 0], [1, 1], [1, 0], [1, 1]])
     text = 'recurrent_param { num_output: 3 weight_filler { type: "gaussian" } }'
-    np.testing.assert_array_equal(run("Lstm", text, x, cont)[0], run("LSTM", text, x, cont)[0])
+    np.testing.assert_array_equal(run_layer("Lstm", text, x, cont)[0], run_layer("LSTM", text, x, cont)[0])
 
 
 @pytest.mark.parametrize(
@@ -189,4 +193,4 @@ def test_mycaffe_calls_lstm_lstm() -> None:
 )
 def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[Shape], match: str) -> None:
     with pytest.raises(GraphError, match=match):
-        Net(net(kind, text, shapes))
+        Net(net_text(kind, text, shapes))

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from replay import net
+from replay import net_text
 
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
@@ -17,7 +17,7 @@ NOTHING = [
 
 @pytest.mark.parametrize(("kind", "param", "shapes", "top"), NOTHING, ids=[n[0] for n in NOTHING])
 def test_zero_rows_are_allowed(kind: str, param: str, shapes: list[tuple[int, ...]], top: tuple[int, ...]) -> None:
-    built = Net(net(kind, param, shapes), "TRAIN")
+    built = Net(net_text(kind, param, shapes), "TRAIN")
     inputs = {f"b{i}": jnp.ones(s) for i, s in enumerate(shapes)}
     blobs, _ = built.jit(built.apply)(*built.init(jax.random.key(0)), inputs)
     assert blobs["t0"].shape == top
@@ -39,4 +39,4 @@ WORDS = [
 @pytest.mark.parametrize(("kind", "param", "shapes", "words"), WORDS)
 def test_invalid_settings_are_refused(kind: str, param: str, shapes: list[tuple[int, ...]], words: str) -> None:
     with pytest.raises(CaffejaxError, match=f"layer 'layer' .{kind}.: .*{words}"):
-        Net(net(kind, param, shapes), "TEST")
+        Net(net_text(kind, param, shapes), "TEST")

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from replay import net
+from replay import net_text
 
 from caffejax.errors import GraphError
 from caffejax.net import Net
@@ -35,7 +35,7 @@ NONE = [
 
 @pytest.mark.parametrize(("kind", "text", "shapes"), NONE)
 def test_a_loss_of_no_rows_is_0(kind: str, text: str, shapes: list[Shape]) -> None:
-    built = Net(net(kind, text, shapes), "TRAIN")
+    built = Net(net_text(kind, text, shapes), "TRAIN")
     first, *others = (np.zeros(shape, np.float32) for shape in shapes)
     inputs = {f"b{i}": other for i, other in enumerate(others, start=1)}
     loss, gradient = built.jit(jax.value_and_grad(lambda x: built.loss({}, {}, {"b0": x, **inputs})[0]))(first)
@@ -61,9 +61,9 @@ MOST = 2**32 - 1
 )
 def test_tops_that_cannot_be(kind: str, text: str) -> None:
     with pytest.raises(GraphError, match=r"a top of height .* a blob has at most 2147483647"):
-        Net(net(kind, text, [(1, 2, 5, 6)]))
+        Net(net_text(kind, text, [(1, 2, 5, 6)]))
 
 
 def test_refused_for_want_of_numbers() -> None:
     with pytest.raises(GraphError, match=r"shapes \(0, 5\), \(0,\): a size is 0, but the layer needs"):
-        Net(net("CenterLoss", "center_loss_param { num_output: 4 }", [(0, 5), (0,)]))
+        Net(net_text("CenterLoss", "center_loss_param { num_output: 4 }", [(0, 5), (0,)]))

@@ -16,22 +16,30 @@ from caffejax.errors import CaffejaxError
 from caffejax.layers import layer_types
 from caffejax.net import Net
 from compile_flags import optimized_environment
-from recorded import KERNEL_TYPES, MANIFEST, REJECTED, case_id, first_of_each, of_fork, recorded_type
+from recorded import (
+    ACCEPTED_CASES,
+    KERNEL_TYPES,
+    REJECTED_CASES,
+    case_id,
+    first_case_by_type,
+    is_of_fork,
+    layer_type_of_case,
+)
 
 HERE = Path(__file__).parent
 
 
 def test_every_recorded_type_is_there() -> None:
-    assert {c["type"] for c in MANIFEST} <= set(layer_types())
+    assert {c["type"] for c in ACCEPTED_CASES} <= set(layer_types())
 
 
-FIRST = list(first_of_each([case for case in MANIFEST if "stochastic" not in case]).values())
+FIRST = list(first_case_by_type([case for case in ACCEPTED_CASES if "stochastic" not in case]).values())
 
 
 def marks(case: dict[str, Any], ways: tuple[str, ...], kernels: str) -> list[pytest.MarkDecorator]:
     """The first case of each type is quick; reference kernels repeat all others, and forks have many, which is long."""
     first = case in FIRST
-    if of_fork(case) and not (first and "autodiff" in ways and kernels == "fast"):
+    if is_of_fork(case) and not (first and "autodiff" in ways and kernels == "fast"):
         return [pytest.mark.optimized if kernels == "fast" else pytest.mark.long]
     if kernels == "reference":
         return [] if first and case["type"] in KERNEL_TYPES else [pytest.mark.long]
@@ -43,8 +51,8 @@ def ways_of(case: dict[str, Any]) -> list[tuple[tuple[str, ...], str]]:
 
     A rule that is preferred to autodiff is used in either way. Few types of forks use the kernels.
     """
-    rules = case["has_backward"] and not recorded_type(case).gradient.overrides_autodiff
-    if not of_fork(case):
+    rules = case["has_backward"] and not layer_type_of_case(case).gradient.overrides_autodiff
+    if not is_of_fork(case):
         return [(("autodiff", "rules") if rules else ("autodiff",), "fast"), (("autodiff",), "reference")]
     reference = [(("autodiff",), "reference")] if case in FIRST else []
     return [(("autodiff",), "fast"), *([(("rules",), "fast")] if rules else []), *reference]
@@ -56,7 +64,7 @@ def ways_of(case: dict[str, Any]) -> list[tuple[tuple[str, ...], str]]:
         pytest.param(
             case, ways, kernels, id="-".join([case_id(case), *ways, kernels]), marks=marks(case, ways, kernels)
         )
-        for case in MANIFEST
+        for case in ACCEPTED_CASES
         if "stochastic" not in case
         for ways, kernels in ways_of(case)
     ],
@@ -83,13 +91,13 @@ def test_first_cases_compiled_with_all_optimizations() -> None:
 def check_first() -> None:
     """Compare the first case of each of Caffe's types with the recording; print the number of cases."""
     assert "optimization_level" not in os.environ.get("XLA_FLAGS", "")
-    cases = [case for case in FIRST if not of_fork(case) and case["type"] != "Python"]
+    cases = [case for case in FIRST if not is_of_fork(case) and case["type"] != "Python"]
     for case in cases:
         assert_as_recorded(case)
     print(len(cases))
 
 
-@pytest.mark.parametrize("case", [c for c in REJECTED if c["type"] in layer_types()], ids=case_id)
+@pytest.mark.parametrize("case", [c for c in REJECTED_CASES if c["type"] in layer_types()], ids=case_id)
 def test_settings_that_the_fork_rejects(case: dict[str, Any]) -> None:
     def run() -> None:
         net = Net(case["path"].with_suffix(".prototxt"), case["phase"])
@@ -101,7 +109,7 @@ def test_settings_that_the_fork_rejects(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
-@pytest.mark.parametrize("case", [c for c in MANIFEST if "stochastic" in c], ids=case_id)
+@pytest.mark.parametrize("case", [c for c in ACCEPTED_CASES if "stochastic" in c], ids=case_id)
 def test_random_layers_by_their_statistics(case: dict[str, Any], backward: str) -> None:
     replay, expected = Replay(case, backward), case["stochastic"]
     x = replay.inputs["data"]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import net
+from replay import net_text
 
 from caffejax.errors import GraphError
 from caffejax.net import Net
@@ -20,7 +20,7 @@ MARGIN = "margin_inner_product_param {{ num_output: 3 type: {} base: {} gamma: 1
 
 
 def product(kind: str, base: float, passes: int = 1) -> tuple[Net, Any, Any, Any]:
-    built = Net(net("MarginInnerProduct", MARGIN.format(kind, base, FILL), [(40, 4), (40,)], tops=2))
+    built = Net(net_text("MarginInnerProduct", MARGIN.format(kind, base, FILL), [(40, 4), (40,)], tops=2))
     params, state = built.init(jax.random.key(0))
     inputs = {"b0": RANDOM.normal(size=(40, 4)).astype(np.float32), "b1": np.arange(40.0, dtype=np.float32) % 3}
     for _ in range(passes):
@@ -68,7 +68,7 @@ def test_training_goes_on_from_the_weights_that_forward_wrote(tmp_path: Path) ->
 
 
 def test_centres_move_whatever_the_loss_weight() -> None:
-    built = Net(net("CenterLoss", "center_loss_param { num_output: 3 }", [(4, 2), (4,)]))
+    built = Net(net_text("CenterLoss", "center_loss_param { num_output: 3 }", [(4, 2), (4,)]))
     params, state = built.init(jax.random.key(0))
     inputs = {"b0": RANDOM.normal(size=(4, 2)).astype(np.float32), "b1": np.array([0, 2, 2, 0], np.float32)}
 
@@ -83,7 +83,7 @@ def test_centres_move_whatever_the_loss_weight() -> None:
 
 
 def values_and_diff(kind: str, text: str, x: Any, labels: Any, phase: Any = "TRAIN") -> tuple[Any, Any]:
-    built = Net(net(kind, text, [np.shape(x), np.shape(labels)], tops=2), phase)
+    built = Net(net_text(kind, text, [np.shape(x), np.shape(labels)], tops=2), phase)
     params, state = built.init(jax.random.key(0))
 
     def first(x: Any) -> Any:
@@ -183,7 +183,9 @@ def test_general_contrastive_loss_by_loops(text: str) -> None:
     param = f"general_contrastive_loss_param {{ positive_margin: {margin} {text} }}"
     for has_distances in (False, True):
         shapes = [d.shape, labels.shape, *([d.shape] if has_distances else [])]
-        built = Net(net("GeneralContrastiveLoss", f"{param} loss_weight: 1 loss_weight: 0", shapes, tops=2), "TRAIN")
+        built = Net(
+            net_text("GeneralContrastiveLoss", f"{param} loss_weight: 1 loss_weight: 0", shapes, tops=2), "TRAIN"
+        )
         params, state = built.init(jax.random.key(0))
 
         def loss(
@@ -216,7 +218,7 @@ def test_distances_move_the_rows_of_the_labels_only(kind: str) -> None:
     for has_params in (True, False):
         shapes = [(5, 4), (5,)] if has_params else [(5, 4), (3, 4), (5,)]
         weight = "num_output: 3 transpose: true" if has_params else ""
-        built = Net(net("InnerDistance", f"inner_distance_param {{ {weight} {text} }}", shapes))
+        built = Net(net_text("InnerDistance", f"inner_distance_param {{ {weight} {text} }}", shapes))
         params, state = built.init(jax.random.key(0))
         blob = np.float32(rows)
         if has_params:  # the fork's shape, of the same numbers in memory
@@ -241,7 +243,7 @@ def test_distances_move_the_rows_of_the_labels_only(kind: str) -> None:
 def test_the_added_bias_grows_with_the_passes() -> None:
     x, labels = np.float32([[1, 2, -3], [-1, 2, 3]]), np.float32([1, 0])
     text = "bias_base: -0.5 bias_gamma: 0.5 bias_power: 2 bias_min: -0.4 bias_max: 2 iteration: 1"
-    built = Net(net("LabelSpecificAdd", f"label_specific_add_param {{ {text} }}", [(2, 3), (2,)], tops=2), "TRAIN")
+    built = Net(net_text("LabelSpecificAdd", f"label_specific_add_param {{ {text} }}", [(2, 3), (2,)], tops=2), "TRAIN")
     params, state = built.init(jax.random.key(0))
     for expected in (-0.5 + 1.5**2 - 1, 2):  # at t = 1 and 2
         tops, state = built.apply(params, state, {"b0": x, "b1": labels}, blobs=["t0", "t1"])
@@ -267,7 +269,7 @@ def test_the_score_of_the_labels_class_is_raised_to_a_power() -> None:
 @pytest.mark.parametrize("label", [-1, 3, 1e9])
 def test_labels_out_of_range(kind: str, label: float) -> None:
     text = {"MarginInnerProduct": MARGIN.format("DOUBLE", 1, FILL), "CenterLoss": "center_loss_param { num_output: 3 }"}
-    built = Net(net(kind, text.get(kind, ""), [(2, 3), (2,)]))
+    built = Net(net_text(kind, text.get(kind, ""), [(2, 3), (2,)]))
     inputs = {"b0": jnp.ones((2, 3)), "b1": jnp.asarray([0, label], jnp.float32)}
     top = built.apply(*built.init(jax.random.key(0)), inputs, blobs=["t0"])[0]["t0"]
     assert np.isnan(np.atleast_1d(top)[-1]).all()
@@ -291,4 +293,4 @@ def test_labels_out_of_range(kind: str, label: float) -> None:
 )
 def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(GraphError, match=match):
-        Net(net(kind, text, shapes))
+        Net(net_text(kind, text, shapes))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import net
+from replay import net_text
 
 from caffejax import LayerError, Net
 from caffejax.errors import CaffejaxError
@@ -20,7 +20,7 @@ REG = "bbox_reg_param { bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 " + 
 
 def run(kind: str, text: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST", key: int | None = 1) -> list[Any]:
     arrays = [np.asarray(b, np.float32) for b in bottoms]
-    built = Net(net(kind, text, [a.shape for a in arrays], tops), phase)
+    built = Net(net_text(kind, text, [a.shape for a in arrays], tops), phase)
     inputs = {f"b{i}": a for i, a in enumerate(arrays)}
     keys = None if key is None else jax.random.key(key)
     names = [f"t{i}" for i in range(tops)]
@@ -229,7 +229,7 @@ def test_detection_group_loss_learns_from_a_sample_of_each_image() -> None:
     )
     text = f"""detection_group_loss_param {{ cls_num: 2 {GROUP} batch_size: 16 bg_multiple: 3
         neg_mining_type: "mixture" objectness: true }} {REG % ""}"""
-    built = Net(net("DetectionGroupLoss", text, [scores.shape, deltas.shape, truth.shape]), "TRAIN")
+    built = Net(net_text("DetectionGroupLoss", text, [scores.shape, deltas.shape, truth.shape]), "TRAIN")
 
     def loss(scores: Any, deltas: Any) -> Any:
         inputs = {"b0": scores, "b1": deltas, "b2": truth}
@@ -249,7 +249,7 @@ def test_detection_loss_learns_from_all_objects_and_some_background() -> None:
     truth[:, 0, 3:] = 0
     text = """detection_loss_param { cls_num: 3 field_w: 30 field_h: 60 downsample_rate: 16 bb_smooth: true
         bg_multiple: 1 sample_mode: "mixture" }"""
-    built = Net(net("DetectionLoss", text, [x.shape, truth.shape]), "TRAIN")
+    built = Net(net_text("DetectionLoss", text, [x.shape, truth.shape]), "TRAIN")
 
     def loss(x: Any) -> Any:
         return built.apply({}, {}, {"b0": x, "b1": truth}, key=jax.random.key(3), blobs=["t0"])[0]["t0"][0, 0, 0, 0]
@@ -336,7 +336,7 @@ def test_an_unknown_class_makes_the_loss_nan() -> None:
 )
 def test_contradictory_settings_are_refused(kind: str, text: str, shapes: Any, tops: int, words: str) -> None:
     with pytest.raises(CaffejaxError) as caught:
-        Net(net(kind, text, shapes, tops), "TRAIN")
+        Net(net_text(kind, text, shapes, tops), "TRAIN")
     assert words in str(caught.value)
 
 

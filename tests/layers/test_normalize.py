@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from replay import net
+from replay import net_text
 
 from caffejax import CaffejaxError, Net
 
@@ -24,13 +24,13 @@ from caffejax import CaffejaxError, Net
     ],
 )
 def test_settings_select_the_fork(text: str, shape: tuple[int, ...], blobs: int) -> None:
-    assert len(Net(net("Normalize", text, [shape]), "TRAIN").graph.layer("layer").params) == blobs
+    assert len(Net(net_text("Normalize", text, [shape]), "TRAIN").graph.layer("layer").params) == blobs
 
 
 @pytest.mark.parametrize("text", ["norm_param { across_spatial: false }", "normalize_param { }"])
 def test_places_are_of_length_1(text: str) -> None:
     x = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype(np.float32)
-    run = Net(net("Normalize", text, [x.shape]), "TEST")
+    run = Net(net_text("Normalize", text, [x.shape]), "TEST")
     y = run.apply(*run.init(jax.random.key(0)), {"b0": x})[0]["t0"]
     np.testing.assert_allclose(np.linalg.norm(y, axis=1), 1, rtol=1e-5)
 
@@ -46,7 +46,7 @@ def test_gradient_of_places_and_lengths(kind: str, bp_norm: bool, backward: Any)
     )
     x[0, 1] = 0
     text = f'normalize_param {{ normalize_type: "{kind}" bp_norm: {str(bp_norm).lower()} }}'
-    built = Net(net("Normalize", text, [x.shape], tops=2), "TRAIN", backward=backward)
+    built = Net(net_text("Normalize", text, [x.shape], tops=2), "TRAIN", backward=backward)
 
     def tops(x: Any) -> Any:
         result = built.apply({}, {}, {"b0": x})[0]
@@ -67,7 +67,7 @@ def test_gradient_of_places_and_lengths(kind: str, bp_norm: bool, backward: Any)
     [("", 1), ("smooth_l1_loss_param { sigma: 2 }", 0), ("loss_weight: 3 smooth_l1_loss_param { sigma: 2 }", 3)],
 )
 def test_default_weight_of_smooth_l1_losses(text: str, weight: float) -> None:
-    layer = Net(net("SmoothL1Loss", text, [(2, 3), (2, 3)]), "TRAIN").graph.layer("layer")
+    layer = Net(net_text("SmoothL1Loss", text, [(2, 3), (2, 3)]), "TRAIN").graph.layer("layer")
     assert sum(layer.loss_weights) == weight
 
 
@@ -88,4 +88,4 @@ def test_default_weight_of_smooth_l1_losses(text: str, weight: float) -> None:
 )
 def test_refused(kind: str, text: str, shapes: list[tuple[int, ...]], words: str) -> None:
     with pytest.raises(CaffejaxError, match=f"layer 'layer'.*{words}"):
-        Net(net(kind, text, shapes), "TRAIN")
+        Net(net_text(kind, text, shapes), "TRAIN")

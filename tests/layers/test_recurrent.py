@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
-from replay import net
+from replay import net_text
 
 from caffejax.checkpoints.load_save import load_weights, save_weights
 from caffejax.net import Net, Variables
@@ -22,7 +22,7 @@ PARAM = (
 
 
 def force_backward(*args: Any) -> str:
-    return "force_backward: true\n" + net(*args)
+    return "force_backward: true\n" + net_text(*args)
 
 
 def recurrent(kind: str, length: int, backward: Any = "autodiff") -> Net:

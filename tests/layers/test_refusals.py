@@ -1,7 +1,7 @@
 """Refusals of layers, and their messages."""
 
 import pytest
-from replay import net
+from replay import net_text
 
 from caffejax.errors import GraphError
 from caffejax.net import Net
@@ -117,11 +117,11 @@ REFUSED_WITH_TOPS = [
 @pytest.mark.parametrize(("kind", "text", "shapes", "words"), REFUSED, ids=[f"{r[0]}-{r[3]}" for r in REFUSED])
 def test_refuses(kind: str, text: str, shapes: list[tuple[int, ...]], words: str) -> None:
     with pytest.raises(GraphError, match=words) as caught:
-        Net(net(kind, text, shapes))
+        Net(net_text(kind, text, shapes))
     assert f"layer 'layer' ({kind})" in str(caught.value)
 
 
 @pytest.mark.parametrize(("kind", "text", "shapes", "tops", "words"), REFUSED_WITH_TOPS)
 def test_refuses_with_several_tops(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int, words: str) -> None:
     with pytest.raises(GraphError, match=words):
-        Net(net(kind, text, shapes, tops))
+        Net(net_text(kind, text, shapes, tops))

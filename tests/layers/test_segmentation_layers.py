@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay import net
+from replay import net_text
 from scipy.io import loadmat
 
 from caffejax.errors import CaffejaxError, DataError
@@ -24,7 +24,7 @@ RANDOM = np.random.default_rng(0)
 
 def run(kind: str, text: str, *bottoms: Any, phase: Any = "TEST", tops: int = 1, seed: int = 0) -> Any:
     """The first top of a layer over these arrays."""
-    built = Net(net(kind, text, [np.shape(b) for b in bottoms], tops=tops), phase)
+    built = Net(net_text(kind, text, [np.shape(b) for b in bottoms], tops=tops), phase)
     key = jax.random.key(seed)
     inputs = {f"b{i}": jnp.asarray(b) for i, b in enumerate(bottoms)}
     return built.jit(built.apply)(*built.init(key), inputs, key=key)[0]["t0"]
@@ -68,7 +68,7 @@ def test_interp_by_hand(sizes: tuple[int, ...]) -> None:
     ],
 )
 def test_sizes_of_interp(text: str, size: tuple[int, int]) -> None:
-    built = Net(net("Interp", f"interp_param {{ {text} }}", [(1, 3, 1025, 2049)]))
+    built = Net(net_text("Interp", f"interp_param {{ {text} }}", [(1, 3, 1025, 2049)]))
     assert built.graph.blobs["t0"].shape == (1, 3, *size)
 
 
@@ -224,11 +224,15 @@ def test_alpha_dropout_keeps_mean_and_variance() -> None:
 
 
 def test_depthwise_is_what_it_is_called() -> None:
-    built = Net(net("ConvolutionDepthwise", "convolution_param { kernel_size: 3 pad: 1 bias_term: false }", [IMAGE]))
+    built = Net(
+        net_text("ConvolutionDepthwise", "convolution_param { kernel_size: 3 pad: 1 bias_term: false }", [IMAGE])
+    )
     weight, x = draw_normal(4, 1, 3, 3), draw_normal(*IMAGE)
     result = built.apply({"layer": (weight,)}, {}, {"b0": x})[0]["t0"]
     single_channel_net = Net(
-        net("Convolution", "convolution_param { num_output: 1 kernel_size: 3 pad: 1 bias_term: false }", [(2, 1, 5, 6)])
+        net_text(
+            "Convolution", "convolution_param { num_output: 1 kernel_size: 3 pad: 1 bias_term: false }", [(2, 1, 5, 6)]
+        )
     )
     for c in range(4):
         expected = single_channel_net.apply({"layer": (weight[c : c + 1],)}, {}, {"b0": x[:, c : c + 1]})[0]["t0"]
@@ -239,7 +243,7 @@ def test_depthwise_is_what_it_is_called() -> None:
 def test_bn_is_batch_norm_and_scale(phase: Any) -> None:
     """PSPNet's, on the batch and on stored statistics."""
     x, (slope, bias, mean), variance = draw_normal(*IMAGE), draw_normal(3, 4), np.square(draw_normal(4))
-    bn_net = Net(net("BN", "bn_param { }", [IMAGE]), phase)
+    bn_net = Net(net_text("BN", "bn_param { }", [IMAGE]), phase)
     blobs = [b.reshape(1, 4, 1, 1) for b in (slope, bias, mean, variance)]
     result = bn_net.apply({"layer": (*blobs[:2], None, None)}, {"layer": (None, None, *blobs[2:])}, {"b0": x})[0]["t0"]
     if phase == "TRAIN":
@@ -251,14 +255,14 @@ def test_bn_is_batch_norm_and_scale(phase: Any) -> None:
 def test_mat_write(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("first.jpg 1\nsecond.jpg 0\n")
     text = f'mat_write_param {{ prefix: "{tmp_path}/" source: "{tmp_path}/list.txt" strip: 4 }}'
-    built = Net(net("MatWrite", text, [(2, 3, 4, 5), (2,)], tops=0))
+    built = Net(net_text("MatWrite", text, [(2, 3, 4, 5), (2,)], tops=0))
     for k in range(2):
         built.forward({}, {}, {"b0": (x := draw_normal(2, 3, 4, 5)), "b1": np.full(2, k, np.float32)})
         np.testing.assert_array_equal(loadmat(tmp_path / f"{('first', 'second')[k]}_blob_0.mat")["data"], x.T)
     assert loadmat(tmp_path / "second_blob_1.mat")["data"].ravel().tolist() == [1, 1]
     with pytest.raises(CaffejaxError, match="has 2 names, but this is a further pass"):
         built.forward({}, {}, {"b0": x, "b1": np.zeros(2, np.float32)})
-    missing = Net(net("MatWrite", f'mat_write_param {{ prefix: "{tmp_path}/no/" }}', [(2,)], tops=0))
+    missing = Net(net_text("MatWrite", f'mat_write_param {{ prefix: "{tmp_path}/no/" }}', [(2,)], tops=0))
     with pytest.raises(DataError, match="no/iter_0_blob_0"):
         missing.forward({}, {}, {"b0": np.zeros(2, np.float32)})
 
@@ -278,7 +282,7 @@ SCALES = "channel_scale_param { global_scale: true %s }"
 def test_channel_scale_leaves_out_products(text: str, factor: bool, dx: bool, d_scale: bool, backward: Any) -> None:
     random = np.random.default_rng(0)
     x, s, d_top = (random.normal(size=shape).astype("f") for shape in ((2, 3, 2, 2), (2, 1, 2, 2), (2, 3, 2, 2)))
-    built = Net(net("ChannelScale", f"channel_scale_param {{ {text} }}", [x.shape, s.shape]), backward=backward)
+    built = Net(net_text("ChannelScale", f"channel_scale_param {{ {text} }}", [x.shape, s.shape]), backward=backward)
 
     def total(x: Any, s: Any) -> Any:
         return jnp.sum(d_top * built.apply({}, {}, {"b0": x, "b1": s})[0]["t0"])
@@ -291,7 +295,7 @@ def test_channel_scale_leaves_out_products(text: str, factor: bool, dx: bool, d_
 
 def test_one_scale_follows_the_mean_of_the_scales() -> None:
     x, s = np.ones((1, 2, 1, 2), np.float32), np.float32([[[[-3, 5]]]])
-    text = net("ChannelScale", SCALES % "max_global_scale: 5.5", [x.shape, s.shape], tops=2)
+    text = net_text("ChannelScale", SCALES % "max_global_scale: 5.5", [x.shape, s.shape], tops=2)
     params, state = Net(text).init(jax.random.key(0))
     for phase, scales, expected in [("TRAIN", s, 4), ("TRAIN", 50 * s, 5.5), ("TRAIN", s, 5.485), ("TEST", s, 5.485)]:
         tops, state = Net(text, phase).apply(params, state, {"b0": x, "b1": scales}, blobs=["t0", "t1"])
@@ -339,7 +343,7 @@ def test_one_scale_follows_the_mean_of_the_scales() -> None:
 )
 def test_refused_settings(kind: str, text: str, shapes: list[Any], words: str) -> None:
     with pytest.raises(CaffejaxError, match=rf"layer 'layer' \({kind}\): .*{words}"):
-        Net(net(kind, text, shapes, tops=kind != "MatWrite"), "TRAIN")
+        Net(net_text(kind, text, shapes, tops=kind != "MatWrite"), "TRAIN")
 
 
 def test_types_of_old_nets() -> None:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import net
+from replay import net_text
 
 from caffejax.errors import GraphError
 from caffejax.net import Net
@@ -27,7 +27,7 @@ def alignments_probability(scores: np.ndarray, labels: list[int], blank: int) ->
 
 
 def ctc(text: str, scores: np.ndarray, labels: Any) -> tuple[Any, Any]:
-    built = Net(net("CtcLoss", text, [scores.shape, np.shape(labels)]))
+    built = Net(net_text("CtcLoss", text, [scores.shape, np.shape(labels)]))
 
     def loss(x: Any) -> Any:
         return built.apply({}, {}, {"b0": x, "b1": jnp.asarray(labels, jnp.float32)})[0]["t0"]
@@ -64,13 +64,13 @@ def test_ctc_of_a_batch() -> None:
 def test_label_sequences_are_collapsed_before_they_are_compared() -> None:
     best = np.array([[0, 0, 2, 1, 1], [0, 2, 0, 2, 2], [1, 1, 1, 1, 1], [2, 2, 2, 2, 2]])
     labels = [[0, 1, 2], [0, 2, 2], [2, 1, 2], [2, 2, 2]]
-    text = net("LabelsequenceAccuracy", "labelsequence_accuracy_param { blank_label: 2 }", [(4, 5, 3), (4, 3)])
+    text = net_text("LabelsequenceAccuracy", "labelsequence_accuracy_param { blank_label: 2 }", [(4, 5, 3), (4, 3)])
     inputs = {"b0": jnp.eye(3)[best], "b1": jnp.asarray(labels, jnp.float32)}
     assert Net(text).apply({}, {}, inputs)[0]["t0"] == 0.75
 
 
 def test_sequences_begin_in_the_first_row() -> None:
-    text = net("ContinuationIndicator", "continuation_indicator_param { time_step: 3 batch_size: 2 }", [])
+    text = net_text("ContinuationIndicator", "continuation_indicator_param { time_step: 3 batch_size: 2 }", [])
     np.testing.assert_array_equal(Net(text).apply({}, {}, {})[0]["t0"], [[0, 0], [1, 1], [1, 1]])
 
 
@@ -90,4 +90,4 @@ def test_sequences_begin_in_the_first_row() -> None:
 )
 def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(GraphError, match=match):
-        Net(net(kind, text, shapes))
+        Net(net_text(kind, text, shapes))

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import net
+from replay import net_text
 
 from caffejax.net import Net
 
 
 def tops(kind: str, text: str, arrays: list[Any], n_tops: int = 1) -> list[np.ndarray]:
-    model = Net(net(kind, text, [np.shape(a) for a in arrays], n_tops))
+    model = Net(net_text(kind, text, [np.shape(a) for a in arrays], n_tops))
     names = [f"t{i}" for i in range(n_tops)]
     blobs, _ = model.apply({}, {}, {f"b{i}": jnp.asarray(a) for i, a in enumerate(arrays)}, blobs=names)
     return [np.asarray(blobs[name]) for name in names]
@@ -73,12 +73,13 @@ def test_crop_looks_only_at_the_axes_it_crops() -> None:
 def test_deconvolution_is_convolutions_bottom_gradient(text: str) -> None:
     x = jax.random.normal(jax.random.key(0), (2, 4, 5, 4))
     param = f'convolution_param {{ {text} bias_term: false weight_filler {{ type: "gaussian" std: 1 }} }}'
-    up = Net(net("Deconvolution", param, [x.shape]))
+    up = Net(net_text("Deconvolution", param, [x.shape]))
     params, _ = up.init(jax.random.key(1))
     y = up.apply(params, {}, {"b0": x})[0]["t0"]
     back = text.replace(f"num_output: {y.shape[1]}", "num_output: 4")
     down = Net(
-        "force_backward: true\n" + net("Convolution", f"convolution_param {{ {back} bias_term: false }}", [y.shape])
+        "force_backward: true\n"
+        + net_text("Convolution", f"convolution_param {{ {back} bias_term: false }}", [y.shape])
     )
     _, vjp = jax.vjp(lambda y: down.apply(params, {}, {"b0": y})[0]["t0"], jnp.zeros_like(y))
     np.testing.assert_allclose(y, vjp(x)[0], rtol=1e-4, atol=1e-5)

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import net
+from replay import net_text
 
 from caffejax.net import Net
 
 
 def pool(phase: Any, shape: tuple[int, ...], text: str = "kernel_size: 2 stride: 2", backward: Any = "rules") -> Net:
-    layers = net("Pooling", f"pooling_param {{ pool: STOCHASTIC {text} }}", [shape])
+    layers = net_text("Pooling", f"pooling_param {{ pool: STOCHASTIC {text} }}", [shape])
     return Net(f"force_backward: true\n{layers}", phase, backward=backward)
 
 
@@ -67,7 +67,7 @@ def test_windows_of_zeros_and_cells_beyond_the_plane() -> None:
 
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
 def test_pyramids_where_the_plane_divides(phase: Any) -> None:
-    text = net("SPP", "spp_param { pool: STOCHASTIC pyramid_height: 2 }", [(2, 3, 4, 4)])
+    text = net_text("SPP", "spp_param { pool: STOCHASTIC pyramid_height: 2 }", [(2, 3, 4, 4)])
     x = jax.random.uniform(jax.random.key(0), (2, 3, 4, 4))
     y = top(Net(text, phase), x)
     assert y.shape == (2, 15)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import net
+from replay import net_text
 
 from caffejax.errors import GraphError
 from caffejax.net import Net
@@ -17,18 +17,18 @@ from caffejax.schema.caffe_pb2 import BlobProto, BlobShape
 def test_a_single_kernel_h_or_kernel_w_beside_kernel_size_is_ignored() -> None:
     """As in Caffe's check: `kernel_size OR kernel_h and kernel_w`, where one alone is neither."""
     x = np.random.default_rng(0).normal(size=(1, 2, 7, 8))
-    expected, _ = run(net("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", [x.shape]), x)
+    expected, _ = run(net_text("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", [x.shape]), x)
     for fields in ("kernel_h: 2", "kernel_w: 2"):
-        result, _ = run(net("Pooling", f"pooling_param {{ kernel_size: 3 {fields} stride: 2 }}", [x.shape]), x)
+        result, _ = run(net_text("Pooling", f"pooling_param {{ kernel_size: 3 {fields} stride: 2 }}", [x.shape]), x)
         np.testing.assert_array_equal(result["t0"], expected["t0"])
     for fields in ("kernel_h: 2 kernel_w: 2", "stride: 2 stride_h: 2", "pad: 1 pad_w: 1"):
         with pytest.raises(GraphError, match="not both"):
-            Net(net("Pooling", f"pooling_param {{ kernel_size: 3 {fields} }}", [x.shape]))
+            Net(net_text("Pooling", f"pooling_param {{ kernel_size: 3 {fields} }}", [x.shape]))
 
 
 def test_accuracy_with_top_k_0_is_0() -> None:
     scores, labels = np.eye(4), np.arange(4)
-    text = net("Accuracy", "accuracy_param { top_k: 0 }", [scores.shape, labels.shape])
+    text = net_text("Accuracy", "accuracy_param { top_k: 0 }", [scores.shape, labels.shape])
     built = Net(text, "TRAIN")
     blobs, _ = built.apply(*built.init(jax.random.key(0)), {"b0": jnp.asarray(scores), "b1": jnp.asarray(labels)})
     assert float(blobs["t0"]) == 0
@@ -37,7 +37,7 @@ def test_accuracy_with_top_k_0_is_0() -> None:
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
 def test_relu_makes_negative_numbers_0_and_not_minus_0(kernels: Any) -> None:
     """As all recorded cases have it: max(x, 0) + slope * min(x, 0)."""
-    built = Net(net("ReLU", "", [(3,)]), kernels=kernels)
+    built = Net(net_text("ReLU", "", [(3,)]), kernels=kernels)
     blobs, _ = built.apply(*built.init(jax.random.key(0)), {"b0": jnp.array([-1.0, 2.0, jnp.nan])})
     np.testing.assert_array_equal(blobs["t0"], [0, 2, np.nan])
     assert not np.signbit(blobs["t0"][0])
@@ -79,28 +79,28 @@ def run(text: str, *bottoms: Any, backward: Any = "autodiff") -> tuple[dict[str,
 def test_extreme_bottoms_give_the_limits(
     kind: str, text: str, x: list[float], y: list[float], dy: list[float], backward: str
 ) -> None:
-    tops, diffs = run(net(kind, text, [(2,)]), x, backward=backward)
+    tops, diffs = run(net_text(kind, text, [(2,)]), x, backward=backward)
     np.testing.assert_allclose(tops["t0"], y, rtol=1e-4)
     np.testing.assert_allclose(diffs["b0"], dy, rtol=1e-4)
 
 
 @BOTH
 def test_product_with_a_zero(backward: str) -> None:
-    text = net("Eltwise", "eltwise_param { operation: PROD stable_prod_grad: false }", [(2,)] * 3)
+    text = net_text("Eltwise", "eltwise_param { operation: PROD stable_prod_grad: false }", [(2,)] * 3)
     _, diffs = run(text, [0, 0], [2, 0], [3, 5], backward=backward)
     np.testing.assert_array_equal(list(diffs.values()), [[6, 0], [0, 0], [0, 0]])
 
 
 @BOTH
 def test_equal_maxima(backward: str) -> None:
-    text = net("Eltwise", "eltwise_param { operation: MAX }", [(4,)] * 3)
+    text = net_text("Eltwise", "eltwise_param { operation: MAX }", [(4,)] * 3)
     _, diffs = run(text, [1, 1, 0, 1], [1, 0, 1, 0], [1, 1, 1, 2], backward=backward)
     np.testing.assert_array_equal(list(diffs.values()), [[0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]])
 
 
 @BOTH
 def test_sigmoid_cross_entropy_of_large_scores(backward: str) -> None:
-    text = net("SigmoidCrossEntropyLoss", "", [(1, 3), (1, 3)])
+    text = net_text("SigmoidCrossEntropyLoss", "", [(1, 3), (1, 3)])
     tops, diffs = run(text, [[1e4, -1e4, 0]], [[0, 1, 1]], backward=backward)
     np.testing.assert_allclose(tops["t0"], 2e4 + np.log(2), rtol=1e-6)
     np.testing.assert_allclose(diffs["b0"], [[1, -1, -0.5]])
@@ -108,9 +108,9 @@ def test_sigmoid_cross_entropy_of_large_scores(backward: str) -> None:
 
 def test_clamped_losses_are_exactly_the_clamp() -> None:
     scores, labels = [[0, 1e6]], [0]
-    tops, _ = run(net("SoftmaxWithLoss", "", [(1, 2), (1,)]), scores, labels)
+    tops, _ = run(net_text("SoftmaxWithLoss", "", [(1, 2), (1,)]), scores, labels)
     np.testing.assert_allclose(tops["t0"], -np.log(np.finfo(np.float32).tiny), rtol=1e-6)
-    text = net("MultinomialLogisticLoss", "", [(1, 2), (1,)])
+    text = net_text("MultinomialLogisticLoss", "", [(1, 2), (1,)])
     np.testing.assert_allclose(run(text, [[0, 1]], labels)[0]["t0"], 20 * np.log(10), rtol=1e-6)
 
 
@@ -122,7 +122,7 @@ def test_infogain_matrix_from_a_file_and_the_softmax_as_second_top(tmp_path: Pat
     path.write_bytes(BlobProto(shape=BlobShape(dim=[1, 1, 3, 3]), data=matrix.ravel()).SerializeToString())
 
     text = f'infogain_loss_param {{ source: "{path}" }} loss_weight: 1 loss_weight: 0'
-    tops, diffs = run(net("InfogainLoss", text, [(4, 3), (4,)], tops=2), scores, labels, backward=backward)
+    tops, diffs = run(net_text("InfogainLoss", text, [(4, 3), (4,)], tops=2), scores, labels, backward=backward)
 
     log_prob = np.asarray(jax.nn.log_softmax(scores))
     np.testing.assert_allclose(tops["t0"], -np.sum(matrix[labels] * log_prob) / 4, rtol=1e-6)
@@ -132,10 +132,10 @@ def test_infogain_matrix_from_a_file_and_the_softmax_as_second_top(tmp_path: Pat
 
 
 def test_labels_in_a_forced_backward_pass() -> None:
-    contrastive = Net("force_backward: true\n" + net("ContrastiveLoss", "", [(2, 3), (2, 3), (2,)]))
+    contrastive = Net("force_backward: true\n" + net_text("ContrastiveLoss", "", [(2, 3), (2, 3), (2,)]))
     assert contrastive.graph.layer("layer").bottom_need_backward == (True, True, False)
     contrastive.graph.check_backward()
-    infogain = Net("force_backward: true\n" + net("InfogainLoss", "", [(2, 3), (2,), (3, 3)]))
+    infogain = Net("force_backward: true\n" + net_text("InfogainLoss", "", [(2, 3), (2,), (3, 3)]))
     with pytest.raises(GraphError, match="cannot propagate a gradient to bottom 2"):
         infogain.graph.check_backward()
 
@@ -167,7 +167,7 @@ def test_masks_of_layers_that_learn_take_no_gradient(above: str) -> None:
 
 
 def test_indices_outside_the_table_are_detected() -> None:
-    built = Net(net("Embed", "embed_param { num_output: 2 input_dim: 3 }", [(3,)]))
+    built = Net(net_text("Embed", "embed_param { num_output: 2 input_dim: 3 }", [(3,)]))
     tops, _ = built.apply(*built.init(jax.random.key(0)), {"b0": jnp.asarray([-1.0, 2.9, 3.0])})
     np.testing.assert_array_equal(np.isnan(tops["t0"]).all(axis=1), [True, False, True])
 
@@ -183,6 +183,6 @@ def test_indices_outside_the_table_are_detected() -> None:
     ],
 )
 def test_blobs_at_the_start(kind: str, text: str, expected: list[Any]) -> None:
-    params, _ = Net(net(kind, text, [(2, 3, 4)])).init(jax.random.key(0))
+    params, _ = Net(net_text(kind, text, [(2, 3, 4)])).init(jax.random.key(0))
     for blob, value in zip(params["layer"].values(), expected, strict=True):
         np.testing.assert_array_equal(blob, value)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import Replay, net
+from replay import Replay, net_text
 
 from caffejax import LayerTraits, LayerType, Signature, Traced
 from caffejax.errors import CaffejaxError, LayerError
@@ -18,9 +18,11 @@ from caffejax.kernels import onednn
 from caffejax.kernels.window import Window
 from caffejax.layers import layer_type, layer_types, register_temporarily
 from caffejax.net import Net
-from recorded import MANIFEST, by_name, first_of_each
+from recorded import ACCEPTED_CASES, case_params, first_case_by_type
 
-FIRST = first_of_each([c for c in MANIFEST if c["type"] != "Python" and layer_type(c["type"]).signature.bottoms != 0])
+FIRST = first_case_by_type(
+    [c for c in ACCEPTED_CASES if c["type"] != "Python" and layer_type(c["type"]).signature.bottoms != 0]
+)
 MOVERS = {"Concat", "Crop", "Filter", "Flatten", "Im2col", "Reshape", "Silence", "Slice", "Split", "Tile"}
 
 Shape = tuple[int, ...]
@@ -66,7 +68,7 @@ def other_shapes(shape: Shape) -> Iterator[Shape]:
         yield from ((*shape[:i], other, *shape[i + 1 :]) for other in {n + 1, 1} - {n})
 
 
-@pytest.mark.parametrize("name", by_name(FIRST))
+@pytest.mark.parametrize("name", case_params(FIRST))
 def test_shapes_that_a_layer_was_not_built_for(name: str) -> None:
     fast, reference = SingleLayer(name, "fast"), SingleLayer(name, "reference")
     results, built = fast.tops(fast.bottoms, {}), [fast.built[t] for t in fast.layer.tops]
@@ -85,7 +87,7 @@ def test_shapes_that_a_layer_was_not_built_for(name: str) -> None:
                 assert actual == expected, other
 
 
-@pytest.mark.parametrize("name", by_name(FIRST))
+@pytest.mark.parametrize("name", case_params(FIRST))
 def test_integer_bottoms_are_accepted_or_refused_by_name(name: str) -> None:
     alone = SingleLayer(name, "fast")
     kind = alone.layer.type
@@ -142,7 +144,7 @@ def test_a_batch_without_a_size() -> None:
 
 
 def test_float16_bottoms_are_refused() -> None:
-    built = Net(net("Convolution", "convolution_param { num_output: 4 kernel_size: 3 }", [(2, 3, 8, 8)]))
+    built = Net(net_text("Convolution", "convolution_param { num_output: 4 kernel_size: 3 }", [(2, 3, 8, 8)]))
     words = r"layer 'layer' \(Convolution\): cannot take a bottom of shape \(2, 3, 8, 8\) float16: "
     with pytest.raises(LayerError, match=words):
         built.apply(*built.init(jax.random.key(0)), {"b0": np.zeros((2, 3, 8, 8), np.float16)})
@@ -162,7 +164,7 @@ def test_types_of_other_packages_are_asked_as_any(error: type[Exception]) -> Non
     with register_temporarily(
         LayerType(Signature("TestPicky"), Traced(picky), traits=LayerTraits(accepts_integers=True))
     ):
-        built = Net(net("TestPicky", "", [(2, 3)]))
+        built = Net(net_text("TestPicky", "", [(2, 3)]))
         assert built.forward({}, {}, {"b0": np.ones((2, 3), np.uint8)})[0]["t0"].dtype == jnp.float32
         with pytest.raises(LayerError, match=r"layer 'layer' \(TestPicky\): .*takes two rows") as caught:
             built.forward({}, {}, {"b0": np.ones((4, 3), np.float32)})
@@ -181,7 +183,7 @@ def test_mistakes_in_own_code_say_where_they_are() -> None:
             register_temporarily(LayerType(Signature("TestBroken"), Traced(run))),
             pytest.raises(CaffejaxError) as caught,
         ):
-            Net(net("TestBroken", "", [(2, 3)]))
+            Net(net_text("TestBroken", "", [(2, 3)]))
         assert f"({kind} in {run.__name__}, {__file__}:" in str(caught.value)
         assert "layer 'layer' (TestBroken)" in str(caught.value)
         assert "\n" not in str(caught.value)
@@ -190,7 +192,7 @@ def test_mistakes_in_own_code_say_where_they_are() -> None:
 def test_labels_and_targets_of_integers_leave_gradients_alone() -> None:
     for kind, shapes in ("SoftmaxWithLoss", [(4, 3), (4,)]), ("EuclideanLoss", [(4, 3), (4, 3)]):
         for backward in ("autodiff", "rules"):
-            built = Net(net(kind, "", shapes), "TRAIN", backward=backward)
+            built = Net(net_text(kind, "", shapes), "TRAIN", backward=backward)
             x, y = np.ones(shapes[0], np.float32), np.arange(np.prod(shapes[1])).reshape(shapes[1]) % 3
 
             def loss(x: Any, y: Any, built: Net = built) -> jax.Array:
@@ -218,6 +220,6 @@ def test_a_kernel_reads_no_further_than_its_arrays_go() -> None:
 
 def test_integer_blobs_can_be_written_to_a_file(tmp_path: Path) -> None:
     text = f'hdf5_output_param {{ file_name: "{tmp_path}/out.h5" }}'
-    built = Net(net("HDF5Output", text, [(2, 3), (2,)], tops=0))
+    built = Net(net_text("HDF5Output", text, [(2, 3), (2,)], tops=0))
     built.forward({}, {}, {"b0": np.ones((2, 3), np.uint8), "b1": np.ones(2, np.int32)})
     assert (tmp_path / "out.h5").stat().st_size > 0

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from replay import net
+from replay import net_text
 
 from caffejax.errors import LayerError
 from caffejax.graph import build
@@ -15,15 +15,15 @@ from caffejax.kernels import onednn_program
 from caffejax.layers import Traced
 from caffejax.layers.dispatch import forward
 from caffejax.net import Net
-from recorded import MANIFEST, case_id, recorded_type
+from recorded import ACCEPTED_CASES, case_id, layer_type_of_case
 
 
 def has_attribute(case: dict[str, Any], attribute: str) -> bool:
-    runs = recorded_type(case).implementation
+    runs = layer_type_of_case(case).implementation
     return isinstance(runs, Traced) and getattr(runs, attribute) is not None
 
 
-BY_RULE = [case for case in MANIFEST if has_attribute(case, "top_shapes")]
+BY_RULE = [case for case in ACCEPTED_CASES if has_attribute(case, "top_shapes")]
 
 
 def test_rules_give_the_shapes_that_forward_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_rules_leave_no_error_out(
 ) -> None:
     def message() -> str:
         try:
-            return str([blob.shape for blob in Net(net(kind, text, shapes)).graph.blobs.values()])
+            return str([blob.shape for blob in Net(net_text(kind, text, shapes)).graph.blobs.values()])
         except Exception as error:
             return str(error)
 
@@ -75,7 +75,7 @@ def compare_on_host(context: Any, *bottoms: np.ndarray) -> None:
     np.testing.assert_allclose(on_host, compiled[0], rtol=1e-5, atol=1e-6)
 
 
-ON_HOST = [case for case in MANIFEST if has_attribute(case, "host_forward")]
+ON_HOST = [case for case in ACCEPTED_CASES if has_attribute(case, "host_forward")]
 
 
 @pytest.mark.parametrize("case", ON_HOST, ids=case_id)
@@ -103,7 +103,7 @@ def test_detections_on_numpy_arrays(settings: tuple[str, ...]) -> None:
     groups = 3 if "share_location: false" in param else 1
     images, priors = 2, 12
     layer = Net(
-        net("DetectionOutput", param, [(images, priors * groups * 4), (images, priors * 3), (1, 2, priors * 4)])
+        net_text("DetectionOutput", param, [(images, priors * groups * 4), (images, priors * 3), (1, 2, priors * 4)])
     )
     context = layer.graph.layer("layer").context
     for seed, scores in itertools.product(range(3), ("spread", "equal", "none")):
@@ -119,7 +119,9 @@ def test_detections_on_numpy_arrays(settings: tuple[str, ...]) -> None:
 
 
 def test_host_code_refuses_the_same_settings_as_compiled_code() -> None:
-    layer = Net(net("DetectionOutput", "detection_output_param { num_classes: 3 }", [(1, 36), (1, 27), (1, 2, 36)]))
+    layer = Net(
+        net_text("DetectionOutput", "detection_output_param { num_classes: 3 }", [(1, 36), (1, 27), (1, 2, 36)])
+    )
     context = layer.graph.layer("layer").context
     wrong = [np.zeros(shape, np.float32) for shape in ((1, 36), (1, 26), (1, 2, 36))]
     with pytest.raises(LayerError, match="27"):

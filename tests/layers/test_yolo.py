@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from replay import net
+from replay import net_text
 
 from caffejax import Net
 from caffejax.errors import CaffejaxError
@@ -32,7 +32,7 @@ def sigmoid(x: Any) -> Any:
 
 
 def loss_and_gradient(kind: str, text: str, x: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
-    model = Net(net(kind, text, [x.shape, labels.shape]), "TRAIN")
+    model = Net(net_text(kind, text, [x.shape, labels.shape]), "TRAIN")
 
     def loss(x: Any) -> Any:
         return model.apply({}, {}, {"b0": x, "b1": np.float32(labels)}, blobs=["t0"])[0]["t0"]
@@ -241,10 +241,10 @@ def test_reorg_is_darknets_loop() -> None:
     for k, j, i in np.ndindex(channels, height, width):
         row, column = j * s + k // few // s, i * s + k // few % s
         expected[i + width * (j + height * k)] = x[column + width * s * (row + height * s * (k % few))]
-    model = Net(net("Reorg", "reorg_param { stride: 2 }", [(1, channels, height, width)]))
+    model = Net(net_text("Reorg", "reorg_param { stride: 2 }", [(1, channels, height, width)]))
     top = model.forward({}, {}, {"b0": x.reshape(1, channels, height, width)})[0]["t0"]
     np.testing.assert_array_equal(top.ravel(), expected)
-    back = Net(net("Reorg", "reorg_param { stride: 2 reverse: true }", [(1, channels, height, width)]))
+    back = Net(net_text("Reorg", "reorg_param { stride: 2 reverse: true }", [(1, channels, height, width)]))
     again = back.forward({}, {}, {"b0": top.reshape(1, channels, height, width)})[0]["t0"]
     np.testing.assert_array_equal(again.ravel(), x)
 
@@ -257,7 +257,7 @@ OUTPUT = (
 
 @pytest.mark.parametrize("limit", [0.4, 1.5])
 def test_yolov3_detection_output(x: np.ndarray, limit: float) -> None:
-    model = Net(net("Yolov3DetectionOutput", OUTPUT.format(limit=limit), [x.shape]), "TEST")
+    model = Net(net_text("Yolov3DetectionOutput", OUTPUT.format(limit=limit), [x.shape]), "TEST")
     result = strip_padding(model.apply({}, {}, {"b0": np.float32(x)}, blobs=["t0"])[0]["t0"])[0, 0]
     rows = []
     for n, j, i in np.ndindex(2, 3, 4):
@@ -276,7 +276,7 @@ def test_yolov3_detection_output(x: np.ndarray, limit: float) -> None:
 
 def test_yolo_seg_weighs_classes_by_their_pixels() -> None:
     x, labels = np.zeros((1, 2, 1, 1)), np.ones((1, 2, 1, 1))
-    model = Net(net("YoloSeg", "yolo_seg_param { object_scale: 2 }", [x.shape, x.shape, (1, 2)]), "TRAIN")
+    model = Net(net_text("YoloSeg", "yolo_seg_param { object_scale: 2 }", [x.shape, x.shape, (1, 2)]), "TRAIN")
     pixels = np.array([[30.0, 10.0]])
     loss = model.forward({}, {}, {"b0": x, "b1": labels, "b2": pixels})[0]["t0"]
     np.testing.assert_allclose(loss, 1.25**2 + 1.75**2)  # (2 - share) * 2 * (1/2 - 1), squared
@@ -286,7 +286,7 @@ def test_yolo_seg_weighs_classes_by_their_pixels() -> None:
 def test_segmentation_evaluate(grow: int) -> None:
     x = np.array([[[[0.9, 0.9], [0.2, 0.2]], [[0.1, 0.1], [0.1, 0.1]]]], np.float32)
     labels = np.repeat(np.repeat(np.array([[[[1, 0], [1, 0]]] * 2], np.float32)[0][None], grow, 2), grow, 3)
-    model = Net(net("SegmentationEvaluate", "", [x.shape, labels.shape]), "TEST")
+    model = Net(net_text("SegmentationEvaluate", "", [x.shape, labels.shape]), "TEST")
     top = model.forward({}, {}, {"b0": x, "b1": labels})[0]["t0"]
     np.testing.assert_allclose(top, [[[[1 / 3, 0]]]], rtol=1e-6)
 
@@ -331,4 +331,4 @@ def test_invalid_settings_and_shapes_are_refused(
     kind: str, text: str, shapes: list[tuple[int, ...]], message: str
 ) -> None:
     with pytest.raises(CaffejaxError, match=message):
-        Net(net(kind, text, shapes), "TRAIN")
+        Net(net_text(kind, text, shapes), "TRAIN")

@@ -85,13 +85,13 @@ class Cluster:
 TRAIN = (sys.executable, "-m", "caffejax", "train")
 
 
-def training(processes: int, *flags: str) -> list[list[str]]:
+def train_commands(processes: int, *flags: str) -> list[list[str]]:
     """The commands of `caffejax train` in several processes."""
     command = [*TRAIN, "--coordinator={address}", f"--processes={processes}", *flags]
     return [[*command, f"--process_id={i}"] for i in range(processes)]
 
 
-def workers(processes: int, devices: int, out: Path, jobs: Sequence[str]) -> list[list[str]]:
+def worker_commands(processes: int, devices: int, out: Path, jobs: Sequence[str]) -> list[list[str]]:
     """The commands of `process_worker.py`."""
     start = [sys.executable, str(HERE / "process_worker.py"), "{address}", str(processes)]
     return [[*start, str(i), str(devices), str(out), *jobs] for i in range(processes)]

@@ -140,7 +140,8 @@ def solver_text(folder: Path, name: str, batch: int, settings: str = "", prefix:
     data = f"""layer {{ name: "rows" type: "HDF5Data" {tops} hdf5_data_param {{
         source: "{folder}/{name}.txt" batch_size: {batch} shuffle: true }} }}"""
     return f"""net_param {{ name: "{name}" {data} {case.layers} }} {case.settings} lr_policy: "fixed"
-        max_iter: 50 random_seed: 7 snapshot_prefix: "{folder}/{prefix or name}" snapshot_after_train: false {settings}"""
+        max_iter: 50 random_seed: 7 snapshot_prefix: "{folder}/{prefix or name}" snapshot_after_train: false
+        {settings}"""
 
 
 Trajectory = tuple[list[float], dict[str, list[np.ndarray]]]
@@ -166,7 +167,7 @@ def train(
     return losses, params
 
 
-def whole_state(
+def full_state(
     text: str, devices: int | None, parallel: Mapping[str, Any], iterations: int = 0, resume: str = ""
 ) -> dict[str, np.ndarray]:
     """Return all arrays of a solver's state by name after this many iterations, and its position in the data."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cluster import Cluster, training
+from cluster import Cluster, train_commands
 from spread_nets import solver_text, write_data
 
 from caffejax.checkpoints.caffemodel import read_caffemodel
@@ -42,7 +42,7 @@ def snapshots(folder: Path) -> list[int]:
 @pytest.mark.parametrize("killed", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_a_killed_process_brings_the_others_down(tmp_path: Path, killed: int) -> None:
     solver = write_solver(tmp_path, 100000, "display: 5")
-    with Cluster(tmp_path, training(2, solver)) as cluster:
+    with Cluster(tmp_path, train_commands(2, solver)) as cluster:
         cluster.wait_for(0, "Iteration 5,")
         cluster.kill(killed)
         codes = cluster.wait(60)
@@ -62,18 +62,18 @@ def test_sigterm_on_one_saves_on_all_and_they_go_on_bit_for_bit(tmp_path: Path) 
     uninterrupted, stopped = tmp_path / "whole", tmp_path / "stopped"
     for folder in (uninterrupted, stopped):
         folder.mkdir()
-    with Cluster(uninterrupted, training(2, write_solver(uninterrupted, 300))) as cluster:
+    with Cluster(uninterrupted, train_commands(2, write_solver(uninterrupted, 300))) as cluster:
         assert cluster.wait() == [0, 0]
         assert "Optimization Done" in cluster.says(0)
         assert "Iteration" not in cluster.says(1)  # only the first logs
     solver = write_solver(stopped, 300, "display: 5")
-    with Cluster(stopped, training(2, solver)) as cluster:
+    with Cluster(stopped, train_commands(2, solver)) as cluster:
         cluster.wait_for(0, "Iteration 5,")
         cluster.kill(1, signal.SIGTERM)
         assert cluster.wait(60) == [0, 0]
         assert "Optimization stopped early" in cluster.says(0)
     assert len(snapshots(stopped)) == 1
-    with Cluster(stopped, training(2, solver, f"--snapshot={stopped}/snap.orbax")) as cluster:
+    with Cluster(stopped, train_commands(2, solver, f"--snapshot={stopped}/snap.orbax")) as cluster:
         assert cluster.wait() == [0, 0]
         assert "Restored iteration" in cluster.says(0)
     for blob, other in zip(weights(uninterrupted, 300), weights(stopped, 300), strict=True):
@@ -102,7 +102,7 @@ def test_a_slow_reader_only_delays(tmp_path: Path) -> None:
         'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "y" top: "loss" } } '
         f'base_lr: 0.01 lr_policy: "fixed" max_iter: 6 random_seed: 1 snapshot_prefix: "{tmp_path}/x"'
     )
-    with Cluster(tmp_path, training(2, f"--solver={solver}")) as cluster:
+    with Cluster(tmp_path, train_commands(2, f"--solver={solver}")) as cluster:
         assert cluster.wait(150) == [0, 0], cluster.says(0) + cluster.says(1)
 
 
@@ -115,12 +115,12 @@ def test_random_kills_change_nothing(tmp_path: Path) -> None:
         folder.mkdir()
     rng = random.Random(5)
     iterations = 100 + 20 * KILLS
-    with Cluster(uninterrupted, training(4, write_solver(uninterrupted, iterations, net=net), *flags)) as cluster:
+    with Cluster(uninterrupted, train_commands(4, write_solver(uninterrupted, iterations, net=net), *flags)) as cluster:
         assert cluster.wait(200) == [0] * 4
     solver = write_solver(killed, iterations, "snapshot: 7 display: 1", net)
     for remaining_kills in range(KILLS, -1, -1):
         resume = [f"--snapshot={killed}/snap.orbax"] if snapshots(killed) else []
-        with Cluster(killed, training(4, solver, *flags, *resume)) as cluster:
+        with Cluster(killed, train_commands(4, solver, *flags, *resume)) as cluster:
             if remaining_kills:
                 last = snapshots(killed)[-1] if resume else 0
                 cluster.wait_for(0, f"Iteration {last + rng.randrange(20)} (")

@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, workers
+from cluster import Cluster, worker_commands
 from spread_nets import CASES, assert_equal, solver_text, train, write_data
 
 
@@ -29,7 +29,7 @@ def test_processes_follow_one_device(
         job = {"text": text, "devices": None, "parallel": {}, "iterations": CASES[name].iterations}
         jobs.append(json.dumps(job | CASES[name].options))
     out = tmp_path / "found"
-    with Cluster(tmp_path, workers(processes, devices, out, jobs)) as cluster:
+    with Cluster(tmp_path, worker_commands(processes, devices, out, jobs)) as cluster:
         codes = cluster.wait(400)
         assert codes == [0] * processes, "\n".join(map(cluster.says, range(processes)))
     for name, actual in zip(names, pickle.loads(out.read_bytes()), strict=True):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster import Cluster, training, workers
+from cluster import Cluster, train_commands, worker_commands
 from spread_nets import solver_text, write_data
 from test_faults import snapshots, write_solver
 
@@ -24,7 +24,7 @@ State = Mapping[str, np.ndarray]
 def load_states(folder: Path, processes: int, devices: int, *jobs: Mapping[str, Any]) -> list[State]:
     """Return the results of `spread_nets.whole_state` in processes with these numbers of devices."""
     words = [json.dumps({"call": "whole_state", "devices": None, **job}) for job in jobs]
-    with Cluster(folder, workers(processes, devices, folder / "found", words)) as cluster:
+    with Cluster(folder, worker_commands(processes, devices, folder / "found", words)) as cluster:
         assert cluster.wait() == [0] * processes, cluster.says(0)
     result: list[State] = pickle.loads((folder / "found").read_bytes())
     return result
@@ -83,7 +83,7 @@ def test_a_process_killed_while_all_save(tmp_path: Path) -> None:
     """The checkpoint before stays the last; the next run sweeps what is unfinished."""
     flags, killed = ["--mesh=data=1,model=2", "--shard=params"], 1
     solver = write_solver(tmp_path, 12, "snapshot: 4", "lenet")
-    commands = [[sys.executable, "-c", SLOW, *words[3:]] for words in training(2, solver, *flags)]
+    commands = [[sys.executable, "-c", SLOW, *words[3:]] for words in train_commands(2, solver, *flags)]
     with Cluster(tmp_path, commands) as cluster:
         cluster.wait_until(lambda: (tmp_path / "saving").exists())
         cluster.kill(killed)
@@ -94,7 +94,7 @@ def test_a_process_killed_while_all_save(tmp_path: Path) -> None:
     assert output.count("another process has ended, or cannot be reached") == 1, output
     assert snapshots(tmp_path) == [4]
     assert [path for path in os.listdir(tmp_path / "snap.orbax") if "tmp" in path]
-    with Cluster(tmp_path, training(2, solver, *flags, f"--snapshot={tmp_path}/snap.orbax")) as cluster:
+    with Cluster(tmp_path, train_commands(2, solver, *flags, f"--snapshot={tmp_path}/snap.orbax")) as cluster:
         assert cluster.wait() == [0, 0]
         assert re.search("Removed unfinished files of an earlier run: 8.orbax-checkpoint-tmp", cluster.says(0))
         assert "Restored iteration 4" in cluster.says(0)

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cluster import TRAIN, Cluster, training
+from cluster import TRAIN, Cluster, train_commands
 from spread_nets import solver_text, write_data
 
 import caffejax
 from caffejax.cli import device_flags, main
 from caffejax.parallel import start_processes
-from jax_transforms.processes import fresh
+from jax_transforms.processes import spawn_jax_process
 
 SLURM = {"SLURM_JOB_ID": "{job}", "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": "2", "SLURM_PROCID": "{i}"}
 OPEN_MPI = {
@@ -66,7 +66,7 @@ def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None
 def test_missing_and_duplicate_processes(
     tmp_path: Path, n_processes: int, process_ids: list[int], message: str
 ) -> None:
-    commands = training(n_processes, write_solver(tmp_path), "--start_timeout=2")
+    commands = train_commands(n_processes, write_solver(tmp_path), "--start_timeout=2")
     with Cluster(tmp_path, [commands[i] for i in process_ids]) as cluster:
         assert cluster.wait(60) == [1] * len(process_ids)
         outputs = [cluster.says(i) for i in range(len(process_ids))]
@@ -139,7 +139,7 @@ def test_processes_with_different_settings(tmp_path: Path, flags: str, message: 
     solver = write_solver(tmp_path)
     other = tmp_path / "other.prototxt"
     other.write_text((tmp_path / "solver.prototxt").read_text().replace("batch_size: 2", "batch_size: 3"))
-    commands = training(2, solver)
+    commands = train_commands(2, solver)
     commands[1].append(flags.format(other=other))
     with Cluster(tmp_path, commands) as cluster:
         assert cluster.wait(90) == [1, 1]
@@ -166,7 +166,7 @@ def run_command(words: list[str]) -> tuple[int, str]:
 @pytest.fixture(scope="module")
 def four_devices() -> Iterator[ProcessPoolExecutor]:
     """A process whose JAX has four devices, and that commands may tune."""
-    with fresh(4) as pool:
+    with spawn_jax_process(4) as pool:
         yield pool
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from caffejax.planning import program_of
 from caffejax.planning.hlo import Collective, count
-from compile_flags import with_devices
+from compile_flags import cpu_devices_environment
 
 N = 1 << 16
 X = jax.ShapeDtypeStruct((N,), jnp.float32)
@@ -56,7 +56,7 @@ x = jax.ShapeDtypeStruct((64, 1000), "float32", sharding=rows)
 found = program_of(jax.jit(lambda x: x.sum(0)).lower(x).compile())
 print(found.n_collectives, found.collectives[0])
 """
-    environment = os.environ | with_devices(8)
+    environment = os.environ | cpu_devices_environment(8)
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert run.stdout.strip() == f"1 {Collective('all-reduce', 4000, 1, over=8)}"
 

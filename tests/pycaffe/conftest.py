@@ -49,7 +49,7 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 Write = Callable[[str, str], str]
 
 
-def fed(phase: int = caffe.TEST, prototxt: str = FED) -> Any:
+def make_fed_net(phase: int = caffe.TEST, prototxt: str = FED) -> Any:
     """A net with something in its inputs."""
     net = caffe.Net(prototxt, phase)
     r = np.random.default_rng(0)
@@ -58,12 +58,12 @@ def fed(phase: int = caffe.TEST, prototxt: str = FED) -> Any:
     return net
 
 
-def small(write: Write) -> Any:
+def make_small_net(write: Write) -> Any:
     """A net that makes its own data."""
     return caffe.Net(write("small.prototxt", SMALL), caffe.TRAIN)
 
 
-def random(*shape: int, seed: int = 0) -> np.ndarray:
+def draw_normal(*shape: int, seed: int = 0) -> np.ndarray:
     """Normally distributed numbers."""
     return np.random.default_rng(seed).normal(3, 20, shape).astype(np.float32)
 

@@ -8,11 +8,11 @@ import pytest
 import caffejax
 import caffejax.pycaffe as caffe
 
-from .conftest import CLOSE, FED, fed
+from .conftest import CLOSE, FED, make_fed_net
 
 
 def test_reshape_keeps_params_and_compiles_once_per_shape() -> None:
-    net = fed()
+    net = make_fed_net()
     full_batch = net.forward(blobs=["sum"])["sum"].copy()
     x = net.blobs["data"].data.copy()
     ranges = []
@@ -35,7 +35,7 @@ def test_reshape_keeps_params_and_compiles_once_per_shape() -> None:
 
 def test_reshape_that_a_layer_cannot_take() -> None:
     prototxt = FED.replace("global_pooling: true pool: AVE", "kernel_size: 1")
-    net = fed(prototxt=prototxt)
+    net = make_fed_net(prototxt=prototxt)
     net.blobs["data"].reshape(4, 2, 9, 9)
     with pytest.raises(caffejax.GraphError, match=r"'fc1'.*blob 0 is of shape \(5, 48\).*needs \(5, 147\)"):
         net.reshape()

@@ -13,11 +13,11 @@ import caffejax.pycaffe as caffe
 from caffejax.kernels.program_cache import Programs
 from caffejax.pycaffe._layer_range import LayerRange
 
-from .conftest import CLOSE, FED, SMALL, Write, fed, small
+from .conftest import CLOSE, FED, SMALL, Write, make_fed_net, make_small_net
 
 
 def test_forward_and_backward_run(write: Write) -> None:
-    net = small(write)
+    net = make_small_net(write)
     net.forward()
     net.backward()
     assert net.params["conv"][0].diff.any()
@@ -40,7 +40,7 @@ def test_forward_to_and_from_a_layer() -> None:
 
 
 def test_a_partial_pass_uses_what_stands_in_the_blobs() -> None:
-    net = fed()
+    net = make_fed_net()
     net.forward()
     net.blobs["pool"].data[...] = 1  # its copies for two readers are the same memory, as in Caffe
     out = net.forward(start="fc1", end="sum")["sum"]
@@ -51,7 +51,7 @@ def test_a_partial_pass_uses_what_stands_in_the_blobs() -> None:
 
 
 def test_clear_param_diffs(write: Write) -> None:
-    net = small(write)
+    net = make_small_net(write)
     net.forward()
     net.backward()
     diff = net.params["conv"][0].diff
@@ -62,7 +62,7 @@ def test_clear_param_diffs(write: Write) -> None:
 
 
 def test_param_diffs_add_up() -> None:
-    net = fed()
+    net = make_fed_net()
     net.forward()
     net.backward()
     once = net.params["fc1"][0].diff.copy()
@@ -76,7 +76,7 @@ def test_param_diffs_add_up() -> None:
 @pytest.mark.slow
 def test_equal_to_the_pure_net() -> None:
     """Blobs, gradients and diffs in the middle, with one dropout mask for all that is asked of a pass."""
-    net = fed(caffe.TRAIN)
+    net = make_fed_net(caffe.TRAIN)
     out = net.forward()
     sum_ = net.blobs["sum"].data.copy()
     net.backward()
@@ -102,7 +102,7 @@ def test_equal_to_the_pure_net() -> None:
 
 
 def test_backward_from_given_diffs_and_over_a_part() -> None:
-    net = fed(prototxt="force_backward: true\n" + FED.rsplit("layer {", 1)[0])  # without the loss
+    net = make_fed_net(prototxt="force_backward: true\n" + FED.rsplit("layer {", 1)[0])  # without the loss
     net.forward()
     top = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
     back = net.backward(sum=top, label=np.zeros(4), diffs=["fc1"])
@@ -118,7 +118,7 @@ def test_backward_from_given_diffs_and_over_a_part() -> None:
 
 
 def test_a_losses_diff_is_its_weight_and_scales_the_gradient() -> None:
-    net = fed(prototxt=FED.replace('top: "loss"', 'top: "loss" loss_weight: 3'))
+    net = make_fed_net(prototxt=FED.replace('top: "loss"', 'top: "loss" loss_weight: 3'))
     assert net.blobs["loss"].diff == 3
     net.forward()
     net.backward()
@@ -130,7 +130,7 @@ def test_a_losses_diff_is_its_weight_and_scales_the_gradient() -> None:
 
 
 def test_backward_sees_what_was_written_after_forward() -> None:
-    net = fed()
+    net = make_fed_net()
     net.forward()
     net.backward()
     diff = net.blobs["sum"].diff.copy()
@@ -146,7 +146,7 @@ def test_backward_sees_what_was_written_after_forward() -> None:
 
 
 def test_backward_of_two_partial_passes() -> None:
-    net = fed()
+    net = make_fed_net()
     net.forward()
     net.backward()
     expected = {name: blobs[0].diff.copy() for name, blobs in net.params.items()}
@@ -159,7 +159,7 @@ def test_backward_of_two_partial_passes() -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    net = fed()
+    net = make_fed_net()
     with pytest.raises(Exception, match="do not match net inputs"):
         net.forward(data=np.zeros((4, 2, 6, 6)))
     with pytest.raises(Exception, match="not batch sized"):
@@ -175,7 +175,7 @@ def test_wrong_arguments_are_refused() -> None:
 
 
 def test_forward_all_cuts_and_fills_batches() -> None:
-    net = fed()
+    net = make_fed_net()
     r = np.random.default_rng(3)
     data, label = r.normal(size=(10, 2, 6, 6)).astype(np.float32), r.integers(0, 5, 10)
     result = net.forward_all(blobs=["sum"], data=data, label=label)
@@ -183,7 +183,7 @@ def test_forward_all_cuts_and_fills_batches() -> None:
     net.forward(data=data[4:8], label=label[4:8])
     np.testing.assert_allclose(result["sum"][4:8], net.blobs["sum"].data, **CLOSE)
     assert [len(batch["data"]) for batch in net._batch({"data": data})] == [4, 4, 4]
-    without_loss = fed(prototxt="force_backward: true\n" + FED.rsplit("layer {", 1)[0])
+    without_loss = make_fed_net(prototxt="force_backward: true\n" + FED.rsplit("layer {", 1)[0])
     blobs, diffs = without_loss.forward_backward_all(
         blobs=["pool"], diffs=["fc2"], data=data, label=label, sum=np.ones((10, 5), np.float32)
     )

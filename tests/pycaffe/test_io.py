@@ -28,7 +28,7 @@ from caffejax.pycaffe.io import (
 )
 from caffejax.schema import caffe_pb2
 
-from .conftest import random
+from .conftest import draw_normal
 
 WEIGHTS = Path(__file__).parents[1] / "golden" / "weights"
 
@@ -166,7 +166,7 @@ SIZES = st.tuples(st.integers(1, 12), st.integers(1, 12))
 
 @given(SIZES, SIZES, st.sampled_from([1, 3]), st.integers(0, 99))
 def test_linear_resizing(old: tuple[int, int], new: tuple[int, int], channels: int, seed: int) -> None:
-    image = random(*old, channels, seed=seed)
+    image = draw_normal(*old, channels, seed=seed)
     resized = resize_image(image, new)
     assert resized.dtype == np.float32
     np.testing.assert_allclose(resized, resize_by_coordinates(image, new, 1), atol=2e-6 * np.ptp(image) + 1e-6)
@@ -174,7 +174,7 @@ def test_linear_resizing(old: tuple[int, int], new: tuple[int, int], channels: i
 
 @pytest.mark.parametrize(("old", "new"), [((21, 31), (7, 11)), ((7, 9), (20, 13)), ((5, 5), (5, 11)), ((1, 4), (3, 3))])
 def test_resizing_to_the_nearest(old: tuple[int, int], new: tuple[int, int]) -> None:
-    image = random(*old, 3)
+    image = draw_normal(*old, 3)
     np.testing.assert_array_equal(resize_image(image, new, interp_order=0), resize_by_coordinates(image, new, 0))
 
 
@@ -203,7 +203,7 @@ def test_resizing_as_scikit_image(order: int, dims: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("order", [0, 1, 3])
 def test_other_numbers_of_channels_keep_the_corners(order: int) -> None:
-    image = random(5, 6, 2)
+    image = draw_normal(5, 6, 2)
     resized = resize_image(image, (9, 4), interp_order=order)
     np.testing.assert_allclose(resized, ndimage.zoom(image, (9 / 5, 4 / 6, 1), order=order), atol=1e-5)
     np.testing.assert_allclose(resized[0, 0], image[0, 0], rtol=1e-5)
@@ -223,7 +223,7 @@ def test_resizes_that_are_refused(shape: tuple[int, ...], order: int) -> None:
 
 
 def test_oversampling() -> None:
-    images = [random(7, 10, 3, seed=i) for i in range(2)]
+    images = [draw_normal(7, 10, 3, seed=i) for i in range(2)]
     crops = oversample(images, (4, 5))
     assert crops.shape == (20, 4, 5, 3)
     for i, image in enumerate(images):

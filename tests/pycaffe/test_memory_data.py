@@ -6,7 +6,7 @@ import pytest
 import caffejax
 import caffejax.pycaffe as caffe
 
-from .conftest import fed
+from .conftest import make_fed_net
 
 MEMORY = """
 layer { name: "m" type: "MemoryData" top: "data" top: "label"
@@ -49,4 +49,4 @@ def test_memory_data_refuses(data: np.ndarray, labels: np.ndarray, message: str)
     with pytest.raises(caffejax.GraphError, match=message):
         caffe.Net(MEMORY, caffe.TEST).set_input_arrays(data, labels)
     with pytest.raises(caffejax.GraphError, match="first layer is MemoryData"):
-        fed().set_input_arrays(data, labels)
+        make_fed_net().set_input_arrays(data, labels)

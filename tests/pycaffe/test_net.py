@@ -11,11 +11,11 @@ import pytest
 import caffejax
 import caffejax.pycaffe as caffe
 
-from .conftest import CLOSE, FED, SMALL, Write, fed, small
+from .conftest import CLOSE, FED, SMALL, Write, make_fed_net, make_small_net
 
 
 def test_memory_outlives_the_net(write: Write) -> None:
-    net = small(write)
+    net = make_small_net(write)
     net.forward()
     params = [blob for blobs in net.params.values() for blob in blobs]
     blobs = list(net.blobs.values())
@@ -27,7 +27,7 @@ def test_memory_outlives_the_net(write: Write) -> None:
 
 
 def test_names_and_order() -> None:
-    net = fed()
+    net = make_fed_net()
     assert net.name == "fed"
     assert list(net.blobs) == [
         "data", "label", "conv", "pool", "pool_pool_0_split_0", "pool_pool_0_split_1", "fc1", "fc2", "sum", "loss",
@@ -50,7 +50,7 @@ def test_names_and_order() -> None:
 
 
 def test_legacy_shape_names() -> None:
-    blob = fed().blobs["data"]
+    blob = make_fed_net().blobs["data"]
     assert (blob.num, blob.channels, blob.height, blob.width) == (4, 2, 6, 6)
     assert blob.count == 4 * 2 * 6 * 6
     assert tuple(blob.shape) == blob.data.shape == blob.diff.shape
@@ -117,12 +117,12 @@ def test_levels_and_stages(phase: int, level: int, stages: Any, layers: set[str]
 
 @pytest.mark.parametrize("kind", ["caffemodel", "h5"])
 def test_save_and_read(kind: str, write: Write, tmp_path: Path) -> None:
-    first = small(write)
+    first = make_small_net(write)
     first.forward()
     first.backward()
     path = str(tmp_path / f"net.{'caffemodel' if kind == 'caffemodel' else 'caffemodel.h5'}")
     first.save(path) if kind == "caffemodel" else first.save_hdf5(path, True)
-    second = small(write)
+    second = make_small_net(write)
     assert not np.allclose(second.params["conv"][0].data, first.params["conv"][0].data)
     second.copy_from(path) if kind == "caffemodel" else second.load_hdf5(path)
     for name, blobs in first.params.items():
@@ -135,7 +135,7 @@ def test_save_and_read(kind: str, write: Write, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["weights", "weights.h5", "weights.caffemodel"])
 def test_the_method_says_the_kind_of_file_not_its_name(name: str, write: Write) -> None:
-    net = small(write)
+    net = make_small_net(write)
     net.save_hdf5(name)
     with h5py.File(name) as file:
         assert file["data/conv/0"].shape == (11, 2, 2, 2)
@@ -145,7 +145,7 @@ def test_the_method_says_the_kind_of_file_not_its_name(name: str, write: Write) 
 
 
 def test_share_with_is_one_memory() -> None:
-    a, b = fed(), fed()
+    a, b = make_fed_net(), make_fed_net()
     b.share_with(a)
     a.params["fc1"][0].data[...] = 7
     assert (b.params["fc1"][0].data == 7).all()
@@ -153,11 +153,11 @@ def test_share_with_is_one_memory() -> None:
     b.backward()
     assert not a.params["fc1"][0].diff.any()  # diffs stay apart
     with pytest.raises(caffejax.GraphError, match="layer 'fc1'"):
-        b.share_with(fed(prototxt=FED.replace("num_output: 5", "num_output: 6")))
+        b.share_with(make_fed_net(prototxt=FED.replace("num_output: 5", "num_output: 6")))
 
 
 def test_a_net_can_be_given_a_name() -> None:
-    net = fed()
+    net = make_fed_net()
     assert net.name == "fed"
     net.name = "mine"  # as scripts that test detectors do
     assert net.name == "mine"

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from .conftest import CLOSE, fed
+from .conftest import CLOSE, make_fed_net
 
 
 def test_callbacks_go_round_each_layer() -> None:
-    net, plain = fed(), fed()
+    net, plain = make_fed_net(), make_fed_net()
     plain.share_with(net)
     calls: list[tuple[str, int]] = []
     for event in ("before_forward", "after_forward", "before_backward", "after_backward"):
@@ -25,7 +25,7 @@ def test_callbacks_go_round_each_layer() -> None:
 
 
 def test_a_callback_may_change_blobs_on_the_way() -> None:
-    net = fed()
+    net = make_fed_net()
 
     def zero(i: int) -> None:
         if net._layer_names[i] == "fc2":

@@ -12,7 +12,7 @@ import caffejax
 import caffejax.pycaffe as caffe
 from caffejax.inference import policy
 
-from .conftest import CLOSE, FED, fed
+from .conftest import CLOSE, FED, make_fed_net
 
 WEIGHTED = FED.replace('bottom: "label" top: "loss" }', 'bottom: "label" top: "loss" loss_weight: 3 }')
 NORMALIZED = FED.replace(
@@ -62,7 +62,7 @@ def assert_equals_reference(net: Any) -> None:
 
 
 def new_net(prototxt: str = FED) -> Any:
-    net = fed(prototxt=prototxt)
+    net = make_fed_net(prototxt=prototxt)
     net.prototxt = prototxt
     return net
 

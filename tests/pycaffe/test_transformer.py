@@ -13,7 +13,7 @@ from caffejax.pycaffe.io import (
     resize_image,
 )
 
-from .conftest import random
+from .conftest import draw_normal
 
 
 def transformer(*shape: int) -> Transformer:
@@ -38,7 +38,7 @@ def test_steps_in_their_order() -> None:
 
 
 def test_without_settings_the_image_is_unchanged() -> None:
-    image = random(3, 6, 7)
+    image = draw_normal(3, 6, 7)
     t = transformer(10, 6, 7, 3)
     t.inputs["data"] = (10, 3, 3, 6)
     np.testing.assert_array_equal(t.preprocess("data", image), image)
@@ -56,28 +56,28 @@ def test_values_round_trip(data: st.DataObject) -> None:
         t.set_raw_scale("data", data.draw(st.sampled_from([255, 0.25])))
     if data.draw(st.booleans()):
         shape = data.draw(st.sampled_from([(channels,), (channels, 4, 5), (channels, 1, 1)]))
-        t.set_mean("data", random(*shape))
+        t.set_mean("data", draw_normal(*shape))
     if data.draw(st.booleans()):
         t.set_input_scale("data", 0.017)
-    image = random(4, 5, channels)
+    image = draw_normal(4, 5, channels)
     np.testing.assert_allclose(t.deprocess("data", t.preprocess("data", image)), image, rtol=1e-3, atol=1e-3)
 
 
 def test_images_of_another_size_are_resized() -> None:
     t = transformer()
     t.set_transpose("data", (2, 0, 1))
-    image = random(9, 11, 3)
+    image = draw_normal(9, 11, 3)
     np.testing.assert_array_equal(t.preprocess("data", image), resize_image(image, (6, 7)).transpose(2, 0, 1))
 
 
 def test_a_mean_image_of_another_size_is_resized() -> None:
     t = transformer()
-    mean = random(3, 12, 14)
+    mean = draw_normal(3, 12, 14)
     t.set_mean("data", mean)
     expected = resize_image(mean.transpose(1, 2, 0), (6, 7)).transpose(2, 0, 1)
     np.testing.assert_array_equal(t.mean["data"], expected)
-    t.set_mean("data", random(3, 6, 7))
-    np.testing.assert_array_equal(t.mean["data"], random(3, 6, 7))
+    t.set_mean("data", draw_normal(3, 6, 7))
+    np.testing.assert_array_equal(t.mean["data"], draw_normal(3, 6, 7))
 
 
 @pytest.mark.parametrize(

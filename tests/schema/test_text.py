@@ -233,11 +233,11 @@ def test_any_text_reads_as_google_reads_it_or_is_refused(text):
 
 
 @pytest.mark.slow
-def test_corpus_reads_as_google_reads_it(shared):
+def test_corpus_reads_as_google_reads_it(shared_folder):
     texts = []
-    with zipfile.ZipFile(shared / "corpus" / "nets.zip") as nets:
+    with zipfile.ZipFile(shared_folder / "corpus" / "nets.zip") as nets:
         texts += [(name, nets.read(name).decode(), caffe_pb2.NetParameter) for name in nets.namelist()]
-    for path in sorted((shared / "corpus" / "solvers").rglob("*.prototxt")):
+    for path in sorted((shared_folder / "corpus" / "solvers").rglob("*.prototxt")):
         texts.append((path.name, path.read_text(), caffe_pb2.SolverParameter))
     refused = []
     for name, text, kind in texts:

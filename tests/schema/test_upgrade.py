@@ -124,9 +124,9 @@ def test_enum_names_of_forks(old, new):
 
 
 @pytest.mark.slow
-def test_corpus_upgrades(shared):
+def test_corpus_upgrades(shared_folder):
     refused = []
-    with zipfile.ZipFile(shared / "corpus" / "nets.zip") as nets:
+    with zipfile.ZipFile(shared_folder / "corpus" / "nets.zip") as nets:
         for name in nets.namelist():
             try:
                 net = read_net(nets.read(name).decode(), name=name)

@@ -13,7 +13,7 @@ import pytest
 
 from caffejax import Net, Solver, SolverError
 from caffejax.cli import main
-from compile_flags import with_devices
+from compile_flags import cpu_devices_environment
 
 INPUT = """layer { name: "in" type: "Input" top: "data" top: "label"
   input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }"""
@@ -154,7 +154,9 @@ def test_several_devices_take_batches_in_turn_or_share_each(folder: Path) -> Non
     all_rows = {name: array[:8] for name, array in rows().items()}
     np.savez("rows.npz", **all_rows)
     command = [sys.executable, "-c", ON_DEVICES]
-    process = subprocess.run(command, env=os.environ | with_devices(2), capture_output=True, text=True, check=False)
+    process = subprocess.run(
+        command, env=os.environ | cpu_devices_environment(2), capture_output=True, text=True, check=False
+    )
     assert process.returncode == 0, process.stderr
     for way, iter_size in (("global", 1), ("each", 2)):
         param = SOLVER.replace("iter_size: 2", f"iter_size: {iter_size}")

@@ -57,7 +57,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path | str]
 
 
 @pytest.fixture
-def opened(tab: Any, page_file: Callable[[Path | str], Path]) -> Callable[[Path | str], Any]:
+def open_net_page(tab: Any, page_file: Callable[[Path | str], Path]) -> Callable[[Path | str], Any]:
     """Opens the page of a net in the tab."""
 
     def open_page(net: Path | str) -> Any:

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from viewed_nets import SPELLS, config, hostile
+from viewed_nets import SPELLS, config, hostile_net
 
 from caffejax.errors import CaffejaxError
 from caffejax.summary import FAMILIES
@@ -33,7 +33,7 @@ def test_each_family_has_a_colour() -> None:
 
 
 def test_text_of_a_net_cannot_end_the_json(tmp_path: Path) -> None:
-    (tmp_path / "net.prototxt").write_text(hostile())
+    (tmp_path / "net.prototxt").write_text(hostile_net())
     write_page(tmp_path / "net.prototxt", tmp_path / "net.html")
     text = (tmp_path / "net.html").read_text()
     assert text.count("</script>") == text.count("<script") == 2

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from viewed_nets import DATA, MESSAGES, SOUND, WRONG, config, conv, hostile
+from viewed_nets import DATA, MESSAGES, SOUND, WRONG, config, conv, hostile_net
 
 from caffejax.errors import SchemaError
 from caffejax.graph import build_graph, net_state
@@ -122,6 +122,6 @@ def test_the_prototxt_of_a_layer_has_no_weights() -> None:
 
 
 def test_hostile_names_are_unchanged_in_the_view(tmp_path: Path) -> None:
-    view = view_text(tmp_path, hostile())
+    view = view_text(tmp_path, hostile_net())
     layers = to_json(view)["phases"]["TRAIN"]["layers"]
     assert [layer["name"] for layer in layers] == [layer.name for layer in view.net.layer]

@@ -76,8 +76,8 @@ DRAWN = """() => {
 
 
 @pytest.mark.parametrize("net", ["googlenet", "resnet50", "ssd300", "openpose"])
-def test_boxes_and_frames_do_not_overlap(opened: OpenPage, net: str) -> None:
-    page = opened(config(net))
+def test_boxes_and_frames_do_not_overlap(open_net_page: OpenPage, net: str) -> None:
+    page = open_net_page(config(net))
     for key in ("c", "e"):  # blocks closed, blocks open
         page.keyboard.press(key)
         nodes, frames = rects(page, ".box, .block"), rects(page, ".frame")
@@ -90,8 +90,8 @@ def test_boxes_and_frames_do_not_overlap(opened: OpenPage, net: str) -> None:
     assert {tuple(ends) for ends in page.evaluate(DRAWN)} == find_edges(config(net), "TRAIN")
 
 
-def test_blocks_open_and_close(opened: OpenPage) -> None:
-    page = opened(config("resnet50"))
+def test_blocks_open_and_close(open_net_page: OpenPage) -> None:
+    page = open_net_page(config("resnet50"))
     closed = page.locator(".block").count()
     assert closed == 8
     assert page.locator("[data-layer]").count() < 12
@@ -130,9 +130,9 @@ def test_blocks_open_and_close(opened: OpenPage) -> None:
     ],
 )
 def test_search_matches_layers_by_name_blob_and_type(
-    opened: OpenPage, query: str, is_match: Callable[[Any], bool]
+    open_net_page: OpenPage, query: str, is_match: Callable[[Any], bool]
 ) -> None:
-    page = opened(config("googlenet"))
+    page = open_net_page(config("googlenet"))
     message = read_net(config("googlenet"))
     state = net_state(message, "TRAIN")
     expected = [layer.name for layer in message.layer if is_included(layer, state) and is_match(layer)]
@@ -157,8 +157,8 @@ def test_search_matches_layers_by_name_blob_and_type(
     assert page.locator(".chosen").count() == 0
 
 
-def test_the_panel_has_the_numbers_of_each_layer(opened: OpenPage) -> None:
-    page = opened(config("googlenet"))
+def test_the_panel_has_the_numbers_of_each_layer(open_net_page: OpenPage) -> None:
+    page = open_net_page(config("googlenet"))
     page.keyboard.press("e")
     message = read_net(config("googlenet"))
     summary = summarize(build_graph(message, net_state(message, "TRAIN")))
@@ -186,9 +186,9 @@ def test_the_panel_has_the_numbers_of_each_layer(opened: OpenPage) -> None:
     assert page.locator("#about h2").text_content() != summary.layers[number].name
 
 
-def test_each_phase_has_its_layers(opened: OpenPage) -> None:
+def test_each_phase_has_its_layers(open_net_page: OpenPage) -> None:
     net = CONFIGS / "ssd_shapes" / "train_test.prototxt"
-    page = opened(net)
+    page = open_net_page(net)
     message = read_net(net)
     for phase in ("TEST", "TRAIN"):
         page.locator(f'[data-phase="{phase}"]').click()
@@ -200,13 +200,13 @@ def test_each_phase_has_its_layers(opened: OpenPage) -> None:
         assert page.locator('[aria-pressed="true"]').all_text_contents() == [phase]
 
 
-def test_a_net_without_a_loss_opens_in_test(opened: OpenPage) -> None:
-    page = opened(CONFIGS / "ssd_shapes" / "deploy.prototxt")
+def test_a_net_without_a_loss_opens_in_test(open_net_page: OpenPage) -> None:
+    page = open_net_page(CONFIGS / "ssd_shapes" / "deploy.prototxt")
     assert page.locator('[aria-pressed="true"]').all_text_contents() == ["TEST"]
 
 
-def test_problems_are_shown_in_place_and_in_a_list(opened: OpenPage) -> None:
-    page = opened(WRONG)
+def test_problems_are_shown_in_place_and_in_a_list(open_net_page: OpenPage) -> None:
+    page = open_net_page(WRONG)
     assert page.locator("#count").text_content() == "4 problems"
     problem_lines = page.locator("#about .problems li").all_text_contents()
     assert sorted(line.partition(":")[0] for line in problem_lines) == sorted(MESSAGES)
@@ -222,8 +222,8 @@ def test_problems_are_shown_in_place_and_in_a_list(opened: OpenPage) -> None:
     assert page.locator("#about h2").text_content() in MESSAGES
 
 
-def test_keys_and_mouse_move_through_the_page(opened: OpenPage) -> None:
-    page = opened(config("lenet"))
+def test_keys_and_mouse_move_through_the_page(open_net_page: OpenPage) -> None:
+    page = open_net_page(config("lenet"))
     page.keyboard.press("ArrowDown")
     first = page.locator("#about h2").text_content()
     page.keyboard.press("ArrowDown")

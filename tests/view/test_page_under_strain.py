@@ -5,18 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_server import NET, Served
-from viewed_nets import DATA, conv, hostile, inception, irregular
+from test_server import NET, NetServer
+from viewed_nets import DATA, conv, hostile_net, inception, irregular_net
 
 pytestmark = pytest.mark.slow  # starting the browser is
 
 OpenPage = Callable[[Path | str], Any]
 
 
-def test_hostile_names_stay_names_and_nothing_is_fetched(opened: OpenPage, tab: Any) -> None:
+def test_hostile_names_stay_names_and_nothing_is_fetched(open_net_page: OpenPage, tab: Any) -> None:
     requests: list[str] = []
     tab.on("request", lambda request: requests.append(request.url))
-    page = opened(hostile())
+    page = open_net_page(hostile_net())
     page.keyboard.press("e")
     for number in range(page.evaluate("caffejaxView.phase.layers.length")):
         page.evaluate("number => caffejaxView.choose({layer: number}, true)", number)
@@ -31,11 +31,11 @@ def test_hostile_names_stay_names_and_nothing_is_fetched(opened: OpenPage, tab: 
     assert len(requests) >= 1
 
 
-@pytest.mark.parametrize("net", [inception(70), irregular(1000)], ids=["modules", "nothing repeats"])
-def test_a_thousand_layers_are_drawn_in_two_seconds(opened: OpenPage, net: str) -> None:
+@pytest.mark.parametrize("net", [inception(70), irregular_net(1000)], ids=["modules", "nothing repeats"])
+def test_a_thousand_layers_are_drawn_in_two_seconds(open_net_page: OpenPage, net: str) -> None:
     seconds = []
     for _ in range(5):  # the least is what it takes where nothing else runs
-        page = opened(net)
+        page = open_net_page(net)
         page.keyboard.press("e")
         assert page.locator("[data-layer]").count() >= 1000
         first, again = page.evaluate("[caffejaxView.firstDrawn, caffejaxView.times.all]")
@@ -46,8 +46,8 @@ def test_a_thousand_layers_are_drawn_in_two_seconds(opened: OpenPage, net: str) 
 
 
 @pytest.mark.parametrize("step", ["pan", "zoom"])
-def test_a_thousand_layers_move_smoothly(opened: OpenPage, step: str) -> None:
-    page = opened(irregular(1000))
+def test_a_thousand_layers_move_smoothly(open_net_page: OpenPage, step: str) -> None:
+    page = open_net_page(irregular_net(1000))
     frame = page.evaluate(
         """step => new Promise(done => {
           const {camera} = caffejaxView, times = [];
@@ -66,7 +66,7 @@ def test_a_thousand_layers_move_smoothly(opened: OpenPage, step: str) -> None:
 
 def test_an_edit_is_shown(tab: Any, tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").write_text(NET)
-    served = Served(tmp_path / "net.prototxt")
+    served = NetServer(tmp_path / "net.prototxt")
     try:
         tab.goto(f"http://127.0.0.1:{served.port}/")
         tab.locator('[data-layer="1"]').click()

@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from viewed_nets import CONFIGS, DATA, config, conv, inception, irregular
+from viewed_nets import CONFIGS, DATA, config, conv, inception, irregular_net
 
 from caffejax.graph import net_state
 from caffejax.graph.resolve import is_included
@@ -100,5 +100,5 @@ def test_blocks_of_a_thousand_layers_are_found() -> None:
     boxes, blocks = find_boxes_and_blocks(inception(70))
     assert len(boxes) > 500
     assert sum(b.stop - b.start for b in blocks) > 0.9 * len(boxes)
-    assert len(find_boxes_and_blocks(irregular(1000))[0]) == 1000
+    assert len(find_boxes_and_blocks(irregular_net(1000))[0]) == 1000
     assert find_boxes_and_blocks("layer { }")[1] == ()

@@ -15,7 +15,7 @@ from caffejax.errors import CaffejaxError, SchemaError
 from caffejax.view import serve
 
 
-class Served:
+class NetServer:
     """A net that is served by a thread."""
 
     def __init__(self, file: Path) -> None:
@@ -56,14 +56,14 @@ NET = f"{DATA}\n{conv('c', 'data')}"
 
 
 @pytest.fixture
-def net_server(tmp_path: Path) -> Iterator[Served]:
+def net_server(tmp_path: Path) -> Iterator[NetServer]:
     (tmp_path / "net.prototxt").write_text(NET)
-    served = Served(tmp_path / "net.prototxt")
+    served = NetServer(tmp_path / "net.prototxt")
     yield served
     served.stop()
 
 
-def test_the_page_and_the_net(net_server: Served) -> None:
+def test_the_page_and_the_net(net_server: NetServer) -> None:
     answer, content = net_server.get("/")
     assert answer.status == 200
     assert b"connect-src 'self'" in content
@@ -72,7 +72,7 @@ def test_the_page_and_the_net(net_server: Served) -> None:
     assert net_server.server.server_address[0] == "127.0.0.1"
 
 
-def test_an_edit_is_served_and_unchanged_nets_are_not_sent_again(net_server: Served) -> None:
+def test_an_edit_is_served_and_unchanged_nets_are_not_sent_again(net_server: NetServer) -> None:
     version = net_server.get("/net.json")[0].getheader("ETag") or ""
     answer, content = net_server.get("/net.json", If_None_Match=version)
     assert (answer.status, content) == (304, b"")
@@ -93,19 +93,19 @@ def test_an_edit_is_served_and_unchanged_nets_are_not_sent_again(net_server: Ser
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "localhost:1", "127.0.0.1.evil:{port}"]
 )
-def test_requests_in_the_name_of_other_hosts_are_refused(net_server: Served, host: str) -> None:
+def test_requests_in_the_name_of_other_hosts_are_refused(net_server: NetServer, host: str) -> None:
     answer, content = net_server.get("/net.json", host=host.format(port=net_server.port))
     assert answer.status == 403
     assert b"layers" not in content
 
 
 @pytest.mark.parametrize("path", ["/../net.prototxt", "/net.prototxt", "/etc/passwd", "/%2e%2e/x", "/?x"])
-def test_there_are_no_other_files(net_server: Served, path: str) -> None:
+def test_there_are_no_other_files(net_server: NetServer, path: str) -> None:
     assert net_server.get(path)[0].status == 404
     assert net_server.get("/", host=f"localhost:{net_server.port}")[0].status == 200
 
 
-def test_mistakes_at_the_start(net_server: Served, tmp_path: Path) -> None:
+def test_mistakes_at_the_start(net_server: NetServer, tmp_path: Path) -> None:
     with pytest.raises(CaffejaxError, match=f"cannot listen on 127.0.0.1:{net_server.port}.*--port"):
         serve(net_server.file, net_server.port)
     with pytest.raises(SchemaError, match="no such file"):

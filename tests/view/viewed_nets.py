@@ -45,7 +45,7 @@ SPELLS = (
 )
 
 
-def hostile() -> str:
+def hostile_net() -> str:
     """Return a net whose names, types, blobs and strings attack pages."""
     quoted = [spell.replace('"', "'") for spell in SPELLS]
     layers = [
@@ -79,7 +79,7 @@ def inception(count: int) -> str:
     return "\n".join(parts)
 
 
-def irregular(count: int) -> str:
+def irregular_net(count: int) -> str:
     """A net of that many layers, for TRAIN, in which nothing repeats.
 
     A third of them add a blob from up to eight layers before.

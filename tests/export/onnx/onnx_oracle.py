@@ -23,7 +23,7 @@ def export_net(subject: Subject, **options: Any) -> onnx.ModelProto:
         return export_onnx(subject, **options, batch=False)
 
 
-def run(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
+def run_onnx(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
     """Return onnxruntime's results."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
@@ -34,7 +34,7 @@ def run(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
 
 def compile_net(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays], dict[str, np.ndarray]]:
     """The net for inputs of those shapes, compiled in little time; what it gives is without rows of padding."""
-    blob_names = with_rows(subject)
+    blob_names = outputs_with_row_counts(subject)
     apply = jax.jit(lambda arrays: subject.net.apply(*subject.variables, arrays, blobs=blob_names)[0])
     program = apply.lower(dict(like)).compile(compiler_options={"xla_backend_optimization_level": 0})
 
@@ -45,7 +45,7 @@ def compile_net(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays],
     return outputs
 
 
-def with_rows(subject: Subject) -> list[str]:
+def outputs_with_row_counts(subject: Subject) -> list[str]:
     """Return the outputs, and the blobs that determine the number of their valid rows."""
     row_sources = padded_blobs(subject.layers)
     return list(
@@ -53,7 +53,7 @@ def with_rows(subject: Subject) -> list[str]:
     )
 
 
-def expected(subject: Subject, inputs: Arrays) -> dict[str, np.ndarray]:
+def net_outputs(subject: Subject, inputs: Arrays) -> dict[str, np.ndarray]:
     """Return the net's results, without padded rows."""
     return compile_net(subject, inputs)(inputs)
 
@@ -81,8 +81,8 @@ def repeat_rows(inputs: Arrays, rows: set[str]) -> dict[str, np.ndarray]:
 def assert_same(subject: Subject, inputs: Arrays, **options: Any) -> onnx.ModelProto:
     """Check that the model's results equal the net's, for these inputs and, if accepted, twice as many rows."""
     model = export_net(subject, **options)
-    assert_equal(run(model, inputs), expected(subject, inputs))
+    assert_equal(run_onnx(model, inputs), net_outputs(subject, inputs))
     if rows := batched_inputs(model):
         repeated = repeat_rows(inputs, rows)
-        assert_equal(run(model, repeated), expected(subject, repeated))
+        assert_equal(run_onnx(model, repeated), net_outputs(subject, repeated))
     return model

@@ -11,10 +11,12 @@ from caffejax.export.onnx.layer_operators import OPERATORS
 from caffejax.layers import layer_types
 from caffejax.net import Variables
 from layers.replay import Replay
-from recorded import MANIFEST, first_of_each, of_fork, recorded_type
+from recorded import ACCEPTED_CASES, first_case_by_type, is_of_fork, layer_type_of_case
 
-FIRST_CASES = first_of_each([case for case in MANIFEST if "stochastic" not in case])
-ON_HOST = {name for name, case in FIRST_CASES.items() if recorded_type(case).on_host} | {"ScaleRoute"}  # as recorded
+FIRST_CASES = first_case_by_type([case for case in ACCEPTED_CASES if "stochastic" not in case])
+ON_HOST = {name for name, case in FIRST_CASES.items() if layer_type_of_case(case).on_host} | {
+    "ScaleRoute"
+}  # as recorded
 WITHOUT_TOPS = {"Silence"}  # has no top
 RANDOM = {"Python"}  # the recorded one draws samples
 FIXED_BATCH = {"MarginInnerProduct"}  # one bottom is a param, whose rows are those that there are
@@ -24,7 +26,7 @@ QUICK = {"Scale", "ArgMax", "Reduction", "Crop", "Embed", "LSTM", "ROIPooling", 
 
 
 def mark_case(name: str, case: dict[str, Any]) -> Any:
-    sampled = not of_fork(case) and (case["type"] in OPERATORS or name in QUICK)
+    sampled = not is_of_fork(case) and (case["type"] in OPERATORS or name in QUICK)
     return pytest.param(case, id=name, marks=[] if sampled else [pytest.mark.long])
 
 
@@ -38,8 +40,8 @@ def test_operators_belong_to_registered_layer_types() -> None:
 def test_a_layer_gives_equal_outputs(case: dict[str, Any]) -> None:
     replay = Replay(case)
     layer = replay.layer
-    output_of_top = {top: f"{top}/layer" if top in replay.net.input_names else top for top in layer.tops}
-    subject = make_subject(replay.net, Variables(replay.params, replay.state), layer.tops)
+    output_of_top = {top: f"{top}/layer" if top in replay.net_text.input_names else top for top in layer.tops}
+    subject = make_subject(replay.net_text, Variables(replay.params, replay.state), layer.tops)
     assert subject.outputs == tuple(output_of_top.values())
     inputs = {name: np.asarray(replay.inputs[name]) for name in subject.inputs}
     options = {"batch": False} if case["type"] in FIXED_BATCH else {}

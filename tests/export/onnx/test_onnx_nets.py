@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx_oracle import assert_equal, assert_same, expected, run
+from onnx_oracle import assert_equal, assert_same, net_outputs, run_onnx
 
 from caffejax import Net, __version__
 from caffejax.export import Preprocessing, Subject, make_subject
@@ -131,7 +131,7 @@ def test_the_file_is_the_model(tmp_path: Path) -> None:
     assert loaded == model
     assert (loaded.producer_name, loaded.producer_version, loaded.graph.name) == ("caffejax", __version__, "small")
     inputs = inputs_of(subject)
-    assert_equal(run(loaded, inputs), expected(subject, inputs))
+    assert_equal(run_onnx(loaded, inputs), net_outputs(subject, inputs))
 
 
 def test_large_weights_are_written_to_a_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_large_weights_are_written_to_a_second_file(tmp_path: Path, monkeypatch:
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     inputs = inputs_of(subject)
     assert_equal(
-        dict(zip(subject.outputs, session.run(subject.outputs, inputs), strict=True)), expected(subject, inputs)
+        dict(zip(subject.outputs, session.run(subject.outputs, inputs), strict=True)), net_outputs(subject, inputs)
     )
     # what was there stays whole where something goes wrong
     contents_before = {name: name.read_bytes() for name in (path, data)}
@@ -165,9 +165,9 @@ def test_a_model_with_preprocessing_takes_images() -> None:
     )
     model = export_onnx(subject, preprocessing=preprocessing)
     images = np.random.default_rng(2).integers(0, 256, (3, 20, 21, 3)).astype(np.uint8)
-    assert_equal(run(model, {"data": images}), expected(subject, {"data": np.asarray(preprocessing(images))}))
+    assert_equal(run_onnx(model, {"data": images}), net_outputs(subject, {"data": np.asarray(preprocessing(images))}))
     with pytest.raises(Exception, match="uint8"):
-        run(model, {"data": images.astype(np.float32)})
+        run_onnx(model, {"data": images.astype(np.float32)})
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,12 @@ def words() -> list[str]:
 
 
 @functools.cache
-def types() -> list[str]:
+def layer_type_names() -> list[str]:
     """The names of layer types, in quotes."""
     return [f'"{name}"' for name in sorted(layer_types())]
 
 
-def disagrees(text: bytes, message: Any) -> bool:
+def differs_from_google(text: bytes, message: Any) -> bool:
     """Return whether Google's parser reads another message; a text that it refuses does not count."""
     try:
         parsed = text_format.Parse(text.decode("utf-8"), type(message)())

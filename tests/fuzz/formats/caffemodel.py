@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from caffejax import read_caffemodel
 from caffejax.schema import caffe_pb2
 
-from ..harness import Files, Harness, any_of, one_file
+from ..harness import Files, Harness, choose_mutator, mutate_one_file
 from ..mutators.raw import damage
 from ..mutators.wire import change_fields
 from ._weights import BLOBS, NET, load, same_array
@@ -78,4 +78,4 @@ def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str
     return None
 
 
-HARNESS = Harness(_intact, one_file(any_of(change_fields, change_fields, damage)), _read, _complaint)
+HARNESS = Harness(_intact, mutate_one_file(choose_mutator(change_fields, change_fields, damage)), _read, _complaint)

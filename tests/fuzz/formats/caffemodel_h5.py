@@ -10,7 +10,7 @@ from typing import Any
 from caffejax import read_caffemodel
 from caffejax.checkpoints.caffe_hdf5 import write_caffemodel_h5
 
-from ..harness import Files, Harness, one_file, read_files
+from ..harness import Files, Harness, mutate_one_file, read_files
 from ..mutators.hdf5 import change_hdf5
 from ._weights import BLOBS, load
 
@@ -29,4 +29,4 @@ def _read(folder: Path) -> Any:
     return result
 
 
-HARNESS = Harness(_intact, one_file(change_hdf5), _read)
+HARNESS = Harness(_intact, mutate_one_file(change_hdf5), _read)

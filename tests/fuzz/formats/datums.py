@@ -11,7 +11,7 @@ import numpy as np
 from caffejax.data import write_lmdb
 from caffejax.schema.caffe_pb2 import Datum
 
-from ..harness import Files, Harness, any_of, one_file, read_files
+from ..harness import Files, Harness, choose_mutator, mutate_one_file, read_files
 from ..mutators.raw import damage
 from ..mutators.wire import change_fields
 from ._sources import batches
@@ -37,4 +37,4 @@ def _read(folder: Path) -> Any:
     return batches(_NET % "scale: 0.5", folder, 2)
 
 
-HARNESS = Harness(_intact, one_file(any_of(change_fields, damage)), _read)
+HARNESS = Harness(_intact, mutate_one_file(choose_mutator(change_fields, damage)), _read)

@@ -8,7 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from ..harness import Files, Harness, one_file
+from ..harness import Files, Harness, mutate_one_file
 from ..mutators.pictures import change_picture
 from ._sources import batches
 
@@ -40,4 +40,4 @@ def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str
     return None if np.array_equal(actual[0][0][0], expected[0][0][0]) else "another picture: good.png"
 
 
-HARNESS = Harness(_intact, one_file(change_picture, *(f"im{form}" for form in _SUFFIXES)), _read, _complaint)
+HARNESS = Harness(_intact, mutate_one_file(change_picture, *(f"im{form}" for form in _SUFFIXES)), _read, _complaint)

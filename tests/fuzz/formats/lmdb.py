@@ -7,7 +7,7 @@ from typing import Any
 
 from caffejax.data import Lmdb
 
-from ..harness import Files, Harness, one_file, read_files
+from ..harness import Files, Harness, mutate_one_file, read_files
 from ..mutators.pages import PAGE, change_pages
 from ._sources import GOLDEN, batches
 
@@ -39,4 +39,4 @@ def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str
     return f"more records than are on damaged pages: {wrong}" if wrong > _MAX_RECORDS * sum(pages) else None
 
 
-HARNESS = Harness(_intact, one_file(change_pages), _read, _complaint)
+HARNESS = Harness(_intact, mutate_one_file(change_pages), _read, _complaint)

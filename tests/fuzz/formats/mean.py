@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from caffejax.schema import caffe_pb2
 from caffejax.schema.blob_proto import read_blob_proto
 
-from ..harness import Files, Harness, any_of, one_file, read_files
+from ..harness import Files, Harness, choose_mutator, mutate_one_file, read_files
 from ..mutators.raw import damage
 from ..mutators.wire import change_fields
 from ._sources import GOLDEN, batches
@@ -41,4 +41,4 @@ def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str
     return None if same_array(numbers, np.asarray(actual).reshape(-1)) else "other than protobuf: the mean"
 
 
-HARNESS = Harness(_intact, one_file(any_of(change_fields, damage), ".binaryproto"), _read, _complaint)
+HARNESS = Harness(_intact, mutate_one_file(choose_mutator(change_fields, damage), ".binaryproto"), _read, _complaint)

@@ -12,7 +12,7 @@ from caffejax.cli.convert_datasets import convert_cifar_data, convert_mnist_data
 from caffejax.data import Lmdb
 from caffejax.schema.caffe_pb2 import Datum
 
-from ..harness import Files, Harness, one_file
+from ..harness import Files, Harness, mutate_one_file
 from ..mutators.raw import change_bytes, damage
 
 _IMAGE = 3 * 32 * 32
@@ -56,4 +56,4 @@ def _complaint(damaged: Files, intact: Files, expected_values: Any, actual: Any)
     return None if actual == expected else "other than the file: labels or pixels"
 
 
-HARNESS = Harness(_intact, one_file(_mutate), _read, _complaint)
+HARNESS = Harness(_intact, mutate_one_file(_mutate), _read, _complaint)

@@ -15,7 +15,7 @@ from ..harness import Files, Harness
 from ..mutators.messages import change_message
 from ..mutators.raw import damage
 from ..mutators.tokens import change_tokens
-from ._schema import disagrees, types, words
+from ._schema import differs_from_google, layer_type_names, words
 
 _CONFIGS = Path(__file__).parents[3] / "configs"
 _GOLDEN = Path(__file__).parents[2] / "golden" / "layers"
@@ -36,11 +36,11 @@ def change_net(draw: Random, files: Files) -> Files:
     """Change tokens of the net; now and then any bytes, or put another type in the place of one."""
     text, kind = files["net.prototxt"], draw.random()
     if kind > 0.4:
-        names = [name.strip('"') for name in draw.sample(types(), 8)]
+        names = [name.strip('"') for name in draw.sample(layer_type_names(), 8)]
         return {**files, "net.prototxt": change_message(draw, text, caffe_pb2.NetParameter, names)}
     if kind < 0.05:
         return {**files, "net.prototxt": damage(draw, text)}
-    vocabulary = [*words(), *types()] if kind < 0.2 else words()
+    vocabulary = [*words(), *layer_type_names()] if kind < 0.2 else words()
     return {**files, "net.prototxt": change_tokens(draw, text, vocabulary)}
 
 
@@ -64,7 +64,7 @@ def _read(folder: Path) -> Any:
 def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     text = damaged["net.prototxt"]
     message = parse_text(text.decode("utf-8-sig", "surrogateescape"), caffe_pb2.NetParameter)
-    return "other than Google's parser: the net" if disagrees(text, message) else None
+    return "other than Google's parser: the net" if differs_from_google(text, message) else None
 
 
 HARNESS = Harness(_intact, change_net, _read, _complaint, text=True, place="layer '")

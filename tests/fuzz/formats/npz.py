@@ -11,7 +11,7 @@ import numpy as np
 
 from caffejax.checkpoints.weight_formats import format_of
 
-from ..harness import Files, Harness, one_file
+from ..harness import Files, Harness, mutate_one_file
 from ..mutators.zips import change_archive
 from ._weights import BLOBS, same_array
 
@@ -47,4 +47,4 @@ def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str
     )
 
 
-HARNESS = Harness(_intact, one_file(change_archive), _read, _complaint)
+HARNESS = Harness(_intact, mutate_one_file(change_archive), _read, _complaint)

@@ -13,7 +13,7 @@ from caffejax.data import write_lmdb
 from caffejax.schema.caffe_pb2 import Datum
 
 from ..harness import Files, Harness, read_files
-from ..mutators.numbers import edge
+from ..mutators.numbers import draw_edge
 from ..mutators.raw import damage
 from ..mutators.wire import change_fields
 from ._sources import batches
@@ -54,7 +54,7 @@ def _mutate(draw: Random, files: Files) -> Files:
         offset = _ROWS + 72 * draw.randrange(25) + 4 * draw.randrange(16)
         number = draw.choice((float("nan"), float("inf"), -1e30, 0.0, 1e7))
         data[offset : offset + 4] = (
-            struct.pack("<f", number) if draw.random() < 0.5 else edge(draw, 32).to_bytes(4, "big")
+            struct.pack("<f", number) if draw.random() < 0.5 else draw_edge(draw, 32).to_bytes(4, "big")
         )
     datum.data = bytes(data)
     return {**files, name: datum.SerializeToString()}

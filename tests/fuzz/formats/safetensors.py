@@ -13,8 +13,8 @@ from safetensors.numpy import save
 
 from caffejax.checkpoints.weight_formats import format_of
 
-from ..harness import Files, Harness, one_file
-from ..mutators.numbers import edge
+from ..harness import Files, Harness, mutate_one_file
+from ..mutators.numbers import draw_edge
 from ..mutators.raw import damage
 from ..mutators.trees import change_json
 from ._weights import BLOBS, same_array
@@ -33,7 +33,7 @@ def _mutate(draw: Random, content: bytes) -> bytes:
     (size,) = struct.unpack_from("<Q", content)
     header, data = content[8 : 8 + size], content[8 + size :]
     header = change_json(draw, header)
-    length = len(header) if draw.random() < 0.9 else edge(draw)
+    length = len(header) if draw.random() < 0.9 else draw_edge(draw)
     return struct.pack("<Q", length) + header + data
 
 
@@ -56,4 +56,4 @@ def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str
     return None
 
 
-HARNESS = Harness(_intact, one_file(_mutate), _read, _complaint)
+HARNESS = Harness(_intact, mutate_one_file(_mutate), _read, _complaint)

@@ -9,7 +9,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from ..harness import Files, Harness, one_file
+from ..harness import Files, Harness, mutate_one_file
 from ..mutators.raw import damage
 from ..mutators.tokens import change_tokens
 from ._sources import batches
@@ -55,4 +55,4 @@ def _read(folder: Path) -> Any:
     return result
 
 
-HARNESS = Harness(_intact, one_file(_mutate, ".txt"), _read, text=True)
+HARNESS = Harness(_intact, mutate_one_file(_mutate, ".txt"), _read, text=True)

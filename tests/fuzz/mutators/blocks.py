@@ -10,7 +10,7 @@ import cramjam
 from caffejax.data.leveldb.leveldb_format import checksum
 from caffejax.data.leveldb.log_format import frame_records
 
-from .numbers import edge
+from .numbers import draw_edge
 from .raw import damage
 
 _HEADER = struct.Struct("<IHB")
@@ -74,7 +74,7 @@ def _change_in_place(draw: Random, content: bytes) -> bytes:
                 draw.randrange(len(result)),
             )
         )
-        result[offset : offset + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - offset]
+        result[offset : offset + size] = draw_edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - offset]
     return bytes(result)
 
 

@@ -8,7 +8,7 @@ from random import Random
 import h5py
 import numpy as np
 
-from .numbers import edge
+from .numbers import draw_edge
 from .raw import damage
 
 _MARKS = (b"TREE", b"HEAP", b"SNOD", b"\x89HDF", b"OHDR", b"FRHP", b"BTHD")
@@ -31,7 +31,7 @@ def change_tables(draw: Random, content: bytes) -> bytes:
     for _ in range(draw.choice((1, 1, 2, 4))):
         offset = min(len(result) - 1, draw.choice(offsets) + draw.randrange(draw.choice((24, 100, 600))))
         size = draw.choice((1, 2, 4, 8))
-        result[offset : offset + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - offset]
+        result[offset : offset + size] = draw_edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - offset]
     return bytes(result)
 
 
@@ -69,7 +69,7 @@ def _put(draw: Random, file: h5py.File, name: str, array: np.ndarray, names: lis
     elif kind == 6:
         file[name] = np.asarray(array)[None]
     elif kind == 7:
-        file.create_dataset(name, (edge(draw, 12), 3), draw.choice(["f4", "i8", "f8", "u1"]))
+        file.create_dataset(name, (draw_edge(draw, 12), 3), draw.choice(["f4", "i8", "f8", "u1"]))
     elif kind == 8:
         file[name] = np.zeros(3, [("a", "f4"), ("b", "i4")])
     elif kind == 9:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .numbers import edge
+from .numbers import draw_edge
 from .raw import damage
 
 PAGE = 4096
@@ -27,5 +27,5 @@ def change_pages(draw: Random, content: bytes) -> bytes:
             (draw.randrange(16), draw.randrange(16, 150), draw.randrange(200), draw.randrange(PAGE))
         )
         size = draw.choice((1, 2, 4, 8))
-        result[offset : offset + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - offset]
+        result[offset : offset + size] = draw_edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - offset]
     return bytes(result)

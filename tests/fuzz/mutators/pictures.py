@@ -6,7 +6,7 @@ import struct
 import zlib
 from random import Random
 
-from .numbers import edge
+from .numbers import draw_edge
 from .raw import damage
 
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -22,7 +22,7 @@ def change_picture(draw: Random, content: bytes) -> bytes:
         return _change_jpeg(draw, content)
     result = bytearray(content)
     offset, size = draw.randrange(min(60, len(result))), draw.choice((1, 2, 4))
-    result[offset : offset + size] = edge(draw, 8 * size).to_bytes(size, draw.choice(("little", "big")))
+    result[offset : offset + size] = draw_edge(draw, 8 * size).to_bytes(size, draw.choice(("little", "big")))
     return bytes(result)
 
 
@@ -39,7 +39,7 @@ def _change_png(draw: Random, content: bytes) -> bytes:
         data = bytearray(chunks[0][1])
         field_offset, size = draw.choice(((0, 4), (4, 4), (8, 1), (9, 1), (10, 1), (12, 1)))
         data[field_offset : field_offset + size] = (
-            edge(draw, 12) if size == 4 else draw.choice((0, 1, 2, 3, 4, 6, 8, 16, 255))
+            draw_edge(draw, 12) if size == 4 else draw.choice((0, 1, 2, 3, 4, 6, 8, 16, 255))
         ).to_bytes(size, "big")
         chunks[0] = chunks[0][0], bytes(data)
     elif change < 0.7:
@@ -63,5 +63,5 @@ def _change_jpeg(draw: Random, content: bytes) -> bytes:
         return bytes(result)
     offset += draw.randrange(2, 20)
     size = draw.choice((1, 2))
-    result[offset : offset + size] = edge(draw, 8 * size if size == 1 else 12).to_bytes(size, "big")
+    result[offset : offset + size] = draw_edge(draw, 8 * size if size == 1 else 12).to_bytes(size, "big")
     return bytes(result)

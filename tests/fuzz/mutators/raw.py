@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .numbers import edge
+from .numbers import draw_edge
 
 
 def change_bytes(draw: Random, content: bytes) -> bytes:
@@ -13,7 +13,7 @@ def change_bytes(draw: Random, content: bytes) -> bytes:
     for _ in range(draw.choice((1, 1, 1, 2, 4, 16))):
         offset = draw.randrange(len(result) + 1)
         size = draw.choice((1, 1, 2, 4, 8))
-        piece = edge(draw, 8 * size).to_bytes(size, draw.choice(("little", "big")))
+        piece = draw_edge(draw, 8 * size).to_bytes(size, draw.choice(("little", "big")))
         result[offset : offset + size] = piece[: max(0, len(result) - offset)]
     return bytes(result)
 

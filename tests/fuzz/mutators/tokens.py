@@ -54,14 +54,14 @@ _SIGNS = [
 ]
 
 
-def split(text: str) -> list[str]:
+def split_tokens(text: str) -> list[str]:
     """Split a text into tokens, white space among them."""
     return TOKEN.findall(text)
 
 
 def change_tokens(draw: Random, content: bytes, words: list[str]) -> bytes:
     """Change a few tokens; `words` are those that the format knows."""
-    tokens = split(content.decode("utf-8", "surrogateescape"))
+    tokens = split_tokens(content.decode("utf-8", "surrogateescape"))
     for _ in range(draw.choice((1, 1, 1, 2, 3, 6))):
         _change(draw, tokens, words)
     return "".join(tokens).encode("utf-8", "surrogateescape" if draw.random() < 0.5 else "surrogatepass")

@@ -7,7 +7,7 @@ from random import Random
 
 from caffejax.schema import wire
 
-from .numbers import edge
+from .numbers import draw_edge
 from .raw import damage
 
 
@@ -74,7 +74,7 @@ def change_fields(draw: Random, content: bytes) -> bytes:
 
 def _change(draw: Random, fields: tuple[Field, ...]) -> tuple[Field, ...]:
     if not fields:
-        return (Field(draw.choice((1, 2, 5, 7, 100)), wire.VARINT, edge(draw)),)
+        return (Field(draw.choice((1, 2, 5, 7, 100)), wire.VARINT, draw_edge(draw)),)
     index = draw.randrange(len(fields))
     field = fields[index]
     if isinstance(field.value, tuple) and draw.random() < 0.8:
@@ -91,13 +91,13 @@ def _replacements(draw: Random, field: Field, fields: tuple[Field, ...]) -> tupl
     if kind == 2:
         return (replace(field, number=draw.choice((1, 2, 4, 5, 6, 7, 8, 9, 100, 20000, draw.choice(fields).number))),)
     if kind == 3 and field.kind == wire.DELIMITED:
-        return (replace(field, claimed=edge(draw)),)
+        return (replace(field, claimed=draw_edge(draw)),)
     if kind == 4:
-        return (Field(field.number, wire.VARINT, edge(draw)),)
+        return (Field(field.number, wire.VARINT, draw_edge(draw)),)
     if kind == 5:
         return (Field(field.number, wire.DELIMITED, draw.randbytes(draw.choice((0, 1, 3, 4, 8, 40)))),)
     if isinstance(field.value, int):
-        return (replace(field, value=edge(draw)),)
+        return (replace(field, value=draw_edge(draw)),)
     content = field.value if isinstance(field.value, bytes) else encode(field.value)
     if field.kind == wire.DELIMITED:
         return (replace(field, value=damage(draw, content)),)

@@ -6,7 +6,7 @@ import io
 import zipfile
 from random import Random
 
-from .numbers import edge
+from .numbers import draw_edge
 from .raw import damage
 
 _KINDS = [
@@ -103,7 +103,7 @@ def change_npy(draw: Random, data: bytes) -> bytes:
     size = (
         len(text).to_bytes(2 if version == 1 else 4, "little")
         if draw.random() < 0.9
-        else edge(draw, 16).to_bytes(2, "little")
+        else draw_edge(draw, 16).to_bytes(2, "little")
     )
     return b"\x93NUMPY" + bytes([version, 0]) + size + text.encode() + data[end:]
 
@@ -116,5 +116,5 @@ def _change_headers(draw: Random, content: bytes) -> bytes:
     if not offsets:
         return damage(draw, content)
     offset, size = draw.choice(offsets) + draw.randrange(4, length), draw.choice((1, 2, 4))
-    result[offset : offset + size] = edge(draw, 8 * size).to_bytes(size, "little")
+    result[offset : offset + size] = draw_edge(draw, 8 * size).to_bytes(size, "little")
     return bytes(result)

@@ -15,13 +15,15 @@ def boxes(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return result
 
 
-def small(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def draw_small_numbers(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Numbers whose losses, sums of squares over many cells, are not so large that their sine is noise."""
     return random.uniform(-0.5, 0.5, shape).astype(np.float32)
 
 
 def loss(kind: str, param: str, channels: int, name: str = "") -> Case:
-    return layer(kind, param, (ROWS, channels, 3, 4), (ROWS, 1, 5, 5), name=name, draws={"b0": small, "b1": boxes})
+    return layer(
+        kind, param, (ROWS, channels, 3, 4), (ROWS, 1, 5, 5), name=name, draws={"b0": draw_small_numbers, "b1": boxes}
+    )
 
 
 V3 = f"num_class: 2 num: 2 anchors_scale: 32 mask: 1 mask: 2 coord_scale: 0.1 {LARGE}"
@@ -59,7 +61,7 @@ LAYERS = [
         f"yolo_detection_output_param {{ num_classes: 2 num_box: 2 confidence_threshold: 0.2 {SMALL} }}",
         (ROWS, 14, 3, 4),
         (ROWS, 14, 2, 2),
-        draws={"b0": small, "b1": small},
+        draws={"b0": draw_small_numbers, "b1": draw_small_numbers},
     ),
     layer(
         "Yolov3DetectionOutput",
@@ -67,7 +69,7 @@ LAYERS = [
         f"mask: 2 mask: 0 confidence_threshold: 0.2 {LARGE} }}",
         (ROWS, 7, 2, 3),
         (ROWS, 7, 4, 6),
-        draws={"b0": small, "b1": small},
+        draws={"b0": draw_small_numbers, "b1": draw_small_numbers},
     ),
     layer(
         "Yolov3DetectionOutput",
@@ -75,6 +77,6 @@ LAYERS = [
         f"mask: 2 mask: 0 nms_threshold: 1.5 {LARGE} }}",
         (ROWS, 14, 2, 3),
         name="all",
-        draws={"b0": small},
+        draws={"b0": draw_small_numbers},
     ),
 ]

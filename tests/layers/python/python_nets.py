@@ -8,7 +8,7 @@ REDUCE = """layer { name: "loss" type: "Reduction" bottom: "y" top: "loss" loss_
   reduction_param { operation: SUMSQ } }"""
 
 
-def python(name: str, layer: str, bottoms: str = "", tops: str = "", more: str = "", param_str: str = "") -> str:
+def python_layer(name: str, layer: str, bottoms: str = "", tops: str = "", more: str = "", param_str: str = "") -> str:
     """A Python layer of user_layers; bottoms and tops are separated by blanks."""
     blobs = "".join(f' bottom: "{b}"' for b in bottoms.split()) + "".join(f' top: "{t}"' for t in tops.split())
     text = f'param_str: "{param_str}"' if param_str else ""
@@ -16,14 +16,14 @@ def python(name: str, layer: str, bottoms: str = "", tops: str = "", more: str =
     return f'layer {{ name: "{name}" type: "Python"{blobs} {param} {more} }}\n'
 
 
-def data(*shapes: tuple[int, ...]) -> str:
+def input_layer(*shapes: tuple[int, ...]) -> str:
     """An Input layer with tops x0, x1, ..."""
     tops = " ".join(f'top: "x{i}"' for i in range(len(shapes)))
     dims = " ".join("shape { " + " ".join(f"dim: {n}" for n in shape) + " }" for shape in shapes)
     return f'layer {{ name: "in" type: "Input" {tops} input_param {{ {dims} }} }}\n'
 
 
-def normal(*shapes: tuple[int, ...], seed: int = 0) -> dict[str, Any]:
+def draw_inputs(*shapes: tuple[int, ...], seed: int = 0) -> dict[str, Any]:
     """Arrays for `data`."""
     draw = np.random.default_rng(seed)
     return {f"x{i}": draw.normal(size=shape).astype(np.float32) for i, shape in enumerate(shapes)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import pytest
-from python_nets import data, normal, python
+from python_nets import draw_inputs, input_layer, python_layer
 
 from caffejax import GraphError, Net
 from caffejax.cli import main
@@ -20,7 +20,7 @@ def notes(error: BaseException) -> list[str]:
 
 def test_an_exception_in_setup_is_the_user_s() -> None:
     with pytest.raises(RuntimeError, match="raised on purpose") as caught:
-        Net(python("bad", "ExceptionLayer", tops="y"))
+        Net(python_layer("bad", "ExceptionLayer", tops="y"))
     assert str(caught.value) == "raised on purpose"
     assert notes(caught.value) == ["in layer 'bad' (Python): user_layers.ExceptionLayer.setup"]
     assert traceback.extract_tb(caught.value.__traceback__)[-1].filename.endswith("user_layers.py")
@@ -30,17 +30,17 @@ def test_an_exception_in_setup_is_the_user_s() -> None:
     ("method", "kind"), [("forward", ZeroDivisionError), ("backward", KeyError)], ids=["forward", "backward"]
 )
 def test_an_exception_when_it_runs_is_the_user_s(method: str, kind: type[Exception]) -> None:
-    layer = python("bad", "FailsLater", "x0", "y", "loss_weight: 1", method)
-    net = Net(data((2, 2)) + layer + "force_backward: true")
+    layer = python_layer("bad", "FailsLater", "x0", "y", "loss_weight: 1", method)
+    net = Net(input_layer((2, 2)) + layer + "force_backward: true")
     with pytest.raises(kind, match=f"in {method}") as caught:
-        jax.grad(lambda x: net.loss({}, {}, {"x0": x})[0])(normal((2, 2))["x0"])
+        jax.grad(lambda x: net.loss({}, {}, {"x0": x})[0])(draw_inputs((2, 2))["x0"])
     assert notes(caught.value)[0] == f"in layer 'bad' (Python): user_layers.FailsLater.{method}"
     assert traceback.extract_tb(caught.value.__traceback__)[-1].filename.endswith("user_layers.py")
 
 
 def test_an_exception_of_a_traceable_layer_is_the_user_s() -> None:
     with pytest.raises(TypeError, match="a traceable layer's own error") as caught:
-        Net(data((2, 2)) + python("bad", "fails", "x0", "y"))
+        Net(input_layer((2, 2)) + python_layer("bad", "fails", "x0", "y"))
     assert notes(caught.value)[0] == "in layer 'bad' (Python): user_layers.fails"
 
 
@@ -51,7 +51,9 @@ def layer(module: str, name: str) -> str:
 
 def test_everything_missing_is_named_at_once() -> None:
     text = layer("no_such_module", "A") + layer("user_layers", "SimpleLayr") + layer("xml.no_such", "B")
-    text += python("reads", "NoForward", "no_such_module.A", "y") + python("three", "NOT_A_LAYER", tops="three")
+    text += python_layer("reads", "NoForward", "no_such_module.A", "y") + python_layer(
+        "three", "NOT_A_LAYER", tops="three"
+    )
     text += 'layer { name: "empty" type: "Python" top: "empty" }'
     with pytest.raises(GraphError) as caught:
         Net(text)
@@ -84,14 +86,14 @@ def test_a_module_beside_the_net_is_found(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "beside_the_net.py").write_text("from neighbour import double\n")
     (tmp_path / "neighbour.py").write_text("def double(x):\n    return 2 * x\n")
     (tmp_path / "net.prototxt").write_text(
-        data((2, 2)) + layer("beside_the_net", "double").replace("top:", 'bottom: "x0" top:')
+        input_layer((2, 2)) + layer("beside_the_net", "double").replace("top:", 'bottom: "x0" top:')
     )
-    blobs, _ = Net(tmp_path / "net.prototxt").forward({}, {}, x := normal((2, 2)))
+    blobs, _ = Net(tmp_path / "net.prototxt").forward({}, {}, x := draw_inputs((2, 2)))
     assert (blobs["beside_the_net.double"] == 2 * x["x0"]).all()
 
 
 def test_a_gradient_through_a_layer_without_backward(tmp_path: Path) -> None:
-    text = data((1, 2, 3, 3), (1, 1, 3, 3)) + python("s", "Score", "x0 x1", "y", "loss_weight: 1")
+    text = input_layer((1, 2, 3, 3), (1, 1, 3, 3)) + python_layer("s", "Score", "x0 x1", "y", "loss_weight: 1")
     net = Net(text + "force_backward: true")
     with pytest.raises(
         GraphError, match=r"layer 's' \(Python\): has no backward pass, but a gradient through it is needed"
@@ -101,7 +103,7 @@ def test_a_gradient_through_a_layer_without_backward(tmp_path: Path) -> None:
 
 def test_surplus_params_are_refused() -> None:
     with pytest.raises(GraphError, match="too many params specified: 1 for 0 blobs"):
-        Net(data((2, 2)) + python("s", "SimpleLayer", "x0", "y", "param { lr_mult: 1 }"))
+        Net(input_layer((2, 2)) + python_layer("s", "SimpleLayer", "x0", "y", "param { lr_mult: 1 }"))
 
 
 SOLVER = 'net_param { %s } base_lr: 0.1 lr_policy: "fixed" max_iter: 2 snapshot_prefix: "x"'

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import user_layers
-from python_nets import data, normal, python
+from python_nets import draw_inputs, input_layer, python_layer
 
 from caffejax import LayerError, Net, check_gradients
 from caffejax.cli import main
@@ -64,16 +64,16 @@ def test_a_layer_without_a_name_that_leads_to_it() -> None:
 
 
 NET = (
-    data((4, 3), (4, 2))
-    + python("ip", "Linear", "x0", "ip", param_str="{'num_output': 2}")
-    + python("cube", "cube", "ip", "cube")
+    input_layer((4, 3), (4, 2))
+    + python_layer("ip", "Linear", "x0", "ip", param_str="{'num_output': 2}")
+    + python_layer("cube", "cube", "ip", "cube")
     + 'layer { name: "tanh" type: "TanH" bottom: "cube" top: "t" }'
-    + python("loss", "Euclidean", "t x1", "loss", "loss_weight: 1")
+    + python_layer("loss", "Euclidean", "t x1", "loss", "loss_weight: 1")
 )
 
 
 def test_a_net() -> None:
-    report = check_gradients(Net(NET, "TRAIN"), inputs=normal((4, 3), (4, 2)))
+    report = check_gradients(Net(NET, "TRAIN"), inputs=draw_inputs((4, 3), (4, 2)))
     assert report.ok, report
     # of the loss only what the net asks for: its second bottom is data
     assert [(row.layer, row.argument[:8]) for row in report.rows] == [
@@ -89,9 +89,11 @@ def test_a_net() -> None:
 
 @pytest.mark.slow
 def test_a_net_that_reads_its_own_data(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    body = python("data", "Images", "", "image label", param_str="{'seed': 1}")
+    body = python_layer("data", "Images", "", "image label", param_str="{'seed': 1}")
     body += 'layer { name: "conv" type: "Convolution" bottom: "image" top: "y" convolution_param { num_output: 2 '
-    body += 'kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }' + python("ten", "WrongGradient", "y", "ten")
+    body += 'kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }' + python_layer(
+        "ten", "WrongGradient", "y", "ten"
+    )
     body += 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ten" bottom: "label" top: "loss" }'
     (tmp_path / "net.prototxt").write_text(body)
     assert main(["gradcheck", f"--model={tmp_path / 'net.prototxt'}", "--samples=4"]) == 1

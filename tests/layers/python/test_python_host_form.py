@@ -10,18 +10,22 @@ import jax
 import numpy as np
 import pytest
 import user_layers
-from python_nets import REDUCE, data, normal, python
+from python_nets import REDUCE, draw_inputs, input_layer, python_layer
 
 import caffejax.pycaffe as caffe
 from caffejax import GraphError, LayerError, Net
 
 
 def test_simple_layers_in_a_row_at_any_shape() -> None:
-    net = Net(data((2, 3)) + python("one", "SimpleLayer", "x0", "a") + python("two", "SimpleLayer", "a", "b"))
+    net = Net(
+        input_layer((2, 3))
+        + python_layer("one", "SimpleLayer", "x0", "a")
+        + python_layer("two", "SimpleLayer", "a", "b")
+    )
     assert net.has_host_layers
     assert net.graph.blobs["b"].shape == (2, 3)
     for shape in ((2, 3), (5, 3), (2, 3, 4, 1)):
-        x = normal(shape)
+        x = draw_inputs(shape)
         blobs, _ = net.forward({}, {}, x)
         np.testing.assert_allclose(blobs["b"], 100 * x["x0"], rtol=1e-6)
 
@@ -45,7 +49,7 @@ class Ten(caffe.Layer):
         top[0].data[...] = ten + caffe.TRAIN
 """)
     before = list(sys.meta_path), list(sys.path)
-    net = Net(python("o", "Ten", tops="y").replace("user_layers", "says_import_caffe"))
+    net = Net(python_layer("o", "Ten", tops="y").replace("user_layers", "says_import_caffe"))
     assert isinstance(net.graph.layers[0].type.instance, caffe.Layer)
     (source,) = net.sources().values()
     assert next(source)[0] == 10
@@ -59,13 +63,13 @@ def test_a_real_caffe_is_left_to_users_code(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "wants_the_real_one.py").write_text("import caffe\nclass Ten(caffe.Layer):\n    here = caffe.here\n")
     with pytest.raises(GraphError):  # it has no forward
-        Net(python("o", "Ten", tops="y").replace("user_layers", "wants_the_real_one"))
+        Net(python_layer("o", "Ten", tops="y").replace("user_layers", "wants_the_real_one"))
     assert sys.modules["wants_the_real_one"].Ten.here
     assert sys.modules["caffe"] is real
 
 
 def test_a_number_without_axes_is_read_behind_a_layer_on_the_host() -> None:
-    text = data((2, 3)) + REDUCE.replace('"y"', '"x0"') + python("s", "SimpleLayer", "x0", "y")
+    text = input_layer((2, 3)) + REDUCE.replace('"y"', '"x0"') + python_layer("s", "SimpleLayer", "x0", "y")
     net = Net(text + 'layer { name: "p" type: "Power" bottom: "loss" top: "p" power_param { scale: 2 } }')
     blobs, _ = net.forward({}, {}, {"x0": np.ones((2, 3), np.float32)})
     assert blobs["p"] == 2 * 6
@@ -73,7 +77,7 @@ def test_a_number_without_axes_is_read_behind_a_layer_on_the_host() -> None:
 
 @pytest.mark.parametrize(("phase", "value"), [("TRAIN", 0), ("TEST", 1)])
 def test_a_layer_knows_the_phase(phase: Any, value: int) -> None:
-    net = Net(python("p", "PhaseLayer", tops="phase"), phase)
+    net = Net(python_layer("p", "PhaseLayer", tops="phase"), phase)
     (source,) = net.sources().values()
     (top,) = next(source)
     assert (top.shape, top) == ((), value)
@@ -84,19 +88,21 @@ def test_a_layer_knows_the_phase(phase: Any, value: int) -> None:
 
 
 def test_a_layer_reads_its_param_str() -> None:
-    text = data((2, 2)) + python("s", "ParamStringLayer", "x0", "y", param_str="2.5")
-    blobs, _ = Net(text).forward({}, {}, normal((2, 2)))
+    text = input_layer((2, 2)) + python_layer("s", "ParamStringLayer", "x0", "y", param_str="2.5")
+    blobs, _ = Net(text).forward({}, {}, draw_inputs((2, 2)))
     np.testing.assert_array_equal(blobs["y"], np.full((2, 2), 2.5))
 
 
 def test_share_in_parallel_changes_nothing() -> None:
-    text = python("s", "SimpleLayer", "x0", "y").replace("module:", "share_in_parallel: true module:")
-    blobs, _ = Net(data((2, 2)) + text).forward({}, {}, {"x0": np.ones((2, 2), np.float32)})
+    text = python_layer("s", "SimpleLayer", "x0", "y").replace("module:", "share_in_parallel: true module:")
+    blobs, _ = Net(input_layer((2, 2)) + text).forward({}, {}, {"x0": np.ones((2, 2), np.float32)})
     np.testing.assert_array_equal(blobs["y"], np.full((2, 2), 10))
 
 
 def test_each_net_has_an_instance_of_its_own() -> None:
-    text = data((2, 2)) + python("s", "SimpleLayer", "x0", "a") + python("t", "SimpleLayer", "a", "y")
+    text = (
+        input_layer((2, 2)) + python_layer("s", "SimpleLayer", "x0", "a") + python_layer("t", "SimpleLayer", "a", "y")
+    )
     one, other = (Net(text, phase) for phase in ("TRAIN", "TEST"))
     instances = [layer.type.instance for net in (one, other) for layer in net.graph.layers[1:]]
     assert all(isinstance(i, user_layers.SimpleLayer) for i in instances)
@@ -105,7 +111,7 @@ def test_each_net_has_an_instance_of_its_own() -> None:
 
 def test_results_are_copies() -> None:
     """A layer that writes into the same memory again does not change what it gave before."""
-    net = Net(data((2, 2)) + python("s", "SimpleLayer", "x0", "y"))
+    net = Net(input_layer((2, 2)) + python_layer("s", "SimpleLayer", "x0", "y"))
     first, _ = net.forward({}, {}, {"x0": np.ones((2, 2), np.float32)})
     first_copy = np.array(first["y"])
     net.forward({}, {}, {"x0": np.full((2, 2), 2, np.float32)})
@@ -113,14 +119,14 @@ def test_results_are_copies() -> None:
 
 
 def test_a_layer_reads_blobs_of_float32_in_any_net() -> None:
-    net = Net(data((2, 2)) + python("s", "SimpleLayer", "x0", "y"))
+    net = Net(input_layer((2, 2)) + python_layer("s", "SimpleLayer", "x0", "y"))
     with jax.enable_x64(True):
         blobs, _ = net.forward({}, {}, {"x0": np.ones((2, 2))})
     assert blobs["y"].dtype == np.float32
 
 
 def test_changes_of_a_blob_in_forward_are_discarded_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    net = Net(python("c", "Centre", tops="y"))
+    net = Net(python_layer("c", "Centre", tops="y"))
     params, state = net.init(jax.random.key(0))
     with caplog.at_level(logging.WARNING, logger="caffejax"):
         for _ in range(2):
@@ -133,21 +139,22 @@ def test_changes_of_a_blob_in_forward_are_discarded_with_a_warning(caplog: pytes
 
 
 @pytest.mark.parametrize(
-    "text", [data((2, 2)) + python("s", "SimpleLayer", "x0", "y"), python("s", "ParameterLayer", tops="y")]
+    "text",
+    [input_layer((2, 2)) + python_layer("s", "SimpleLayer", "x0", "y"), python_layer("s", "ParameterLayer", tops="y")],
 )
 def test_such_a_net_says_why_it_cannot_be_jitted(text: str) -> None:
     net = Net(text)
     variables = net.init(jax.random.key(0))
     with pytest.raises(LayerError, match=r"layer 's' \(Python\): runs on the host .* outside of jax.jit"):
-        jax.jit(lambda: net.apply(*variables, normal((2, 2)) if net.input_names else {})[0])()
+        jax.jit(lambda: net.apply(*variables, draw_inputs((2, 2)) if net.input_names else {})[0])()
 
 
 def test_shapes_that_change_are_compiled_once_each(caplog: pytest.LogCaptureFixture) -> None:
-    text = data((2, 3)) + python("s", "SimpleLayer", "x0", "a")
+    text = input_layer((2, 3)) + python_layer("s", "SimpleLayer", "x0", "a")
     net = Net(text + 'layer { name: "t" type: "TanH" bottom: "a" top: "t" }')
     with caplog.at_level(logging.INFO, logger="caffejax"):
         for shape in ((2, 3), (4, 3), (2, 3), (4, 3)):
-            net.forward({}, {}, normal(shape))
+            net.forward({}, {}, draw_inputs(shape))
     assert [r.getMessage() for r in caplog.records] == ["Compiling layers t .. t for a (4, 3) (2 shapes so far)"]
 
 
@@ -163,24 +170,24 @@ def test_classes_are_made_with_the_layer_where_they_derive_from_layer(monkeypatc
             pass
 
     monkeypatch.setitem(sys.modules, "old_layers", SimpleNamespace(__name__="old_layers", Old=Old))  # type: ignore[misc]
-    net = Net(python("o", "Old", tops="y").replace("user_layers", "old_layers"))
+    net = Net(python_layer("o", "Old", tops="y").replace("user_layers", "old_layers"))
     assert net.graph.layers[0].type.instance.made_of == "o"
     assert net.graph.layers[0].type.instance.type == "Python"
 
 
 def test_blobs_start_as_setup_has_them(tmp_path: Path) -> None:
     """A weight file overrides `setup`, and the net's value is saved."""
-    net = Net(python("p", "ParameterLayer", tops="y"))
+    net = Net(python_layer("p", "ParameterLayer", tops="y"))
     start, state = net.init(jax.random.key(0))
     np.testing.assert_array_equal(start["p"][0], [5])
     net.save({"p": (start["p"][0] + 2,)}, state, tmp_path / "seven.caffemodel")
-    loaded = Net(python("p", "ParameterLayer", tops="y")).load(tmp_path / "seven.caffemodel")
+    loaded = Net(python_layer("p", "ParameterLayer", tops="y")).load(tmp_path / "seven.caffemodel")
     np.testing.assert_array_equal(loaded.params["p"][0], [7])
 
 
 def test_a_layer_of_pycaffe_writes_to_the_blobs_of_the_net(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """In Caffe they are one memory from setup on: what forward writes is there in the next pass, and is saved."""
-    net = caffe.Net("force_backward: true " + python("c", "Centre", tops="y"), caffe.TRAIN)
+    net = caffe.Net("force_backward: true " + python_layer("c", "Centre", tops="y"), caffe.TRAIN)
     np.testing.assert_array_equal(net.params["c"][0].data, [0, 0])
     for times in (1, 2):
         np.testing.assert_array_equal(net.forward()["y"], [times, times])
@@ -199,7 +206,7 @@ def test_a_layer_of_pycaffe_writes_to_the_blobs_of_the_net(tmp_path: Path, caplo
 
 def test_a_layer_of_pycaffe_has_the_blobs_of_the_net(tmp_path: Path) -> None:
     """As Caffe's own test of a layer with a param has it: written, saved, loaded and shared."""
-    text = "force_backward: true " + python("p", "ParameterLayer", tops="y")
+    text = "force_backward: true " + python_layer("p", "ParameterLayer", tops="y")
     net = caffe.Net(text, caffe.TRAIN)
     (blob,) = net.layers[0].blobs
     assert net.forward()["y"] == 5

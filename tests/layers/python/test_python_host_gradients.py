@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import user_layers
-from python_nets import REDUCE, data, normal, python
+from python_nets import REDUCE, draw_inputs, input_layer, python_layer
 
 import caffejax.pycaffe as caffe
 from caffejax import Net
@@ -31,9 +31,9 @@ def assert_close(actual: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 def test_a_layer_with_blobs_between_compiled_ones(backward: str) -> None:
-    linear = python("ip", "Linear", "t", "y", param_str="{'num_output': 2, 'bias': 0.5}")
-    text = f'{data((4, 3))} layer {{ name: "t" type: "TanH" bottom: "x0" top: "t" }} {linear} {REDUCE} '
-    inputs = normal((4, 3))
+    linear = python_layer("ip", "Linear", "t", "y", param_str="{'num_output': 2, 'bias': 0.5}")
+    text = f'{input_layer((4, 3))} layer {{ name: "t" type: "TanH" bottom: "x0" top: "t" }} {linear} {REDUCE} '
+    inputs = draw_inputs((4, 3))
     params, loss, (grads, diffs) = loss_and_grads(text + "force_backward: true", inputs, backward)
     np.testing.assert_allclose(params["ip"][0], np.linspace(-1, 1, 6).reshape(2, 3), rtol=1e-6)
     np.testing.assert_array_equal(params["ip"][1], [0.5, 0.5])
@@ -50,12 +50,12 @@ def test_a_blob_used_by_two_layers_has_the_sum_of_their_gradients() -> None:
     shared = 'param { name: "w" } param { name: "b" }'
     settings = "{'num_output': 3}"
     text = (
-        data((4, 3))
-        + python("one", "Linear", "x0", "a", shared, settings)
-        + python("two", "Linear", "a", "y", shared, settings)
+        input_layer((4, 3))
+        + python_layer("one", "Linear", "x0", "a", shared, settings)
+        + python_layer("two", "Linear", "a", "y", shared, settings)
         + REDUCE
     )
-    inputs = normal((4, 3))
+    inputs = draw_inputs((4, 3))
     params, loss, (grads, _) = loss_and_grads(text, inputs)
     assert list(params) == ["one"]
 
@@ -69,7 +69,7 @@ def test_a_blob_used_by_two_layers_has_the_sum_of_their_gradients() -> None:
 
 def test_a_diff_that_is_written_counts() -> None:
     """The parameter layer says 1 whatever its top's diff is."""
-    _, loss, (grads, _) = loss_and_grads(python("p", "ParameterLayer", tops="y", more="loss_weight: 3"), {})
+    _, loss, (grads, _) = loss_and_grads(python_layer("p", "ParameterLayer", tops="y", more="loss_weight: 3"), {})
     assert loss == 15
     np.testing.assert_array_equal(grads["p"][0], [1])
 
@@ -78,17 +78,18 @@ def test_a_diff_that_is_written_counts() -> None:
 def test_a_loss_at_the_end(weight: float) -> None:
     """As the built-in one, with diffs for both bottoms."""
     built_in = f'layer {{ name: "l" type: "EuclideanLoss" bottom: "x0" bottom: "x1" top: "l" loss_weight: {weight} }}'
-    inputs = normal((4, 3, 2), (4, 3, 2))
-    ours = python("l", "Euclidean", "x0 x1", "l", f"loss_weight: {weight}")
+    inputs = draw_inputs((4, 3, 2), (4, 3, 2))
+    ours = python_layer("l", "Euclidean", "x0 x1", "l", f"loss_weight: {weight}")
     result, expected = (
-        loss_and_grads(f"{data((4, 3, 2), (4, 3, 2))} {text} force_backward: true", inputs) for text in (ours, built_in)
+        loss_and_grads(f"{input_layer((4, 3, 2), (4, 3, 2))} {text} force_backward: true", inputs)
+        for text in (ours, built_in)
     )
     assert_close(result, expected)
 
 
 def test_without_loss_weight_it_is_no_loss() -> None:
     _, loss, (_, diffs) = loss_and_grads(
-        data((4, 3), (4, 3)) + python("l", "Euclidean", "x0 x1", "l"), normal((4, 3), (4, 3))
+        input_layer((4, 3), (4, 3)) + python_layer("l", "Euclidean", "x0 x1", "l"), draw_inputs((4, 3), (4, 3))
     )
     assert loss == 0
     assert not any(np.any(d) for d in diffs.values())
@@ -104,34 +105,39 @@ def test_propagate_down_is_what_the_net_asks(monkeypatch: pytest.MonkeyPatch) ->
         backward(self, top, propagate_down, bottom)
 
     monkeypatch.setattr(user_layers.Euclidean, "backward", record_flags)
-    text = data((4, 3), (4, 2)) + python("ip", "Linear", "x0", "ip", param_str="{'num_output': 2}")
-    text += python("l", "Euclidean", "ip x1", "l", "loss_weight: 1")
-    loss_and_grads(text, normal((4, 3), (4, 2)))  # by the bottoms, too
+    text = input_layer((4, 3), (4, 2)) + python_layer("ip", "Linear", "x0", "ip", param_str="{'num_output': 2}")
+    text += python_layer("l", "Euclidean", "ip x1", "l", "loss_weight: 1")
+    loss_and_grads(text, draw_inputs((4, 3), (4, 2)))  # by the bottoms, too
     net = Net(text, "TRAIN")
     params, state = net.init(jax.random.key(0))
-    jax.grad(lambda params: net.loss(params, state, normal((4, 3), (4, 2)))[0])(params)
+    jax.grad(lambda params: net.loss(params, state, draw_inputs((4, 3), (4, 2)))[0])(params)
     assert flags == [[True, True], [True, False]]
 
 
 def test_a_bottom_diff_that_is_not_written_is_zero() -> None:
-    text = data((2, 2)) + python("s", "ParamStringLayer", "x0", "y", param_str="3") + REDUCE + "force_backward: true"
+    text = (
+        input_layer((2, 2))
+        + python_layer("s", "ParamStringLayer", "x0", "y", param_str="3")
+        + REDUCE
+        + "force_backward: true"
+    )
     for seed in (0, 1):
-        _, loss, (_, diffs) = loss_and_grads(text, normal((2, 2), seed=seed))
+        _, loss, (_, diffs) = loss_and_grads(text, draw_inputs((2, 2), seed=seed))
         assert loss == 36
         assert not diffs["x0"].any()
 
 
 def test_a_layer_beside_the_way_to_the_loss_needs_no_backward() -> None:
-    text = data((2, 3, 2, 2), (2, 1, 2, 2)) + python("ip", "SimpleLayer", "x0", "score")
+    text = input_layer((2, 3, 2, 2), (2, 1, 2, 2)) + python_layer("ip", "SimpleLayer", "x0", "score")
     text += 'layer { name: "p" type: "Convolution" bottom: "score" top: "y" convolution_param { num_output: 2 '
-    text += 'kernel_size: 1 weight_filler { type: "xavier" } } }' + python("acc", "Score", "y x1", "acc")
-    inputs = normal((2, 3, 2, 2)) | {"x1": np.zeros((2, 1, 2, 2), np.float32)}
+    text += 'kernel_size: 1 weight_filler { type: "xavier" } } }' + python_layer("acc", "Score", "y x1", "acc")
+    inputs = draw_inputs((2, 3, 2, 2)) | {"x1": np.zeros((2, 1, 2, 2), np.float32)}
     loss = 'layer { name: "l" type: "SoftmaxWithLoss" bottom: "y" bottom: "x1" top: "l" }'
     net = Net(text + loss, "TRAIN")
     net.graph.check_backward()
     _, loss_with, (grads, _) = loss_and_grads(text + loss, inputs)
     _, loss_without, (expected, _) = loss_and_grads(
-        text.replace(python("acc", "Score", "y x1", "acc"), "") + loss, inputs
+        text.replace(python_layer("acc", "Score", "y x1", "acc"), "") + loss, inputs
     )
     assert_close((loss_with, grads), (loss_without, expected))
 
@@ -139,13 +145,13 @@ def test_a_layer_beside_the_way_to_the_loss_needs_no_backward() -> None:
 def test_in_place() -> None:
     """Bottom and top are one blob: backward sees what forward left in it, and makes the top's diff the bottom's."""
     text = (
-        data((3, 4))
+        input_layer((3, 4))
         + 'layer { name: "e" type: "Exp" bottom: "x0" top: "y" }'
-        + python("s", "SquareInPlace", "y", "y")
+        + python_layer("s", "SquareInPlace", "y", "y")
         + REDUCE
         + "force_backward: true"
     )
-    inputs = normal((3, 4))
+    inputs = draw_inputs((3, 4))
     _, loss, (_, diffs) = loss_and_grads(text, inputs)
     expected, expected_diff = jax.value_and_grad(lambda x: jnp.sum(jnp.exp(x) ** 4))(inputs["x0"])
     assert_close((loss, diffs["x0"]), (expected, expected_diff))
@@ -153,9 +159,9 @@ def test_in_place() -> None:
 
 def test_in_place_in_pycaffe() -> None:
     """The same when the net is run there, and forward does not run again for the gradient."""
-    text = data((3, 4)) + python("s", "SquareInPlace", "x0", "x0") + REDUCE.replace('"y"', '"x0"')
+    text = input_layer((3, 4)) + python_layer("s", "SquareInPlace", "x0", "x0") + REDUCE.replace('"y"', '"x0"')
     net = caffe.Net(text + "force_backward: true", caffe.TRAIN)
-    x = np.abs(normal((3, 4))["x0"])
+    x = np.abs(draw_inputs((3, 4))["x0"])
     net.blobs["x0"].data[...] = x
     net.forward()
     net.backward()
@@ -163,12 +169,16 @@ def test_in_place_in_pycaffe() -> None:
 
 
 def test_backward_belongs_to_its_forward_even_if_others_come_between() -> None:
-    net = Net(data((3, 2), (3, 2)) + python("l", "Euclidean", "x0 x1", "l", "loss_weight: 1") + "force_backward: true")
+    net = Net(
+        input_layer((3, 2), (3, 2))
+        + python_layer("l", "Euclidean", "x0 x1", "l", "loss_weight: 1")
+        + "force_backward: true"
+    )
 
     def loss(x: Any, y: Any) -> Any:
         return net.loss({}, {}, {"x0": x, "x1": y})[0]
 
-    one, other = normal((3, 2), (3, 2)), normal((3, 2), (3, 2), seed=1)
+    one, other = draw_inputs((3, 2), (3, 2)), draw_inputs((3, 2), (3, 2), seed=1)
     pull_one = jax.vjp(loss, *one.values())[1]
     pull_other = jax.vjp(loss, *other.values())[1]
     for inputs, pull in ((one, pull_one), (other, pull_other)):
@@ -178,7 +188,9 @@ def test_backward_belongs_to_its_forward_even_if_others_come_between() -> None:
 def test_diffs_of_own_blobs_add_up_as_in_caffe(tmp_path: Path) -> None:
     """A layer's own blobs are the net's memory: each backward pass adds to it once, also where `backward` does so."""
     text = 'force_backward: true layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }'
-    (tmp_path / "net.prototxt").write_text(text + python("linear", "Linear", "x", "y", param_str="{'num_output': 4}"))
+    (tmp_path / "net.prototxt").write_text(
+        text + python_layer("linear", "Linear", "x", "y", param_str="{'num_output': 4}")
+    )
     net = caffe.Net(str(tmp_path / "net.prototxt"), caffe.TRAIN)
     net.blobs["x"].data[...] = [[1, 2, 3], [4, 5, 6]]
     blobs = net.layers[list(net._layer_names).index("linear")].blobs

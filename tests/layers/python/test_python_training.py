@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 import user_layers
-from python_nets import data, python
+from python_nets import input_layer, python_layer
 
 import caffejax.pycaffe as caffe
 from caffejax import Net, Solver, read_caffemodel
@@ -22,11 +22,11 @@ layer { name: "hidden" type: "InnerProduct" bottom: "data" top: "hidden" inner_p
   weight_filler { type: "xavier" } } }
 layer { name: "tanh" type: "TanH" bottom: "hidden" top: "hidden" }
 """
-LINEAR = python("ip", "Linear", "hidden", "ip", "param { lr_mult: 2 } param { lr_mult: 1 }", "{'num_output': 3}")
+LINEAR = python_layer("ip", "Linear", "hidden", "ip", "param { lr_mult: 2 } param { lr_mult: 1 }", "{'num_output': 3}")
 INNER_PRODUCT = """layer { name: "ip" type: "InnerProduct" bottom: "hidden" top: "ip"
   param { lr_mult: 2 } param { lr_mult: 1 } inner_product_param { num_output: 3 } }
 """
-PYTHON_LOSS = python("loss", "Euclidean", "ip target", "loss", "loss_weight: 1")
+PYTHON_LOSS = python_layer("loss", "Euclidean", "ip target", "loss", "loss_weight: 1")
 EUCLIDEAN = 'layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "target" top: "loss" }'
 
 
@@ -91,21 +91,21 @@ CONVOLUTION = """layer { name: "conv" type: "Convolution" bottom: "image" top: "
 """
 PIXEL_LOSS = """layer { name: "loss" type: "SoftmaxWithLoss" bottom: "score" bottom: "label" top: "loss" }
 """
-ACCURACY = python("acc", "Score", "score label", "acc", "include { phase: TEST }")
+ACCURACY = python_layer("acc", "Score", "score label", "acc", "include { phase: TEST }")
 
 
 def images(kind: str) -> str:
     """Data layers of the TRAIN and TEST net."""
     return "".join(
-        python(f"data{seed}", kind, "", "image label", f"include {{ phase: {phase} }}", f"{{'seed': {seed}}}")
+        python_layer(f"data{seed}", kind, "", "image label", f"include {{ phase: {phase} }}", f"{{'seed': {seed}}}")
         for seed, phase in ((1, "TRAIN"), (2, "TEST"))
     )
 
 
 def test_loading_weights_reaches_the_blobs_of_the_layer_s_object(tmp_path: Path) -> None:
     """In Caffe they are the net's own; here too they hold what was loaded, whatever was written to them before."""
-    layer = python("lin", "Linear", "x0", "y", param_str="{'num_output': 2}")
-    net = caffe.Net(data((2, 3)) + layer, caffe.TEST)
+    layer = python_layer("lin", "Linear", "x0", "y", param_str="{'num_output': 2}")
+    net = caffe.Net(input_layer((2, 3)) + layer, caffe.TEST)
     net.params["lin"][0].data[...] = 5
     net.save(str(tmp_path / "w.caffemodel"))
     blobs = net.layer_dict["lin"].blobs
@@ -145,7 +145,7 @@ def test_images_of_many_sizes(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
 def test_gradients_over_images_of_many_sizes_are_accumulated(tmp_path: Path, host: bool) -> None:
     body = images("Images") + CONVOLUTION + PIXEL_LOSS
     if host:  # one more Python layer, so that the step is not compiled as a whole
-        ten = python("ten", "SimpleLayer", "score", "ten")
+        ten = python_layer("ten", "SimpleLayer", "score", "ten")
         body = images("Images") + CONVOLUTION + ten + PIXEL_LOSS.replace('"score"', '"ten"')
     s = solver(tmp_path, body, "iter_size: 3")
     assert s.net.has_host_layers is host
@@ -185,7 +185,7 @@ def test_a_position_that_is_not_json(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 REGIONS = (
-    python("input", "Regions", "", "data rois labels", param_str="{'num_classes': 3}")
+    python_layer("input", "Regions", "", "data rois labels", param_str="{'num_classes': 3}")
     + """
 layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 4 kernel_size: 3
   weight_filler { type: "xavier" } } }
@@ -202,7 +202,7 @@ def test_regions_that_are_more_or_fewer_each_time(tmp_path: Path) -> None:
     """Detection: the same with a Python layer among those that see them as with a built-in one."""
     tens = (
         'layer { name: "ten" type: "Power" bottom: "rois" top: "ten" power_param { scale: 10 } }',
-        python("ten", "SimpleLayer", "rois", "ten"),
+        python_layer("ten", "SimpleLayer", "rois", "ten"),
     )
     params = []
     for ten in tens:
@@ -217,7 +217,7 @@ def test_regions_that_are_more_or_fewer_each_time(tmp_path: Path) -> None:
 
 def test_debug_info_and_debug_nans_see_the_batch_of_the_step(tmp_path: Path, caplog: Any) -> None:
     """Neither reads more data than training does."""
-    body = images("PlacedImages") + python("ten", "SimpleLayer", "image", "image") + CONVOLUTION + PIXEL_LOSS
+    body = images("PlacedImages") + python_layer("ten", "SimpleLayer", "image", "image") + CONVOLUTION + PIXEL_LOSS
     s = solver(tmp_path, body, "debug_info: true display: 1", debug_nans=True)
     with caplog.at_level(logging.INFO, logger="caffejax"):
         s.step(3)

@@ -5,7 +5,7 @@ import numpy as np
 SIZE = 96
 
 
-def picture(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def draw_picture(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Draw a rectangle (class 1) and a disc (class 2) apart from each other, (1, 3, SIZE, SIZE); and their boxes."""
     data = random.normal(scale=0.05, size=(3, SIZE, SIZE)).astype(np.float32)
     y, x = np.mgrid[:SIZE, :SIZE]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pictures import SIZE, picture
+from pictures import SIZE, draw_picture
 
 import caffejax.pycaffe as caffe
 from caffejax.layers import layer_types
@@ -38,7 +38,7 @@ def detections(tops: dict[str, Any]) -> list[tuple[int, float, np.ndarray]]:
 def test_it_learns_and_detects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(CONFIG)
     random = np.random.default_rng(0)
-    pictures = [picture(random) for _ in range(8)]
+    pictures = [draw_picture(random) for _ in range(8)]
     solver = caffe.get_solver("solver.prototxt")
     order = np.concatenate([random.permutation(8) for _ in range(50)])
     for i in order:

@@ -14,7 +14,7 @@ from caffejax import Net
 from caffejax.errors import CaffejaxError
 from caffejax.layers.param_str import settings as read_settings
 from caffejax.layers.rcnn.rpn_proposals import ProposalLimits, decode_boxes, encode_boxes, make_anchors, propose
-from layers.suppression import kept_by_going_through_all
+from layers.suppression import suppress_sequentially
 
 
 def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1, phase: Any = "TEST") -> Net:
@@ -117,7 +117,7 @@ def test_best_boxes_come_first_and_padding_last(seed: int, share: float, size: f
     valid = random.uniform(size=40) < share
     result = jax.jit(propose, static_argnums=3)(boxes, scores, valid, ProposalLimits(before=30, after=8, overlap=0.4))
     order = np.argsort(np.where(valid, -scores, np.inf), kind="stable")[:30]
-    expected = order[kept_by_going_through_all(boxes[order], valid[order], 0.4, plus=1.0, n_kept=8)]
+    expected = order[suppress_sequentially(boxes[order], valid[order], 0.4, plus=1.0, n_kept=8)]
     valid = np.asarray(result.valid)
     np.testing.assert_array_equal(np.asarray(result.boxes)[valid], boxes[expected])
     np.testing.assert_array_equal(np.asarray(result.scores)[valid], scores[expected])
