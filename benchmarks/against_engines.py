@@ -34,7 +34,7 @@ import numpy as np
 from competitor import BATCHES
 from engine import ENGINES
 from engine_models import EXPORTERS, write_models
-from turns import (
+from interleaving import (
     Competitor,
     describe_run,
     format_head,

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from competitor import BATCHES, CONFIGS, TORCH_FORMS, batch_of
-from turns import (
+from interleaving import (
     Competitor,
     describe_run,
     format_head,

@@ -42,7 +42,7 @@ from cold_nets import (
     write_onnx_model,
     write_training,
 )
-from turns import HERE, describe_run, format_head, format_headline, format_row
+from interleaving import HERE, describe_run, format_head, format_headline, format_row
 
 from caffejax.errors import CaffejaxError
 

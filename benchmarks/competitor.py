@@ -2,7 +2,7 @@
 
     python benchmarks/competitor.py NET TASK FORM THREADS
 
-It answers as `answering.serve` does.
+It answers as `competitor_server.serve` does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from answering import Run, serve
+from competitor_server import Run, serve
 
 from caffejax import tune_process
 from caffejax.net import Net, Variables

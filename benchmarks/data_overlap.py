@@ -18,7 +18,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from answering import read_memory
+from competitor_server import read_memory
 from google.protobuf import text_format
 
 from caffejax import Solver

@@ -2,8 +2,8 @@
 
     python benchmarks/engine.py ENGINE FOLDER THREADS
 
-FOLDER is what `engine_models.write_models` wrote. It answers as `answering.serve` does. A peer's interpreter needs
-NumPy and the peer, nothing of ours.
+`engine_models.write_models` writes FOLDER. The script answers as `competitor_server.serve` does. The interpreter of a
+peer needs only NumPy and the peer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from answering import Run, serve
+from competitor_server import Run, serve
 
 
 def _load_net(folder: Path) -> Any:

@@ -21,7 +21,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from answering import read_memory
+from competitor_server import read_memory
 
 import caffejax
 

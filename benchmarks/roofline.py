@@ -27,7 +27,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from competitor import BATCHES, CONFIGS, variables_of
-from turns import describe_run, format_head, format_headline, format_row
+from interleaving import describe_run, format_head, format_headline, format_row
 
 import caffejax
 from caffejax.debugging import Timer

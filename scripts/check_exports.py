@@ -24,7 +24,7 @@ from typing import Any
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
-from export.judging import FORMS, verdict  # noqa: E402  it lies beside the tests
+from export.verdicts import FORMS, verdict  # noqa: E402  it lies beside the tests
 
 ASSESS = """
 import json, sys

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
 
-from drawing import KINDS
+from disturbances import KINDS
 from trainer import Job
 
 

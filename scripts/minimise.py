@@ -16,8 +16,8 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
-from fuzz.finding import Outcome  # noqa: E402
 from fuzz.harness import Files, harness, intact_files, read_files, write_files  # noqa: E402
+from fuzz.outcomes import Outcome  # noqa: E402
 from fuzz.pool import Worker  # noqa: E402
 from fuzz.shrink import OutOfTimeError, shrink  # noqa: E402
 

@@ -12,7 +12,7 @@ import pytest
 
 from export import export_forms
 from export.flax_nets import residual_net
-from export.judging import relative_errors, unordered_distances, verdict
+from export.verdicts import relative_errors, unordered_distances, verdict
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus"

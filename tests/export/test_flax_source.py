@@ -19,8 +19,8 @@ from caffejax.export import Subject, make_subject
 from caffejax.export.flax import write_flax
 from caffejax.export.flax.emit_context import known_types
 from export.random_params import fill_variables
+from golden_cases import ACCEPTED_CASES, case_id
 from jax_transforms.processes import spawn_jax_process
-from recorded import ACCEPTED_CASES, case_id
 
 CASES = {name: one_layer(name) for name in LAYERS} | NETS
 TOLERANCE = 1e-5  # of the largest number: float32, added up in another order

@@ -13,21 +13,21 @@ AVAILABLE = sys.platform == "linux" and COMPILER is not None
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault at the `at`-th operation of these kinds: see failing.c."""
+    """A fault at operation `operation_number` of these kinds: see failing.c."""
 
-    does: str
-    at: int
+    action: str
+    operation_number: int
     kinds: str = WRITES
-    lasts: int = 1  # so many operations; 0 for all from then on
+    duration: int = 1  # in operations; 0: all later ones
 
     def variables(self, library: Path, root: Path) -> dict[str, str]:
         return {
             "LD_PRELOAD": str(library),
             "FAULTS_ROOT": str(root),
             "FAULTS_KINDS": self.kinds,
-            "FAULTS_AT": str(self.at),
-            "FAULTS_FOR": str(self.lasts),
-            "FAULTS_DO": self.does,
+            "FAULTS_AT": str(self.operation_number),
+            "FAULTS_FOR": str(self.duration),
+            "FAULTS_DO": self.action,
         }
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from drawing import KINDS
+from disturbances import KINDS
 from shim import AVAILABLE, Fault, compile_shim
 from trainer import Job
 
@@ -34,7 +34,7 @@ def test_a_kill_in_half_a_write_leaves_consistent_files(job: Job) -> None:
 def test_the_failing_file_system_fails_half_a_write(tmp_path: Path) -> None:
     """The shim itself, so that the tests above ask something: a disk that fills leaves half, and says so."""
     script = "import os; f = os.open('x', os.O_CREAT | os.O_WRONLY); print(os.write(f, b'abcd')); os.write(f, b'efgh')"
-    fault = Fault(f"error={errno.ENOSPC}", at=2, lasts=0).variables(compile_shim(tmp_path), tmp_path)
+    fault = Fault(f"error={errno.ENOSPC}", operation_number=2, duration=0).variables(compile_shim(tmp_path), tmp_path)
     result = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, env={**os.environ, **fault}, capture_output=True, text=True
     )

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from drawing import PHASES, Disturbance, draw_disturbances
+from disturbances import PHASES, Disturbance, draw_disturbances
 from shim import WRITES, Fault, compile_shim, read_operations
 
 from caffejax.checkpoints.orbax import CheckpointFolder
@@ -111,7 +111,7 @@ class Job:
 
     def _train(self, root: Path, disturbance: Disturbance, **variables: str) -> RunEnd:
         if disturbance.fault is not None:
-            fault = replace(disturbance.fault, does=disturbance.fault.does.replace("$ROOT", str(root)))
+            fault = replace(disturbance.fault, action=disturbance.fault.action.replace("$ROOT", str(root)))
             variables |= fault.variables(self._library, root)
         first = self._start(root, disturbance.flags, **variables)
         lines: list[str] = []
@@ -254,16 +254,21 @@ def _without_nets(lines: list[str]) -> list[str]:
 
 def _signal_exit_codes(disturbance: Disturbance) -> set[int]:
     """Exit codes of a run that a signal ended."""
-    if disturbance.fault is not None and disturbance.fault.does in ("kill", "half"):
+    if disturbance.fault is not None and disturbance.fault.action in ("kill", "half"):
         return {-9}
-    if disturbance.fault is not None and disturbance.fault.does.startswith("signal="):
-        return {-int(disturbance.fault.does.removeprefix("signal="))}
+    if disturbance.fault is not None and disturbance.fault.action.startswith("signal="):
+        return {-int(disturbance.fault.action.removeprefix("signal="))}
     return {-int(disturbance.moment.number)} if disturbance.moment is not None else set()
 
 
 def _cannot_remove(fault: Fault | None) -> bool:
     """Return whether the trainer cannot remove its temporary files, so that only the next trainer can."""
-    return fault is not None and fault.does.startswith("error") and fault.lasts != 1 and bool({*"uo"} & {*fault.kinds})
+    return (
+        fault is not None
+        and fault.action.startswith("error")
+        and fault.duration != 1
+        and bool({*"uo"} & {*fault.kinds})
+    )
 
 
 def _is_refused(lines: list[str]) -> bool:

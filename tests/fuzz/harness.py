@@ -33,7 +33,7 @@ class Harness:
         complaint: describes a wrong content of damaged files, or returns None; its arguments are the damaged and the
             intact files, and the contents of the intact and of the damaged ones.
         text: whether the files are text, which is shrunk by tokens.
-        place: the place in errors other than a file in the folder or a layer.
+        location_text: the place in errors other than a file in the folder or a layer.
     """
 
     intact: Callable[[], list[Files]]
@@ -41,7 +41,7 @@ class Harness:
     read: Callable[[Path], Any]
     complaint: Callable[[Files, Files, Any, Any], str | None] = no_complaint
     text: bool = False
-    place: str = "layer '"
+    location_text: str = "layer '"
 
 
 @functools.cache

@@ -11,8 +11,8 @@ from typing import Any
 
 from caffejax.errors import CaffejaxError
 
-from .finding import Outcome, exception_outcome
 from .harness import Files, harness, intact_files, no_complaint, write_files
+from .outcomes import Outcome, exception_outcome
 
 _LONGEST_MESSAGE = 20_000  # characters, and ten for each byte of the case
 
@@ -33,7 +33,7 @@ def judge(format: str, set_number: int | None, files: Files, folder: Path) -> Ou
             warnings.simplefilter("error")
             result = harness(format).read(folder)
     except CaffejaxError as error:
-        return _refusal(error, folder, harness(format).place)
+        return _refusal(error, folder, harness(format).location_text)
     except BaseException as error:
         return exception_outcome(error)
     complaint = None
@@ -62,10 +62,10 @@ def _refusal(error: CaffejaxError, folder: Path, location_text: str) -> Outcome:
     """
     message, code = str(error), exception_outcome(error)
     if str(folder) not in message and location_text not in message:
-        return Outcome("unnamed", code.where, code.text)
+        return Outcome("unnamed", code.location, code.text)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     if len(message) > _LONGEST_MESSAGE + 10 * size:
-        return Outcome("output", f"endless message, {code.where}", message[:2000])
+        return Outcome("output", f"endless message, {code.location}", message[:2000])
     if not message.replace("\n", "").isprintable():
-        return Outcome("output", f"control characters, {code.where}", ascii(message))
+        return Outcome("output", f"control characters, {code.location}", ascii(message))
     return Outcome("refused", text=message[:300])

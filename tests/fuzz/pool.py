@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .finding import MEMORY, SECONDS, Outcome
+from .outcomes import MEMORY, SECONDS, Outcome
 
 _TESTS = Path(__file__).parents[1]
 _PREPARATION = 600  # seconds

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .finding import Outcome
 from .harness import case_files, write_files
+from .outcomes import Outcome
 from .pool import Worker
 
 

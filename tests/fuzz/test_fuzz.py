@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from .finding import Outcome
 from .harness import case_files, format_names, read_files
 from .judging import judge
+from .outcomes import Outcome
 from .pool import Worker
 from .run import fuzz
 

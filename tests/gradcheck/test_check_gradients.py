@@ -28,7 +28,7 @@ from caffejax.gradcheck.check_gradients import OK, Derivations, cases, compare, 
 from caffejax.gradcheck.layer_gradients import Case, net_gradients, rule_gradients
 from caffejax.layers import register_temporarily
 from caffejax.net import Variables
-from recorded import ACCEPTED_CASES, case_id, case_params, layer_type_of_case
+from golden_cases import ACCEPTED_CASES, case_id, case_params, layer_type_of_case
 
 
 def recorded_cases() -> dict[str, list[dict[str, Any]]]:

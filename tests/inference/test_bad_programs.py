@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from broken_programs import PROGRAMS, parse
+from mutated_programs import PROGRAMS, parse
 
 from caffejax.kernels import onednn_program
 from caffejax.kernels.packed_weights import PackedWeights
@@ -56,7 +56,7 @@ def test_an_invalid_program_is_an_error(case: str) -> None:
 
 @pytest.mark.parametrize("count", [400, pytest.param(8000, marks=pytest.mark.long)])
 def test_random_program_texts_do_not_crash(count: int) -> None:
-    script = Path(__file__).with_name("broken_programs.py")
+    script = Path(__file__).with_name("mutated_programs.py")
     process = subprocess.run([sys.executable, str(script), str(count)], capture_output=True, text=True)
     assert process.returncode == 0, f"{process.stdout[-3000:]}\n{process.stderr[-2000:]}"
     right, wrong = map(int, process.stdout.split()[-2:])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from drawn_nets import nets
 from frozen_nets import assert_frozen_is_the_same, compiled_types, net_text
 from hypothesis import HealthCheck, given, settings
+from random_nets import nets
 
 from caffejax.inference import partition
 from caffejax.kernels import onednn_program
@@ -115,6 +115,6 @@ def test_random_nets_give_equal_outputs(drawn: tuple[str, tuple[str, ...]]) -> N
 
 @pytest.mark.long
 @settings(max_examples=46, **HYPOTHESIS_OPTIONS)
-@given(nets(most=14))
+@given(nets(max_layers=14))
 def test_larger_random_nets_give_equal_outputs(drawn: tuple[str, tuple[str, ...]]) -> None:
     assert_frozen_is_the_same_by_parts(drawn)

@@ -12,7 +12,7 @@ from frozen_nets import UNTUNED, assert_close
 
 from caffejax.inference.layer_lowerings import LOWERINGS
 from caffejax.net import Net, Variables
-from recorded import ACCEPTED_CASES, case_id, is_of_fork
+from golden_cases import ACCEPTED_CASES, case_id, is_of_fork
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NETS = [p.stem for p in sorted((GOLDEN / "nets").glob("*.npz"))]

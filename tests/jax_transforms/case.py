@@ -18,28 +18,28 @@ class Case:
     Attributes:
         name: for the test's id.
         layers: the prototxt of all layers except the inputs.
-        fed: the shape of each input.
+        input_shapes: the shape of each input.
         phase: of the net.
         numbers: the distribution of float inputs.
         classes: labels and indices are less than this.
         random: whether a pass draws numbers, so that parts of a batch differ from the whole batch.
-        whole: whether it is a net rather than a layer.
+        is_net: whether it is a net rather than a layer.
         draws: `draw(random, shape)` for blobs with structure, such as boxes.
     """
 
     name: str
     layers: str
-    fed: Mapping[str, Shape]
+    input_shapes: Mapping[str, Shape]
     phase: Literal["TRAIN", "TEST"] = "TRAIN"
     numbers: Numbers = "any"
     classes: int = 2
     random: bool = False
-    whole: bool = False
+    is_net: bool = False
     draws: Mapping[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = field(default_factory=dict)
 
     def text(self, rows: int) -> str:
         """The prototxt, for that many rows."""
-        dims = {name: " ".join(f"dim: {n}" for n in shape) for name, shape in self.fed.items()}
+        dims = {name: " ".join(f"dim: {n}" for n in shape) for name, shape in self.input_shapes.items()}
         inputs = [
             f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {text} }} }} }}'
             for name, text in dims.items()
@@ -48,7 +48,7 @@ class Case:
 
     def axis(self, blob: str) -> int | None:
         """Return the axis of an input along which the rows are, or None."""
-        shape = self.fed.get(blob, (ROWS,))  # a data layer's tops are named by itself
+        shape = self.input_shapes.get(blob, (ROWS,))  # a data layer's tops are named by itself
         return shape.index(ROWS) if ROWS in shape else None
 
 

@@ -33,10 +33,12 @@ def config(name: str, phase: Literal["TRAIN", "TEST"], size: int, channels: int 
     text = (CONFIGS / name / "train_val.prototxt").read_text()
     text = re.sub(r'layer \{[^\n]*type: "Input"[^\n]*\n', "", text)
     text = re.sub(r"(num_output|group): (\d+)", lambda m: f"{m[1]}: {max(int(m[2]) // 8, min(int(m[2]), 2))}", text)
-    fed: dict[str, Shape] = {"data": (ROWS, channels, size, size)}
+    input_shapes: dict[str, Shape] = {"data": (ROWS, channels, size, size)}
     if phase == "TRAIN":
-        fed["label"] = (ROWS,)
-    return Case(f"{name}_{phase}", text, fed, phase, random="Dropout" in text and phase == "TRAIN", whole=True)
+        input_shapes["label"] = (ROWS,)
+    return Case(
+        f"{name}_{phase}", text, input_shapes, phase, random="Dropout" in text and phase == "TRAIN", is_net=True
+    )
 
 
 FUSED = """

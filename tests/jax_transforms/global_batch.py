@@ -74,7 +74,7 @@ class JointCase:
     def tops(self) -> tuple[str, ...]:
         """The tops to compare."""
         net = self.one.net
-        return tuple(net.outputs if self.case.whole else net.graph.layer(net.graph.layers[-1].key).tops)
+        return tuple(net.outputs if self.case.is_net else net.graph.layer(net.graph.layers[-1].key).tops)
 
     def smooth(self, net: Net, params: Any, inputs: Any, state: Any) -> Any:
         """A smooth function of all tops, no two numbers alike in it; and the tops and the new state."""

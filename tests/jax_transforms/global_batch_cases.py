@@ -36,13 +36,13 @@ def _all_normalizations(loss: Case, fields: str = "") -> Case:
         + f"loss_param {{ {way} {fields} }} }}"
         for i, way in enumerate(NORMALIZATIONS)
     ]
-    return replace(loss, name=f"{loss.name}_normalised{'_ignore' * bool(fields)}", layers="\n".join(ways), whole=True)
+    return replace(loss, name=f"{loss.name}_normalised{'_ignore' * bool(fields)}", layers="\n".join(ways), is_net=True)
 
 
 def _multibox() -> list[Case]:
     """Their own ground truth for each device's images, and each way to normalise."""
     boxes = [
-        replace(case, fed={**case.fed, "b3": (1, 1, ROWS, 8)})
+        replace(case, input_shapes={**case.input_shapes, "b3": (1, 1, ROWS, 8)})
         for case in LAYERS + EXTRA_FORK_CASES
         if case.name.startswith("MultiBoxLoss")
     ]

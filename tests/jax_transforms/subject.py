@@ -40,8 +40,8 @@ class Subject:
         self.net = Net(case.text(rows), case.phase, kernels=kernels, backward=backward)
         draw = np.random.default_rng(zlib.crc32(case.name.encode()))
         params, state = self.net.init(jax.random.key(0))
-        near = 0.1 if case.whole else 1.0  # a net's own weights keep its numbers in bounds
-        params = jax.tree.map(lambda p: p * case.whole + near * draw.normal(size=p.shape), params)
+        near = 0.1 if case.is_net else 1.0  # a net's own weights keep its numbers in bounds
+        params = jax.tree.map(lambda p: p * case.is_net + near * draw.normal(size=p.shape), params)
         self.params, self.state = (
             to_numpy(params),
             to_numpy(jax.tree.map(lambda s: draw.uniform(0.5, 1.5, s.shape), state)),
@@ -73,7 +73,7 @@ class Subject:
         return next((t.unsupported[transform] for t in types if transform in t.unsupported), None)
 
     @property
-    def host(self) -> bool:
+    def is_on_host(self) -> bool:
         """Whether a part of the net runs on the host."""
         return self.net.has_host_layers
 
@@ -85,7 +85,7 @@ class Subject:
 
     def loss(self, params: Arrays, inputs: Arrays, state: Arrays = None) -> tuple[jax.Array, Arrays]:
         """A smooth function of all tops, no two numbers alike in it; and the tops and the new state."""
-        tops = self.net.outputs if self.case.whole else self.net.graph.layer(self.net.graph.layers[-1].key).tops
+        tops = self.net.outputs if self.case.is_net else self.net.graph.layer(self.net.graph.layers[-1].key).tops
         state_used = self.state if state is None else state
         blobs, new = self.net.apply(params, state_used, inputs, key=jax.random.key(KEY), blobs=tops)
         total = sum((jnp.sin(top).sum() for top in blobs.values()), start=jnp.zeros(()))
@@ -107,7 +107,7 @@ class Subject:
     @functools.cached_property
     def compiled(self) -> Any:
         """`value_and_grad`, compiled unless it runs on the host."""
-        return self.value_and_grad if self.host else compile_call(self.value_and_grad, *self.point)
+        return self.value_and_grad if self.is_on_host else compile_call(self.value_and_grad, *self.point)
 
     @functools.cached_property
     def exact(self) -> "Subject":
@@ -202,10 +202,10 @@ def expect_support(transform: str, subject: Subject) -> Iterator[None]:
         yield
         return
     with pytest.raises(
-        CaffejaxError if subject.host else (CaffejaxError, TypeError, ValueError, AssertionError)
+        CaffejaxError if subject.is_on_host else (CaffejaxError, TypeError, ValueError, AssertionError)
     ) as error:
         yield
-    if subject.host:
+    if subject.is_on_host:
         assert "layer 'layer'" in str(error.value)
 
 

@@ -13,7 +13,7 @@ from subject import Subject, assert_close, cached_subject, expect_support, param
 
 from caffejax.layers import layer_types
 from caffejax.schema import read_net
-from recorded import KERNEL_TYPES
+from golden_cases import KERNEL_TYPES
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 
@@ -39,7 +39,7 @@ def is_exported_with_any_rows(case: Case) -> bool:
     """Return whether the next test exports the same program, because nothing depends on the number of rows."""
     types = {layer.type for layer in read_net(case.text(3)).layer} - {"Input"}
     supported = all("symbolic_batch" not in layer_types()[name].unsupported for name in types)
-    return supported and not types & KERNEL_TYPES and any(case.axis(name) is not None for name in case.fed)
+    return supported and not types & KERNEL_TYPES and any(case.axis(name) is not None for name in case.input_shapes)
 
 
 @parametrize_cases(LAYERS + COMPILED, is_exported_with_any_rows)

@@ -16,7 +16,7 @@ from caffejax.errors import CaffejaxError
 from caffejax.layers import layer_types
 from caffejax.net import Net
 from caffejax.schema import read_net
-from recorded import ACCEPTED_CASES
+from golden_cases import ACCEPTED_CASES
 
 pytestmark = pytest.mark.long
 

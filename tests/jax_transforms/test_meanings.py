@@ -136,7 +136,7 @@ def lower(case: Case) -> None:
     """Lowers the value and gradient of a case, or computes them if it has layers on the host."""
     for backward in ("autodiff", "rules"):
         subject = Subject(case, backward=backward, rows=2)
-        if subject.host:
+        if subject.is_on_host:
             subject.value_and_grad(*subject.point)
         else:
             jax.jit(subject.value_and_grad).lower(*subject.point)

@@ -21,7 +21,7 @@ from subject import (
 
 from caffejax.layers import layer_types
 from caffejax.schema import read_net
-from recorded import ACCEPTED_CASES, KERNEL_TYPES, is_of_fork
+from golden_cases import ACCEPTED_CASES, KERNEL_TYPES, is_of_fork
 
 
 def test_every_type_that_computes_has_a_case() -> None:
@@ -55,14 +55,14 @@ def test_gradient_is_the_derivative(case: Case, kernels: str) -> None:
         (_, (tops, _)), gradient = double.compiled(*double.point)
         assert all(top.dtype in (np.float64, np.float32) for top in tops.values())
         exact = to_numpy(gradient, np.float64)
-        for path, mask in list_argument_masks(double.point, together=case.whole):
+        for path, mask in list_argument_masks(double.point, together=case.is_net):
             direction = jax.tree.map(np.multiply, double.direction(), mask)
             loss_plus, loss_minus = (double.compiled(*move(double.point, direction, s))[0][0] for s in (step, -step))
             expected, result = (loss_plus - loss_minus) / (2 * step), inner_product(exact, direction)
             if not one.prefers_rule:
                 np.testing.assert_allclose(result, expected, rtol=tolerance, atol=1e-6, err_msg=path)
     if not case.random:  # other numbers are drawn in float64
-        assert_close(one.compiled(*one.point)[1], exact, 1e-3 if case.whole else 1e-4)
+        assert_close(one.compiled(*one.point)[1], exact, 1e-3 if case.is_net else 1e-4)
 
 
 def list_argument_masks(point: Any, together: bool) -> list[tuple[str, Any]]:

@@ -21,7 +21,7 @@ def test_vmap_equals_a_loop(case: Case, kernels: str) -> None:
             arguments = tuple(s if axis == 0 else p for s, p, axis in zip(stacked, one.point, axes, strict=True))
             batched = compile_call(jax.vmap(one.value_and_grad, axes), *arguments)
             expected = jax.tree.map(lambda *a: np.stack(a), *(one.compiled(*point) for point in points))
-            assert_close(batched(*arguments), expected, 1e-4 if case.whole else 1e-5)
+            assert_close(batched(*arguments), expected, 1e-4 if case.is_net else 1e-5)
             assert loops(batched) <= loops(one.compiled), "a loop over the batch"
 
 

@@ -49,7 +49,7 @@ class Call:
         attributes = {name: np.asarray(value).tolist() for name, value in self.attributes.items()}
         return f"{self.function}: {arrays[0]} -> {arrays[1]}, {attributes}"
 
-    def is_made(self) -> bool:
+    def has_results(self) -> bool:
         """Return whether XLA makes the call: it omits calls without results."""
         return any(0 not in result.shape for result in self.results)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from caffejax.layers.row_padding import strip_padding
 from caffejax.net import Net
-from recorded import correct_arrays
+from golden_cases import correct_arrays
 
 
 class Replay:

@@ -11,7 +11,7 @@ from replay import Replay, net_text, run_together
 from caffejax.layers import layer_types
 from caffejax.layers.row_padding import strip_padding
 from caffejax.net import Net
-from recorded import ACCEPTED_CASES, COORDINATES, case_id, first_case_by_type, is_of_fork, layer_type_of_case
+from golden_cases import ACCEPTED_CASES, COORDINATES, case_id, first_case_by_type, is_of_fork, layer_type_of_case
 
 CASES = [
     c for c in ACCEPTED_CASES if "stochastic" not in c and c["type"] != "Python" and not layer_type_of_case(c).on_host

@@ -17,7 +17,7 @@ from caffejax import CaffejaxError, Net, layer_types
 from caffejax.layers.boxes import decode_offsets, encode_offsets
 from caffejax.layers.detection.multibox_targets import Truth, match, select_hardest
 from caffejax.layers.row_padding import strip_padding
-from recorded import GOLDEN
+from golden_cases import GOLDEN
 
 FORK = GOLDEN / "fork_layers"
 TOLERANCE = {"atol": 1e-5, "rtol": 1e-4}

@@ -11,7 +11,7 @@ from replay import Replay
 
 from caffejax.layers import layer_type, layer_types
 from caffejax.layers.row_padding import strip_padding
-from recorded import ACCEPTED_CASES, COORDINATES, case_params, first_case_by_type, layer_type_of_case
+from golden_cases import ACCEPTED_CASES, COORDINATES, case_params, first_case_by_type, layer_type_of_case
 
 # the first recorded case of each type that reads a bottom and is not random
 RECORDED = [c for c in ACCEPTED_CASES if "stochastic" not in c and c["type"] != "Python"]

@@ -16,7 +16,7 @@ from caffejax.errors import CaffejaxError
 from caffejax.layers import layer_types
 from caffejax.net import Net
 from compile_flags import optimized_environment
-from recorded import (
+from golden_cases import (
     ACCEPTED_CASES,
     KERNEL_TYPES,
     REJECTED_CASES,

@@ -15,7 +15,7 @@ from caffejax.kernels.normalization_op import normalize_channels
 from caffejax.kernels.pooling_op import max_pool
 from caffejax.kernels.window import Window
 from caffejax.net import Net
-from recorded import ACCEPTED_CASES, case_id
+from golden_cases import ACCEPTED_CASES, case_id
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

@@ -18,7 +18,7 @@ from caffejax.kernels import onednn
 from caffejax.kernels.window import Window
 from caffejax.layers import layer_type, layer_types, register_temporarily
 from caffejax.net import Net
-from recorded import ACCEPTED_CASES, case_params, first_case_by_type
+from golden_cases import ACCEPTED_CASES, case_params, first_case_by_type
 
 FIRST = first_case_by_type(
     [c for c in ACCEPTED_CASES if c["type"] != "Python" and layer_type(c["type"]).signature.bottoms != 0]

@@ -15,7 +15,7 @@ from caffejax.kernels import onednn_program
 from caffejax.layers import Traced
 from caffejax.layers.dispatch import forward
 from caffejax.net import Net
-from recorded import ACCEPTED_CASES, case_id, layer_type_of_case
+from golden_cases import ACCEPTED_CASES, case_id, layer_type_of_case
 
 
 def has_attribute(case: dict[str, Any], attribute: str) -> bool:

@@ -46,24 +46,24 @@ class Cluster:
             process.kill()
             process.wait()
 
-    def says(self, number: int) -> str:
+    def read_output(self, number: int) -> str:
         """Return the output of a process so far."""
         return self._files[number].read_text()
 
     def wait_for(self, number: int, text: str, seconds: float = 120) -> None:
         """Wait until a process has said something."""
         end = time.monotonic() + seconds
-        while text not in self.says(number):
-            assert time.monotonic() < end, f"no '{text}' in {self.says(number)}"
-            assert self.processes[number].poll() is None, self.says(number)
+        while text not in self.read_output(number):
+            assert time.monotonic() < end, f"no '{text}' in {self.read_output(number)}"
+            assert self.processes[number].poll() is None, self.read_output(number)
             time.sleep(0.05)
 
     def wait_until(self, condition: Callable[[], bool], seconds: float = 120) -> None:
         """Wait until a condition holds, while all processes run."""
         end = time.monotonic() + seconds
         while not condition():
-            assert time.monotonic() < end, self.says(0)
-            assert all(process.poll() is None for process in self.processes), self.says(0)
+            assert time.monotonic() < end, self.read_output(0)
+            assert all(process.poll() is None for process in self.processes), self.read_output(0)
             time.sleep(0.05)
 
     def wait(self, seconds: float = 120) -> list[int]:
@@ -74,7 +74,7 @@ class Cluster:
             try:
                 codes.append(process.wait(max(0.1, end - time.monotonic())))
             except subprocess.TimeoutExpired:
-                raise AssertionError(f"process {number} goes on: {self.says(number)}") from None
+                raise AssertionError(f"process {number} goes on: {self.read_output(number)}") from None
         return codes
 
     def kill(self, number: int, signal: signal.Signals = signal.SIGKILL) -> None:

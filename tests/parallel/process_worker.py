@@ -1,7 +1,7 @@
 """One of several processes that train nets together: `process_worker.py HOST:PORT PROCESSES ID DEVICES OUT JOB...`.
 
-Each job is the arguments of `spread_nets.train` as JSON, or of another function there that it names as `call`; process
-0 writes what they gave to the file OUT.
+Each job is the arguments of `parallel_nets.train` as JSON, or of a different function there, named by `call`. Process 0
+writes the results to the file OUT.
 """
 
 import json

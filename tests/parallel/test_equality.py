@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spread_nets import CASES, assert_equal, solver_text, train, write_data
+from parallel_nets import CASES, assert_equal, solver_text, train, write_data
 
 BATCH = 4  # a device's
 DEFAULT = ("ignored",)  # the others in CI

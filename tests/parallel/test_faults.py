@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cluster import Cluster, train_commands
-from spread_nets import solver_text, write_data
+from parallel_nets import solver_text, write_data
 
 from caffejax.checkpoints.caffemodel import read_caffemodel
 
@@ -49,7 +49,7 @@ def test_a_killed_process_brings_the_others_down(tmp_path: Path, killed: int) ->
         survivor = 1 - killed
         assert codes[killed] == -signal.SIGKILL
         assert codes[survivor] == 1
-        output = cluster.says(survivor)
+        output = cluster.read_output(survivor)
         assert output.count("caffejax: ") == output.count("another process has ended, or cannot be reached") == 1, (
             output
         )
@@ -64,18 +64,18 @@ def test_sigterm_on_one_saves_on_all_and_they_go_on_bit_for_bit(tmp_path: Path) 
         folder.mkdir()
     with Cluster(uninterrupted, train_commands(2, write_solver(uninterrupted, 300))) as cluster:
         assert cluster.wait() == [0, 0]
-        assert "Optimization Done" in cluster.says(0)
-        assert "Iteration" not in cluster.says(1)  # only the first logs
+        assert "Optimization Done" in cluster.read_output(0)
+        assert "Iteration" not in cluster.read_output(1)  # only the first logs
     solver = write_solver(stopped, 300, "display: 5")
     with Cluster(stopped, train_commands(2, solver)) as cluster:
         cluster.wait_for(0, "Iteration 5,")
         cluster.kill(1, signal.SIGTERM)
         assert cluster.wait(60) == [0, 0]
-        assert "Optimization stopped early" in cluster.says(0)
+        assert "Optimization stopped early" in cluster.read_output(0)
     assert len(snapshots(stopped)) == 1
     with Cluster(stopped, train_commands(2, solver, f"--snapshot={stopped}/snap.orbax")) as cluster:
         assert cluster.wait() == [0, 0]
-        assert "Restored iteration" in cluster.says(0)
+        assert "Restored iteration" in cluster.read_output(0)
     for blob, other in zip(weights(uninterrupted, 300), weights(stopped, 300), strict=True):
         np.testing.assert_array_equal(blob, other)
 
@@ -103,7 +103,7 @@ def test_a_slow_reader_only_delays(tmp_path: Path) -> None:
         f'base_lr: 0.01 lr_policy: "fixed" max_iter: 6 random_seed: 1 snapshot_prefix: "{tmp_path}/x"'
     )
     with Cluster(tmp_path, train_commands(2, f"--solver={solver}")) as cluster:
-        assert cluster.wait(150) == [0, 0], cluster.says(0) + cluster.says(1)
+        assert cluster.wait(150) == [0, 0], cluster.read_output(0) + cluster.read_output(1)
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 from jax.sharding import SingleDeviceSharding
-from spread_nets import assert_equal, solver_text, train, write_data
+from parallel_nets import assert_equal, solver_text, train, write_data
 
 from caffejax.parallel import mesh, tpu_conv_layout
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cluster import Cluster, worker_commands
-from spread_nets import CASES, assert_equal, solver_text, train, write_data
+from parallel_nets import CASES, assert_equal, solver_text, train, write_data
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from spread_nets import solver_text, train, write_data
+from parallel_nets import solver_text, train, write_data
 
 SHARDING = {"model": 2, "shard": "params"}
 LARGE = 2**16  # numbers; smaller arrays lie whole on each device

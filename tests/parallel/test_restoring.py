@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from spread_nets import assert_equal, solver_text, train, write_data
+from parallel_nets import assert_equal, solver_text, train, write_data
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cluster import Cluster, train_commands, worker_commands
-from spread_nets import solver_text, write_data
+from parallel_nets import solver_text, write_data
 from test_faults import snapshots, write_solver
 
 pytestmark = pytest.mark.long
@@ -22,10 +22,10 @@ State = Mapping[str, np.ndarray]
 
 
 def load_states(folder: Path, processes: int, devices: int, *jobs: Mapping[str, Any]) -> list[State]:
-    """Return the results of `spread_nets.whole_state` in processes with these numbers of devices."""
+    """Return the results of `parallel_nets.whole_state` in processes with these numbers of devices."""
     words = [json.dumps({"call": "whole_state", "devices": None, **job}) for job in jobs]
     with Cluster(folder, worker_commands(processes, devices, folder / "found", words)) as cluster:
-        assert cluster.wait() == [0] * processes, cluster.says(0)
+        assert cluster.wait() == [0] * processes, cluster.read_output(0)
     result: list[State] = pickle.loads((folder / "found").read_bytes())
     return result
 
@@ -88,7 +88,7 @@ def test_a_process_killed_while_all_save(tmp_path: Path) -> None:
         cluster.wait_until(lambda: (tmp_path / "saving").exists())
         cluster.kill(killed)
         codes = cluster.wait(60)
-        output = cluster.says(1 - killed)
+        output = cluster.read_output(1 - killed)
     assert codes[killed] == -signal.SIGKILL
     assert codes[1 - killed] == 1
     assert output.count("another process has ended, or cannot be reached") == 1, output
@@ -96,6 +96,6 @@ def test_a_process_killed_while_all_save(tmp_path: Path) -> None:
     assert [path for path in os.listdir(tmp_path / "snap.orbax") if "tmp" in path]
     with Cluster(tmp_path, train_commands(2, solver, *flags, f"--snapshot={tmp_path}/snap.orbax")) as cluster:
         assert cluster.wait() == [0, 0]
-        assert re.search("Removed unfinished files of an earlier run: 8.orbax-checkpoint-tmp", cluster.says(0))
-        assert "Restored iteration 4" in cluster.says(0)
+        assert re.search("Removed unfinished files of an earlier run: 8.orbax-checkpoint-tmp", cluster.read_output(0))
+        assert "Restored iteration 4" in cluster.read_output(0)
     assert snapshots(tmp_path) == [4, 8, 12]

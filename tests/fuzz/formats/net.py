@@ -67,4 +67,4 @@ def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str
     return "other than Google's parser: the net" if differs_from_google(text, message) else None
 
 
-HARNESS = Harness(_intact, change_net, _read, _complaint, text=True, place="layer '")
+HARNESS = Harness(_intact, change_net, _read, _complaint, text=True, location_text="layer '")

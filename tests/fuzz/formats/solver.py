@@ -59,4 +59,4 @@ def _read(folder: Path) -> Any:
         os.chdir(working_folder)
 
 
-HARNESS = Harness(_intact, _mutate, _read, text=True, place="")
+HARNESS = Harness(_intact, _mutate, _read, text=True, location_text="")

@@ -28,11 +28,11 @@ MULTI_BLOB_LAYERS = (  # with as many bottoms, or tops, as there are after the t
 
 
 @st.composite
-def nets(draw: Any, most: int = 8) -> tuple[str, tuple[str, ...]]:
+def nets(draw: Any, max_layers: int = 8) -> tuple[str, tuple[str, ...]]:
     """Draw a net's text and the blobs that are wanted of it."""
     parts = [input_layer(*draw(st.sampled_from(SHAPES)), name=f"x{i}") for i in range(draw(st.sampled_from([1, 1, 2])))]
     blobs = [f"x{i}" for i in range(len(parts))]
-    for number in range(draw(st.integers(2, most))):
+    for number in range(draw(st.integers(2, max_layers))):
         added, tops = _layer(draw, f"b{number}", blobs)
         try:
             Net("\n".join([*parts, added]), "TEST")

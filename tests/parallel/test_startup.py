@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from cluster import TRAIN, Cluster, train_commands
-from spread_nets import solver_text, write_data
+from parallel_nets import solver_text, write_data
 
 import caffejax
 from caffejax.cli import device_flags, main
@@ -49,8 +49,8 @@ def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None
     command = [*TRAIN, "--coordinator=auto", write_solver(tmp_path)]
     environments = [{k: v.format(job=job, i=i) for k, v in scheduler.items()} for i in range(2)]
     with Cluster(tmp_path, [command] * 2, environments) as cluster:
-        assert cluster.wait() == [0, 0], cluster.says(0) + cluster.says(1)
-        assert "Process 0 of 2; 2 devices in all" in cluster.says(0)
+        assert cluster.wait() == [0, 0], cluster.read_output(0) + cluster.read_output(1)
+        assert "Process 0 of 2; 2 devices in all" in cluster.read_output(0)
 
 
 @pytest.mark.long
@@ -69,7 +69,7 @@ def test_missing_and_duplicate_processes(
     commands = train_commands(n_processes, write_solver(tmp_path), "--start_timeout=2")
     with Cluster(tmp_path, [commands[i] for i in process_ids]) as cluster:
         assert cluster.wait(60) == [1] * len(process_ids)
-        outputs = [cluster.says(i) for i in range(len(process_ids))]
+        outputs = [cluster.read_output(i) for i in range(len(process_ids))]
     assert message in "".join(outputs)
     for output in outputs:
         assert re.fullmatch(r"caffejax: \[process \d\] .*\n", output), output
@@ -144,8 +144,8 @@ def test_processes_with_different_settings(tmp_path: Path, flags: str, message: 
     with Cluster(tmp_path, commands) as cluster:
         assert cluster.wait(90) == [1, 1]
         for i in range(2):
-            assert message in cluster.says(i)
-            assert "Traceback" not in cluster.says(i)
+            assert message in cluster.read_output(i)
+            assert "Traceback" not in cluster.read_output(i)
 
 
 HOST = """
@@ -195,8 +195,8 @@ def test_nets_that_cannot_train_on_several_devices_are_refused(
 def test_a_missing_scheduler_is_named(tmp_path: Path) -> None:
     with Cluster(tmp_path, [[*TRAIN, write_solver(tmp_path), "--devices=4", "--coordinator=auto"]]) as cluster:
         assert cluster.wait(60) == [1]
-        assert "no srun, mpirun or TPU pod was detected" in cluster.says(0)
-        assert "Traceback" not in cluster.says(0)
+        assert "no srun, mpirun or TPU pod was detected" in cluster.read_output(0)
+        assert "Traceback" not in cluster.read_output(0)
 
 
 @pytest.mark.parametrize(

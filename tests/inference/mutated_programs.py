@@ -1,4 +1,4 @@
-"""Build programs changed at random, `python broken_programs.py COUNT`; prints how many were right, and wrong."""
+"""Build programs changed at random, `python mutated_programs.py COUNT`; prints how many were right, and wrong."""
 
 from __future__ import annotations
 

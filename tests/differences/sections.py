@@ -1,8 +1,8 @@
 """All declared differences from Caffe, by section of docs/differences.md."""
 
+import data_and_solvers
 import gradients_and_losses
 import in_place_layers
-import running
 from difference import Difference
 
 SECTIONS: dict[str, tuple[str, list[Difference]]] = {
@@ -15,5 +15,5 @@ SECTIONS: dict[str, tuple[str, list[Difference]]] = {
         "Errors of Caffe and its forks that are not copied, and places where they leave open what comes out.",
         gradients_and_losses.DIFFERENCES,
     ),
-    "Random numbers, data and solvers": ("Differences outside of the layers.", running.DIFFERENCES),
+    "Random numbers, data and solvers": ("Differences outside of the layers.", data_and_solvers.DIFFERENCES),
 }

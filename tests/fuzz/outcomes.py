@@ -19,13 +19,13 @@ class Outcome:
 
     Attributes:
         kind: one of `CLEAN`, or a problem: exception, warning, differs, unnamed, output, memory, hang, crash.
-        where: the place in the code, or another short word that distinguishes findings.
+        location: the place in the code, or another short word that distinguishes findings.
         text: the details.
         seconds: the time of the case.
     """
 
     kind: str
-    where: str = ""
+    location: str = ""
     text: str = ""
     seconds: float = 0.0
 
@@ -37,7 +37,7 @@ class Outcome:
     @property
     def signature(self) -> str:
         """The same for findings that are the same."""
-        return f"{self.kind} {self.where}"
+        return f"{self.kind} {self.location}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields."""

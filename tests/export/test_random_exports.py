@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 
 from caffejax import Net
 from caffejax.export import make_subject
-from export.drawn_nets import nets
 from export.export_forms import assess_subject
-from export.judging import FORMS, TOLERANCE
+from export.random_nets import nets
 from export.random_params import fill_variables
+from export.verdicts import FORMS, TOLERANCE
 
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -24,7 +24,7 @@ def test_random_nets_are_equal_in_all_forms(drawn: tuple[str, tuple[str, ...]]) 
 
 @pytest.mark.long
 @settings(FEW, max_examples=150)
-@given(nets(most=12))
+@given(nets(max_layers=12))
 def test_many_random_nets_are_equal_in_all_forms(drawn: tuple[str, tuple[str, ...]]) -> None:
     _check(*drawn)
 

@@ -217,12 +217,12 @@ PLANES = ((7, 7), (6, 9), (4, 4), (5, 3), (6,), (3, 4, 3))
 
 
 @st.composite
-def nets(draw: Any, most: int = 9) -> tuple[str, tuple[str, ...]]:
+def nets(draw: Any, max_layers: int = 9) -> tuple[str, tuple[str, ...]]:
     """Draw a net's text and the blobs that are wanted of it."""
     n, plane = draw(st.sampled_from([1, 1, 2, 5])), draw(st.sampled_from(PLANES))
     count = draw(st.sampled_from([1, 1, 2]))
     drawing = NetBuilder(draw, [(n, draw(st.sampled_from(CHANNELS)), *plane) for _ in range(count)])
-    for _ in range(draw(st.integers(2, most))):
+    for _ in range(draw(st.integers(2, max_layers))):
         step = draw(st.sampled_from([*OFTEN, *STEPS]))
         if any(len(shape) >= STEPS[step] for shape in drawing.blobs.values()):
             getattr(drawing, step)()

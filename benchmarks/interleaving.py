@@ -22,7 +22,7 @@ TURN = 300  # milliseconds, about
 
 
 class Competitor:
-    """A process that runs when told to; see `answering.serve`."""
+    """A process that runs when told to; see `competitor_server.serve`."""
 
     def __init__(self, command: list[str], threads: int, cache: Path | None = None) -> None:
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
