@@ -17,7 +17,7 @@ from caffejax import Net
 from caffejax.data.loader import Loader
 from caffejax.execution import PassInputs, compute, make_part
 from caffejax.net import Variables
-from caffejax.pycaffe._executor import Workspace
+from caffejax.pycaffe._executor import Executor
 from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import NetParameter
 
@@ -145,33 +145,33 @@ def run_layer_by_layer(case: Case, net: Net) -> PassResults:
     return PassResults(total, outputs, grads, state)
 
 
-def run_in_pycaffe(case: Case, net: Net, run: Callable[[Workspace, int], list[jax.Array]]) -> PassResults:
+def run_in_pycaffe(case: Case, net: Net, run: Callable[[Executor, int], list[jax.Array]]) -> PassResults:
     """Return the values in a pycaffe net after `run(net, index of its last layer)`, with its losses."""
-    workspace = Workspace(net, jax.tree.map(jnp.array, variables_of(case)), Loader(net.graph, by_hand=dict))
+    executor = Executor(net, jax.tree.map(jnp.array, variables_of(case)), Loader(net.graph, by_hand=dict))
     for name, value in inputs_of(net).items():
-        workspace.memories.blobs[name].data[...] = value
-    loss = sum(run(workspace, len(net.graph.layers) - 1))
-    memories = workspace.memories
+        executor.memories.blobs[name].data[...] = value
+    loss = sum(run(executor, len(net.graph.layers) - 1))
+    memories = executor.memories
     return PassResults(loss, memories.values(net.outputs), memories.param_diffs, memories.variables.state)
 
 
-def run_at_once(workspace: Workspace, last: int) -> list[jax.Array]:
-    return workspace.forward_backward((KEY,))
+def run_at_once(executor: Executor, last: int) -> list[jax.Array]:
+    return executor.forward_backward((KEY,))
 
 
-def run_in_ranges(workspace: Workspace, last: int) -> list[jax.Array]:
+def run_in_ranges(executor: Executor, last: int) -> list[jax.Array]:
     ranges = [(a, b - 1) for a, b in itertools.pairwise(sorted({0, last // 3 + 1, 2 * last // 3 + 1, last + 1}))]
-    losses = [loss for low, high in ranges for loss in workspace.forward(low, high, (KEY,))]
+    losses = [loss for low, high in ranges for loss in executor.forward(low, high, (KEY,))]
     for low, high in reversed(ranges):
-        workspace.backward(high, low)
+        executor.backward(high, low)
     return losses
 
 
-def run_with_callbacks(workspace: Workspace, last: int) -> list[jax.Array]:
+def run_with_callbacks(executor: Executor, last: int) -> list[jax.Array]:
     events: list[tuple[str, int]] = []
-    for event, calls in workspace.callbacks.items():
+    for event, calls in executor.callbacks.items():
         calls.append(lambda i, event=event: events.append((event, i)))
-    losses = workspace.forward_backward((KEY,))
+    losses = executor.forward_backward((KEY,))
     assert len(events) == 4 * (last + 1)
     return losses
 
@@ -188,7 +188,7 @@ def assert_same(actual: PassResults, expected: PassResults) -> None:
 
 @every_net
 @pytest.mark.parametrize("run", [run_at_once, run_in_ranges, pytest.param(run_with_callbacks, marks=pytest.mark.long)])
-def test_nets_give_the_same_in_pycaffe(case: Case, run: Callable[[Workspace, int], list[jax.Array]]) -> None:
+def test_nets_give_the_same_in_pycaffe(case: Case, run: Callable[[Executor, int], list[jax.Array]]) -> None:
     assert_same(run_in_pycaffe(case, case.net(), run), expected_results(case))
 
 

@@ -12,7 +12,7 @@ import flax_worker
 import jax
 import numpy as np
 import pytest
-from flax_nets import LAYERS, NETS, SHARED, input_layer, layer, one_layer, residual_net, subject_for
+from flax_nets import LAYERS, NETS, SHARED, input_layer, layer, one_layer_net, residual_net, subject_for
 
 from caffejax import CaffejaxError, Net
 from caffejax.export import Subject, make_subject
@@ -22,7 +22,7 @@ from export.random_params import fill_variables
 from golden_cases import ACCEPTED_CASES, case_id
 from jax_transforms.processes import spawn_jax_process
 
-CASES = {name: one_layer(name) for name in LAYERS} | NETS
+CASES = {name: one_layer_net(name) for name in LAYERS} | NETS
 TOLERANCE = 1e-5  # of the largest number: float32, added up in another order
 
 

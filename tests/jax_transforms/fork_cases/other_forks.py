@@ -3,7 +3,7 @@
 import numpy as np
 from case import ROWS, layer
 
-from fork_cases.yolo import SMALL, boxes, small
+from fork_cases.yolo import SMALL, boxes, draw_small_numbers
 
 MATRIX = (ROWS, 5)
 MAP = (ROWS, 14, 3, 3)
@@ -50,7 +50,7 @@ LAYERS = [
         f"eval_detection_param {{ side: 3 {EVAL} }}",
         MAP,
         (ROWS, 1, 5, 5),
-        draws={"b0": small, "b1": boxes},
+        draws={"b0": draw_small_numbers, "b1": boxes},
     ),
     layer(
         "EvalDetection",
