@@ -71,7 +71,7 @@ def test_the_position_is_the_consumers(workers):
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_exception_is_raised_unchanged_at_its_batch_and_again(workers):
-    source = Pipeline(CountingBatches(bad=3), 10, workers)
+    source = Pipeline(CountingBatches(bad_batch=3), 10, workers)
     batches = [next(source) for _ in range(3)]
     assert [int(batch[0]) for batch in batches] == [0, 1, 2]
     if workers:  # share the reading
@@ -136,11 +136,11 @@ PROGRAM = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may ignore it
 sys.path.insert(0, {folder!r})
-from test_prefetch import Counting
+from test_prefetch import CountingBatches
 from caffejax.data import Pipeline
 
 if __name__ == "__main__":
-    source = Pipeline(Counting(), 8, workers={workers})
+    source = Pipeline(CountingBatches(), 8, workers={workers})
     print(int(next(source)[0]), flush=True)
     {then}
 """

@@ -143,10 +143,10 @@ def run_script(script: str, **variables: str) -> None:
 def test_the_first_calls_of_a_process_may_be_of_many_threads() -> None:
     """All that is loaded when it is first needed is then loaded by many threads at once."""
     run_script("""
-from test_threads import THREADS, assert_same, call_in_threads, gradients, small_net
+from test_threads import THREADS, assert_same, call_in_threads, make_gradient_call, small_net
 
-got = call_in_threads(lambda seed: gradients(small_net())(seed))
-alone = gradients(small_net())
+got = call_in_threads(lambda seed: make_gradient_call(small_net())(seed))
+alone = make_gradient_call(small_net())
 assert_same(got, [alone(seed) for seed in range(THREADS)])
 """)
 
