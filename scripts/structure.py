@@ -43,7 +43,7 @@ LEVELS: tuple[dict[str, str], ...] = (
     },
     {
         "debugging": "memory, timing, intermediates, features, the layer where NaN arose; dumps of all values",
-        "process": "settings of the whole process, each off until its function is called",
+        "process_settings": "settings of the whole process, each off until its function is called",
         "view": "nets as drawings: layers without shapes, repeated blocks, the HTML page, its server, SVG",
     },
     {"interop": "a net as a flax module"},
@@ -62,9 +62,9 @@ LEVELS: tuple[dict[str, str], ...] = (
     {"schema": "Caffe's messages, their text and binary forms, upgrades of old files"},
     {"untrusted_hdf5": "limits for HDF5 files from unknown sources"},
     {
-        "aliases": "a package imported under another name",
-        "atomic": "files that are written completely or not at all",
-        "options": "the options of computing, reading data and parallel training",
+        "import_alias": "a package imported under another name",
+        "atomic_write": "files that are written completely or not at all",
+        "config": "the options of computing, reading data and parallel training",
         "variables": "the types of params, state and outputs",
     },
     {"fork_guard": "errors in processes that were forked too late", "paths": "search for files that a prototxt names"},

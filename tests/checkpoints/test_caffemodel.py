@@ -35,7 +35,7 @@ def read_content(tmp_path_factory):
         path.write_bytes(data)
         return read_caffemodel(path)
 
-    return read_content
+    return read
 
 
 def plain_shapes() -> dict[str, list[tuple[int, ...]]]:

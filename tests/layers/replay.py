@@ -73,7 +73,7 @@ def has_overwritten_diff(replay: Replay, i: int) -> bool:
         return True
     if replay.layer.type.name != "Scale" or len(replay.layer.bottoms) == 2 or i > 0:
         return False
-    bottom = replay.net_text.graph.blobs[replay.layer.bottoms[0]].shape
+    bottom = replay.net.graph.blobs[replay.layer.bottoms[0]].shape
     factor = replay.layer.params[0].spec.shape
     nothing_precedes = replay.layer.context.param.axis in (0, -len(bottom))
     return math.prod(factor) == math.prod(bottom) or (nothing_precedes and math.prod(factor) > 1)
@@ -104,7 +104,7 @@ def _assert_as_recorded(case: dict[str, Any], replay: Replay, results: tuple[Any
         expected = replay.recorded[f"top/{name}"]
         assert top.shape == expected.shape
         np.testing.assert_allclose(top, expected, atol=case["atol"], rtol=case["rtol"], err_msg=f"{way}: {name}")
-    rewritten = replay.net_text.rewrite_params(replay.params)
+    rewritten = replay.net.rewrite_params(replay.params)
     for i, expected in replay.changed():
         blob = (rewritten if replay.layer.params[i].spec.learnable else state)["layer"][i]
         np.testing.assert_allclose(blob, expected, atol=case["atol"], rtol=case["rtol"], err_msg=f"{way}: {i}")

@@ -43,7 +43,7 @@ def float32_tops(case: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]
     """The tops of a case in a net of float32, fed these inputs."""
     replay = Replay(case)
     arguments = {name: jnp.asarray(a, jnp.float32) for name, a in inputs.items()}
-    tops, _ = replay.net_text.jit(replay.tops)(replay.params, arguments)
+    tops, _ = replay.net.jit(replay.tops)(replay.params, arguments)
     return dict(zip(replay.layer.tops, tops, strict=True))
 
 

@@ -34,7 +34,7 @@ def tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
         return jax.tree.map(lambda a: jnp.asarray(np.asarray(a).astype(dtype)), tree)
 
     replay.state = cast(replay.state)
-    result = replay.net_text.jit(replay.tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
+    result = replay.net.jit(replay.tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
     return tuple(map(strip_padding, result)) if replay.layer.type.traits.pads_rows else result
 
 
@@ -57,7 +57,7 @@ def expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
     """The rows that a type finds, by decisions and exponentials, in the bottoms as rounded to that type."""
     float32_names = COORDINATES if dtype == jnp.bfloat16 else set()
     rounded = {n: a if n in float32_names else a.astype(dtype).astype(np.float32) for n, a in replay.inputs.items()}
-    result = replay.net_text.jit(replay.tops)(replay.params, rounded)[0]
+    result = replay.net.jit(replay.tops)(replay.params, rounded)[0]
     rows = map(strip_padding, result) if replay.layer.type.traits.pads_rows else result
     return dict(zip(replay.layer.tops, map(np.asarray, rows), strict=True))
 
@@ -92,7 +92,7 @@ def test_gradients_in_bfloat16(name: str) -> None:
 
     replay.state, replay.params = cast(replay.state), cast(replay.params)
     replay.inputs = cast_inputs(replay, jnp.bfloat16)
-    _, _, param_diffs, bottom_diffs = replay.run_layer(backward=True)
+    _, _, param_diffs, bottom_diffs = replay.run(backward=True)
     for blob, diff in bottom_diffs.items():
         assert diff.dtype == replay.inputs[blob].dtype
         expected = replay.recorded.get(f"bottom_diff/{blob}")

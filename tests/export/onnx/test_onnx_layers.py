@@ -40,8 +40,8 @@ def test_operators_belong_to_registered_layer_types() -> None:
 def test_a_layer_gives_equal_outputs(case: dict[str, Any]) -> None:
     replay = Replay(case)
     layer = replay.layer
-    output_of_top = {top: f"{top}/layer" if top in replay.net_text.input_names else top for top in layer.tops}
-    subject = make_subject(replay.net_text, Variables(replay.params, replay.state), layer.tops)
+    output_of_top = {top: f"{top}/layer" if top in replay.net.input_names else top for top in layer.tops}
+    subject = make_subject(replay.net, Variables(replay.params, replay.state), layer.tops)
     assert subject.outputs == tuple(output_of_top.values())
     inputs = {name: np.asarray(replay.inputs[name]) for name in subject.inputs}
     options = {"batch": False} if case["type"] in FIXED_BATCH else {}
