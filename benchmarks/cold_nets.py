@@ -139,11 +139,11 @@ def write_onnx_model(folder: Path) -> None:
     Raises:
         CaffejaxError, ImportError: if it cannot be exported.
     """
-    from caffejax.export import Subject
+    from caffejax.export import InferenceModel
     from caffejax.export.onnx import write_onnx
 
     net = Net(folder / "deploy.prototxt", "TEST")
-    write_onnx(Subject(net.for_inference(), net.load(folder / "weights.caffemodel")), folder / "model.onnx")
+    write_onnx(InferenceModel(net.for_inference(), net.load(folder / "weights.caffemodel")), folder / "model.onnx")
 
 
 def write_training(name: str, folder: Path) -> Net:

@@ -11,7 +11,7 @@ import numpy as np
 from competitor import CONFIGS, random_inputs, variables_of
 
 from caffejax.checkpoints.load_save import save_weights
-from caffejax.export import Subject
+from caffejax.export import InferenceModel
 from caffejax.net import Net, Variables
 from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import NetParameter
@@ -40,7 +40,7 @@ def write_models(name: str, batch: int, folder: Path, exporter: str) -> None:
 def _write_caffejax_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) -> None:
     from caffejax.export.onnx import write_onnx
 
-    write_onnx(Subject(net.for_inference().with_batch(len(data)), variables), path, batch=False)
+    write_onnx(InferenceModel(net.for_inference().with_batch(len(data)), variables), path, batch=False)
 
 
 def _write_torch_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from page_writer import replace_part, write_or_check
 
-from caffejax.export.flax.emit_context import known_types
+from caffejax.export.flax.emit_context import supported_types
 from caffejax.export.onnx.layer_operators import OPERATORS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -27,7 +27,7 @@ def make_onnx_table() -> str:
 
 def list_flax_types() -> str:
     """Return the names of all types that flax source can be written of."""
-    return textwrap.fill(f"{', '.join(sorted(known_types()))}.", 120) + "\n"
+    return textwrap.fill(f"{', '.join(sorted(supported_types()))}.", 120) + "\n"
 
 
 def make_pages() -> dict[Path, str]:

@@ -1,7 +1,7 @@
 """Nets to be written as flax source."""
 
 from caffejax import Net
-from caffejax.export import Subject
+from caffejax.export import InferenceModel
 from export.random_params import fill_variables
 
 # one layer after an input of the shape: its type, and the rest of it
@@ -294,7 +294,7 @@ NETS: dict[str, str] = {
 }
 
 
-def subject_for(text: str) -> Subject:
+def subject_for(text: str) -> InferenceModel:
     """A net of that text with numbers in it."""
     net = Net(text)
-    return Subject(net.for_inference(), fill_variables(net))
+    return InferenceModel(net.for_inference(), fill_variables(net))

@@ -11,7 +11,7 @@ import pytest
 from caffejax import CaffejaxError, Net, save_weights
 from caffejax.cli import main
 from caffejax.data import write_lmdb
-from caffejax.export import Preprocessing, data_layer_preprocessing, make_subject
+from caffejax.export import Preprocessing, data_layer_preprocessing, make_inference_model
 from caffejax.pycaffe.classifier import Classifier
 from caffejax.schema import caffe_pb2
 
@@ -113,7 +113,7 @@ def test_transform_param_preprocessing_equals_the_data_layer(folder: Path, trans
 
 def test_channels_are_swapped_only_for_three_channels(folder: Path) -> None:
     net = Net(deploy(channels=1))
-    subject = make_subject(net, net.init(jax.random.key(0)))
+    subject = make_inference_model(net, net.init(jax.random.key(0)))
     with pytest.raises(CaffejaxError, match=r"layer 'data' \(Input\).*no transform_param"):
         data_layer_preprocessing(net, subject)
     grey = Preprocessing("data", (10, 10, 1), (10, 10), (0,))

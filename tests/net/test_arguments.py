@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, DataError, Net, Solver, Variables, WeightsError
-from caffejax.export import make_subject
+from caffejax.export import make_inference_model
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LENET = CONFIGS / "lenet" / "train_val.prototxt"
@@ -195,12 +195,12 @@ def test_indices_as_text_are_explained(lenet: Net, variables: Variables) -> None
 
 def test_params_and_state_are_one_argument(lenet: Net, variables: Variables) -> None:
     make: Any
-    for make in (lenet.freeze, lambda *pair: make_subject(lenet, *pair)):
+    for make in (lenet.freeze, lambda *pair: make_inference_model(lenet, *pair)):
         for arguments in (variables, (variables.params,)):
             with pytest.raises(WeightsError, match="params and state must be one argument"):
                 make(*arguments)
     with pytest.raises(WeightsError, match=r"'ip2' .*: blob 1 in params is missing"):
-        make_subject(lenet, variables._replace(params={**variables.params, "ip2": {}}))
+        make_inference_model(lenet, variables._replace(params={**variables.params, "ip2": {}}))
 
 
 def test_sequences_in_caffes_order_are_accepted(lenet: Net, variables: Variables) -> None:

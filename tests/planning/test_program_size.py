@@ -95,8 +95,8 @@ def test_compiled_programs_are_light(name: str, target: str, precision: str, tmp
     collectives, fusions, copies = LIMITS[name, target]
     # in bfloat16 the sums of what stays float32, such as losses and biases' gradients, are one more
     assert sum(c["count"] for c in program["collectives"]) <= collectives + (precision == "bfloat16")
-    assert program["fusions"] <= fusions
-    assert program["copies"] <= copies
-    assert (program["host_calls"], program["float64"]) == (0, 0)
-    assert program["results"] < 2**16, "something that is used up comes back in other memory"
+    assert program["num_fusions"] <= fusions
+    assert program["num_copies"] <= copies
+    assert (program["num_host_calls"], program["num_float64"]) == (0, 0)
+    assert program["result_bytes"] < 2**16, "something that is used up comes back in other memory"
     assert result["fits"]

@@ -18,7 +18,7 @@ from ..human_readable import format_count
 from . import flags, image_flags, net_flags
 
 if TYPE_CHECKING:
-    from ..export import Preprocessing, Subject
+    from ..export import InferenceModel, Preprocessing
     from ..net import Net
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     form = _form(options)
     _check_place(form, options)
-    from ..export import Subject, load_export_weights, zero_weight_warnings
+    from ..export import InferenceModel, load_export_weights, zero_weight_warnings
 
     net = net_flags.net_of(options)
     inference = net.for_inference(flags.several(options.outputs) if options.outputs else None)
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
     if isinstance(options.batch, int):
         inference = inference.with_batch(options.batch, options.batch_axis or 0)
     files = flags.several(options.weights)
-    subject = Subject(inference, load_export_weights(net, inference, files, random=options.random_weights))
+    subject = InferenceModel(inference, load_export_weights(net, inference, files, random=options.random_weights))
     for warning in zero_weight_warnings(subject):
         log.warning("%s", warning)
     takes, gives = _WRITERS[form](net, subject, options)
@@ -133,7 +133,7 @@ def _check_axis(net: Net, axis: int) -> None:
         )
 
 
-def _write_stablehlo(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
+def _write_stablehlo(net: Net, subject: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
     import jax
 
     from ..export import PLATFORMS, write_stablehlo
@@ -148,7 +148,7 @@ def _write_stablehlo(net: Net, subject: Subject, options: argparse.Namespace) ->
     return takes, jax.tree.unflatten(exported.out_tree, exported.out_avals)
 
 
-def _write_onnx(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
+def _write_onnx(net: Net, subject: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
     from ..export import require_package
 
     require_package("onnx", "writes models")
@@ -164,7 +164,7 @@ def _write_onnx(net: Net, subject: Subject, options: argparse.Namespace) -> tupl
     return shapes_of(model.graph.input), shapes_of(model.graph.output)
 
 
-def _write_flax(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
+def _write_flax(net: Net, subject: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
     from ..export.flax import write_flax
 
     write_flax(subject, options.out, weights=options.weights_as or "safetensors")
@@ -174,9 +174,11 @@ def _write_flax(net: Net, subject: Subject, options: argparse.Namespace) -> tupl
 
 def _channels_last(blobs: Shapes) -> Shapes:
     """Return the shapes of blobs in flax source: channels last, and "batch" as the batch size."""
-    from ..export.flax import stored_shape
+    from ..export.flax import channels_last_shape
 
-    return {name: SimpleNamespace(shape=stored_shape(blob.shape), dtype=blob.dtype) for name, blob in blobs.items()}
+    return {
+        name: SimpleNamespace(shape=channels_last_shape(blob.shape), dtype=blob.dtype) for name, blob in blobs.items()
+    }
 
 
 _WRITERS = {"stablehlo": _write_stablehlo, "onnx": _write_onnx, "flax": _write_flax}
@@ -242,7 +244,7 @@ def preprocessing_problems(options: argparse.Namespace) -> Iterator[str]:
         yield "--images_dim must be a height and a width, such as 256,256"
 
 
-def preprocessing_of(net: Net, subject: Subject, options: argparse.Namespace) -> Preprocessing | None:
+def preprocessing_of(net: Net, subject: InferenceModel, options: argparse.Namespace) -> Preprocessing | None:
     """Return the preprocessing that the flags select, or None if they select none.
 
     Args:
@@ -260,7 +262,7 @@ def preprocessing_of(net: Net, subject: Subject, options: argparse.Namespace) ->
         return _classify_preprocessing(image_input(subject), subject, options)
 
 
-def _classify_preprocessing(blob: str, subject: Subject, options: argparse.Namespace) -> Preprocessing:
+def _classify_preprocessing(blob: str, subject: InferenceModel, options: argparse.Namespace) -> Preprocessing:
     import numpy as np
 
     from ..export import Preprocessing, colour_order

@@ -150,13 +150,13 @@ def _lines(plan: Plan) -> list[str]:
     if plan.program is not None:
         program = plan.program
         lines += [
-            f"                   arguments {format_bytes(program.arguments)}, results {format_bytes(program.results)}, "
-            f"temporary {format_bytes(program.temporary)}",
+            f"                   arguments {format_bytes(program.argument_bytes)}, "
+            f"results {format_bytes(program.result_bytes)}, temporary {format_bytes(program.temp_bytes)}",
             f"operations         {plan.operations / 1e9:,.1f} G in products and convolutions",
             f"memory traffic     {program.traffic / 1e9:,.2f} GB",
-            f"collectives        {program.n_collectives}",
+            f"collectives        {program.num_collectives}",
             *(f"                   {_collective(c, n)}" for c in program.collectives),
-            f"fusions, copies    {program.fusions}, {program.copies}",
+            f"fusions, copies    {program.num_fusions}, {program.num_copies}",
             f"compiled in        {plan.compile_seconds:.1f} s",
         ]
     if plan.fits:
@@ -173,7 +173,7 @@ def _lines(plan: Plan) -> list[str]:
 
 
 def _collective(of: Collective, devices: int) -> str:
-    among = "" if of.over == devices else f" among {of.over}"
+    among = "" if of.group_size == devices else f" among {of.group_size}"
     return f"{of.count} x {of.kind} of {format_bytes(of.bytes)}{among}"
 
 

@@ -1,21 +1,21 @@
 """Export of nets to StableHLO, ONNX and flax source."""
 
 from .export_weights import load_export_weights, zero_weight_warnings
-from .inference_model import BatchError, Subject, make_subject
+from .inference_model import BatchError, InferenceModel, make_inference_model
 from .preprocessing import Preprocessing, colour_order, data_layer_preprocessing, image_input
 from .stablehlo import PLATFORMS, export_stablehlo, require_package, write_stablehlo
 
 __all__ = [
     "PLATFORMS",
     "BatchError",
+    "InferenceModel",
     "Preprocessing",
-    "Subject",
     "colour_order",
     "data_layer_preprocessing",
     "export_stablehlo",
     "image_input",
     "load_export_weights",
-    "make_subject",
+    "make_inference_model",
     "require_package",
     "write_stablehlo",
     "zero_weight_warnings",

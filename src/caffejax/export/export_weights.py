@@ -14,7 +14,7 @@ from ..errors import CaffejaxError, Problem, WeightsError
 from ..graph import Layer
 from ..human_readable import format_count
 from ..net import Net, Variables
-from .inference_model import Subject
+from .inference_model import InferenceModel
 
 
 def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, random: bool = False) -> Variables:
@@ -53,17 +53,17 @@ def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, ran
     return jax.tree.map(lambda read, filled: filled if _is_shape(read) else read, variables, init(key))
 
 
-def zero_weight_warnings(subject: Subject) -> Iterator[Problem]:
+def zero_weight_warnings(model: InferenceModel) -> Iterator[Problem]:
     """Yield a warning if the weights of some layers are all 0, the value of the default filler."""
     names = [
         layer.name
-        for layer in subject.layers
-        if layer.type.traits.weight_axes > 1 and layer.all_params and not any(map(np.any, subject.arrays(layer)[:1]))
+        for layer in model.layers
+        if layer.type.traits.weight_axes > 1 and layer.all_params and not any(map(np.any, model.arrays(layer)[:1]))
     ]
     if names:
         first, more = f"'{names[0]}'", f" and {len(names) - 1} more" if len(names) > 1 else ""
         message = "all weights are 0 (the default filler), so the outputs are meaningless; pass --weights"
-        yield Problem(f"layer {first}{more}: {message}", subject.net.graph.file)
+        yield Problem(f"layer {first}{more}: {message}", model.net.graph.file)
 
 
 def _missing_blobs(layer: Layer, variables: Variables) -> Iterator[bool]:

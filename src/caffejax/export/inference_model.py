@@ -18,7 +18,7 @@ from ..net import Blobs, Net, Variables
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class InferenceModel:
     """A net to export, with its weights. Each blob is computed by exactly one layer.
 
     Attributes:
@@ -78,7 +78,7 @@ class Subject:
         return self.net.apply(*self.variables, inputs)[0]
 
 
-def make_subject(net: Net, variables: Variables, outputs: Iterable[str] | None = None) -> Subject:
+def make_inference_model(net: Net, variables: Variables, outputs: Iterable[str] | None = None) -> InferenceModel:
     """Prepare a net for export.
 
     Args:
@@ -92,7 +92,7 @@ def make_subject(net: Net, variables: Variables, outputs: Iterable[str] | None =
     """
     params, state = as_variables(variables)
     inference = net.for_inference(outputs)
-    return Subject(inference, check_variables(inference.graph, params, state))
+    return InferenceModel(inference, check_variables(inference.graph, params, state))
 
 
 Shapes = Mapping[str, jax.ShapeDtypeStruct]
@@ -102,7 +102,7 @@ class BatchError(GraphError):
     """Error of a net that does not support a symbolic batch size; its problems name the layers."""
 
 
-def symbolic_batch_shapes(subject: Subject, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct]:
+def symbolic_batch_shapes(model: InferenceModel, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct]:
     """Return the input shapes with a symbolic size along the batch axis.
 
     A single input gets the symbol `batch`. For several inputs three choices are tried in this order, and the first that
@@ -118,18 +118,18 @@ def symbolic_batch_shapes(subject: Subject, axis: int = 0) -> dict[str, jax.Shap
     """
     scope = export.SymbolicScope()
     ways: list[Callable[[str], str]] = [lambda name: "batch"]
-    if len(subject.inputs) > 1:
-        names = list(subject.inputs)
-        lengths = [blob.shape[axis : axis + 1] for blob in subject.inputs.values()]
+    if len(model.inputs) > 1:
+        names = list(model.inputs)
+        lengths = [blob.shape[axis : axis + 1] for blob in model.inputs.values()]
         ways.insert(0, lambda name: f"batch_{lengths.index(lengths[names.index(name)])}")
         ways.insert(0, lambda name: f"batch_{names.index(name)}")
     problems: list[Problem] = []
     for symbol_of in ways:
         shapes = {
             name: _replace_axis(blob, axis, symbol_of(name), scope) if axis < blob.ndim else blob
-            for name, blob in subject.inputs.items()
+            for name, blob in model.inputs.items()
         }
-        if not (problems := _problems(subject, shapes)):
+        if not (problems := _problems(model, shapes)):
             return shapes
     raise BatchError(problems)
 
@@ -141,10 +141,10 @@ def _replace_axis(
     return jax.ShapeDtypeStruct((*blob.shape[:axis], length, *blob.shape[axis + 1 :]), blob.dtype)
 
 
-def _problems(subject: Subject, inputs: Shapes) -> list[Problem]:
+def _problems(model: InferenceModel, inputs: Shapes) -> list[Problem]:
     """Return the problems of layers with these input shapes. Layers that depend on a failing layer are skipped."""
     blobs, problems = dict(inputs), list[Problem]()
-    for layer in subject.layers:
+    for layer in model.layers:
         if any(bottom not in blobs for bottom in layer.bottoms):
             continue
         if reason := layer.type.unsupported.get("symbolic_batch"):

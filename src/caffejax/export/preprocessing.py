@@ -12,7 +12,7 @@ import numpy as np
 from ..data.transform import Normalize
 from ..errors import GraphError, Problem
 from ..net import Net
-from .inference_model import Subject
+from .inference_model import InferenceModel
 
 
 def _zero() -> np.ndarray:
@@ -82,17 +82,17 @@ class Preprocessing:
         return (pixels * np.float32(self.factor) - np.asarray(self.mean, np.float32)) * np.float32(self.scale)
 
 
-def image_input(subject: Subject) -> str:
+def image_input(model: InferenceModel) -> str:
     """Return the name of the only input with four axes.
 
     Raises:
         GraphError: if no input, or more than one, has four axes.
     """
-    candidates = [name for name, blob in subject.inputs.items() if blob.ndim == 4]
+    candidates = [name for name, blob in model.inputs.items() if blob.ndim == 4]
     if len(candidates) != 1:
-        shapes = ", ".join(f"{name} {_format_shape(blob.shape)}" for name, blob in subject.inputs.items()) or "none"
+        shapes = ", ".join(f"{name} {_format_shape(blob.shape)}" for name, blob in model.inputs.items()) or "none"
         message = f"preprocessing needs exactly one input of four axes; the net's inputs are {shapes}"
-        raise GraphError(Problem(message, subject.net.graph.file))
+        raise GraphError(Problem(message, model.net.graph.file))
     return candidates[0]
 
 
@@ -105,7 +105,7 @@ def colour_order(channels: int) -> tuple[int, ...]:
 
 
 def data_layer_preprocessing(
-    net: Net, subject: Subject, image: Sequence[int] | None = None, order: Sequence[int] | None = None
+    net: Net, model: InferenceModel, image: Sequence[int] | None = None, order: Sequence[int] | None = None
 ) -> Preprocessing:
     """Return the preprocessing that the transform_param of a net's data layer defines in phase TEST.
 
@@ -118,14 +118,14 @@ def data_layer_preprocessing(
     Raises:
         GraphError: if the input is not a top of a data layer with a transform_param, or the image size is wrong.
     """
-    blob = image_input(subject)
-    key = next(layer.key for layer in subject.net.graph.layers if blob in layer.tops)
+    blob = image_input(model)
+    key = next(layer.key for layer in model.net.graph.layers if blob in layer.tops)
     layer = net.graph.layer(key)
     normalize = layer.device_transform
     if not isinstance(normalize, Normalize):
         message = f"makes '{blob}' and has no transform_param to export; specify the preprocessing with other flags"
         raise GraphError(layer.problem(message))
-    channels, *size = subject.inputs[blob].shape[1:]
+    channels, *size = model.inputs[blob].shape[1:]
     has_mean_image = normalize.mean.shape[1:] != (1, 1)
     height, width = image or (normalize.mean.shape[1:] if has_mean_image else size)
     order = tuple(order or colour_order(channels))

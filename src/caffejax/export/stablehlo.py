@@ -13,7 +13,7 @@ from jax import export
 from ..atomic_write import replace_file
 from ..errors import CaffejaxError, GraphError, Problem
 from ..human_readable import format_bytes
-from .inference_model import Subject, symbolic_batch_shapes
+from .inference_model import InferenceModel, symbolic_batch_shapes
 from .preprocessing import Preprocessing
 
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -22,7 +22,7 @@ _MAX_BYTES = (1 << 31) - (1 << 20)  # a flatbuffer holds 2 GiB; 1 MiB is reserve
 
 
 def export_stablehlo(
-    subject: Subject,
+    model: InferenceModel,
     *,
     platforms: Sequence[str] = PLATFORMS,
     batch: bool = True,
@@ -51,16 +51,16 @@ def export_stablehlo(
     if unknown or not platforms:
         received = ", ".join(map(repr, unknown)) or "none"
         raise CaffejaxError(f"platforms must be some of {', '.join(_PLATFORMS)}, not {received}")
-    _check_layers(subject)
-    inputs = symbolic_batch_shapes(subject, batch_axis) if batch else subject.inputs
+    _check_layers(model)
+    inputs = symbolic_batch_shapes(model, batch_axis) if batch else model.inputs
     if preprocessing is not None:
         inputs[preprocessing.blob] = preprocessing.images(inputs[preprocessing.blob])
-    run = jax.jit(_function(subject, preprocessing), keep_unused=True)  # an input may be used for its shape only
-    with subject.report_random_layers():
+    run = jax.jit(_function(model, preprocessing), keep_unused=True)  # an input may be used for its shape only
+    with model.report_random_layers():
         return export.export(run, platforms=platforms)(inputs)
 
 
-def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: Any) -> export.Exported:
+def write_stablehlo(model: InferenceModel, path: str | os.PathLike[str], **options: Any) -> export.Exported:
     """Export a net to a file that `jax.export.deserialize` reads.
 
     Args:
@@ -76,7 +76,7 @@ def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: A
             flatbuffer, or if the package flatbuffers is missing.
     """
     require_package("flatbuffers", "jax.export serialises with")
-    exported = export_stablehlo(subject, **options)
+    exported = export_stablehlo(model, **options)
     if (size := len(exported.mlir_module_serialized)) > _MAX_BYTES:
         limit = format_bytes(_MAX_BYTES)
         message = f"takes {format_bytes(size)}, mostly weights; the format of jax.export is limited to {limit}"
@@ -86,23 +86,23 @@ def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: A
     return exported
 
 
-def _check_layers(subject: Subject) -> None:
+def _check_layers(model: InferenceModel) -> None:
     """Raise `GraphError` naming every layer that cannot be exported."""
-    reasons = [(layer, layer.type.unsupported.get("export")) for layer in subject.layers]
+    reasons = [(layer, layer.type.unsupported.get("export")) for layer in model.layers]
     remedy = "cut the net before it with --outputs"
     if problems := [layer.problem(f"cannot be exported: {reason}; {remedy}") for layer, reason in reasons if reason]:
         raise GraphError(problems)
 
 
-def _function(subject: Subject, preprocessing: Preprocessing | None) -> Any:
+def _function(model: InferenceModel, preprocessing: Preprocessing | None) -> Any:
     """Return the function of the inputs to lower. Its name is the net's name, which appears in JAX's messages."""
 
     def run(inputs: dict[str, jax.Array]) -> dict[str, jax.Array]:
         if preprocessing is not None:
             inputs = inputs | {preprocessing.blob: preprocessing(inputs[preprocessing.blob])}
-        return subject.run(inputs)
+        return model.run(inputs)
 
-    run.__name__ = run.__qualname__ = subject.net.graph.name or "net"
+    run.__name__ = run.__qualname__ = model.net.graph.name or "net"
     return run
 
 

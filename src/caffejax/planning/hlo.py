@@ -21,10 +21,10 @@ COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute
 _INSTRUCTION = re.compile(r"\s*(?:ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\((.*)")
 _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d+[a-z0-9]*)\[([\d,<=]*)\](\{[^{}]*\})?")
-_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_TRIP_COUNT = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _BITS = re.compile(r"\d+")
 _ON_CHIP = re.compile(r"S\([1-9]\d*\)")
-_HOST = re.compile(r'custom_call_target="[^"]*(?:callback|host|CallbackTo|caffejax)[^"]*"', re.IGNORECASE)
+_HOST_CALL = re.compile(r'custom_call_target="[^"]*(?:callback|host|CallbackTo|caffejax)[^"]*"', re.IGNORECASE)
 _NO_TRAFFIC = frozenset(
     "parameter get-tuple-element tuple bitcast constant after-all partition-id replica-id opt-barrier "
     "optimization-barrier add-dependency while call conditional".split()
@@ -47,21 +47,21 @@ class Collective:
     kind: str
     bytes: int
     count: int
-    over: int = 1
-    step: int = 1
+    group_size: int = 1
+    group_stride: int = 1
 
     @property
     def total_bytes(self) -> int:
         """The size in bytes of the whole array: the operand of a reduce-scatter, or the result of other collectives."""
-        return self.bytes * self.over if self.kind == "reduce-scatter" else self.bytes
+        return self.bytes * self.group_size if self.kind == "reduce-scatter" else self.bytes
 
-    def is_within(self, model: int) -> bool:
+    def is_within(self, model_axis_size: int) -> bool:
         """Return whether each group is part of a single row of `model` devices of the mesh."""
-        return self.step * self.over <= model
+        return self.group_stride * self.group_size <= model_axis_size
 
-    def rows_of(self, model: int) -> int:
+    def num_mesh_rows(self, model_axis_size: int) -> int:
         """Return the number of rows (of `model` devices each) that a group spans."""
-        return 1 if self.is_within(model) else max(1, self.over * self.step // model)
+        return 1 if self.is_within(model_axis_size) else max(1, self.group_size * self.group_stride // model_axis_size)
 
     def bytes_sent(self, devices: int, size: float) -> float:
         """Return the minimum number of bytes that each of `devices` devices sends for a whole array of `size` bytes."""
@@ -71,7 +71,7 @@ class Collective:
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramStats:
     """Statistics of one device's program for one call.
 
     Attributes:
@@ -86,53 +86,53 @@ class Program:
     """
 
     traffic: int
-    accessed: int | None
-    arguments: int
-    results: int
-    temporary: int
+    bytes_accessed: int | None
+    argument_bytes: int
+    result_bytes: int
+    temp_bytes: int
     collectives: tuple[Collective, ...]
-    fusions: int
-    copies: int
-    host_calls: int
-    float64: int
+    num_fusions: int
+    num_copies: int
+    num_host_calls: int
+    num_float64: int
 
     @property
     def memory(self) -> int:
         """The memory of arguments, results and temporary arrays, in bytes."""
-        return self.arguments + self.results + self.temporary
+        return self.argument_bytes + self.result_bytes + self.temp_bytes
 
     @property
-    def n_collectives(self) -> int:
+    def num_collectives(self) -> int:
         """The number of all collectives."""
         return sum(c.count for c in self.collectives)
 
 
-def program_of(compiled: Any) -> Program:
+def compiled_stats(compiled: Any) -> ProgramStats:
     """Return the statistics of a compiled function (`jax.stages.Compiled`)."""
-    counts, memory = count(compiled.as_text()), compiled.memory_analysis()
-    accessed = (compiled.cost_analysis() or {}).get("bytes accessed")
-    return Program(
-        accessed=None if accessed is None else int(accessed),
-        arguments=int(memory.argument_size_in_bytes),
-        results=int(memory.output_size_in_bytes - memory.alias_size_in_bytes),
-        temporary=int(memory.temp_size_in_bytes),
-        **counts,
+    stats, memory = parse_stats(compiled.as_text()), compiled.memory_analysis()
+    bytes_accessed = (compiled.cost_analysis() or {}).get("bytes accessed")
+    return ProgramStats(
+        bytes_accessed=None if bytes_accessed is None else int(bytes_accessed),
+        argument_bytes=int(memory.argument_size_in_bytes),
+        result_bytes=int(memory.output_size_in_bytes - memory.alias_size_in_bytes),
+        temp_bytes=int(memory.temp_size_in_bytes),
+        **stats,
     )
 
 
-def count(text: str) -> dict[str, Any]:
+def parse_stats(text: str) -> dict[str, Any]:
     """Return the statistics in a program's HLO text, by the name of the field of `Program`."""
     module = _parse(text)
-    total = _Totals()
-    _add(module, module.entry, 1, total)
-    collectives = (Collective(kind, size, n, *group) for (kind, size, *group), n in total.collectives.items())
+    totals = _Totals()
+    _accumulate(module, module.entry, 1, totals)
+    collectives = (Collective(kind, size, n, *group) for (kind, size, *group), n in totals.collectives.items())
     return {
-        "traffic": total.traffic,
+        "traffic": totals.traffic,
         "collectives": tuple(sorted(collectives, key=lambda c: (-c.bytes, c.kind))),
-        "fusions": total.fusions,
-        "copies": total.copies,
-        "host_calls": len(_HOST.findall(text)),
-        "float64": sum(" f64[" in line for line in text.splitlines()),
+        "num_fusions": totals.num_fusions,
+        "num_copies": totals.num_copies,
+        "num_host_calls": len(_HOST_CALL.findall(text)),
+        "num_float64": sum(" f64[" in line for line in text.splitlines()),
     }
 
 
@@ -146,7 +146,7 @@ class _Instruction(NamedTuple):
     @property
     def bytes(self) -> int:
         """The bytes of the result in device memory; arrays in on-chip memory count as 0."""
-        return _bytes(self.shape)
+        return _device_memory_bytes(self.shape)
 
     def called_computations(self, attribute: str) -> list[str]:
         match = re.search(rf"\b{attribute}=(?:%?([\w.\-]+)|\{{([^}}]*)\}})", self.attributes)
@@ -164,79 +164,81 @@ class _Module(NamedTuple):
 @dataclass
 class _Totals:
     traffic: int = 0
-    fusions: int = 0
-    copies: int = 0
+    num_fusions: int = 0
+    num_copies: int = 0
     collectives: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
 
 
 def _parse(text: str) -> _Module:
     computations: dict[str, Computation] = {}
-    entry, here = "", ""
+    entry, computation_name = "", ""
     for line in text.splitlines():
-        if head := _COMPUTATION.match(line):
-            here = head[2]
-            computations[here] = {}
-            entry = here if head[1] else entry
-        elif here and (match := _INSTRUCTION.match(line)):
+        if header := _COMPUTATION.match(line):
+            computation_name = header[2]
+            computations[computation_name] = {}
+            entry = computation_name if header[1] else entry
+        elif computation_name and (match := _INSTRUCTION.match(line)):
             name, shape, opcode, operands_text = match.groups()
             operands, _, attributes = operands_text.partition(")")
-            named = (operands,) if opcode == "parameter" else tuple(re.findall(r"%([\w.\-]+)", operands))
-            computations[here][name] = _Instruction(shape, opcode, named, attributes, "ROOT" in line[: match.start(1)])
+            operand_names = (operands,) if opcode == "parameter" else tuple(re.findall(r"%([\w.\-]+)", operands))
+            computations[computation_name][name] = _Instruction(
+                shape, opcode, operand_names, attributes, "ROOT" in line[: match.start(1)]
+            )
     return _Module(entry, computations)
 
 
-def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
+def _accumulate(module: _Module, name: str, num_runs: int, totals: _Totals) -> None:
     """Add the statistics of the computation `name`, which runs `times` times, to the totals."""
-    body = module.computations.get(name, {})
-    for instruction in body.values():
+    computation = module.computations.get(name, {})
+    for instruction in computation.values():
         opcode = instruction.opcode
-        total.fusions += opcode == "fusion"
-        total.copies += opcode in ("copy", "copy-start", "transpose")
-        if key := _collective(module, instruction):
-            total.collectives[key] = total.collectives.get(key, 0) + times
-        total.traffic += times * _traffic(module, body, instruction)
-        trips = _TRIPS.search(instruction.attributes)
-        inner = times * (int(trips[1]) if trips and opcode == "while" else 1)
+        totals.num_fusions += opcode == "fusion"
+        totals.num_copies += opcode in ("copy", "copy-start", "transpose")
+        if key := _collective_key(module, instruction):
+            totals.collectives[key] = totals.collectives.get(key, 0) + num_runs
+        totals.traffic += num_runs * _traffic(module, computation, instruction)
+        trip_count = _TRIP_COUNT.search(instruction.attributes)
+        num_called_runs = num_runs * (int(trip_count[1]) if trip_count and opcode == "while" else 1)
         if opcode in ("while", "call", "conditional"):
             for attribute in ("body", "to_apply", "branch_computations", "true_computation", "false_computation"):
-                for called in instruction.called_computations(attribute):
-                    _add(module, called, inner, total)
+                for callee in instruction.called_computations(attribute):
+                    _accumulate(module, callee, num_called_runs, totals)
 
 
-def _collective(module: _Module, instruction: _Instruction) -> tuple[str, int, int, int] | None:
+def _collective_key(module: _Module, instruction: _Instruction) -> tuple[str, int, int, int] | None:
     """Return kind, result bytes, group size and group step of a collective; None for other instructions.
 
     On TPUs an all-reduce may be fused with a slice of its result. Such a fusion is a reduce-scatter.
     """
     kind = instruction.opcode.removesuffix("-start")
     if kind in COLLECTIVES:
-        return kind, _result_bytes(instruction), *group_of(instruction.attributes)
+        return kind, _result_bytes(instruction), *parse_replica_group(instruction.attributes)
     if kind != "fusion":
         return None
-    inside = [
+    fused_instructions = [
         i for name in instruction.called_computations("calls") for i in module.computations.get(name, {}).values()
     ]
-    for fused in inside:
+    for fused in fused_instructions:
         if fused.opcode == "all-reduce":
-            is_sliced = any(i.is_root and i.opcode == "dynamic-slice" for i in inside)
+            is_sliced = any(i.is_root and i.opcode == "dynamic-slice" for i in fused_instructions)
             kind = "reduce-scatter" if is_sliced else fused.opcode
-            return kind, _size(instruction.shape), *group_of(fused.attributes)
+            return kind, _total_bytes(instruction.shape), *parse_replica_group(fused.attributes)
     return None
 
 
-def _traffic(module: _Module, body: Computation, instruction: _Instruction) -> int:
+def _traffic(module: _Module, computation: Computation, instruction: _Instruction) -> int:
     opcode = instruction.opcode
     if opcode in _NO_TRAFFIC or opcode.endswith("-start"):
         return 0
-    operands = [body[name] for name in instruction.operands if name in body]
+    operands = [computation[name] for name in instruction.operands if name in computation]
     if opcode.endswith("-done"):  # the transfer that the -start instruction began: read once, written once
         start = operands[0] if operands else instruction
-        sources = [body[name] for name in start.operands if name in body]
-        read = _size(instruction.shape) if any(s.bytes for s in sources) else 0
-        return instruction.bytes + read
+        sources = [computation[name] for name in start.operands if name in computation]
+        bytes_read = _total_bytes(instruction.shape) if any(s.bytes for s in sources) else 0
+        return instruction.bytes + bytes_read
     if opcode == "fusion":
         (called,) = instruction.called_computations("calls") or [""]
-        return _traffic_of_fusion(module.computations.get(called, {}), instruction, operands)
+        return _fusion_traffic(module.computations.get(called, {}), instruction, operands)
     if opcode in _SLICES:
         return 2 * instruction.bytes
     if opcode == "dynamic-update-slice":
@@ -244,25 +246,25 @@ def _traffic(module: _Module, body: Computation, instruction: _Instruction) -> i
     return instruction.bytes + sum(o.bytes for o in operands)
 
 
-def _traffic_of_fusion(inside: Computation, fusion: _Instruction, operands: list[_Instruction]) -> int:
+def _fusion_traffic(fused: Computation, fusion: _Instruction, operands: list[_Instruction]) -> int:
     """Return the bytes that a fusion reads and writes. Slices count only the part that they read or update."""
     users: dict[str, list[tuple[int, _Instruction]]] = {}
-    for instruction in inside.values():
+    for instruction in fused.values():
         for index, name in enumerate(instruction.operands):
             users.setdefault(name, []).append((index, instruction))
-    numbers = {i.operands[0]: name for name, i in inside.items() if i.opcode == "parameter"}
+    parameter_names = {i.operands[0]: name for name, i in fused.items() if i.opcode == "parameter"}
     total = 0
     for number, operand in enumerate(operands):
-        uses = users.get(numbers.get(str(number), ""), [])
+        uses = users.get(parameter_names.get(str(number), ""), [])
         if not operand.bytes:
             continue
         if uses and all(u.opcode in _SLICES for _, u in uses):
-            total += min(operand.bytes, sum(_size(u.shape) for _, u in uses))
+            total += min(operand.bytes, sum(_total_bytes(u.shape) for _, u in uses))
         elif not (uses and all(u.opcode == "dynamic-update-slice" and index == 0 for index, u in uses)):
             total += operand.bytes
-    roots = [i for i in inside.values() if i.is_root]
+    roots = [i for i in fused.values() if i.is_root]
     if roots and roots[0].opcode == "dynamic-update-slice" and len(roots[0].operands) > 1:
-        return total + _size(inside[roots[0].operands[1]].shape)
+        return total + _total_bytes(fused[roots[0].operands[1]].shape)
     return total + fusion.bytes
 
 
@@ -276,11 +278,11 @@ def _arrays(shape: str) -> Iterator[tuple[int, bool]]:
         yield -(-n * bits // 8), bool(_ON_CHIP.search(layout))
 
 
-def _bytes(shape: str) -> int:
+def _device_memory_bytes(shape: str) -> int:
     return sum(size for size, on_chip in _arrays(shape) if not on_chip)
 
 
-def _size(shape: str) -> int:
+def _total_bytes(shape: str) -> int:
     return sum(size for size, _ in _arrays(shape))
 
 
@@ -294,43 +296,43 @@ def _result_bytes(instruction: _Instruction) -> int:
     return sum(sizes)
 
 
-_LISTED = re.compile(r"replica_groups=\{\{([\d,]*)\}")
+_LIST_GROUPS = re.compile(r"replica_groups=\{\{([\d,]*)\}")
 # "[groups,devices]<=[shape]T(axes)": device numbers arranged in `shape`, with its axes transposed to the order `axes`
-_COUNTED = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_IOTA_GROUPS = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 # "mesh['a'=2,'b'=4], device_ids=([shape]T(axes)) {'a'}": groups along axis 'a' of this mesh
-_OF_MESH = re.compile(
+_MESH_GROUPS = re.compile(
     r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(\[([\d,]+)\](?:T\(([\d,]+)\))?\))? \{([^}]*)\}"
 )
-_PAIR = re.compile(r"source_target_pairs=\{\{(\d+),(\d+)\}")
+_SOURCE_TARGET_PAIR = re.compile(r"source_target_pairs=\{\{(\d+),(\d+)\}")
 
 
-def group_of(attributes: str) -> tuple[int, int]:
+def parse_replica_group(attributes: str) -> tuple[int, int]:
     """Return the size of a collective's first group and the step between its devices; (1, 1) without groups."""
-    if pair := _PAIR.search(attributes):
+    if pair := _SOURCE_TARGET_PAIR.search(attributes):
         return 2, abs(int(pair[2]) - int(pair[1])) or 1
-    first = _first_group(attributes)
-    return max(1, len(first)), first[1] - first[0] if len(first) > 1 else 1
+    group = _first_group(attributes)
+    return max(1, len(group)), group[1] - group[0] if len(group) > 1 else 1
 
 
 def _first_group(attributes: str) -> list[int]:
-    if match := _LISTED.search(attributes):
+    if match := _LIST_GROUPS.search(attributes):
         return _numbers(match[1])
-    if match := _COUNTED.search(attributes):
+    if match := _IOTA_GROUPS.search(attributes):
         groups: list[int] = _device_order(match[2], match[3]).reshape(_numbers(match[1]))[0].tolist()
         return groups
-    if match := _OF_MESH.search(attributes):
+    if match := _MESH_GROUPS.search(attributes):
         axes = dict(part.split("=") for part in match[1].split(","))
         sizes = [int(size) for size in axes.values()]
         devices = _device_order(match[2] or str(math.prod(sizes)), match[3]).reshape(sizes)
-        along = match[4].split(",")
-        group: list[int] = devices[tuple(slice(None) if name in along else 0 for name in axes)].ravel().tolist()
+        group_axes = match[4].split(",")
+        group: list[int] = devices[tuple(slice(None) if name in group_axes else 0 for name in axes)].ravel().tolist()
         return group
     return []
 
 
 def _device_order(shape: str, axes: str | None) -> np.ndarray:
-    numbers = np.arange(math.prod(_numbers(shape))).reshape(_numbers(shape))
-    return numbers.transpose(_numbers(axes)) if axes else numbers
+    order = np.arange(math.prod(_numbers(shape))).reshape(_numbers(shape))
+    return order.transpose(_numbers(axes)) if axes else order
 
 
 def _numbers(text: str) -> list[int]:

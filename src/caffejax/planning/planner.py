@@ -23,7 +23,7 @@ from ..training.build_trainer import config_for_mesh, optimizer_of
 from ..training.placement import MeshPlacement
 from ..training.train_step import TrainState, init_train_state, make_step
 from .hardware import Chip, Target, devices
-from .hlo import Collective, Program, program_of
+from .hlo import Collective, ProgramStats, compiled_stats
 
 FORWARD = 1 / 3  # of a step, without gradients to add up: a backward pass takes as long as two forward passes
 
@@ -84,10 +84,10 @@ def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model
     """
     links = network = 0.0
     for c in collectives:
-        n = c.over if c.is_within(model) else c.over // c.rows_of(model) * rows
+        n = c.group_size if c.is_within(model) else c.group_size // c.num_mesh_rows(model) * rows
         if n < 2:
             continue
-        near = min(n, max(1, chip.joined // c.step))
+        near = min(n, max(1, chip.joined // c.group_stride))
         groups = -(-n // near)
         links += c.count * c.bytes_sent(near, c.total_bytes) / chip.link
         network += c.count * c.bytes_sent(groups, c.total_bytes / near) / chip.network
@@ -118,7 +118,7 @@ class Plan:
     precision: str
     phase: str
     batch: int
-    program: Program | None
+    program: ProgramStats | None
     needed: int
     operations: int
     compile_seconds: float
@@ -309,9 +309,9 @@ class CompileJob:
     def _everywhere(self) -> NamedSharding:
         return replicated_sharding(self.mesh)
 
-    def _compile(self, lowered: jax.stages.Lowered) -> tuple[Program | None, int]:
+    def _compile(self, lowered: jax.stages.Lowered) -> tuple[ProgramStats | None, int]:
         try:
-            program = program_of(lowered.compile())
+            program = compiled_stats(lowered.compile())
         except jax.errors.JaxRuntimeError as error:
             needed = parse_needed_bytes(str(error))
             if needed is None:

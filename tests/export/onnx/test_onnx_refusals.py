@@ -9,7 +9,7 @@ import jax
 import pytest
 
 from caffejax import CaffejaxError, GraphError, Net
-from caffejax.export import BatchError, make_subject
+from caffejax.export import BatchError, make_inference_model
 from caffejax.export.onnx import export_onnx, write_onnx
 from caffejax.layers import LayerType, Signature, Traced
 from caffejax.layers.registry import register_temporarily
@@ -35,7 +35,7 @@ ON_HOST = f"""
 
 def write_net(text: str, path: Path, **options: object) -> None:
     net = Net(text)
-    write_onnx(make_subject(net, net.init(jax.random.key(0))), path, **options)
+    write_onnx(make_inference_model(net, net.init(jax.random.key(0))), path, **options)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_an_unsupported_jax_function_names_the_layer() -> None:
     text = f'{DATA} layer {{ name: "odd" type: "Odd" bottom: "data" top: "x" }}'
     with register_temporarily(unsupported_type):
         net = Net(text)
-        subject = make_subject(net, net.init(jax.random.key(0)))
+        subject = make_inference_model(net, net.init(jax.random.key(0)))
         with pytest.raises(GraphError, match=r"layer 'odd' \(Odd\): .*JAX's erf_inv, for which ONNX has no operator"):
             export_onnx(subject)
 

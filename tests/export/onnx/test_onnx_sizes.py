@@ -6,7 +6,7 @@ from jax import export
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from caffejax.export.onnx.builder import Builder
+from caffejax.export.onnx.builder import OnnxBuilder
 
 SIZES = {
     "7": lambda b, c: 7,
@@ -24,10 +24,10 @@ SIZES = {
 
 @pytest.mark.parametrize("text", SIZES)
 def test_symbolic_sizes_are_computed_at_run_time(text: str) -> None:
-    builder = Builder(18, ["x"])
+    builder = OnnxBuilder(18, ["x"])
     builder.sizes.sources.update(b=("x", 0), c=("x", 1))
     (size,) = export.symbolic_shape(text, scope=export.SymbolicScope())
-    name = builder.sizes.one(size)
+    name = builder.sizes.size_vector(size)
     graph = helper.make_graph(
         builder.sizes.nodes,
         "sizes",

@@ -10,7 +10,7 @@ import pytest
 
 from caffejax import Net
 from caffejax.cli import main
-from caffejax.export import Subject, make_subject
+from caffejax.export import InferenceModel, make_inference_model
 from caffejax.export.onnx import export_onnx
 from export.onnx.test_onnx_nets import CLASSIFICATION, CONFIGS, SEGMENTATION
 from export.random_params import fill_variables
@@ -30,7 +30,7 @@ def run_in_opencv(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> dict
     return dict(zip(names, net.forward(names), strict=True))
 
 
-def assert_equal_in_opencv(subject: Subject) -> None:
+def assert_equal_in_opencv(subject: InferenceModel) -> None:
     random = np.random.default_rng(1)
     inputs = {name: random.normal(size=b.shape).astype(b.dtype) for name, b in subject.inputs.items()}
     actual = run_in_opencv(export_onnx(subject, batch=False, pad_rows=True), inputs)
@@ -45,14 +45,14 @@ def assert_equal_in_opencv(subject: Subject) -> None:
 @pytest.mark.parametrize("name", NETS)
 def test_opencv_gives_equal_outputs(name: str) -> None:
     net = Net(NETS[name])
-    assert_equal_in_opencv(make_subject(net, fill_variables(net)))
+    assert_equal_in_opencv(make_inference_model(net, fill_variables(net)))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", LARGE)
 def test_opencv_gives_equal_outputs_of_larger_nets(name: str) -> None:
     net = Net(CONFIGS / name / "train_val.prototxt")
-    assert_equal_in_opencv(make_subject(net, fill_variables(net)))
+    assert_equal_in_opencv(make_inference_model(net, fill_variables(net)))
 
 
 @pytest.mark.long
@@ -62,7 +62,7 @@ def test_opencv_gives_equal_outputs_of_segnet(tmp_path: Path) -> None:
     model = tmp_path / "segnet.prototxt"
     model.write_text(re.sub(r"upsample_[hw]: \d+", "", text))
     net = Net(model)
-    assert_equal_in_opencv(make_subject(net, fill_variables(net)))
+    assert_equal_in_opencv(make_inference_model(net, fill_variables(net)))
 
 
 @pytest.mark.slow

@@ -7,10 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .ir import TAKEN, USED_IN_LINES, Block, Parameter, Part, Program, Step, class_name, comment, identifier, unique
+from .ir import (
+    RESERVED_NAMES,
+    RESERVED_VARIABLES,
+    Block,
+    ExpressionStep,
+    ModuleSpec,
+    Parameter,
+    Program,
+    class_name,
+    identifier,
+    make_unique,
+    sanitize_docstring,
+)
 from .runtime_helpers import HELPERS
 
-_LOAD = {
+_LOAD_TEMPLATES = {
     "safetensors": '''
 WEIGHTS = Path(__file__).with_name("model.safetensors")
 
@@ -45,29 +57,29 @@ def load(path: str | Path = WEIGHTS) -> {name}:
     return model
 ''',
 }
-_READER = {"safetensors": "from safetensors.flax import load_file", "orbax": "import orbax.checkpoint as ocp"}
+_READER_IMPORTS = {"safetensors": "from safetensors.flax import load_file", "orbax": "import orbax.checkpoint as ocp"}
 
 
 def name_modules(program: Program) -> Program:
     """Return the program with a name for each module, which becomes an attribute of the net's class."""
-    taken, names, steps = set(TAKEN), dict[int, str](), list[Step]()
+    used_names, module_names, steps = set(RESERVED_NAMES), dict[int, str](), list[ExpressionStep]()
     for step in program.steps:
-        if step.part is None:
+        if step.module is None:
             steps.append(step)
             continue
-        if id(step.part) not in names:
-            names[id(step.part)] = unique(identifier(step.layer, step.part.kind), taken)
-            taken.add(names[id(step.part)])
-        steps.append(replace(step, name=names[id(step.part)]))
+        if id(step.module) not in module_names:
+            module_names[id(step.module)] = make_unique(identifier(step.layer, step.module.kind), used_names)
+            used_names.add(module_names[id(step.module)])
+        steps.append(replace(step, module_name=module_names[id(step.module)]))
     return program.with_steps(tuple(steps))
 
 
-def net_class(program: Program, net: str) -> str:
+def net_class_name(program: Program, net: str) -> str:
     """Return an unused name for the net's class, derived from the net's name `net`."""
-    return unique(class_name(net, "Net"), {*TAKEN, *HELPERS, *(block.name for block in program.blocks)})
+    return make_unique(class_name(net, "Net"), {*RESERVED_NAMES, *HELPERS, *(block.name for block in program.blocks)})
 
 
-def source(program: Program, name: str, weights: str) -> str:
+def generate_source(program: Program, name: str, weights: str) -> str:
     """Return the source code of a program. Its modules must have names.
 
     Args:
@@ -76,88 +88,96 @@ def source(program: Program, name: str, weights: str) -> str:
         weights: format of the weights that the source loads: "safetensors" or "orbax".
     """
     helpers = [HELPERS[helper].strip("\n") for helper in HELPERS if helper in program.helpers]
-    parts = [*helpers, *map(_block, program.blocks), _net(program, name), _LOAD[weights].format(name=name).strip("\n")]
+    parts = [
+        *helpers,
+        *map(_block_source, program.blocks),
+        _net_source(program, name),
+        _LOAD_TEMPLATES[weights].format(name=name).strip("\n"),
+    ]
     body = "\n\n\n".join(parts)
     title = (
         f'"""{name} in flax, written by caffejax. Arrays have their channels last: (batch, height, width, channels)."""'
     )
     imports = ["import jax", *(["import jax.numpy as jnp"] if "jnp." in body else [])]
     if weights == "orbax":
-        imports += [_READER[weights], "from flax import nnx"]
+        imports += [_READER_IMPORTS[weights], "from flax import nnx"]
     else:
-        imports += ["from flax import nnx", _READER[weights]]
-    head = "\n".join([title, "", "from pathlib import Path", "", *imports])
-    return f"{head}\n\n\n{body}\n"
+        imports += ["from flax import nnx", _READER_IMPORTS[weights]]
+    header = "\n".join([title, "", "from pathlib import Path", "", *imports])
+    return f"{header}\n\n\n{body}\n"
 
 
-def _net(program: Program, name: str) -> str:
+def _net_source(program: Program, name: str) -> str:
     inputs = {number: program.values[number] for number in program.inputs}
-    taken = set(USED_IN_LINES)
+    used_names = set(RESERVED_VARIABLES)
     variables = dict[int, str]()
     for number, value in inputs.items():
-        variables[number] = unique(identifier(value.blob, "input"), taken)
-        taken.add(variables[number])
+        variables[number] = make_unique(identifier(value.blob, "input"), used_names)
+        used_names.add(variables[number])
     blobs = {value.number: value.blob for value in program.values}
     arguments = "".join(f", {argument}: jax.Array" for argument in variables.values())
-    lines = statements(program.steps, program.outputs)
-    names = name_variables(lines, variables, blobs, program.outputs)
+    statements = make_statements(program.steps, program.outputs)
+    names = name_variables(statements, variables, blobs, program.outputs)
     keys = output_keys(program)
-    several = ", ".join(f'"{key}": <{number}>' for key, number in keys.items())
-    result = f"<{program.outputs[0]}>" if len(keys) == 1 else f"{{{several}}}"
-    returned = "jax.Array" if len(keys) == 1 else "dict[str, jax.Array]"
-    text = [f"class {name}(nnx.Module):", *_docstring(program, variables, keys), ""]
-    text += ["    def __init__(self, *, rngs: nnx.Rngs) -> None:", *_constructor(program.steps), ""]
-    text += break_line(f"def __call__(self{arguments}) -> {returned}:", 4)
-    return "\n".join(text + _body(emit_lines(lines, names, result)))
+    items = ", ".join(f'"{key}": <{number}>' for key, number in keys.items())
+    result = f"<{program.outputs[0]}>" if len(keys) == 1 else f"{{{items}}}"
+    return_type = "jax.Array" if len(keys) == 1 else "dict[str, jax.Array]"
+    lines = [f"class {name}(nnx.Module):", *_docstring(program, variables, keys), ""]
+    lines += ["    def __init__(self, *, rngs: nnx.Rngs) -> None:", *_constructor_lines(program.steps), ""]
+    lines += break_line(f"def __call__(self{arguments}) -> {return_type}:", 4)
+    return "\n".join(lines + _break_lines(emit_lines(statements, names, result)))
 
 
 def output_keys(program: Program) -> dict[str, int]:
     """Return the number of each output's value, by the output's name in the source."""
     keys = dict[str, int]()
     for number, blob in program.named_outputs:
-        keys[unique(identifier(blob, "output"), keys)] = number
+        keys[make_unique(identifier(blob, "output"), keys)] = number
     return keys
 
 
 def _docstring(program: Program, variables: Mapping[int, str], keys: Mapping[str, int]) -> list[str]:
     arguments = [f"        {name}: {_shape(program, number)}." for number, name in variables.items()]
     results = [f"        {name}: {_shape(program, number)}." for name, number in keys.items()]
-    title = f"The net {comment(program.title)}.".replace("net .", "net.")
+    title = f"The net {sanitize_docstring(program.net_name)}.".replace("net .", "net.")
     return [f'    """{title}', "", "    Takes:", *arguments, "", "    Returns:", *results, '    """']
 
 
 def _shape(program: Program, number: int) -> str:
     value = program.values[number]
-    sizes = ["batch", *map(str, value.stored[1:])]
+    sizes = ["batch", *map(str, value.stored_shape[1:])]
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})" if value.shape else "one number"
 
 
-def _constructor(steps: Sequence[Step]) -> list[str]:
-    lines, names = list[str](), set[str]()
+def _constructor_lines(steps: Sequence[ExpressionStep]) -> list[str]:
+    lines, module_names = list[str](), set[str]()
     for step in steps:
-        if step.part is not None and step.name not in names:
-            names.add(step.name)
-            lines += break_line(f"self.{step.name} = {_constructor_call(step.part)}", 8)
+        if step.module is not None and step.module_name not in module_names:
+            module_names.add(step.module_name)
+            lines += break_line(f"self.{step.module_name} = {_constructor_call(step.module)}", 8)
     return lines or ["        pass"]
 
 
-def _constructor_call(part: Part) -> str:
-    values = [_literal(value) for _, value in part.arguments]
-    if part.count:
-        grown = zip(values, part.steps, strict=True)
-        values = [f"{value} {_times_i(step)}" if step else value for value, step in grown]
+def _constructor_call(module: ModuleSpec) -> str:
+    values = [_literal(value) for _, value in module.arguments]
+    if module.count:
+        arguments_and_increments = zip(values, module.increments, strict=True)
+        values = [
+            f"{value} {_increment_expression(increment)}" if increment else value
+            for value, increment in arguments_and_increments
+        ]
     arguments = [
-        value if k < part.positional else f"{name}={value}"
-        for k, ((name, _), value) in enumerate(zip(part.arguments, values, strict=True))
+        value if k < module.positional else f"{name}={value}"
+        for k, ((name, _), value) in enumerate(zip(module.arguments, values, strict=True))
     ]
-    call = f"{part.maker}({', '.join([*arguments, *(['rngs=rngs'] if part.random else [])])})"
-    if not part.count:
+    call = f"{module.constructor}({', '.join([*arguments, *(['rngs=rngs'] if module.needs_rngs else [])])})"
+    if not module.count:
         return call
-    return f"nnx.List([{call} for {'i' if any(part.steps) else '_'} in range({part.count})])"
+    return f"nnx.List([{call} for {'i' if any(module.increments) else '_'} in range({module.count})])"
 
 
-def _times_i(step: int) -> str:
-    return f"{'-' if step < 0 else '+'} {'i' if abs(step) == 1 else f'{abs(step)} * i'}"
+def _increment_expression(increment: int) -> str:
+    return f"{'-' if increment < 0 else '+'} {'i' if abs(increment) == 1 else f'{abs(increment)} * i'}"
 
 
 def _literal(value: Any) -> str:
@@ -166,22 +186,22 @@ def _literal(value: Any) -> str:
     return value.name if isinstance(value, Parameter) else repr(value)
 
 
-def _block(block: Block) -> str:
+def _block_source(block: Block) -> str:
     parameters = "".join(f", {name}: {kind}" for name, kind in block.parameters)
-    lines = statements(block.steps, [block.output])
-    names = name_variables(lines, {block.input: "x"}, block.names, [block.output])
-    text = [f"class {block.name}(nnx.Module):", f'    """{block.title}"""', ""]
-    text += break_line(f"def __init__(self{parameters}, *, rngs: nnx.Rngs) -> None:", 4)
-    text += [*_constructor(block.steps), "", "    def __call__(self, x: jax.Array) -> jax.Array:"]
-    return "\n".join(text + _body(emit_lines(lines, names, f"<{block.output}>")))
+    statements = make_statements(block.steps, [block.output])
+    names = name_variables(statements, {block.input: "x"}, block.value_names, [block.output])
+    lines = [f"class {block.name}(nnx.Module):", f'    """{block.docstring}"""', ""]
+    lines += break_line(f"def __init__(self{parameters}, *, rngs: nnx.Rngs) -> None:", 4)
+    lines += [*_constructor_lines(block.steps), "", "    def __call__(self, x: jax.Array) -> jax.Array:"]
+    return "\n".join(lines + _break_lines(emit_lines(statements, names, f"<{block.output}>")))
 
 
-def _body(lines: Sequence[str]) -> list[str]:
-    broken = list[str]()
+def _break_lines(lines: Sequence[str]) -> list[str]:
+    broken_lines = list[str]()
     for line in lines:
         indent = len(line) - len(line.lstrip())
-        broken += break_line(line.strip(), 8 + indent)
-    return broken
+        broken_lines += break_line(line.strip(), 8 + indent)
+    return broken_lines
 
 
 _MAX_NESTED_LENGTH = 96  # maximum characters of nested expressions, with x as the name of every value
@@ -206,33 +226,33 @@ class Statement:
     depth: int = 1
 
 
-def statements(steps: Sequence[Step], outputs: Sequence[int]) -> list[Statement]:
+def make_statements(steps: Sequence[ExpressionStep], outputs: Sequence[int]) -> list[Statement]:
     """Return the statements of the steps. Several short steps are nested in one statement, as in f(g(x))."""
-    readers: dict[int, int] = dict.fromkeys(outputs, 2)
+    reader_counts: dict[int, int] = dict.fromkeys(outputs, 2)
     for step in steps:
         for number in step.reads:
-            readers[number] = readers.get(number, 0) + 1
+            reader_counts[number] = reader_counts.get(number, 0) + 1
     result = list[Statement]()
     for step in steps:
         statement = _statement(step)
-        before = result[-1] if result else None
+        previous = result[-1] if result else None
         if (
-            before
-            and step.after
-            and not before.loop
-            and _is_only_reader(before, step, readers)
-            and before.depth < _MAX_DEPTH
+            previous
+            and step.can_nest
+            and not previous.loop
+            and _is_only_reader(previous, step, reader_counts)
+            and previous.depth < _MAX_DEPTH
         ):
-            joined = statement.text.replace(f"<{step.reads[0]}>", before.text)
-            if len(re.sub(r"<\d+>", "x", joined)) <= _MAX_NESTED_LENGTH and not _is_operation(statement.text):
-                result[-1] = replace(statement, text=joined, reads=before.reads, depth=before.depth + 1)
+            nested_text = statement.text.replace(f"<{step.reads[0]}>", previous.text)
+            if len(re.sub(r"<\d+>", "x", nested_text)) <= _MAX_NESTED_LENGTH and not _is_operation(statement.text):
+                result[-1] = replace(statement, text=nested_text, reads=previous.reads, depth=previous.depth + 1)
                 continue
         result.append(statement)
     return result
 
 
-def _is_only_reader(before: Statement, step: Step, readers: Mapping[int, int]) -> bool:
-    return before.writes == step.reads and readers[step.reads[0]] == 1 and step.text.count("{0}") == 1
+def _is_only_reader(previous: Statement, step: ExpressionStep, reader_counts: Mapping[int, int]) -> bool:
+    return previous.writes == step.reads and reader_counts[step.reads[0]] == 1 and step.text.count("{0}") == 1
 
 
 def _is_operation(text: str) -> bool:
@@ -240,15 +260,15 @@ def _is_operation(text: str) -> bool:
     return re.search(r"\(<\d+>[,)]", text) is None
 
 
-def _statement(step: Step) -> Statement:
+def _statement(step: ExpressionStep) -> Statement:
     patterns = [f"<{number}>" for number in step.reads]
-    loop = f"self.{step.name}" if step.part is not None and step.part.count else ""
-    text = step.text.format(*patterns, part=f"self.{step.name}")
+    loop = f"self.{step.module_name}" if step.module is not None and step.module.count else ""
+    text = step.text.format(*patterns, module=f"self.{step.module_name}")
     return Statement(text, step.reads, step.writes, loop)
 
 
 def name_variables(
-    lines: Sequence[Statement], arguments: Mapping[int, str], blobs: Mapping[int, str], outputs: Sequence[int]
+    statements: Sequence[Statement], arguments: Mapping[int, str], blobs: Mapping[int, str], outputs: Sequence[int]
 ) -> dict[int, str]:
     """Return the name of a variable for each value, by number: `x` along the main path, elsewhere the blob's name.
 
@@ -258,42 +278,50 @@ def name_variables(
         blobs: blob names of the values.
         outputs: numbers of the output values.
     """
-    last = {number: at for at, line in enumerate(lines) for number in line.reads}
-    last |= dict.fromkeys(outputs, len(lines))
-    readers: dict[int, int] = {}
-    for line in lines:
-        for number in set(line.reads):
-            readers[number] = readers.get(number, 0) + 1
+    last_use = {number: line_index for line_index, statement in enumerate(statements) for number in statement.reads}
+    last_use |= dict.fromkeys(outputs, len(statements))
+    reader_counts: dict[int, int] = {}
+    for statement in statements:
+        for number in set(statement.reads):
+            reader_counts[number] = reader_counts.get(number, 0) + 1
     chains = list[list[int]]()
     chain_of: dict[int, list[int]] = {}
-    main: list[int] | None = next((chain_of.setdefault(n, [n]) for n, name in arguments.items() if name == "x"), None)
-    mains = [main] if main else []
-    for at, line in enumerate(lines):
-        dying = [n for n in dict.fromkeys(line.reads) if last[n] == at and n in chain_of]
-        on_main = [n for n in dying if main is not None and main[-1] == n and chain_of[n] is main]
-        followed = on_main[:1] or (dying if len(dying) == 1 else [])
-        if len(line.writes) == 1 and followed and readers[followed[0]] < 3:
-            chain_of[followed[0]].append(line.writes[0])
-            chain_of[line.writes[0]] = chain_of[followed[0]]
+    main_chain: list[int] | None = next(
+        (chain_of.setdefault(n, [n]) for n, name in arguments.items() if name == "x"), None
+    )
+    main_chains = [main_chain] if main_chain else []
+    for line_index, statement in enumerate(statements):
+        last_reads = [n for n in dict.fromkeys(statement.reads) if last_use[n] == line_index and n in chain_of]
+        on_main = [
+            n for n in last_reads if main_chain is not None and main_chain[-1] == n and chain_of[n] is main_chain
+        ]
+        extended_values = on_main[:1] or (last_reads if len(last_reads) == 1 else [])
+        if len(statement.writes) == 1 and extended_values and reader_counts[extended_values[0]] < 3:
+            chain_of[extended_values[0]].append(statement.writes[0])
+            chain_of[statement.writes[0]] = chain_of[extended_values[0]]
             continue
-        for number in line.writes:
+        for number in statement.writes:
             chain_of[number] = [number]
             chains.append(chain_of[number])
-            if len(line.writes) == 1 and not on_main and (main is None or last.get(main[-1], -1) <= at):
-                main = chain_of[number]
-                mains.append(main)
-    names, taken = dict(arguments), {*USED_IN_LINES, *arguments.values()}
+            if (
+                len(statement.writes) == 1
+                and not on_main
+                and (main_chain is None or last_use.get(main_chain[-1], -1) <= line_index)
+            ):
+                main_chain = chain_of[number]
+                main_chains.append(main_chain)
+    names, used_names = dict(arguments), {*RESERVED_VARIABLES, *arguments.values()}
     for chain in chains:
-        is_main = any(chain is one for one in mains)
-        name = "x" if is_main else unique(identifier(blobs.get(chain[-1], ""), "y"), taken)
-        taken.add(name)
+        is_main = any(chain is main for main in main_chains)
+        name = "x" if is_main else make_unique(identifier(blobs.get(chain[-1], ""), "y"), used_names)
+        used_names.add(name)
         names |= dict.fromkeys(chain, name)
-    for one in mains:
-        names |= {number: "x" for number in one if number not in arguments}
+    for chain in main_chains:
+        names |= {number: "x" for number in chain if number not in arguments}
     return names
 
 
-def emit_lines(lines: Sequence[Statement], names: Mapping[int, str], result: str) -> list[str]:
+def emit_lines(statements: Sequence[Statement], names: Mapping[int, str], result: str) -> list[str]:
     """Return the source lines of the statements, and of the statement that returns `result`.
 
     Args:
@@ -301,16 +329,16 @@ def emit_lines(lines: Sequence[Statement], names: Mapping[int, str], result: str
         names: the variable of each value, by number.
         result: the returned expression, with `<7>` for value 7.
     """
-    source_lines, at_end = list[str](), len(lines) - 1
-    for at, line in enumerate(lines):
-        targets = ", ".join(names[number] for number in line.writes)
-        if line.loop:
-            if names[line.reads[0]] != targets:
-                source_lines.append(f"{targets} = {names[line.reads[0]]}")
-            source_lines += [f"for block in {line.loop}:", f"    {targets} = block({targets})"]
+    source_lines, last_index = list[str](), len(statements) - 1
+    for line_index, statement in enumerate(statements):
+        targets = ", ".join(names[number] for number in statement.writes)
+        if statement.loop:
+            if names[statement.reads[0]] != targets:
+                source_lines.append(f"{targets} = {names[statement.reads[0]]}")
+            source_lines += [f"for block in {statement.loop}:", f"    {targets} = block({targets})"]
             continue
-        text = _with_names(line.text, names)
-        if at == at_end and len(line.writes) == 1 and result == f"<{line.writes[0]}>":
+        text = _with_names(statement.text, names)
+        if line_index == last_index and len(statement.writes) == 1 and result == f"<{statement.writes[0]}>":
             return [*source_lines, f"return {text}"]
         source_lines.append(f"{targets} = {text}")
     return [*source_lines, f"return {_with_names(result, names)}"]
@@ -329,17 +357,17 @@ def break_line(text: str, indent: int) -> list[str]:
     margin = " " * indent
     if len(margin + text) <= WIDTH:
         return [margin + text]
-    brackets = _brackets(text)
+    brackets = _find_brackets(text)
     if brackets is None:
-        return _split_brackets(text, indent)
+        return _wrap_in_brackets(text, indent)
     head, body, tail = text[: brackets[0] + 1], text[brackets[0] + 1 : brackets[1]], text[brackets[1] :]
     if len(margin) + 4 + len(body) <= WIDTH:
         return [margin + head, f"{margin}    {body}", margin + tail]
-    items = [line for item in _items(body) for line in break_line(f"{item},", indent + 4)]
+    items = [line for item in _split_items(body) for line in break_line(f"{item},", indent + 4)]
     return [margin + head, *items, margin + tail]
 
 
-def _split_brackets(text: str, indent: int) -> list[str]:
+def _wrap_in_brackets(text: str, indent: int) -> list[str]:
     """Return the lines of a statement such as `name = a + b`, with the sum in brackets."""
     margin = " " * indent
     head, sign, value = text.partition(" = ") if not text.startswith("return ") else ("return", " ", text[7:])
@@ -349,30 +377,30 @@ def _split_brackets(text: str, indent: int) -> list[str]:
     return [f"{margin}{head}{sign}(", *lines, f"{margin})"]
 
 
-def _brackets(text: str) -> tuple[int, int] | None:
+def _find_brackets(text: str) -> tuple[int, int] | None:
     """Return the positions of the brackets at which a statement is broken, or None.
 
     They enclose the parameters of a definition, or are the last brackets of another statement.
     """
-    depth, opened = 0, -1
-    for at, letter in enumerate(text):
+    depth, start = 0, -1
+    for position, letter in enumerate(text):
         if letter in _OPEN:
-            opened = at if depth == 0 else opened
+            start = position if depth == 0 else start
             depth += 1
         elif letter in _CLOSE:
             depth -= 1
-            if depth == 0 and (text.startswith("def ") or not text[at + 1 :].strip(",")):
-                return opened, at
+            if depth == 0 and (text.startswith("def ") or not text[position + 1 :].strip(",")):
+                return start, position
     return None
 
 
-def _items(body: str) -> Iterator[str]:
+def _split_items(body: str) -> Iterator[str]:
     """Yield the items of a list of arguments, which are separated by commas outside nested brackets."""
     depth, start = 0, 0
-    for at, letter in enumerate(body):
+    for position, letter in enumerate(body):
         depth += (letter in _OPEN) - (letter in _CLOSE)
         if letter == "," and depth == 0:
-            yield body[start:at].strip()
-            start = at + 1
+            yield body[start:position].strip()
+            start = position + 1
     if body[start:].strip():
         yield body[start:].strip()

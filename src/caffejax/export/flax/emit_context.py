@@ -12,8 +12,8 @@ import numpy as np
 
 from ...errors import LayerError, require
 from ...graph import Layer
-from ..inference_model import Subject
-from .ir import Order, Part, Shape, Step, Value
+from ..inference_model import InferenceModel
+from .ir import ExpressionStep, ModuleSpec, Order, Shape, Value
 
 
 def channels_last(n: int) -> Order:
@@ -21,7 +21,7 @@ def channels_last(n: int) -> Order:
     return (0, *range(2, n), 1) if n > 2 else tuple(range(n))
 
 
-def stored_shape(shape: Shape) -> tuple[int | str, ...]:
+def channels_last_shape(shape: Shape) -> tuple[int | str, ...]:
     """Return the shape of an input or output in the source: channels last, and "batch" as the first size."""
     return ("batch", *(shape[axis] for axis in channels_last(len(shape))[1:])) if shape else ()
 
@@ -32,24 +32,26 @@ def caffe_order(n: int) -> Order:
 
 
 @dataclass
-class Builder:
+class FlaxBuilder:
     """A program under construction: its steps, values, helpers and shared modules."""
 
-    subject: Subject
-    steps: list[Step] = field(default_factory=list)
+    model: InferenceModel
+    steps: list[ExpressionStep] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
     helpers: set[str] = field(default_factory=set)
-    shared: dict[tuple[Any, ...], Part] = field(default_factory=dict)
+    modules_by_owners: dict[tuple[Any, ...], ModuleSpec] = field(default_factory=dict)
 
-    def value(self, blob: str, shape: Shape, order: Order, flat: tuple[Shape, Order] | None = None) -> Value:
+    def add_value(
+        self, blob: str, shape: Shape, order: Order, flattened_from: tuple[Shape, Order] | None = None
+    ) -> Value:
         """Add a value to the program; return the value. The arguments are the attributes of `Value`."""
-        value = Value(len(self.values), blob, shape, order, flat)
+        value = Value(len(self.values), blob, shape, order, flattened_from)
         self.values.append(value)
         return value
 
 
 @dataclass
-class Emission:
+class EmitContext:
     """A layer to write as flax source.
 
     Attributes:
@@ -58,59 +60,61 @@ class Emission:
         bottoms: the values of the layer's bottoms.
     """
 
-    builder: Builder
+    builder: FlaxBuilder
     layer: Layer
     bottoms: tuple[Value, ...]
 
     @property
-    def p(self) -> Any:
+    def param(self) -> Any:
         """The parameter message of the layer's type."""
         return self.layer.context.param
 
     @cached_property
     def tops(self) -> tuple[Shape, ...]:
         """The shapes of the tops in Caffe's axis order."""
-        return tuple(tuple(self.builder.subject.net.graph.blobs[top].shape) for top in self.layer.tops)
+        return tuple(tuple(self.builder.model.net.graph.blobs[top].shape) for top in self.layer.tops)
 
     @cached_property
     def arrays(self) -> tuple[np.ndarray, ...]:
         """The layer's parameters and state as float32 arrays, in Caffe's order and shapes."""
-        return tuple(np.asarray(array, np.float32) for array in self.builder.subject.arrays(self.layer))
+        return tuple(np.asarray(array, np.float32) for array in self.builder.model.arrays(self.layer))
 
-    def call(
+    def add_step(
         self,
         text: str,
         *reads: Value,
-        part: Part | None = None,
+        module: ModuleSpec | None = None,
         helpers: Sequence[str] = (),
         shape: Shape | None = None,
         order: Order | None = None,
-        flat: tuple[Shape, Order] | None = None,
+        flattened_from: tuple[Shape, Order] | None = None,
         blob: str | None = None,
-        after: bool = False,
+        can_nest: bool = False,
     ) -> Value:
         """Add a step that computes one value; return the value.
 
         Args:
-            text: the expression, with `{0}`, `{1}` for the values in `reads` and `{part}` for the module.
+            text: the expression, with `{0}`, `{1}` for the values in `reads` and `{module}` for the module.
             reads: the values that the expression reads.
             part: the module that the expression calls.
             helpers: names of helper functions in the expression.
             shape, order, flat, blob: attributes of the value; default: from the first value in `reads` and the top.
             after: True if the expression may be nested with the previous step's expression in one statement.
         """
-        like = reads[0] if reads else None
-        shape = shape if shape is not None else like.shape if like else ()
-        order = order if order is not None else like.order if like and len(like.order) == len(shape) else None
-        value = self.builder.value(
+        operand = reads[0] if reads else None
+        shape = shape if shape is not None else operand.shape if operand else ()
+        order = order if order is not None else operand.order if operand and len(operand.order) == len(shape) else None
+        value = self.builder.add_value(
             self.blob_name(self.layer.tops[0]) if blob is None else blob,
             shape,
             order or channels_last(len(shape)),
-            flat,
+            flattened_from,
         )
         self.builder.helpers.update(helpers)
         self.builder.steps.append(
-            Step(self.layer.name, text, tuple(v.number for v in reads), (value.number,), part, after=after)
+            ExpressionStep(
+                self.layer.name, text, tuple(v.number for v in reads), (value.number,), module, can_nest=can_nest
+            )
         )
         return value
 
@@ -118,31 +122,44 @@ class Emission:
         """Return the name of a top in the prototxt, without the suffix `/layer` of a blob that is overwritten later."""
         return top.removesuffix(f"/{self.layer.key}")
 
-    def elementwise(self, text: str, *reads: Value, part: Part | None = None, helpers: Sequence[str] = ()) -> Value:
+    def add_elementwise_step(
+        self, text: str, *reads: Value, module: ModuleSpec | None = None, helpers: Sequence[str] = ()
+    ) -> Value:
         """Add an element-wise step; return its value. The arguments are the same as in `call`."""
-        like = reads[0]
-        return self.call(
+        operand = reads[0]
+        return self.add_step(
             text,
             *reads,
-            part=part,
+            module=module,
             helpers=helpers,
-            shape=like.shape,
-            order=like.order,
-            flat=like.flat,
-            after=len(reads) == 1,
+            shape=operand.shape,
+            order=operand.order,
+            flattened_from=operand.flattened_from,
+            can_nest=len(reads) == 1,
         )
 
-    def split(self, text: str, read: Value, shapes: Sequence[Shape], helpers: Sequence[str] = ()) -> tuple[Value, ...]:
+    def add_multi_output_step(
+        self, text: str, operand: Value, shapes: Sequence[Shape], helpers: Sequence[str] = ()
+    ) -> tuple[Value, ...]:
         """Add a step that computes one value for each top, in the stored order of `read`; return the values."""
         self.builder.helpers.update(helpers)
-        named = zip(self.layer.tops, shapes, strict=True)
-        values = tuple(self.builder.value(self.blob_name(top), shape, read.order) for top, shape in named)
-        self.builder.steps.append(Step(self.layer.name, text, (read.number,), tuple(v.number for v in values)))
+        top_shapes = zip(self.layer.tops, shapes, strict=True)
+        values = tuple(self.builder.add_value(self.blob_name(top), shape, operand.order) for top, shape in top_shapes)
+        self.builder.steps.append(
+            ExpressionStep(self.layer.name, text, (operand.number,), tuple(v.number for v in values))
+        )
         return values
 
-    def part(
-        self, maker: str, kind: str, weights: Mapping[str, np.ndarray], *, positional: int = 0, **arguments: Any
-    ) -> Part:
+    def make_module(
+        self,
+        constructor: str,
+        kind: str,
+        weights: Mapping[str, np.ndarray],
+        *,
+        positional: int = 0,
+        needs_rngs: bool = True,
+        **arguments: Any,
+    ) -> ModuleSpec:
         """Return a module with the layer's parameters. Layers that share all parameters share the module.
 
         Args:
@@ -155,17 +172,16 @@ class Emission:
         Raises:
             LayerError: if another layer with the same parameters is written as a different module.
         """
-        random = arguments.pop("random", True)
         owners = tuple(param.owner for param in self.layer.all_params)
-        part = Part(maker, tuple(arguments.items()), kind, positional, weights, random, owners)
-        same = [part for others, part in self.builder.shared.items() if set(others) & set(owners)]
-        if not same:
-            self.builder.shared[owners] = part
-            return part
-        equal = same[0] == part and same[0].owners == owners
-        equal = equal and all(np.array_equal(array, same[0].weights[name]) for name, array in weights.items())
+        module = ModuleSpec(constructor, tuple(arguments.items()), kind, positional, weights, needs_rngs, owners)
+        existing = [module for others, module in self.builder.modules_by_owners.items() if set(others) & set(owners)]
+        if not existing:
+            self.builder.modules_by_owners[owners] = module
+            return module
+        equal = existing[0] == module and existing[0].owners == owners
+        equal = equal and all(np.array_equal(array, existing[0].weights[name]) for name, array in weights.items())
         require(equal, "shares params with a layer that is written as another module; give it params of its own")
-        return same[0]
+        return existing[0]
 
     def reorder(self, value: Value, order: Order) -> Value:
         """Return a value with axes in `order` and features in Caffe's order. A transposition is added if needed."""
@@ -175,39 +191,39 @@ class Emission:
         large_axes = [axis for axis in value.order if value.shape[axis] != 1]
         if large_axes == [axis for axis in order if value.shape[axis] != 1]:
             target = tuple(value.shape[axis] for axis in order)
-            return self.call(reshape_expression(target), value, order=order, blob=value.blob)
+            return self.add_step(reshape_expression(target), value, order=order, blob=value.blob)
         axes = ", ".join(str(value.order.index(axis)) for axis in order)
-        return self.call(f"{{0}}.transpose({axes})", value, order=order, blob=value.blob)
+        return self.add_step(f"{{0}}.transpose({axes})", value, order=order, blob=value.blob)
 
-    def last(self, value: Value) -> Value:
+    def to_channels_last(self, value: Value) -> Value:
         """Return a value with its channels last. A transposition is added if needed."""
         return self.reorder(value, channels_last(len(value.shape)))
 
-    def plain(self, value: Value) -> Value:
+    def to_caffe_order(self, value: Value) -> Value:
         """Return a value in Caffe's axis order. A transposition is added if needed."""
         return self.reorder(value, caffe_order(len(value.shape)))
 
-    def alike(self, values: Sequence[Value]) -> tuple[Value, ...]:
+    def to_common_order(self, values: Sequence[Value]) -> tuple[Value, ...]:
         """Return values of equal shape in the same axis order. Transpositions are added if needed."""
         first = values[0]
-        if all(v.order == first.order and v.flat == first.flat for v in values):
+        if all(v.order == first.order and v.flattened_from == first.flattened_from for v in values):
             return tuple(values)
         first = self._restore_feature_order(first)
         return (first, *(self.reorder(v, first.order) for v in values[1:]))
 
-    def row_major(self, value: Value, axis: int = 0) -> bool:
+    def is_row_major(self, value: Value, axis: int = 0) -> bool:
         """Return whether the axes from `axis` on are stored in Caffe's order. Axes of length 1 are ignored."""
         order = [k for k in value.order if value.shape[k] != 1 and k >= axis]
-        return value.flat is None and order == sorted(order)
+        return value.flattened_from is None and order == sorted(order)
 
     def _restore_feature_order(self, value: Value) -> Value:
-        if value.flat is None:
+        if value.flattened_from is None:
             return value
-        shape, order = value.flat
+        shape, order = value.flattened_from
         sizes = ", ".join(str(shape[axis]) for axis in order)
-        back = ", ".join(str(1 + order.index(axis)) for axis in range(len(shape)))
-        text = f"{{0}}.reshape(-1, {sizes}).transpose(0, {back}).reshape(-1, {value.shape[1]})"
-        return self.call(text, value, blob=value.blob)
+        inverse = ", ".join(str(1 + order.index(axis)) for axis in range(len(shape)))
+        text = f"{{0}}.reshape(-1, {sizes}).transpose(0, {inverse}).reshape(-1, {value.shape[1]})"
+        return self.add_step(text, value, blob=value.blob)
 
 
 def reshape_expression(shape: Sequence[int | str]) -> str:
@@ -216,27 +232,27 @@ def reshape_expression(shape: Sequence[int | str]) -> str:
     return f"{{0}}.reshape({sizes})"
 
 
-Emit = Callable[[Emission], "Value | Sequence[Value]"]
+Emitter = Callable[[EmitContext], "Value | Sequence[Value]"]
 
-_EMITTERS: dict[str, Emit] = {}
+_EMITTERS: dict[str, Emitter] = {}
 
 
-def writes(*types: str) -> Callable[[Emit], Emit]:
+def register_emitter(*types: str) -> Callable[[Emitter], Emitter]:
     """Return a decorator that registers an emitter for layer types."""
 
-    def note(emit: Emit) -> Emit:
+    def register(emit: Emitter) -> Emitter:
         _EMITTERS.update(dict.fromkeys(types, emit))
         return emit
 
-    return note
+    return register
 
 
-def known_types() -> frozenset[str]:
+def supported_types() -> frozenset[str]:
     """Return the names of the layer types that have an emitter."""
     return frozenset(_EMITTERS)
 
 
-def emitter_of(layer: Layer) -> Emit:
+def get_emitter(layer: Layer) -> Emitter:
     """Return the emitter of a layer's type.
 
     Raises:
@@ -248,7 +264,7 @@ def emitter_of(layer: Layer) -> Emit:
     return emitter
 
 
-def number(value: float) -> int | float:
+def shorten_float32(value: float) -> int | float:
     """Return a float32 number in its shortest form: 0.1 instead of 0.10000000149, and 2 instead of 2.0.
 
     Raises:
@@ -259,13 +275,13 @@ def number(value: float) -> int | float:
     return int(short) if short.is_integer() and abs(short) < 1e6 else short
 
 
-def one_or_all(values: Sequence[int]) -> int | tuple[int, ...]:
+def collapse_equal(values: Sequence[int]) -> int | tuple[int, ...]:
     """Return the number if all values are equal, else the tuple of values."""
     return values[0] if len(set(values)) == 1 else tuple(values)
 
 
 def affine_expression(scale: float, shift: float) -> str:
     """Return the expression for scale * x + shift, with `{0}` for x."""
-    scale, shift = number(scale), number(shift)
+    scale, shift = shorten_float32(scale), shorten_float32(shift)
     text = "{0}" if scale == 1 else "-{0}" if scale == -1 else f"{scale} * {{0}}"
     return text if shift == 0 else f"{text} {'-' if shift < 0 else '+'} {abs(shift)}"

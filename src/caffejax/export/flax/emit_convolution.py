@@ -15,49 +15,49 @@ from ...layers.c3d.nd_layers import nd_correlation, nd_windows
 from ...layers.convolution import Correlation, convolution_output, correlation, depthwise_context
 from ...layers.helpers import canonical_axis
 from ...layers.pooling import pool_method, window_pair
-from .emit_context import Emission, one_or_all, writes
+from .emit_context import EmitContext, collapse_equal, register_emitter
 from .emit_shape_ops import Zeros, flatten_from
-from .ir import Part, Shape, Value
+from .ir import ModuleSpec, Shape, Value
 
 
-@writes("Convolution", "DepthwiseConvolution")
-def convolution(e: Emission) -> tuple[Value, ...]:
+@register_emitter("Convolution", "DepthwiseConvolution")
+def convolution(e: EmitContext) -> tuple[Value, ...]:
     """Write nnx.Conv over height and width."""
     return _write_convolution(e, _planar(e, e.layer.context))
 
 
-@writes("ConvolutionDepthwise")
-def depthwise(e: Emission) -> tuple[Value, ...]:
+@register_emitter("ConvolutionDepthwise")
+def depthwise(e: EmitContext) -> tuple[Value, ...]:
     """Write nnx.Conv over height and width, with a group for each channel."""
     return _write_convolution(e, _planar(e, depthwise_context(e.layer.context, e.bottoms[0])))
 
 
-@writes("Convolution3D")
-def convolution3d(e: Emission) -> tuple[Value, ...]:
+@register_emitter("Convolution3D")
+def convolution3d(e: EmitContext) -> tuple[Value, ...]:
     """Write nnx.Conv over time, height and width."""
     return _write_convolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
 
 
-@writes("NdConvolution")
-def nd_convolution(e: Emission) -> tuple[Value, ...]:
+@register_emitter("NdConvolution")
+def nd_convolution(e: EmitContext) -> tuple[Value, ...]:
     """Write nnx.Conv over any number of spatial axes."""
     return _write_convolution(e, nd_correlation(e.layer.context, e.bottoms[0]))
 
 
-def _write_convolution(e: Emission, c: Correlation) -> tuple[Value, ...]:
+def _write_convolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
     size = c.size(e.bottoms[0])
     weight, *bias = e.arrays
     options = {
-        "strides": one_or_all(c.window.stride),
+        "strides": collapse_equal(c.window.stride),
         "padding": _padding(c, size),
-        "kernel_dilation": one_or_all(c.window.dilation),
+        "kernel_dilation": collapse_equal(c.window.dilation),
         "feature_group_count": c.group,
         "use_bias": bool(bias),
     }
     if set(c.window.kernel) == {1} and options["padding"] == "VALID":
         del options["padding"]  # for 1x1 kernels nnx.Conv's default adds no padding either
     defaults = {"strides": 1, "kernel_dilation": 1, "feature_group_count": 1, "use_bias": True}
-    part = e.part(
+    module = e.make_module(
         "nnx.Conv",
         "conv",
         _weights(np.moveaxis(weight, (0, 1), (-1, -2)), bias),
@@ -67,22 +67,22 @@ def _write_convolution(e: Emission, c: Correlation) -> tuple[Value, ...]:
         kernel_size=c.window.kernel,
         **{name: value for name, value in options.items() if value != defaults.get(name)},
     )
-    return _apply_to_bottoms(e, part)
+    return _apply_to_bottoms(e, module)
 
 
-@writes("Deconvolution")
-def deconvolution(e: Emission) -> tuple[Value, ...]:
+@register_emitter("Deconvolution")
+def deconvolution(e: EmitContext) -> tuple[Value, ...]:
     """Write nnx.ConvTranspose over height and width, or a helper for groups, which nnx.ConvTranspose does not have."""
     return _write_deconvolution(e, _planar(e, e.layer.context))
 
 
-@writes("Deconvolution3D")
-def deconvolution3d(e: Emission) -> tuple[Value, ...]:
+@register_emitter("Deconvolution3D")
+def deconvolution3d(e: EmitContext) -> tuple[Value, ...]:
     """Write nnx.ConvTranspose over time, height and width."""
     return _write_deconvolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
 
 
-def _write_deconvolution(e: Emission, c: Correlation) -> tuple[Value, ...]:
+def _write_deconvolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
     weight, *bias = e.arrays
     flipped = np.flip(weight, tuple(range(2, weight.ndim)))
     pads = tuple(
@@ -90,28 +90,28 @@ def _write_deconvolution(e: Emission, c: Correlation) -> tuple[Value, ...]:
         for extent, (low, high) in zip(c.window.extent, c.window.padding, strict=True)
     )
     options = {
-        "strides": one_or_all(c.window.stride),
+        "strides": collapse_equal(c.window.stride),
         "padding": pads,
-        "kernel_dilation": one_or_all(c.window.dilation),
+        "kernel_dilation": collapse_equal(c.window.dilation),
     }
     options = {name: value for name, value in options.items() if name != "kernel_dilation" or value != 1}
     features: dict[str, Any] = {"in_features": weight.shape[0], "out_features": weight.shape[1] * c.group}
     if c.group == 1:
-        kernel, maker = np.moveaxis(flipped, (0, 1), (-2, -1)), "nnx.ConvTranspose"
+        kernel, constructor = np.moveaxis(flipped, (0, 1), (-2, -1)), "nnx.ConvTranspose"
         options |= {} if bias else {"use_bias": False}
     else:
         grouped = flipped.reshape(c.group, -1, *weight.shape[1:])
-        kernel, maker = np.moveaxis(grouped, (1, 0, 2), (-3, -2, -1)), "GroupedConvTranspose"
+        kernel, constructor = np.moveaxis(grouped, (1, 0, 2), (-3, -2, -1)), "GroupedConvTranspose"
         kernel = kernel.reshape(*kernel.shape[:-2], -1)
         options |= {"groups": c.group, "use_bias": bool(bias)}
-        e.builder.helpers.add(maker)
-    part = e.part(
-        maker, "deconv", _weights(kernel, bias), positional=2, **features, kernel_size=c.window.kernel, **options
+        e.builder.helpers.add(constructor)
+    module = e.make_module(
+        constructor, "deconv", _weights(kernel, bias), positional=2, **features, kernel_size=c.window.kernel, **options
     )
-    return _apply_to_bottoms(e, part)
+    return _apply_to_bottoms(e, module)
 
 
-def _planar(e: Emission, context: Context) -> Correlation:
+def _planar(e: EmitContext, context: Context) -> Correlation:
     c = correlation(context, e.bottoms)
     require(c.axis == 1, f"has its channels along axis {c.axis}; only axis 1 is supported")
     require(len(c.window.kernel) > 0, "has no spatial axes; use InnerProduct")
@@ -123,7 +123,7 @@ def _padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], 
     needed = c.window.fit_padding(size, convolution_output(size, c.window)).padding
     pads = tuple((low, max(low, high)) for low, high in needed)
     if all(low == high for low, high in pads):
-        pad = one_or_all([low for low, _ in pads])
+        pad = collapse_equal([low for low, _ in pads])
         return "VALID" if pad == 0 else pad if isinstance(pad, int) else pads
     return pads
 
@@ -132,34 +132,37 @@ def _weights(kernel: np.ndarray, bias: list[np.ndarray]) -> dict[str, np.ndarray
     return {"kernel": kernel, **({"bias": bias[0].reshape(-1)} if bias else {})}
 
 
-def _apply_to_bottoms(e: Emission, part: Any) -> tuple[Value, ...]:
+def _apply_to_bottoms(e: EmitContext, module: Any) -> tuple[Value, ...]:
     tops = zip(e.bottoms, e.layer.tops, e.tops, strict=True)
-    return tuple(e.call("{part}({0})", e.last(x), part=part, shape=shape, blob=top) for x, top, shape in tops)
+    return tuple(
+        e.add_step("{module}({0})", e.to_channels_last(x), module=module, shape=shape, blob=top)
+        for x, top, shape in tops
+    )
 
 
-@writes("Pooling")
-def pooling(e: Emission) -> Value | tuple[Value, ...]:
+@register_emitter("Pooling")
+def pooling(e: EmitContext) -> Value | tuple[Value, ...]:
     """Write nnx.max_pool or nnx.avg_pool, with the padding for Caffe's rounding of sizes.
 
     With a second top, for the positions of maxima, the helper max_pool_with_places is written.
     """
-    method = pool_method(e.p)
+    method = pool_method(e.param)
     require(method != "STOCHASTIC", "pools at random in training (STOCHASTIC), which flax does not; use MAX or AVE")
-    x, has_positions = e.last(e.bottoms[0]), len(e.layer.tops) > 1
-    if e.p.global_pooling:
+    x, has_positions = e.to_channels_last(e.bottoms[0]), len(e.layer.tops) > 1
+    if e.param.global_pooling:
         require(
             not has_positions, "has a second top with the places of maxima over whole planes, which is not supported"
         )
         return _global_pooling(e, method, x)
     window = Window.symmetric(
-        window_pair(e.p, "kernel_size", "kernel_h", "kernel_w"),
-        window_pair(e.p, "stride", "stride_h", "stride_w"),
-        window_pair(e.p, "pad", "pad_h", "pad_w"),
+        window_pair(e.param, "kernel_size", "kernel_h", "kernel_w"),
+        window_pair(e.param, "stride", "stride_h", "stride_w"),
+        window_pair(e.param, "pad", "pad_h", "pad_w"),
     )
     return _with_places(e, x, window) if has_positions else _write_pooling(e, method, x, window)
 
 
-def _with_places(e: Emission, x: Value, window: Window) -> tuple[Value, ...]:
+def _with_places(e: EmitContext, x: Value, window: Window) -> tuple[Value, ...]:
     out = e.tops[0][2:]
     require(
         not _sees_padding_alone(x, window, out),
@@ -167,26 +170,28 @@ def _with_places(e: Emission, x: Value, window: Window) -> tuple[Value, ...]:
     )
     settings = _settings(window, padding_of(window, tuple(x.shape[2:]), out))
     helper = "max_pool_with_places"
-    return e.split(f"{helper}({{0}}, {settings})", x, e.tops, helpers=[helper])
+    return e.add_multi_output_step(f"{helper}({{0}}, {settings})", x, e.tops, helpers=[helper])
 
 
-@writes("Pooling3D")
-def pooling3d(e: Emission) -> Value:
+@register_emitter("Pooling3D")
+def pooling3d(e: EmitContext) -> Value:
     """Write pooling over time, height and width."""
     return _pool_symmetric(e, *volume_windows(e.layer.context, e.bottoms[0]))
 
 
-@writes("NdPooling")
-def nd_pooling(e: Emission) -> Value:
+@register_emitter("NdPooling")
+def nd_pooling(e: EmitContext) -> Value:
     """Write pooling over any number of spatial axes."""
     return _pool_symmetric(e, *nd_windows(e.layer.context, e.bottoms[0]))
 
 
-def _pool_symmetric(e: Emission, method: str, ended: Window, _: Shape) -> Value:
-    return _write_pooling(e, method, e.last(e.bottoms[0]), Window.symmetric(ended.kernel, ended.stride, ended.low))
+def _pool_symmetric(e: EmitContext, method: str, ended: Window, _: Shape) -> Value:
+    return _write_pooling(
+        e, method, e.to_channels_last(e.bottoms[0]), Window.symmetric(ended.kernel, ended.stride, ended.low)
+    )
 
 
-def _write_pooling(e: Emission, method: str, x: Value, window: Window) -> Value:
+def _write_pooling(e: EmitContext, method: str, x: Value, window: Window) -> Value:
     out = e.tops[0][2:]
     if window.kernel == tuple(x.shape[2:]) and not any(window.low) and set(out) == {1}:
         return _global_pooling(e, method, x)
@@ -195,17 +200,17 @@ def _write_pooling(e: Emission, method: str, x: Value, window: Window) -> Value:
     return _averages(e, x, window, out)
 
 
-def _global_pooling(e: Emission, method: str, x: Value) -> Value:
+def _global_pooling(e: EmitContext, method: str, x: Value) -> Value:
     function, axes = "jnp.max" if method == "MAX" else "jnp.mean", tuple(range(1, len(x.shape) - 1))
-    return e.call(f"{function}({{0}}, axis={axes}, keepdims=True)", x, shape=e.tops[0], order=x.order)
+    return e.add_step(f"{function}({{0}}, axis={axes}, keepdims=True)", x, shape=e.tops[0], order=x.order)
 
 
-def _maxima(e: Emission, x: Value, window: Window, out: Shape) -> Value:
+def _maxima(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
     padding = padding_of(window, tuple(x.shape[2:]), out)
     text = f"nnx.max_pool({{0}}, {_settings(window, padding)})"
     if _sees_padding_alone(x, window, out):
         text = f"jnp.maximum({text}, jnp.finfo({{0}}.dtype).min)"
-    return e.call(text, x, shape=e.tops[0], order=x.order)
+    return e.add_step(text, x, shape=e.tops[0], order=x.order)
 
 
 def _sees_padding_alone(x: Value, window: Window, out: Shape) -> bool:
@@ -214,7 +219,7 @@ def _sees_padding_alone(x: Value, window: Window, out: Shape) -> bool:
     return any((o - 1) * stride - low >= n for n, low, stride, o in ends)
 
 
-def _averages(e: Emission, x: Value, window: Window, out: Shape) -> Value:
+def _averages(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
     """Write average pooling as in Caffe: the divisor is the number of cells of each window in the padded plane.
 
     Cells of a window beyond the padding do not count.
@@ -225,7 +230,7 @@ def _averages(e: Emission, x: Value, window: Window, out: Shape) -> Value:
     if beyond and any(window.low):
         around = ", ".join(str((low, low)) for low in window.low)
         padded = tuple(n + 2 * low for n, low in zip(size, window.low, strict=True))
-        x = e.call(
+        x = e.add_step(
             f"jnp.pad({{0}}, ((0, 0), {around}, (0, 0)))",
             x,
             shape=(*x.shape[:2], *padded),
@@ -235,7 +240,7 @@ def _averages(e: Emission, x: Value, window: Window, out: Shape) -> Value:
         padding = tuple((0, high - low) for low, high in padding)
     counted = ", count_include_pad=False" if beyond else ""
     text = f"nnx.avg_pool({{0}}, {_settings(window, padding)}{counted})"
-    return e.call(text, x, shape=e.tops[0], order=x.order)
+    return e.add_step(text, x, shape=e.tops[0], order=x.order)
 
 
 def padding_of(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int], ...]:
@@ -255,23 +260,23 @@ def _settings(window: Window, padding: tuple[tuple[int, int], ...]) -> str:
     return f"{window.kernel}{strides}{padded}"
 
 
-@writes("InnerProduct")
-def inner_product(e: Emission) -> Value:
+@register_emitter("InnerProduct")
+def inner_product(e: EmitContext) -> Value:
     """Write nnx.Linear. The inputs of its weight are in the stored order of the bottom's features."""
     x, *others = e.bottoms
-    axis = canonical_axis(e.p.axis, x.shape)
+    axis = canonical_axis(e.param.axis, x.shape)
     require(axis > 0, "has axis 0, where the whole batch is one input, which is not supported")
     if others:
         return _product_of_bottoms(e, axis)
-    require(not e.p.normalize, "has rows of length 1 (normalize), which is not supported")
-    weight, *bias = e.arrays[: 1 + e.p.bias_term]  # MyCaffe's deviations are for training
-    kernel = weight if e.p.transpose else weight.T
+    require(not e.param.normalize, "has rows of length 1 (normalize), which is not supported")
+    weight, *bias = e.arrays[: 1 + e.param.bias_term]  # MyCaffe's deviations are for training
+    kernel = weight if e.param.transpose else weight.T
     x = flatten_from(e, x, axis)
-    if x.flat is not None:
-        kernel = _to_stored(kernel, *x.flat)
+    if x.flattened_from is not None:
+        kernel = _to_stored(kernel, *x.flattened_from)
     weights = {"kernel": kernel, **({"bias": bias[0]} if bias else {})}
     options = {} if bias else {"use_bias": False}
-    part = e.part(
+    module = e.make_module(
         "nnx.Linear",
         "fc",
         weights,
@@ -280,23 +285,23 @@ def inner_product(e: Emission) -> Value:
         out_features=kernel.shape[1],
         **options,
     )
-    return e.call("{part}({0})", x, part=part, shape=e.tops[0], order=tuple(range(len(e.tops[0]))))
+    return e.add_step("{module}({0})", x, module=module, shape=e.tops[0], order=tuple(range(len(e.tops[0]))))
 
 
-def _product_of_bottoms(e: Emission, axis: int) -> Value:
+def _product_of_bottoms(e: EmitContext, axis: int) -> Value:
     """Write an InnerProduct whose weight is the second bottom. The bias is the third bottom or a learned array."""
     require(axis == 1, "takes its weight from a bottom and has an axis other than 1, which is not supported")
     x, weight, *bias = (_rows(e, bottom) for bottom in e.bottoms)
-    text = "{0} @ {1}" if e.p.transpose else "{0} @ {1}.T"
+    text = "{0} @ {1}" if e.param.transpose else "{0} @ {1}.T"
     if not e.arrays:
-        return e.call(f"{text} + {{2}}" if bias else text, x, weight, *bias, shape=e.tops[0])
-    return e.call(f"{text} + {{part}}[...]", x, weight, part=_param(e, "bias"), shape=e.tops[0])
+        return e.add_step(f"{text} + {{2}}" if bias else text, x, weight, *bias, shape=e.tops[0])
+    return e.add_step(f"{text} + {{module}}[...]", x, weight, module=_param(e, "bias"), shape=e.tops[0])
 
 
-def _param(e: Emission, kind: str) -> Part:
+def _param(e: EmitContext, kind: str) -> ModuleSpec:
     """Return an nnx.Param with the layer's first array."""
     array = e.arrays[0]
-    return e.part("nnx.Param", kind, {"": array}, positional=1, random=False, value=Zeros(array.shape))
+    return e.make_module("nnx.Param", kind, {"": array}, positional=1, needs_rngs=False, value=Zeros(array.shape))
 
 
 def _to_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
@@ -305,33 +310,35 @@ def _to_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
     return inputs.reshape(math.prod(shape), -1)
 
 
-@writes("InnerDistance")
-def inner_distance(e: Emission) -> Value:
+@register_emitter("InnerDistance")
+def inner_distance(e: EmitContext) -> Value:
     """Write the distances of rows to the rows of a second bottom or of a learned array."""
-    require(not e.arrays or not e.p.normalize, "has rows of length 1 (normalize), which is not supported")
-    require(canonical_axis(e.p.axis, e.bottoms[0].shape) == 1, "has an axis other than 1, which is not supported")
+    require(not e.arrays or not e.param.normalize, "has rows of length 1 (normalize), which is not supported")
+    require(canonical_axis(e.param.axis, e.bottoms[0].shape) == 1, "has an axis other than 1, which is not supported")
     x, *centers = (_rows(e, bottom) for bottom in e.bottoms)
-    distance = f"jnp.sum({'jnp.abs' if e.p.distance_type == 'L1' else 'jnp.square'}({{0}}[:, None] - {{1}}), axis=-1)"
+    distance = (
+        f"jnp.sum({'jnp.abs' if e.param.distance_type == 'L1' else 'jnp.square'}({{0}}[:, None] - {{1}}), axis=-1)"
+    )
     if centers:
-        return e.call(distance, x, *centers, shape=e.tops[0])
-    return e.call(distance.replace("{1}", "{part}[...]"), x, part=_param(e, "centers"), shape=e.tops[0])
+        return e.add_step(distance, x, *centers, shape=e.tops[0])
+    return e.add_step(distance.replace("{1}", "{module}[...]"), x, module=_param(e, "centers"), shape=e.tops[0])
 
 
-def _rows(e: Emission, x: Value) -> Value:
-    x = e.plain(x)
+def _rows(e: EmitContext, x: Value) -> Value:
+    x = e.to_caffe_order(x)
     if len(x.shape) <= 2:
         return x
     shape = (x.shape[0], math.prod(x.shape[1:]))
-    return e.call("{0}.reshape({0}.shape[0], -1)", x, shape=shape, order=(0, 1), blob=x.blob)
+    return e.add_step("{0}.reshape({0}.shape[0], -1)", x, shape=shape, order=(0, 1), blob=x.blob)
 
 
-@writes("Embed")
-def embed(e: Emission) -> Value:
+@register_emitter("Embed")
+def embed(e: EmitContext) -> Value:
     """Write nnx.Embed, and a bias if there is one."""
     weight, *bias = e.arrays
-    x = e.plain(e.bottoms[0])
+    x = e.to_caffe_order(e.bottoms[0])
     require(not bias, "has a bias_term, which nnx.Embed does not have")
-    part = e.part(
+    module = e.make_module(
         "nnx.Embed",
         "embed",
         {"embedding": weight},
@@ -340,4 +347,4 @@ def embed(e: Emission) -> Value:
         features=weight.shape[1],
     )
     order = tuple(range(len(e.tops[0])))
-    return e.call("{part}({0}.astype(int))", x, part=part, shape=e.tops[0], order=order)
+    return e.add_step("{module}({0}.astype(int))", x, module=module, shape=e.tops[0], order=order)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import require
 from ...layers.helpers import canonical_axis
-from .emit_context import Emission, Emit, affine_expression, number, writes
+from .emit_context import EmitContext, Emitter, affine_expression, register_emitter, shorten_float32
 from .ir import Value
 
 _PLAIN = {
@@ -20,135 +20,141 @@ _PLAIN = {
 }
 
 
-def _plain(text: str) -> Emit:
+def _plain(text: str) -> Emitter:
     """Return an emitter for an element-wise function without settings; `text` is its expression."""
-    return lambda e: e.elementwise(text, *e.bottoms)
+    return lambda e: e.add_elementwise_step(text, *e.bottoms)
 
 
 for _type, _text in _PLAIN.items():
-    writes(_type)(_plain(_text))
+    register_emitter(_type)(_plain(_text))
 
 
-@writes("Mish")
-def mish(e: Emission) -> Value:
+@register_emitter("Mish")
+def mish(e: EmitContext) -> Value:
     """Write x * tanh(log(1 + exp(x)))."""
-    return e.elementwise("{0} * nnx.tanh(nnx.softplus({0}))", *e.bottoms)
+    return e.add_elementwise_step("{0} * nnx.tanh(nnx.softplus({0}))", *e.bottoms)
 
 
-@writes("ReLU")
-def relu(e: Emission) -> Value:
+@register_emitter("ReLU")
+def relu(e: EmitContext) -> Value:
     """Write max(x, 0), or a leaky ReLU."""
-    slope = number(e.p.negative_slope)
-    return e.elementwise("nnx.relu({0})" if slope == 0 else f"nnx.leaky_relu({{0}}, {slope})", *e.bottoms)
+    slope = shorten_float32(e.param.negative_slope)
+    return e.add_elementwise_step("nnx.relu({0})" if slope == 0 else f"nnx.leaky_relu({{0}}, {slope})", *e.bottoms)
 
 
-@writes("ReLU6")
-def relu6(e: Emission) -> Value:
+@register_emitter("ReLU6")
+def relu6(e: EmitContext) -> Value:
     """Write min(max(x, 0), 6), or its leaky form."""
-    slope = number(e.p.negative_slope)
+    slope = shorten_float32(e.param.negative_slope)
     text = "nnx.relu6({0})" if slope == 0 else f"jnp.minimum(nnx.leaky_relu({{0}}, {slope}), 6)"
-    return e.elementwise(text, *e.bottoms)
+    return e.add_elementwise_step(text, *e.bottoms)
 
 
-@writes("PReLU")
-def prelu(e: Emission) -> Value:
+@register_emitter("PReLU")
+def prelu(e: EmitContext) -> Value:
     """Write a leaky ReLU with learned slopes."""
     (slope,) = e.arrays
     if slope.ndim == 0:
-        part = e.part("nnx.PReLU", "prelu", {"negative_slope": slope}, random=False)
-        return e.elementwise("{part}({0})", *e.bottoms, part=part)
-    x = e.last(e.bottoms[0])
-    part = e.part("PReLU", "prelu", {"slope": slope}, positional=1, features=slope.size, random=False)
-    return e.elementwise("{part}({0})", x, part=part, helpers=["PReLU"])
+        module = e.make_module("nnx.PReLU", "prelu", {"negative_slope": slope}, needs_rngs=False)
+        return e.add_elementwise_step("{module}({0})", *e.bottoms, module=module)
+    x = e.to_channels_last(e.bottoms[0])
+    module = e.make_module("PReLU", "prelu", {"slope": slope}, positional=1, features=slope.size, needs_rngs=False)
+    return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["PReLU"])
 
 
-@writes("ELU")
-def elu(e: Emission) -> Value:
+@register_emitter("ELU")
+def elu(e: EmitContext) -> Value:
     """Write ELU: alpha * (exp(x) - 1) below 0."""
-    alpha = number(e.p.alpha)
-    return e.elementwise("nnx.elu({0})" if alpha == 1 else f"nnx.elu({{0}}, {alpha})", *e.bottoms)
+    alpha = shorten_float32(e.param.alpha)
+    return e.add_elementwise_step("nnx.elu({0})" if alpha == 1 else f"nnx.elu({{0}}, {alpha})", *e.bottoms)
 
 
-@writes("Swish")
-def swish(e: Emission) -> Value:
+@register_emitter("Swish")
+def swish(e: EmitContext) -> Value:
     """Write x * sigmoid(beta * x)."""
-    beta = number(e.p.beta)
-    return e.elementwise("nnx.silu({0})" if beta == 1 else f"{{0}} * nnx.sigmoid({beta} * {{0}})", *e.bottoms)
+    beta = shorten_float32(e.param.beta)
+    return e.add_elementwise_step("nnx.silu({0})" if beta == 1 else f"{{0}} * nnx.sigmoid({beta} * {{0}})", *e.bottoms)
 
 
-@writes("HardSigmoid")
-def hard_sigmoid(e: Emission) -> Value:
+@register_emitter("HardSigmoid")
+def hard_sigmoid(e: EmitContext) -> Value:
     """Write a linear function clipped to [0, 1]."""
-    return e.elementwise(f"jnp.clip({affine_expression(e.p.alpha, e.p.beta)}, 0, 1)", *e.bottoms)
+    return e.add_elementwise_step(f"jnp.clip({affine_expression(e.param.alpha, e.param.beta)}, 0, 1)", *e.bottoms)
 
 
-@writes("Clip")
-def clip(e: Emission) -> Value:
+@register_emitter("Clip")
+def clip(e: EmitContext) -> Value:
     """Write clipping to the range from min to max; if min is the larger number, min wins as in the layer."""
-    low, high = number(e.p.min), number(e.p.max)
+    low, high = shorten_float32(e.param.min), shorten_float32(e.param.max)
     text = f"jnp.clip({{0}}, {low}, {high})" if low <= high else f"jnp.maximum(jnp.minimum({{0}}, {high}), {low})"
-    return e.elementwise(text, *e.bottoms)
+    return e.add_elementwise_step(text, *e.bottoms)
 
 
-@writes("Threshold")
-def threshold(e: Emission) -> Value:
+@register_emitter("Threshold")
+def threshold(e: EmitContext) -> Value:
     """Write 1 above the threshold, else 0."""
-    return e.elementwise(f"jnp.where({{0}} > {number(e.p.threshold)}, 1.0, 0.0)", *e.bottoms)
+    return e.add_elementwise_step(f"jnp.where({{0}} > {shorten_float32(e.param.threshold)}, 1.0, 0.0)", *e.bottoms)
 
 
-@writes("Dropout")
-def dropout(e: Emission) -> Value:
+@register_emitter("Dropout")
+def dropout(e: EmitContext) -> Value:
     """Write nnx.Dropout. Like Caffe's, it scales in training; with scale_train: false the output is scaled in TEST."""
-    ratio = number(e.p.dropout_ratio)
-    part = e.part("nnx.Dropout", "dropout", {}, positional=1, rate=ratio)
-    if e.p.scale_train:
-        return e.elementwise("{part}({0})", *e.bottoms, part=part)
-    return e.elementwise(f"{number(float(np.float32(1 - e.p.dropout_ratio)))} * {{part}}({{0}})", *e.bottoms, part=part)
+    ratio = shorten_float32(e.param.dropout_ratio)
+    module = e.make_module("nnx.Dropout", "dropout", {}, positional=1, rate=ratio)
+    if e.param.scale_train:
+        return e.add_elementwise_step("{module}({0})", *e.bottoms, module=module)
+    return e.add_elementwise_step(
+        f"{shorten_float32(float(np.float32(1 - e.param.dropout_ratio)))} * {{module}}({{0}})",
+        *e.bottoms,
+        module=module,
+    )
 
 
-@writes("Power")
-def power(e: Emission) -> Value:
+@register_emitter("Power")
+def power(e: EmitContext) -> Value:
     """Write (shift + scale * x) ** power."""
-    exponent, inner = number(e.p.power), affine_expression(e.p.scale, e.p.shift)
-    if exponent == 0 or e.p.scale == 0:
-        constant = 1 if exponent == 0 else number(float(e.p.shift) ** float(e.p.power))
-        return e.elementwise(f"jnp.full_like({{0}}, {constant})", *e.bottoms)
+    exponent, inner = shorten_float32(e.param.power), affine_expression(e.param.scale, e.param.shift)
+    if exponent == 0 or e.param.scale == 0:
+        constant = 1 if exponent == 0 else shorten_float32(float(e.param.shift) ** float(e.param.power))
+        return e.add_elementwise_step(f"jnp.full_like({{0}}, {constant})", *e.bottoms)
     if exponent == 1:
-        return e.bottoms[0] if inner == "{0}" else e.elementwise(inner, *e.bottoms)
-    return e.elementwise(f"{inner} ** {exponent}" if inner == "{0}" else f"({inner}) ** {exponent}", *e.bottoms)
+        return e.bottoms[0] if inner == "{0}" else e.add_elementwise_step(inner, *e.bottoms)
+    return e.add_elementwise_step(
+        f"{inner} ** {exponent}" if inner == "{0}" else f"({inner}) ** {exponent}", *e.bottoms
+    )
 
 
-@writes("Exp")
-def exp(e: Emission) -> Value:
+@register_emitter("Exp")
+def exp(e: EmitContext) -> Value:
     """Write base ** (shift + scale * x)."""
-    inner = affine_expression(e.p.scale, e.p.shift)
-    text = f"jnp.exp({inner})" if e.p.base == -1 else f"{number(e.p.base)} ** ({inner})"
-    return e.elementwise(text, *e.bottoms)
+    inner = affine_expression(e.param.scale, e.param.shift)
+    text = f"jnp.exp({inner})" if e.param.base == -1 else f"{shorten_float32(e.param.base)} ** ({inner})"
+    return e.add_elementwise_step(text, *e.bottoms)
 
 
-@writes("Log")
-def log(e: Emission) -> Value:
+@register_emitter("Log")
+def log(e: EmitContext) -> Value:
     """Write the logarithm of shift + scale * x."""
-    inner = affine_expression(e.p.scale, e.p.shift)
-    text = f"jnp.log({inner})" if e.p.base == -1 else f"jnp.log({inner}) / {math.log(e.p.base)}"
-    return e.elementwise(text, *e.bottoms)
+    inner = affine_expression(e.param.scale, e.param.shift)
+    text = f"jnp.log({inner})" if e.param.base == -1 else f"jnp.log({inner}) / {math.log(e.param.base)}"
+    return e.add_elementwise_step(text, *e.bottoms)
 
 
-@writes("Eltwise")
-def eltwise(e: Emission) -> Value:
+@register_emitter("Eltwise")
+def eltwise(e: EmitContext) -> Value:
     """Write a sum with coefficients, a product or a maximum."""
-    xs = e.alike(e.bottoms)
+    xs = e.to_common_order(e.bottoms)
     fields = [f"{{{i}}}" for i in range(len(xs))]
-    match e.p.EltwiseOp.Name(e.p.operation):
+    match e.param.EltwiseOp.Name(e.param.operation):
         case "PROD":
             text = " * ".join(fields)
         case "SUM":
-            text = _sum(fields, [number(c) for c in e.p.coeff] or [1] * len(xs))
+            text = _sum(fields, [shorten_float32(c) for c in e.param.coeff] or [1] * len(xs))
         case _:
             text = fields[0]
             for field in fields[1:]:
                 text = f"jnp.maximum({text}, {field})"
-    return e.elementwise(text, *xs)
+    return e.add_elementwise_step(text, *xs)
 
 
 def _sum(fields: list[str], coefficients: list[int | float]) -> str:
@@ -160,29 +166,29 @@ def _sum(fields: list[str], coefficients: list[int | float]) -> str:
     return text
 
 
-@writes("Axpy")
-def axpy(e: Emission) -> Value:
+@register_emitter("Axpy")
+def axpy(e: EmitContext) -> Value:
     """Write factor * x + y, with a factor for each channel of each image."""
-    factor, (x, y) = e.bottoms[0], map(e.last, e.bottoms[1:])
+    factor, (x, y) = e.bottoms[0], map(e.to_channels_last, e.bottoms[1:])
     wide = _broadcast_channels(e, factor, x)
-    return e.call("{0} * {1} + {2}", x, wide, y)
+    return e.add_step("{0} * {1} + {2}", x, wide, y)
 
 
-@writes("ChannelScale")
-def channel_scale(e: Emission) -> Value:
+@register_emitter("ChannelScale")
+def channel_scale(e: EmitContext) -> Value:
     """Write the product of all channels of a pixel and the other bottom's value at this pixel."""
-    x, factor = map(e.last, e.bottoms)
+    x, factor = map(e.to_channels_last, e.bottoms)
     require(len(x.shape) == len(factor.shape), f"bottoms of shapes {x.shape} and {factor.shape} are not supported")
-    return e.call("{0} * {1}", x, factor)
+    return e.add_step("{0} * {1}", x, factor)
 
 
-def _broadcast_channels(e: Emission, factor: Value, x: Value) -> Value:
+def _broadcast_channels(e: EmitContext, factor: Value, x: Value) -> Value:
     """Return factors (images, channels, ...) reshaped to broadcast with the value `x`, whose channels are last."""
-    factor = e.last(factor)
+    factor = e.to_channels_last(factor)
     if len(factor.shape) == len(x.shape):
         return factor
     ones = (1,) * (len(x.shape) - 2)
-    return e.call(
+    return e.add_step(
         f"{{0}}.reshape({{0}}.shape[0], {', '.join(map(str, (*ones, x.shape[1])))})",
         factor,
         shape=(*x.shape[:2], *ones),
@@ -191,11 +197,11 @@ def _broadcast_channels(e: Emission, factor: Value, x: Value) -> Value:
     )
 
 
-@writes("Reduction")
-def reduction(e: Emission) -> Value:
+@register_emitter("Reduction")
+def reduction(e: EmitContext) -> Value:
     """Write a sum or mean over the last axes."""
     (x,) = e.bottoms
-    x, axis = e.plain(x), canonical_axis(e.p.axis, x.shape)
+    x, axis = e.to_caffe_order(x), canonical_axis(e.param.axis, x.shape)
     axes = ", ".join(str(k) for k in range(axis, len(x.shape)))
     axes = f"axis=({axes})" if "," in axes else f"axis={axes}"
     text = {
@@ -203,18 +209,21 @@ def reduction(e: Emission) -> Value:
         "ASUM": f"jnp.sum(jnp.abs({{0}}), {axes})",
         "SUMSQ": f"jnp.sum(jnp.square({{0}}), {axes})",
         "MEAN": f"jnp.mean({{0}}, {axes})",
-    }[e.p.ReductionOp.Name(e.p.operation)]
-    coefficient = number(e.p.coeff)
-    return e.call(text if coefficient == 1 else f"{coefficient} * {text}", x, shape=e.tops[0])
+    }[e.param.ReductionOp.Name(e.param.operation)]
+    coefficient = shorten_float32(e.param.coeff)
+    return e.add_step(text if coefficient == 1 else f"{coefficient} * {text}", x, shape=e.tops[0])
 
 
-@writes("ArgMax")
-def arg_max(e: Emission) -> Value:
+@register_emitter("ArgMax")
+def arg_max(e: EmitContext) -> Value:
     """Write the index of the largest number along an axis; of equal numbers it is the last, as in Caffe."""
     (x,) = e.bottoms
-    require(e.p.HasField("axis") and e.p.top_k == 1 and not e.p.out_max_val, "is written with axis and top_k 1 only")
-    axis = canonical_axis(e.p.axis, x.shape)
+    require(
+        e.param.HasField("axis") and e.param.top_k == 1 and not e.param.out_max_val,
+        "is written with axis and top_k 1 only",
+    )
+    axis = canonical_axis(e.param.axis, x.shape)
     position = x.axis(axis)
     index = f"jnp.argmax(jnp.flip({{0}}, {position}), axis={position}, keepdims=True)"
     text = f"{x.shape[axis] - 1} - {index}.astype({{0}}.dtype)"
-    return e.call(text, x, shape=e.tops[0], order=x.order)
+    return e.add_step(text, x, shape=e.tops[0], order=x.order)

@@ -9,12 +9,12 @@ from ...errors import require
 from ...layers.helpers import canonical_axis
 from ...layers.normalization import stored_statistics
 from ...layers.segmentation.bn import SEGNET_EPS, bn_variant
-from .emit_context import Emission, number, writes
+from .emit_context import EmitContext, register_emitter, shorten_float32
 from .ir import Shape, Value
 
 
-@writes("BatchNorm")
-def batch_norm(e: Emission) -> Value:
+@register_emitter("BatchNorm")
+def batch_norm(e: EmitContext) -> Value:
     """Write nnx.BatchNorm, with scale and bias if the layer has them. A Scale after it is merged later."""
     size, n = e.layer.context.settings.stats_batch_size, e.bottoms[0].shape[0]
     require(not 0 < size < n, f"has statistics of {size} of {n} images (stats_batch_size), which is not supported")
@@ -24,125 +24,129 @@ def batch_norm(e: Emission) -> Value:
     if scaled:
         weights |= {"scale": e.arrays[3], "bias": e.arrays[4] if len(e.arrays) > 4 else np.zeros_like(e.arrays[3])}
     return _write_batch_norm(
-        e, weights, e.layer.context.settings.eps, e.p.moving_average_fraction, _uses_running_average(e)
+        e, weights, e.layer.context.settings.eps, e.param.moving_average_fraction, _uses_running_average(e)
     )
 
 
-@writes("BN")
-def bn(e: Emission) -> Value:
+@register_emitter("BN")
+def bn(e: EmitContext) -> Value:
     """Write PSPNet's BN as nnx.BatchNorm, and SegNet's BN, which has no running statistics, as functions."""
     require(len(e.layer.tops) == 1, "has tops for the mean and the variance, which is not supported")
     if bn_variant(e.layer.site.layer).startswith("SegNet"):
         return _segnet_bn(e)
     scale, bias, mean, variance = (array.reshape(-1) for array in e.arrays)
     weights = {"mean": mean, "var": variance, "scale": scale, "bias": bias}
-    return _write_batch_norm(e, weights, e.p.eps, e.p.momentum, True if e.p.frozen else None)
+    return _write_batch_norm(e, weights, e.param.eps, e.param.momentum, True if e.param.frozen else None)
 
 
-def _segnet_bn(e: Emission) -> Value:
-    x = e.last(e.bottoms[0])
-    if e.p.bn_mode == e.p.LEARN:
-        x = e.call(f"normalize_by_batch({{0}}, eps={SEGNET_EPS})", x, helpers=["normalize_by_batch"])
+def _segnet_bn(e: EmitContext) -> Value:
+    x = e.to_channels_last(e.bottoms[0])
+    if e.param.bn_mode == e.param.LEARN:
+        x = e.add_step(f"normalize_by_batch({{0}}, eps={SEGNET_EPS})", x, helpers=["normalize_by_batch"])
     scale, bias = (array.reshape(-1) for array in e.arrays)
     weights = {"scale": scale, "bias": bias}
-    part = e.part("Scale", "bn", weights, positional=1, random=False, shape=scale.shape)
-    return e.elementwise("{part}({0})", x, part=part, helpers=["Scale"])
+    module = e.make_module("Scale", "bn", weights, positional=1, needs_rngs=False, shape=scale.shape)
+    return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["Scale"])
 
 
-def _uses_running_average(e: Emission) -> bool | None:
+def _uses_running_average(e: EmitContext) -> bool | None:
     """Return the layer's use_global_stats, or None if it is unset and the phase decides."""
-    return bool(e.p.use_global_stats) if e.p.HasField("use_global_stats") else None
+    return bool(e.param.use_global_stats) if e.param.HasField("use_global_stats") else None
 
 
 def _write_batch_norm(
-    e: Emission, weights: dict[str, np.ndarray], eps: float, momentum: float, fixed: bool | None
+    e: EmitContext, weights: dict[str, np.ndarray], eps: float, momentum: float, fixed: bool | None
 ) -> Value:
-    x = e.last(e.bottoms[0])
+    x = e.to_channels_last(e.bottoms[0])
     options: dict[str, object] = {}
     if "scale" not in weights:
         options = {"use_bias": False, "use_scale": False}
-    part = e.part(
+    module = e.make_module(
         "nnx.BatchNorm",
         "bn",
         weights,
         positional=1,
         num_features=weights["mean"].size,
-        momentum=number(momentum),
-        epsilon=number(eps),
+        momentum=shorten_float32(momentum),
+        epsilon=shorten_float32(eps),
         **options,
     )
-    text = "{part}({0})" if fixed is None else f"{{part}}({{0}}, use_running_average={fixed})"
-    return e.elementwise(text, x, part=part)
+    text = "{module}({0})" if fixed is None else f"{{module}}({{0}}, use_running_average={fixed})"
+    return e.add_elementwise_step(text, x, module=module)
 
 
-@writes("LRN")
-def lrn(e: Emission) -> Value:
+@register_emitter("LRN")
+def lrn(e: EmitContext) -> Value:
     """Write local response normalisation, across channels or within channels."""
-    x = e.last(e.bottoms[0])
-    p = e.p
+    x = e.to_channels_last(e.bottoms[0])
+    p = e.param
+    settings = f"size={p.local_size}, alpha={shorten_float32(p.alpha)}, beta={shorten_float32(p.beta)}"
     if p.norm_region == p.WITHIN_CHANNEL:
-        text = f"local_contrast_norm({{0}}, size={p.local_size}, alpha={number(p.alpha)}, beta={number(p.beta)})"
-        return e.call(text, x, helpers=["local_contrast_norm"])
-    settings = f"size={p.local_size}, alpha={number(p.alpha)}, beta={number(p.beta)}, k={number(p.k)}"
-    return e.call(f"local_response_norm({{0}}, {settings})", x, helpers=["local_response_norm"])
+        return e.add_step(f"local_contrast_norm({{0}}, {settings})", x, helpers=["local_contrast_norm"])
+    text = f"local_response_norm({{0}}, {settings}, k={shorten_float32(p.k)})"
+    return e.add_step(text, x, helpers=["local_response_norm"])
 
 
-@writes("MVN")
-def mvn(e: Emission) -> Value:
+@register_emitter("MVN")
+def mvn(e: EmitContext) -> Value:
     """Write a normalisation to mean 0 and variance 1, for each channel of each image or for each image."""
-    x = e.last(e.bottoms[0])
+    x = e.to_channels_last(e.bottoms[0])
     require(len(x.shape) == 4, f"needs a bottom with 4 axes, not {x.shape}")
-    axes = (1, 2, 3) if e.p.across_channels else (1, 2)
-    if not e.p.normalize_variance:
-        return e.call(f"{{0}} - jnp.mean({{0}}, axis={axes}, keepdims=True)", x)
-    return e.call(f"standardize({{0}}, axis={axes}, eps={number(e.p.eps)})", x, helpers=["standardize"])
+    axes = (1, 2, 3) if e.param.across_channels else (1, 2)
+    if not e.param.normalize_variance:
+        return e.add_step(f"{{0}} - jnp.mean({{0}}, axis={axes}, keepdims=True)", x)
+    return e.add_step(
+        f"standardize({{0}}, axis={axes}, eps={shorten_float32(e.param.eps)})", x, helpers=["standardize"]
+    )
 
 
-@writes("Normalize")
-def normalize(e: Emission) -> Value:
+@register_emitter("Normalize")
+def normalize(e: EmitContext) -> Value:
     """Write a division by the vector length, then SSD's learned scale."""
-    x = e.last(e.bottoms[0])
+    x = e.to_channels_last(e.bottoms[0])
     if not e.arrays:
         require(len(e.layer.tops) == 1, "has a second top, which is not supported")
         require(len(x.shape) in (2, 4), f"needs a bottom with 2 or 4 axes, not {x.shape}")
         plane = "[:, None, None]" if len(x.shape) == 2 else ""
         text = f"unit_length({{0}}, axis=-1, eps=1e-06){plane}"
-        return e.call(text, x, shape=e.tops[0], helpers=["unit_length"])
+        return e.add_step(text, x, shape=e.tops[0], helpers=["unit_length"])
     p = e.layer.context.layer.norm_param
     axes = tuple(range(1, len(x.shape))) if p.across_spatial else -1
-    y = e.call(f"unit_length({{0}}, axis={axes}, eps={number(p.eps)})", x, helpers=["unit_length"])
+    y = e.add_step(f"unit_length({{0}}, axis={axes}, eps={shorten_float32(p.eps)})", x, helpers=["unit_length"])
     shape = e.arrays[0].shape
-    part = e.part("Scale", "scale", {"scale": e.arrays[0]}, positional=1, random=False, shape=shape, use_bias=False)
-    return e.elementwise("{part}({0})", y, part=part, helpers=["Scale"])
+    module = e.make_module(
+        "Scale", "scale", {"scale": e.arrays[0]}, positional=1, needs_rngs=False, shape=shape, use_bias=False
+    )
+    return e.add_elementwise_step("{module}({0})", y, module=module, helpers=["Scale"])
 
 
-@writes("Scale")
-def scale(e: Emission) -> Value:
+@register_emitter("Scale")
+def scale(e: EmitContext) -> Value:
     """Write a product with a learned factor or another bottom, and a bias if there is one."""
-    x = e.last(e.bottoms[0])
-    bounded = e.p.HasField("min_value") or e.p.HasField("max_value")
+    x = e.to_channels_last(e.bottoms[0])
+    bounded = e.param.HasField("min_value") or e.param.HasField("max_value")
     require(not bounded, "holds its factor between bounds (min_value, max_value), which is not supported")
     if len(e.bottoms) == 2:
-        y = e.call("{0} * {1}", x, _broadcast(e, e.bottoms[1], x))
+        y = e.add_step("{0} * {1}", x, _broadcast(e, e.bottoms[1], x))
         return _with_bias(e, y) if e.arrays else y
-    factor, *bias = (_to_stored(array, x, e.p.axis) for array in e.arrays)
+    factor, *bias = (_to_stored(array, x, e.param.axis) for array in e.arrays)
     weights = {"scale": factor, **({"bias": bias[0]} if bias else {})}
     options = {} if bias else {"use_bias": False}
-    part = e.part("Scale", "scale", weights, positional=1, random=False, shape=factor.shape, **options)
-    return e.elementwise("{part}({0})", x, part=part, helpers=["Scale"])
+    module = e.make_module("Scale", "scale", weights, positional=1, needs_rngs=False, shape=factor.shape, **options)
+    return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["Scale"])
 
 
-@writes("Bias")
-def bias(e: Emission) -> Value:
+@register_emitter("Bias")
+def bias(e: EmitContext) -> Value:
     """Write a sum with a learned bias or with another bottom."""
-    x = e.last(e.bottoms[0])
-    return e.call("{0} + {1}", x, _broadcast(e, e.bottoms[1], x)) if len(e.bottoms) == 2 else _with_bias(e, x)
+    x = e.to_channels_last(e.bottoms[0])
+    return e.add_step("{0} + {1}", x, _broadcast(e, e.bottoms[1], x)) if len(e.bottoms) == 2 else _with_bias(e, x)
 
 
-def _with_bias(e: Emission, x: Value) -> Value:
-    array = _to_stored(e.arrays[-1], x, e.p.axis)
-    part = e.part("Bias", "bias", {"bias": array}, positional=1, random=False, shape=array.shape)
-    return e.elementwise("{part}({0})", x, part=part, helpers=["Bias"])
+def _with_bias(e: EmitContext, x: Value) -> Value:
+    array = _to_stored(e.arrays[-1], x, e.param.axis)
+    module = e.make_module("Bias", "bias", {"bias": array}, positional=1, needs_rngs=False, shape=array.shape)
+    return e.add_elementwise_step("{module}({0})", x, module=module, helpers=["Bias"])
 
 
 def _to_stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
@@ -154,20 +158,20 @@ def _to_stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
     return expanded.reshape(expanded.shape[first:])
 
 
-def _broadcast(e: Emission, factor: Value, x: Value) -> Value:
+def _broadcast(e: EmitContext, factor: Value, x: Value) -> Value:
     """Return a bottom along the axes of `x` from the layer's `axis` on, reshaped to broadcast with `x`."""
-    start = canonical_axis(e.p.axis, x.shape) if factor.shape else 0
+    start = canonical_axis(e.param.axis, x.shape) if factor.shape else 0
     shape: Shape = (1,) * start + factor.shape + (1,) * (len(x.shape) - start - len(factor.shape))
     if shape == factor.shape:
         return e.reorder(factor, x.order)
-    factor = e.plain(factor)
+    factor = e.to_caffe_order(factor)
     if start == 0:  # for example (images, channels), which gets axes for height and width
         sizes = [shape[axis] for axis in x.order]
         if [axis for axis in x.order if shape[axis] != 1] == sorted(k for k in x.order if shape[k] != 1):
             text = ", ".join(map(str, ("{0}.shape[0]", *sizes[1:])))
-            return e.call(f"{{0}}.reshape({text})", factor, shape=shape, order=x.order, blob=factor.blob)
+            return e.add_step(f"{{0}}.reshape({text})", factor, shape=shape, order=x.order, blob=factor.blob)
         text = ", ".join(map(str, ("{0}.shape[0]", *shape[1:])))
     else:
         text = ", ".join(map(str, shape))
-    spread = e.call(f"{{0}}.reshape({text})", factor, shape=shape, order=tuple(range(len(shape))), blob=factor.blob)
+    spread = e.add_step(f"{{0}}.reshape({text})", factor, shape=shape, order=tuple(range(len(shape))), blob=factor.blob)
     return e.reorder(spread, x.order)

@@ -11,97 +11,97 @@ from ...errors import require
 from ...layers.helpers import canonical_axis
 from ...layers.indexing import crop_box
 from ...layers.permute import flipped_axes, permuted_axes, reversed_axes, transposed_axes
-from .emit_context import Emission, caffe_order, number, reshape_expression, writes
+from .emit_context import EmitContext, caffe_order, register_emitter, reshape_expression, shorten_float32
 from .ir import Value
 
 
-def flatten_from(e: Emission, x: Value, axis: int) -> Value:
+def flatten_from(e: EmitContext, x: Value, axis: int) -> Value:
     """Return a value with the axes from `axis` on merged. With axis 1 the features keep their stored order."""
     if axis == len(x.shape) - 1:
-        return x if axis == 1 else e.plain(x)
+        return x if axis == 1 else e.to_caffe_order(x)
     if axis != 1:
-        x = e.plain(x)
+        x = e.to_caffe_order(x)
         leading = "".join(f", {{0}}.shape[{k}]" for k in range(1, axis))
-        return e.call(
+        return e.add_step(
             f"{{0}}.reshape({{0}}.shape[0]{leading}, -1)",
             x,
             shape=(*x.shape[:axis], math.prod(x.shape[axis:])),
             blob=x.blob,
         )
     if x.order[0] != 0:
-        x = e.plain(x)
-    flat = None if e.row_major(x, 1) else (x.shape[1:], tuple(k - 1 for k in x.order[1:]))
+        x = e.to_caffe_order(x)
+    flat = None if e.is_row_major(x, 1) else (x.shape[1:], tuple(k - 1 for k in x.order[1:]))
     shape = (x.shape[0], math.prod(x.shape[1:]))
-    return e.call("{0}.reshape({0}.shape[0], -1)", x, shape=shape, order=(0, 1), flat=flat, blob=x.blob)
+    return e.add_step("{0}.reshape({0}.shape[0], -1)", x, shape=shape, order=(0, 1), flattened_from=flat, blob=x.blob)
 
 
-@writes("Flatten")
-def flatten(e: Emission) -> Value:
+@register_emitter("Flatten")
+def flatten(e: EmitContext) -> Value:
     """Write a reshape to (rows, features). Features keep their stored order until a layer depends on the order."""
     (x,) = e.bottoms
-    start = canonical_axis(e.p.axis, x.shape)
-    end = canonical_axis(e.p.end_axis, x.shape, name="end_axis")
+    start = canonical_axis(e.param.axis, x.shape)
+    end = canonical_axis(e.param.end_axis, x.shape, name="end_axis")
     if start == end:
         return x
     if start == 1 and end == len(x.shape) - 1:
         return flatten_from(e, x, 1)
-    x = e.plain(x)
+    x = e.to_caffe_order(x)
     require(start > 0, "flattens the batch's axis, which is not supported")
-    return e.call(reshape_expression(e.tops[0]), x, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
+    return e.add_step(reshape_expression(e.tops[0]), x, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
 
 
-@writes("Reshape")
-def reshape(e: Emission) -> Value:
+@register_emitter("Reshape")
+def reshape(e: EmitContext) -> Value:
     """Write a reshape of the axes in Caffe's order."""
     (x,) = e.bottoms
-    if e.tops[0] == x.shape and 0 in e.p.shape.dim:
+    if e.tops[0] == x.shape and 0 in e.param.shape.dim:
         return x
     sizes = _sizes(e, x)
     keeps_batch = x.order[0] == 0 and sizes[0] == "{0}.shape[0]"
     if keeps_batch and sum(n != 1 for n in e.tops[0][1:]) <= 1 and len(e.tops[0]) == 2:
         return flatten_from(e, x, 1)
-    x = e.plain(x)
+    x = e.to_caffe_order(x)
     text = ", ".join(map(str, sizes))
-    return e.call(f"{{0}}.reshape({text})", x, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
+    return e.add_step(f"{{0}}.reshape({text})", x, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
 
 
-def _sizes(e: Emission, x: Value) -> list[int | str]:
+def _sizes(e: EmitContext, x: Value) -> list[int | str]:
     """Return the sizes of the reshaped value; the batch size is an expression that reads the array's shape."""
     n = len(x.shape)
-    start = e.p.axis if e.p.axis >= 0 else n + e.p.axis + 1
-    end = n if e.p.num_axes == -1 else start + e.p.num_axes
-    new = [int(size) for size in e.p.shape.dim]
+    start = e.param.axis if e.param.axis >= 0 else n + e.param.axis + 1
+    end = n if e.param.num_axes == -1 else start + e.param.num_axes
+    new = [int(size) for size in e.param.shape.dim]
     old: list[int | str] = ["{0}.shape[0]", *x.shape[1:]]
     copied: list[int | str] = [old[start + i] if size == 0 else size for i, size in enumerate(new)]
     return [*old[:start], *copied, *old[end:]]
 
 
-@writes("Permute")
-def permute(e: Emission) -> Value:
+@register_emitter("Permute")
+def permute(e: EmitContext) -> Value:
     """Permute the axes, without writing a step."""
     return _permute(e, permuted_axes(e.layer.context, e.bottoms[0].shape))
 
 
-@writes("Transpose")
-def transpose(e: Emission) -> Value:
+@register_emitter("Transpose")
+def transpose(e: EmitContext) -> Value:
     """Permute all axes, without writing a step."""
     return _permute(e, transposed_axes(e.layer.context, e.bottoms[0].shape))
 
 
-def _permute(e: Emission, axes: Sequence[int]) -> Value:
+def _permute(e: EmitContext, axes: Sequence[int]) -> Value:
     """Return the bottom with its axes permuted. Only the order attribute changes, so no step is written."""
     (x,) = e.bottoms
-    if x.flat is not None:
-        x = e.plain(x)
+    if x.flattened_from is not None:
+        x = e.to_caffe_order(x)
     return replace(x, shape=e.tops[0], order=tuple(axes.index(axis) for axis in x.order))
 
 
-@writes("Concat")
-def concat(e: Emission) -> Value:
+@register_emitter("Concat")
+def concat(e: EmitContext) -> Value:
     """Write a concatenation along an axis."""
-    axis = canonical_axis(e.p.concat_dim if e.p.HasField("concat_dim") else e.p.axis, e.bottoms[0].shape)
+    axis = canonical_axis(e.param.concat_dim if e.param.HasField("concat_dim") else e.param.axis, e.bottoms[0].shape)
     first = e.bottoms[0]
-    if all(x.flat is None and x.order == first.order for x in e.bottoms):
+    if all(x.flattened_from is None and x.order == first.order for x in e.bottoms):
         xs = e.bottoms
     else:
         order = first.order if len({x.order for x in e.bottoms}) == 1 else caffe_order(len(first.shape))
@@ -109,106 +109,106 @@ def concat(e: Emission) -> Value:
     if len(xs) == 1:
         return xs[0]
     fields = ", ".join(f"{{{i}}}" for i in range(len(xs)))
-    return e.call(f"jnp.concatenate([{fields}], axis={xs[0].axis(axis)})", *xs, shape=e.tops[0], order=xs[0].order)
+    return e.add_step(f"jnp.concatenate([{fields}], axis={xs[0].axis(axis)})", *xs, shape=e.tops[0], order=xs[0].order)
 
 
-@writes("Slice")
-def slice_(e: Emission) -> tuple[Value, ...]:
+@register_emitter("Slice")
+def slice_(e: EmitContext) -> tuple[Value, ...]:
     """Write a split along an axis."""
     (x,) = e.bottoms
     x = e.reorder(x, x.order)
-    axis = canonical_axis(e.p.slice_dim if e.p.HasField("slice_dim") else e.p.axis, x.shape)
+    axis = canonical_axis(e.param.slice_dim if e.param.HasField("slice_dim") else e.param.axis, x.shape)
     sizes = [shape[axis] for shape in e.tops]
     if len(sizes) == 1:
         return (x,)
     where = str(len(sizes)) if len(set(sizes)) == 1 else str(list(itertools.accumulate(sizes))[:-1])
-    return e.split(f"jnp.split({{0}}, {where}, axis={x.axis(axis)})", x, e.tops)
+    return e.add_multi_output_step(f"jnp.split({{0}}, {where}, axis={x.axis(axis)})", x, e.tops)
 
 
-@writes("Split")
-def split(e: Emission) -> tuple[Value, ...]:
+@register_emitter("Split")
+def split(e: EmitContext) -> tuple[Value, ...]:
     """Return the bottom for each top; no step is written."""
     return e.bottoms * len(e.layer.tops)
 
 
-@writes("Debug", "Gather")
-def identity(e: Emission) -> tuple[Value, ...]:
+@register_emitter("Debug", "Gather")
+def identity(e: EmitContext) -> tuple[Value, ...]:
     """Return each bottom as the top of the same index; no step is written."""
     return e.bottoms
 
 
-@writes("LabelSpecificAdd")
-def label_specific(e: Emission) -> Value:
+@register_emitter("LabelSpecificAdd")
+def label_specific(e: EmitContext) -> Value:
     """Return the bottom; without labels, as in inference, the layer is the identity."""
     require(len(e.layer.tops) == 1, "has a second top, which is not supported")
     return e.bottoms[0]
 
 
-@writes("LabelSpecificRescale")
-def label_specific_rescale(e: Emission) -> Value | Sequence[Value]:
+@register_emitter("LabelSpecificRescale")
+def label_specific_rescale(e: EmitContext) -> Value | Sequence[Value]:
     """Return the bottom; without labels, as in inference, the layer is the identity."""
-    require(not e.p.rescale_test, "needs labels in TEST too (rescale_test), which is not supported")
+    require(not e.param.rescale_test, "needs labels in TEST too (rescale_test), which is not supported")
     return label_specific(e)
 
 
-@writes("ShuffleChannel")
-def shuffle_channel(e: Emission) -> Value:
+@register_emitter("ShuffleChannel")
+def shuffle_channel(e: EmitContext) -> Value:
     """Write a channel shuffle."""
-    x = e.last(e.bottoms[0])
-    if e.p.group in (1, x.shape[1]):
+    x = e.to_channels_last(e.bottoms[0])
+    if e.param.group in (1, x.shape[1]):
         return x
-    return e.call(f"shuffle_channels({{0}}, groups={e.p.group})", x, helpers=["shuffle_channels"])
+    return e.add_step(f"shuffle_channels({{0}}, groups={e.param.group})", x, helpers=["shuffle_channels"])
 
 
-@writes("Tile")
-def tile(e: Emission) -> Value:
+@register_emitter("Tile")
+def tile(e: EmitContext) -> Value:
     """Write a repetition along an axis."""
     (x,) = e.bottoms
     x = e.reorder(x, x.order)
-    position = x.order.index(canonical_axis(e.p.axis, x.shape))
-    counts = ", ".join(str(e.p.tiles if k == position else 1) for k in range(len(x.shape)))
-    return e.call(f"jnp.tile({{0}}, ({counts}{',' if len(x.shape) == 1 else ''}))", x, shape=e.tops[0])
+    position = x.order.index(canonical_axis(e.param.axis, x.shape))
+    counts = ", ".join(str(e.param.tiles if k == position else 1) for k in range(len(x.shape)))
+    return e.add_step(f"jnp.tile({{0}}, ({counts}{',' if len(x.shape) == 1 else ''}))", x, shape=e.tops[0])
 
 
-@writes("Flip")
-def flip(e: Emission) -> Value:
+@register_emitter("Flip")
+def flip(e: EmitContext) -> Value:
     """Write a reversal of the image axes."""
     return _flip_axes(e, flipped_axes(e.layer.context, e.bottoms[0].shape))
 
 
-@writes("Reverse")
-def reverse(e: Emission) -> Value:
+@register_emitter("Reverse")
+def reverse(e: EmitContext) -> Value:
     """Write a reversal of axes."""
     return _flip_axes(e, reversed_axes(e.layer.context, e.bottoms[0].shape))
 
 
-def _flip_axes(e: Emission, axes: Sequence[int]) -> Value:
+def _flip_axes(e: EmitContext, axes: Sequence[int]) -> Value:
     (x,) = e.bottoms
     x = e.reorder(x, x.order)
     if not axes:
         return x
     positions = [x.order.index(axis) for axis in axes]
     text = str(positions[0]) if len(positions) == 1 else f"({', '.join(map(str, positions))})"
-    return e.call(f"jnp.flip({{0}}, axis={text})", x)
+    return e.add_step(f"jnp.flip({{0}}, axis={text})", x)
 
 
-@writes("Softmax")
-def softmax(e: Emission) -> Value:
+@register_emitter("Softmax")
+def softmax(e: EmitContext) -> Value:
     """Write a softmax along an axis."""
     (x,) = e.bottoms
-    operand = "{0}" if e.p.temperature == 1 else f"{{0}} / {e.p.temperature:.8g}"
-    axis = canonical_axis(e.p.axis, x.shape)
+    operand = "{0}" if e.param.temperature == 1 else f"{{0}} / {e.param.temperature:.8g}"
+    axis = canonical_axis(e.param.axis, x.shape)
     position = x.axis(axis)
     text = f"nnx.softmax({operand})" if position == -1 else f"nnx.softmax({operand}, axis={position})"
-    return e.elementwise(text, x if axis == 1 else e.reorder(x, x.order))
+    return e.add_elementwise_step(text, x if axis == 1 else e.reorder(x, x.order))
 
 
-@writes("Parameter")
-def parameter(e: Emission) -> Value:
+@register_emitter("Parameter")
+def parameter(e: EmitContext) -> Value:
     """Write a learned array."""
     (array,) = e.arrays
-    part = e.part("nnx.Param", "param", {"": array}, positional=1, random=False, value=Zeros(array.shape))
-    return e.call("{part}[...]", part=part, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
+    module = e.make_module("nnx.Param", "param", {"": array}, positional=1, needs_rngs=False, value=Zeros(array.shape))
+    return e.add_step("{module}[...]", module=module, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
 
 
 class Zeros(tuple[int, ...]):
@@ -218,8 +218,8 @@ class Zeros(tuple[int, ...]):
         return f"jnp.zeros({tuple(self)})"
 
 
-@writes("Crop")
-def crop(e: Emission) -> Value:
+@register_emitter("Crop")
+def crop(e: EmitContext) -> Value:
     """Write a slice with the size of the second bottom."""
     x, like = e.bottoms
     x = e.reorder(x, x.order)
@@ -231,45 +231,45 @@ def crop(e: Emission) -> Value:
     require(stored[0] == ":", "cuts the batch's axis, which is not supported")
     while stored and stored[-1] == ":":
         stored.pop()
-    return e.call(f"{{0}}[{', '.join(stored)}]", x, shape=e.tops[0], order=x.order) if stored else x
+    return e.add_step(f"{{0}}[{', '.join(stored)}]", x, shape=e.tops[0], order=x.order) if stored else x
 
 
-@writes("Padding")
-def padding(e: Emission) -> Value:
+@register_emitter("Padding")
+def padding(e: EmitContext) -> Value:
     """Write zero padding of height and width."""
-    x, (before, after) = e.last(e.bottoms[0]), (e.p.pad_beg, e.p.pad_end)
+    x, (before, after) = e.to_channels_last(e.bottoms[0]), (e.param.pad_beg, e.param.pad_end)
     require(min(before, after) >= 0, "cuts rows and columns off (negative pad_beg or pad_end), which is not supported")
     around = f"({before}, {after})"
-    return e.call(f"jnp.pad({{0}}, ((0, 0), {around}, {around}, (0, 0)))", x, shape=e.tops[0], order=x.order)
+    return e.add_step(f"jnp.pad({{0}}, ((0, 0), {around}, {around}, (0, 0)))", x, shape=e.tops[0], order=x.order)
 
 
-@writes("Interp")
-def interp(e: Emission) -> Value:
+@register_emitter("Interp")
+def interp(e: EmitContext) -> Value:
     """Write bilinear interpolation with aligned corners."""
-    x, p = e.last(e.bottoms[0]), e.p
+    x, p = e.to_channels_last(e.bottoms[0]), e.param
     if p.pad_beg or p.pad_end:
         rows, columns = (f"{-p.pad_beg}:{n + p.pad_end}" for n in x.shape[2:])
         inside = tuple(n + p.pad_end + p.pad_beg for n in x.shape[2:])
-        x = e.call(f"{{0}}[:, {rows}, {columns}]", x, shape=(*x.shape[:2], *inside), order=x.order)
+        x = e.add_step(f"{{0}}[:, {rows}, {columns}]", x, shape=(*x.shape[:2], *inside), order=x.order)
     size = e.tops[0][2:]
-    return e.call(f"interpolate({{0}}, {size})", x, shape=e.tops[0], order=x.order, helpers=["interpolate"])
+    return e.add_step(f"interpolate({{0}}, {size})", x, shape=e.tops[0], order=x.order, helpers=["interpolate"])
 
 
-@writes("Upsample")
-def upsample(e: Emission) -> Value:
+@register_emitter("Upsample")
+def upsample(e: EmitContext) -> Value:
     """Write a repetition of each number, or for SegNet's form a copy of numbers to the positions of maxima."""
     if len(e.bottoms) > 1:
         return _put_at(e)
-    x, n = e.last(e.bottoms[0]), number(e.p.scale if e.p.HasField("scale") else 1)
+    x, n = e.to_channels_last(e.bottoms[0]), shorten_float32(e.param.scale if e.param.HasField("scale") else 1)
     return (
         x
         if n == 1
-        else e.call(f"jnp.repeat(jnp.repeat({{0}}, {n}, axis=1), {n}, axis=2)", x, shape=e.tops[0], order=x.order)
+        else e.add_step(f"jnp.repeat(jnp.repeat({{0}}, {n}, axis=1), {n}, axis=2)", x, shape=e.tops[0], order=x.order)
     )
 
 
-@writes("Unpooling")
-def unpooling(e: Emission) -> Value:
+@register_emitter("Unpooling")
+def unpooling(e: EmitContext) -> Value:
     """Write a copy of numbers to the positions of maxima."""
     require(
         len(e.bottoms) > 1, "fills windows without a bottom that has the positions of maxima, which is not supported"
@@ -277,8 +277,8 @@ def unpooling(e: Emission) -> Value:
     return _put_at(e)
 
 
-def _put_at(e: Emission) -> Value:
-    x, indices = map(e.last, e.bottoms)
-    return e.call(
+def _put_at(e: EmitContext) -> Value:
+    x, indices = map(e.to_channels_last, e.bottoms)
+    return e.add_step(
         f"put_at({{0}}, {{1}}, {e.tops[0][2:]})", x, indices, shape=e.tops[0], order=x.order, helpers=["put_at"]
     )

@@ -14,105 +14,109 @@ import numpy as np
 from ...checkpoints.array_files import write_safetensors
 from ...errors import CaffejaxError, Problem
 from ...graph import Layer
-from ..inference_model import Subject
+from ..inference_model import InferenceModel
 from . import emit_convolution, emit_elementwise, emit_normalization, emit_shape_ops  # noqa: F401  they register
-from .codegen import name_modules, net_class, source
+from .codegen import generate_source, name_modules, net_class_name
 from .collapse_repeats import collapse_to_lists, extract_blocks
-from .emit_context import Builder, Emission, channels_last, emitter_of
-from .ir import Part, Program, Step, Value, comment
+from .emit_context import EmitContext, FlaxBuilder, channels_last, get_emitter
+from .ir import ExpressionStep, ModuleSpec, Program, Value, sanitize_docstring
 
 
-def translate(subject: Subject) -> Program:
+def translate(model: InferenceModel) -> Program:
     """Return the program of a net: the steps of its forward pass and its modules.
 
     Raises:
         CaffejaxError: naming every layer that cannot be written, with the reasons.
     """
-    builder, values, problems, refused = Builder(subject), dict[str, Value](), list[Problem](), set[str]()
-    for name, like in subject.inputs.items():
-        values[name] = builder.value(name, tuple(like.shape), channels_last(len(like.shape)))
+    builder, values, problems, failed = FlaxBuilder(model), dict[str, Value](), list[Problem](), set[str]()
+    for name, blob in model.inputs.items():
+        values[name] = builder.add_value(name, tuple(blob.shape), channels_last(len(blob.shape)))
     inputs = tuple(value.number for value in values.values())
-    for layer in subject.layers:
+    for layer in model.layers:
         bottoms = tuple(values[bottom] for bottom in layer.bottoms)
         try:
             with layer.locate_errors():
-                tops = _tops(Emission(builder, layer, bottoms))
+                tops = _tops(EmitContext(builder, layer, bottoms))
         except CaffejaxError as error:
             problems += error.problems
-            refused.add(layer.key)
-            shapes = (tuple(subject.net.graph.blobs[top].shape) for top in layer.tops)
+            failed.add(layer.key)
+            shapes = (tuple(model.net.graph.blobs[top].shape) for top in layer.tops)
             tops = tuple(
-                builder.value(top, shape, channels_last(len(shape)))
+                builder.add_value(top, shape, channels_last(len(shape)))
                 for top, shape in zip(layer.tops, shapes, strict=True)
             )
         values |= dict(zip(layer.tops, tops, strict=True))
     if problems:
-        if earlier := _outputs_before(subject, refused):
-            message = f"the layers before can be written: --outputs={','.join(earlier)}"
-            problems.append(Problem(message, subject.net.graph.file))
+        if exportable := _exportable_outputs(model, failed):
+            message = f"the layers before can be written: --outputs={','.join(exportable)}"
+            problems.append(Problem(message, model.net.graph.file))
         raise CaffejaxError(problems)
-    outputs = tuple(_last(builder, subject, values[name]).number for name in subject.outputs)
+    outputs = tuple(_to_channels_last(builder, model, values[name]).number for name in model.outputs)
     steps = _used_steps(_merge_scales_into_batch_norms(builder.steps, outputs), outputs)
     helpers = _used_helpers(steps, builder.helpers)
-    title = subject.net.graph.name
-    return Program(steps, tuple(builder.values), inputs, outputs, title, subject.outputs, helpers=helpers)
+    net_name = model.net.graph.name
+    return Program(steps, tuple(builder.values), inputs, outputs, net_name, model.outputs, helpers=helpers)
 
 
-def _outputs_before(subject: Subject, refused: set[str]) -> list[str]:
+def _exportable_outputs(model: InferenceModel, failed: set[str]) -> list[str]:
     """Return the names of the last blobs that do not depend on a refused layer; these outputs can be exported."""
-    lost, read = set[str](), dict[str, None]()
-    makers = {top: layer for layer in subject.layers for top in layer.tops}
-    for layer in subject.layers:
-        if layer.key in refused or lost.intersection(layer.bottoms):
-            lost.update(layer.tops)
-            read |= dict.fromkeys(name for name in layer.bottoms if name in makers and name not in lost)
+    unavailable, candidates = set[str](), dict[str, None]()
+    producers = {top: layer for layer in model.layers for top in layer.tops}
+    for layer in model.layers:
+        if layer.key in failed or unavailable.intersection(layer.bottoms):
+            unavailable.update(layer.tops)
+            candidates |= dict.fromkeys(name for name in layer.bottoms if name in producers and name not in unavailable)
     # a blob whose name ends with its layer's key is overwritten later and cannot be an output
-    named = {name for name in read if not name.endswith(f"/{makers[name].key}")}
+    outputs = {name for name in candidates if not name.endswith(f"/{producers[name].key}")}
     inner = set[str]()  # blobs from which named blobs are computed
-    for layer in reversed(subject.layers):
-        if inner.intersection(layer.tops) or named.intersection(layer.tops):
+    for layer in reversed(model.layers):
+        if inner.intersection(layer.tops) or outputs.intersection(layer.tops):
             inner.update(layer.bottoms)
-    return [name for name in read if name in named - inner]
+    return [name for name in candidates if name in outputs - inner]
 
 
-def _tops(emission: Emission) -> tuple[Value, ...]:
-    tops = emitter_of(emission.layer)(emission)
+def _tops(context: EmitContext) -> tuple[Value, ...]:
+    tops = get_emitter(context.layer)(context)
     return (tops,) if isinstance(tops, Value) else tuple(tops)
 
 
-def _last(builder: Builder, subject: Subject, value: Value) -> Value:
+def _to_channels_last(builder: FlaxBuilder, model: InferenceModel, value: Value) -> Value:
     """Return an output of the net with its channels last; a transposition is added if needed."""
-    layer: Layer = subject.net.graph.layers[-1]
-    return Emission(builder, layer, (value,)).last(value)
+    layer: Layer = model.net.graph.layers[-1]
+    return EmitContext(builder, layer, (value,)).to_channels_last(value)
 
 
-def _merge_scales_into_batch_norms(steps: list[Step], outputs: tuple[int, ...]) -> list[Step]:
+def _merge_scales_into_batch_norms(steps: list[ExpressionStep], outputs: tuple[int, ...]) -> list[ExpressionStep]:
     """Return the steps with each Scale merged into the BatchNorm before it, if only the Scale reads its value."""
-    readers: dict[int, list[Step]] = {}
+    readers: dict[int, list[ExpressionStep]] = {}
     uses: dict[int, int] = {}
     for step in steps:
-        uses[id(step.part)] = uses.get(id(step.part), 0) + 1
+        uses[id(step.module)] = uses.get(id(step.module), 0) + 1
         for number in step.reads:
             readers.setdefault(number, []).append(step)
-    merged, absorbed = list[Step](), set[int]()
+    merged, absorbed = list[ExpressionStep](), set[int]()
     for step in steps:
         if id(step) in absorbed:
             continue
         followers = readers.get(step.writes[0], [])
-        if step.part and len(followers) == 1 and step.writes[0] not in outputs:
+        if step.module and len(followers) == 1 and step.writes[0] not in outputs:
             (scale,) = followers
-            once = uses[id(step.part)] == 1 == uses[id(scale.part)]
-            if once and scale.part is not None and (part := _merge_scale(step.part, scale.part)) is not None:
+            used_once = uses[id(step.module)] == 1 == uses[id(scale.module)]
+            if (
+                used_once
+                and scale.module is not None
+                and (module := _merge_scale(step.module, scale.module)) is not None
+            ):
                 absorbed.add(id(scale))
-                step = replace(step, part=part, writes=scale.writes)
+                step = replace(step, module=module, writes=scale.writes)
         merged.append(step)
     return merged
 
 
-def _merge_scale(norm: Part, scale: Part) -> Part | None:
+def _merge_scale(norm: ModuleSpec, scale: ModuleSpec) -> ModuleSpec | None:
     """Return a BatchNorm module with a Scale's parameters; None if the two cannot be merged."""
     settings = dict(norm.arguments)
-    if norm.maker != "nnx.BatchNorm" or settings.get("use_scale", True) or scale.maker != "Scale":
+    if norm.constructor != "nnx.BatchNorm" or settings.get("use_scale", True) or scale.constructor != "Scale":
         return None
     if dict(scale.arguments)["shape"] != (settings["num_features"],):
         return None
@@ -123,9 +127,9 @@ def _merge_scale(norm: Part, scale: Part) -> Part | None:
     return replace(norm, arguments=tuple(settings.items()), weights=weights)
 
 
-def _used_steps(steps: list[Step], outputs: tuple[int, ...]) -> tuple[Step, ...]:
+def _used_steps(steps: list[ExpressionStep], outputs: tuple[int, ...]) -> tuple[ExpressionStep, ...]:
     """Return the steps that the outputs depend on."""
-    needed, used_steps = set(outputs), list[Step]()
+    needed, used_steps = set(outputs), list[ExpressionStep]()
     for step in reversed(steps):
         if not needed.isdisjoint(step.writes):
             used_steps.append(step)
@@ -133,16 +137,18 @@ def _used_steps(steps: list[Step], outputs: tuple[int, ...]) -> tuple[Step, ...]
     return tuple(reversed(used_steps))
 
 
-def _used_helpers(steps: tuple[Step, ...], available: set[str]) -> frozenset[str]:
+def _used_helpers(steps: tuple[ExpressionStep, ...], available: set[str]) -> frozenset[str]:
     """Return the names of the helpers in `available` that the steps use."""
-    makers = {step.part.maker for step in steps if step.part}
-    return frozenset(name for name in available if name in makers or any(f"{name}(" in step.text for step in steps))
+    constructors = {step.module.constructor for step in steps if step.module}
+    return frozenset(
+        name for name in available if name in constructors or any(f"{name}(" in step.text for step in steps)
+    )
 
 
 Weights = Literal["safetensors", "orbax"]
 
 
-def write_flax(subject: Subject, folder: str | os.PathLike[str], *, weights: Weights = "safetensors") -> None:
+def write_flax(model: InferenceModel, folder: str | os.PathLike[str], *, weights: Weights = "safetensors") -> None:
     """Write a net as flax source that runs and trains without caffejax.
 
     The folder contains `model.py` with the net's class and the function `load`, the weights, and `README.md` with
@@ -161,9 +167,9 @@ def write_flax(subject: Subject, folder: str | os.PathLike[str], *, weights: Wei
         raise CaffejaxError(f'weights must be "safetensors" or "orbax", not {weights!r}')
     target = Path(folder)
     check_folder(target)
-    program = name_modules(collapse_to_lists(extract_blocks(translate(subject))))
-    name = net_class(program, subject.net.graph.name)
-    files = {"model.py": source(program, name, weights), "README.md": readme(program, name, weights)}
+    program = name_modules(collapse_to_lists(extract_blocks(translate(model))))
+    name = net_class_name(program, model.net.graph.name)
+    files = {"model.py": generate_source(program, name, weights), "README.md": readme(program, name, weights)}
     try:
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=_parent(target)) as temporary:
             complete = Path(temporary) / "whole"
@@ -194,7 +200,7 @@ def check_folder(folder: str | os.PathLike[str]) -> None:
         raise CaffejaxError(Problem(f"cannot be created: folder '{_parent(target)}' does not exist", str(target)))
 
 
-def _write_file(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
+def _write_safetensors(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
     write_safetensors(folder / "model.safetensors", arrays)
 
 
@@ -203,22 +209,22 @@ def _write_orbax(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
     tree: dict[Any, Any] = {}
     for path, array in arrays.items():
-        *above, last = (int(word) if word.isdigit() else word for word in path.split("."))
-        inside = tree
-        for word in above:
-            inside = inside.setdefault(word, {})
-        inside[last] = array
+        *parents, leaf = (int(word) if word.isdigit() else word for word in path.split("."))
+        subtree = tree
+        for word in parents:
+            subtree = subtree.setdefault(word, {})
+        subtree[leaf] = array
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save((folder / "weights").absolute(), tree)
 
 
 _WRITERS: dict[str, Callable[[Path, Mapping[str, np.ndarray]], None]] = {
-    "safetensors": _write_file,
+    "safetensors": _write_safetensors,
     "orbax": _write_orbax,
 }
 
 
-_RUN = """# {name}
+_RUN_TEMPLATE = """# {name}
 
 The net {title} in flax, written by caffejax: `model.py` has the class `{name}`, `{file}` its weights.
 It needs {packages}. Arrays have their channels last: (batch, height, width, channels).
@@ -230,10 +236,10 @@ from model import load
 
 model = load()
 {arguments}
-{shown}
+{print_line}
 ```
 """
-_TRAIN = """
+_TRAIN_TEMPLATE = """
 To train it, give it a batch with labels. {modes}{advice}
 
 ```python
@@ -259,7 +265,7 @@ for _ in range(3):
     print(train_step(model, optimizer, {first}, labels))
 ```
 """
-_ADVICE = """
+_ADVICE_TEMPLATE = """
 Probabilities that are 0 in float32 have no gradient. To train from the start, export the scores before the softmax
 instead: `--outputs={scores}`."""
 _PACKAGES = {
@@ -277,46 +283,52 @@ def readme(program: Program, name: str, weights: str) -> str:
     file, packages = _PACKAGES[weights]
     inputs = [program.values[number] for number in program.inputs]
     arguments = [f"input_{k}" for k in range(len(inputs))] if len(inputs) != 1 else ["data"]
-    lines = [f"{a} = jnp.ones({tuple(v.stored)})" for a, v in zip(arguments, inputs, strict=True)]
+    lines = [f"{a} = jnp.ones({tuple(v.stored_shape)})" for a, v in zip(arguments, inputs, strict=True)]
     call = f"model({', '.join(arguments)})"
     print_line = (
         f"print({call}.shape)" if len(program.outputs) == 1 else f"print({{k: v.shape for k, v in {call}.items()}})"
     )
-    text = _RUN.format(
+    text = _RUN_TEMPLATE.format(
         name=name,
-        title=comment(program.title) or "without a name",
+        title=sanitize_docstring(program.net_name) or "without a name",
         file=file,
         packages=packages,
         arguments="\n".join(lines),
-        shown=print_line,
+        print_line=print_line,
     )
     if not _is_classifier(program):
         return text
-    last = program.steps[-1]
-    ends_in_softmax = last.text.startswith("nnx.softmax(")
-    scores = comment(program.values[last.reads[0]].blob)
-    return text + _TRAIN.format(
+    last_step = program.steps[-1]
+    ends_in_softmax = last_step.text.startswith("nnx.softmax(")
+    scores = sanitize_docstring(program.values[last_step.reads[0]].blob)
+    return text + _TRAIN_TEMPLATE.format(
         loss=_PROBABILITIES if ends_in_softmax else _LOGITS,
         batch=inputs[0].shape[0],
         first=arguments[0],
         modes=_modes_sentence(program),
-        advice=_ADVICE.format(scores=scores) if ends_in_softmax else "",
+        advice=_ADVICE_TEMPLATE.format(scores=scores) if ends_in_softmax else "",
     )
 
 
 def _modes_sentence(program: Program) -> str:
     """Return a sentence for the README about the effects of `train()` and `eval()` on this net."""
     steps = [*program.steps, *(step for block in program.blocks for step in block.steps)]
-    makers = {step.part.maker for step in steps if step.part}
-    adapts = any(step.part and step.part.maker == "nnx.BatchNorm" and "use_running_average" not in step.text
-                 for step in steps)  # fmt: skip
-    acts = ["dropout drop"] if "nnx.Dropout" in makers else []
-    acts += ["batch norms take the statistics of the batch"] if adapts else []
-    return f"`train()` has {' and '.join(acts)}, `eval()` ends that." if acts else "It computes the same in both modes."
+    constructors = {step.module.constructor for step in steps if step.module}
+    uses_batch_statistics = any(
+        step.module and step.module.constructor == "nnx.BatchNorm" and "use_running_average" not in step.text
+        for step in steps
+    )
+    effects = ["dropout drop"] if "nnx.Dropout" in constructors else []
+    effects += ["batch norms take the statistics of the batch"] if uses_batch_statistics else []
+    return (
+        f"`train()` has {' and '.join(effects)}, `eval()` ends that."
+        if effects
+        else "It computes the same in both modes."
+    )
 
 
 def _is_classifier(program: Program) -> bool:
     """Return whether the net has one input and one output, of class scores (N, C) with C > 1."""
     outputs = [program.values[number].shape for number in program.outputs]
-    one = len(program.inputs) == 1 == len(outputs) and bool(program.weights)
-    return one and len(outputs[0]) == 2 and outputs[0][1] > 1
+    is_one_to_one = len(program.inputs) == 1 == len(outputs) and bool(program.weights)
+    return is_one_to_one and len(outputs[0]) == 2 and outputs[0][1] > 1

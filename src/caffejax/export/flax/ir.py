@@ -36,21 +36,21 @@ class Value:
     blob: str
     shape: Shape
     order: Order
-    flat: tuple[Shape, Order] | None = None
+    flattened_from: tuple[Shape, Order] | None = None
 
     @property
-    def stored(self) -> Shape:
+    def stored_shape(self) -> Shape:
         """The shape in the stored axis order."""
         return tuple(self.shape[axis] for axis in self.order)
 
-    def axis(self, caffe: int) -> int:
+    def axis(self, caffe_axis: int) -> int:
         """Return the position at which Caffe's axis `caffe` is stored; -1 for the last position."""
-        position = self.order.index(caffe % len(self.shape))
+        position = self.order.index(caffe_axis % len(self.shape))
         return -1 if position == len(self.shape) - 1 else position
 
 
 @dataclass(frozen=True)
-class Part:
+class ModuleSpec:
     """A module that the net's constructor creates.
 
     Attributes:
@@ -65,19 +65,19 @@ class Part:
         steps: for a list, the increment of each argument from one module to the next.
     """
 
-    maker: str
+    constructor: str
     arguments: tuple[tuple[str, Any], ...] = ()
     kind: str = "layer"
     positional: int = 0
     weights: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
-    random: bool = True
+    needs_rngs: bool = True
     owners: tuple[Any, ...] = field(default=(), compare=False)
     count: int = 0
-    steps: tuple[int, ...] = ()
+    increments: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
-class Step:
+class ExpressionStep:
     """One line of the forward pass.
 
     Attributes:
@@ -94,9 +94,9 @@ class Step:
     text: str
     reads: tuple[int, ...]
     writes: tuple[int, ...]
-    part: Part | None = None
-    name: str = ""
-    after: bool = False
+    module: ModuleSpec | None = None
+    module_name: str = ""
+    can_nest: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,12 @@ class Block:
     """
 
     name: str
-    title: str
+    docstring: str
     parameters: tuple[tuple[str, str], ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ExpressionStep, ...]
     input: int
     output: int
-    names: Mapping[int, str] = field(default_factory=dict, compare=False)
+    value_names: Mapping[int, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -144,44 +144,44 @@ class Program:
         helpers: names of the helper functions and modules that the steps use.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[ExpressionStep, ...]
     values: tuple[Value, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    title: str
-    labels: tuple[str, ...]
+    net_name: str
+    output_names: tuple[str, ...]
     blocks: tuple[Block, ...] = ()
     helpers: frozenset[str] = frozenset()
 
     @property
     def named_outputs(self) -> tuple[tuple[int, str], ...]:
         """Pairs of an output's number and its blob name."""
-        return tuple(zip(self.outputs, self.labels, strict=True))
+        return tuple(zip(self.outputs, self.output_names, strict=True))
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
         """All arrays by their path in the net's module; valid once the modules have names."""
         return {
-            f"{step.name}.{path}".rstrip("."): array
+            f"{step.module_name}.{path}".rstrip("."): array
             for step in self.steps
-            if step.part is not None
-            for path, array in step.part.weights.items()
+            if step.module is not None
+            for path, array in step.module.weights.items()
         }
 
-    def with_steps(self, steps: tuple[Step, ...], *blocks: Block) -> Program:
+    def with_steps(self, steps: tuple[ExpressionStep, ...], *blocks: Block) -> Program:
         """Return the program with other steps, and with additional blocks."""
         return replace(self, steps=steps, blocks=(*self.blocks, *blocks))
 
 
 # attributes of modules, and names that generated sources import
-_OF_MODULES = {name for name in dir(nnx.Module) if not name.startswith("_")}
+_MODULE_ATTRIBUTES = {name for name in dir(nnx.Module) if not name.startswith("_")}
 _IMPORTED = {"jax", "jnp", "nnx", "np", "rngs", "self", "Path", "WEIGHTS", "load", "load_file", "ocp"}
-TAKEN = frozenset({*_OF_MODULES, *_IMPORTED, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)})
+RESERVED_NAMES = frozenset({*_MODULE_ATTRIBUTES, *_IMPORTED, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)})
 # other names that variables must not have: helpers that statements call, the main variable, the loop variable
-USED_IN_LINES = frozenset({*TAKEN, *HELPERS, "x", "block"})
+RESERVED_VARIABLES = frozenset({*RESERVED_NAMES, *HELPERS, "x", "block"})
 
 
-def words(name: str) -> list[str]:
+def split_words(name: str) -> list[str]:
     """Return the runs of ASCII letters and digits in a name."""
     return re.findall(r"[A-Za-z0-9]+", name)
 
@@ -193,55 +193,55 @@ def identifier(name: str, kind: str = "layer") -> str:
         name: any text.
         kind: prefix for a text that begins with a digit, and the name for a text without letters or digits.
     """
-    result = "_".join(words(name)).lower()[:60].strip("_")
+    result = "_".join(split_words(name)).lower()[:60].strip("_")
     if not result or result[0].isdigit():
         result = f"{kind}_{result}".strip("_")
-    return f"{result}_" if result in TAKEN else result
+    return f"{result}_" if result in RESERVED_NAMES else result
 
 
-def class_name(name: str, otherwise: str) -> str:
+def class_name(name: str, default: str) -> str:
     """Return a class name from the capitalised words of `name`; the prefix is `otherwise` if it begins with a digit.
 
     If `name` has no words, the class name is `otherwise`.
     """
-    result = "".join(word[0].upper() + word[1:] for word in words(name))[:60]
+    result = "".join(word[0].upper() + word[1:] for word in split_words(name))[:60]
     if not result or result[0].isdigit():
-        result = otherwise + result
-    return f"{result}Net" if result in TAKEN else result
+        result = default + result
+    return f"{result}Net" if result in RESERVED_NAMES else result
 
 
-def unique(name: str, taken: Collection[str], between: str = "_") -> str:
+def make_unique(name: str, used_names: Collection[str], separator: str = "_") -> str:
     """Return the name, with a number appended if it is taken."""
     candidate, n = name, 2
-    while candidate in taken:
-        candidate, n = f"{name}{between}{n}", n + 1
+    while candidate in used_names:
+        candidate, n = f"{name}{separator}{n}", n + 1
     return candidate
 
 
-def comment(text: str) -> str:
+def sanitize_docstring(text: str) -> str:
     """Return text for a docstring: printable ASCII without quotes and backslashes, at most 70 characters."""
     printable = re.sub(r"[^ -~]|[\"'\\]", " ", text)
     return " ".join(printable.split())[:70].strip()
 
 
-def shared_start(names: Sequence[str]) -> str:
+def common_string_prefix(names: Sequence[str]) -> str:
     """Return the longest common prefix of the names, in characters."""
-    alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
-    return "".join(letters[0] for letters in alike)
+    equal_letters = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in equal_letters)
 
 
-def common(names: Sequence[str]) -> list[str]:
+def common_words(names: Sequence[str]) -> list[str]:
     """Return the words that all names share at equal positions; empty if their word counts differ."""
-    split = [words(name) for name in names]
-    if len({len(ws) for ws in split}) != 1:
+    word_lists = [split_words(name) for name in names]
+    if len({len(ws) for ws in word_lists}) != 1:
         return []
-    return [ws[0] for ws in zip(*split, strict=True) if len(set(ws)) == 1]
+    return [ws[0] for ws in zip(*word_lists, strict=True) if len(set(ws)) == 1]
 
 
-def common_prefix(names: Iterable[str]) -> list[str]:
+def common_leading_words(names: Iterable[str]) -> list[str]:
     """Return the words that all names begin with."""
     prefix: list[str] = []
-    for ws in zip(*map(words, names), strict=False):
+    for ws in zip(*map(split_words, names), strict=False):
         if len(set(ws)) > 1:
             break
         prefix.append(ws[0])

@@ -26,9 +26,9 @@ from ...graph import Layer
 from ...layers.boxes import suppress_without_loops
 from ...layers.dispatch import call as run
 from ...layers.row_padding import matching_rows_axis, rows_axis
-from ..inference_model import Subject
+from ..inference_model import InferenceModel
 from ..preprocessing import Preprocessing
-from .builder import Builder, Shape, Value, constant_value, node_output, value_info
+from .builder import OnnxBuilder, OnnxValue, Shape, constant_value, node_output, value_info
 from .layer_operators import OPERATORS, Call
 from .primitives import Equation, handler, is_elementwise
 
@@ -44,7 +44,7 @@ _NOT_FOLDED = {
 }  # primitives with converters that handle constants
 
 
-def convert(builder: Builder, function: Callable[..., Any], inputs: Sequence[Value]) -> list[Value]:
+def convert(builder: OnnxBuilder, function: Callable[..., Any], inputs: Sequence[OnnxValue]) -> list[OnnxValue]:
     """Trace a function and add its computation to a model; return the results as a flat list.
 
     Args:
@@ -59,13 +59,13 @@ def convert(builder: Builder, function: Callable[..., Any], inputs: Sequence[Val
     return convert_jaxpr(builder, jax.make_jaxpr(function)(*arguments), inputs)
 
 
-def convert_jaxpr(builder: Builder, closed: ClosedJaxpr, inputs: Sequence[Value]) -> list[Value]:
+def convert_jaxpr(builder: OnnxBuilder, closed: ClosedJaxpr, inputs: Sequence[OnnxValue]) -> list[OnnxValue]:
     """Add the computation of a jaxpr to a model; return its results as values."""
     jaxpr = closed.jaxpr
-    values: dict[Any, Value] = dict(zip(jaxpr.constvars, map(constant_value, closed.consts), strict=True))
+    values: dict[Any, OnnxValue] = dict(zip(jaxpr.constvars, map(constant_value, closed.consts), strict=True))
     values.update(zip(jaxpr.invars, inputs, strict=True))
 
-    def read(atom: Any) -> Value:
+    def read(atom: Any) -> OnnxValue:
         if isinstance(atom, Literal):
             return constant_value(np.asarray(atom.val, getattr(atom.aval, "dtype", None)))
         return values[atom]
@@ -87,7 +87,7 @@ def _used_equations(jaxpr: Any) -> list[Any]:
     return equations[::-1]
 
 
-def _convert_equation(builder: Builder, eqn: Any, inputs: list[Value]) -> Sequence[Value]:
+def _convert_equation(builder: OnnxBuilder, eqn: Any, inputs: list[OnnxValue]) -> Sequence[OnnxValue]:
     name = eqn.primitive.name
     shapes = [sizes(v.aval.shape) for v in eqn.outvars]
     dtypes = [np.dtype(v.aval.dtype) for v in eqn.outvars]
@@ -97,14 +97,14 @@ def _convert_equation(builder: Builder, eqn: Any, inputs: list[Value]) -> Sequen
         if folded is not None:
             return folded
     equation = Equation(
-        builder, name, inputs, shapes, dtypes, eqn.params, lambda *given: convert_jaxpr(builder, *given)
+        builder, name, inputs, shapes, dtypes, eqn.params, lambda *arguments: convert_jaxpr(builder, *arguments)
     )
     result = run(equation)
-    values = [result] if isinstance(result, Value) else list(result)
+    values = [result] if isinstance(result, OnnxValue) else list(result)
     return [_add_axes(v, shape) for v, shape in zip(values, shapes, strict=True)]
 
 
-def _fold(eqn: Any, inputs: Sequence[Value], shapes: Sequence[Shape]) -> list[Value] | None:
+def _fold(eqn: Any, inputs: Sequence[OnnxValue], shapes: Sequence[Shape]) -> list[OnnxValue] | None:
     """Compute an equation with constant operands at export; return its results as constants.
 
     Return None if the results are too large or have symbolic shapes.
@@ -121,8 +121,8 @@ def _fold(eqn: Any, inputs: Sequence[Value], shapes: Sequence[Shape]) -> list[Va
         return None
     if sum(map(math.prod, shapes)) > max(_MAX_FOLDED_SIZE, 2 * sum(a.size for a in arrays)):
         return None
-    full = [np.broadcast_to(a, v.shape) for a, v in zip(arrays, inputs, strict=True)]
-    results = eqn.primitive.bind(*full, **eqn.params)
+    full_arrays = [np.broadcast_to(a, v.shape) for a, v in zip(arrays, inputs, strict=True)]
+    results = eqn.primitive.bind(*full_arrays, **eqn.params)
     return [constant_value(np.asarray(r)) for r in (results if eqn.primitive.multiple_results else [results])]
 
 
@@ -130,13 +130,13 @@ def _has_no_jaxpr(eqn: Any) -> bool:
     return not any(hasattr(value, "eqns") or isinstance(value, ClosedJaxpr) for value in eqn.params.values())
 
 
-def _add_axes(value: Value, shape: Shape) -> Value:
+def _add_axes(value: OnnxValue, shape: Shape) -> OnnxValue:
     """Return a value with all axes of `shape`. A value without axes may represent a result with axes."""
     if value.shape == shape:
         return value
-    held = (1,) * (len(shape) - len(value.held)) + value.held
-    what = value.array.reshape(held) if value.array is not None else value.what
-    return Value(shape, value.dtype, what, held)
+    stored_shape = (1,) * (len(shape) - len(value.stored_shape)) + value.stored_shape
+    source = value.array.reshape(stored_shape) if value.array is not None else value.source
+    return OnnxValue(shape, value.dtype, source, stored_shape)
 
 
 def sizes(shape: Sequence[Any]) -> Shape:
@@ -145,7 +145,7 @@ def sizes(shape: Sequence[Any]) -> Shape:
 
 
 def build_model(
-    subject: Subject,
+    model: InferenceModel,
     inputs: Mapping[str, jax.ShapeDtypeStruct],
     opset: int,
     preprocessing: Preprocessing | None,
@@ -164,47 +164,47 @@ def build_model(
         GraphError: naming every layer that cannot be exported.
     """
     with suppress_without_loops() if pad_rows else nullcontext():
-        return _ModelBuilder(subject, inputs, opset, preprocessing, pad_rows).model()
+        return _ModelBuilder(model, inputs, opset, preprocessing, pad_rows).build()
 
 
 class _ModelBuilder:
     def __init__(
         self,
-        subject: Subject,
+        model: InferenceModel,
         inputs: Mapping[str, jax.ShapeDtypeStruct],
         opset: int,
         preprocessing: Preprocessing | None,
         pad_rows: bool,
     ) -> None:
-        self.subject = subject
-        blobs = [top for layer in subject.layers for top in layer.tops]
-        self.builder = Builder(opset, [*inputs, *blobs])
-        self.values: dict[str, Value] = {}
-        self.readers = Counter(name for layer in subject.layers for name in layer.bottoms)
-        self.readers.update(subject.outputs)
-        padded = {} if pad_rows else padded_blobs(subject.layers)
-        self.strip_padding = {name: padded[name] for name in subject.outputs if name in padded}
+        self.model = model
+        blobs = [top for layer in model.layers for top in layer.tops]
+        self.builder = OnnxBuilder(opset, [*inputs, *blobs])
+        self.values: dict[str, OnnxValue] = {}
+        self.readers = Counter(name for layer in model.layers for name in layer.bottoms)
+        self.readers.update(model.outputs)
+        padded = {} if pad_rows else padded_blobs(model.layers)
+        self.strip_padding = {name: padded[name] for name in model.outputs if name in padded}
         self.problems: list[Problem] = []
-        self.input_values: list[Value] = []
+        self.input_values: list[OnnxValue] = []
         for name, blob in inputs.items():
             self._feed(name, blob, preprocessing if preprocessing and preprocessing.blob == name else None)
 
     def _feed(self, name: str, blob: jax.ShapeDtypeStruct, preprocessing: Preprocessing | None) -> None:
-        image = blob if preprocessing is None else preprocessing.images(blob)
-        source = node_output(name, sizes(image.shape), image.dtype)
-        self.input_values.append(source)
-        for axis, n in enumerate(source.shape):
+        blob_to_feed = blob if preprocessing is None else preprocessing.images(blob)
+        value = node_output(name, sizes(blob_to_feed.shape), blob_to_feed.dtype)
+        self.input_values.append(value)
+        for axis, n in enumerate(value.shape):
             if not isinstance(n, int):
                 self.builder.sizes.sources.setdefault(str(n), (name, axis))
-        self.values[name] = source
+        self.values[name] = value
         if preprocessing is not None:
             with self.builder.layer_scope(f"preprocess/{name}"):
-                (preprocessed,) = convert(self.builder, preprocessing, [source])
+                (preprocessed,) = convert(self.builder, preprocessing, [value])
                 self.values[name] = self.builder.expand(preprocessed)
 
-    def model(self) -> ModelProto:
+    def build(self) -> ModelProto:
         """Add all layers and return the model."""
-        layers = list(self.subject.layers)
+        layers = list(self.model.layers)
         while layers:
             layer = layers.pop(0)
             if any(name not in self.values for name in layer.bottoms):
@@ -219,7 +219,7 @@ class _ModelBuilder:
                 layers.remove(following)
         if self.problems:
             raise GraphError(self.problems)
-        return self._proto([self._output(name) for name in self.subject.outputs])
+        return self._proto([self._output(name) for name in self.model.outputs])
 
     def _fusible_scale(self, layer: Layer, later: Sequence[Layer]) -> Layer | None:
         """Return the later layer that is merged into this layer's node, such as the Scale after a BatchNorm, or None.
@@ -245,7 +245,7 @@ class _ModelBuilder:
         renamed: dict[str, str] = {}
         for blob, top in zip(names, tops, strict=True):
             new_name = f"{blob}/padded" if blob in self.strip_padding else blob
-            name = self.builder.broadcast(top)
+            name = self.builder.broadcast_name(top)
             if name not in renamed and self.builder.rename(start, name, new_name):
                 renamed[name] = new_name
             else:
@@ -253,12 +253,12 @@ class _ModelBuilder:
             self.values[blob] = node_output(new_name, top.shape, top.dtype)
 
     def _node(self, op: str, inputs: Sequence[str], output: str) -> None:
-        self.builder.rename(len(self.builder.nodes), self.builder.node(op, inputs), output)
+        self.builder.rename(len(self.builder.nodes), self.builder.add_node(op, inputs), output)
 
     def _arrays(self, layer: Layer) -> list[np.ndarray]:
-        return [np.asarray(array, np.float32) for array in self.subject.arrays(layer)]
+        return [np.asarray(array, np.float32) for array in self.model.arrays(layer)]
 
-    def _output(self, name: str) -> Value:
+    def _output(self, name: str) -> OnnxValue:
         """Return the value of the output `name`, with only the valid rows if it is padded."""
         value = self.values[name]
         if name not in self.strip_padding:
@@ -266,18 +266,20 @@ class _ModelBuilder:
         root, b = self.values[self.strip_padding[name]], self.builder
         like, blob = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (root, value))
         if (axis := matching_rows_axis(blob, like)) is None:
-            self._node("Identity", [b.broadcast(value)], name)
+            self._node("Identity", [b.broadcast_name(value)], name)
             return node_output(name, value.shape, value.dtype)
         with b.layer_scope(f"trim/{name}"):
             (rows,) = convert(b, _rows, [root])
-            end = b.reshape(b.cast(b.broadcast(rows), np.int64), (1,))
-            self._node("Slice", [b.broadcast(value), b.integers([0]), end, b.integers([axis])], name)
+            end = b.reshape(b.cast(b.broadcast_name(rows), np.int64), (1,))
+            self._node(
+                "Slice", [b.broadcast_name(value), b.add_int64_vector([0]), end, b.add_int64_vector([axis])], name
+            )
         return node_output(name, (*value.shape[:axis], "rows", *value.shape[axis + 1 :]), value.dtype)
 
-    def _proto(self, outputs: Sequence[Value]) -> ModelProto:
-        b, graph = self.builder, self.subject.net.graph
-        interface = {str(v.what) for v in (*self.input_values, *outputs)}
-        inner = [v for v in self.values.values() if v.what not in interface]
+    def _proto(self, outputs: Sequence[OnnxValue]) -> ModelProto:
+        b, graph = self.builder, self.model.net.graph
+        interface = {str(v.source) for v in (*self.input_values, *outputs)}
+        inner = [v for v in self.values.values() if v.source not in interface]
         proto = helper.make_graph(
             [*b.sizes.nodes, *b.nodes],
             graph.name or "net",
@@ -319,7 +321,9 @@ def shapes_of(values: Iterable[ValueInfoProto]) -> dict[str, ShapeAndDtype]:
     return shapes
 
 
-def add_layer(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[Value]) -> list[Value]:
+def add_layer(
+    builder: OnnxBuilder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[OnnxValue]
+) -> list[OnnxValue]:
     """Add the nodes of a layer to the model; return the layer's tops.
 
     Raises:
@@ -336,13 +340,18 @@ def add_layer(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], botto
     if tops is None:
         results = convert(builder, lambda *arrays: _forward(layer, blobs, arrays), bottoms)
     else:
-        results = [tops] if isinstance(tops, Value) else list(tops)
+        results = [tops] if isinstance(tops, OnnxValue) else list(tops)
     return results
 
 
 def add_layer_with_scale(
-    builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottom: Value, scale: Layer, by: Sequence[np.ndarray]
-) -> list[Value]:
+    builder: OnnxBuilder,
+    layer: Layer,
+    blobs: Sequence[np.ndarray],
+    bottom: OnnxValue,
+    scale: Layer,
+    scale_blobs: Sequence[np.ndarray],
+) -> list[OnnxValue]:
     """Add a layer merged with the layer after it, which multiplies and shifts channels; return the top.
 
     An example is a BatchNorm with the Scale after it.
@@ -350,26 +359,31 @@ def add_layer_with_scale(
     by_channel, scaled = scale.type.traits.by_channel, OPERATORS[layer.type.name].scaled
     assert by_channel is not None
     assert scaled is not None
-    factor, bias = map(np.asarray, by_channel.factor_and_bias(scale.context, tuple(by)))
+    factor, bias = map(np.asarray, by_channel.factor_and_bias(scale.context, tuple(scale_blobs)))
     return [scaled.emit(_call(builder, layer, blobs, [bottom]), factor, bias)]
 
 
-def accepts_scale(layer: Layer, blobs: Sequence[np.ndarray], bottom: Value) -> bool:
+def accepts_scale(layer: Layer, blobs: Sequence[np.ndarray], bottom: OnnxValue) -> bool:
     """Return whether the ONNX operators of a layer can include a factor and a bias for each channel."""
     operators = OPERATORS.get(layer.type.name)
     if operators is None or operators.scaled is None:
         return False
-    return operators.scaled.holds(Call(Builder(0), layer.context, blobs, [bottom], [], ""))
+    return operators.scaled.holds(Call(OnnxBuilder(0), layer.context, blobs, [bottom], [], ""))
 
 
 def is_channel_scale(layer: Layer, blobs: Sequence[np.ndarray], channels: Any) -> bool:
     """Return whether a layer multiplies each channel by a factor and adds a bias, and does nothing else."""
-    by = layer.type.traits.by_channel
+    by_channel = layer.type.traits.by_channel
     shapes = [b.shape for b in blobs]
-    return by is not None and len(layer.bottoms) == 1 and bool(blobs) and by.applies(layer.context, shapes, 1, channels)
+    return (
+        by_channel is not None
+        and len(layer.bottoms) == 1
+        and bool(blobs)
+        and by_channel.applies(layer.context, shapes, 1, channels)
+    )
 
 
-def _call(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[Value]) -> Call:
+def _call(builder: OnnxBuilder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[OnnxValue]) -> Call:
     avals = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in bottoms]
     tops = jax.eval_shape(lambda *xs: _forward(layer, blobs, xs), *avals)
     return Call(builder, layer.context, blobs, bottoms, [sizes(top.shape) for top in tops], layer.key)

@@ -17,7 +17,7 @@ from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
 Shape = tuple[Any, ...]  # elements are integers or symbolic sizes from `jax.export.symbolic_shape`
 
 
-class Sizes:
+class SizeNodes:
     """The nodes of a graph that compute sizes. They precede all other nodes, so that subgraphs can read their results.
 
     Attributes:
@@ -25,62 +25,68 @@ class Sizes:
         sources: for each symbol the name of an input, and the axis of the input with this size.
     """
 
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: OnnxBuilder) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.sources: dict[str, tuple[str, int]] = {}
         self._builder = builder
         self._names: dict[Any, str] = {}
 
-    def one(self, size: Any) -> str:
+    def size_vector(self, size: Any) -> str:
         """Return the name of an int64 vector with a single element, the size."""
         if isinstance(size, int | np.integer):
-            return self._builder.integers([int(size)])
-        return self._node_name(_tree(size))
+            return self._builder.add_int64_vector([int(size)])
+        return self._node_name(_parse_size(size))
 
     def _node_name(self, size: ast.expr) -> str:
-        key = ast.unparse(size)
-        if key not in self._names:
-            self._names[key] = self._new(size)
-        return self._names[key]
+        text = ast.unparse(size)
+        if text not in self._names:
+            self._names[text] = self._add_nodes(size)
+        return self._names[text]
 
-    def _new(self, size: ast.expr) -> str:
+    def _add_nodes(self, size: ast.expr) -> str:
         """Add the nodes for an expression in JAX's syntax of symbolic sizes; return the name of the result."""
         match size:
             case ast.Constant(value=int(number)):
-                return self._builder.integers([number])
+                return self._builder.add_int64_vector([number])
             case ast.Name(id=name):
                 source, axis = self.sources[name]
-                return self.node("Shape", [source], start=axis, end=axis + 1)
+                return self.add_node("Shape", [source], start=axis, end=axis + 1)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self.node("Neg", [self._node_name(operand)])
+                return self.add_node("Neg", [self._node_name(operand)])
             case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int(power))):
-                return reduce(lambda product, one: self.node("Mul", [product, one]), [self._node_name(base)] * power)
+                return reduce(
+                    lambda product, factor: self.add_node("Mul", [product, factor]), [self._node_name(base)] * power
+                )
             case ast.BinOp(left=left, op=op, right=right):
-                return self.node(_OPERATORS[type(op)], map(self._node_name, (left, right)))
+                return self.add_node(_OPERATORS[type(op)], map(self._node_name, (left, right)))
             case ast.Call(func=ast.Name(id="floordiv"), args=args):
                 dividend, divisor = map(self._node_name, args)
-                multiple = self.node(
-                    "Sub", [dividend, self.node("Mod", [dividend, divisor])]
+                multiple = self.add_node(
+                    "Sub", [dividend, self.add_node("Mod", [dividend, divisor])]
                 )  # ONNX rounds towards zero
-                return self.node("Div", [multiple, divisor])
+                return self.add_node("Div", [multiple, divisor])
             case ast.Call(func=ast.Name(id=name), args=args):
-                return self.node(_FUNCTIONS[name], map(self._node_name, args))
+                return self.add_node(_FUNCTIONS[name], map(self._node_name, args))
         raise NotImplementedError(f"unsupported symbolic size: {ast.unparse(size)}")
 
-    def vector(self, shape: Shape) -> str:
+    def shape_vector(self, shape: Shape) -> str:
         """Return the name of an int64 vector with the sizes of a shape, for Reshape and Expand."""
         if all(isinstance(n, int | np.integer) for n in shape):
-            return self._builder.integers(shape)
+            return self._builder.add_int64_vector(shape)
         key = tuple(map(str, shape))
         if key not in self._names:
-            self._names[key] = self.one(shape[0]) if len(shape) == 1 else self.node("Concat", map(self.one, shape), 0)
+            self._names[key] = (
+                self.size_vector(shape[0])
+                if len(shape) == 1
+                else self.add_node("Concat", map(self.size_vector, shape), 0)
+            )
         return self._names[key]
 
-    def node(self, op: str, inputs: Any, axis: int | None = None, **attributes: Any) -> str:
+    def add_node(self, op: str, inputs: Any, axis: int | None = None, **attributes: Any) -> str:
         """Add a node; return the name of its output."""
-        name = self._builder.free(f"sizes/{op}")
-        attributes_ = attributes if axis is None else {"axis": axis, **attributes}
-        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attributes_))
+        name = self._builder.unused_name(f"sizes/{op}")
+        all_attributes = attributes if axis is None else {"axis": axis, **attributes}
+        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **all_attributes))
         return name
 
 
@@ -88,15 +94,15 @@ _OPERATORS = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul"}
 _FUNCTIONS = {"mod": "Mod", "max": "Max", "min": "Min"}
 
 
-def _tree(size: Any) -> ast.expr:
+def _parse_size(size: Any) -> ast.expr:
     """Return the syntax tree of a size, from the text that JAX prints for it."""
     return ast.parse(str(size).replace("^", "**"), mode="eval").body
 
 
-_AXES_AS_INPUT = {"ReduceSum": 13}  # first opset in which the axes are an input; 18 for other reductions
+_AXES_INPUT_OPSETS = {"ReduceSum": 13}  # first opset in which the axes are an input; 18 for other reductions
 
 
-class Builder:
+class OnnxBuilder:
     """An ONNX graph under construction.
 
     Args:
@@ -113,34 +119,36 @@ class Builder:
         self.opset = opset
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: dict[str, TensorProto] = {}
-        self.sizes = Sizes(self)
-        self._taken = set(reserved)
+        self.sizes = SizeNodes(self)
+        self._used_names = set(reserved)
         self._node_names: set[str] = set()
         self._constants: dict[tuple[Any, ...], str] = {}
         self._layer = ""
 
-    def free(self, preferred: str) -> str:
+    def unused_name(self, preferred: str) -> str:
         """Return an unused name for a value: `preferred`, or `preferred` with a number."""
-        name = _free(preferred, self._taken)
-        self._taken.add(name)
+        name = _unused_name(preferred, self._used_names)
+        self._used_names.add(name)
         return name
 
-    def node(self, op: str, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any) -> Any:
+    def add_node(self, op: str, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any) -> Any:
         """Add a node; return the name of its output, or a list of names if `outputs` > 1.
 
         Attributes that are None are left out.
         """
-        names = [self.free(f"{self._layer}/{op}") for _ in range(outputs)]
+        names = [self.unused_name(f"{self._layer}/{op}") for _ in range(outputs)]
         present = {key: value for key, value in attributes.items() if value is not None}
         self.nodes.append(helper.make_node(op, list(inputs), names, **present))
         return names[0] if outputs == 1 else names
 
-    def emit(self, op: str, inputs: Sequence[Value], shape: Shape, dtype: Any = None, **attributes: Any) -> Value:
+    def emit(
+        self, op: str, inputs: Sequence[OnnxValue], shape: Shape, dtype: Any = None, **attributes: Any
+    ) -> OnnxValue:
         """Add a node with one output; return the output. Inputs are expanded to their full shapes.
 
         The default of `dtype` is the first input's dtype.
         """
-        name = self.node(op, [self.broadcast(v) for v in inputs], **attributes)
+        name = self.add_node(op, [self.broadcast_name(v) for v in inputs], **attributes)
         return node_output(name, shape, inputs[0].dtype if dtype is None else dtype)
 
     def reduce(self, op: str, x: str, axes: Sequence[int], *, keepdims: bool = False) -> str:
@@ -148,67 +156,67 @@ class Builder:
 
         The axes are an attribute or an input of the node, depending on the opset.
         """
-        if self.opset < _AXES_AS_INPUT.get(op, 18):
-            output: str = self.node(op, [x], axes=list(axes), keepdims=int(keepdims))
+        if self.opset < _AXES_INPUT_OPSETS.get(op, 18):
+            output: str = self.add_node(op, [x], axes=list(axes), keepdims=int(keepdims))
         else:
-            output = self.node(op, [x, self.integers(axes)], keepdims=int(keepdims))
+            output = self.add_node(op, [x, self.add_int64_vector(axes)], keepdims=int(keepdims))
         return output
 
-    def constant(self, array: Any, preferred: str = "") -> str:
+    def add_constant(self, array: Any, preferred: str = "") -> str:
         """Return the name of an initializer with this array. Equal arrays are stored once."""
         array = np.asarray(array)
         data = np.ascontiguousarray(array).tobytes()
         key = (array.dtype, array.shape, data if len(data) < 64 else hashlib.blake2b(data).digest())
         if key not in self._constants:
-            name = self.free(preferred or f"{self._layer}/constant")
+            name = self.unused_name(preferred or f"{self._layer}/constant")
             self.initializers[name] = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
             self._constants[key] = name
         return self._constants[key]
 
-    def integers(self, numbers: Sequence[int]) -> str:
+    def add_int64_vector(self, numbers: Sequence[int]) -> str:
         """Return the name of an int64 vector initializer, which operators require for axes and sizes."""
-        return self.constant(np.asarray(list(numbers), np.int64))
+        return self.add_constant(np.asarray(list(numbers), np.int64))
 
-    def name_stored(self, value: Value) -> str:
+    def stored_name(self, value: OnnxValue) -> str:
         """Return the name of a value of shape `held`, before broadcasting."""
-        return value.what if isinstance(value.what, str) else self.constant(value.what)
+        return value.source if isinstance(value.source, str) else self.add_constant(value.source)
 
-    def broadcast(self, value: Value) -> str:
+    def broadcast_name(self, value: OnnxValue) -> str:
         """Return the name of a value broadcast to its full shape."""
-        if value.is_full_shape:
-            return self.name_stored(value)
-        expanded: str = self.node("Expand", [self.name_stored(value), self.sizes.vector(value.shape)])
+        if value.has_full_shape:
+            return self.stored_name(value)
+        expanded: str = self.add_node("Expand", [self.stored_name(value), self.sizes.shape_vector(value.shape)])
         return expanded
 
-    def expand(self, value: Value) -> Value:
+    def expand(self, value: OnnxValue) -> OnnxValue:
         """Return a value broadcast to its full shape."""
-        return value if value.is_full_shape else node_output(self.broadcast(value), value.shape, value.dtype)
+        return value if value.has_full_shape else node_output(self.broadcast_name(value), value.shape, value.dtype)
 
     def reshape(self, name: str, shape: Shape) -> str:
         """Add a Reshape to a shape that may contain symbolic sizes; return the name of the result."""
         symbolic = [i for i, n in enumerate(shape) if not isinstance(n, int)]
         if len(symbolic) == 1 and 0 not in shape:
-            target = self.integers([-1 if i in symbolic else n for i, n in enumerate(shape)])
+            target = self.add_int64_vector([-1 if i in symbolic else n for i, n in enumerate(shape)])
         else:
-            target = self.sizes.vector(shape)
-        output: str = self.node("Reshape", [name, target])
+            target = self.sizes.shape_vector(shape)
+        output: str = self.add_node("Reshape", [name, target])
         return output
 
     def cast(self, name: str, dtype: Any) -> str:
         """Add a Cast to a dtype; return the name of the result."""
-        output: str = self.node("Cast", [name], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        output: str = self.add_node("Cast", [name], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
         return output
 
-    def where(self, at: str, yes: str, no: str, dtype: Any) -> str:
+    def where(self, condition: str, on_true: str, on_false: str, dtype: Any) -> str:
         """Add a selection of `yes` where `at` is true and of `no` elsewhere; return the name of the result.
 
         For booleans it consists of And and Or, because engines do not support Where for booleans.
         """
         if np.dtype(dtype) != np.bool_:
-            output: str = self.node("Where", [at, yes, no])
+            output: str = self.add_node("Where", [condition, on_true, on_false])
         else:
-            other = self.node("And", [self.node("Not", [at]), no])
-            output = self.node("Or", [self.node("And", [at, yes]), other])
+            on_false_part = self.add_node("And", [self.add_node("Not", [condition]), on_false])
+            output = self.add_node("Or", [self.add_node("And", [condition, on_true]), on_false_part])
         return output
 
     @contextmanager
@@ -220,20 +228,20 @@ class Builder:
         finally:
             added = self.nodes[start:]
             for node in added:
-                node.name = _free(name if len(added) == 1 else f"{name}/{node.op_type}", self._node_names)
+                node.name = _unused_name(name if len(added) == 1 else f"{name}/{node.op_type}", self._node_names)
                 self._node_names.add(node.name)
 
     def rename(self, start: int, old: str, new: str) -> bool:
         """Rename an output of the nodes `nodes[start:]`; return False if they have no such output."""
-        later = self.nodes[start:]
-        if not any(old in node.output for node in later):
+        nodes = self.nodes[start:]
+        if not any(old in node.output for node in nodes):
             return False
-        for node in later:
+        for node in nodes:
             rename_value(node, old, new)
         return True
 
     @contextmanager
-    def subgraph(self, inputs: Sequence[Value] = ()) -> Iterator[Subgraph]:
+    def subgraph(self, inputs: Sequence[OnnxValue] = ()) -> Iterator[Subgraph]:
         """Return a context in which nodes are added to a subgraph, which may read values of the enclosing graph.
 
         Args:
@@ -241,7 +249,7 @@ class Builder:
         """
         outer, self.nodes = self.nodes, []
         try:
-            names = [self.free(f"{self._layer}/in") for _ in inputs]
+            names = [self.unused_name(f"{self._layer}/in") for _ in inputs]
             parameters = [node_output(name, v.shape, v.dtype) for name, v in zip(names, inputs, strict=True)]
             yield (graph := Subgraph(self, parameters))
             graph.nodes = self.nodes
@@ -257,16 +265,16 @@ class Subgraph:
         nodes: the subgraph's nodes; complete when the context of `Builder.subgraph` ends.
     """
 
-    def __init__(self, builder: Builder, inputs: Sequence[Value]) -> None:
+    def __init__(self, builder: OnnxBuilder, inputs: Sequence[OnnxValue]) -> None:
         self.inputs = list(inputs)
         self.nodes: list[onnx.NodeProto] = []
         self._builder = builder
         self._outputs: list[onnx.ValueInfoProto] = []
 
-    def set_outputs(self, values: Sequence[Value]) -> None:
+    def set_outputs(self, values: Sequence[OnnxValue]) -> None:
         """Declare the outputs of the subgraph. Call this at the end of the context."""
         for value in values:
-            name = self._builder.node("Identity", [self._builder.broadcast(value)])
+            name = self._builder.add_node("Identity", [self._builder.broadcast_name(value)])
             self._outputs.append(value_info(node_output(name, value.shape, value.dtype)))
 
     def proto(self, name: str) -> onnx.GraphProto:
@@ -274,26 +282,26 @@ class Subgraph:
         return helper.make_graph(self.nodes, name, [value_info(v) for v in self.inputs], self._outputs)
 
 
-def value_info(value: Value) -> onnx.ValueInfoProto:
+def value_info(value: OnnxValue) -> onnx.ValueInfoProto:
     """Return the name, shape and dtype of a value as an ONNX message. Symbolic sizes are text."""
-    shape = [n if isinstance(n, int) else str(n) for n in map(_plain, value.shape)]
-    return helper.make_tensor_value_info(str(value.what), helper.np_dtype_to_tensor_dtype(value.dtype), shape)
+    shape = [n if isinstance(n, int) else str(n) for n in map(_python_integer, value.shape)]
+    return helper.make_tensor_value_info(str(value.source), helper.np_dtype_to_tensor_dtype(value.dtype), shape)
 
 
-def _plain(n: Any) -> Any:
-    return int(n) if isinstance(n, np.integer) else n
+def _python_integer(size: Any) -> Any:
+    return int(size) if isinstance(size, np.integer) else size
 
 
-def _free(preferred: str, taken: set[str]) -> str:
+def _unused_name(preferred: str, used_names: set[str]) -> str:
     name, number = preferred, 1
-    while name in taken:
+    while name in used_names:
         number += 1
         name = f"{preferred}_{number}"
     return name
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class OnnxValue:
     """An array in the model, stored before broadcasting.
 
     The array has a full shape, and a held shape in which it is stored. An axis along which the array repeats one
@@ -309,38 +317,38 @@ class Value:
 
     shape: Shape
     dtype: np.dtype[Any]
-    what: str | np.ndarray
-    held: Shape
+    source: str | np.ndarray
+    stored_shape: Shape
 
     @property
     def array(self) -> np.ndarray | None:
         """The constant array, of shape `held`; None if the value is computed at run time."""
-        return self.what if isinstance(self.what, np.ndarray) else None
+        return self.source if isinstance(self.source, np.ndarray) else None
 
     @property
-    def number(self) -> Any:
+    def uniform_value(self) -> Any:
         """The constant to which all elements are equal; None if they may differ or are computed at run time."""
-        return self.what.ravel()[0] if isinstance(self.what, np.ndarray) and self.what.size == 1 else None
+        return self.source.ravel()[0] if isinstance(self.source, np.ndarray) and self.source.size == 1 else None
 
     @property
-    def is_full_shape(self) -> bool:
+    def has_full_shape(self) -> bool:
         """True if the held shape is the full shape."""
-        return self.held == self.shape
+        return self.stored_shape == self.shape
 
-    def with_name(self, name: str) -> Value:
+    def with_name(self, name: str) -> OnnxValue:
         """Return a copy of the value with another name in the model."""
-        return replace(self, what=name)
+        return replace(self, source=name)
 
 
-def constant_value(array: Any, shape: Shape | None = None) -> Value:
+def constant_value(array: Any, shape: Shape | None = None) -> OnnxValue:
     """Return a value for a constant array that broadcasts to the full shape `shape`; default: the array's shape."""
-    held = np.asarray(array)
-    return Value(held.shape if shape is None else shape, held.dtype, held, held.shape)
+    stored = np.asarray(array)
+    return OnnxValue(stored.shape if shape is None else shape, stored.dtype, stored, stored.shape)
 
 
-def node_output(name: str, shape: Sequence[Any], dtype: Any) -> Value:
+def node_output(name: str, shape: Sequence[Any], dtype: Any) -> OnnxValue:
     """Return a value for the output of a node. Its held shape is its full shape."""
-    return Value(tuple(shape), np.dtype(dtype), name, tuple(shape))
+    return OnnxValue(tuple(shape), np.dtype(dtype), name, tuple(shape))
 
 
 def rename_value(node: NodeProto, old: str, new: str) -> None:

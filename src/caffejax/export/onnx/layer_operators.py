@@ -17,9 +17,9 @@ from ...layers.dropout import dropout_is_identity
 from ...layers.helpers import canonical_axis
 from ...layers.normalization import stored_statistics
 from ...layers.pooling import pad_to_cover, pool_method, window_and_size, window_areas
-from .builder import Builder, Shape, Value, node_output
+from .builder import OnnxBuilder, OnnxValue, Shape, node_output
 
-Tops: TypeAlias = Value | Sequence[Value]
+Tops: TypeAlias = OnnxValue | Sequence[OnnxValue]
 Emitter: TypeAlias = Callable[["Call"], Tops | None]
 
 
@@ -36,10 +36,10 @@ class Call:
         prefix: prefix for the names of the layer's initializers.
     """
 
-    builder: Builder
+    builder: OnnxBuilder
     context: Context
     blobs: Sequence[np.ndarray]
-    bottoms: Sequence[Value]
+    bottoms: Sequence[OnnxValue]
     shapes: Sequence[Shape]
     prefix: str
 
@@ -49,7 +49,7 @@ class Call:
         return self.context.param
 
     @property
-    def x(self) -> Value:
+    def x(self) -> OnnxValue:
         """The first bottom."""
         return self.bottoms[0]
 
@@ -58,24 +58,24 @@ class Call:
         """Shape and dtype of the first bottom."""
         return jax.ShapeDtypeStruct(self.x.shape, self.x.dtype)
 
-    def name(self, value: Value) -> str:
+    def name(self, value: OnnxValue) -> str:
         """Return the name of a value after expanding it to its full shape."""
-        return self.builder.broadcast(value)
+        return self.builder.broadcast_name(value)
 
     def array(self, array: Any, name: str | int) -> str:
         """Return the name of an initializer with this array: `prefix/name`."""
-        return self.builder.constant(np.asarray(array), f"{self.prefix}/{name}")
+        return self.builder.add_constant(np.asarray(array), f"{self.prefix}/{name}")
 
     def blob(self, i: int) -> str:
         """Return the name of the initializer with the layer's blob `i`."""
         return self.array(self.blobs[i], i)
 
-    def emit(self, op: str, *inputs: str, bottom: int = 0, **attributes: Any) -> Value:
+    def emit(self, op: str, *inputs: str, bottom: int = 0, **attributes: Any) -> OnnxValue:
         """Add a node on bottom number `bottom` and further inputs; return its output as the top of this number."""
-        name = self.builder.node(op, [self.name(self.bottoms[bottom]), *inputs], **attributes)
+        name = self.builder.add_node(op, [self.name(self.bottoms[bottom]), *inputs], **attributes)
         return self.top(name, bottom)
 
-    def top(self, name: str, i: int = 0) -> Value:
+    def top(self, name: str, i: int = 0) -> OnnxValue:
         """Return a value with this name and the shape of top `i`."""
         return node_output(name, self.shapes[i], self.x.dtype)
 
@@ -90,7 +90,7 @@ class MergedAffine:
     """
 
     holds: Callable[[Call], bool]
-    emit: Callable[[Call, np.ndarray, np.ndarray], Value]
+    emit: Callable[[Call, np.ndarray, np.ndarray], OnnxValue]
 
 
 @dataclass(frozen=True)
@@ -126,16 +126,16 @@ def emits(
 
 
 _MAX_AXES = 3  # maximum spatial axes that ONNX engines support
-_UNLESS = "more than 3 spatial axes, or an `axis` other than 1"
+_UNSUPPORTED_CONVOLUTION = "more than 3 spatial axes, or an `axis` other than 1"
 
 
-@emits("Convolution", "DepthwiseConvolution", operators="Conv", unless=_UNLESS)
+@emits("Convolution", "DepthwiseConvolution", operators="Conv", unless=_UNSUPPORTED_CONVOLUTION)
 def convolution(call: Call) -> Tops | None:
     """Convert a convolution to Conv, with one node per bottom."""
     return _emit_convolution(call, correlation(call.context, (call.like,)))
 
 
-@emits("ConvolutionDepthwise", operators="Conv", unless=_UNLESS)
+@emits("ConvolutionDepthwise", operators="Conv", unless=_UNSUPPORTED_CONVOLUTION)
 def depthwise(call: Call) -> Tops | None:
     """Convert to Conv with a group for each channel."""
     context = depthwise_context(call.context, call.like)
@@ -153,7 +153,7 @@ def _emit_convolution(call: Call, c: Correlation) -> Tops | None:
     return [call.emit("Conv", *weights, bottom=i, **attributes) for i in range(len(call.bottoms))]
 
 
-@emits("Deconvolution", operators="ConvTranspose", unless=_UNLESS)
+@emits("Deconvolution", operators="ConvTranspose", unless=_UNSUPPORTED_CONVOLUTION)
 def deconvolution(call: Call) -> Tops | None:
     """Convert a deconvolution to ConvTranspose, with one node per bottom."""
     c = correlation(call.context, (call.like,))
@@ -184,9 +184,9 @@ def inner_product(call: Call) -> Tops | None:
         return None
     b, rows = call.builder, call.name(call.x)
     if len(call.x.shape) != 2:
-        rows = b.node("Flatten", [rows], axis=1)
+        rows = b.add_node("Flatten", [rows], axis=1)
     weights = [call.blob(i) for i in range(len(call.blobs))]
-    return call.top(b.node("Gemm", [rows, *weights], transB=int(not call.param.transpose)))
+    return call.top(b.add_node("Gemm", [rows, *weights], transB=int(not call.param.transpose)))
 
 
 @emits(
@@ -222,11 +222,11 @@ def add_average_pool(call: Call, name: str, window: Window, out: Shape) -> str |
     pads, b = _pads(window), call.builder
     if pads is None:
         return None
-    means: str = b.node("AveragePool", [name], pads=pads, count_include_pad=1, **_pool_attributes(window))
+    means: str = b.add_node("AveragePool", [name], pads=pads, count_include_pad=1, **_pool_attributes(window))
     cells = np.float32(np.prod(window.kernel))
     if np.all(areas == cells):
         return means
-    scaled: str = b.node("Mul", [means, call.array(cells / areas, "cells")])
+    scaled: str = b.add_node("Mul", [means, call.array(cells / areas, "cells")])
     return scaled
 
 
@@ -246,7 +246,7 @@ def uses_stored_statistics(call: Call) -> bool:
     return call.context.settings.uses_stored and len(call.blobs) == 3
 
 
-def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> Value:
+def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> OnnxValue:
     """Add a BatchNormalization by the stored statistics, with a factor and a bias for each channel; return the top."""
     mean, variance = map(np.asarray, stored_statistics(tuple(map(jnp.asarray, call.blobs))))
     arrays = (("scale", factor), ("bias", bias), ("mean", mean), ("variance", variance))
@@ -276,15 +276,15 @@ def lrn(call: Call) -> Tops | None:
         return call.emit("LRN", size=p.local_size, alpha=p.alpha, beta=p.beta, bias=p.k)
     x = call.name(call.x)
     window = Window.symmetric((p.local_size,) * 2, (1, 1), (p.local_size // 2,) * 2)
-    means = add_average_pool(call, b.node("Mul", [x, x]), window, call.x.shape[2:])
+    means = add_average_pool(call, b.add_node("Mul", [x, x]), window, call.x.shape[2:])
     if means is None:
         return None
-    scale = b.node("Add", [b.node("Mul", [means, _number(call, p.alpha)]), _number(call, 1)])
-    return call.top(b.node("Div", [x, b.node("Pow", [scale, _number(call, p.beta)])]))
+    scale = b.add_node("Add", [b.add_node("Mul", [means, _add_scalar(call, p.alpha)]), _add_scalar(call, 1)])
+    return call.top(b.add_node("Div", [x, b.add_node("Pow", [scale, _add_scalar(call, p.beta)])]))
 
 
-def _number(call: Call, number: float) -> str:
-    return call.builder.constant(np.float32(number))
+def _add_scalar(call: Call, value: float) -> str:
+    return call.builder.add_constant(np.float32(value))
 
 
 @emits("Softmax", operators="Softmax")
@@ -292,8 +292,8 @@ def softmax(call: Call) -> Tops:
     """Convert to Softmax of x / temperature."""
     axis = canonical_axis(call.param.axis, call.x.shape)
     if call.param.temperature != 1:
-        scaled = call.builder.node("Div", [call.name(call.x), _number(call, call.param.temperature)])
-        return call.top(call.builder.node("Softmax", [scaled], axis=axis))
+        scaled = call.builder.add_node("Div", [call.name(call.x), _add_scalar(call, call.param.temperature)])
+        return call.top(call.builder.add_node("Softmax", [scaled], axis=axis))
     return call.emit("Softmax", axis=axis)
 
 
@@ -400,7 +400,7 @@ def interp(call: Call) -> Tops | None:
     if call.param.pad_beg or call.param.pad_end:
         return None
     attributes: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
-    return call.emit("Resize", "", "", call.builder.sizes.vector(call.shapes[0]), **attributes)
+    return call.emit("Resize", "", "", call.builder.sizes.shape_vector(call.shapes[0]), **attributes)
 
 
 @emits("Upsample", operators="Resize", unless="it places maxima (SegNet's): then ScatterElements")
@@ -413,4 +413,4 @@ def upsample(call: Call) -> Tops | None:
         "coordinate_transformation_mode": "asymmetric",
         "nearest_mode": "floor",
     }
-    return call.emit("Resize", "", "", call.builder.sizes.vector(call.shapes[0]), **attributes)
+    return call.emit("Resize", "", "", call.builder.sizes.shape_vector(call.shapes[0]), **attributes)

@@ -13,7 +13,7 @@ from onnx.external_data_helper import set_external_data
 
 from ...atomic_write import replace_file
 from ...errors import CaffejaxError, GraphError
-from ..inference_model import Subject, symbolic_batch_shapes
+from ..inference_model import InferenceModel, symbolic_batch_shapes
 from ..preprocessing import Preprocessing
 from .build_model import build_model
 
@@ -22,7 +22,7 @@ OPSET = 18  # the first opset with max and min reductions in ScatterElements, wh
 _MAX_BYTES = (1 << 31) - (1 << 24)  # the limit of protobuf messages is 2 GiB; 16 MiB are reserved for the nodes
 
 
-def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: Any) -> ModelProto:
+def write_onnx(model: InferenceModel, path: str | os.PathLike[str], **options: Any) -> ModelProto:
     """Export a net to an ONNX file; return the model.
 
     The size of an ONNX file is limited to 2 GB. Larger weights are written to a second file, `<path>.data`, and the
@@ -36,14 +36,14 @@ def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: Any) -
     Raises:
         CaffejaxError: as for `export_onnx`, and if the file cannot be written.
     """
-    model = export_onnx(subject, **options)
-    with replace_with_data(path, model) if _is_large(model) else replace_file(path) as file:
-        file.write(model.SerializeToString())
-    return model
+    proto = export_onnx(model, **options)
+    with replace_with_data(path, proto) if _is_large(proto) else replace_file(path) as file:
+        file.write(proto.SerializeToString())
+    return proto
 
 
 def export_onnx(
-    subject: Subject,
+    model: InferenceModel,
     *,
     opset: int = OPSET,
     batch: bool = True,
@@ -73,22 +73,22 @@ def export_onnx(
     """
     if isinstance(opset, bool) or opset not in OPSETS:
         raise CaffejaxError(f"opset must be a number from {OPSETS[0]} to {OPSETS[-1]}, not {opset!r}")
-    if host := [layer for layer in subject.layers if layer.type.on_host]:
-        before = [",".join(name for name in layer.bottoms if name not in subject.inputs) for layer in host]
+    if host := [layer for layer in model.layers if layer.type.on_host]:
+        before = [",".join(name for name in layer.bottoms if name not in model.inputs) for layer in host]
         raise GraphError(
             layer.problem(
                 f"cannot be exported to ONNX: it runs on the host{names and f'; end before it with --outputs={names}'}"
             )
             for layer, names in zip(host, before, strict=True)
         )
-    inputs = symbolic_batch_shapes(subject, batch_axis) if batch else subject.inputs
-    with subject.report_random_layers():
-        model = build_model(subject, inputs, opset, preprocessing, pad_rows)
-    if _is_large(model):
-        check_program(model)
+    inputs = symbolic_batch_shapes(model, batch_axis) if batch else model.inputs
+    with model.report_random_layers():
+        proto = build_model(model, inputs, opset, preprocessing, pad_rows)
+    if _is_large(proto):
+        check_program(proto)
     else:
-        checker.check_model(model, full_check=True)
-    return model
+        checker.check_model(proto, full_check=True)
+    return proto
 
 
 def _is_large(model: ModelProto) -> bool:

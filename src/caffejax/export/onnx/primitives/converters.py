@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ....errors import LayerError
-from ..builder import Builder, Shape, Value
+from ..builder import OnnxBuilder, OnnxValue, Shape
 
-Handler = Callable[["Equation"], Value | Sequence[Value]]
+Handler = Callable[["Equation"], OnnxValue | Sequence[OnnxValue]]
 _handlers: dict[str, Handler] = {}
 _elementwise: set[str] = set()
 
@@ -29,13 +29,13 @@ class Equation:
         inline: `inline(jaxpr, inputs)` converts a closed jaxpr in the parameters, and returns its results.
     """
 
-    builder: Builder
+    builder: OnnxBuilder
     name: str
-    inputs: Sequence[Value]
+    inputs: Sequence[OnnxValue]
     shapes: Sequence[Shape]
     dtypes: Sequence[np.dtype[Any]]
     params: dict[str, Any]
-    inline: Callable[[Any, Sequence[Value]], list[Value]]
+    inline: Callable[[Any, Sequence[OnnxValue]], list[OnnxValue]]
 
     @property
     def shape(self) -> Shape:
@@ -47,7 +47,7 @@ class Equation:
         """The dtype of the first result."""
         return self.dtypes[0]
 
-    def emit(self, op: str, *inputs: Value, **attributes: Any) -> Value:
+    def emit(self, op: str, *inputs: OnnxValue, **attributes: Any) -> OnnxValue:
         """Add a node; return its output as the equation's first result.
 
         Inputs are expanded to their full shapes. The default is the equation's operands.

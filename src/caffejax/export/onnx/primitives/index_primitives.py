@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..builder import Shape, Value, node_output
+from ..builder import OnnxValue, Shape, node_output
 from .converters import Equation, cannot, converts
 from .shape_primitives import slice_value
 
@@ -24,146 +24,173 @@ _REDUCTIONS = {
 
 
 @converts("gather")
-def gather(eqn: Equation) -> Value:
+def gather(eqn: Equation) -> OnnxValue:
     """Convert a gather of slices at computed indices."""
     (x, indices), p, b = eqn.inputs, eqn.params, eqn.builder
-    how, d = out_of_bounds_mode(p["mode"]), p["dimension_numbers"]
-    axis = _whole_axis(x.shape, indices.shape, d, p["slice_sizes"])
-    if axis is not None and how != "filled":
-        return _take(eqn, x, indices, axis, clip=how == "clipped")
-    if (corner := _corner(x.shape, indices, d, p["slice_sizes"])) is not None:
-        ends = [a + n for a, n in zip(corner, p["slice_sizes"], strict=True)]
-        part = slice_value(eqn, x, corner, ends, [1] * len(corner))
+    oob_mode, d = out_of_bounds_mode(p["mode"]), p["dimension_numbers"]
+    axis = _take_axis(x.shape, indices.shape, d, p["slice_sizes"])
+    if axis is not None and oob_mode != "filled":
+        return _take(eqn, x, indices, axis, clip=oob_mode == "clipped")
+    if (start := _constant_start(x.shape, indices, d, p["slice_sizes"])) is not None:
+        ends = [a + n for a, n in zip(start, p["slice_sizes"], strict=True)]
+        slice_ = slice_value(eqn, x, start, ends, [1] * len(start))
         return (
-            node_output(b.reshape(b.broadcast(part), eqn.shape), eqn.shape, x.dtype) if d.collapsed_slice_dims else part
+            node_output(b.reshape(b.broadcast_name(slice_), eqn.shape), eqn.shape, x.dtype)
+            if d.collapsed_slice_dims
+            else slice_
         )
-    at = Places(eqn, x.shape)
-    starts = at.read(indices, d.start_index_map)
+    index_builder = IndexBuilder(eqn, x.shape)
+    starts = index_builder.start_indices(indices, d.start_index_map)
     batch = [i for i in range(len(eqn.shape)) if i not in d.offset_dims]
     axes = [i for i in range(len(x.shape)) if i not in (*d.collapsed_slice_dims, *d.operand_batching_dims)]
-    offsets = {axis: at.along(eqn.shape, out) for axis, out in zip(axes, d.offset_dims, strict=True)}
-    same = {
-        axis: at.along(eqn.shape, _batch_axis(i, len(indices.shape), batch))
+    offsets = {axis: index_builder.iota(eqn.shape, out) for axis, out in zip(axes, d.offset_dims, strict=True)}
+    batch_indices = {
+        axis: index_builder.iota(eqn.shape, _batch_axis(i, len(indices.shape), batch))
         for axis, i in zip(d.operand_batching_dims, d.start_indices_batching_dims, strict=True)
     }
-    starts = {axis: at.align(start, eqn.shape, batch) for axis, start in starts.items()}
-    valid = at.clip_or_test(starts, p["slice_sizes"], how)
-    flat = at.flat({axis: [v for v in (starts.get(axis), offsets.get(axis), same.get(axis)) if v is not None]
-                    for axis in range(len(x.shape))}, eqn.shape)  # fmt: skip
-    taken = b.node("Gather", [b.reshape(b.broadcast(x), (_count(x.shape),)), flat], axis=0)
+    starts = {axis: index_builder.align(start, eqn.shape, batch) for axis, start in starts.items()}
+    valid = index_builder.clip_or_mask(starts, p["slice_sizes"], oob_mode)
+    terms = {
+        axis: [v for v in (starts.get(axis), offsets.get(axis), batch_indices.get(axis)) if v is not None]
+        for axis in range(len(x.shape))
+    }
+    flat_indices = index_builder.flat_indices(terms, eqn.shape)
+    gathered = b.add_node("Gather", [b.reshape(b.broadcast_name(x), (_num_elements(x.shape),)), flat_indices], axis=0)
     if valid is not None:
-        taken = b.where(valid, taken, b.constant(_fill_value(p["fill_value"], x.dtype)), x.dtype)
-    return node_output(taken, eqn.shape, eqn.dtype)
+        gathered = b.where(valid, gathered, b.add_constant(_fill_value(p["fill_value"], x.dtype)), x.dtype)
+    return node_output(gathered, eqn.shape, eqn.dtype)
 
 
 @converts(*_REDUCTIONS)
-def scatter(eqn: Equation) -> Value:
+def scatter(eqn: Equation) -> OnnxValue:
     """Convert a scatter of slices. Numbers out of bounds are written to an extra element, which is then removed."""
     (x, indices, updates), p, b = eqn.inputs, eqn.params, eqn.builder
-    how, d, reduction = out_of_bounds_mode(p["mode"]), p["dimension_numbers"], _REDUCTIONS[eqn.name]
+    oob_mode, d, reduction = out_of_bounds_mode(p["mode"]), p["dimension_numbers"], _REDUCTIONS[eqn.name]
     if b.opset < 18 and reduction in ("min", "max"):
         raise cannot(f"scatters the {reduction}ima, which needs opset 18")
-    at, shape = Places(eqn, x.shape), updates.shape
+    index_builder, shape = IndexBuilder(eqn, x.shape), updates.shape
     batch = [i for i in range(len(shape)) if i not in d.update_window_dims]
     axes = [i for i in range(len(x.shape)) if i not in (*d.inserted_window_dims, *d.operand_batching_dims)]
-    offsets = {axis: at.along(shape, dim) for axis, dim in zip(axes, d.update_window_dims, strict=True)}
-    same = {
-        axis: at.along(shape, _batch_axis(i, len(indices.shape), batch))
+    offsets = {axis: index_builder.iota(shape, dim) for axis, dim in zip(axes, d.update_window_dims, strict=True)}
+    batch_indices = {
+        axis: index_builder.iota(shape, _batch_axis(i, len(indices.shape), batch))
         for axis, i in zip(d.operand_batching_dims, d.scatter_indices_batching_dims, strict=True)
     }
-    starts = at.read(indices, d.scatter_dims_to_operand_dims)
-    starts = {axis: at.align(start, shape, batch) for axis, start in starts.items()}
+    starts = index_builder.start_indices(indices, d.scatter_dims_to_operand_dims)
+    starts = {axis: index_builder.align(start, shape, batch) for axis, start in starts.items()}
     sizes: list[Any] = [1] * len(x.shape)
     for axis, dim in zip(axes, d.update_window_dims, strict=True):
         sizes[axis] = shape[dim]
-    valid = at.clip_or_test(starts, sizes, how)
-    flat = at.flat({axis: [v for v in (starts.get(axis), offsets.get(axis), same.get(axis)) if v is not None]
-                    for axis in range(len(x.shape))}, shape)  # fmt: skip
-    count, dtype = _count(x.shape), np.int32 if x.dtype == bool else x.dtype
-    end = b.sizes.one(count)
+    valid = index_builder.clip_or_mask(starts, sizes, oob_mode)
+    terms = {
+        axis: [v for v in (starts.get(axis), offsets.get(axis), batch_indices.get(axis)) if v is not None]
+        for axis in range(len(x.shape))
+    }
+    flat_indices = index_builder.flat_indices(terms, shape)
+    num_elements, dtype = _num_elements(x.shape), np.int32 if x.dtype == bool else x.dtype
+    end = b.sizes.size_vector(num_elements)
     if valid is not None:
-        flat = b.node("Where", [valid, flat, end])
-    numbers, new = (b.broadcast(v) if v.dtype == dtype else b.cast(b.broadcast(v), dtype) for v in (x, updates))
-    longer = b.node("Concat", [b.reshape(numbers, (count,)), b.constant(np.zeros(1, dtype))], axis=0)
-    lists = [b.reshape(name, (_count(shape),)) for name in (flat, new)]
-    put = b.node("ScatterElements", [longer, *lists], axis=0, reduction=reduction if reduction != "none" else None)
-    sliced = b.node("Slice", [put, b.integers([0]), end, b.integers([0])])
+        flat_indices = b.add_node("Where", [valid, flat_indices, end])
+    values, update_values = (
+        b.broadcast_name(v) if v.dtype == dtype else b.cast(b.broadcast_name(v), dtype) for v in (x, updates)
+    )
+    extended = b.add_node("Concat", [b.reshape(values, (num_elements,)), b.add_constant(np.zeros(1, dtype))], axis=0)
+    operands = [b.reshape(name, (_num_elements(shape),)) for name in (flat_indices, update_values)]
+    scattered = b.add_node(
+        "ScatterElements", [extended, *operands], axis=0, reduction=reduction if reduction != "none" else None
+    )
+    sliced = b.add_node("Slice", [scattered, b.add_int64_vector([0]), end, b.add_int64_vector([0])])
     result = b.reshape(sliced, x.shape)
     return node_output(result if dtype == eqn.dtype else b.cast(result, eqn.dtype), eqn.shape, eqn.dtype)
 
 
 @converts("dynamic_slice")
-def dynamic_slice(eqn: Equation) -> Value:
+def dynamic_slice(eqn: Equation) -> OnnxValue:
     """Convert a slice at computed start indices, which are clipped so that the slice fits."""
     (x, *starts), b = eqn.inputs, eqn.builder
-    if all(s.number is not None and isinstance(n, int) for s, n in zip(starts, x.shape, strict=True)):
-        first = [int(np.clip(s.number, 0, n - m)) for s, n, m in zip(starts, x.shape, eqn.shape, strict=True)]
-        ends = [a + m for a, m in zip(first, eqn.shape, strict=True)]
-        return slice_value(eqn, x, first, ends, [1] * len(first))
+    if all(s.uniform_value is not None and isinstance(n, int) for s, n in zip(starts, x.shape, strict=True)):
+        constant_starts = [
+            int(np.clip(s.uniform_value, 0, n - m)) for s, n, m in zip(starts, x.shape, eqn.shape, strict=True)
+        ]
+        ends = [a + m for a, m in zip(constant_starts, eqn.shape, strict=True)]
+        return slice_value(eqn, x, constant_starts, ends, [1] * len(constant_starts))
     sliced_axes = [i for i, (n, m) in enumerate(zip(x.shape, eqn.shape, strict=True)) if not bool(n == m)]
     if not sliced_axes:
         return x
-    at = Places(eqn, x.shape)
-    first_, last = [], []
+    index_builder = IndexBuilder(eqn, x.shape)
+    clipped_starts, clipped_ends = [], []
     for i in sliced_axes:
-        start = at.clip(b.reshape(b.cast(b.broadcast(starts[i]), np.int64), (1,)), x.shape[i] - eqn.shape[i])
-        first_.append(start)
-        last.append(b.node("Add", [start, b.sizes.one(eqn.shape[i])]))
-    begin, end = (b.node("Concat", names, axis=0) if len(sliced_axes) > 1 else names[0] for names in (first_, last))
-    return node_output(b.node("Slice", [b.broadcast(x), begin, end, b.integers(sliced_axes)]), eqn.shape, eqn.dtype)
+        start = index_builder.clip(
+            b.reshape(b.cast(b.broadcast_name(starts[i]), np.int64), (1,)), x.shape[i] - eqn.shape[i]
+        )
+        clipped_starts.append(start)
+        clipped_ends.append(b.add_node("Add", [start, b.sizes.size_vector(eqn.shape[i])]))
+    begin, end = (
+        b.add_node("Concat", names, axis=0) if len(sliced_axes) > 1 else names[0]
+        for names in (clipped_starts, clipped_ends)
+    )
+    return node_output(
+        b.add_node("Slice", [b.broadcast_name(x), begin, end, b.add_int64_vector(sliced_axes)]), eqn.shape, eqn.dtype
+    )
 
 
 @converts("dynamic_update_slice")
-def dynamic_update_slice(eqn: Equation) -> Value:
+def dynamic_update_slice(eqn: Equation) -> OnnxValue:
     """Convert the replacement of a slice at computed start indices."""
     (x, new, *starts), b = eqn.inputs, eqn.builder
-    at = Places(eqn, x.shape)
-    parts: dict[int, list[str]] = {}
+    index_builder = IndexBuilder(eqn, x.shape)
+    terms: dict[int, list[str]] = {}
     for i, start in enumerate(starts):
-        name = b.reshape(b.cast(b.broadcast(start), np.int64), (1,) * len(x.shape))
-        parts[i] = [at.clip(name, x.shape[i] - new.shape[i]), at.along(new.shape, i)]
-    flat = at.flat(parts, new.shape)
+        name = b.reshape(b.cast(b.broadcast_name(start), np.int64), (1,) * len(x.shape))
+        terms[i] = [index_builder.clip(name, x.shape[i] - new.shape[i]), index_builder.iota(new.shape, i)]
+    flat_indices = index_builder.flat_indices(terms, new.shape)
     dtype = np.dtype(np.int32) if x.dtype == bool else x.dtype
-    lists = [b.reshape(flat, (_count(new.shape),))]
-    numbers, put = (b.broadcast(v) if v.dtype == dtype else b.cast(b.broadcast(v), dtype) for v in (x, new))
-    lists = [b.reshape(numbers, (_count(x.shape),)), *lists, b.reshape(put, (_count(new.shape),))]
-    result = b.reshape(b.node("ScatterElements", lists, axis=0), x.shape)
+    operands = [b.reshape(flat_indices, (_num_elements(new.shape),))]
+    values, new_values = (
+        b.broadcast_name(v) if v.dtype == dtype else b.cast(b.broadcast_name(v), dtype) for v in (x, new)
+    )
+    operands = [
+        b.reshape(values, (_num_elements(x.shape),)),
+        *operands,
+        b.reshape(new_values, (_num_elements(new.shape),)),
+    ]
+    result = b.reshape(b.add_node("ScatterElements", operands, axis=0), x.shape)
     return node_output(result if dtype == eqn.dtype else b.cast(result, eqn.dtype), eqn.shape, eqn.dtype)
 
 
-def _whole_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> int | None:
+def _take_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> int | None:
     """Return the axis along which whole slices are gathered, one for each index (like `numpy.take`), or None."""
     if d.operand_batching_dims or len(d.start_index_map) != 1 or tuple(d.collapsed_slice_dims) != d.start_index_map:
         return None
     (axis,) = d.start_index_map
     n = len(indices) - 1
-    in_place = [*range(axis), *range(axis + n, len(shape) - 1 + n)]
+    expected_offset_dims = [*range(axis), *range(axis + n, len(shape) - 1 + n)]
     is_full = all(bool(sizes[i] == size) for i, size in enumerate(shape) if i != axis)
-    return int(axis) if is_full and list(d.offset_dims) == in_place else None
+    return int(axis) if is_full and list(d.offset_dims) == expected_offset_dims else None
 
 
-def _corner(shape: Shape, indices: Value, d: Any, sizes: Sequence[Any]) -> list[int] | None:
+def _constant_start(shape: Shape, indices: OnnxValue, d: Any, sizes: Sequence[Any]) -> list[int] | None:
     """Return the start indices of a single gathered slice if they are constant and inside the array, else None."""
-    if indices.array is None or len(indices.shape) != 1 or not indices.is_full_shape:
+    if indices.array is None or len(indices.shape) != 1 or not indices.has_full_shape:
         return None
-    corner = [0] * len(shape)
-    for axis, start in zip(d.start_index_map, indices.array, strict=True):
-        corner[axis] = int(start)
-        if not isinstance(shape[axis], int) or not 0 <= start <= shape[axis] - sizes[axis]:
+    start = [0] * len(shape)
+    for axis, start_index in zip(d.start_index_map, indices.array, strict=True):
+        start[axis] = int(start_index)
+        if not isinstance(shape[axis], int) or not 0 <= start_index <= shape[axis] - sizes[axis]:
             return None
-    return corner
+    return start
 
 
-def _take(eqn: Equation, x: Value, indices: Value, axis: int, *, clip: bool) -> Value:
+def _take(eqn: Equation, x: OnnxValue, indices: OnnxValue, axis: int, *, clip: bool) -> OnnxValue:
     b = eqn.builder
-    if indices.array is not None and indices.is_full_shape and isinstance(x.shape[axis], int):
-        positions = indices.array[..., 0].astype(np.int64)
-        name = b.constant(np.clip(positions, 0, x.shape[axis] - 1) if clip else positions)
+    if indices.array is not None and indices.has_full_shape and isinstance(x.shape[axis], int):
+        constant_indices = indices.array[..., 0].astype(np.int64)
+        name = b.add_constant(np.clip(constant_indices, 0, x.shape[axis] - 1) if clip else constant_indices)
     else:
-        name = b.cast(b.reshape(b.broadcast(indices), indices.shape[:-1]), np.int64)
+        name = b.cast(b.reshape(b.broadcast_name(indices), indices.shape[:-1]), np.int64)
         if clip:
-            name = Places(eqn, x.shape).clip(name, x.shape[axis] - 1)
-    return node_output(b.node("Gather", [b.broadcast(x), name], axis=axis), eqn.shape, eqn.dtype)
+            name = IndexBuilder(eqn, x.shape).clip(name, x.shape[axis] - 1)
+    return node_output(b.add_node("Gather", [b.broadcast_name(x), name], axis=axis), eqn.shape, eqn.dtype)
 
 
 def _batch_axis(i: int, rank: int, batch: Sequence[int]) -> int:
@@ -186,17 +213,17 @@ def _fill_value(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
     return np.asarray(info.min if info.min < 0 else info.max, dtype)
 
 
-def _count(shape: Shape) -> Any:
-    count: Any = 1
+def _num_elements(shape: Shape) -> Any:
+    product: Any = 1
     for n in shape:
-        count = count * n
-    return count
+        product = product * n
+    return product
 
 
-How = Literal["clipped", "filled", "inside"]
+OutOfBoundsMode = Literal["clipped", "filled", "inside"]
 
 
-def out_of_bounds_mode(mode: Any) -> How:
+def out_of_bounds_mode(mode: Any) -> OutOfBoundsMode:
     """Return the treatment of indices out of bounds in a mode of JAX's gather and scatter.
 
     It is "clipped", "filled" (dropped in a scatter), or "inside" if the program promises indices in bounds.
@@ -205,7 +232,7 @@ def out_of_bounds_mode(mode: Any) -> How:
     return "clipped" if "CLIP" in name else "inside" if "PROMISE" in name else "filled"
 
 
-class Places:
+class IndexBuilder:
     """Index arithmetic for an array with a given shape.
 
     Methods return names of int64 values that broadcast with each other.
@@ -215,63 +242,72 @@ class Places:
         self._b = eqn.builder
         self._shape = shape
 
-    def read(self, indices: Value, axes: Sequence[int]) -> dict[int, str]:
+    def start_indices(self, indices: OnnxValue, axes: Sequence[int]) -> dict[int, str]:
         """Return the start indices by axis. The last axis of `indices` is the coordinate, in the order of `axes`."""
         b, rank = self._b, len(indices.shape)
-        name = b.cast(b.broadcast(indices), np.int64)
+        name = b.cast(b.broadcast_name(indices), np.int64)
         if len(axes) == 1:
-            return {int(axes[0]): b.node("Squeeze", [name, b.integers([rank - 1])])}
+            return {int(axes[0]): b.add_node("Squeeze", [name, b.add_int64_vector([rank - 1])])}
         return {
-            int(axis): b.node("Gather", [name, b.constant(np.int64(i))], axis=rank - 1) for i, axis in enumerate(axes)
+            int(axis): b.add_node("Gather", [name, b.add_constant(np.int64(i))], axis=rank - 1)
+            for i, axis in enumerate(axes)
         }
 
-    def along(self, shape: Shape, axis: int) -> str:
+    def iota(self, shape: Shape, axis: int) -> str:
         """Return the indices 0, 1, 2, ... along an axis of `shape`; the other axes have length 1."""
         n, b = shape[axis], self._b
-        held = tuple(n if i == axis else 1 for i in range(len(shape)))
+        stored_shape = tuple(n if i == axis else 1 for i in range(len(shape)))
         if isinstance(n, int):
-            return b.constant(np.arange(n).reshape(held))
-        end = b.node("Squeeze", [b.sizes.one(n)])
-        numbers = b.node("Range", [b.constant(np.int64(0)), end, b.constant(np.int64(1))])
-        return b.reshape(numbers, held)
+            return b.add_constant(np.arange(n).reshape(stored_shape))
+        end = b.add_node("Squeeze", [b.sizes.size_vector(n)])
+        indices = b.add_node("Range", [b.add_constant(np.int64(0)), end, b.add_constant(np.int64(1))])
+        return b.reshape(indices, stored_shape)
 
     def align(self, start: str, shape: Shape, axes: Sequence[int]) -> str:
         """Reshape indices with extra axes of length 1, so that their axes become these `axes` of `shape`."""
         return self._b.reshape(start, tuple(n if i in axes else 1 for i, n in enumerate(shape)))
 
-    def clip_or_test(self, starts: dict[int, str], sizes: Sequence[Any], how: How) -> str | None:
+    def clip_or_mask(self, starts: dict[int, str], sizes: Sequence[Any], oob_mode: OutOfBoundsMode) -> str | None:
         """Clip the start indices in the dictionary `starts`, so that slices of these sizes are in bounds.
 
         With `how` "inside" they stay unchanged. With "filled" return the name of a mask of slices that were in bounds,
         otherwise None.
         """
-        b, tests = self._b, list[str]()
+        b, masks = self._b, list[str]()
         for axis, start in starts.items():
-            most = self._shape[axis] - sizes[axis]
-            if how == "filled":
-                above = b.node("GreaterOrEqual", [start, b.constant(np.int64(0))])
-                below = b.node("LessOrEqual", [start, b.node("Squeeze", [b.sizes.one(most)])])
-                tests.append(b.node("And", [above, below]))
-            if how != "inside":
-                starts[axis] = self.clip(start, most)
-        for other in tests[1:]:
-            tests[0] = b.node("And", [tests[0], other])
-        return tests[0] if tests else None
+            upper_bound = self._shape[axis] - sizes[axis]
+            if oob_mode == "filled":
+                is_nonnegative = b.add_node("GreaterOrEqual", [start, b.add_constant(np.int64(0))])
+                is_within_bound = b.add_node(
+                    "LessOrEqual", [start, b.add_node("Squeeze", [b.sizes.size_vector(upper_bound)])]
+                )
+                masks.append(b.add_node("And", [is_nonnegative, is_within_bound]))
+            if oob_mode != "inside":
+                starts[axis] = self.clip(start, upper_bound)
+        for mask in masks[1:]:
+            masks[0] = b.add_node("And", [masks[0], mask])
+        return masks[0] if masks else None
 
-    def clip(self, index: str, most: Any) -> str:
+    def clip(self, index: str, upper_bound: Any) -> str:
         """Clip the indices `index` to [0, most]; return the name of the result."""
         b = self._b
-        name: str = b.node("Max", [b.node("Min", [index, b.sizes.one(most)]), b.integers([0])])
+        name: str = b.add_node(
+            "Max", [b.add_node("Min", [index, b.sizes.size_vector(upper_bound)]), b.add_int64_vector([0])]
+        )
         return name
 
-    def flat(self, parts: Mapping[int, Sequence[str]], shape: Shape) -> str:
+    def flat_indices(self, terms: Mapping[int, Sequence[str]], shape: Shape) -> str:
         """Return indices into the flattened array, broadcast to `shape`: the sum over axes of index times stride."""
-        b, step = self._b, 1
-        total = b.constant(np.int64(0))
+        b, stride = self._b, 1
+        total = b.add_constant(np.int64(0))
         for axis in reversed(range(len(self._shape))):
-            for part in parts.get(axis, ()):
-                scaled = part if isinstance(step, int) and step == 1 else b.node("Mul", [part, b.sizes.one(step)])
-                total = b.node("Add", [total, scaled])
-            step = step * self._shape[axis]
-        expanded: str = b.node("Expand", [total, b.sizes.vector(shape)])
+            for term in terms.get(axis, ()):
+                scaled = (
+                    term
+                    if isinstance(stride, int) and stride == 1
+                    else b.add_node("Mul", [term, b.sizes.size_vector(stride)])
+                )
+                total = b.add_node("Add", [total, scaled])
+            stride = stride * self._shape[axis]
+        expanded: str = b.add_node("Expand", [total, b.sizes.shape_vector(shape)])
         return expanded
