@@ -145,10 +145,10 @@ def test_the_code_of_the_readme_trains_the_net(tmp_path: Path, flax_process: Pro
         (
             True,
             False,
-            "`train()` has dropout drop and batch norms take the statistics of the batch, `eval()` ends that.",
+            "`train()` enables dropout and the batch statistics of batch norms, and `eval()` disables them.",
         ),
-        (True, True, "`train()` has dropout drop, `eval()` ends that."),
-        (False, True, "It computes the same in both modes."),
+        (True, True, "`train()` enables dropout, and `eval()` disables it."),
+        (False, True, "The net computes the same in both modes."),
     ],
 )
 def test_the_readme_describes_train_and_eval_mode(dropout: bool, fixed: bool, sentence: str, tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_an_error_names_outputs_that_can_be_written(tmp_path: Path) -> None:
         layer("Eltwise", "sum", "flat ip", "sum"),
     ]
     subject = subject_for("\n".join(layers))
-    with pytest.raises(CaffejaxError, match=r"\(SPP\)(?s:.)*can be written: --outputs=ip$"):
+    with pytest.raises(CaffejaxError, match=r"\(SPP\)(?s:.)*can be exported: --outputs=ip$"):
         write_flax(subject, tmp_path / "net")
     write_flax(make_subject(subject.net, subject.variables, ["ip"]), tmp_path / "net")
 
@@ -357,7 +357,7 @@ def test_params_shared_with_another_kind_of_layer_are_refused(tmp_path: Path) ->
 def test_a_fork_form_of_a_type_is_refused(tmp_path: Path) -> None:
     text = "\n".join([input_layer(2, 3), layer("InnerProduct", "f", "data", "f",
         "inner_product_param { num_output: 4 normalize: true }")])  # fmt: skip
-    with pytest.raises(CaffejaxError, match=r"layer 'f' \(InnerProduct\): .*rows of length 1"):
+    with pytest.raises(CaffejaxError, match=r"layer 'f' \(InnerProduct\): .*normalizes the rows"):
         write_flax(subject_for(text), tmp_path / "net")
 
 

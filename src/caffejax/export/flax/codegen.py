@@ -1,4 +1,4 @@
-"""Generation of the flax source of a program: classes, statements, variable names and line breaks."""
+"""Generation of flax source from a program: classes, statements, variable names and line breaks."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ WEIGHTS = Path(__file__).with_name("model.safetensors")
 
 
 def load(path: str | Path = WEIGHTS) -> {name}:
-    """Return the net with the weights of a file, in eval mode."""
-    # shapes alone: weights drawn here would be replaced
+    """Return the net in eval mode, with the weights of a file."""
+    # create only the shapes, because the weights are read from the file
     model = nnx.eval_shape(lambda: {name}(rngs=nnx.Rngs(0)))
     weights = load_file(path)
     variables = nnx.to_flat_state(nnx.state(model, (nnx.Param, nnx.BatchStat)))
@@ -44,8 +44,8 @@ WEIGHTS = Path(__file__).with_name("weights")
 
 
 def load(path: str | Path = WEIGHTS) -> {name}:
-    """Return the net with the weights of an orbax checkpoint, in eval mode."""
-    # shapes alone: weights drawn here would be replaced
+    """Return the net in eval mode, with the weights of an orbax checkpoint."""
+    # create only the shapes, because the weights are read from the checkpoint
     model = nnx.eval_shape(lambda: {name}(rngs=nnx.Rngs(0)))
     state = nnx.state(model, (nnx.Param, nnx.BatchStat))
     with ocp.StandardCheckpointer() as checkpointer:
@@ -61,7 +61,7 @@ _READER_IMPORTS = {"safetensors": "from safetensors.flax import load_file", "orb
 
 
 def name_modules(program: Program) -> Program:
-    """Return the program with a name for each module, which becomes an attribute of the net's class."""
+    """Return the program with a name for each module. Modules become attributes of the net's class with these names."""
     used_names, module_names, steps = set(RESERVED_NAMES), dict[int, str](), list[ExpressionStep]()
     for step in program.steps:
         if step.module is None:
@@ -80,12 +80,12 @@ def net_class_name(program: Program, net: str) -> str:
 
 
 def generate_source(program: Program, name: str, weights: str) -> str:
-    """Return the source code of a program. Its modules must have names.
+    """Return the source code of a program whose modules have names.
 
     Args:
         program: the program.
-        name: name of the net's class.
-        weights: format of the weights that the source loads: "safetensors" or "orbax".
+        name: the name of the net's class.
+        weights: the format of the weights that the source loads: "safetensors" or "orbax".
     """
     helpers = [HELPERS[helper].strip("\n") for helper in HELPERS if helper in program.helpers]
     parts = [
@@ -129,7 +129,7 @@ def _net_source(program: Program, name: str) -> str:
 
 
 def output_keys(program: Program) -> dict[str, int]:
-    """Return the number of each output's value, by the output's name in the source."""
+    """Return the value number of each output, by the output's name in the source."""
     keys = dict[str, int]()
     for number, blob in program.named_outputs:
         keys[make_unique(identifier(blob, "output"), keys)] = number
@@ -146,7 +146,7 @@ def _docstring(program: Program, variables: Mapping[int, str], keys: Mapping[str
 def _shape(program: Program, number: int) -> str:
     value = program.values[number]
     sizes = ["batch", *map(str, value.stored_shape[1:])]
-    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})" if value.shape else "one number"
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})" if value.shape else "a scalar"
 
 
 def _constructor_lines(steps: Sequence[ExpressionStep]) -> list[str]:
@@ -214,9 +214,10 @@ class Statement:
 
     Attributes:
         text: the expression, with `<7>` for value 7.
-        reads, writes: numbers of the values that the statement reads and computes.
-        loop: attribute with the list of modules that are applied in a loop; "" for a statement without a loop.
-        depth: number of steps in the expression.
+        reads: numbers of the values that the statement reads.
+        writes: numbers of the values that the statement computes.
+        loop: the attribute with the list of modules that a loop applies; "" for a statement without a loop.
+        depth: the number of steps in the expression.
     """
 
     text: str
@@ -256,7 +257,7 @@ def _is_only_reader(previous: Statement, step: ExpressionStep, reader_counts: Ma
 
 
 def _is_operation(text: str) -> bool:
-    """Return whether an operator reads the value, as in `<1> + 2`, and not only a call, as in `f(<1>)`."""
+    """Return whether the value is an operand of an operator, as in `<1> + 2`. In `f(<1>)` it is only an argument."""
     return re.search(r"\(<\d+>[,)]", text) is None
 
 
@@ -270,7 +271,7 @@ def _statement(step: ExpressionStep) -> Statement:
 def name_variables(
     statements: Sequence[Statement], arguments: Mapping[int, str], blobs: Mapping[int, str], outputs: Sequence[int]
 ) -> dict[int, str]:
-    """Return the name of a variable for each value, by number: `x` along the main path, elsewhere the blob's name.
+    """Return the variable name of each value, by number: `x` on the main path, otherwise the name of the blob.
 
     Args:
         lines: the statements.
@@ -353,7 +354,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 def break_line(text: str, indent: int) -> list[str]:
-    """Return the lines of a statement. A statement longer than `WIDTH` characters is broken at brackets."""
+    """Return the lines of a statement. If it is longer than `WIDTH` characters, break it at brackets."""
     margin = " " * indent
     if len(margin + text) <= WIDTH:
         return [margin + text]
@@ -368,7 +369,7 @@ def break_line(text: str, indent: int) -> list[str]:
 
 
 def _wrap_in_brackets(text: str, indent: int) -> list[str]:
-    """Return the lines of a statement such as `name = a + b`, with the sum in brackets."""
+    """Return the lines of a statement such as `name = a + b`, with brackets added around the sum."""
     margin = " " * indent
     head, sign, value = text.partition(" = ") if not text.startswith("return ") else ("return", " ", text[7:])
     inner = f"{margin}    {value}"
@@ -380,7 +381,7 @@ def _wrap_in_brackets(text: str, indent: int) -> list[str]:
 def _find_brackets(text: str) -> tuple[int, int] | None:
     """Return the positions of the brackets at which a statement is broken, or None.
 
-    They enclose the parameters of a definition, or are the last brackets of another statement.
+    In a definition, these brackets enclose the parameters. In other statements, they are the last brackets.
     """
     depth, start = 0, -1
     for position, letter in enumerate(text):
@@ -395,7 +396,7 @@ def _find_brackets(text: str) -> tuple[int, int] | None:
 
 
 def _split_items(body: str) -> Iterator[str]:
-    """Yield the items of a list of arguments, which are separated by commas outside nested brackets."""
+    """Yield the items of an argument list, which are separated by commas outside nested brackets."""
     depth, start = 0, 0
     for position, letter in enumerate(body):
         depth += (letter in _OPEN) - (letter in _CLOSE)

@@ -1,4 +1,4 @@
-"""Replacement of repeated steps of a program by block classes, and of consecutive equal blocks by lists."""
+"""Replacement of repeated steps by block classes, and of consecutive equal blocks by lists."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Segment:
 
     Attributes:
         start, stop: the range of the steps in the program.
-        input: number of the value from outside that the steps read.
+        input: the number of the value that the steps read from outside the segment.
     """
 
     start: int
@@ -45,7 +45,7 @@ class Segment:
 
 
 def find_repeats(program: Program) -> list[Segment]:
-    """Return the equal segments whose replacement by a class saves most lines; [] if no replacement saves lines."""
+    """Return the equal segments whose replacement by a class saves the most lines; [] if none saves lines."""
     by_signature: dict[Any, list[Segment]] = {}
     for signature, segment in _segments(program):
         segments = by_signature.setdefault(signature, [])
@@ -61,7 +61,7 @@ def find_repeats(program: Program) -> list[Segment]:
 def _lines_saved(program: Program, segments: Sequence[Segment]) -> int:
     """Return the number of lines that a class for the segments saves.
 
-    Creating and calling each block costs lines, and the lines of the class count double.
+    Lines that create and call each block are subtracted, and the lines of the class are subtracted twice.
     """
     lines = sum(
         (step.module is not None) + (not step.can_nest) for step in program.steps[segments[0].start : segments[0].stop]
@@ -71,7 +71,7 @@ def _lines_saved(program: Program, segments: Sequence[Segment]) -> int:
 
 
 def _is_incomplete(program: Program, segment: Segment) -> bool:
-    """Return whether steps after the segment read its input too, for example the sum at the end of a residual block."""
+    """Return whether a step after the segment also reads its input, like the sum at the end of a residual block."""
     return any(segment.input in step.reads for step in program.steps[segment.stop :])
 
 
@@ -102,7 +102,7 @@ def _segments(program: Program) -> Iterator[tuple[Any, Segment]]:
 
 
 def _branchings(steps: Sequence[ExpressionStep]) -> int:
-    """Return the number of times that the data flow of the steps branches and joins again."""
+    """Return how often the data flow of the steps branches and merges again."""
     last_use = {number: index for index, step in enumerate(steps) for number in step.reads}
     live, cuts = set(steps[0].reads), [0]
     for index, step in enumerate(steps, start=1):
@@ -129,7 +129,7 @@ _SHORT_NAMES = {"out_features": "features", "num_features": "features"}
 
 
 def extract_blocks(program: Program) -> Program:
-    """Return the program with calls of a block class instead of each repeated group of steps."""
+    """Return the program with each repeated group of steps replaced by calls of a block class."""
     while segments := find_repeats(program):
         program = _with_block(program, segments)
     return program
@@ -163,13 +163,13 @@ def _with_block(program: Program, segments: Sequence[Segment]) -> Program:
 
 
 def _instance_name(run: Sequence[ExpressionStep], program: Program) -> str:
-    """Return a name for a block: the common prefix of its layers' names, or else the name of the block's output."""
+    """Return a name for a block: the common prefix of its layer names, or the name of its output if there is none."""
     prefix = common_leading_words([step.layer for step in run])
     return "_".join(prefix or split_words(program.values[run[-1].writes[0]].blob)) or "block"
 
 
 def _drop_common_suffix(names: Sequence[str]) -> list[str]:
-    """Return the names without the last words that are the same in all names."""
+    """Return the names without the words at the end that are the same in all names."""
     word_lists = [split_words(name) for name in names]
     while min(map(len, word_lists)) > 1 and word_lists[0][-1].isalpha() and len({ws[-1] for ws in word_lists}) == 1:
         word_lists = [ws[:-1] for ws in word_lists]
@@ -184,7 +184,8 @@ def _block_class_name(instances: Sequence[str]) -> str:
 def _member_names(runs: Sequence[Sequence[ExpressionStep]]) -> list[str]:
     """Return a name for the module of each step of a block; "" for a step without a module.
 
-    The name consists of the words that the layers of all runs share, without the words that all steps share.
+    A name consists of the words that the step's layer names have in common in all runs, without the leading words that
+    the names of all steps have in common.
     """
     names, used_names = list[str](), set(RESERVED_NAMES)
     common_prefix = common_leading_words(
@@ -204,7 +205,11 @@ def _member_names(runs: Sequence[Sequence[ExpressionStep]]) -> list[str]:
 
 
 def _blob_names(program: Program, runs: Sequence[Sequence[ExpressionStep]]) -> dict[int, str]:
-    """Return names for the values in a block, by number, from the words of blob names that all runs share."""
+    """Return names for the values in a block, by value number.
+
+    A name consists of the words that the value's blob names have in common in all runs, without the leading words that
+    the names of all values have in common.
+    """
     names = {}
     for steps in zip(*runs, strict=True):
         for k, number in enumerate(steps[0].writes):
@@ -216,7 +221,7 @@ def _blob_names(program: Program, runs: Sequence[Sequence[ExpressionStep]]) -> d
 def _parameters(
     runs: Sequence[Sequence[ExpressionStep]], members: Sequence[str]
 ) -> tuple[dict[str, tuple[Any, ...]], tuple[ExpressionStep, ...]]:
-    """Return the parameters of a block, by name with a value for each run, and the steps of the block."""
+    """Return the values of a block's parameters in each run, by parameter name, and the steps of the block."""
     parameters: dict[str, tuple[Any, ...]] = {}
     body = []
     for steps, member in zip(zip(*runs, strict=True), members, strict=True):
@@ -238,12 +243,13 @@ def _parameters(
 
 
 def _parameter(parameters: dict[str, tuple[Any, ...]], values: tuple[Any, ...], argument: str, member: str) -> str:
-    """Return the name of the parameter with these values in the runs; add a new parameter if necessary.
+    """Return the name of the parameter with these values; add a new parameter if there is none.
 
     Args:
         parameters: values of each parameter by name; the new parameter is added here.
-        values: a value for each run.
-        argument, member: names of the module's argument and of the module, for the name of a new parameter.
+        values: the parameter's value in each run.
+        argument: the name of the module argument, for the name of a new parameter.
+        member: the name of the module, for the name of a new parameter.
     """
     for name, existing in parameters.items():
         if existing == values:
@@ -273,7 +279,10 @@ _MIN_BLOCKS = 3
 
 
 def collapse_to_lists(program: Program) -> Program:
-    """Return the program with lists of consecutive blocks whose arguments are equal or grow by equal increments."""
+    """Return the program with consecutive blocks collapsed into lists.
+
+    Blocks are collapsed if their arguments are equal or change by a constant increment.
+    """
     reader_counts: dict[int, int] = dict.fromkeys(program.outputs, 2)
     for step in program.steps:
         for number in step.reads:
@@ -287,7 +296,7 @@ def collapse_to_lists(program: Program) -> Program:
 
 
 def _find_run(steps: Sequence[ExpressionStep], index: int, reader_counts: dict[int, int]) -> list[ExpressionStep]:
-    """Return the step at index `at` and the steps after it that form a list of blocks with it."""
+    """Return the step at `index` and the steps after it that can be collapsed into a list with it."""
     run = [steps[index]]
     if not _is_block(run[0]):
         return run
@@ -315,9 +324,9 @@ def _is_block(step: ExpressionStep) -> bool:
 
 
 def _increments(previous: ExpressionStep, step: ExpressionStep) -> tuple[int, ...] | None:
-    """Return the increment of each module argument from one step to the next; 0 for an equal argument.
+    """Return the increment of each module argument from one step to the next; 0 if the argument does not change.
 
-    Return None if an argument that is not an integer changes.
+    Return None if an argument changes that is not an integer.
     """
     assert previous.module is not None
     assert step.module is not None

@@ -1,4 +1,4 @@
-"""The interface of emitters, which are the functions that write layers as flax source."""
+"""The interface of emitters, which are functions that emit the flax source of layers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .ir import ExpressionStep, ModuleSpec, Order, Shape, Value
 
 
 def channels_last(n: int) -> Order:
-    """Return the order of n of Caffe's axes with axis 1, the channels, last: (0, 2, 3, 1) for n = 4."""
+    """Return the order of n axes with Caffe's axis 1, the channels, last: (0, 2, 3, 1) for n = 4."""
     return (0, *range(2, n), 1) if n > 2 else tuple(range(n))
 
 
 def channels_last_shape(shape: Shape) -> tuple[int | str, ...]:
-    """Return the shape of an input or output in the source: channels last, and "batch" as the first size."""
+    """Return the shape of an input or output in the source, with channels last and "batch" as the first size."""
     return ("batch", *(shape[axis] for axis in channels_last(len(shape))[1:])) if shape else ()
 
 
@@ -33,7 +33,15 @@ def caffe_order(n: int) -> Order:
 
 @dataclass
 class FlaxBuilder:
-    """A program under construction: its steps, values, helpers and shared modules."""
+    """A program under construction.
+
+    Attributes:
+        model: the net.
+        steps: the steps of the forward pass.
+        values: the values, indexed by number.
+        helpers: names of the helper functions and modules in the steps.
+        modules_by_owners: modules by the owners of the layer's parameters.
+    """
 
     model: InferenceModel
     steps: list[ExpressionStep] = field(default_factory=list)
@@ -52,7 +60,7 @@ class FlaxBuilder:
 
 @dataclass
 class EmitContext:
-    """A layer to write as flax source.
+    """A layer for which flax source is emitted, and the program to which its steps are added.
 
     Attributes:
         builder: the program.
@@ -96,10 +104,11 @@ class EmitContext:
         Args:
             text: the expression, with `{0}`, `{1}` for the values in `reads` and `{module}` for the module.
             reads: the values that the expression reads.
-            part: the module that the expression calls.
+            module: the module that the expression calls.
             helpers: names of helper functions in the expression.
-            shape, order, flat, blob: attributes of the value; default: from the first value in `reads` and the top.
-            after: True if the expression may be nested with the previous step's expression in one statement.
+            shape, order, flattened_from, blob: attributes of the value. By default, shape and order are those of the
+                first value in `reads`, and the blob is the layer's first top.
+            can_nest: True if the expression may be nested with the previous step's expression in one statement.
         """
         operand = reads[0] if reads else None
         shape = shape if shape is not None else operand.shape if operand else ()
@@ -119,13 +128,13 @@ class EmitContext:
         return value
 
     def blob_name(self, top: str) -> str:
-        """Return the name of a top in the prototxt, without the suffix `/layer` of a blob that is overwritten later."""
+        """Return the name of a top in the prototxt. Blobs that are overwritten later lose their suffix `/layer`."""
         return top.removesuffix(f"/{self.layer.key}")
 
     def add_elementwise_step(
         self, text: str, *reads: Value, module: ModuleSpec | None = None, helpers: Sequence[str] = ()
     ) -> Value:
-        """Add an element-wise step; return its value. The arguments are the same as in `call`."""
+        """Add an element-wise step; return its value. For the arguments see `add_step`."""
         operand = reads[0]
         return self.add_step(
             text,
@@ -141,7 +150,14 @@ class EmitContext:
     def add_multi_output_step(
         self, text: str, operand: Value, shapes: Sequence[Shape], helpers: Sequence[str] = ()
     ) -> tuple[Value, ...]:
-        """Add a step that computes one value for each top, in the stored order of `read`; return the values."""
+        """Add a step that computes one value for each top; return the values.
+
+        Args:
+            text: the expression, with `{0}` for `operand`.
+            operand: the value that the expression reads. The computed values have its stored axis order.
+            shapes: the shapes of the computed values, in Caffe's axis order.
+            helpers: names of helper functions in the expression.
+        """
         self.builder.helpers.update(helpers)
         top_shapes = zip(self.layer.tops, shapes, strict=True)
         values = tuple(self.builder.add_value(self.blob_name(top), shape, operand.order) for top, shape in top_shapes)
@@ -163,14 +179,15 @@ class EmitContext:
         """Return a module with the layer's parameters. Layers that share all parameters share the module.
 
         Args:
-            maker: the class or function that creates the module, such as `nnx.Conv`.
+            constructor: the class or function that creates the module, such as `nnx.Conv`.
             kind: a short word for the module, used in names.
             weights: the module's arrays by path, such as `kernel`.
-            positional: number of arguments that are passed by position.
-            arguments: the arguments of `maker`.
+            positional: the number of arguments that are passed by position.
+            needs_rngs: True if the constructor has the argument `rngs`.
+            arguments: the other arguments of the constructor.
 
         Raises:
-            LayerError: if another layer with the same parameters is written as a different module.
+            LayerError: if another layer shares some of the parameters, but its module is different.
         """
         owners = tuple(param.owner for param in self.layer.all_params)
         module = ModuleSpec(constructor, tuple(arguments.items()), kind, positional, weights, needs_rngs, owners)
@@ -180,11 +197,11 @@ class EmitContext:
             return module
         equal = existing[0] == module and existing[0].owners == owners
         equal = equal and all(np.array_equal(array, existing[0].weights[name]) for name, array in weights.items())
-        require(equal, "shares params with a layer that is written as another module; give it params of its own")
+        require(equal, "shares params with a layer that becomes a different flax module; give it separate params")
         return existing[0]
 
     def reorder(self, value: Value, order: Order) -> Value:
-        """Return a value with axes in `order` and features in Caffe's order. A transposition is added if needed."""
+        """Return the value with its axes in `order` and its features in Caffe's order; transpose it if needed."""
         value = self._restore_feature_order(value)
         if value.order == order:
             return value
@@ -196,15 +213,15 @@ class EmitContext:
         return self.add_step(f"{{0}}.transpose({axes})", value, order=order, blob=value.blob)
 
     def to_channels_last(self, value: Value) -> Value:
-        """Return a value with its channels last. A transposition is added if needed."""
+        """Return the value with its channels last; add a transposition if needed."""
         return self.reorder(value, channels_last(len(value.shape)))
 
     def to_caffe_order(self, value: Value) -> Value:
-        """Return a value in Caffe's axis order. A transposition is added if needed."""
+        """Return the value in Caffe's axis order; add a transposition if needed."""
         return self.reorder(value, caffe_order(len(value.shape)))
 
     def to_common_order(self, values: Sequence[Value]) -> tuple[Value, ...]:
-        """Return values of equal shape in the same axis order. Transpositions are added if needed."""
+        """Return the values, which have equal shapes, in the same axis order; add transpositions if needed."""
         first = values[0]
         if all(v.order == first.order and v.flattened_from == first.flattened_from for v in values):
             return tuple(values)
@@ -212,7 +229,7 @@ class EmitContext:
         return (first, *(self.reorder(v, first.order) for v in values[1:]))
 
     def is_row_major(self, value: Value, axis: int = 0) -> bool:
-        """Return whether the axes from `axis` on are stored in Caffe's order. Axes of length 1 are ignored."""
+        """Return whether the axes from `axis` on are stored in Caffe's order, ignoring axes of length 1."""
         order = [k for k in value.order if value.shape[k] != 1 and k >= axis]
         return value.flattened_from is None and order == sorted(order)
 
@@ -227,7 +244,7 @@ class EmitContext:
 
 
 def reshape_expression(shape: Sequence[int | str]) -> str:
-    """Return an expression that reshapes value `{0}` to a shape but keeps the size of the first axis."""
+    """Return an expression that reshapes the value `{0}` to a shape, but keeps the size of its first axis."""
     sizes = ", ".join(map(str, ("{0}.shape[0]", *shape[1:])))
     return f"{{0}}.reshape({sizes})"
 
@@ -260,23 +277,23 @@ def get_emitter(layer: Layer) -> Emitter:
     """
     emitter = _EMITTERS.get(layer.type.name)
     if emitter is None:
-        raise LayerError("has no counterpart in flax; export outputs that do not depend on it")
+        raise LayerError("is not supported in flax source; export outputs that do not depend on it (--outputs)")
     return emitter
 
 
 def shorten_float32(value: float) -> int | float:
-    """Return a float32 number in its shortest form: 0.1 instead of 0.10000000149, and 2 instead of 2.0.
+    """Return the shortest form of a float32 number: 0.1 instead of 0.10000000149, and 2 instead of 2.0.
 
     Raises:
         LayerError: if the number is not finite.
     """
-    require(math.isfinite(value), f"has a parameter that is {value}, which cannot be written as a number")
+    require(math.isfinite(value), f"has the parameter value {value}, but flax source supports only finite numbers")
     short = float(str(np.float32(value)))
     return int(short) if short.is_integer() and abs(short) < 1e6 else short
 
 
 def collapse_equal(values: Sequence[int]) -> int | tuple[int, ...]:
-    """Return the number if all values are equal, else the tuple of values."""
+    """Return a single number if all values are equal, otherwise the tuple of values."""
     return values[0] if len(set(values)) == 1 else tuple(values)
 
 

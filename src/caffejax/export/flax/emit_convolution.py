@@ -22,25 +22,25 @@ from .ir import ModuleSpec, Shape, Value
 
 @register_emitter("Convolution", "DepthwiseConvolution")
 def convolution(e: EmitContext) -> tuple[Value, ...]:
-    """Write nnx.Conv over height and width."""
+    """Emit nnx.Conv over height and width."""
     return _write_convolution(e, _planar(e, e.layer.context))
 
 
 @register_emitter("ConvolutionDepthwise")
 def depthwise(e: EmitContext) -> tuple[Value, ...]:
-    """Write nnx.Conv over height and width, with a group for each channel."""
+    """Emit nnx.Conv over height and width, with a group for each channel."""
     return _write_convolution(e, _planar(e, depthwise_context(e.layer.context, e.bottoms[0])))
 
 
 @register_emitter("Convolution3D")
 def convolution3d(e: EmitContext) -> tuple[Value, ...]:
-    """Write nnx.Conv over time, height and width."""
+    """Emit nnx.Conv over time, height and width."""
     return _write_convolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
 
 
 @register_emitter("NdConvolution")
 def nd_convolution(e: EmitContext) -> tuple[Value, ...]:
-    """Write nnx.Conv over any number of spatial axes."""
+    """Emit nnx.Conv over any number of spatial axes."""
     return _write_convolution(e, nd_correlation(e.layer.context, e.bottoms[0]))
 
 
@@ -55,7 +55,7 @@ def _write_convolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
         "use_bias": bool(bias),
     }
     if set(c.window.kernel) == {1} and options["padding"] == "VALID":
-        del options["padding"]  # for 1x1 kernels nnx.Conv's default adds no padding either
+        del options["padding"]  # the default of nnx.Conv adds no padding for 1x1 kernels either
     defaults = {"strides": 1, "kernel_dilation": 1, "feature_group_count": 1, "use_bias": True}
     module = e.make_module(
         "nnx.Conv",
@@ -72,13 +72,13 @@ def _write_convolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
 
 @register_emitter("Deconvolution")
 def deconvolution(e: EmitContext) -> tuple[Value, ...]:
-    """Write nnx.ConvTranspose over height and width, or a helper for groups, which nnx.ConvTranspose does not have."""
+    """Emit nnx.ConvTranspose over height and width. With groups, which it does not support, emit a helper."""
     return _write_deconvolution(e, _planar(e, e.layer.context))
 
 
 @register_emitter("Deconvolution3D")
 def deconvolution3d(e: EmitContext) -> tuple[Value, ...]:
-    """Write nnx.ConvTranspose over time, height and width."""
+    """Emit nnx.ConvTranspose over time, height and width."""
     return _write_deconvolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
 
 
@@ -119,7 +119,7 @@ def _planar(e: EmitContext, context: Context) -> Correlation:
 
 
 def _padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], ...]:
-    """Return the padding for nnx.Conv. It is larger at the high end of an axis if Caffe's output size needs it."""
+    """Return the padding for nnx.Conv. At the end of an axis it is larger if Caffe's output size requires this."""
     needed = c.window.fit_padding(size, convolution_output(size, c.window)).padding
     pads = tuple((low, max(low, high)) for low, high in needed)
     if all(low == high for low, high in pads):
@@ -142,16 +142,16 @@ def _apply_to_bottoms(e: EmitContext, module: Any) -> tuple[Value, ...]:
 
 @register_emitter("Pooling")
 def pooling(e: EmitContext) -> Value | tuple[Value, ...]:
-    """Write nnx.max_pool or nnx.avg_pool, with the padding for Caffe's rounding of sizes.
+    """Emit nnx.max_pool or nnx.avg_pool, with the padding that Caffe's rounding of sizes requires.
 
-    With a second top, for the positions of maxima, the helper max_pool_with_places is written.
+    If the layer has a second top, which receives the positions of maxima, emit the helper max_pool_with_indices.
     """
     method = pool_method(e.param)
-    require(method != "STOCHASTIC", "pools at random in training (STOCHASTIC), which flax does not; use MAX or AVE")
+    require(method != "STOCHASTIC", "has the pooling method STOCHASTIC, which flax does not support; use MAX or AVE")
     x, has_positions = e.to_channels_last(e.bottoms[0]), len(e.layer.tops) > 1
     if e.param.global_pooling:
         require(
-            not has_positions, "has a second top with the places of maxima over whole planes, which is not supported"
+            not has_positions, "has global_pooling and a second top for the positions of maxima, which is not supported"
         )
         return _global_pooling(e, method, x)
     window = Window.symmetric(
@@ -159,35 +159,38 @@ def pooling(e: EmitContext) -> Value | tuple[Value, ...]:
         window_pair(e.param, "stride", "stride_h", "stride_w"),
         window_pair(e.param, "pad", "pad_h", "pad_w"),
     )
-    return _with_places(e, x, window) if has_positions else _write_pooling(e, method, x, window)
+    return _max_pool_with_indices(e, x, window) if has_positions else _write_pooling(e, method, x, window)
 
 
-def _with_places(e: EmitContext, x: Value, window: Window) -> tuple[Value, ...]:
+def _max_pool_with_indices(e: EmitContext, x: Value, window: Window) -> tuple[Value, ...]:
     out = e.tops[0][2:]
     require(
-        not _sees_padding_alone(x, window, out),
-        "has windows that contain only padding, so their maxima have no positions",
+        not _has_window_of_padding(x, window, out),
+        "has windows that contain only padding, so their maxima have no positions; this is not supported",
     )
     settings = _settings(window, padding_of(window, tuple(x.shape[2:]), out))
-    helper = "max_pool_with_places"
+    helper = "max_pool_with_indices"
     return e.add_multi_output_step(f"{helper}({{0}}, {settings})", x, e.tops, helpers=[helper])
 
 
 @register_emitter("Pooling3D")
 def pooling3d(e: EmitContext) -> Value:
-    """Write pooling over time, height and width."""
+    """Emit pooling over time, height and width."""
     return _pool_symmetric(e, *volume_windows(e.layer.context, e.bottoms[0]))
 
 
 @register_emitter("NdPooling")
 def nd_pooling(e: EmitContext) -> Value:
-    """Write pooling over any number of spatial axes."""
+    """Emit pooling over any number of spatial axes."""
     return _pool_symmetric(e, *nd_windows(e.layer.context, e.bottoms[0]))
 
 
-def _pool_symmetric(e: EmitContext, method: str, ended: Window, _: Shape) -> Value:
+def _pool_symmetric(e: EmitContext, method: str, end_padded: Window, _: Shape) -> Value:
     return _write_pooling(
-        e, method, e.to_channels_last(e.bottoms[0]), Window.symmetric(ended.kernel, ended.stride, ended.low)
+        e,
+        method,
+        e.to_channels_last(e.bottoms[0]),
+        Window.symmetric(end_padded.kernel, end_padded.stride, end_padded.low),
     )
 
 
@@ -208,26 +211,23 @@ def _global_pooling(e: EmitContext, method: str, x: Value) -> Value:
 def _maxima(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
     padding = padding_of(window, tuple(x.shape[2:]), out)
     text = f"nnx.max_pool({{0}}, {_settings(window, padding)})"
-    if _sees_padding_alone(x, window, out):
+    if _has_window_of_padding(x, window, out):
         text = f"jnp.maximum({text}, jnp.finfo({{0}}.dtype).min)"
     return e.add_step(text, x, shape=e.tops[0], order=x.order)
 
 
-def _sees_padding_alone(x: Value, window: Window, out: Shape) -> bool:
+def _has_window_of_padding(x: Value, window: Window, out: Shape) -> bool:
     """Return whether the last window along any axis contains only padding."""
     ends = zip(x.shape[2:], window.low, window.stride, out, strict=True)
     return any((o - 1) * stride - low >= n for n, low, stride, o in ends)
 
 
 def _averages(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
-    """Write average pooling as in Caffe: the divisor is the number of cells of each window in the padded plane.
-
-    Cells of a window beyond the padding do not count.
-    """
+    """Emit average pooling with Caffe's divisor: the number of cells of each window that are in the padded plane."""
     size = tuple(x.shape[2:])
     padding = padding_of(window, size, out)
-    beyond = any(high > low for low, high in padding)
-    if beyond and any(window.low):
+    is_asymmetric = any(high > low for low, high in padding)
+    if is_asymmetric and any(window.low):
         around = ", ".join(str((low, low)) for low in window.low)
         padded = tuple(n + 2 * low for n, low in zip(size, window.low, strict=True))
         x = e.add_step(
@@ -238,16 +238,16 @@ def _averages(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
             blob=x.blob,
         )
         padding = tuple((0, high - low) for low, high in padding)
-    counted = ", count_include_pad=False" if beyond else ""
-    text = f"nnx.avg_pool({{0}}, {_settings(window, padding)}{counted})"
+    padding_flag = ", count_include_pad=False" if is_asymmetric else ""
+    text = f"nnx.avg_pool({{0}}, {_settings(window, padding)}{padding_flag})"
     return e.add_step(text, x, shape=e.tops[0], order=x.order)
 
 
 def padding_of(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int], ...]:
     """Return the padding (low, high) of each axis.
 
-    It is Caffe's symmetric padding (low, low) if this results in the same output size in flax. Otherwise `high` is the
-    padding that Caffe's output size needs.
+    It is Caffe's symmetric padding (low, low) if the output size in flax is then the same as in Caffe. Otherwise `high`
+    is the padding that Caffe's output size requires.
     """
     needed = window.fit_padding(size, out).padding
     fits = (a == b for a, b in zip(window.output(size), out, strict=True))
@@ -262,14 +262,14 @@ def _settings(window: Window, padding: tuple[tuple[int, int], ...]) -> str:
 
 @register_emitter("InnerProduct")
 def inner_product(e: EmitContext) -> Value:
-    """Write nnx.Linear. The inputs of its weight are in the stored order of the bottom's features."""
+    """Emit nnx.Linear. The rows of its kernel are in the stored order of the bottom's features."""
     x, *others = e.bottoms
     axis = canonical_axis(e.param.axis, x.shape)
-    require(axis > 0, "has axis 0, where the whole batch is one input, which is not supported")
+    require(axis > 0, "has axis 0, which makes the batch a single example; this is not supported")
     if others:
         return _product_of_bottoms(e, axis)
-    require(not e.param.normalize, "has rows of length 1 (normalize), which is not supported")
-    weight, *bias = e.arrays[: 1 + e.param.bias_term]  # MyCaffe's deviations are for training
+    require(not e.param.normalize, "normalizes the rows of its weight (normalize), which is not supported")
+    weight, *bias = e.arrays[: 1 + e.param.bias_term]  # without MyCaffe's deviations, which are used only in training
     kernel = weight if e.param.transpose else weight.T
     x = flatten_from(e, x, axis)
     if x.flattened_from is not None:
@@ -289,8 +289,8 @@ def inner_product(e: EmitContext) -> Value:
 
 
 def _product_of_bottoms(e: EmitContext, axis: int) -> Value:
-    """Write an InnerProduct whose weight is the second bottom. The bias is the third bottom or a learned array."""
-    require(axis == 1, "takes its weight from a bottom and has an axis other than 1, which is not supported")
+    """Emit an InnerProduct whose weight is the second bottom. The bias is the third bottom or a learned array."""
+    require(axis == 1, "has a bottom as its weight and an axis other than 1, which is not supported")
     x, weight, *bias = (_rows(e, bottom) for bottom in e.bottoms)
     text = "{0} @ {1}" if e.param.transpose else "{0} @ {1}.T"
     if not e.arrays:
@@ -305,15 +305,22 @@ def _param(e: EmitContext, kind: str) -> ModuleSpec:
 
 
 def _to_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
-    """Return a kernel (inputs, outputs) with its inputs, of shape `shape` in Caffe's order, in the stored order."""
+    """Return a kernel (inputs, outputs) with its inputs reordered from Caffe's order to the stored order.
+
+    Args:
+        kernel: the kernel.
+        shape: the shape of the inputs in Caffe's order.
+        order: the stored order of their axes.
+    """
     inputs = kernel.reshape(*shape, -1).transpose(*order, len(shape))
     return inputs.reshape(math.prod(shape), -1)
 
 
 @register_emitter("InnerDistance")
 def inner_distance(e: EmitContext) -> Value:
-    """Write the distances of rows to the rows of a second bottom or of a learned array."""
-    require(not e.arrays or not e.param.normalize, "has rows of length 1 (normalize), which is not supported")
+    """Emit the distances of the bottom's rows to the rows of the second bottom or of a learned array."""
+    normalizes = bool(e.arrays) and e.param.normalize
+    require(not normalizes, "normalizes the rows of its weight (normalize), which is not supported")
     require(canonical_axis(e.param.axis, e.bottoms[0].shape) == 1, "has an axis other than 1, which is not supported")
     x, *centers = (_rows(e, bottom) for bottom in e.bottoms)
     distance = (
@@ -334,10 +341,10 @@ def _rows(e: EmitContext, x: Value) -> Value:
 
 @register_emitter("Embed")
 def embed(e: EmitContext) -> Value:
-    """Write nnx.Embed, and a bias if there is one."""
+    """Emit nnx.Embed."""
     weight, *bias = e.arrays
     x = e.to_caffe_order(e.bottoms[0])
-    require(not bias, "has a bias_term, which nnx.Embed does not have")
+    require(not bias, "has a bias_term, which nnx.Embed does not support")
     module = e.make_module(
         "nnx.Embed",
         "embed",

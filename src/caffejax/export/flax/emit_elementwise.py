@@ -31,20 +31,20 @@ for _type, _text in _PLAIN.items():
 
 @register_emitter("Mish")
 def mish(e: EmitContext) -> Value:
-    """Write x * tanh(log(1 + exp(x)))."""
+    """Emit x * tanh(log(1 + exp(x)))."""
     return e.add_elementwise_step("{0} * nnx.tanh(nnx.softplus({0}))", *e.bottoms)
 
 
 @register_emitter("ReLU")
 def relu(e: EmitContext) -> Value:
-    """Write max(x, 0), or a leaky ReLU."""
+    """Emit max(x, 0), or a leaky ReLU."""
     slope = shorten_float32(e.param.negative_slope)
     return e.add_elementwise_step("nnx.relu({0})" if slope == 0 else f"nnx.leaky_relu({{0}}, {slope})", *e.bottoms)
 
 
 @register_emitter("ReLU6")
 def relu6(e: EmitContext) -> Value:
-    """Write min(max(x, 0), 6), or its leaky form."""
+    """Emit min(max(x, 0), 6), or a leaky ReLU limited to 6."""
     slope = shorten_float32(e.param.negative_slope)
     text = "nnx.relu6({0})" if slope == 0 else f"jnp.minimum(nnx.leaky_relu({{0}}, {slope}), 6)"
     return e.add_elementwise_step(text, *e.bottoms)
@@ -52,7 +52,7 @@ def relu6(e: EmitContext) -> Value:
 
 @register_emitter("PReLU")
 def prelu(e: EmitContext) -> Value:
-    """Write a leaky ReLU with learned slopes."""
+    """Emit a leaky ReLU with learned slopes."""
     (slope,) = e.arrays
     if slope.ndim == 0:
         module = e.make_module("nnx.PReLU", "prelu", {"negative_slope": slope}, needs_rngs=False)
@@ -64,27 +64,27 @@ def prelu(e: EmitContext) -> Value:
 
 @register_emitter("ELU")
 def elu(e: EmitContext) -> Value:
-    """Write ELU: alpha * (exp(x) - 1) below 0."""
+    """Emit ELU: alpha * (exp(x) - 1) below 0."""
     alpha = shorten_float32(e.param.alpha)
     return e.add_elementwise_step("nnx.elu({0})" if alpha == 1 else f"nnx.elu({{0}}, {alpha})", *e.bottoms)
 
 
 @register_emitter("Swish")
 def swish(e: EmitContext) -> Value:
-    """Write x * sigmoid(beta * x)."""
+    """Emit x * sigmoid(beta * x)."""
     beta = shorten_float32(e.param.beta)
     return e.add_elementwise_step("nnx.silu({0})" if beta == 1 else f"{{0}} * nnx.sigmoid({beta} * {{0}})", *e.bottoms)
 
 
 @register_emitter("HardSigmoid")
 def hard_sigmoid(e: EmitContext) -> Value:
-    """Write a linear function clipped to [0, 1]."""
+    """Emit a linear function clipped to [0, 1]."""
     return e.add_elementwise_step(f"jnp.clip({affine_expression(e.param.alpha, e.param.beta)}, 0, 1)", *e.bottoms)
 
 
 @register_emitter("Clip")
 def clip(e: EmitContext) -> Value:
-    """Write clipping to the range from min to max; if min is the larger number, min wins as in the layer."""
+    """Emit clipping to [min, max]. If min is larger than max, the result is min, as in the layer."""
     low, high = shorten_float32(e.param.min), shorten_float32(e.param.max)
     text = f"jnp.clip({{0}}, {low}, {high})" if low <= high else f"jnp.maximum(jnp.minimum({{0}}, {high}), {low})"
     return e.add_elementwise_step(text, *e.bottoms)
@@ -92,13 +92,13 @@ def clip(e: EmitContext) -> Value:
 
 @register_emitter("Threshold")
 def threshold(e: EmitContext) -> Value:
-    """Write 1 above the threshold, else 0."""
+    """Emit 1 where x is above the threshold, 0 elsewhere."""
     return e.add_elementwise_step(f"jnp.where({{0}} > {shorten_float32(e.param.threshold)}, 1.0, 0.0)", *e.bottoms)
 
 
 @register_emitter("Dropout")
 def dropout(e: EmitContext) -> Value:
-    """Write nnx.Dropout. Like Caffe's, it scales in training; with scale_train: false the output is scaled in TEST."""
+    """Emit nnx.Dropout, which scales in training like Caffe. With `scale_train: false`, scale the output in TEST."""
     ratio = shorten_float32(e.param.dropout_ratio)
     module = e.make_module("nnx.Dropout", "dropout", {}, positional=1, rate=ratio)
     if e.param.scale_train:
@@ -112,7 +112,7 @@ def dropout(e: EmitContext) -> Value:
 
 @register_emitter("Power")
 def power(e: EmitContext) -> Value:
-    """Write (shift + scale * x) ** power."""
+    """Emit (shift + scale * x) ** power."""
     exponent, inner = shorten_float32(e.param.power), affine_expression(e.param.scale, e.param.shift)
     if exponent == 0 or e.param.scale == 0:
         constant = 1 if exponent == 0 else shorten_float32(float(e.param.shift) ** float(e.param.power))
@@ -126,7 +126,7 @@ def power(e: EmitContext) -> Value:
 
 @register_emitter("Exp")
 def exp(e: EmitContext) -> Value:
-    """Write base ** (shift + scale * x)."""
+    """Emit base ** (shift + scale * x)."""
     inner = affine_expression(e.param.scale, e.param.shift)
     text = f"jnp.exp({inner})" if e.param.base == -1 else f"{shorten_float32(e.param.base)} ** ({inner})"
     return e.add_elementwise_step(text, *e.bottoms)
@@ -134,7 +134,7 @@ def exp(e: EmitContext) -> Value:
 
 @register_emitter("Log")
 def log(e: EmitContext) -> Value:
-    """Write the logarithm of shift + scale * x."""
+    """Emit the logarithm of shift + scale * x."""
     inner = affine_expression(e.param.scale, e.param.shift)
     text = f"jnp.log({inner})" if e.param.base == -1 else f"jnp.log({inner}) / {math.log(e.param.base)}"
     return e.add_elementwise_step(text, *e.bottoms)
@@ -142,7 +142,7 @@ def log(e: EmitContext) -> Value:
 
 @register_emitter("Eltwise")
 def eltwise(e: EmitContext) -> Value:
-    """Write a sum with coefficients, a product or a maximum."""
+    """Emit a sum with coefficients, a product or a maximum."""
     xs = e.to_common_order(e.bottoms)
     fields = [f"{{{i}}}" for i in range(len(xs))]
     match e.param.EltwiseOp.Name(e.param.operation):
@@ -168,7 +168,7 @@ def _sum(fields: list[str], coefficients: list[int | float]) -> str:
 
 @register_emitter("Axpy")
 def axpy(e: EmitContext) -> Value:
-    """Write factor * x + y, with a factor for each channel of each image."""
+    """Emit factor * x + y, with a factor for each channel of each image."""
     factor, (x, y) = e.bottoms[0], map(e.to_channels_last, e.bottoms[1:])
     wide = _broadcast_channels(e, factor, x)
     return e.add_step("{0} * {1} + {2}", x, wide, y)
@@ -176,14 +176,14 @@ def axpy(e: EmitContext) -> Value:
 
 @register_emitter("ChannelScale")
 def channel_scale(e: EmitContext) -> Value:
-    """Write the product of all channels of a pixel and the other bottom's value at this pixel."""
+    """Emit the product of the first bottom with the second, whose single channel is broadcast to all channels."""
     x, factor = map(e.to_channels_last, e.bottoms)
     require(len(x.shape) == len(factor.shape), f"bottoms of shapes {x.shape} and {factor.shape} are not supported")
     return e.add_step("{0} * {1}", x, factor)
 
 
 def _broadcast_channels(e: EmitContext, factor: Value, x: Value) -> Value:
-    """Return factors (images, channels, ...) reshaped to broadcast with the value `x`, whose channels are last."""
+    """Return factors (images, channels, ...) in a shape that broadcasts with `x`, whose channels are last."""
     factor = e.to_channels_last(factor)
     if len(factor.shape) == len(x.shape):
         return factor
@@ -199,7 +199,7 @@ def _broadcast_channels(e: EmitContext, factor: Value, x: Value) -> Value:
 
 @register_emitter("Reduction")
 def reduction(e: EmitContext) -> Value:
-    """Write a sum or mean over the last axes."""
+    """Emit a sum or mean over the last axes."""
     (x,) = e.bottoms
     x, axis = e.to_caffe_order(x), canonical_axis(e.param.axis, x.shape)
     axes = ", ".join(str(k) for k in range(axis, len(x.shape)))
@@ -216,11 +216,11 @@ def reduction(e: EmitContext) -> Value:
 
 @register_emitter("ArgMax")
 def arg_max(e: EmitContext) -> Value:
-    """Write the index of the largest number along an axis; of equal numbers it is the last, as in Caffe."""
+    """Emit the index of the maximum along an axis. In a tie the last index wins, as in Caffe."""
     (x,) = e.bottoms
     require(
         e.param.HasField("axis") and e.param.top_k == 1 and not e.param.out_max_val,
-        "is written with axis and top_k 1 only",
+        "is only supported with an axis, top_k 1 and no out_max_val",
     )
     axis = canonical_axis(e.param.axis, x.shape)
     position = x.axis(axis)

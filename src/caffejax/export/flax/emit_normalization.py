@@ -15,9 +15,11 @@ from .ir import Shape, Value
 
 @register_emitter("BatchNorm")
 def batch_norm(e: EmitContext) -> Value:
-    """Write nnx.BatchNorm, with scale and bias if the layer has them. A Scale after it is merged later."""
+    """Emit nnx.BatchNorm, with scale and bias if the layer has them. A Scale layer after it is merged later."""
     size, n = e.layer.context.settings.stats_batch_size, e.bottoms[0].shape[0]
-    require(not 0 < size < n, f"has statistics of {size} of {n} images (stats_batch_size), which is not supported")
+    require(
+        not 0 < size < n, f"computes statistics from {size} of {n} images (stats_batch_size), which is not supported"
+    )
     mean, variance = (np.asarray(array) for array in stored_statistics(tuple(map(jnp.asarray, e.arrays[:3]))))
     weights = {"mean": mean, "var": variance}
     scaled = len(e.arrays) > 3
@@ -30,7 +32,7 @@ def batch_norm(e: EmitContext) -> Value:
 
 @register_emitter("BN")
 def bn(e: EmitContext) -> Value:
-    """Write PSPNet's BN as nnx.BatchNorm, and SegNet's BN, which has no running statistics, as functions."""
+    """Emit nnx.BatchNorm for PSPNet's BN. For SegNet's BN, which has no running statistics, emit helpers."""
     require(len(e.layer.tops) == 1, "has tops for the mean and the variance, which is not supported")
     if bn_variant(e.layer.site.layer).startswith("SegNet"):
         return _segnet_bn(e)
@@ -77,7 +79,7 @@ def _write_batch_norm(
 
 @register_emitter("LRN")
 def lrn(e: EmitContext) -> Value:
-    """Write local response normalisation, across channels or within channels."""
+    """Emit local response normalisation, across channels or within channels."""
     x = e.to_channels_last(e.bottoms[0])
     p = e.param
     settings = f"size={p.local_size}, alpha={shorten_float32(p.alpha)}, beta={shorten_float32(p.beta)}"
@@ -89,7 +91,7 @@ def lrn(e: EmitContext) -> Value:
 
 @register_emitter("MVN")
 def mvn(e: EmitContext) -> Value:
-    """Write a normalisation to mean 0 and variance 1, for each channel of each image or for each image."""
+    """Emit a normalisation of each channel of each image, or of each image, to mean 0 and variance 1."""
     x = e.to_channels_last(e.bottoms[0])
     require(len(x.shape) == 4, f"needs a bottom with 4 axes, not {x.shape}")
     axes = (1, 2, 3) if e.param.across_channels else (1, 2)
@@ -102,7 +104,7 @@ def mvn(e: EmitContext) -> Value:
 
 @register_emitter("Normalize")
 def normalize(e: EmitContext) -> Value:
-    """Write a division by the vector length, then SSD's learned scale."""
+    """Emit a division by the L2 norm, followed by a product with SSD's learned scale."""
     x = e.to_channels_last(e.bottoms[0])
     if not e.arrays:
         require(len(e.layer.tops) == 1, "has a second top, which is not supported")
@@ -122,10 +124,10 @@ def normalize(e: EmitContext) -> Value:
 
 @register_emitter("Scale")
 def scale(e: EmitContext) -> Value:
-    """Write a product with a learned factor or another bottom, and a bias if there is one."""
+    """Emit a product with a learned factor or the second bottom, and a sum with the bias if there is one."""
     x = e.to_channels_last(e.bottoms[0])
     bounded = e.param.HasField("min_value") or e.param.HasField("max_value")
-    require(not bounded, "holds its factor between bounds (min_value, max_value), which is not supported")
+    require(not bounded, "limits its factor (min_value, max_value), which is not supported")
     if len(e.bottoms) == 2:
         y = e.add_step("{0} * {1}", x, _broadcast(e, e.bottoms[1], x))
         return _with_bias(e, y) if e.arrays else y
@@ -138,7 +140,7 @@ def scale(e: EmitContext) -> Value:
 
 @register_emitter("Bias")
 def bias(e: EmitContext) -> Value:
-    """Write a sum with a learned bias or with another bottom."""
+    """Emit a sum with a learned bias or with the second bottom."""
     x = e.to_channels_last(e.bottoms[0])
     return e.add_step("{0} + {1}", x, _broadcast(e, e.bottoms[1], x)) if len(e.bottoms) == 2 else _with_bias(e, x)
 
@@ -150,7 +152,7 @@ def _with_bias(e: EmitContext, x: Value) -> Value:
 
 
 def _to_stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
-    """Return an array along Caffe's axes from `axis` on, transposed and reshaped to broadcast with the stored `x`."""
+    """Return an array, whose axes are Caffe's axes from `axis` on, in a shape that broadcasts with the stored `x`."""
     start = canonical_axis(axis, x.shape) if array.ndim else 0
     expanded = array.reshape((1,) * start + array.shape + (1,) * (len(x.shape) - start - array.ndim))
     expanded = expanded.transpose(x.order)
@@ -159,7 +161,7 @@ def _to_stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
 
 
 def _broadcast(e: EmitContext, factor: Value, x: Value) -> Value:
-    """Return a bottom along the axes of `x` from the layer's `axis` on, reshaped to broadcast with `x`."""
+    """Return a bottom, whose axes are those of `x` from the layer's `axis` on, in a shape that broadcasts with `x`."""
     start = canonical_axis(e.param.axis, x.shape) if factor.shape else 0
     shape: Shape = (1,) * start + factor.shape + (1,) * (len(x.shape) - start - len(factor.shape))
     if shape == factor.shape:

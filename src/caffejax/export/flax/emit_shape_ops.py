@@ -1,4 +1,4 @@
-"""Emitters for layers that only move numbers (reshape, concat, slice, crop, upsampling), Softmax and Parameter."""
+"""Emitters for layers that only move values (reshape, concat, slice, crop, upsampling), Softmax and Parameter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .ir import Value
 
 
 def flatten_from(e: EmitContext, x: Value, axis: int) -> Value:
-    """Return a value with the axes from `axis` on merged. With axis 1 the features keep their stored order."""
+    """Return the value with the axes from `axis` on merged. If `axis` is 1, the features keep their stored order."""
     if axis == len(x.shape) - 1:
         return x if axis == 1 else e.to_caffe_order(x)
     if axis != 1:
@@ -37,7 +37,7 @@ def flatten_from(e: EmitContext, x: Value, axis: int) -> Value:
 
 @register_emitter("Flatten")
 def flatten(e: EmitContext) -> Value:
-    """Write a reshape to (rows, features). Features keep their stored order until a layer depends on the order."""
+    """Emit a reshape to (rows, features). The features keep their stored order until a layer depends on the order."""
     (x,) = e.bottoms
     start = canonical_axis(e.param.axis, x.shape)
     end = canonical_axis(e.param.end_axis, x.shape, name="end_axis")
@@ -46,13 +46,13 @@ def flatten(e: EmitContext) -> Value:
     if start == 1 and end == len(x.shape) - 1:
         return flatten_from(e, x, 1)
     x = e.to_caffe_order(x)
-    require(start > 0, "flattens the batch's axis, which is not supported")
+    require(start > 0, "flattens the batch axis, which is not supported")
     return e.add_step(reshape_expression(e.tops[0]), x, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
 
 
 @register_emitter("Reshape")
 def reshape(e: EmitContext) -> Value:
-    """Write a reshape of the axes in Caffe's order."""
+    """Emit a reshape of the axes in Caffe's order."""
     (x,) = e.bottoms
     if e.tops[0] == x.shape and 0 in e.param.shape.dim:
         return x
@@ -78,18 +78,18 @@ def _sizes(e: EmitContext, x: Value) -> list[int | str]:
 
 @register_emitter("Permute")
 def permute(e: EmitContext) -> Value:
-    """Permute the axes, without writing a step."""
+    """Permute the axes without emitting a step."""
     return _permute(e, permuted_axes(e.layer.context, e.bottoms[0].shape))
 
 
 @register_emitter("Transpose")
 def transpose(e: EmitContext) -> Value:
-    """Permute all axes, without writing a step."""
+    """Permute all axes without emitting a step."""
     return _permute(e, transposed_axes(e.layer.context, e.bottoms[0].shape))
 
 
 def _permute(e: EmitContext, axes: Sequence[int]) -> Value:
-    """Return the bottom with its axes permuted. Only the order attribute changes, so no step is written."""
+    """Return the bottom with its axes permuted. Only its attributes change, so no step is emitted."""
     (x,) = e.bottoms
     if x.flattened_from is not None:
         x = e.to_caffe_order(x)
@@ -98,7 +98,7 @@ def _permute(e: EmitContext, axes: Sequence[int]) -> Value:
 
 @register_emitter("Concat")
 def concat(e: EmitContext) -> Value:
-    """Write a concatenation along an axis."""
+    """Emit a concatenation along an axis."""
     axis = canonical_axis(e.param.concat_dim if e.param.HasField("concat_dim") else e.param.axis, e.bottoms[0].shape)
     first = e.bottoms[0]
     if all(x.flattened_from is None and x.order == first.order for x in e.bottoms):
@@ -114,7 +114,7 @@ def concat(e: EmitContext) -> Value:
 
 @register_emitter("Slice")
 def slice_(e: EmitContext) -> tuple[Value, ...]:
-    """Write a split along an axis."""
+    """Emit a split along an axis."""
     (x,) = e.bottoms
     x = e.reorder(x, x.order)
     axis = canonical_axis(e.param.slice_dim if e.param.HasField("slice_dim") else e.param.axis, x.shape)
@@ -127,33 +127,33 @@ def slice_(e: EmitContext) -> tuple[Value, ...]:
 
 @register_emitter("Split")
 def split(e: EmitContext) -> tuple[Value, ...]:
-    """Return the bottom for each top; no step is written."""
+    """Return the bottom for each top, without emitting a step."""
     return e.bottoms * len(e.layer.tops)
 
 
 @register_emitter("Debug", "Gather")
 def identity(e: EmitContext) -> tuple[Value, ...]:
-    """Return each bottom as the top of the same index; no step is written."""
+    """Return each bottom as the top with the same index, without emitting a step."""
     return e.bottoms
 
 
 @register_emitter("LabelSpecificAdd")
 def label_specific(e: EmitContext) -> Value:
-    """Return the bottom; without labels, as in inference, the layer is the identity."""
+    """Return the bottom, because the layer is the identity in inference, where there are no labels."""
     require(len(e.layer.tops) == 1, "has a second top, which is not supported")
     return e.bottoms[0]
 
 
 @register_emitter("LabelSpecificRescale")
 def label_specific_rescale(e: EmitContext) -> Value | Sequence[Value]:
-    """Return the bottom; without labels, as in inference, the layer is the identity."""
-    require(not e.param.rescale_test, "needs labels in TEST too (rescale_test), which is not supported")
+    """Return the bottom, because the layer is the identity in inference, where there are no labels."""
+    require(not e.param.rescale_test, "also needs labels in TEST (rescale_test), which is not supported")
     return label_specific(e)
 
 
 @register_emitter("ShuffleChannel")
 def shuffle_channel(e: EmitContext) -> Value:
-    """Write a channel shuffle."""
+    """Emit a channel shuffle."""
     x = e.to_channels_last(e.bottoms[0])
     if e.param.group in (1, x.shape[1]):
         return x
@@ -162,7 +162,7 @@ def shuffle_channel(e: EmitContext) -> Value:
 
 @register_emitter("Tile")
 def tile(e: EmitContext) -> Value:
-    """Write a repetition along an axis."""
+    """Emit a repetition along an axis."""
     (x,) = e.bottoms
     x = e.reorder(x, x.order)
     position = x.order.index(canonical_axis(e.param.axis, x.shape))
@@ -172,13 +172,13 @@ def tile(e: EmitContext) -> Value:
 
 @register_emitter("Flip")
 def flip(e: EmitContext) -> Value:
-    """Write a reversal of the image axes."""
+    """Emit a reversal of the image axes."""
     return _flip_axes(e, flipped_axes(e.layer.context, e.bottoms[0].shape))
 
 
 @register_emitter("Reverse")
 def reverse(e: EmitContext) -> Value:
-    """Write a reversal of axes."""
+    """Emit a reversal of axes."""
     return _flip_axes(e, reversed_axes(e.layer.context, e.bottoms[0].shape))
 
 
@@ -194,7 +194,7 @@ def _flip_axes(e: EmitContext, axes: Sequence[int]) -> Value:
 
 @register_emitter("Softmax")
 def softmax(e: EmitContext) -> Value:
-    """Write a softmax along an axis."""
+    """Emit a softmax along an axis."""
     (x,) = e.bottoms
     operand = "{0}" if e.param.temperature == 1 else f"{{0}} / {e.param.temperature:.8g}"
     axis = canonical_axis(e.param.axis, x.shape)
@@ -205,14 +205,14 @@ def softmax(e: EmitContext) -> Value:
 
 @register_emitter("Parameter")
 def parameter(e: EmitContext) -> Value:
-    """Write a learned array."""
+    """Emit a learned array."""
     (array,) = e.arrays
     module = e.make_module("nnx.Param", "param", {"": array}, positional=1, needs_rngs=False, value=Zeros(array.shape))
     return e.add_step("{module}[...]", module=module, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
 
 
 class Zeros(tuple[int, ...]):
-    """A shape. As a module argument it is written as an array of zeros with this shape."""
+    """The shape of an array of zeros. As a module argument it is emitted as this array."""
 
     def __repr__(self) -> str:
         return f"jnp.zeros({tuple(self)})"
@@ -220,7 +220,7 @@ class Zeros(tuple[int, ...]):
 
 @register_emitter("Crop")
 def crop(e: EmitContext) -> Value:
-    """Write a slice with the size of the second bottom."""
+    """Emit a crop to the size of the second bottom."""
     x, like = e.bottoms
     x = e.reorder(x, x.order)
     starts, sizes = crop_box(e.layer.context, x.shape, like.shape)
@@ -228,7 +228,7 @@ def crop(e: EmitContext) -> Value:
         f"{a}:{a + n}" if (a, n) != (0, extent) else ":" for a, n, extent in zip(starts, sizes, x.shape, strict=True)
     ]
     stored = [cuts[axis] for axis in x.order]
-    require(stored[0] == ":", "cuts the batch's axis, which is not supported")
+    require(stored[0] == ":", "crops the batch axis, which is not supported")
     while stored and stored[-1] == ":":
         stored.pop()
     return e.add_step(f"{{0}}[{', '.join(stored)}]", x, shape=e.tops[0], order=x.order) if stored else x
@@ -236,16 +236,16 @@ def crop(e: EmitContext) -> Value:
 
 @register_emitter("Padding")
 def padding(e: EmitContext) -> Value:
-    """Write zero padding of height and width."""
+    """Emit zero padding of height and width."""
     x, (before, after) = e.to_channels_last(e.bottoms[0]), (e.param.pad_beg, e.param.pad_end)
-    require(min(before, after) >= 0, "cuts rows and columns off (negative pad_beg or pad_end), which is not supported")
+    require(min(before, after) >= 0, "crops rows and columns (negative pad_beg or pad_end), which is not supported")
     around = f"({before}, {after})"
     return e.add_step(f"jnp.pad({{0}}, ((0, 0), {around}, {around}, (0, 0)))", x, shape=e.tops[0], order=x.order)
 
 
 @register_emitter("Interp")
 def interp(e: EmitContext) -> Value:
-    """Write bilinear interpolation with aligned corners."""
+    """Emit bilinear interpolation with aligned corners."""
     x, p = e.to_channels_last(e.bottoms[0]), e.param
     if p.pad_beg or p.pad_end:
         rows, columns = (f"{-p.pad_beg}:{n + p.pad_end}" for n in x.shape[2:])
@@ -257,9 +257,9 @@ def interp(e: EmitContext) -> Value:
 
 @register_emitter("Upsample")
 def upsample(e: EmitContext) -> Value:
-    """Write a repetition of each number, or for SegNet's form a copy of numbers to the positions of maxima."""
+    """Emit a repetition of each value. For SegNet's form, emit max unpooling."""
     if len(e.bottoms) > 1:
-        return _put_at(e)
+        return _max_unpool(e)
     x, n = e.to_channels_last(e.bottoms[0]), shorten_float32(e.param.scale if e.param.HasField("scale") else 1)
     return (
         x
@@ -270,15 +270,13 @@ def upsample(e: EmitContext) -> Value:
 
 @register_emitter("Unpooling")
 def unpooling(e: EmitContext) -> Value:
-    """Write a copy of numbers to the positions of maxima."""
-    require(
-        len(e.bottoms) > 1, "fills windows without a bottom that has the positions of maxima, which is not supported"
-    )
-    return _put_at(e)
+    """Emit max unpooling, which copies values to the positions of maxima."""
+    require(len(e.bottoms) > 1, "has no bottom with the positions of maxima, which is not supported")
+    return _max_unpool(e)
 
 
-def _put_at(e: EmitContext) -> Value:
+def _max_unpool(e: EmitContext) -> Value:
     x, indices = map(e.to_channels_last, e.bottoms)
     return e.add_step(
-        f"put_at({{0}}, {{1}}, {e.tops[0][2:]})", x, indices, shape=e.tops[0], order=x.order, helpers=["put_at"]
+        f"max_unpool({{0}}, {{1}}, {e.tops[0][2:]})", x, indices, shape=e.tops[0], order=x.order, helpers=["max_unpool"]
     )

@@ -1,4 +1,4 @@
-"""Translation of a net to flax source, by the emitter of each layer's type, and writing of its folder with weights."""
+"""Export of a net to a folder with flax source, weights and a README."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def translate(model: InferenceModel) -> Program:
     """Return the program of a net: the steps of its forward pass and its modules.
 
     Raises:
-        CaffejaxError: naming every layer that cannot be written, with the reasons.
+        CaffejaxError: if layers are not supported; the message names each of them, with the reason.
     """
     builder, values, problems, failed = FlaxBuilder(model), dict[str, Value](), list[Problem](), set[str]()
     for name, blob in model.inputs.items():
@@ -48,7 +48,7 @@ def translate(model: InferenceModel) -> Program:
         values |= dict(zip(layer.tops, tops, strict=True))
     if problems:
         if exportable := _exportable_outputs(model, failed):
-            message = f"the layers before can be written: --outputs={','.join(exportable)}"
+            message = f"the layers before it can be exported: --outputs={','.join(exportable)}"
             problems.append(Problem(message, model.net.graph.file))
         raise CaffejaxError(problems)
     outputs = tuple(_to_channels_last(builder, model, values[name]).number for name in model.outputs)
@@ -59,16 +59,16 @@ def translate(model: InferenceModel) -> Program:
 
 
 def _exportable_outputs(model: InferenceModel, failed: set[str]) -> list[str]:
-    """Return the names of the last blobs that do not depend on a refused layer; these outputs can be exported."""
+    """Return the names of the last blobs that do not depend on a failed layer, and can therefore be exported."""
     unavailable, candidates = set[str](), dict[str, None]()
     producers = {top: layer for layer in model.layers for top in layer.tops}
     for layer in model.layers:
         if layer.key in failed or unavailable.intersection(layer.bottoms):
             unavailable.update(layer.tops)
             candidates |= dict.fromkeys(name for name in layer.bottoms if name in producers and name not in unavailable)
-    # a blob whose name ends with its layer's key is overwritten later and cannot be an output
+    # a blob whose name ends with its layer's key is overwritten later, so it cannot be an output
     outputs = {name for name in candidates if not name.endswith(f"/{producers[name].key}")}
-    inner = set[str]()  # blobs from which named blobs are computed
+    inner = set[str]()  # blobs from which other outputs are computed
     for layer in reversed(model.layers):
         if inner.intersection(layer.tops) or outputs.intersection(layer.tops):
             inner.update(layer.bottoms)
@@ -81,13 +81,13 @@ def _tops(context: EmitContext) -> tuple[Value, ...]:
 
 
 def _to_channels_last(builder: FlaxBuilder, model: InferenceModel, value: Value) -> Value:
-    """Return an output of the net with its channels last; a transposition is added if needed."""
+    """Return an output of the net with its channels last; add a transposition if needed."""
     layer: Layer = model.net.graph.layers[-1]
     return EmitContext(builder, layer, (value,)).to_channels_last(value)
 
 
 def _merge_scales_into_batch_norms(steps: list[ExpressionStep], outputs: tuple[int, ...]) -> list[ExpressionStep]:
-    """Return the steps with each Scale merged into the BatchNorm before it, if only the Scale reads its value."""
+    """Return the steps with each Scale merged into the BatchNorm before it, if only the Scale reads its output."""
     readers: dict[int, list[ExpressionStep]] = {}
     uses: dict[int, int] = {}
     for step in steps:
@@ -114,7 +114,7 @@ def _merge_scales_into_batch_norms(steps: list[ExpressionStep], outputs: tuple[i
 
 
 def _merge_scale(norm: ModuleSpec, scale: ModuleSpec) -> ModuleSpec | None:
-    """Return a BatchNorm module with a Scale's parameters; None if the two cannot be merged."""
+    """Return a BatchNorm module with the parameters of a Scale, or None if they cannot be merged."""
     settings = dict(norm.arguments)
     if norm.constructor != "nnx.BatchNorm" or settings.get("use_scale", True) or scale.constructor != "Scale":
         return None
@@ -128,7 +128,7 @@ def _merge_scale(norm: ModuleSpec, scale: ModuleSpec) -> ModuleSpec | None:
 
 
 def _used_steps(steps: list[ExpressionStep], outputs: tuple[int, ...]) -> tuple[ExpressionStep, ...]:
-    """Return the steps that the outputs depend on."""
+    """Return the steps on which the outputs depend."""
     needed, used_steps = set(outputs), list[ExpressionStep]()
     for step in reversed(steps):
         if not needed.isdisjoint(step.writes):
@@ -155,12 +155,13 @@ def write_flax(model: InferenceModel, folder: str | os.PathLike[str], *, weights
     instructions.
 
     Args:
-        subject: the net with its weights.
+        model: the net with its weights.
         folder: the folder. It is created if it does not exist; an existing folder must be empty.
-        weights: format of the weights: "safetensors" (a file) or "orbax" (a folder).
+        weights: the format of the weights: "safetensors" (a file) or "orbax" (a folder).
 
     Raises:
-        CaffejaxError: naming every layer that cannot be written; also if the folder is not empty or not writable.
+        CaffejaxError: if layers are not supported (the message names each of them), or if the folder is not empty or
+            not writable.
         WeightsError: if the package for the weights is missing.
     """
     if weights not in _WRITERS:
@@ -172,7 +173,7 @@ def write_flax(model: InferenceModel, folder: str | os.PathLike[str], *, weights
     files = {"model.py": generate_source(program, name, weights), "README.md": readme(program, name, weights)}
     try:
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=_parent(target)) as temporary:
-            complete = Path(temporary) / "whole"
+            complete = Path(temporary) / "complete"
             complete.mkdir()
             for file, text in files.items():
                 (complete / file).write_text(text, encoding="ascii")
@@ -187,7 +188,7 @@ def _parent(target: Path) -> Path:
 
 
 def check_folder(folder: str | os.PathLike[str]) -> None:
-    """Raise `CaffejaxError` unless the folder is empty, or does not exist and can be created."""
+    """Raise `CaffejaxError` if the folder is not empty, or if it does not exist and cannot be created."""
     target = Path(folder)
     if os.path.isdir(target):
         if any(target.iterdir()):
@@ -226,8 +227,8 @@ _WRITERS: dict[str, Callable[[Path, Mapping[str, np.ndarray]], None]] = {
 
 _RUN_TEMPLATE = """# {name}
 
-The net {title} in flax, written by caffejax: `model.py` has the class `{name}`, `{file}` its weights.
-It needs {packages}. Arrays have their channels last: (batch, height, width, channels).
+The net {title} in flax, written by caffejax: `model.py` contains the class `{name}`, and `{file}` contains its weights.
+The source needs {packages}. Arrays have their channels last: (batch, height, width, channels).
 
 ```python
 import jax.numpy as jnp
@@ -240,7 +241,7 @@ model = load()
 ```
 """
 _TRAIN_TEMPLATE = """
-To train it, give it a batch with labels. {modes}{advice}
+To train the net, pass it batches with labels. {modes}{advice}
 
 ```python
 import optax
@@ -266,7 +267,7 @@ for _ in range(3):
 ```
 """
 _ADVICE_TEMPLATE = """
-Probabilities that are 0 in float32 have no gradient. To train from the start, export the scores before the softmax
+Probabilities that are 0 in float32 have no gradient. To train from scratch, export the scores before the softmax
 instead: `--outputs={scores}`."""
 _PACKAGES = {
     "safetensors": ("model.safetensors", "`jax`, `flax` and `safetensors`"),
@@ -311,19 +312,19 @@ def readme(program: Program, name: str, weights: str) -> str:
 
 
 def _modes_sentence(program: Program) -> str:
-    """Return a sentence for the README about the effects of `train()` and `eval()` on this net."""
+    """Return a sentence for the README about the effects of `train()` and `eval()` on the net."""
     steps = [*program.steps, *(step for block in program.blocks for step in block.steps)]
     constructors = {step.module.constructor for step in steps if step.module}
     uses_batch_statistics = any(
         step.module and step.module.constructor == "nnx.BatchNorm" and "use_running_average" not in step.text
         for step in steps
     )
-    effects = ["dropout drop"] if "nnx.Dropout" in constructors else []
-    effects += ["batch norms take the statistics of the batch"] if uses_batch_statistics else []
+    effects = ["dropout"] if "nnx.Dropout" in constructors else []
+    effects += ["the batch statistics of batch norms"] if uses_batch_statistics else []
     return (
-        f"`train()` has {' and '.join(effects)}, `eval()` ends that."
+        f"`train()` enables {' and '.join(effects)}, and `eval()` disables {'them' if len(effects) > 1 else 'it'}."
         if effects
-        else "It computes the same in both modes."
+        else "The net computes the same in both modes."
     )
 
 

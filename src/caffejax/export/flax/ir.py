@@ -28,8 +28,8 @@ class Value:
         blob: the blob's name.
         shape: the shape in Caffe's axis order.
         order: the stored axis order: stored axis k is Caffe's axis `order[k]`.
-        flat: the shape of the features in Caffe's order, and their stored order; None for most values. It is for a blob
-            (rows, features) that was flattened in its stored order, so that its features are not in Caffe's order.
+        flattened_from: for a blob (rows, features) that was flattened in its stored axis order, the shape of the
+            features in Caffe's order and the stored order of their axes; None for all other values.
     """
 
     number: int
@@ -44,7 +44,7 @@ class Value:
         return tuple(self.shape[axis] for axis in self.order)
 
     def axis(self, caffe_axis: int) -> int:
-        """Return the position at which Caffe's axis `caffe` is stored; -1 for the last position."""
+        """Return the stored position of Caffe's axis `caffe_axis`; -1 for the last position."""
         position = self.order.index(caffe_axis % len(self.shape))
         return -1 if position == len(self.shape) - 1 else position
 
@@ -54,15 +54,15 @@ class ModuleSpec:
     """A module that the net's constructor creates.
 
     Attributes:
-        maker: the class or function to call, such as `nnx.Conv`.
+        constructor: the class or function to call, such as `nnx.Conv`.
         arguments: names and values of the arguments, in order.
         kind: a short word for the module, used in names.
-        positional: number of arguments that are passed by position.
+        positional: the number of arguments that are passed by position.
         weights: arrays by their path in the module, such as `kernel`.
-        random: True if the module has the argument `rngs`.
-        owners: owners of the layer's parameters in Caffe. Modules with equal owners are one module.
-        count: length of a list of these modules, or 0 for a single module.
-        steps: for a list, the increment of each argument from one module to the next.
+        needs_rngs: True if the module has the argument `rngs`.
+        owners: the owners of the layer's parameters in Caffe. Layers with equal owners share one module.
+        count: the length of a list of these modules, or 0 for a single module.
+        increments: for a list, the increment of each argument from one module to the next.
     """
 
     constructor: str
@@ -81,13 +81,13 @@ class ExpressionStep:
     """One line of the forward pass.
 
     Attributes:
-        layer: name of the layer.
-        text: the expression, with `{0}`, `{1}` for the values that it reads and `{part}` for its module.
+        layer: the name of the layer.
+        text: the expression, with `{0}`, `{1}` for the values that it reads and `{module}` for its module.
         reads: numbers of the values that the step reads.
         writes: numbers of the values that the step computes.
-        part: the module that the step calls, or None.
-        name: the attribute with the module; "" until `name_modules` sets it.
-        after: True if the expression may be nested with the previous step's expression in one statement.
+        module: the module that the step calls, or None.
+        module_name: the name of the attribute that holds the module; "" until `name_modules` sets it.
+        can_nest: True if the expression may be nested with the previous step's expression in one statement.
     """
 
     layer: str
@@ -105,12 +105,12 @@ class Block:
 
     Attributes:
         name: the name of the class.
-        title: the docstring of the class.
+        docstring: the docstring of the class.
         parameters: names and types of the constructor's parameters.
-        steps: the forward pass. Module arguments that differ between instances are of the class `Parameter`.
-        input: number of the value with which the block is called.
-        output: number of the value that the block returns.
-        names: names of the block's values, by number.
+        steps: the forward pass. Module arguments that differ between instances are `Parameter` objects.
+        input: the number of the value with which the block is called.
+        output: the number of the value that the block returns.
+        value_names: names of the block's values, by number.
     """
 
     name: str
@@ -138,8 +138,8 @@ class Program:
         values: the values, indexed by number.
         inputs: numbers of the input values.
         outputs: numbers of the output values.
-        title: the net's name.
-        labels: blob names of the outputs.
+        net_name: the net's name.
+        output_names: blob names of the outputs.
         blocks: the block classes that the steps use.
         helpers: names of the helper functions and modules that the steps use.
     """
@@ -155,12 +155,12 @@ class Program:
 
     @property
     def named_outputs(self) -> tuple[tuple[int, str], ...]:
-        """Pairs of an output's number and its blob name."""
+        """The number and the blob name of each output."""
         return tuple(zip(self.outputs, self.output_names, strict=True))
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """All arrays by their path in the net's module; valid once the modules have names."""
+        """All arrays by their path in the net's module. The modules must have names, see `name_modules`."""
         return {
             f"{step.module_name}.{path}".rstrip("."): array
             for step in self.steps
@@ -169,7 +169,7 @@ class Program:
         }
 
     def with_steps(self, steps: tuple[ExpressionStep, ...], *blocks: Block) -> Program:
-        """Return the program with other steps, and with additional blocks."""
+        """Return the program with `steps` instead of its steps, and with `blocks` added to its blocks."""
         return replace(self, steps=steps, blocks=(*self.blocks, *blocks))
 
 
@@ -177,17 +177,17 @@ class Program:
 _MODULE_ATTRIBUTES = {name for name in dir(nnx.Module) if not name.startswith("_")}
 _IMPORTED = {"jax", "jnp", "nnx", "np", "rngs", "self", "Path", "WEIGHTS", "load", "load_file", "ocp"}
 RESERVED_NAMES = frozenset({*_MODULE_ATTRIBUTES, *_IMPORTED, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)})
-# other names that variables must not have: helpers that statements call, the main variable, the loop variable
+# variables must not have these names either: helpers that statements call, the main variable, the loop variable
 RESERVED_VARIABLES = frozenset({*RESERVED_NAMES, *HELPERS, "x", "block"})
 
 
 def split_words(name: str) -> list[str]:
-    """Return the runs of ASCII letters and digits in a name."""
+    """Return the words of a name, which are its runs of ASCII letters and digits."""
     return re.findall(r"[A-Za-z0-9]+", name)
 
 
 def identifier(name: str, kind: str = "layer") -> str:
-    """Return a lower-case identifier for an attribute or variable; never a keyword or a builtin.
+    """Return a lower-case identifier for an attribute or variable, which is not a keyword or a builtin.
 
     Args:
         name: any text.
@@ -200,9 +200,9 @@ def identifier(name: str, kind: str = "layer") -> str:
 
 
 def class_name(name: str, default: str) -> str:
-    """Return a class name from the capitalised words of `name`; the prefix is `otherwise` if it begins with a digit.
+    """Return a class name that consists of the capitalised words of `name`.
 
-    If `name` has no words, the class name is `otherwise`.
+    If it would begin with a digit, `default` is put before it. If `name` has no words, the class name is `default`.
     """
     result = "".join(word[0].upper() + word[1:] for word in split_words(name))[:60]
     if not result or result[0].isdigit():
@@ -211,7 +211,7 @@ def class_name(name: str, default: str) -> str:
 
 
 def make_unique(name: str, used_names: Collection[str], separator: str = "_") -> str:
-    """Return the name, with a number appended if it is taken."""
+    """Return the name, with a number appended if the name is in `used_names`."""
     candidate, n = name, 2
     while candidate in used_names:
         candidate, n = f"{name}{separator}{n}", n + 1
@@ -231,7 +231,7 @@ def common_string_prefix(names: Sequence[str]) -> str:
 
 
 def common_words(names: Sequence[str]) -> list[str]:
-    """Return the words that all names share at equal positions; empty if their word counts differ."""
+    """Return the words that are equal in all names at the same position; [] if the numbers of words differ."""
     word_lists = [split_words(name) for name in names]
     if len({len(ws) for ws in word_lists}) != 1:
         return []
@@ -239,7 +239,7 @@ def common_words(names: Sequence[str]) -> list[str]:
 
 
 def common_leading_words(names: Iterable[str]) -> list[str]:
-    """Return the words that all names begin with."""
+    """Return the words with which all names begin."""
     prefix: list[str] = []
     for ws in zip(*map(split_words, names), strict=False):
         if len(set(ws)) > 1:

@@ -1,4 +1,4 @@
-"""Source of the helper functions and modules that generated files include where they use them."""
+"""Source code of the helper functions and modules that generated files include if they use them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PReLU(nnx.Module):
 ''',
     "GroupedConvTranspose": '''
 class GroupedConvTranspose(nnx.Module):
-    """A transposed convolution in groups of channels, which nnx.ConvTranspose does not have."""
+    """A transposed convolution in groups of channels, which nnx.ConvTranspose does not support."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class GroupedConvTranspose(nnx.Module):
         self.strides, self.padding, self.groups, self.kernel_dilation = strides, padding, groups, kernel_dilation
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        spread, dilation = (
+        strides, dilation = (
             (n,) * (x.ndim - 2) if isinstance(n, int) else n for n in (self.strides, self.kernel_dilation)
         )
         space = "HWD"[: x.ndim - 2]
@@ -67,7 +67,7 @@ class GroupedConvTranspose(nnx.Module):
             self.kernel[...],
             window_strides=(1,) * (x.ndim - 2),
             padding=self.padding,
-            lhs_dilation=spread,
+            lhs_dilation=strides,
             rhs_dilation=dilation,
             dimension_numbers=(f"N{space}C", f"{space}IO", f"N{space}C"),
             feature_group_count=self.groups,
@@ -91,66 +91,66 @@ def local_contrast_norm(x: jax.Array, size: int, alpha: float, beta: float) -> j
 ''',
     "standardize": '''
 def standardize(x: jax.Array, axis: tuple[int, ...], eps: float) -> jax.Array:
-    """Subtract the mean and divide by the standard deviation, to which eps is added."""
+    """Subtract the mean and divide by the standard deviation plus eps."""
     x = x - jnp.mean(x, axis=axis, keepdims=True)
     return x / (jnp.std(x, axis=axis, keepdims=True) + eps)
 ''',
     "normalize_by_batch": '''
 def normalize_by_batch(x: jax.Array, eps: float) -> jax.Array:
-    """Give each channel mean 0 and variance 1 over the batch, in eval mode too."""
+    """Normalize each channel to mean 0 and variance 1 over the batch, also in eval mode."""
     axes = tuple(range(x.ndim - 1))
     return (x - jnp.mean(x, axis=axes)) / jnp.sqrt(jnp.var(x, axis=axes) + eps)
 ''',
     "unit_length": '''
 def unit_length(x: jax.Array, axis: int | tuple[int, ...], eps: float) -> jax.Array:
-    """Divide by the length along some axes; eps is added under the root."""
+    """Divide by the L2 norm along some axes. The squared norm is increased by eps."""
     return x / jnp.sqrt(jnp.sum(jnp.square(x), axis=axis, keepdims=True) + eps)
 ''',
     "shuffle_channels": '''
 def shuffle_channels(x: jax.Array, groups: int) -> jax.Array:
-    """Deal the channels out, one from each group in turn."""
+    """Interleave the channels of the groups."""
     return x.reshape(*x.shape[:-1], groups, -1).swapaxes(-1, -2).reshape(x.shape)
 ''',
-    "max_pool_with_places": '''
-def max_pool_with_places(
+    "max_pool_with_indices": '''
+def max_pool_with_indices(
     x: jax.Array,
     window: tuple[int, int],
     strides: tuple[int, int] = (1, 1),
     padding: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0)),
 ) -> tuple[jax.Array, jax.Array]:
-    """Return maxima, and where in its plane each is: row * width + column. Of equal ones it is the first."""
+    """Return maxima and their indices in the plane, row * width + column. In a tie the first index wins."""
     rows, columns = x.shape[1:3]
-    places = jnp.broadcast_to(jnp.arange(rows * columns, dtype=x.dtype).reshape(1, rows, columns, 1), x.shape)
+    indices = jnp.broadcast_to(jnp.arange(rows * columns, dtype=x.dtype).reshape(1, rows, columns, 1), x.shape)
 
     def larger(a: tuple[jax.Array, jax.Array], b: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         first = (a[0] > b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
         return jnp.where(first, a[0], b[0]), jnp.where(first, a[1], b[1])
 
-    numbered = (jax.lax.stop_gradient(x), places)
+    operands = (jax.lax.stop_gradient(x), indices)
     start = (jnp.array(-jnp.inf, x.dtype), jnp.array(-1, x.dtype))
     around = ((0, 0), *padding, (0, 0))
-    _, found = jax.lax.reduce_window(numbered, start, larger, (1, *window, 1), (1, *strides, 1), around)
-    return nnx.max_pool(x, window, strides=strides, padding=padding), found
+    _, max_indices = jax.lax.reduce_window(operands, start, larger, (1, *window, 1), (1, *strides, 1), around)
+    return nnx.max_pool(x, window, strides=strides, padding=padding), max_indices
 ''',
-    "put_at": '''
-def put_at(x: jax.Array, places: jax.Array, size: tuple[int, int]) -> jax.Array:
-    """Put each number to its place, row * width + column, in a plane of that size; all else is 0."""
+    "max_unpool": '''
+def max_unpool(x: jax.Array, indices: jax.Array, size: tuple[int, int]) -> jax.Array:
+    """Copy each value to its index, row * width + column, in a plane of the given size; other values are 0."""
     batch, channels = x.shape[0], x.shape[-1]
     plane = jnp.zeros((batch, size[0] * size[1], channels), x.dtype)
-    where = places.reshape(batch, -1, channels).astype(int)
-    plane = plane.at[jnp.arange(batch)[:, None, None], where, jnp.arange(channels)].set(x.reshape(where.shape))
+    flat = indices.reshape(batch, -1, channels).astype(int)
+    plane = plane.at[jnp.arange(batch)[:, None, None], flat, jnp.arange(channels)].set(x.reshape(flat.shape))
     return plane.reshape(batch, *size, channels)
 ''',
     "interpolate": '''
 def interpolate(x: jax.Array, size: tuple[int, int]) -> jax.Array:
-    """Resize (batch, height, width, channels) bilinearly, the corner pixels on each other."""
+    """Resize (batch, height, width, channels) bilinearly with aligned corners."""
     for axis, n in enumerate(size, start=1):
         old = x.shape[axis]
-        places = jnp.arange(n) * ((old - 1) / max(n - 1, 1))
-        low = jnp.clip(jnp.floor(places).astype(int), 0, old - 1)
+        positions = jnp.arange(n) * ((old - 1) / max(n - 1, 1))
+        low = jnp.clip(jnp.floor(positions).astype(int), 0, old - 1)
         high = jnp.minimum(low + 1, old - 1)
-        share = (places - low).reshape(-1, *(1,) * (x.ndim - axis - 1))
-        x = jnp.take(x, low, axis=axis) * (1 - share) + jnp.take(x, high, axis=axis) * share
+        weight = (positions - low).reshape(-1, *(1,) * (x.ndim - axis - 1))
+        x = jnp.take(x, low, axis=axis) * (1 - weight) + jnp.take(x, high, axis=axis) * weight
     return x
 ''',
 }

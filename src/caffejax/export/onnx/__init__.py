@@ -1,4 +1,4 @@
-"""Export to ONNX models by the package `onnx`.
+"""Export to ONNX models with the package `onnx`.
 
 Raises:
     CaffejaxError: on import, if the package is missing.

@@ -1,4 +1,4 @@
-"""`Builder`, an ONNX graph under construction, and `Value`, an array in it."""
+"""`OnnxBuilder`, an ONNX graph under construction, and `OnnxValue`, an array in the graph."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Shape = tuple[Any, ...]  # elements are integers or symbolic sizes from `jax.exp
 
 
 class SizeNodes:
-    """The nodes of a graph that compute sizes. They precede all other nodes, so that subgraphs can read their results.
+    """The nodes of a graph that compute symbolic sizes. They precede all other nodes, so that subgraphs can read them.
 
     Attributes:
         nodes: the nodes.
-        sources: for each symbol the name of an input, and the axis of the input with this size.
+        sources: for each symbol, the name of an input and the axis of this input that has the size.
     """
 
     def __init__(self, builder: OnnxBuilder) -> None:
@@ -32,7 +32,7 @@ class SizeNodes:
         self._names: dict[Any, str] = {}
 
     def size_vector(self, size: Any) -> str:
-        """Return the name of an int64 vector with a single element, the size."""
+        """Return the name of an int64 vector whose only element is the size."""
         if isinstance(size, int | np.integer):
             return self._builder.add_int64_vector([int(size)])
         return self._node_name(_parse_size(size))
@@ -44,7 +44,7 @@ class SizeNodes:
         return self._names[text]
 
     def _add_nodes(self, size: ast.expr) -> str:
-        """Add the nodes for an expression in JAX's syntax of symbolic sizes; return the name of the result."""
+        """Add the nodes of a symbolic size in JAX's syntax; return the name of the result."""
         match size:
             case ast.Constant(value=int(number)):
                 return self._builder.add_int64_vector([number])
@@ -95,7 +95,7 @@ _FUNCTIONS = {"mod": "Mod", "max": "Max", "min": "Min"}
 
 
 def _parse_size(size: Any) -> ast.expr:
-    """Return the syntax tree of a size, from the text that JAX prints for it."""
+    """Return the syntax tree of a size, parsed from its text in JAX."""
     return ast.parse(str(size).replace("^", "**"), mode="eval").body
 
 
@@ -107,12 +107,12 @@ class OnnxBuilder:
 
     Args:
         opset: the version of ONNX's operator set.
-        reserved: names reserved for the graph's inputs and blobs.
+        reserved: names that are reserved for the graph's inputs and blobs.
 
     Attributes:
-        nodes: nodes of the graph, or of the subgraph that is being built.
+        nodes: the nodes of the graph, or of the subgraph that is being built.
         initializers: constants by name.
-        sizes: computes sizes that are known only at run time.
+        sizes: the nodes that compute sizes which are known only at run time.
     """
 
     def __init__(self, opset: int, reserved: Sequence[str] = ()) -> None:
@@ -126,7 +126,7 @@ class OnnxBuilder:
         self._layer = ""
 
     def unused_name(self, preferred: str) -> str:
-        """Return an unused name for a value: `preferred`, or `preferred` with a number."""
+        """Return an unused name for a value: `preferred`, with a number appended if it is used."""
         name = _unused_name(preferred, self._used_names)
         self._used_names.add(name)
         return name
@@ -134,7 +134,7 @@ class OnnxBuilder:
     def add_node(self, op: str, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any) -> Any:
         """Add a node; return the name of its output, or a list of names if `outputs` > 1.
 
-        Attributes that are None are left out.
+        Attributes that are None are omitted.
         """
         names = [self.unused_name(f"{self._layer}/{op}") for _ in range(outputs)]
         present = {key: value for key, value in attributes.items() if value is not None}
@@ -178,18 +178,18 @@ class OnnxBuilder:
         return self.add_constant(np.asarray(list(numbers), np.int64))
 
     def stored_name(self, value: OnnxValue) -> str:
-        """Return the name of a value of shape `held`, before broadcasting."""
+        """Return the name of a value in its stored shape, before broadcasting."""
         return value.source if isinstance(value.source, str) else self.add_constant(value.source)
 
     def broadcast_name(self, value: OnnxValue) -> str:
-        """Return the name of a value broadcast to its full shape."""
+        """Return the name of a value, broadcast to its full shape."""
         if value.has_full_shape:
             return self.stored_name(value)
         expanded: str = self.add_node("Expand", [self.stored_name(value), self.sizes.shape_vector(value.shape)])
         return expanded
 
     def expand(self, value: OnnxValue) -> OnnxValue:
-        """Return a value broadcast to its full shape."""
+        """Return the value, broadcast to its full shape."""
         return value if value.has_full_shape else node_output(self.broadcast_name(value), value.shape, value.dtype)
 
     def reshape(self, name: str, shape: Shape) -> str:
@@ -208,9 +208,9 @@ class OnnxBuilder:
         return output
 
     def where(self, condition: str, on_true: str, on_false: str, dtype: Any) -> str:
-        """Add a selection of `yes` where `at` is true and of `no` elsewhere; return the name of the result.
+        """Select `on_true` where `condition` is true, and `on_false` elsewhere; return the name of the result.
 
-        For booleans it consists of And and Or, because engines do not support Where for booleans.
+        Booleans are selected by And and Or, because some engines do not support Where for booleans.
         """
         if np.dtype(dtype) != np.bool_:
             output: str = self.add_node("Where", [condition, on_true, on_false])
@@ -221,7 +221,7 @@ class OnnxBuilder:
 
     @contextmanager
     def layer_scope(self, name: str) -> Iterator[None]:
-        """Return a context in which nodes are named after a layer: `layer` for a single node, else `layer/operator`."""
+        """Return a context that names nodes after a layer: `layer` for a single node, otherwise `layer/operator`."""
         self._layer, start = name, len(self.nodes)
         try:
             yield
@@ -262,7 +262,7 @@ class Subgraph:
 
     Attributes:
         inputs: the values of the subgraph's inputs.
-        nodes: the subgraph's nodes; complete when the context of `Builder.subgraph` ends.
+        nodes: the subgraph's nodes, which are complete when the context of `OnnxBuilder.subgraph` ends.
     """
 
     def __init__(self, builder: OnnxBuilder, inputs: Sequence[OnnxValue]) -> None:
@@ -272,7 +272,7 @@ class Subgraph:
         self._outputs: list[onnx.ValueInfoProto] = []
 
     def set_outputs(self, values: Sequence[OnnxValue]) -> None:
-        """Declare the outputs of the subgraph. Call this at the end of the context."""
+        """Set the outputs of the subgraph. It must be called at the end of the context."""
         for value in values:
             name = self._builder.add_node("Identity", [self._builder.broadcast_name(value)])
             self._outputs.append(value_info(node_output(name, value.shape, value.dtype)))
@@ -283,7 +283,7 @@ class Subgraph:
 
 
 def value_info(value: OnnxValue) -> onnx.ValueInfoProto:
-    """Return the name, shape and dtype of a value as an ONNX message. Symbolic sizes are text."""
+    """Return the name, shape and dtype of a value as an ONNX message, with symbolic sizes as text."""
     shape = [n if isinstance(n, int) else str(n) for n in map(_python_integer, value.shape)]
     return helper.make_tensor_value_info(str(value.source), helper.np_dtype_to_tensor_dtype(value.dtype), shape)
 
@@ -304,15 +304,15 @@ def _unused_name(preferred: str, used_names: set[str]) -> str:
 class OnnxValue:
     """An array in the model, stored before broadcasting.
 
-    The array has a full shape, and a held shape in which it is stored. An axis along which the array repeats one
-    element has length 1 in the held shape. ONNX operators that broadcast read the stored array. For other operators
-    `Builder.whole` expands it to the full shape.
+    The array has a full shape, and a stored shape. An axis along which all elements are equal may have length 1 in the
+    stored shape. ONNX operators that broadcast read the stored array. For other operators, `OnnxBuilder.expand` expands
+    it to the full shape.
 
     Attributes:
         shape: the full shape.
         dtype: the dtype.
-        what: the name of a value in the model, or a constant array; both have the held shape.
-        held: the held shape. It has the axes of `shape`, each with the same length or with length 1.
+        source: the name of a value in the model, or a constant array; both have the stored shape.
+        stored_shape: the stored shape. It has the axes of `shape`, each with the same length or with length 1.
     """
 
     shape: Shape
@@ -322,32 +322,32 @@ class OnnxValue:
 
     @property
     def array(self) -> np.ndarray | None:
-        """The constant array, of shape `held`; None if the value is computed at run time."""
+        """The constant array in the stored shape; None if the value is computed at run time."""
         return self.source if isinstance(self.source, np.ndarray) else None
 
     @property
     def uniform_value(self) -> Any:
-        """The constant to which all elements are equal; None if they may differ or are computed at run time."""
+        """The value of all elements of a uniform constant; None if they may differ or are computed at run time."""
         return self.source.ravel()[0] if isinstance(self.source, np.ndarray) and self.source.size == 1 else None
 
     @property
     def has_full_shape(self) -> bool:
-        """True if the held shape is the full shape."""
+        """True if the stored shape is the full shape."""
         return self.stored_shape == self.shape
 
     def with_name(self, name: str) -> OnnxValue:
-        """Return a copy of the value with another name in the model."""
+        """Return a copy of the value with a different name in the model."""
         return replace(self, source=name)
 
 
 def constant_value(array: Any, shape: Shape | None = None) -> OnnxValue:
-    """Return a value for a constant array that broadcasts to the full shape `shape`; default: the array's shape."""
+    """Return a value for a constant array that broadcasts to `shape`, by default the array's shape."""
     stored = np.asarray(array)
     return OnnxValue(stored.shape if shape is None else shape, stored.dtype, stored, stored.shape)
 
 
 def node_output(name: str, shape: Sequence[Any], dtype: Any) -> OnnxValue:
-    """Return a value for the output of a node. Its held shape is its full shape."""
+    """Return a value for the output of a node. Its stored shape is its full shape."""
     return OnnxValue(tuple(shape), np.dtype(dtype), name, tuple(shape))
 
 

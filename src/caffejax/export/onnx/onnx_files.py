@@ -1,4 +1,4 @@
-"""ONNX files: a model is checked and written atomically, with a second file for large weights."""
+"""ONNX files, which are checked and written atomically, with large weights in a second file."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _MAX_BYTES = (1 << 31) - (1 << 24)  # the limit of protobuf messages is 2 GiB; 1
 def write_onnx(model: InferenceModel, path: str | os.PathLike[str], **options: Any) -> ModelProto:
     """Export a net to an ONNX file; return the model.
 
-    The size of an ONNX file is limited to 2 GB. Larger weights are written to a second file, `<path>.data`, and the
-    returned model refers to this file.
+    The size of an ONNX file is limited to 2 GB. Larger weights are written to a second file, `<path>.data`, to which
+    the returned model refers.
 
     Args:
-        subject: the net with its weights.
+        model: the net with its weights.
         path: the file.
-        options: as for `export_onnx`.
+        options: options of `export_onnx`.
 
     Raises:
-        CaffejaxError: as for `export_onnx`, and if the file cannot be written.
+        CaffejaxError: see `export_onnx`; also if the file cannot be written.
     """
     proto = export_onnx(model, **options)
     with replace_with_data(path, proto) if _is_large(proto) else replace_file(path) as file:
@@ -53,33 +53,33 @@ def export_onnx(
 ) -> ModelProto:
     """Return the ONNX model of a net, checked by ONNX's checker.
 
-    Values have the names of the net's blobs, and nodes have the names of its layers. Initializers are the weights.
-    Outputs contain only valid rows, no padding rows, unless `pad_rows`. Recurrent layers that carry state between
-    passes start each call from the subject's state.
+    Values have the names of the net's blobs, and nodes have the names of its layers. The weights are initializers.
+    Outputs contain no padding rows if `pad_rows` is false. Recurrent layers that carry state between passes start each
+    call from the state in the model's variables.
 
     Args:
-        subject: the net with its weights.
+        model: the net with its weights.
         opset: the version of ONNX's operator set.
         batch: True for a symbolic batch size, False for the batch size of the net.
         batch_axis: the axis of the inputs that is the batch.
         preprocessing: preprocessing to include in the model; its input then takes uint8 images.
-        pad_rows: True for outputs with the maximum number of rows, such as keep_top_k of DetectionOutput for each
-            image, for engines in which shapes cannot depend on data. Padding rows come last and are -1.
+        pad_rows: if True, pad outputs with a data-dependent number of rows to the maximum number, such as keep_top_k
+            rows per image for DetectionOutput. Some engines require this, because their shapes cannot depend on
+            data. Padding rows come last and are -1.
 
     Raises:
-        GraphError: naming every layer that cannot be exported.
-        BatchError: naming every layer that does not support a symbolic batch size.
-        CaffejaxError: for an unsupported opset.
+        GraphError: if layers cannot be exported; the message names each of them.
+        BatchError: if layers do not support a symbolic batch size; the message names each of them.
+        CaffejaxError: if the opset is not supported.
     """
     if isinstance(opset, bool) or opset not in OPSETS:
         raise CaffejaxError(f"opset must be a number from {OPSETS[0]} to {OPSETS[-1]}, not {opset!r}")
     if host := [layer for layer in model.layers if layer.type.on_host]:
-        before = [",".join(name for name in layer.bottoms if name not in model.inputs) for layer in host]
+        outputs = [",".join(name for name in layer.bottoms if name not in model.inputs) for layer in host]
+        hints = [names and f"; export the layers before it with --outputs={names}" for names in outputs]
         raise GraphError(
-            layer.problem(
-                f"cannot be exported to ONNX: it runs on the host{names and f'; end before it with --outputs={names}'}"
-            )
-            for layer, names in zip(host, before, strict=True)
+            layer.problem(f"cannot be exported to ONNX: it runs on the host{hint}")
+            for layer, hint in zip(host, hints, strict=True)
         )
     inputs = symbolic_batch_shapes(model, batch_axis) if batch else model.inputs
     with model.report_random_layers():
@@ -99,12 +99,12 @@ _MIN_WEIGHT_BYTES = 1024  # smaller initializers, such as axes, stay in the mode
 
 
 def bytes_of_weights(model: ModelProto) -> int:
-    """Return the size of a model's initializers in bytes."""
+    """Return the total size of a model's initializers in bytes."""
     return sum(len(tensor.raw_data) for tensor in model.graph.initializer)
 
 
 def check_program(model: ModelProto) -> None:
-    """Check a model by ONNX's checker, with its weights declared as inputs, because the checker is limited to 2 GB."""
+    """Check a model with ONNX's checker. Weights are declared as inputs, because the checker is limited to 2 GB."""
     graph, weights = model.graph, list(_weights(model))
     inputs = [helper.make_tensor_value_info(x.name, x.data_type, x.dims) for x in weights]
     small = [x for x in graph.initializer if len(x.raw_data) < _MIN_WEIGHT_BYTES]
@@ -120,8 +120,8 @@ def check_program(model: ModelProto) -> None:
 def replace_with_data(path: str | os.PathLike[str], model: ModelProto) -> Iterator[BinaryIO]:
     """Return a context that writes a model's weights to `<path>.data` and opens a file that replaces `path`.
 
-    The model's tensors then refer to the data file and contain no numbers. Both files appear at the end of the context.
-    After an error neither file appears.
+    The model's tensors then refer to the data file and contain no values. Both files appear at the end of the context.
+    After an error, neither file appears.
 
     Raises:
         CaffejaxError: if a file cannot be written.

@@ -1,4 +1,4 @@
-"""Converters of JAX's primitives to ONNX nodes, for layers without a conversion in `layer_operators.py`."""
+"""Converters from JAX primitives to ONNX nodes, for layers without a conversion in `layer_operators.py`."""
 
 from . import arithmetic_primitives, control_flow, index_primitives, shape_primitives  # noqa: F401  they register
 from .converters import Equation, cannot, handler, is_elementwise

@@ -17,12 +17,12 @@ _SAME_OPERATORS = {
     "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "gt": "Greater", "lt": "Less",
     "ge": "GreaterOrEqual", "le": "LessOrEqual", "eq": "Equal", "add_any": "Add",
 }  # fmt: skip
-# the neutral element of each operation; for sub and div only of the second operand
+# the neutral element of each operation; for sub and div, only the second operand can be neutral
 _NEUTRAL = {"add": 0, "add_any": 0, "mul": 1, "sub": 0, "div": 1}
 
 
 def broadcast_stored_shapes(*values: OnnxValue) -> Shape:
-    """Return the shape to which the held shapes of values broadcast. Values without axes broadcast to any rank."""
+    """Return the shape to which the stored shapes of values broadcast. Values without axes broadcast to any rank."""
     rank = max(len(v.stored_shape) for v in values)
     shapes = [(1,) * (rank - len(v.stored_shape)) + v.stored_shape for v in values]
     return tuple(
@@ -67,7 +67,7 @@ def logical(eqn: Equation) -> OnnxValue:
     if eqn.dtype == bool:
         return apply(eqn, op, *eqn.inputs)
     if eqn.builder.opset < 18:
-        raise cannot("operates on the bits of integers, which needs opset 18")
+        raise cannot(f"it uses bitwise operators, which need opset 18, not {eqn.builder.opset}")
     return apply(eqn, f"Bitwise{op}", *eqn.inputs)
 
 
@@ -129,7 +129,7 @@ def cbrt(eqn: Equation) -> OnnxValue:
 
 @converts("atan2", elementwise=True)
 def atan2(eqn: Equation) -> OnnxValue:
-    """Convert the angle of (x, y), computed from the arctangent of y / x."""
+    """Convert the angle of (x, y), which is computed from the arctangent of y / x."""
     y, x = eqn.inputs
     zero, pi = scalar_like(x, 0), scalar_like(x, np.pi)
     angle = apply(eqn, "Atan", apply(eqn, "Div", y, x))
@@ -147,7 +147,7 @@ def atan2(eqn: Equation) -> OnnxValue:
 
 @converts("round", elementwise=True)
 def round_(eqn: Equation) -> OnnxValue:
-    """Convert rounding to the nearest integer, with halves to even or away from zero."""
+    """Convert rounding to the nearest integer. Halves are rounded to even or away from zero."""
     (x,) = eqn.inputs
     if int(eqn.params["rounding_method"]) == 1:
         return apply(eqn, "Round", x)
@@ -180,7 +180,7 @@ def clamp(eqn: Equation) -> OnnxValue:
 
 @converts("select_n", elementwise=True)
 def select(eqn: Equation) -> OnnxValue:
-    """Convert a selection among cases by the first operand, a boolean or an index."""
+    """Convert the selection of a case by the first operand, which is a boolean or an index."""
     selector, *cases = eqn.inputs
     if selector.dtype == bool:
         return _where(eqn, selector, cases[1], cases[0])
@@ -193,7 +193,7 @@ def select(eqn: Equation) -> OnnxValue:
 
 @converts("shift_left", "shift_right_arithmetic", elementwise=True)
 def shift(eqn: Equation) -> OnnxValue:
-    """Convert a bit shift: a product with a power of 2, or a quotient rounded down."""
+    """Convert a bit shift to a product with a power of 2, or to a quotient that is rounded down."""
     x, num_bits = eqn.inputs
     factor = apply(eqn, "Pow", scalar_like(x, 2), num_bits)
     if eqn.name == "shift_left":
@@ -226,9 +226,9 @@ def _cast(eqn: Equation, value: OnnxValue, dtype: Any) -> OnnxValue:
 
 
 def _clip_to_integer_range(eqn: Equation, name: str, floats: Any, integers: Any) -> str:
-    """Clip floats to the range of an integer dtype, with NaN as 0; return the name of the result.
+    """Clip floats to the range of an integer dtype and replace NaN by 0; return the name of the result.
 
-    XLA's cast does the same. In ONNX, casts of numbers out of range are undefined.
+    XLA's cast does the same. In ONNX, the casts of values out of range are undefined.
     """
     b, info = eqn.builder, np.iinfo(integers)
     finite = b.where(b.add_node("IsNaN", [name]), b.add_constant(np.zeros((), floats)), name, floats)
@@ -276,7 +276,7 @@ def reduce(eqn: Equation) -> OnnxValue:
 
 @converts("argmax", "argmin")
 def arg_extremum(eqn: Equation) -> OnnxValue:
-    """Convert argmax or argmin: the index of the first of equal numbers."""
+    """Convert argmax or argmin. In a tie the first index wins."""
     (x,), b = eqn.inputs, eqn.builder
     (axis,) = eqn.params["axes"]
     name = b.cast(b.broadcast_name(x), np.int32) if x.dtype == bool else b.broadcast_name(x)
@@ -296,7 +296,7 @@ def cumsum(eqn: Equation) -> OnnxValue:
 
 @converts("top_k")
 def top_k(eqn: Equation) -> list[OnnxValue]:
-    """Convert to the k largest numbers along an axis, and their indices."""
+    """Convert to the k largest values along an axis and their indices."""
     (x,), axis = eqn.inputs, eqn.params.get("axis", -1) % len(eqn.inputs[0].shape)
     values, indices = _emit_top_k(eqn, x, axis, eqn.params["k"], largest=True)
     return [values, indices]
@@ -307,7 +307,7 @@ def sort(eqn: Equation) -> list[OnnxValue]:
     """Convert a stable ascending sort by the first `num_keys` operands."""
     axis, num_keys, b = eqn.params["dimension"], eqn.params["num_keys"], eqn.builder
     values = [b.expand(v) for v in eqn.inputs]
-    for key in reversed(range(num_keys)):  # the last key first: a stable sort keeps the earlier order of equal numbers
+    for key in reversed(range(num_keys)):  # the last key first: a stable sort keeps the earlier order of equal values
         sorted_values, indices = _emit_top_k(eqn, values[key], axis, values[key].shape[axis], largest=False)
         order = b.cast(b.broadcast_name(indices), np.int64)
         values = [

@@ -32,7 +32,7 @@ def _close(jaxpr: Any) -> Any:
 
 @converts("cond")
 def cond(eqn: Equation) -> list[OnnxValue]:
-    """Convert a choice of branches to nested Ifs. If the index is constant, convert only the chosen branch."""
+    """Convert the selection of a branch to nested Ifs. If the index is constant, convert only the selected branch."""
     index, *operands = eqn.inputs
     branches = list(eqn.params["branches"])
     if index.uniform_value is not None:
@@ -43,7 +43,7 @@ def cond(eqn: Equation) -> list[OnnxValue]:
 def _branch(
     eqn: Equation, index: OnnxValue, branches: Sequence[Any], operands: Sequence[OnnxValue], first_index: int
 ) -> list[OnnxValue]:
-    """Add an If: the first of `branches` if the index is at most `at`, else a nested If for the other branches."""
+    """Add an If for the first branch, which runs if the index is at most `first_index`, and the other branches."""
     if len(branches) == 1:
         return eqn.inline(branches[0], operands)
     b = eqn.builder
@@ -76,7 +76,7 @@ def platform_index(eqn: Equation) -> OnnxValue:
 
 @converts("while")
 def while_(eqn: Equation) -> list[OnnxValue]:
-    """Convert a while loop to Loop with a condition."""
+    """Convert a while loop to a Loop with a condition."""
     p, b = eqn.params, eqn.builder
     n_cond, n_body = p["cond_nconsts"], p["body_nconsts"]
     consts, initial_state = eqn.inputs[: n_cond + n_body], eqn.inputs[n_cond + n_body :]
@@ -99,8 +99,8 @@ def _combine_batched_loops(
 ) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """Merge the loops of a batched while loop (vmap) into one loop, which runs while any condition is true.
 
-    Loops with a false condition keep their values. Both returned jaxprs, condition and body, take the constants of both
-    original jaxprs.
+    Loops whose condition is false keep their values. The two returned jaxprs, condition and body, take the constants of
+    both original jaxprs.
     """
 
     def conditions(args: Sequence[Any]) -> jax.Array:
@@ -118,7 +118,7 @@ def _combine_batched_loops(
 
 @converts("scan")
 def scan(eqn: Equation) -> list[OnnxValue]:
-    """Convert a scan to Loop over the items of the scanned arrays. The outputs of the iterations are stacked."""
+    """Convert a scan to a Loop over the items of the scanned arrays. The outputs of the iterations are stacked."""
     p, b = eqn.params, eqn.builder
     n_consts, n_carry = p["num_consts"], p["num_carry"]
     consts, initial_state = eqn.inputs[:n_consts], eqn.inputs[n_consts : n_consts + n_carry]

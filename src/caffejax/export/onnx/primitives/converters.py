@@ -26,7 +26,7 @@ class Equation:
         inputs: the operands.
         shapes, dtypes: shapes and dtypes of the results.
         params: the primitive's parameters.
-        inline: `inline(jaxpr, inputs)` converts a closed jaxpr in the parameters, and returns its results.
+        inline: a function `inline(jaxpr, inputs)` that converts a closed jaxpr and returns its results.
     """
 
     builder: OnnxBuilder
@@ -50,7 +50,7 @@ class Equation:
     def emit(self, op: str, *inputs: OnnxValue, **attributes: Any) -> OnnxValue:
         """Add a node; return its output as the equation's first result.
 
-        Inputs are expanded to their full shapes. The default is the equation's operands.
+        Inputs are expanded to their full shapes. By default, they are the equation's operands.
         """
         return self.builder.emit(op, inputs or self.inputs, self.shape, self.dtype, **attributes)
 
@@ -60,7 +60,7 @@ def converts(*names: str, elementwise: bool = False) -> Callable[[Handler], Hand
 
     Args:
         names: names of the primitives.
-        elementwise: True if the primitives are element-wise, with operands that broadcast.
+        elementwise: True if the primitives are element-wise and broadcast their operands.
     """
 
     def register(handler: Handler) -> Handler:
@@ -79,7 +79,7 @@ def handler(name: str) -> Handler:
         LayerError: if the primitive has no converter.
     """
     if name not in _handlers:
-        raise cannot(f"computes with JAX's {name}, for which ONNX has no operator")
+        raise cannot(f"it uses the JAX primitive {name}, for which ONNX has no operator")
     return _handlers[name]
 
 

@@ -1,6 +1,6 @@
 """Converters for gather, scatter and dynamic slices.
 
-Most converters compute indices into the flattened array. A gather of whole slices along one axis is a single node.
+Most converters compute indices into the flattened array. A gather of full slices along one axis is a single node.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def gather(eqn: Equation) -> OnnxValue:
 
 @converts(*_REDUCTIONS)
 def scatter(eqn: Equation) -> OnnxValue:
-    """Convert a scatter of slices. Numbers out of bounds are written to an extra element, which is then removed."""
+    """Convert a scatter of slices. Values out of bounds are written to an extra element, which is then removed."""
     (x, indices, updates), p, b = eqn.inputs, eqn.params, eqn.builder
     oob_mode, d, reduction = out_of_bounds_mode(p["mode"]), p["dimension_numbers"], _REDUCTIONS[eqn.name]
     if b.opset < 18 and reduction in ("min", "max"):
-        raise cannot(f"scatters the {reduction}ima, which needs opset 18")
+        raise cannot(f"it scatters with the reduction {reduction}, which needs opset 18, not {b.opset}")
     index_builder, shape = IndexBuilder(eqn, x.shape), updates.shape
     batch = [i for i in range(len(shape)) if i not in d.update_window_dims]
     axes = [i for i in range(len(x.shape)) if i not in (*d.inserted_window_dims, *d.operand_batching_dims)]
@@ -159,7 +159,7 @@ def dynamic_update_slice(eqn: Equation) -> OnnxValue:
 
 
 def _take_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> int | None:
-    """Return the axis along which whole slices are gathered, one for each index (like `numpy.take`), or None."""
+    """Return the axis if a gather takes full slices along one axis, like `numpy.take`, otherwise None."""
     if d.operand_batching_dims or len(d.start_index_map) != 1 or tuple(d.collapsed_slice_dims) != d.start_index_map:
         return None
     (axis,) = d.start_index_map
@@ -170,7 +170,7 @@ def _take_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> in
 
 
 def _constant_start(shape: Shape, indices: OnnxValue, d: Any, sizes: Sequence[Any]) -> list[int] | None:
-    """Return the start indices of a single gathered slice if they are constant and inside the array, else None."""
+    """Return the constant start indices of a single slice inside the array, or None for other gathers."""
     if indices.array is None or len(indices.shape) != 1 or not indices.has_full_shape:
         return None
     start = [0] * len(shape)
@@ -194,14 +194,15 @@ def _take(eqn: Equation, x: OnnxValue, indices: OnnxValue, axis: int, *, clip: b
 
 
 def _batch_axis(i: int, rank: int, batch: Sequence[int]) -> int:
-    """Return the axis of the result for batch axis `i` of the indices. Their last axis is the coordinate."""
+    """Return the axis of the result for batch axis `i` of the indices, whose last axis is the coordinate."""
     return batch[i if i < rank - 1 else i - 1]
 
 
 def _fill_value(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return the number for elements out of bounds: `value`, or if it is None JAX's default for the dtype.
+    """Return the value for elements out of bounds: `value`, or JAX's default for the dtype if `value` is None.
 
-    The default is NaN for floats, True for booleans, the smallest signed or the largest unsigned integer.
+    The default is NaN for floats, True for booleans, the smallest integer for signed integers, and the largest integer
+    for unsigned integers.
     """
     if value is not None:
         return np.asarray(value, dtype)
@@ -224,9 +225,9 @@ OutOfBoundsMode = Literal["clipped", "filled", "inside"]
 
 
 def out_of_bounds_mode(mode: Any) -> OutOfBoundsMode:
-    """Return the treatment of indices out of bounds in a mode of JAX's gather and scatter.
+    """Return how a mode of JAX's gather and scatter treats indices out of bounds.
 
-    It is "clipped", "filled" (dropped in a scatter), or "inside" if the program promises indices in bounds.
+    They are "clipped" or "filled" (dropped in a scatter). In the mode "inside", the program promises that none occur.
     """
     name = str(getattr(mode, "name", mode)).upper()
     return "clipped" if "CLIP" in name else "inside" if "PROMISE" in name else "filled"
@@ -243,7 +244,7 @@ class IndexBuilder:
         self._shape = shape
 
     def start_indices(self, indices: OnnxValue, axes: Sequence[int]) -> dict[int, str]:
-        """Return the start indices by axis. The last axis of `indices` is the coordinate, in the order of `axes`."""
+        """Return the start indices by axis. The last axis of `indices` has a coordinate for each of `axes`."""
         b, rank = self._b, len(indices.shape)
         name = b.cast(b.broadcast_name(indices), np.int64)
         if len(axes) == 1:
@@ -254,7 +255,7 @@ class IndexBuilder:
         }
 
     def iota(self, shape: Shape, axis: int) -> str:
-        """Return the indices 0, 1, 2, ... along an axis of `shape`; the other axes have length 1."""
+        """Return the indices 0, 1, 2, ... along an axis of `shape`, with length 1 along the other axes."""
         n, b = shape[axis], self._b
         stored_shape = tuple(n if i == axis else 1 for i in range(len(shape)))
         if isinstance(n, int):
@@ -264,14 +265,14 @@ class IndexBuilder:
         return b.reshape(indices, stored_shape)
 
     def align(self, start: str, shape: Shape, axes: Sequence[int]) -> str:
-        """Reshape indices with extra axes of length 1, so that their axes become these `axes` of `shape`."""
+        """Insert axes of length 1 into indices, so that their axes become the given `axes` of `shape`."""
         return self._b.reshape(start, tuple(n if i in axes else 1 for i, n in enumerate(shape)))
 
     def clip_or_mask(self, starts: dict[int, str], sizes: Sequence[Any], oob_mode: OutOfBoundsMode) -> str | None:
         """Clip the start indices in the dictionary `starts`, so that slices of these sizes are in bounds.
 
-        With `how` "inside" they stay unchanged. With "filled" return the name of a mask of slices that were in bounds,
-        otherwise None.
+        In the mode "inside" they stay unchanged. In the mode "filled", return the name of a mask of the slices that
+        were in bounds; in other modes, return None.
         """
         b, masks = self._b, list[str]()
         for axis, start in starts.items():
@@ -289,7 +290,7 @@ class IndexBuilder:
         return masks[0] if masks else None
 
     def clip(self, index: str, upper_bound: Any) -> str:
-        """Clip the indices `index` to [0, most]; return the name of the result."""
+        """Clip the indices `index` to [0, upper_bound]; return the name of the result."""
         b = self._b
         name: str = b.add_node(
             "Max", [b.add_node("Min", [index, b.sizes.size_vector(upper_bound)]), b.add_int64_vector([0])]
@@ -297,7 +298,10 @@ class IndexBuilder:
         return name
 
     def flat_indices(self, terms: Mapping[int, Sequence[str]], shape: Shape) -> str:
-        """Return indices into the flattened array, broadcast to `shape`: the sum over axes of index times stride."""
+        """Return indices into the flattened array, broadcast to `shape`.
+
+        An index is the sum of `terms` over all axes, multiplied by the stride of the axis.
+        """
         b, stride = self._b, 1
         total = b.add_constant(np.int64(0))
         for axis in reversed(range(len(self._shape))):

@@ -17,7 +17,7 @@ _END = np.iinfo(np.int64).max
 
 @converts("broadcast_in_dim")
 def broadcast_in_dim(eqn: Equation) -> OnnxValue:
-    """Convert a broadcast along new axes. The array is only reshaped; nodes that need the full shape expand it."""
+    """Convert a broadcast along new axes. Only reshape the array; nodes that need the full shape expand it."""
     x, dims = eqn.inputs[0], list(eqn.params["broadcast_dimensions"])
     stored_shape = tuple(x.stored_shape[dims.index(i)] if i in dims else 1 for i in range(len(eqn.shape)))
     if x.array is not None:
@@ -106,7 +106,7 @@ def slice_(eqn: Equation) -> OnnxValue:
 def slice_value(
     eqn: Equation, x: OnnxValue, starts: Sequence[Any], ends: Sequence[Any], steps: Sequence[int]
 ) -> OnnxValue:
-    """Add a Slice node; return its output. Axes that are not sliced are left out of the node."""
+    """Add a Slice node for the axes that are sliced; return its output, or `x` if no axis is sliced."""
     b, x = eqn.builder, eqn.builder.expand(x)
     shape = eqn.shape
     sliced_axes = [
@@ -151,7 +151,7 @@ def reverse_axes(eqn: Equation, name: str, axes: Sequence[int]) -> str:
 
 @converts("pad")
 def pad(eqn: Equation) -> OnnxValue:
-    """Convert padding at the edges, between elements, and with negative widths, which crop."""
+    """Convert padding at the edges and between elements. Negative widths crop."""
     x, value = eqn.inputs
     config = [(low, high, interior) for low, high, interior in eqn.params["padding_config"]]
     shape = x.shape
@@ -175,9 +175,9 @@ def pad_value(eqn: Equation, x: OnnxValue, value: OnnxValue, low: Sequence[Any],
 def _insert_padding(
     eqn: Equation, x: OnnxValue, value: OnnxValue, shape: Shape, axis: int, interior: int
 ) -> tuple[OnnxValue, Shape]:
-    """Insert `inside` elements between the elements along an axis; return the padded value and its shape.
+    """Insert `interior` elements between the elements along an axis; return the padded value and its shape.
 
-    A new axis after `axis` is padded and merged with it, and the end is cropped.
+    A new axis after `axis` is padded and merged with `axis`, and the end is cropped.
     """
     b, n, rank = eqn.builder, shape[axis], len(shape)
     name = b.reshape(b.broadcast_name(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
@@ -193,7 +193,7 @@ def _insert_padding(
 
 @converts("iota")
 def iota(eqn: Equation) -> OnnxValue:
-    """Convert the indices 0, 1, 2, ... along an axis. The other axes have length 1 in the held shape."""
+    """Convert the indices 0, 1, 2, ... along an axis. The other axes have length 1 in the stored shape."""
     axis, n, b = eqn.params["dimension"], eqn.shape[eqn.params["dimension"]], eqn.builder
     stored_shape = tuple(n if i == axis else 1 for i in range(len(eqn.shape)))
     if isinstance(n, int):
@@ -228,7 +228,7 @@ def _is_same_size(a: Any, b: Any) -> bool:
 
 @converts("dot_general")
 def dot_general(eqn: Equation) -> OnnxValue:
-    """Convert a contraction to MatMul if it is the product of an array's last axis and a matrix, else to Einsum."""
+    """Convert a contraction to MatMul if it is a product of an array with a matrix, otherwise to Einsum."""
     (x, y), b = eqn.inputs, eqn.builder
     (contract_x, contract_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
     if not batch_x and tuple(contract_x) == (len(x.shape) - 1,) and len(y.shape) == 2 and len(contract_y) == 1:
@@ -248,7 +248,7 @@ def dot_general(eqn: Equation) -> OnnxValue:
 
 
 def transpose_axes(eqn: Equation, x: OnnxValue, order: Sequence[int]) -> str:
-    """Return the name of a value with its axes in another order."""
+    """Return the name of a value with its axes in `order`."""
     b = eqn.builder
     if tuple(order) == tuple(range(len(order))):
         return b.broadcast_name(x)
@@ -263,11 +263,11 @@ def convolution(eqn: Equation) -> OnnxValue:
     """Convert to Conv, with transpositions if the axes are not in the order (batch, channels, spatial axes)."""
     (x, weight), p, b = eqn.inputs, eqn.params, eqn.builder
     if p["batch_group_count"] != 1:
-        raise cannot("computes a convolution with groups of the batch")
+        raise cannot("it uses a convolution with groups of the batch (batch_group_count)")
     numbers = p["dimension_numbers"]
     n = len(numbers.lhs_spec) - 2
     if n == 0:
-        raise cannot("computes a convolution without spatial axes")
+        raise cannot("it uses a convolution without spatial axes")
     x = node_output(transpose_axes(eqn, x, numbers.lhs_spec), tuple(x.shape[i] for i in numbers.lhs_spec), x.dtype)
     low, high = ([pads[i] for pads in p["padding"]] for i in (0, 1))
     if any(d != 1 for d in p["lhs_dilation"]):
@@ -293,7 +293,7 @@ def convolution(eqn: Equation) -> OnnxValue:
 def _dilate(eqn: Equation, x: OnnxValue, dilation: Sequence[int]) -> OnnxValue:
     """Insert zeros between elements along the spatial axes; return the result.
 
-    The zeros are made by a transposed convolution of each channel with a kernel of one element.
+    Each channel is convolved, by a transposed convolution, with a kernel that has one element.
     """
     b, channels = eqn.builder, x.shape[1]
     kernel = np.ones((channels, 1, *(1 for _ in dilation)), x.dtype)
@@ -307,15 +307,15 @@ def _dilate(eqn: Equation, x: OnnxValue, dilation: Sequence[int]) -> OnnxValue:
 
 @converts("reduce_window_max", "reduce_window_min", "reduce_window_sum")
 def reduce_window(eqn: Equation) -> OnnxValue:
-    """Convert to pooling over the last axes. A minimum is computed as the maximum of the negated numbers."""
+    """Convert to pooling over the last axes. A minimum is the negated maximum of negated values."""
     (x,), p, b = eqn.inputs, eqn.params, eqn.builder
     window, strides, padding = (list(p[k]) for k in ("window_dimensions", "window_strides", "padding"))
     is_unpooled = [w == s == 1 and tuple(pads) == (0, 0) for w, s, pads in zip(window, strides, padding, strict=True)]
     first_axis = next((i for i, is_plain in enumerate(is_unpooled) if not is_plain), len(is_unpooled) - 1)
     if any(d != 1 for d in (*p["base_dilation"], *p["window_dilation"])) or len(is_unpooled) - first_axis > 3:
-        raise cannot("reduces over dilated windows, or over windows along more than three axes")
+        raise cannot("it reduces over dilated windows, or over windows along more than three axes")
     if not np.issubdtype(x.dtype, np.floating):
-        raise cannot("reduces over windows of integers")
+        raise cannot("it reduces over windows of integers")
     low, high = ([pads[i] for pads in padding[first_axis:]] for i in (0, 1))
     spatial_shape = x.shape[first_axis:]
     name = b.reshape(b.broadcast_name(x), (_product(x.shape[:first_axis]), 1, *spatial_shape))
