@@ -21,7 +21,10 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 def make_onnx_table() -> str:
     """Return the table of all types that have operators of ONNX of their own."""
     lines = ["| type | operators | taken apart where |", "|---|---|---|"]
-    lines += [f"| {name} | {operator.words} | {operator.unless} |" for name, operator in sorted(OPERATORS.items())]
+    lines += [
+        f"| {name} | {operator.operator_names} | {operator.exceptions} |"
+        for name, operator in sorted(OPERATORS.items())
+    ]
     return "\n".join(lines) + "\n"
 
 

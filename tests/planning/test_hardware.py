@@ -53,7 +53,7 @@ def test_a_chip_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tpu", "is not a target; give one such as"),
+        ("tpu", "is not a target; examples of targets are"),
         ("tpu:v5e", "is not a target"),
         ("tpu:v5e:0x2", "is not a target"),
         ("tpu:v5e:2x", "is not a target"),

@@ -111,7 +111,7 @@ def test_images_have_the_dtype_of_their_source(on_cpu: None) -> None:
 
 
 def test_nets_that_cannot_be_planned_are_refused(on_cpu: None) -> None:
-    with pytest.raises(GraphError, match=r"has no axis 1 of examples in what it is fed as label"):
+    with pytest.raises(GraphError, match=r"has inputs without the batch axis 1: label"):
         plan(Net(LENET, "TRAIN"), HERE, batch_axis=1)
     recurrent = Path(__file__).parents[2] / "configs" / "lstm" / "train_val.prototxt"
     assert plan(Net(recurrent, "TRAIN"), HERE, batch=4, batch_axis=1).batch == 4

@@ -59,8 +59,8 @@ def make_plan(**changes: Any) -> Plan:
 def test_a_plan_scales() -> None:
     few, many = make_plan().scaling([8, 64])
     assert (few.devices, many.devices) == (8, 64)
-    assert (few.compute_seconds, few.collectives) == pytest.approx((1e-6, 2e-6 * 7 / 8))
-    assert many.collectives == pytest.approx(2e-6 * 7 / 8 + 2 * 450_000 / 8 * 7 / 8 / 50e9)
+    assert (few.compute_seconds, few.collective_seconds) == pytest.approx((1e-6, 2e-6 * 7 / 8))
+    assert many.collective_seconds == pytest.approx(2e-6 * 7 / 8 + 2 * 450_000 / 8 * 7 / 8 / 50e9)
 
 
 @pytest.mark.parametrize(

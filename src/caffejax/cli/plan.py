@@ -184,7 +184,7 @@ def _scaling_lines(plan: Plan, scaling: Sequence[ScalingEstimate]) -> list[str]:
         worst, best = s.efficiency
         lines.append(
             f"on {s.devices:<5,} devices   {1000 * s.best:.3g} to {1000 * s.worst:.3g} ms a step, collectives "
-            f"{1000 * s.collectives:.3g} ms of it: {100 * best:.0f} to {100 * worst:.0f} % of the speed without"
+            f"{1000 * s.collective_seconds:.3g} ms of it: {100 * best:.0f} to {100 * worst:.0f} % of the speed without"
         )
     return lines
 
@@ -213,7 +213,7 @@ def _as_json(plan: Plan, scaling: Sequence[ScalingEstimate]) -> dict[str, Any]:
         "scaling": [
             {
                 "devices": s.devices,
-                "collective_seconds": s.collectives,
+                "collective_seconds": s.collective_seconds,
                 "best_seconds": s.best,
                 "worst_seconds": s.worst,
                 "best_efficiency": s.efficiency[1],

@@ -1,4 +1,4 @@
-"""Weights for an exported net, from weight files, or random if requested."""
+"""Weights for an exported net, from weight files or, if requested, from random fillers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, ran
     """Read the variables of the exported part of a net from weight files.
 
     Args:
-        net: the whole net.
-        part: the part to export, from `Net.for_inference`; its batch size may differ from the net's.
+        net: the full net.
+        part: the part to export, from `Net.for_inference`. Its batch size may differ from that of `net`.
         files: .caffemodel or .caffemodel.h5 files; later files override earlier ones.
-        random: initialise blobs that are in none of the files by their fillers.
+        random: if True, initialise blobs that are in no file with their fillers.
 
     Raises:
-        WeightsError: naming every layer without weights, and every blob of a wrong shape.
+        WeightsError: if layers have no weights, or blobs have a wrong shape; the message names each of them.
     """
     files = list(files)
     key = jax.random.key(0)
@@ -62,12 +62,12 @@ def zero_weight_warnings(model: InferenceModel) -> Iterator[Problem]:
     ]
     if names:
         first, more = f"'{names[0]}'", f" and {len(names) - 1} more" if len(names) > 1 else ""
-        message = "all weights are 0 (the default filler), so the outputs are meaningless; pass --weights"
+        message = "all weights are 0 (the default filler), so the outputs are meaningless; set --weights"
         yield Problem(f"layer {first}{more}: {message}", model.net.graph.file)
 
 
 def _missing_blobs(layer: Layer, variables: Variables) -> Iterator[bool]:
-    """Yield, for each blob of a layer, whether neither a file nor the net's definition provides its values."""
+    """Yield for each blob of a layer True if neither a file nor the net's definition provides its values."""
     for param in layer.params:
         array = variables[not param.spec.learnable][param.owner.layer][param.owner.index]
         yield _is_shape(array) and not has_own_values(layer, param)
@@ -78,10 +78,10 @@ def _is_shape(leaf: object) -> bool:
 
 
 def _missing_weight_problems(missing: list[Layer], files: list[str | Path], net: str | None) -> Iterator[Problem]:
-    remedy = "--random_weights exports weights drawn by the fillers"
+    hint = "--random_weights exports random weights from the fillers"
     if not files:
         need = f"{format_count(len(missing), 'layer')} {'needs' if len(missing) == 1 else 'need'} weights"
-        yield Problem(f"{need}: name a file with --weights; {remedy}", net)
+        yield Problem(f"{need}: name a file with --weights; {hint}", net)
         return
     for layer in missing:
-        yield layer.problem(f"the weight files have no blobs for this layer: layers match by name; {remedy}")
+        yield layer.problem(f"the weight files have no blobs for this layer: layers match by name; {hint}")

@@ -1,4 +1,4 @@
-"""The net to export: in phase TEST, with its weights and only the layers that the outputs depend on."""
+"""The net to export, in phase TEST, with its weights and only the layers on which the outputs depend."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class InferenceModel:
 
     Attributes:
         net: the net, from `Net.for_inference`.
-        variables: its parameters and state. They may contain arrays of layers that are not in the net.
+        variables: its parameters and state, which may contain arrays of layers that are not in the net.
     """
 
     net: Net
@@ -52,10 +52,10 @@ class InferenceModel:
     def report_random_layers(self) -> Iterator[None]:
         """Return a context that replaces an error of a random layer by an error that names all random layers.
 
-        An exported net has no PRNG key, so layers that draw random numbers fail.
+        An exported net has no PRNG key, so layers that sample random numbers fail.
 
         Raises:
-            GraphError: naming the random layers, and any other problems.
+            GraphError: if a random layer fails; the message names all random layers and all other problems.
         """
         try:
             yield
@@ -63,7 +63,7 @@ class InferenceModel:
             blobs = self.net.graph.blobs
             random = {
                 layer.name: layer.problem(
-                    "cannot be exported: it draws random numbers; export outputs that do not depend on it (--outputs)"
+                    "cannot be exported: it samples random numbers; export outputs that do not depend on it (--outputs)"
                 )
                 for layer in self.layers
                 if not layer.type.on_host and is_random(layer, [blobs[name] for name in layer.bottoms])
@@ -74,7 +74,7 @@ class InferenceModel:
             raise GraphError([*random.values(), *others]) from None
 
     def run(self, inputs: Mapping[str, jax.Array]) -> Blobs:
-        """Run the net on arrays by input name; return the outputs by name."""
+        """Run the net on arrays by input name; return the output arrays by name."""
         return self.net.apply(*self.variables, inputs)[0]
 
 
@@ -82,13 +82,14 @@ def make_inference_model(net: Net, variables: Variables, outputs: Iterable[str] 
     """Prepare a net for export.
 
     Args:
-        net: the whole net, in either phase.
+        net: the full net, in either phase.
         variables: its parameters and state.
         outputs: names of the output blobs; default: the net's predictions.
 
     Raises:
-        GraphError: naming the blobs that the net does not have.
-        WeightsError: naming all arrays of params and state that are missing, or have a wrong shape or type.
+        GraphError: if the net does not have an output; the message names each missing blob.
+        WeightsError: if arrays of params or state are missing or have a wrong shape or type; the message names each of
+            them.
     """
     params, state = as_variables(variables)
     inference = net.for_inference(outputs)
@@ -99,32 +100,35 @@ Shapes = Mapping[str, jax.ShapeDtypeStruct]
 
 
 class BatchError(GraphError):
-    """Error of a net that does not support a symbolic batch size; its problems name the layers."""
+    """Error of a net that does not support a symbolic batch size. Its problems name the layers."""
 
 
 def symbolic_batch_shapes(model: InferenceModel, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct]:
     """Return the input shapes with a symbolic size along the batch axis.
 
-    A single input gets the symbol `batch`. For several inputs three choices are tried in this order, and the first that
-    all layers support is returned: a different symbol `batch_0`, `batch_1`, ... for each input, as for images and
-    regions; one symbol for inputs of equal size in the net; the symbol `batch` for all inputs.
+    A single input gets the symbol `batch`. For several inputs, these choices are tried in order, and the first that all
+    layers support is returned:
+
+    - a different symbol `batch_0`, `batch_1`, ... for each input, for example for images and regions
+    - the same symbol for inputs that have equal sizes in the net
+    - the symbol `batch` for all inputs
 
     Args:
-        subject: the net.
+        model: the net.
         axis: the batch axis; inputs with fewer axes keep their shapes.
 
     Raises:
-        BatchError: naming every layer that does not support a symbolic size, with the reason.
+        BatchError: if layers do not support a symbolic size; the message names each of them, with the reason.
     """
     scope = export.SymbolicScope()
-    ways: list[Callable[[str], str]] = [lambda name: "batch"]
+    symbol_choices: list[Callable[[str], str]] = [lambda name: "batch"]
     if len(model.inputs) > 1:
         names = list(model.inputs)
         lengths = [blob.shape[axis : axis + 1] for blob in model.inputs.values()]
-        ways.insert(0, lambda name: f"batch_{lengths.index(lengths[names.index(name)])}")
-        ways.insert(0, lambda name: f"batch_{names.index(name)}")
+        symbol_choices.insert(0, lambda name: f"batch_{lengths.index(lengths[names.index(name)])}")
+        symbol_choices.insert(0, lambda name: f"batch_{names.index(name)}")
     problems: list[Problem] = []
-    for symbol_of in ways:
+    for symbol_of in symbol_choices:
         shapes = {
             name: _replace_axis(blob, axis, symbol_of(name), scope) if axis < blob.ndim else blob
             for name, blob in model.inputs.items()

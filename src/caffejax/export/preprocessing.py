@@ -1,4 +1,4 @@
-"""Image preprocessing in an exported net, from decoded images to the net's input."""
+"""Image preprocessing that is included in an exported net."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def _zero() -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """Conversion of images to a net's input: a centre crop, then (pixel * factor - mean) * scale.
+    """Conversion of images to a net's input by a centre crop and (pixel * factor - mean) * scale.
 
     Attributes:
         blob: the name of the input.
-        image: (height, width, channels) of the images. Images are uint8 (N, H, W, C) with channels R, G, B.
-        size: (height, width) of the input, at most the image's.
+        image: (height, width, channels) of the images, which are uint8 (N, H, W, C) with channels R, G, B.
+        size: (height, width) of the input, at most the size of the images.
         order: the image channel of each input channel: (2, 1, 0) turns RGB to BGR.
         factor: the factor applied to pixels before the mean is subtracted.
-        mean: the mean, float32, (C, 1, 1) or (C, h, w) of the input's size.
+        mean: the mean, float32 (C, 1, 1) or (C, h, w) with the size of the input.
         scale: the factor applied after the mean is subtracted.
 
     Raises:
-        GraphError: naming all settings that do not fit together.
+        GraphError: if settings contradict each other; the message lists all contradictions.
     """
 
     blob: str
@@ -47,7 +47,7 @@ class Preprocessing:
     def __post_init__(self) -> None:
         *sides, channels = self.image
         problems = []
-        if any(n < least for n, least in zip(sides, self.size, strict=True)):
+        if any(n < min_size for n, min_size in zip(sides, self.size, strict=True)):
             problems.append(
                 f"images of {_format_shape(sides)} are smaller than the input '{self.blob}', {_format_shape(self.size)}"
             )
@@ -58,7 +58,8 @@ class Preprocessing:
         ):
             expected = (len(self.order), *self.size)
             problems.append(
-                f"the mean is {_format_shape(self.mean.shape)}; the input '{self.blob}' is {_format_shape(expected)}"
+                f"the mean has shape {_format_shape(self.mean.shape)}, but the input '{self.blob}' has shape "
+                f"{_format_shape(expected)}"
             )
         if problems:
             raise GraphError(problems)
@@ -70,7 +71,7 @@ class Preprocessing:
         return (height - h) // 2, (width - w) // 2
 
     def images(self, blob: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        """Return the shape and dtype of the images for an input of this shape. The first axis may be symbolic."""
+        """Return the shape and dtype of the images for an input. The first axis may be symbolic."""
         return jax.ShapeDtypeStruct((blob.shape[0], *self.image), np.uint8)
 
     def __call__(self, images: jax.Array) -> jax.Array:
@@ -86,7 +87,7 @@ def image_input(model: InferenceModel) -> str:
     """Return the name of the only input with four axes.
 
     Raises:
-        GraphError: if no input, or more than one, has four axes.
+        GraphError: if not exactly one input has four axes.
     """
     candidates = [name for name, blob in model.inputs.items() if blob.ndim == 4]
     if len(candidates) != 1:
@@ -97,9 +98,9 @@ def image_input(model: InferenceModel) -> str:
 
 
 def colour_order(channels: int) -> tuple[int, ...]:
-    """Return the channel order of Caffe's tools for RGB images: (2, 1, 0), which is B, G, R, or unchanged order.
+    """Return the channel order in which Caffe's tools store RGB images.
 
-    The order is unchanged if there are not three channels.
+    It is B, G, R, which is (2, 1, 0). If there are not three channels, the order is unchanged.
     """
     return (2, 1, 0) if channels == 3 else tuple(range(channels))
 
@@ -110,20 +111,21 @@ def data_layer_preprocessing(
     """Return the preprocessing that the transform_param of a net's data layer defines in phase TEST.
 
     Args:
-        net: the whole net.
-        subject: the exported part.
-        image: height and width of the images; default: the mean image's size, else the input's.
-        order: channel order, see `Preprocessing`; default: B, G, R, as Caffe's tools store images.
+        net: the full net.
+        model: the exported part of the net.
+        image: height and width of the images; by default the size of the mean image, or of the input without one.
+        order: the channel order, see `Preprocessing`; by default B, G, R, like in images that Caffe's tools store.
 
     Raises:
-        GraphError: if the input is not a top of a data layer with a transform_param, or the image size is wrong.
+        GraphError: if the input is not a top of a data layer with a transform_param, or if the image size differs from
+            that of the mean image.
     """
     blob = image_input(model)
     key = next(layer.key for layer in model.net.graph.layers if blob in layer.tops)
     layer = net.graph.layer(key)
     normalize = layer.device_transform
     if not isinstance(normalize, Normalize):
-        message = f"makes '{blob}' and has no transform_param to export; specify the preprocessing with other flags"
+        message = f"computes '{blob}' without a transform_param; specify the preprocessing with other flags"
         raise GraphError(layer.problem(message))
     channels, *size = model.inputs[blob].shape[1:]
     has_mean_image = normalize.mean.shape[1:] != (1, 1)

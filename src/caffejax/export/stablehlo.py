@@ -1,4 +1,4 @@
-"""Export to StableHLO: one function of the net's inputs that contains the weights, in the format of `jax.export`."""
+"""Export to StableHLO, as a function of the net's inputs that contains the weights, in the format of `jax.export`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .preprocessing import Preprocessing
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _PLATFORMS = (*PLATFORMS, "rocm")
-_MAX_BYTES = (1 << 31) - (1 << 20)  # a flatbuffer holds 2 GiB; 1 MiB is reserved for its other fields
+_MAX_BYTES = (1 << 31) - (1 << 20)  # the limit of a flatbuffer is 2 GiB, of which 1 MiB is reserved for other fields
 
 
 def export_stablehlo(
@@ -31,21 +31,21 @@ def export_stablehlo(
 ) -> export.Exported:
     """Lower a net to StableHLO, as a function from `{input: array}` to `{output: array}`.
 
-    The function contains the weights, and only XLA's standard operations. Recurrent layers that carry state between
-    passes start each call from the subject's state. Tops with a data-dependent number of rows are padded to the
-    maximum; the padded rows come last.
+    The function contains the weights and uses only standard operations. Recurrent layers that carry state between
+    passes start each call from the state in the model's variables. Tops with a data-dependent number of rows are padded
+    to the maximum number; padding rows come last.
 
     Args:
-        subject: the net with its weights.
-        platforms: the platforms to lower for: some of "cpu", "cuda", "tpu" and "rocm".
+        model: the net with its weights.
+        platforms: the platforms for which the function is lowered, some of "cpu", "cuda", "tpu" and "rocm".
         batch: True for a symbolic batch size, False for the batch size of the net.
         batch_axis: the axis of the inputs that is the batch.
         preprocessing: preprocessing to include in the function; its input then takes uint8 images.
 
     Raises:
-        GraphError: naming every layer that cannot be exported.
-        BatchError: naming every layer that does not support a symbolic batch size.
-        CaffejaxError: for platforms that JAX does not know.
+        GraphError: if layers cannot be exported; the message names each of them.
+        BatchError: if layers do not support a symbolic batch size; the message names each of them.
+        CaffejaxError: if JAX does not support a platform.
     """
     unknown = [name for name in platforms if name not in _PLATFORMS]
     if unknown or not platforms:
@@ -64,22 +64,22 @@ def write_stablehlo(model: InferenceModel, path: str | os.PathLike[str], **optio
     """Export a net to a file that `jax.export.deserialize` reads.
 
     Args:
-        subject: the net with its weights.
+        model: the net with its weights.
         path: the file.
-        options: as for `export_stablehlo`.
+        options: options of `export_stablehlo`.
 
     Returns:
         The exported function.
 
     Raises:
-        CaffejaxError: as for `export_stablehlo`, and if the file cannot be written, if it would exceed the 2 GiB of a
-            flatbuffer, or if the package flatbuffers is missing.
+        CaffejaxError: see `export_stablehlo`; also if the file cannot be written or would exceed 2 GiB, or if the
+            package flatbuffers is missing.
     """
     require_package("flatbuffers", "jax.export serialises with")
     exported = export_stablehlo(model, **options)
     if (size := len(exported.mlir_module_serialized)) > _MAX_BYTES:
         limit = format_bytes(_MAX_BYTES)
-        message = f"takes {format_bytes(size)}, mostly weights; the format of jax.export is limited to {limit}"
+        message = f"would have {format_bytes(size)}, mostly weights, but the format of jax.export is limited to {limit}"
         raise CaffejaxError(Problem(message, os.fspath(path)))
     with replace_file(path) as file:
         file.write(exported.serialize(vjp_order=0))
@@ -87,15 +87,15 @@ def write_stablehlo(model: InferenceModel, path: str | os.PathLike[str], **optio
 
 
 def _check_layers(model: InferenceModel) -> None:
-    """Raise `GraphError` naming every layer that cannot be exported."""
+    """Raise `GraphError` if layers cannot be exported; the message names each of them."""
     reasons = [(layer, layer.type.unsupported.get("export")) for layer in model.layers]
-    remedy = "cut the net before it with --outputs"
-    if problems := [layer.problem(f"cannot be exported: {reason}; {remedy}") for layer, reason in reasons if reason]:
+    hint = "end the net before it with --outputs"
+    if problems := [layer.problem(f"cannot be exported: {reason}; {hint}") for layer, reason in reasons if reason]:
         raise GraphError(problems)
 
 
 def _function(model: InferenceModel, preprocessing: Preprocessing | None) -> Any:
-    """Return the function of the inputs to lower. Its name is the net's name, which appears in JAX's messages."""
+    """Return the function to lower. JAX's messages contain its name, which is the net's name."""
 
     def run(inputs: dict[str, jax.Array]) -> dict[str, jax.Array]:
         if preprocessing is not None:
@@ -111,7 +111,7 @@ def require_package(name: str, purpose: str) -> None:
 
     Args:
         name: the package.
-        purpose: its use, as a clause for the message, such as "writes models".
+        purpose: what the package does, as a clause for the message, such as "writes models".
 
     Raises:
         CaffejaxError: with the command that installs it, if the package is missing.

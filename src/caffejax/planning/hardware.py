@@ -1,4 +1,4 @@
-"""Accelerators to compile for: their data sheets, by name or from a file, and their devices in JAX.
+"""Target accelerators: their data sheets, by name or from a file, and their devices in JAX.
 
 "Device" means a JAX device. A TPU v4 chip has two cores, and each core is a device.
 """
@@ -20,11 +20,11 @@ from jax.experimental import topologies
 from ..errors import CaffejaxError, Problem, did_you_mean, is_integer
 
 _EXAMPLES = "tpu:v5e:2x2 or cuda:h100:4"
-_MOST = 4096  # maximum devices along an axis
+_MAX_AXIS_DEVICES = 4096  # maximum devices along an axis
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_NUMBERS = ("memory", "bandwidth", "bfloat16", "tf32", "float32", "link", "network")
+_NUMBER_FIELDS = ("memory", "bandwidth", "bfloat16", "tf32", "float32", "link", "network")
 
-_HAVE_DEFAULTS = ("network", "joined", "cores", "compiler")
+_OPTIONAL_FIELDS = ("network", "joined", "cores", "compiler")
 
 Platform = Literal["tpu", "cuda"]
 
@@ -35,15 +35,15 @@ class Chip:
 
     Attributes:
         platform: "tpu" or "cuda".
-        name: the compiler's name for it; for a TPU the generation, such as "v5e".
-        memory: size of the memory in bytes.
-        bandwidth: bandwidth of the memory in bytes per second.
-        bfloat16, tf32, float32: peak dense operations per second for products in this precision.
-        link: bandwidth of the links to neighbours, in bytes per second and direction.
-        network: bandwidth to devices without links, in bytes per second and direction.
-        joined: number of devices joined by links, which is the size of a host or of a TPU pod.
-        cores: number of devices in a chip.
-        compiler: for "cuda", further fields of XLA's GpuDeviceInfoProto.
+        name: the compiler's name of the chip, such as the TPU generation "v5e".
+        memory: the size of the memory in bytes.
+        bandwidth: the bandwidth of the memory in bytes per second.
+        bfloat16, tf32, float32: peak dense operations per second in matrix products of this precision.
+        link: the bandwidth of the links to neighbours, in bytes per second and direction.
+        network: the bandwidth to devices without links, in bytes per second and direction.
+        joined: the number of devices that links connect, which is the size of a host or of a TPU pod.
+        cores: the number of devices in a chip.
+        compiler: for "cuda", additional fields of XLA's GpuDeviceInfoProto.
     """
 
     platform: Platform
@@ -66,11 +66,11 @@ class Chip:
 
 @dataclass(frozen=True)
 class Target:
-    """A number of equal devices to compile for.
+    """A number of equal devices for which programs are compiled.
 
     Attributes:
         chip: the data sheet of each device.
-        shape: the layout of the chips: (2, 2) for 2x2 TPUs; for GPUs only their number, (4,).
+        shape: the layout of the chips, such as (2, 2) for 2x2 TPUs; for GPUs only their number, such as (4,).
     """
 
     chip: Chip
@@ -78,17 +78,19 @@ class Target:
 
     @property
     def devices(self) -> int:
-        """The number of devices: chips times cores per chip."""
+        """The number of devices, which is the number of chips times the cores per chip."""
         return math.prod(self.shape) * self.chip.cores
 
     def __str__(self) -> str:
         return f"{self.chip.platform}:{self.chip.name}:{'x'.join(map(str, self.shape))}"
 
 
-def _tpu(name: str, memory: float, bandwidth: float, bfloat16: float, link: float, cores: int = 1, **more: Any) -> Chip:
+def _tpu(
+    name: str, memory: float, bandwidth: float, bfloat16: float, link: float, cores: int = 1, **options: Any
+) -> Chip:
     # a float32 product takes six bfloat16 products; with TF32's ten bits it takes three
     teras: Any = {"bfloat16": bfloat16 * 1e12, "tf32": bfloat16 * 1e12 / 3, "float32": bfloat16 * 1e12 / 6}
-    return Chip("tpu", name, memory * 2**30, bandwidth * 1e9, link=link * 1e9, cores=cores, **teras, **more)
+    return Chip("tpu", name, memory * 2**30, bandwidth * 1e9, link=link * 1e9, cores=cores, **teras, **options)
 
 
 _GPU = {
@@ -102,7 +104,7 @@ _GPU = {
     "registers_per_block_limit": 65536,
     "threads_per_core_limit": 2048,
 }
-_AMPERE = {"shared_memory_per_core": 167936, "shared_memory_per_block_optin": 166912, "fpus_per_core": 64}
+_AMPERE_FACTS = {"shared_memory_per_core": 167936, "shared_memory_per_block_optin": 166912, "fpus_per_core": 64}
 _HOPPER = {"shared_memory_per_core": 233472, "shared_memory_per_block_optin": 232448, "fpus_per_core": 128}
 
 
@@ -131,7 +133,7 @@ CHIPS = {
         _tpu("v6e", memory=32, bandwidth=1640, bfloat16=918, link=224, network=12.5e9, joined=256),
         _gpu(
             "a100", memory=85_095_874_560, bandwidth=2039, bfloat16=312, tf32=156, float32=19.5, link=300, network=25,
-            major=8, core_count=108, l2_cache_size=41_943_040, clock_rate_ghz=1.41, **_AMPERE,
+            major=8, core_count=108, l2_cache_size=41_943_040, clock_rate_ghz=1.41, **_AMPERE_FACTS,
         ),
         _gpu(
             "h100", memory=84_942_979_072, bandwidth=3352.32, bfloat16=989, tf32=495, float32=67, link=450,
@@ -150,18 +152,20 @@ CHIPS = {
 
 
 def target_of(text: str) -> Target:
-    """Parse a target: "tpu:v5e:2x2", "cuda:h100:4", or "chip.toml:4" with the file of a user's chip.
+    """Return the target with the given name: "tpu:v5e:2x2", "cuda:h100:4", or "chip.toml:4" with a chip file.
 
-    The file contains the fields of `Chip`; the fields for the compiler are in a table `[compiler]`. With
-    `like = "cuda:h100"` only the fields that differ from this chip are needed.
+    A chip file contains the fields of `Chip`; the fields for the compiler are in a table `[compiler]`. With
+    `like = "cuda:h100"`, only the fields that differ from this chip are needed.
 
     Raises:
-        CaffejaxError: for an unknown or invalid target, with the valid values.
+        CaffejaxError: if the target is unknown or invalid; the message lists the valid values.
     """
     chip, _, shape = text.rpartition(":")
     counts = shape.split("x")
-    if not chip or not all(n.isascii() and n.isdecimal() and len(n) < 10 and 0 < int(n) <= _MOST for n in counts):
-        raise CaffejaxError(f"'{text}' is not a target; give one such as {_EXAMPLES}")
+    if not chip or not all(
+        n.isascii() and n.isdecimal() and len(n) < 10 and 0 < int(n) <= _MAX_AXIS_DEVICES for n in counts
+    ):
+        raise CaffejaxError(f"'{text}' is not a target; examples of targets are {_EXAMPLES}")
     data_sheet = CHIPS.get(chip.lower()) or (_read(Path(chip)) if chip.endswith(".toml") else None)
     if data_sheet is None:
         names = ", ".join(CHIPS)
@@ -169,7 +173,9 @@ def target_of(text: str) -> Target:
             f"no chip is called '{chip}'{did_you_mean(chip, CHIPS)}; choose one of {names}, or a .toml file"
         )
     if data_sheet.platform == "cuda" and len(counts) > 1:
-        raise CaffejaxError(f"'{text}': GPUs have no topology; give a number: {chip}:{math.prod(map(int, counts))}")
+        raise CaffejaxError(
+            f"'{text}': GPUs have no topology; set only their number: {chip}:{math.prod(map(int, counts))}"
+        )
     return Target(data_sheet, tuple(map(int, counts)))
 
 
@@ -204,17 +210,19 @@ def _problems(table: Mapping[str, Any]) -> Iterator[str]:
         elif name == "name" and not (isinstance(value, str) and _NAME.fullmatch(value)):
             yield f"name must be a non-empty string without spaces, not {value!r}"
         elif name == "compiler" and not _are_facts(value):
-            yield "compiler must be a table of names and numbers"
+            yield f"compiler must be a table of names and numbers, not {value!r}"
         elif name == "cores" and (isinstance(value, bool) or value not in range(1, 9)):
             yield f"cores must be an integer from 1 to 8, not {value!r}"
         elif name == "joined" and (not is_integer(value) or value < 1):
-            yield f"joined must be a number of devices, not {value!r}"
-        elif name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+            yield f"joined must be a positive number of devices, not {value!r}"
+        elif name in _NUMBER_FIELDS and (
+            isinstance(value, bool) or not isinstance(value, int | float) or not value > 0
+        ):
             yield f"{name} must be a positive number, not {value!r}"
     if like is None:
-        missing = [name for name in names if name not in table and name not in _HAVE_DEFAULTS]
+        missing = [name for name in names if name not in table and name not in _OPTIONAL_FIELDS]
         if missing:
-            yield f'needs {", ".join(missing)}; or like = "cuda:h100" and the fields that differ'
+            yield f'lacks {", ".join(missing)}; set them, or set like = "cuda:h100" and the fields that differ'
 
 
 def _are_facts(value: Any) -> bool:
@@ -222,16 +230,21 @@ def _are_facts(value: Any) -> bool:
     return isinstance(value, dict) and all(_NAME.fullmatch(k) and number(v) for k, v in value.items())
 
 
-_REMEDY = "in Python, call caffejax.process_settings.compile_for_absent_devices() before JAX is first used"
-_SLICE = {"v4": (2, 2, 1), "v5e": (2, 2), "v5p": (2, 2, 1), "v6e": (2, 2)}  # the smallest layouts that libtpu supports
+_HINT = "in Python, call caffejax.process_settings.compile_for_absent_devices() before JAX is first used"
+_SMALLEST_LAYOUTS = {
+    "v4": (2, 2, 1),
+    "v5e": (2, 2),
+    "v5p": (2, 2, 1),
+    "v6e": (2, 2),
+}  # the smallest layouts that libtpu supports
 
 
 def devices(target: Target) -> Sequence[Any]:
-    """Return the target's devices as JAX's device descriptions, for ahead-of-time compilation.
+    """Return the target's devices as JAX device descriptions, for ahead-of-time compilation.
 
     Raises:
-        CaffejaxError: if the compiler is not installed, with the command to install it; or if the layout does not
-            exist.
+        CaffejaxError: if the compiler is not installed (the message contains the command that installs it), or if the
+            layout does not exist.
     """
     return _tpus(target) if target.chip.platform == "tpu" else _gpus(target)
 
@@ -239,30 +252,30 @@ def devices(target: Target) -> Sequence[Any]:
 def _tpus(target: Target) -> Sequence[Any]:
     if importlib.util.find_spec("libtpu") is None:
         raise CaffejaxError("compiling for TPUs needs libtpu: pip install libtpu")
-    smallest = _SLICE.get(target.chip.name, (2, 2))
+    smallest = _SMALLEST_LAYOUTS.get(target.chip.name, (2, 2))
     shape = target.shape if math.prod(target.shape) >= math.prod(smallest) else smallest
     shape = (*shape, *(1,) * (len(smallest) - len(shape)))
     layout = "x".join(map(str, shape))
     try:
         devices = topologies.get_topology_desc(platform="tpu", topology_name=f"{target.chip.name}:{layout}").devices
     except Exception as error:  # libtpu raises various errors for unknown names and layouts
-        raise CaffejaxError(f"libtpu has no {target}: {_why(error)}") from error
+        raise CaffejaxError(f"libtpu does not support {target}: {_error_reason(error)}") from error
     if len(devices) < target.devices:
-        raise CaffejaxError(f"libtpu has {len(devices)} devices for {target}, not {target.devices}")
+        raise CaffejaxError(f"libtpu describes {len(devices)} devices for {target}, which should be {target.devices}")
     return devices[: target.devices]
 
 
 def _gpus(target: Target) -> Sequence[Any]:
     if importlib.util.find_spec("jax_plugins") is None or importlib.util.find_spec("jax_plugins.xla_cuda12") is None:
         raise CaffejaxError(
-            "compiling for GPUs needs jax's CUDA plugin, of jax's version: pip install jax-cuda12-pjrt=="
+            "compiling for GPUs needs JAX's CUDA plugin, of the same version as jax: pip install jax-cuda12-pjrt=="
             f"{jax.__version__} jax-cuda12-plugin=={jax.__version__} nvidia-cuda-nvcc-cu12"
         )
     text, layout = _config(target.chip), f"1x1x{target.devices}"
     try:
         topology = topologies.get_topology_desc(topology_name="", platform="cuda", target_config=text, topology=layout)
     except Exception as error:  # the compiler raises various errors for invalid targets
-        raise CaffejaxError(f"the CUDA compiler does not support {target}: {_why(error)}") from error
+        raise CaffejaxError(f"the CUDA compiler does not support {target}: {_error_reason(error)}") from error
     return topology.devices
 
 
@@ -279,7 +292,7 @@ def _config(chip: Chip) -> str:
     )
 
 
-def _why(error: Exception) -> str:
+def _error_reason(error: Exception) -> str:
     line = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-    # JAX says this if it has not loaded the compiler because other platforms, or none, were selected
-    return f"{line}; {_REMEDY}" if "not implemented" in line or "not found" in line.lower() else line
+    # JAX raises this error if it has not loaded the compiler, because no platform or different platforms were selected
+    return f"{line}; {_HINT}" if "not implemented" in line or "not found" in line.lower() else line

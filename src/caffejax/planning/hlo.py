@@ -1,8 +1,8 @@
-"""Statistics of a compiled program, from its HLO text: memory traffic, collectives, fusions, copies, host calls.
+"""Statistics of a compiled program from its HLO text: memory traffic, collectives, fusions, copies and host calls.
 
 The HLO text is XLA's program after all compiler passes, with one instruction per line. Each top-level instruction reads
 its operands from device memory once and writes its results to device memory once. Instructions inside fusions, and
-arrays in on-chip memory, cause no traffic. A loop body is counted once per iteration if XLA knows the trip count, and
+arrays in on-chip memory, cause no traffic. A loop body is counted once per iteration if XLA knows the trip count,
 otherwise once.
 """
 
@@ -38,10 +38,10 @@ class Collective:
 
     Attributes:
         kind: XLA's name, such as "all-reduce".
-        bytes: size of the result on each device.
-        count: number of these collectives.
-        over: number of devices in a group, which exchange data with each other.
-        step: distance between neighbouring devices of a group, in the order of the mesh.
+        bytes: the size of the result on each device.
+        count: the number of these collectives.
+        group_size: the number of devices in a group. Devices exchange data within their group.
+        group_stride: the distance between neighbouring devices of a group, in the order of the mesh.
     """
 
     kind: str
@@ -52,19 +52,19 @@ class Collective:
 
     @property
     def total_bytes(self) -> int:
-        """The size in bytes of the whole array: the operand of a reduce-scatter, or the result of other collectives."""
+        """The size in bytes of the full array: the operand of a reduce-scatter, or the result of other collectives."""
         return self.bytes * self.group_size if self.kind == "reduce-scatter" else self.bytes
 
     def is_within(self, model_axis_size: int) -> bool:
-        """Return whether each group is part of a single row of `model` devices of the mesh."""
+        """Return whether each group is in a single row of the mesh. A row has `model_axis_size` devices."""
         return self.group_stride * self.group_size <= model_axis_size
 
     def num_mesh_rows(self, model_axis_size: int) -> int:
-        """Return the number of rows (of `model` devices each) that a group spans."""
+        """Return the number of mesh rows that a group spans. A row has `model_axis_size` devices."""
         return 1 if self.is_within(model_axis_size) else max(1, self.group_size * self.group_stride // model_axis_size)
 
     def bytes_sent(self, devices: int, size: float) -> float:
-        """Return the minimum number of bytes that each of `devices` devices sends for a whole array of `size` bytes."""
+        """Return the minimum number of bytes that each of `devices` devices sends for a full array of `size` bytes."""
         if self.kind == "collective-permute":
             return size if devices > 1 else 0.0
         return (2 if self.kind == "all-reduce" else 1) * size * (devices - 1) / devices
@@ -75,14 +75,16 @@ class ProgramStats:
     """Statistics of one device's program for one call.
 
     Attributes:
-        traffic: bytes read from and written to device memory.
-        accessed: the compiler's estimate of these bytes, which includes on-chip memory; None if it has no estimate.
-        arguments, results, temporary: memory in bytes. Results that reuse the memory of arguments are not counted.
+        traffic: the bytes that are read from and written to device memory.
+        bytes_accessed: the compiler's estimate of these bytes, including on-chip memory; None if there is no estimate.
+        argument_bytes: the memory of the arguments.
+        result_bytes: the memory of the results, without results that reuse the memory of arguments.
+        temp_bytes: the memory of temporary arrays.
         collectives: the collectives, largest first.
-        fusions: number of fused kernels.
-        copies: number of instructions that only move data or change its layout.
-        host_calls: number of calls to the host.
-        float64: number of instructions that compute in float64.
+        num_fusions: the number of fused kernels.
+        num_copies: the number of instructions that only move data or change its layout.
+        num_host_calls: the number of calls to the host.
+        num_float64: the number of instructions that compute in float64.
     """
 
     traffic: int
@@ -121,7 +123,7 @@ def compiled_stats(compiled: Any) -> ProgramStats:
 
 
 def parse_stats(text: str) -> dict[str, Any]:
-    """Return the statistics in a program's HLO text, by the name of the field of `Program`."""
+    """Return the statistics of a program from its HLO text, by the name of the field of `ProgramStats`."""
     module = _parse(text)
     totals = _Totals()
     _accumulate(module, module.entry, 1, totals)
@@ -145,7 +147,7 @@ class _Instruction(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """The bytes of the result in device memory; arrays in on-chip memory count as 0."""
+        """The bytes of the result in device memory. Arrays in on-chip memory are not counted."""
         return _device_memory_bytes(self.shape)
 
     def called_computations(self, attribute: str) -> list[str]:
@@ -188,7 +190,7 @@ def _parse(text: str) -> _Module:
 
 
 def _accumulate(module: _Module, name: str, num_runs: int, totals: _Totals) -> None:
-    """Add the statistics of the computation `name`, which runs `times` times, to the totals."""
+    """Add the statistics of the computation `name`, which runs `num_runs` times, to the totals."""
     computation = module.computations.get(name, {})
     for instruction in computation.values():
         opcode = instruction.opcode
@@ -206,9 +208,9 @@ def _accumulate(module: _Module, name: str, num_runs: int, totals: _Totals) -> N
 
 
 def _collective_key(module: _Module, instruction: _Instruction) -> tuple[str, int, int, int] | None:
-    """Return kind, result bytes, group size and group step of a collective; None for other instructions.
+    """Return the kind, result bytes, group size and group stride of a collective; None for other instructions.
 
-    On TPUs an all-reduce may be fused with a slice of its result. Such a fusion is a reduce-scatter.
+    On TPUs, an all-reduce may be fused with a slice of its result. Such a fusion counts as a reduce-scatter.
     """
     kind = instruction.opcode.removesuffix("-start")
     if kind in COLLECTIVES:
@@ -231,7 +233,7 @@ def _traffic(module: _Module, computation: Computation, instruction: _Instructio
     if opcode in _NO_TRAFFIC or opcode.endswith("-start"):
         return 0
     operands = [computation[name] for name in instruction.operands if name in computation]
-    if opcode.endswith("-done"):  # the transfer that the -start instruction began: read once, written once
+    if opcode.endswith("-done"):  # the transfer that the -start instruction began: one read and one write
         start = operands[0] if operands else instruction
         sources = [computation[name] for name in start.operands if name in computation]
         bytes_read = _total_bytes(instruction.shape) if any(s.bytes for s in sources) else 0
@@ -247,7 +249,7 @@ def _traffic(module: _Module, computation: Computation, instruction: _Instructio
 
 
 def _fusion_traffic(fused: Computation, fusion: _Instruction, operands: list[_Instruction]) -> int:
-    """Return the bytes that a fusion reads and writes. Slices count only the part that they read or update."""
+    """Return the bytes that a fusion reads and writes. For slices, only the part that they read or update counts."""
     users: dict[str, list[tuple[int, _Instruction]]] = {}
     for instruction in fused.values():
         for index, name in enumerate(instruction.operands):
@@ -269,7 +271,7 @@ def _fusion_traffic(fused: Computation, fusion: _Instruction, operands: list[_In
 
 
 def _arrays(shape: str) -> Iterator[tuple[int, bool]]:
-    """Yield for each array of an HLO shape its size in bytes, and whether it is in on-chip memory."""
+    """Yield (size in bytes, whether it is in on-chip memory) for each array of an HLO shape."""
     for dtype, dims, layout in _ARRAY.findall(shape):
         bits = 8 if dtype == "pred" else int(_BITS.search(dtype)[0])  # type: ignore[index]
         n = 1
@@ -287,17 +289,17 @@ def _total_bytes(shape: str) -> int:
 
 
 def _result_bytes(instruction: _Instruction) -> int:
-    """Return the bytes of a collective's results. The shape of an asynchronous start contains its operands first."""
+    """Return the bytes of a collective's results. The shape of a `-start` instruction begins with its operands."""
     sizes = [
         size for size, _ in _arrays(instruction.shape.replace("u32[]", ""))
-    ]  # a context number of the collective, not data
+    ]  # without the context number of the collective, which is not data
     if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start" and len(sizes) > 1:
         return sum(sizes[len(sizes) // 2 :])
     return sum(sizes)
 
 
 _LIST_GROUPS = re.compile(r"replica_groups=\{\{([\d,]*)\}")
-# "[groups,devices]<=[shape]T(axes)": device numbers arranged in `shape`, with its axes transposed to the order `axes`
+# "[groups,devices]<=[shape]T(axes)": the device numbers as an array of this shape, with its axes transposed
 _IOTA_GROUPS = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 # "mesh['a'=2,'b'=4], device_ids=([shape]T(axes)) {'a'}": groups along axis 'a' of this mesh
 _MESH_GROUPS = re.compile(
@@ -307,7 +309,7 @@ _SOURCE_TARGET_PAIR = re.compile(r"source_target_pairs=\{\{(\d+),(\d+)\}")
 
 
 def parse_replica_group(attributes: str) -> tuple[int, int]:
-    """Return the size of a collective's first group and the step between its devices; (1, 1) without groups."""
+    """Return the size and the stride of a collective's first replica group; (1, 1) if there are no groups."""
     if pair := _SOURCE_TARGET_PAIR.search(attributes):
         return 2, abs(int(pair[2]) - int(pair[1])) or 1
     group = _first_group(attributes)

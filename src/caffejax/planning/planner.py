@@ -1,4 +1,4 @@
-"""Compile a training step or a forward pass for a target, and estimate its memory, time and scaling."""
+"""Compilation of a training step or forward pass for a target, with estimates of memory, time and scaling."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..training.train_step import TrainState, init_train_state, make_step
 from .hardware import Chip, Target, devices
 from .hlo import Collective, ProgramStats, compiled_stats
 
-FORWARD = 1 / 3  # of a step, without gradients to add up: a backward pass takes as long as two forward passes
+FORWARD = 1 / 3  # fraction of a step without collectives: a backward pass takes as long as two forward passes
 
 
 @dataclass(frozen=True)
@@ -33,54 +33,54 @@ class ScalingEstimate:
     """The estimated time of a training step on a larger number of devices, with the same computation for each device.
 
     Attributes:
-        devices: number of devices.
-        compute_seconds: minimum seconds of each device's computation.
-        collectives: minimum seconds of collectives, over links and over the network.
+        devices: the number of devices.
+        compute_seconds: the minimum seconds of the computation on each device.
+        collective_seconds: the minimum seconds of collectives, over links and over the network.
     """
 
     devices: int
     compute_seconds: float
-    collectives: float
+    collective_seconds: float
 
     @property
     def best(self) -> float:
         """The seconds of a step if collectives overlap the backward pass."""
-        return max(self.compute_seconds, FORWARD * self.compute_seconds + self.collectives)
+        return max(self.compute_seconds, FORWARD * self.compute_seconds + self.collective_seconds)
 
     @property
     def worst(self) -> float:
         """The seconds of a step if collectives follow the backward pass."""
-        return self.compute_seconds + self.collectives
+        return self.compute_seconds + self.collective_seconds
 
     @property
     def efficiency(self) -> tuple[float, float]:
-        """The parallel efficiency, compute time divided by step time, at worst and at best."""
+        """The worst and the best parallel efficiency, which is compute time divided by step time."""
         return self.compute_seconds / self.worst, self.compute_seconds / self.best
 
 
 def scale_step(
     compute_seconds: float, collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1
 ) -> ScalingEstimate:
-    """Return the time of a step on rows of `model` devices; each device computes for `compute_seconds`."""
+    """Return the time of a step on `rows` rows of `model` devices, each of which computes for `compute_seconds`."""
     return ScalingEstimate(rows * model, compute_seconds, sum(link_seconds(collectives, chip, rows, model)))
 
 
 def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1) -> tuple[float, float]:
     """Return the minimum seconds of collectives on links and on the network, for rows of `model` devices.
 
-    The collectives are from a compiled program. It may have been compiled for another number of rows. In a ring of n
-    devices each device sends `(n - 1) / n` of the bytes over its links, for an all-reduce twice this number. If there
-    are more devices than links join, the joined devices reduce first (or distribute last), and each device sends its
+    The collectives are from a compiled program, which may have been compiled for a different number of rows. In a ring
+    of n devices, each device sends `(n - 1) / n` of the bytes over its links, or twice as many in an all-reduce. If
+    links do not connect all devices, the connected devices reduce first (or distribute last), and each device sends its
     part over the network.
 
     Args:
         collectives: the collectives of one step.
         chip: the data sheet of the devices.
-        rows: number of rows.
-        model: number of devices in a row, over which large weights are sharded.
+        rows: the number of rows.
+        model: the number of devices in a row, over which large weights are sharded.
 
     Returns:
-        Seconds on links, seconds on the network.
+        The seconds on links and the seconds on the network.
     """
     links = network = 0.0
     for c in collectives:
@@ -94,7 +94,7 @@ def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model
     return links, network
 
 
-USABLE = 0.95  # of a device's memory; the runtime needs the rest
+USABLE = 0.95  # fraction of a device's memory; the runtime needs the remainder
 
 
 @dataclass(frozen=True)
@@ -103,15 +103,16 @@ class Plan:
 
     Attributes:
         target: the devices.
-        precision: precision of the net.
+        precision: the precision of the net.
         phase: "TRAIN" for a training step, "TEST" for a forward pass.
-        batch: examples per device; with sharded weights, per row of devices that share them.
+        batch: examples per device or, if weights are sharded, per row of devices.
         program: statistics of each device's program; None if the compiler reports that the program does not fit.
-        needed: memory that the program needs on each device, in bytes.
-        operations: operations of each device in products and convolutions; a multiply-add counts as two.
-        compile_seconds: compile time on this machine.
-        model: number of devices over which each large weight is sharded.
-        largest_batch: approximate largest batch per device that fits; 0 if no batch fits, None if not searched for.
+        needed: the memory that the program needs on each device, in bytes.
+        operations: the operations of each device in products and convolutions. A multiply-add counts as two.
+        compile_seconds: the compile time on this machine.
+        model: the number of devices over which each large weight is sharded.
+        largest_batch: the approximate largest batch per device that fits; 0 if no batch fits, None if it was not
+            searched for.
     """
 
     target: Target
@@ -127,24 +128,24 @@ class Plan:
 
     @property
     def usable(self) -> int:
-        """The bytes of a device's memory that a program may use: 95 % of the memory."""
+        """The memory of a device that a program may use, in bytes: 95 % of its memory."""
         return int(self.target.chip.memory * USABLE)
 
     @property
     def fits(self) -> bool:
-        """True if the program fits into the devices' memory."""
+        """True if the program fits into the memory of the devices."""
         return self.program is not None and self.needed <= self.usable
 
     @property
     def rows(self) -> int:
-        """The number of rows of `model` devices, which is the number of batches in a step."""
+        """The number of rows of `model` devices. Each row processes a batch in a step."""
         return self.target.devices // self.model
 
     @property
     def seconds(self) -> dict[str, float]:
         """The minimum seconds of a step by resource: "arithmetic", "memory", "links" and "network".
 
-        "network" is absent if the devices do not use it; "memory" and "links" are absent if `program` is None.
+        "network" is missing if the devices do not use it, and only "arithmetic" is present if `program` is None.
         """
         seconds = {"arithmetic": self.operations / self.target.chip.peak(self.precision)}
         if self.program is not None:
@@ -154,9 +155,10 @@ class Plan:
         return seconds
 
     def scaling(self, devices: Sequence[int]) -> list[ScalingEstimate]:
-        """Return the estimated times of a training step on other numbers of devices, with the same batch per device.
+        """Return the estimated times of a training step on each number of devices, with the same batch per device.
 
-        The result is empty for a forward pass, for a step compiled for a single row, and for a step that does not fit.
+        The result is [] for a forward pass, for a step that was compiled for a single row, and for a step that does not
+        fit.
         """
         if self.program is None or not self.fits or self.phase != "TRAIN" or self.rows < 2:
             return []
@@ -168,7 +170,7 @@ class Plan:
 
     @property
     def best(self) -> float:
-        """The minimum seconds of a step: the time of the slowest resource, because resources may overlap."""
+        """The minimum seconds of a step. It is the time of the slowest resource, because resources may overlap."""
         return max(self.seconds.values())
 
     @property
@@ -182,13 +184,22 @@ class Plan:
         return self.batch * self.rows / self.best
 
 
-# messages of different versions of libtpu: the memory used, or the memory that temporaries alone need
+# the used memory, or the memory of temporaries, in messages of different versions of libtpu
 _TOO_MUCH = re.compile(r"(?:Used |required for [^()]*\()(?P<n>[\d.]+)(?P<unit>[KMGT]?)\b")
 
 
 @dataclass
 class CompileJob:
-    """A training step or forward pass that can be compiled for any batch size."""
+    """A training step or forward pass that can be compiled for any batch size.
+
+    Args:
+        net: the net.
+        target: the devices.
+        solver: settings of the update rule.
+        parallel: how training is distributed over the devices.
+        batch_axis: the batch axis of the inputs.
+        progress: called with a description of each step.
+    """
 
     net: Net
     target: Target
@@ -211,27 +222,27 @@ class CompileJob:
         graph, axis = self.net.graph, self.batch_axis
         on_host = [layer.name for layer in graph.layers if layer.type.on_host]
         if on_host:
-            yield f"cannot be compiled for another machine: these layers run on the host: {', '.join(on_host)}"
+            yield f"cannot be compiled for other devices, because these layers run on the host: {', '.join(on_host)}"
         if not graph.input_names:
-            yield "has no Input or data layers: there is no batch to divide among devices"
+            yield "has no Input or data layers, so there is no batch to divide among devices"
         short = [name for name in graph.input_names if len(graph.blobs[name].shape) <= axis]
         if short:
-            yield f"has no axis {axis} of examples in what it is fed as {', '.join(short)}"
+            yield f"has inputs without the batch axis {axis}: {', '.join(short)}"
         if not self.training and len(self._sizes) > 1:
             yield self._several_sizes()
         if not self.training and self.parallel != Parallel():
-            yield "is planned for a forward pass: settings of meshes and sharding are for training only"
+            yield "is planned for a forward pass, but meshes and sharding can be set only for training"
 
     @property
     def _sizes(self) -> list[int]:
-        """The distinct sizes of the inputs along the batch axis; several if some inputs are boxes, for example."""
+        """The distinct sizes of the inputs along the batch axis. For example, boxes have a size of their own."""
         shapes = [self.net.graph.blobs[name].shape for name in self.net.graph.input_names]
         return sorted({shape[self.batch_axis] for shape in shapes if len(shape) > self.batch_axis})
 
     def _several_sizes(self) -> str:
         return (
-            f"has inputs of different sizes, {self._sizes}, along axis {self.batch_axis}: choose another axis, or "
-            "plan a training step for the net's batch, with --largest none"
+            f"has inputs of different sizes, {self._sizes}, along axis {self.batch_axis}: choose a different axis, or "
+            "plan a training step for the net's batch size with --largest none"
         )
 
     def check_batches(self) -> None:
@@ -248,7 +259,7 @@ class CompileJob:
     def default_batch(self) -> int:
         """The examples per device for the net's batch size.
 
-        With `parallel.batch="global"` this is the net's batch size divided by the number of rows.
+        With `parallel.batch="global"`, it is the net's batch size divided by the number of rows.
         """
         examples, rows = (
             int(self.net.graph.blobs[self.net.input_names[0]].shape[self.batch_axis]),
@@ -266,7 +277,7 @@ class CompileJob:
         """Compile the job for `batch` examples per device; return the plan."""
         self.progress(f"compiling for {self.target}, {format_count(batch, 'example')} a device")
         function, arguments, options = self.function(batch)
-        # a training step describes the work of one device, or of one row of devices
+        # the function of a training step is the work of one device, or of one row of devices
         sharing = self.parallel.model if self.training else self.target.devices
         operations = 2 * multiply_adds(function, *arguments, padding=False) // sharing
         began = time.perf_counter()
@@ -276,7 +287,7 @@ class CompileJob:
         return Plan(self.target, precision, phase, batch, program, needed, operations, seconds, model)
 
     def function(self, batch: int) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-        """Return the function for `batch` examples per device, its arguments, and the options of `jax.jit`."""
+        """Return the function for `batch` examples per device, its abstract arguments and the options of `jax.jit`."""
         key = jax.eval_shape(jax.random.key, 0)
         if not self.training:
             net = self.net.with_batch(batch * self.target.devices, self.batch_axis)
@@ -300,10 +311,10 @@ class CompileJob:
             batch_inputs = self._inputs(net, (passes,), PartitionSpec())
             step = make_step(net, optimizer, passes)
             return step, (_attach_sharding(start, self._everywhere), batch_inputs, rate), {"donate_argnums": 0}
-        laid, shardings = _place_on_mesh(start, net, self.mesh, self.parallel)
+        train_state, shardings = _place_on_mesh(start, net, self.mesh, self.parallel)
         batch_inputs = self._inputs(net, (passes, self.mesh.shape[DATA]), PartitionSpec(None, DATA))
         step = make_step(net, optimizer, passes, mesh=self.mesh, parallel=self.parallel)
-        return step, (laid, batch_inputs, rate), {"donate_argnums": 0, "out_shardings": (shardings, None)}
+        return step, (train_state, batch_inputs, rate), {"donate_argnums": 0, "out_shardings": (shardings, None)}
 
     @property
     def _everywhere(self) -> NamedSharding:
@@ -320,23 +331,23 @@ class CompileJob:
             return None, needed
         return program, program.memory
 
-    def _inputs(self, net: Net, ahead: tuple[int, ...], spec: PartitionSpec) -> dict[str, jax.ShapeDtypeStruct]:
-        """Return the shapes, dtypes and shardings of the inputs as data layers read them, with leading axes `ahead`."""
+    def _inputs(self, net: Net, leading_shape: tuple[int, ...], spec: PartitionSpec) -> dict[str, jax.ShapeDtypeStruct]:
+        """Return the abstract arrays of the inputs, as data layers read them, with the leading axes `leading_shape`."""
         dtypes = {name: net.graph.blobs[name].dtype for name in net.input_names}
         for layer in net.graph.layers:
             if layer.source_spec is not None and layer.source_spec.arrays is not None:
                 dtypes |= {top: array.dtype for top, array in zip(layer.tops, layer.source_spec.arrays, strict=True)}
-        shapes = {name: (*ahead, *net.graph.blobs[name].shape) for name in dtypes}
+        shapes = {name: (*leading_shape, *net.graph.blobs[name].shape) for name in dtypes}
         sharding = NamedSharding(self.mesh, spec)
         return {name: jax.ShapeDtypeStruct(shapes[name], dtype, sharding=sharding) for name, dtype in dtypes.items()}
 
 
 def _place_on_mesh(start: TrainState, net: Net, mesh: Mesh, parallel: Parallel) -> tuple[TrainState, Any]:
-    """Return the shapes of a train state on a mesh, and its shardings. Each row has separate running statistics."""
+    """Return the abstract arrays of a train state on a mesh, and its shardings. Each row has separate statistics."""
     shardings = MeshPlacement(mesh, net.graph, parallel.shard).shardings(start)
-    of_rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((mesh.shape[DATA], *x.shape), x.dtype), start.state)
-    spread = start.replace(state=of_rows)
-    return jax.tree.map(_abstract_array, spread, shardings), shardings
+    row_statistics = jax.tree.map(lambda x: jax.ShapeDtypeStruct((mesh.shape[DATA], *x.shape), x.dtype), start.state)
+    replicated = start.replace(state=row_statistics)
+    return jax.tree.map(_abstract_array, replicated, shardings), shardings
 
 
 def _attach_sharding(tree: Any, sharding: NamedSharding) -> Any:
@@ -348,7 +359,7 @@ def _abstract_array(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
 
 
 def parse_needed_bytes(message: str) -> int | None:
-    """Return the bytes of memory in a compiler's out-of-memory message; None for other messages."""
+    """Return the needed memory in bytes from a compiler's out-of-memory message; None for other messages."""
     match = _TOO_MUCH.search(message) if "RESOURCE_EXHAUSTED" in message else None
     return None if match is None else int(float(match["n"]) * 1024 ** " KMGT".index(match["unit"] or " "))
 
@@ -371,25 +382,25 @@ def plan(
     largest: Search = "none",
     progress: Callable[[str], None] = lambda line: None,
 ) -> Plan:
-    """Compile a net for a target: a training step in phase TRAIN, a forward pass on a sharded batch in phase TEST.
+    """Compile a net for a target, as a training step in phase TRAIN or as a forward pass in phase TEST.
 
     Args:
-        net: the net, compiled in its precision.
+        net: the net. It is compiled in its precision.
         target: the devices.
         solver: settings of the update rule.
         parallel: how training is distributed over the devices.
-        batch: examples per device, or per row of devices that shard weights; default: the net's batch size, divided
-            among the devices with `parallel.batch="global"`.
-        batch_axis: the axis of the inputs that is the batch: 1 for recurrent nets, (steps, streams).
-        largest: how to search the largest batch that fits: "estimate" compiles one other batch size and extrapolates
-            memory linearly; "check" compiles until a batch fits and one that is 5 % larger does not.
+        batch: examples per device or, if weights are sharded, per row of devices. By default, it is the net's batch
+            size, which is divided among the devices if `parallel.batch` is "global".
+        batch_axis: the batch axis of the inputs, for example 1 for recurrent nets with inputs (steps, streams).
+        largest: how to search for the largest batch that fits. "estimate" compiles a second batch size and extrapolates
+            memory linearly; "check" compiles until a batch fits and a batch that is 5 % larger does not.
         progress: called with a description of each step.
 
     Raises:
-        GraphError: if the net cannot be compiled as a whole, lacks the batch axis, or does not support the batch size.
-            A net with inputs of several batch sizes, such as images and their boxes, supports only these sizes.
-        CaffejaxError: if the compiler is not installed or fails, with its message; or if the devices cannot be arranged
-            as `parallel` requires.
+        GraphError: if layers run on the host, if the inputs lack the batch axis, or if the net does not support the
+            batch size. A net whose inputs have several batch sizes, such as images and boxes, supports only these.
+        CaffejaxError: if the compiler is not installed or fails, or if the devices cannot be arranged as `parallel`
+            requires.
     """
     job = CompileJob(net, target, solver, parallel, batch_axis, progress)
     if batch is not None or parallel.batch != "device" or largest != "none":
@@ -406,7 +417,7 @@ def plan(
 
 
 def _find_largest(job: CompileJob, tried: dict[int, Plan]) -> int:
-    """Search the largest batch that fits, by compiling batches that the memory of the tried batches predicts."""
+    """Search for the largest batch that fits. Batches to compile are extrapolated from the memory of earlier ones."""
     for _ in range(_TRIES):
         good = [b for b, p in tried.items() if p.fits]
         bad = [b for b, p in tried.items() if not p.fits]
@@ -425,7 +436,7 @@ def _find_largest(job: CompileJob, tried: dict[int, Plan]) -> int:
 
 
 def _extrapolate(tried: Mapping[int, Plan]) -> int:
-    """Return the largest batch that should fit, by linear extrapolation from the two largest batches tried."""
+    """Return the largest batch that should fit, by linear extrapolation from the two largest compiled batches."""
     if len(tried) == 1:
         ((batch, only),) = tried.items()
         return batch if only.fits else 0

@@ -47,7 +47,7 @@ def nd_convolution(e: EmitContext) -> tuple[Value, ...]:
 def _write_convolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
     size = c.size(e.bottoms[0])
     weight, *bias = e.arrays
-    options = {
+    options: dict[str, Any] = {
         "strides": collapse_equal(c.window.stride),
         "padding": _padding(c, size),
         "kernel_dilation": collapse_equal(c.window.dilation),
@@ -89,7 +89,7 @@ def _write_deconvolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
         (extent - 1 - low, extent - 1 - high)
         for extent, (low, high) in zip(c.window.extent, c.window.padding, strict=True)
     )
-    options = {
+    options: dict[str, Any] = {
         "strides": collapse_equal(c.window.stride),
         "padding": pads,
         "kernel_dilation": collapse_equal(c.window.dilation),
@@ -132,7 +132,7 @@ def _weights(kernel: np.ndarray, bias: list[np.ndarray]) -> dict[str, np.ndarray
     return {"kernel": kernel, **({"bias": bias[0].reshape(-1)} if bias else {})}
 
 
-def _apply_to_bottoms(e: EmitContext, module: Any) -> tuple[Value, ...]:
+def _apply_to_bottoms(e: EmitContext, module: ModuleSpec) -> tuple[Value, ...]:
     tops = zip(e.bottoms, e.layer.tops, e.tops, strict=True)
     return tuple(
         e.add_step("{module}({0})", e.to_channels_last(x), module=module, shape=shape, blob=top)

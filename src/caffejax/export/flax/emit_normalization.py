@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -60,7 +62,7 @@ def _write_batch_norm(
     e: EmitContext, weights: dict[str, np.ndarray], eps: float, momentum: float, fixed: bool | None
 ) -> Value:
     x = e.to_channels_last(e.bottoms[0])
-    options: dict[str, object] = {}
+    options: dict[str, Any] = {}
     if "scale" not in weights:
         options = {"use_bias": False, "use_scale": False}
     module = e.make_module(

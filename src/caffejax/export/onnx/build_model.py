@@ -1,4 +1,4 @@
-"""Construction of an ONNX model from a net, layer by layer. Values have the names of the net's blobs.
+"""Construction of an ONNX model from a net, layer by layer.
 
 A layer without an ONNX operator is converted from the jaxpr of its JAX function, equation by equation.
 """
@@ -30,9 +30,9 @@ from ..inference_model import InferenceModel
 from ..preprocessing import Preprocessing
 from .builder import OnnxBuilder, OnnxValue, Shape, constant_value, node_output, value_info
 from .layer_operators import OPERATORS, Call
-from .primitives import Equation, handler, is_elementwise
+from .primitives import Equation, get_converter, is_elementwise
 
-_MAX_FOLDED_SIZE = 1 << 16  # elements; constant results up to this size are always computed at export
+_MAX_FOLDED_SIZE = 1 << 16  # maximum number of elements of constant results that are always computed at export
 _NOT_FOLDED = {
     "dim_as_value",
     "broadcast_in_dim",
@@ -77,7 +77,7 @@ def convert_jaxpr(builder: OnnxBuilder, closed: ClosedJaxpr, inputs: Sequence[On
 
 
 def _used_equations(jaxpr: Any) -> list[Any]:
-    """Return the equations that the jaxpr's results depend on, in their order."""
+    """Return the equations on which the jaxpr's results depend, in their order."""
     used = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
     equations = []
     for eqn in reversed(jaxpr.eqns):
@@ -91,7 +91,7 @@ def _convert_equation(builder: OnnxBuilder, eqn: Any, inputs: list[OnnxValue]) -
     name = eqn.primitive.name
     shapes = [sizes(v.aval.shape) for v in eqn.outvars]
     dtypes = [np.dtype(v.aval.dtype) for v in eqn.outvars]
-    run = handler(name)
+    convert_equation = get_converter(name)
     if name not in _NOT_FOLDED and all(v.array is not None for v in inputs) and _has_no_jaxpr(eqn):
         folded = _fold(eqn, inputs, shapes)
         if folded is not None:
@@ -99,7 +99,7 @@ def _convert_equation(builder: OnnxBuilder, eqn: Any, inputs: list[OnnxValue]) -
     equation = Equation(
         builder, name, inputs, shapes, dtypes, eqn.params, lambda *arguments: convert_jaxpr(builder, *arguments)
     )
-    result = run(equation)
+    result = convert_equation(equation)
     values = [result] if isinstance(result, OnnxValue) else list(result)
     return [_add_axes(v, shape) for v, shape in zip(values, shapes, strict=True)]
 
@@ -131,7 +131,7 @@ def _has_no_jaxpr(eqn: Any) -> bool:
 
 
 def _add_axes(value: OnnxValue, shape: Shape) -> OnnxValue:
-    """Return a value with all axes of `shape`. A value without axes may represent a result with axes."""
+    """Return a value with the shape `shape`. Axes are added in front, because scalars may represent arrays."""
     if value.shape == shape:
         return value
     stored_shape = (1,) * (len(shape) - len(value.stored_shape)) + value.stored_shape
@@ -140,7 +140,7 @@ def _add_axes(value: OnnxValue, shape: Shape) -> OnnxValue:
 
 
 def sizes(shape: Sequence[Any]) -> Shape:
-    """Return a shape with Python integers instead of NumPy's; symbolic sizes stay."""
+    """Return a shape with NumPy integers converted to Python integers. Symbolic sizes stay unchanged."""
     return tuple(int(n) if isinstance(n, int | np.integer) else n for n in shape)
 
 
@@ -154,14 +154,14 @@ def build_model(
     """Build the ONNX model of a net.
 
     Args:
-        subject: the net with its weights.
+        model: the net with its weights.
         inputs: shapes and dtypes of the inputs; sizes may be symbolic.
         opset: the version of ONNX's operator set.
         preprocessing: preprocessing to include in the model; its input then takes uint8 images.
-        pad_rows: whether outputs keep their padding rows.
+        pad_rows: True if outputs keep their padding rows.
 
     Raises:
-        GraphError: naming every layer that cannot be exported.
+        GraphError: if layers cannot be exported; the message names each of them.
     """
     with suppress_without_loops() if pad_rows else nullcontext():
         return _ModelBuilder(model, inputs, opset, preprocessing, pad_rows).build()
@@ -222,7 +222,7 @@ class _ModelBuilder:
         return self._proto([self._output(name) for name in self.model.outputs])
 
     def _fusible_scale(self, layer: Layer, later: Sequence[Layer]) -> Layer | None:
-        """Return the later layer that is merged into this layer's node, such as the Scale after a BatchNorm, or None.
+        """Return the later layer that can be merged into this layer, such as the Scale after a BatchNorm, or None.
 
         The later layer must be the only reader of this layer's top.
         """
@@ -259,7 +259,7 @@ class _ModelBuilder:
         return [np.asarray(array, np.float32) for array in self.model.arrays(layer)]
 
     def _output(self, name: str) -> OnnxValue:
-        """Return the value of the output `name`, with only the valid rows if it is padded."""
+        """Return the value of the output `name`, without padding rows."""
         value = self.values[name]
         if name not in self.strip_padding:
             return value
@@ -299,13 +299,13 @@ class _ModelBuilder:
 
 
 def _rows(top: Any) -> jax.Array:
-    """Return the number of valid rows of a padded top, a scalar; the same as `layers.row_padding.count`."""
+    """Return the number of valid rows of a padded top as a scalar, like `layers.row_padding.count`."""
     first = top if top.ndim == 1 else top[(slice(None),) * rows_axis(top) + (slice(None), 0)]
     return jnp.max(jnp.sum(first >= 0, axis=rows_axis(top), dtype=jnp.int32), initial=0)
 
 
 class ShapeAndDtype(NamedTuple):
-    """A shape, with sizes that are numbers or names such as "batch", and a dtype."""
+    """A shape and a dtype. The sizes are integers or names such as "batch"."""
 
     shape: tuple[int | str, ...]
     dtype: np.dtype[Any]
@@ -327,7 +327,7 @@ def add_layer(
     """Add the nodes of a layer to the model; return the layer's tops.
 
     Raises:
-        CaffejaxError: naming the layer, if it cannot be exported.
+        CaffejaxError: if the layer cannot be exported.
     """
     call = _call(builder, layer, blobs, bottoms)
     operators = OPERATORS.get(layer.type.name)
@@ -352,7 +352,7 @@ def add_layer_with_scale(
     scale: Layer,
     scale_blobs: Sequence[np.ndarray],
 ) -> list[OnnxValue]:
-    """Add a layer merged with the layer after it, which multiplies and shifts channels; return the top.
+    """Add a layer merged with the next layer, which scales and shifts channels; return the top.
 
     An example is a BatchNorm with the Scale after it.
     """
@@ -368,7 +368,7 @@ def accepts_scale(layer: Layer, blobs: Sequence[np.ndarray], bottom: OnnxValue) 
     operators = OPERATORS.get(layer.type.name)
     if operators is None or operators.scaled is None:
         return False
-    return operators.scaled.holds(Call(OnnxBuilder(0), layer.context, blobs, [bottom], [], ""))
+    return operators.scaled.applies(Call(OnnxBuilder(0), layer.context, blobs, [bottom], [], ""))
 
 
 def is_channel_scale(layer: Layer, blobs: Sequence[np.ndarray], channels: Any) -> bool:
@@ -390,7 +390,7 @@ def _call(builder: OnnxBuilder, layer: Layer, blobs: Sequence[np.ndarray], botto
 
 
 def _forward(layer: Layer, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[jax.Array, ...]:
-    """Run a layer's forward pass by the plain lowering, in float32; return the tops."""
+    """Run a layer's forward pass with the plain lowering in float32; return the tops."""
     context = replace(layer.context, compute_config=ComputeConfig().plain())
     tops, _ = run(context, tuple(blobs), tuple(bottoms))
     return tops

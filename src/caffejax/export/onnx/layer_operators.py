@@ -59,11 +59,11 @@ class Call:
         return jax.ShapeDtypeStruct(self.x.shape, self.x.dtype)
 
     def name(self, value: OnnxValue) -> str:
-        """Return the name of a value after expanding it to its full shape."""
+        """Return the name of a value, expanded to its full shape."""
         return self.builder.broadcast_name(value)
 
     def array(self, array: Any, name: str | int) -> str:
-        """Return the name of an initializer with this array: `prefix/name`."""
+        """Add an initializer `prefix/name` with this array; return its name."""
         return self.builder.add_constant(np.asarray(array), f"{self.prefix}/{name}")
 
     def blob(self, i: int) -> str:
@@ -71,7 +71,7 @@ class Call:
         return self.array(self.blobs[i], i)
 
     def emit(self, op: str, *inputs: str, bottom: int = 0, **attributes: Any) -> OnnxValue:
-        """Add a node on bottom number `bottom` and further inputs; return its output as the top of this number."""
+        """Add a node with the bottom `bottom` and further inputs; return its output as the top with the same index."""
         name = self.builder.add_node(op, [self.name(self.bottoms[bottom]), *inputs], **attributes)
         return self.top(name, bottom)
 
@@ -82,14 +82,14 @@ class Call:
 
 @dataclass(frozen=True)
 class MergedAffine:
-    """Conversion of a layer merged with the factor and bias for each channel that the next layer applies.
+    """Conversion of a layer that is merged with the next layer's factor and bias for each channel.
 
     Attributes:
-        holds: `holds(call)` returns whether this conversion applies to a layer.
-        emit: `emit(call, factor, bias)` returns the top of the merged layers.
+        applies: a function `applies(call)` that returns whether a layer can be merged.
+        emit: a function `emit(call, factor, bias)` that returns the top of the merged layers.
     """
 
-    holds: Callable[[Call], bool]
+    applies: Callable[[Call], bool]
     emit: Callable[[Call, np.ndarray, np.ndarray], OnnxValue]
 
 
@@ -98,28 +98,35 @@ class Operators:
     """Conversion of a layer type.
 
     Attributes:
-        emit: `emit(call)` returns the tops, or None if the layer's settings need the general conversion by jaxpr.
-        words: the names of the operators, for the table in the documentation.
-        unless: the settings that need the general conversion, for the same table.
-        scaled: the conversion merged with a factor and bias for each channel, or None.
+        emit: a function `emit(call)` that returns the tops, or None if the layer's settings need the general
+            conversion of its jaxpr.
+        operator_names: the names of the operators, for the table in the documentation.
+        exceptions: the settings that need the general conversion, for the same table.
+        scaled: the conversion of the layer merged with a factor and bias for each channel, or None.
     """
 
     emit: Emitter
-    words: str
-    unless: str = ""
+    operator_names: str
+    exceptions: str = ""
     scaled: MergedAffine | None = None
 
 
 OPERATORS: dict[str, Operators] = {}
 
 
-def emits(
-    *types: str, operators: str, unless: str = "", scaled: MergedAffine | None = None
+def register_operators(
+    *types: str, operators: str, exceptions: str = "", scaled: MergedAffine | None = None
 ) -> Callable[[Emitter], Emitter]:
-    """Register the conversion of layer types; see `Operators`."""
+    """Return a decorator that registers the conversion of layer types.
+
+    Args:
+        types: names of the layer types.
+        operators: the names of the operators, see `Operators.operator_names`.
+        exceptions, scaled: see `Operators`.
+    """
 
     def register(emitter: Emitter) -> Emitter:
-        OPERATORS.update(dict.fromkeys(types, Operators(emitter, operators, unless, scaled)))
+        OPERATORS.update(dict.fromkeys(types, Operators(emitter, operators, exceptions, scaled)))
         return emitter
 
     return register
@@ -129,13 +136,13 @@ _MAX_AXES = 3  # maximum spatial axes that ONNX engines support
 _UNSUPPORTED_CONVOLUTION = "more than 3 spatial axes, or an `axis` other than 1"
 
 
-@emits("Convolution", "DepthwiseConvolution", operators="Conv", unless=_UNSUPPORTED_CONVOLUTION)
+@register_operators("Convolution", "DepthwiseConvolution", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def convolution(call: Call) -> Tops | None:
     """Convert a convolution to Conv, with one node per bottom."""
     return _emit_convolution(call, correlation(call.context, (call.like,)))
 
 
-@emits("ConvolutionDepthwise", operators="Conv", unless=_UNSUPPORTED_CONVOLUTION)
+@register_operators("ConvolutionDepthwise", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def depthwise(call: Call) -> Tops | None:
     """Convert to Conv with a group for each channel."""
     context = depthwise_context(call.context, call.like)
@@ -153,7 +160,7 @@ def _emit_convolution(call: Call, c: Correlation) -> Tops | None:
     return [call.emit("Conv", *weights, bottom=i, **attributes) for i in range(len(call.bottoms))]
 
 
-@emits("Deconvolution", operators="ConvTranspose", unless=_UNSUPPORTED_CONVOLUTION)
+@register_operators("Deconvolution", operators="ConvTranspose", exceptions=_UNSUPPORTED_CONVOLUTION)
 def deconvolution(call: Call) -> Tops | None:
     """Convert a deconvolution to ConvTranspose, with one node per bottom."""
     c = correlation(call.context, (call.like,))
@@ -173,13 +180,13 @@ def _window_attributes(window: Window) -> dict[str, Any]:
     return {"strides": list(window.stride), "pads": [*low, *high], "dilations": list(window.dilation)}
 
 
-@emits(
+@register_operators(
     "InnerProduct",
     operators="Flatten, Gemm",
-    unless="an `axis` other than 1, or a fork's form; then Reshape, MatMul, Add",
+    exceptions="an `axis` other than 1, or a fork's form; then Reshape, MatMul, Add",
 )
 def inner_product(call: Call) -> Tops | None:
-    """Convert to Gemm, with bottoms of more than two axes flattened first."""
+    """Convert to Gemm. Bottoms with more than two axes are flattened first."""
     if canonical_axis(call.param.axis, call.x.shape) != 1 or call.context.type.traits.fold_scale_bias is None:
         return None
     b, rows = call.builder, call.name(call.x)
@@ -189,14 +196,14 @@ def inner_product(call: Call) -> Tops | None:
     return call.top(b.add_node("Gemm", [rows, *weights], transB=int(not call.param.transpose)))
 
 
-@emits(
+@register_operators(
     "Pooling",
     operators="MaxPool, AveragePool (and Mul, where windows reach beyond the padding), GlobalMaxPool, "
     "GlobalAveragePool",
-    unless="STOCHASTIC, two tops, or windows that leave out much of the plane",
+    exceptions="STOCHASTIC, two tops, or windows that leave out much of the plane",
 )
 def pooling(call: Call) -> Tops | None:
-    """Convert to MaxPool or AveragePool, with the extra padding that Caffe's rounding up of sizes needs."""
+    """Convert to MaxPool or AveragePool, with the extra padding that Caffe's rounding of sizes requires."""
     method = pool_method(call.param)
     if len(call.shapes) != 1 or method == "STOCHASTIC":
         return None
@@ -242,35 +249,35 @@ def _pads(window: Window) -> list[int] | None:
 
 
 def uses_stored_statistics(call: Call) -> bool:
-    """Return whether a BatchNorm layer uses stored statistics, so that it is a single BatchNormalization."""
+    """Return whether a BatchNorm layer uses stored statistics, so that it can be a single BatchNormalization."""
     return call.context.settings.uses_stored and len(call.blobs) == 3
 
 
 def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> OnnxValue:
-    """Add a BatchNormalization by the stored statistics, with a factor and a bias for each channel; return the top."""
+    """Add a BatchNormalization with the stored statistics and a factor and bias per channel; return the top."""
     mean, variance = map(np.asarray, stored_statistics(tuple(map(jnp.asarray, call.blobs))))
     arrays = (("scale", factor), ("bias", bias), ("mean", mean), ("variance", variance))
     inputs = [call.array(array, name) for name, array in arrays]
     return call.emit("BatchNormalization", *inputs, epsilon=float(call.param.eps))
 
 
-@emits(
+@register_operators(
     "BatchNorm",
     operators="BatchNormalization, with the Scale that follows",
-    unless="it normalises by the batch, or has five blobs: then Mul, Add",
+    exceptions="it normalises by the batch, or has five blobs: then Mul, Add",
     scaled=MergedAffine(uses_stored_statistics, batch_normalization),
 )
 def batch_norm(call: Call) -> Tops | None:
-    """Convert to BatchNormalization by the stored statistics."""
+    """Convert to BatchNormalization with the stored statistics."""
     if not uses_stored_statistics(call):
         return None
     channels = call.x.shape[1]
     return batch_normalization(call, np.ones(channels, np.float32), np.zeros(channels, np.float32))
 
 
-@emits("LRN", operators="LRN; within channels AveragePool, Pow, Div")
+@register_operators("LRN", operators="LRN; within channels AveragePool, Pow, Div")
 def lrn(call: Call) -> Tops | None:
-    """Convert to LRN across channels; within channels to average pooling of squares."""
+    """Convert to LRN across channels. Within channels, convert to average pooling of squares."""
     p, b = call.param, call.builder
     if p.norm_region == p.ACROSS_CHANNELS:
         return call.emit("LRN", size=p.local_size, alpha=p.alpha, beta=p.beta, bias=p.k)
@@ -287,7 +294,7 @@ def _add_scalar(call: Call, value: float) -> str:
     return call.builder.add_constant(np.float32(value))
 
 
-@emits("Softmax", operators="Softmax")
+@register_operators("Softmax", operators="Softmax")
 def softmax(call: Call) -> Tops:
     """Convert to Softmax of x / temperature."""
     axis = canonical_axis(call.param.axis, call.x.shape)
@@ -297,46 +304,46 @@ def softmax(call: Call) -> Tops:
     return call.emit("Softmax", axis=axis)
 
 
-@emits("ReLU", operators="Relu, LeakyRelu")
+@register_operators("ReLU", operators="Relu, LeakyRelu")
 def relu(call: Call) -> Tops:
     """Convert to Relu, or LeakyRelu with a negative slope."""
     slope = call.param.negative_slope
     return call.emit("LeakyRelu", alpha=slope) if slope else call.emit("Relu")
 
 
-@emits("PReLU", operators="PRelu")
+@register_operators("PReLU", operators="PRelu")
 def prelu(call: Call) -> Tops:
     """Convert to PRelu, with a slope for each channel."""
     slope = call.blobs[0]
     return call.emit("PRelu", call.array(slope.reshape(*slope.shape, *(1,) * (len(call.x.shape) - 2)), 0))
 
 
-@emits("ELU", operators="Elu")
+@register_operators("ELU", operators="Elu")
 def elu(call: Call) -> Tops:
     """Convert to Elu: alpha * (exp(x) - 1) below 0."""
     return call.emit("Elu", alpha=call.param.alpha)
 
 
-@emits("AbsVal", operators="Abs")
+@register_operators("AbsVal", operators="Abs")
 def absval(call: Call) -> Tops:
     """Convert to Abs."""
     return call.emit("Abs")
 
 
-@emits("BNLL", operators="Softplus")
+@register_operators("BNLL", operators="Softplus")
 def bnll(call: Call) -> Tops:
     """Convert to Softplus: log(1 + exp(x))."""
     return call.emit("Softplus")
 
 
-@emits("Clip", operators="Clip", unless="`min` is more than `max`")
+@register_operators("Clip", operators="Clip", exceptions="`min` is more than `max`")
 def clip(call: Call) -> Tops | None:
     """Convert to Clip."""
     p = call.param
     return None if p.min > p.max else _emit_clip(call, p.min, p.max)
 
 
-@emits("ReLU6", operators="Clip", unless="it has a slope below 0")
+@register_operators("ReLU6", operators="Clip", exceptions="it has a slope below 0")
 def relu6(call: Call) -> Tops | None:
     """Convert to Clip between 0 and 6."""
     return None if call.param.negative_slope else _emit_clip(call, 0, 6)
@@ -347,31 +354,31 @@ def _emit_clip(call: Call, low: float, high: float) -> Tops:
     return call.emit("Clip", *bounds)
 
 
-@emits("HardSigmoid", operators="HardSigmoid")
+@register_operators("HardSigmoid", operators="HardSigmoid")
 def hard_sigmoid(call: Call) -> Tops:
     """Convert to HardSigmoid: alpha * x + beta, clipped to [0, 1]."""
     return call.emit("HardSigmoid", alpha=call.param.alpha, beta=call.param.beta)
 
 
-@emits("HardSwish", operators="HardSwish")
+@register_operators("HardSwish", operators="HardSwish")
 def hard_swish(call: Call) -> Tops:
     """Convert to HardSwish: x * HardSigmoid(x)."""
     return call.emit("HardSwish")
 
 
-@emits("Dropout", operators="Dropout", unless="it scales or drops in TEST")
+@register_operators("Dropout", operators="Dropout", exceptions="it scales or drops in TEST")
 def dropout(call: Call) -> Tops | None:
-    """Convert to Dropout, the identity in inference."""
+    """Convert to Dropout, which is the identity in inference."""
     return call.emit("Dropout") if dropout_is_identity(call.context) else None
 
 
-@emits("Split", operators="Identity")
+@register_operators("Split", operators="Identity")
 def split(call: Call) -> Tops:
     """Return the bottom as each top, without adding a node."""
     return [call.x] * len(call.shapes)
 
 
-@emits("Eltwise", operators="Add, Mul, Max", unless="not MAX: then Mul by `coeff`, Add")
+@register_operators("Eltwise", operators="Add, Mul, Max", exceptions="not MAX: then Mul by `coeff`, Add")
 def eltwise(call: Call) -> Tops | None:
     """Convert the operation MAX to Max; other operations use the general conversion."""
     if call.param.EltwiseOp.Name(call.param.operation) != "MAX":
@@ -379,14 +386,14 @@ def eltwise(call: Call) -> Tops | None:
     return call.emit("Max", *map(call.name, call.bottoms[1:]))
 
 
-@emits("Flatten", operators="Flatten", unless="it keeps axes beside the first: then Reshape")
+@register_operators("Flatten", operators="Flatten", exceptions="it keeps axes beside the first: then Reshape")
 def flatten(call: Call) -> Tops | None:
-    """Convert to Flatten if all axes from the second on become one."""
+    """Convert to Flatten if all axes from the second on are merged."""
     p, rank = call.param, len(call.x.shape)
     return call.emit("Flatten", axis=1) if p.axis % rank == 1 and p.end_axis % rank == rank - 1 else None
 
 
-@emits("Tile", operators="Tile")
+@register_operators("Tile", operators="Tile")
 def tile(call: Call) -> Tops:
     """Convert to Tile along an axis."""
     times = np.ones(len(call.x.shape), np.int64)
@@ -394,7 +401,7 @@ def tile(call: Call) -> Tops:
     return call.emit("Tile", call.array(times, "tiles"))
 
 
-@emits("Interp", operators="Resize", unless="it cuts off rows or columns")
+@register_operators("Interp", operators="Resize", exceptions="it cuts off rows or columns")
 def interp(call: Call) -> Tops | None:
     """Convert to bilinear Resize with aligned corners."""
     if call.param.pad_beg or call.param.pad_end:
@@ -403,7 +410,7 @@ def interp(call: Call) -> Tops | None:
     return call.emit("Resize", "", "", call.builder.sizes.shape_vector(call.shapes[0]), **attributes)
 
 
-@emits("Upsample", operators="Resize", unless="it places maxima (SegNet's): then ScatterElements")
+@register_operators("Upsample", operators="Resize", exceptions="it places maxima (SegNet's): then ScatterElements")
 def upsample(call: Call) -> Tops | None:
     """Convert to nearest Resize along height and width."""
     if len(call.bottoms) > 1:

@@ -1,6 +1,6 @@
 """Converters from JAX primitives to ONNX nodes, for layers without a conversion in `layer_operators.py`."""
 
 from . import arithmetic_primitives, control_flow, index_primitives, shape_primitives  # noqa: F401  they register
-from .converters import Equation, cannot, handler, is_elementwise
+from .converters import Equation, get_converter, is_elementwise, unsupported_error
 
-__all__ = ["Equation", "cannot", "handler", "is_elementwise"]
+__all__ = ["Equation", "get_converter", "is_elementwise", "unsupported_error"]

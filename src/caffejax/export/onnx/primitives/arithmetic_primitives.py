@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..builder import OnnxValue, Shape, node_output
-from .converters import Equation, cannot, converts
+from .converters import Equation, register_converter, unsupported_error
 
 _SAME_OPERATORS = {
     "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "max": "Max", "min": "Min", "neg": "Neg", "exp": "Exp",
@@ -44,7 +44,7 @@ def scalar_like(like: OnnxValue, value: float) -> OnnxValue:
     return OnnxValue((), array.dtype, array, ())
 
 
-@converts(*_SAME_OPERATORS, elementwise=True)
+@register_converter(*_SAME_OPERATORS, elementwise=True)
 def convert_directly(eqn: Equation) -> OnnxValue:
     """Convert to the equivalent ONNX operator. If an operand is neutral, as in x + 0, return the other operand."""
     neutral = _NEUTRAL.get(eqn.name)
@@ -60,36 +60,36 @@ def convert_directly(eqn: Equation) -> OnnxValue:
     return apply(eqn, _SAME_OPERATORS[eqn.name], *eqn.inputs, dtype=eqn.dtype)
 
 
-@converts("and", "or", "xor", "not", elementwise=True)
+@register_converter("and", "or", "xor", "not", elementwise=True)
 def logical(eqn: Equation) -> OnnxValue:
     """Convert to a logical operator for booleans, or to a bitwise operator for integers."""
     op = eqn.name.capitalize()
     if eqn.dtype == bool:
         return apply(eqn, op, *eqn.inputs)
     if eqn.builder.opset < 18:
-        raise cannot(f"it uses bitwise operators, which need opset 18, not {eqn.builder.opset}")
+        raise unsupported_error(f"it uses bitwise operators, which need opset 18, not {eqn.builder.opset}")
     return apply(eqn, f"Bitwise{op}", *eqn.inputs)
 
 
-@converts("ne", elementwise=True)
+@register_converter("ne", elementwise=True)
 def not_equal(eqn: Equation) -> OnnxValue:
     """Convert x != y."""
     return apply(eqn, "Not", apply(eqn, "Equal", *eqn.inputs, dtype=bool))
 
 
-@converts("rsqrt", elementwise=True)
+@register_converter("rsqrt", elementwise=True)
 def rsqrt(eqn: Equation) -> OnnxValue:
     """Convert 1 / sqrt(x)."""
     return apply(eqn, "Reciprocal", apply(eqn, "Sqrt", *eqn.inputs))
 
 
-@converts("square", elementwise=True)
+@register_converter("square", elementwise=True)
 def square(eqn: Equation) -> OnnxValue:
     """Convert x * x."""
     return apply(eqn, "Mul", *eqn.inputs, *eqn.inputs)
 
 
-@converts("integer_pow", elementwise=True)
+@register_converter("integer_pow", elementwise=True)
 def integer_pow(eqn: Equation) -> OnnxValue:
     """Convert a power with an integer exponent."""
     (x,), y = eqn.inputs, eqn.params["y"]
@@ -98,28 +98,28 @@ def integer_pow(eqn: Equation) -> OnnxValue:
     return apply(eqn, "Reciprocal", x) if y == -1 else apply(eqn, "Pow", x, scalar_like(x, y))
 
 
-@converts("expm1", elementwise=True)
+@register_converter("expm1", elementwise=True)
 def expm1(eqn: Equation) -> OnnxValue:
     """Convert exp(x) - 1."""
     (x,) = eqn.inputs
     return apply(eqn, "Sub", apply(eqn, "Exp", x), scalar_like(x, 1))
 
 
-@converts("log1p", elementwise=True)
+@register_converter("log1p", elementwise=True)
 def log1p(eqn: Equation) -> OnnxValue:
     """Convert log(1 + x)."""
     (x,) = eqn.inputs
     return apply(eqn, "Log", apply(eqn, "Add", x, scalar_like(x, 1)))
 
 
-@converts("exp2", elementwise=True)
+@register_converter("exp2", elementwise=True)
 def exp2(eqn: Equation) -> OnnxValue:
     """Convert 2 ** x."""
     (x,) = eqn.inputs
     return apply(eqn, "Pow", scalar_like(x, 2), x)
 
 
-@converts("cbrt", elementwise=True)
+@register_converter("cbrt", elementwise=True)
 def cbrt(eqn: Equation) -> OnnxValue:
     """Convert the cube root."""
     (x,) = eqn.inputs
@@ -127,7 +127,7 @@ def cbrt(eqn: Equation) -> OnnxValue:
     return apply(eqn, "Mul", apply(eqn, "Sign", x), root)
 
 
-@converts("atan2", elementwise=True)
+@register_converter("atan2", elementwise=True)
 def atan2(eqn: Equation) -> OnnxValue:
     """Convert the angle of (x, y), which is computed from the arctangent of y / x."""
     y, x = eqn.inputs
@@ -145,7 +145,7 @@ def atan2(eqn: Equation) -> OnnxValue:
     return apply(eqn, "Where", is_origin, zero, angle, dtype=eqn.dtype)
 
 
-@converts("round", elementwise=True)
+@register_converter("round", elementwise=True)
 def round_(eqn: Equation) -> OnnxValue:
     """Convert rounding to the nearest integer. Halves are rounded to even or away from zero."""
     (x,) = eqn.inputs
@@ -155,20 +155,20 @@ def round_(eqn: Equation) -> OnnxValue:
     return apply(eqn, "Mul", apply(eqn, "Sign", x), rounded)
 
 
-@converts("rem", elementwise=True)
+@register_converter("rem", elementwise=True)
 def rem(eqn: Equation) -> OnnxValue:
     """Convert the remainder, with the sign of the dividend."""
     return apply(eqn, "Mod", *eqn.inputs, fmod=1)
 
 
-@converts("is_finite", elementwise=True)
+@register_converter("is_finite", elementwise=True)
 def is_finite(eqn: Equation) -> OnnxValue:
     """Convert a test for finite numbers."""
     (x,) = eqn.inputs
     return apply(eqn, "Less", apply(eqn, "Abs", x), scalar_like(x, np.inf), dtype=bool)
 
 
-@converts("clamp", elementwise=True)
+@register_converter("clamp", elementwise=True)
 def clamp(eqn: Equation) -> OnnxValue:
     """Convert clipping between bounds."""
     low, x, high = eqn.inputs
@@ -178,7 +178,7 @@ def clamp(eqn: Equation) -> OnnxValue:
     return apply(eqn, "Min", apply(eqn, "Max", x, low), high)
 
 
-@converts("select_n", elementwise=True)
+@register_converter("select_n", elementwise=True)
 def select(eqn: Equation) -> OnnxValue:
     """Convert the selection of a case by the first operand, which is a boolean or an index."""
     selector, *cases = eqn.inputs
@@ -191,7 +191,7 @@ def select(eqn: Equation) -> OnnxValue:
     return result
 
 
-@converts("shift_left", "shift_right_arithmetic", elementwise=True)
+@register_converter("shift_left", "shift_right_arithmetic", elementwise=True)
 def shift(eqn: Equation) -> OnnxValue:
     """Convert a bit shift to a product with a power of 2, or to a quotient that is rounded down."""
     x, num_bits = eqn.inputs
@@ -207,7 +207,7 @@ def _where(eqn: Equation, condition: OnnxValue, on_true: OnnxValue, on_false: On
     return OnnxValue(max((v.shape for v in values), key=len), on_true.dtype, name, broadcast_stored_shapes(*values))
 
 
-@converts("convert_element_type", elementwise=True)
+@register_converter("convert_element_type", elementwise=True)
 def convert_element_type(eqn: Equation) -> OnnxValue:
     """Convert a cast. If the dtype does not change, return the operand."""
     return _cast(eqn, eqn.inputs[0], eqn.dtype)
@@ -241,7 +241,7 @@ def _clip_to_integer_range(eqn: Equation, name: str, floats: Any, integers: Any)
     return clipped
 
 
-@converts(
+@register_converter(
     "copy", "copy_p", "stop_gradient", "reduce_precision", "optimization_barrier", "device_put",
     "sharding_constraint", "pvary",
 )  # fmt: skip
@@ -259,7 +259,7 @@ _REDUCTIONS = {
 _BOOLEAN_REDUCTIONS = {"reduce_and": "ReduceMin", "reduce_or": "ReduceMax"}
 
 
-@converts(*_REDUCTIONS, *_BOOLEAN_REDUCTIONS)
+@register_converter(*_REDUCTIONS, *_BOOLEAN_REDUCTIONS)
 def reduce(eqn: Equation) -> OnnxValue:
     """Convert a reduction over axes."""
     (x,), b = eqn.inputs, eqn.builder
@@ -274,7 +274,7 @@ def reduce(eqn: Equation) -> OnnxValue:
     return node_output(reduced, eqn.shape, eqn.dtype)
 
 
-@converts("argmax", "argmin")
+@register_converter("argmax", "argmin")
 def arg_extremum(eqn: Equation) -> OnnxValue:
     """Convert argmax or argmin. In a tie the first index wins."""
     (x,), b = eqn.inputs, eqn.builder
@@ -284,7 +284,7 @@ def arg_extremum(eqn: Equation) -> OnnxValue:
     return node_output(b.cast(b.add_node(op, [name], axis=int(axis), keepdims=0), eqn.dtype), eqn.shape, eqn.dtype)
 
 
-@converts("cumsum")
+@register_converter("cumsum")
 def cumsum(eqn: Equation) -> OnnxValue:
     """Convert an inclusive cumulative sum."""
     (x,), b = eqn.inputs, eqn.builder
@@ -294,7 +294,7 @@ def cumsum(eqn: Equation) -> OnnxValue:
     )
 
 
-@converts("top_k")
+@register_converter("top_k")
 def top_k(eqn: Equation) -> list[OnnxValue]:
     """Convert to the k largest values along an axis and their indices."""
     (x,), axis = eqn.inputs, eqn.params.get("axis", -1) % len(eqn.inputs[0].shape)
@@ -302,7 +302,7 @@ def top_k(eqn: Equation) -> list[OnnxValue]:
     return [values, indices]
 
 
-@converts("sort")
+@register_converter("sort")
 def sort(eqn: Equation) -> list[OnnxValue]:
     """Convert a stable ascending sort by the first `num_keys` operands."""
     axis, num_keys, b = eqn.params["dimension"], eqn.params["num_keys"], eqn.builder

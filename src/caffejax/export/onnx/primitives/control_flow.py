@@ -11,13 +11,13 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ..builder import OnnxValue, constant_value, node_output
-from .converters import Equation, converts
+from .converters import Equation, register_converter
 from .shape_primitives import reverse_axes
 
 _JAXPRS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "plain")
 
 
-@converts(
+@register_converter(
     "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
     "remat", "remat2", "checkpoint", "caffejax_operation",
 )  # fmt: skip
@@ -30,7 +30,7 @@ def _close(jaxpr: Any) -> Any:
     return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
 
 
-@converts("cond")
+@register_converter("cond")
 def cond(eqn: Equation) -> list[OnnxValue]:
     """Convert the selection of a branch to nested Ifs. If the index is constant, convert only the selected branch."""
     index, *operands = eqn.inputs
@@ -67,14 +67,14 @@ def _branch(
     return [node_output(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
 
 
-@converts("platform_index")
+@register_converter("platform_index")
 def platform_index(eqn: Equation) -> OnnxValue:
     """Return the index of the default platform's branch, which comes last."""
     platforms = eqn.params["platforms"]
     return constant_value(np.int32(next((i for i, names in enumerate(platforms) if names is None), len(platforms) - 1)))
 
 
-@converts("while")
+@register_converter("while")
 def while_(eqn: Equation) -> list[OnnxValue]:
     """Convert a while loop to a Loop with a condition."""
     p, b = eqn.params, eqn.builder
@@ -116,7 +116,7 @@ def _combine_batched_loops(
     return jax.make_jaxpr(lambda *args: jnp.any(conditions(args)))(*avals), jax.make_jaxpr(masked_body)(*avals)
 
 
-@converts("scan")
+@register_converter("scan")
 def scan(eqn: Equation) -> list[OnnxValue]:
     """Convert a scan to a Loop over the items of the scanned arrays. The outputs of the iterations are stacked."""
     p, b = eqn.params, eqn.builder

@@ -11,8 +11,8 @@ import numpy as np
 from ....errors import LayerError
 from ..builder import OnnxBuilder, OnnxValue, Shape
 
-Handler = Callable[["Equation"], OnnxValue | Sequence[OnnxValue]]
-_handlers: dict[str, Handler] = {}
+Converter = Callable[["Equation"], OnnxValue | Sequence[OnnxValue]]
+_converters: dict[str, Converter] = {}
 _elementwise: set[str] = set()
 
 
@@ -55,7 +55,7 @@ class Equation:
         return self.builder.emit(op, inputs or self.inputs, self.shape, self.dtype, **attributes)
 
 
-def converts(*names: str, elementwise: bool = False) -> Callable[[Handler], Handler]:
+def register_converter(*names: str, elementwise: bool = False) -> Callable[[Converter], Converter]:
     """Return a decorator that registers a converter for primitives.
 
     Args:
@@ -63,24 +63,24 @@ def converts(*names: str, elementwise: bool = False) -> Callable[[Handler], Hand
         elementwise: True if the primitives are element-wise and broadcast their operands.
     """
 
-    def register(handler: Handler) -> Handler:
-        _handlers.update(dict.fromkeys(names, handler))
+    def register(converter: Converter) -> Converter:
+        _converters.update(dict.fromkeys(names, converter))
         if elementwise:
             _elementwise.update(names)
-        return handler
+        return converter
 
     return register
 
 
-def handler(name: str) -> Handler:
+def get_converter(name: str) -> Converter:
     """Return the converter of a primitive.
 
     Raises:
         LayerError: if the primitive has no converter.
     """
-    if name not in _handlers:
-        raise cannot(f"it uses the JAX primitive {name}, for which ONNX has no operator")
-    return _handlers[name]
+    if name not in _converters:
+        raise unsupported_error(f"it uses the JAX primitive {name}, for which ONNX has no operator")
+    return _converters[name]
 
 
 def is_elementwise(name: str) -> bool:
@@ -88,6 +88,6 @@ def is_elementwise(name: str) -> bool:
     return name in _elementwise
 
 
-def cannot(reason: str) -> LayerError:
+def unsupported_error(reason: str) -> LayerError:
     """Return the error for a layer that cannot be exported."""
     return LayerError(f"cannot be exported to ONNX: {reason}")

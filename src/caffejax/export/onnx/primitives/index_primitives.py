@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..builder import OnnxValue, Shape, node_output
-from .converters import Equation, cannot, converts
+from .converters import Equation, register_converter, unsupported_error
 from .shape_primitives import slice_value
 
 _REDUCTIONS = {
@@ -23,7 +23,7 @@ _REDUCTIONS = {
 }
 
 
-@converts("gather")
+@register_converter("gather")
 def gather(eqn: Equation) -> OnnxValue:
     """Convert a gather of slices at computed indices."""
     (x, indices), p, b = eqn.inputs, eqn.params, eqn.builder
@@ -61,13 +61,13 @@ def gather(eqn: Equation) -> OnnxValue:
     return node_output(gathered, eqn.shape, eqn.dtype)
 
 
-@converts(*_REDUCTIONS)
+@register_converter(*_REDUCTIONS)
 def scatter(eqn: Equation) -> OnnxValue:
     """Convert a scatter of slices. Values out of bounds are written to an extra element, which is then removed."""
     (x, indices, updates), p, b = eqn.inputs, eqn.params, eqn.builder
     oob_mode, d, reduction = out_of_bounds_mode(p["mode"]), p["dimension_numbers"], _REDUCTIONS[eqn.name]
     if b.opset < 18 and reduction in ("min", "max"):
-        raise cannot(f"it scatters with the reduction {reduction}, which needs opset 18, not {b.opset}")
+        raise unsupported_error(f"it scatters with the reduction {reduction}, which needs opset 18, not {b.opset}")
     index_builder, shape = IndexBuilder(eqn, x.shape), updates.shape
     batch = [i for i in range(len(shape)) if i not in d.update_window_dims]
     axes = [i for i in range(len(x.shape)) if i not in (*d.inserted_window_dims, *d.operand_batching_dims)]
@@ -104,7 +104,7 @@ def scatter(eqn: Equation) -> OnnxValue:
     return node_output(result if dtype == eqn.dtype else b.cast(result, eqn.dtype), eqn.shape, eqn.dtype)
 
 
-@converts("dynamic_slice")
+@register_converter("dynamic_slice")
 def dynamic_slice(eqn: Equation) -> OnnxValue:
     """Convert a slice at computed start indices, which are clipped so that the slice fits."""
     (x, *starts), b = eqn.inputs, eqn.builder
@@ -134,7 +134,7 @@ def dynamic_slice(eqn: Equation) -> OnnxValue:
     )
 
 
-@converts("dynamic_update_slice")
+@register_converter("dynamic_update_slice")
 def dynamic_update_slice(eqn: Equation) -> OnnxValue:
     """Convert the replacement of a slice at computed start indices."""
     (x, new, *starts), b = eqn.inputs, eqn.builder

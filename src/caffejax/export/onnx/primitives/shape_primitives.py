@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..builder import OnnxValue, Shape, constant_value, node_output
-from .converters import Equation, cannot, converts
+from .converters import Equation, register_converter, unsupported_error
 
 _END = np.iinfo(np.int64).max
 
 
-@converts("broadcast_in_dim")
+@register_converter("broadcast_in_dim")
 def broadcast_in_dim(eqn: Equation) -> OnnxValue:
     """Convert a broadcast along new axes. Only reshape the array; nodes that need the full shape expand it."""
     x, dims = eqn.inputs[0], list(eqn.params["broadcast_dimensions"])
@@ -31,7 +31,7 @@ def broadcast_in_dim(eqn: Equation) -> OnnxValue:
     )
 
 
-@converts("reshape", "squeeze", "expand_dims")
+@register_converter("reshape", "squeeze", "expand_dims")
 def reshape(eqn: Equation) -> OnnxValue:
     """Convert a reshape."""
     (x,) = eqn.inputs
@@ -43,7 +43,7 @@ def reshape(eqn: Equation) -> OnnxValue:
     return node_output(eqn.builder.reshape(eqn.builder.broadcast_name(x), eqn.shape), eqn.shape, eqn.dtype)
 
 
-@converts("transpose")
+@register_converter("transpose")
 def transpose(eqn: Equation) -> OnnxValue:
     """Convert a transposition."""
     (x,), order = eqn.inputs, [int(i) for i in eqn.params["permutation"]]
@@ -53,13 +53,13 @@ def transpose(eqn: Equation) -> OnnxValue:
     return OnnxValue(eqn.shape, x.dtype, name, tuple(x.stored_shape[i] for i in order))
 
 
-@converts("concatenate")
+@register_converter("concatenate")
 def concatenate(eqn: Equation) -> OnnxValue:
     """Convert a concatenation along an axis."""
     return eqn.inputs[0] if len(eqn.inputs) == 1 else eqn.emit("Concat", axis=eqn.params["dimension"])
 
 
-@converts("stack")
+@register_converter("stack")
 def stack(eqn: Equation) -> OnnxValue:
     """Convert a stack along a new axis."""
     b, axis = eqn.builder, int(eqn.params["axis"])
@@ -68,7 +68,7 @@ def stack(eqn: Equation) -> OnnxValue:
     return node_output(b.add_node("Concat", names, axis=axis), eqn.shape, eqn.dtype)
 
 
-@converts("unstack")
+@register_converter("unstack")
 def unstack(eqn: Equation) -> list[OnnxValue]:
     """Convert to the list of items along an axis."""
     (x,), b, axis = eqn.inputs, eqn.builder, int(eqn.params["axis"])
@@ -77,7 +77,7 @@ def unstack(eqn: Equation) -> list[OnnxValue]:
     return [node_output(item, shape, x.dtype) for item, shape in zip(items, eqn.shapes, strict=True)]
 
 
-@converts("tile")
+@register_converter("tile")
 def tile(eqn: Equation) -> OnnxValue:
     """Convert a repetition along each axis."""
     b = eqn.builder
@@ -85,7 +85,7 @@ def tile(eqn: Equation) -> OnnxValue:
     return node_output(b.add_node("Tile", [b.broadcast_name(eqn.inputs[0]), repeats]), eqn.shape, eqn.dtype)
 
 
-@converts("split")
+@register_converter("split")
 def split(eqn: Equation) -> list[OnnxValue]:
     """Convert a split along an axis."""
     (x,), b = eqn.inputs, eqn.builder
@@ -95,7 +95,7 @@ def split(eqn: Equation) -> list[OnnxValue]:
     return [node_output(name, shape, x.dtype) for name, shape in zip(names, eqn.shapes, strict=True)]
 
 
-@converts("slice")
+@register_converter("slice")
 def slice_(eqn: Equation) -> OnnxValue:
     """Convert a strided slice."""
     (x,), p = eqn.inputs, eqn.params
@@ -128,7 +128,7 @@ def slice_value(
     return node_output(name, shape, x.dtype)
 
 
-@converts("rev")
+@register_converter("rev")
 def rev(eqn: Equation) -> OnnxValue:
     """Convert a reversal along axes."""
     (x,), b = eqn.inputs, eqn.builder
@@ -149,7 +149,7 @@ def reverse_axes(eqn: Equation, name: str, axes: Sequence[int]) -> str:
     return output
 
 
-@converts("pad")
+@register_converter("pad")
 def pad(eqn: Equation) -> OnnxValue:
     """Convert padding at the edges and between elements. Negative widths crop."""
     x, value = eqn.inputs
@@ -191,7 +191,7 @@ def _insert_padding(
     return node_output(name, new_shape, x.dtype), new_shape
 
 
-@converts("iota")
+@register_converter("iota")
 def iota(eqn: Equation) -> OnnxValue:
     """Convert the indices 0, 1, 2, ... along an axis. The other axes have length 1 in the stored shape."""
     axis, n, b = eqn.params["dimension"], eqn.shape[eqn.params["dimension"]], eqn.builder
@@ -203,13 +203,13 @@ def iota(eqn: Equation) -> OnnxValue:
     return OnnxValue(eqn.shape, eqn.dtype, b.reshape(indices, stored_shape), stored_shape)
 
 
-@converts("caffejax_table")
+@register_converter("caffejax_table")
 def table(eqn: Equation) -> OnnxValue:
     """Return the constant array that the primitive's parameter `make` computes."""
     return constant_value(np.asarray(eqn.params["make"](), eqn.dtype))
 
 
-@converts("dim_as_value")
+@register_converter("dim_as_value")
 def dim_as_value(eqn: Equation) -> OnnxValue:
     """Convert a symbolic size to a scalar value."""
     b = eqn.builder
@@ -226,7 +226,7 @@ def _is_same_size(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@converts("dot_general")
+@register_converter("dot_general")
 def dot_general(eqn: Equation) -> OnnxValue:
     """Convert a contraction to MatMul if it is a product of an array with a matrix, otherwise to Einsum."""
     (x, y), b = eqn.inputs, eqn.builder
@@ -258,16 +258,16 @@ def transpose_axes(eqn: Equation, x: OnnxValue, order: Sequence[int]) -> str:
     return name
 
 
-@converts("conv_general_dilated")
+@register_converter("conv_general_dilated")
 def convolution(eqn: Equation) -> OnnxValue:
     """Convert to Conv, with transpositions if the axes are not in the order (batch, channels, spatial axes)."""
     (x, weight), p, b = eqn.inputs, eqn.params, eqn.builder
     if p["batch_group_count"] != 1:
-        raise cannot("it uses a convolution with groups of the batch (batch_group_count)")
+        raise unsupported_error("it uses a convolution with groups of the batch (batch_group_count)")
     numbers = p["dimension_numbers"]
     n = len(numbers.lhs_spec) - 2
     if n == 0:
-        raise cannot("it uses a convolution without spatial axes")
+        raise unsupported_error("it uses a convolution without spatial axes")
     x = node_output(transpose_axes(eqn, x, numbers.lhs_spec), tuple(x.shape[i] for i in numbers.lhs_spec), x.dtype)
     low, high = ([pads[i] for pads in p["padding"]] for i in (0, 1))
     if any(d != 1 for d in p["lhs_dilation"]):
@@ -305,7 +305,7 @@ def _dilate(eqn: Equation, x: OnnxValue, dilation: Sequence[int]) -> OnnxValue:
     return node_output(name, (*x.shape[:2], *sizes), x.dtype)
 
 
-@converts("reduce_window_max", "reduce_window_min", "reduce_window_sum")
+@register_converter("reduce_window_max", "reduce_window_min", "reduce_window_sum")
 def reduce_window(eqn: Equation) -> OnnxValue:
     """Convert to pooling over the last axes. A minimum is the negated maximum of negated values."""
     (x,), p, b = eqn.inputs, eqn.params, eqn.builder
@@ -313,9 +313,9 @@ def reduce_window(eqn: Equation) -> OnnxValue:
     is_unpooled = [w == s == 1 and tuple(pads) == (0, 0) for w, s, pads in zip(window, strides, padding, strict=True)]
     first_axis = next((i for i, is_plain in enumerate(is_unpooled) if not is_plain), len(is_unpooled) - 1)
     if any(d != 1 for d in (*p["base_dilation"], *p["window_dilation"])) or len(is_unpooled) - first_axis > 3:
-        raise cannot("it reduces over dilated windows, or over windows along more than three axes")
+        raise unsupported_error("it reduces over dilated windows, or over windows along more than three axes")
     if not np.issubdtype(x.dtype, np.floating):
-        raise cannot("it reduces over windows of integers")
+        raise unsupported_error("it reduces over windows of integers")
     low, high = ([pads[i] for pads in padding[first_axis:]] for i in (0, 1))
     spatial_shape = x.shape[first_axis:]
     name = b.reshape(b.broadcast_name(x), (_product(x.shape[:first_axis]), 1, *spatial_shape))
