@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from caffejax import CaffejaxError
-from caffejax.planning import target_of
+from caffejax.planning import parse_target
 from caffejax.planning.hardware import CHIPS, Chip
 
 
@@ -21,7 +21,7 @@ from caffejax.planning.hardware import CHIPS, Chip
     ],
 )
 def test_targets_by_name(text: str, shape: tuple[int, ...], devices: int) -> None:
-    target = target_of(text)
+    target = parse_target(text)
     assert (target.shape, target.devices, str(target)) == (shape, devices, text.lower())
 
 
@@ -40,14 +40,14 @@ def test_data_sheets_are_plausible(name: str) -> None:
 def test_a_chip_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('like = "cuda:h100"\nname = "h100-pcie"\nmemory = 8.5e10\n[compiler]\ncore_count = 114\n')
-    chip = target_of(f"{file}:2").chip
+    chip = parse_target(f"{file}:2").chip
     assert (chip.name, chip.memory, chip.compiler["core_count"]) == ("h100-pcie", 8.5e10, 114)
     assert (chip.bandwidth, chip.compiler["major"]) == (CHIPS["cuda:h100"].bandwidth, 9)
     numbers = "\n".join(
         f"{f.name} = 1e12" for f in fields(Chip) if f.name in Chip.__annotations__ and f.type == "float"
     )
     file.write_text(f'platform = "tpu"\nname = "v7"\n{numbers}\n')
-    assert target_of(f"{file}:2x2").chip.peak("bfloat16") == 1e12
+    assert parse_target(f"{file}:2x2").chip.peak("bfloat16") == 1e12
 
 
 @pytest.mark.parametrize(
@@ -60,20 +60,20 @@ def test_a_chip_from_a_file(tmp_path: Path) -> None:
         ("tpu:v5e:-1", "is not a target"),
         ("tpu:v5e:99999999", "is not a target"),
         ("tpu:v5:2x2", "no chip is called 'tpu:v5'; did you mean"),
-        ("cuda:h100:2x2", "GPUs have no topology; give a number: cuda:h100:4"),
+        ("cuda:h100:2x2", "GPUs have no topology; set only their number: cuda:h100:4"),
         ("nowhere.toml:4", "No such file"),
     ],
 )
 def test_invalid_targets_are_refused(text: str, message: str) -> None:
     with pytest.raises(CaffejaxError, match=message):
-        target_of(text)
+        parse_target(text)
 
 
 @pytest.mark.parametrize(
     ("content", "messages"),
     [
         ("{", ["nvalid"]),
-        ('name = "x"', ["needs platform, memory"]),
+        ('name = "x"', ["lacks platform, memory"]),
         ('like = "tpu:v9"', ["like must be one of"]),
         (
             'like = "cuda:h100"\nmemory = "80 GB"\nbandwith = 3',
@@ -90,7 +90,7 @@ def test_all_problems_of_a_chip_file_are_reported(tmp_path: Path, content: str, 
     file = tmp_path / "chip.toml"
     file.write_text(content)
     with pytest.raises(CaffejaxError) as caught:
-        target_of(f"{file}:1")
+        parse_target(f"{file}:1")
     for message in messages:
         assert message in str(caught.value)
     assert "chip.toml" in str(caught.value)

@@ -242,8 +242,8 @@ def test_svg_asks_for_graphviz_or_the_extra(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("no_graphviz")
 def test_nets_that_are_too_large_for_svg(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(svg_drawing, "_LONGEST", 0.001)
-    with pytest.raises(CaffejaxError, match=r"the net is too large to be laid out: 0.001 s .*are not enough"):
+    monkeypatch.setattr(svg_drawing, "_MAX_SECONDS", 0.001)
+    with pytest.raises(CaffejaxError, match=r"the net is too large to be laid out: its layout needs more than 0.001 s"):
         draw.draw_net(read_net(LENET), "LR", "svg")
 
 

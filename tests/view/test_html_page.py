@@ -11,7 +11,7 @@ from viewed_nets import SPELLS, config, hostile_net
 from caffejax.errors import CaffejaxError
 from caffejax.summary import FAMILIES
 from caffejax.view import write_page
-from caffejax.view.html_page import asset, escape_json, page
+from caffejax.view.html_page import escape_json, read_asset, render_page
 
 LENET = config("lenet")
 
@@ -28,7 +28,7 @@ def test_a_page_references_no_other_files(tmp_path: Path) -> None:
 
 
 def test_each_family_has_a_colour() -> None:
-    style = asset("page.css")
+    style = read_asset("page.css")
     assert [family for family in (*FAMILIES, "unbuilt") if f".family-{family} " not in style] == []
 
 
@@ -54,11 +54,11 @@ def test_json_in_html(text: str) -> None:
 
 
 def test_the_policy_names_the_page_s_own_script_alone() -> None:
-    first, second = (re.search(rb"script-src '(sha256-[^']+)'", page({"a": 1}, live)) for live in (False, True))
+    first, second = (re.search(rb"script-src '(sha256-[^']+)'", render_page({"a": 1}, live)) for live in (False, True))
     assert first is not None
     assert second is not None
     assert first[1] == second[1]
-    assert b"'unsafe" not in page({})
+    assert b"'unsafe" not in render_page({})
 
 
 def test_a_page_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from caffejax.graph import build_graph, net_state
 from caffejax.schema import caffe_pb2, parse_text, read_net
 from caffejax.summary import summarize
 from caffejax.view import load_view
-from caffejax.view.net_view import all_problems, text_of, to_json
+from caffejax.view.net_view import all_problems, format_layer, to_json
 
 
 def view_text(folder: Path, text: str) -> Any:
@@ -95,8 +95,8 @@ def test_missing_sources_and_phases_without_data_are_noted(tmp_path: Path) -> No
     data = 'layer { name: "d" type: "Data" top: "d" include { phase: TRAIN } data_param { source: "no" batch_size: 3 } '
     view = view_text(tmp_path, f"{data} transform_param {{ crop_size: 9 }} }} {conv('c', 'd')}")
     train, test = view.phases["TRAIN"], view.phases["TEST"]
-    assert train.numbers[1] is not None
-    assert train.numbers[1].top_shapes == ((3, 8, 9, 9),)
+    assert train.summaries[1] is not None
+    assert train.summaries[1].top_shapes == ((3, 8, 9, 9),)
     assert "is absent and was not opened" in train.notes[0]
     assert "no data layer" in test.notes[0]
     assert all_problems(view) == []
@@ -112,13 +112,13 @@ def test_stages_choose_layers(tmp_path: Path) -> None:
 
 def test_the_prototxt_of_a_layer_has_no_weights() -> None:
     layer = parse_text('name: "c" type: "Convolution" top: "<c>" blobs { data: [1, 2] }', caffe_pb2.LayerParameter)
-    text = text_of(layer)
+    text = format_layer(layer)
     assert "blobs: 1 array of weights" in text
     again = read_net(text).layer[0]
     layer.ClearField("blobs")
     assert again == layer
     layer.python_param.param_str = "x" * 50_000
-    assert len(text_of(layer)) < 21_000
+    assert len(format_layer(layer)) < 21_000
 
 
 def test_hostile_names_are_unchanged_in_the_view(tmp_path: Path) -> None:

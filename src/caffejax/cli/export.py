@@ -152,7 +152,7 @@ def _write_onnx(net: Net, subject: InferenceModel, options: argparse.Namespace) 
     from ..export import require_package
 
     require_package("onnx", "writes models")
-    from ..export.onnx import OPSET, shapes_of, write_onnx
+    from ..export.onnx import OPSET, get_shapes, write_onnx
 
     settings: dict[str, Any] = {
         "opset": options.opset or OPSET,
@@ -161,7 +161,7 @@ def _write_onnx(net: Net, subject: InferenceModel, options: argparse.Namespace) 
         "preprocessing": preprocessing_of(net, subject, options),
     }
     model = _export_with_batch(lambda batch: write_onnx(subject, options.to, batch=batch, **settings), options)
-    return shapes_of(model.graph.input), shapes_of(model.graph.output)
+    return get_shapes(model.graph.input), get_shapes(model.graph.output)
 
 
 def _write_flax(net: Net, subject: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
@@ -252,24 +252,24 @@ def preprocessing_of(net: Net, subject: InferenceModel, options: argparse.Namesp
         subject: the exported part of the net.
         options: the command's flags.
     """
-    from ..export import data_layer_preprocessing, image_input
+    from ..export import data_layer_preprocessing, find_image_input
 
     if options.preprocess is None:
         return None
     if options.preprocess == _TRANSFORM:
         return data_layer_preprocessing(net, subject, options.images_dim, options.channel_swap)
     with image_flags.refusals(options.model):
-        return _classify_preprocessing(image_input(subject), subject, options)
+        return _classify_preprocessing(find_image_input(subject), subject, options)
 
 
 def _classify_preprocessing(blob: str, subject: InferenceModel, options: argparse.Namespace) -> Preprocessing:
     import numpy as np
 
-    from ..export import Preprocessing, colour_order
+    from ..export import Preprocessing, caffe_channel_order
     from ..pycaffe.io import Transformer
 
     settings, (_, channels, h, w) = image_flags.settings(options), subject.inputs[blob].shape
-    order = settings["channel_swap"] or colour_order(channels)
+    order = settings["channel_swap"] or caffe_channel_order(channels)
     transformer = Transformer({blob: subject.inputs[blob].shape})
     transformer.set_channel_swap(blob, order)
     transformer.set_mean(blob, np.zeros(channels) if settings["mean"] is None else settings["mean"])

@@ -79,9 +79,9 @@ _PHASES = ("TRAIN", "TEST")
 
 def run(options: argparse.Namespace) -> None:
     """Compile and print the plan."""
-    from ..planning import plan, target_of
+    from ..planning import parse_target, plan
 
-    target = target_of(options.target)
+    target = parse_target(options.target)
     net, solver = _subject(options)
     solver_option: dict[str, Any] = {} if solver is None else {"solver": solver}
     device_flags.check_mesh(options, target.devices, f" in {target}")

@@ -2,7 +2,7 @@
 
 from .export_weights import load_export_weights, zero_weight_warnings
 from .inference_model import BatchError, InferenceModel, make_inference_model
-from .preprocessing import Preprocessing, colour_order, data_layer_preprocessing, image_input
+from .preprocessing import Preprocessing, caffe_channel_order, data_layer_preprocessing, find_image_input
 from .stablehlo import PLATFORMS, export_stablehlo, require_package, write_stablehlo
 
 __all__ = [
@@ -10,10 +10,10 @@ __all__ = [
     "BatchError",
     "InferenceModel",
     "Preprocessing",
-    "colour_order",
+    "caffe_channel_order",
     "data_layer_preprocessing",
     "export_stablehlo",
-    "image_input",
+    "find_image_input",
     "load_export_weights",
     "make_inference_model",
     "require_package",

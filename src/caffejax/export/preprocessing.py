@@ -83,7 +83,7 @@ class Preprocessing:
         return (pixels * np.float32(self.factor) - np.asarray(self.mean, np.float32)) * np.float32(self.scale)
 
 
-def image_input(model: InferenceModel) -> str:
+def find_image_input(model: InferenceModel) -> str:
     """Return the name of the only input with four axes.
 
     Raises:
@@ -97,7 +97,7 @@ def image_input(model: InferenceModel) -> str:
     return candidates[0]
 
 
-def colour_order(channels: int) -> tuple[int, ...]:
+def caffe_channel_order(channels: int) -> tuple[int, ...]:
     """Return the channel order in which Caffe's tools store RGB images.
 
     It is B, G, R, which is (2, 1, 0). If there are not three channels, the order is unchanged.
@@ -120,7 +120,7 @@ def data_layer_preprocessing(
         GraphError: if the input is not a top of a data layer with a transform_param, or if the image size differs from
             that of the mean image.
     """
-    blob = image_input(model)
+    blob = find_image_input(model)
     key = next(layer.key for layer in model.net.graph.layers if blob in layer.tops)
     layer = net.graph.layer(key)
     normalize = layer.device_transform
@@ -130,7 +130,7 @@ def data_layer_preprocessing(
     channels, *size = model.inputs[blob].shape[1:]
     has_mean_image = normalize.mean.shape[1:] != (1, 1)
     height, width = image or (normalize.mean.shape[1:] if has_mean_image else size)
-    order = tuple(order or colour_order(channels))
+    order = tuple(order or caffe_channel_order(channels))
     result = Preprocessing(blob, (height, width, channels), (size[0], size[1]), order, scale=float(normalize.scale))
     if not has_mean_image:
         return replace(result, mean=normalize.mean)

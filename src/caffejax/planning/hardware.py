@@ -151,7 +151,7 @@ CHIPS = {
 }  # fmt: skip
 
 
-def target_of(text: str) -> Target:
+def parse_target(text: str) -> Target:
     """Return the target with the given name: "tpu:v5e:2x2", "cuda:h100:4", or "chip.toml:4" with a chip file.
 
     A chip file contains the fields of `Chip`; the fields for the compiler are in a table `[compiler]`. With
@@ -239,7 +239,7 @@ _SMALLEST_LAYOUTS = {
 }  # the smallest layouts that libtpu supports
 
 
-def devices(target: Target) -> Sequence[Any]:
+def get_devices(target: Target) -> Sequence[Any]:
     """Return the target's devices as JAX device descriptions, for ahead-of-time compilation.
 
     Raises:

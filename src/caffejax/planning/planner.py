@@ -22,7 +22,7 @@ from ..summary import multiply_adds
 from ..training.build_trainer import config_for_mesh, optimizer_of
 from ..training.placement import MeshPlacement
 from ..training.train_step import TrainState, init_train_state, make_step
-from .hardware import Chip, Target, devices
+from .hardware import Chip, Target, get_devices
 from .hlo import Collective, ProgramStats, compiled_stats
 
 FORWARD = 1 / 3  # fraction of a step without collectives: a backward pass takes as long as two forward passes
@@ -213,7 +213,7 @@ class CompileJob:
         problems = list(self._problems())
         if problems:
             raise GraphError([Problem(p, file=self.net.graph.file) for p in problems])
-        self.mesh = make_mesh(devices(self.target), self.parallel.model)
+        self.mesh = make_mesh(get_devices(self.target), self.parallel.model)
         if self.training:
             self.net.graph.check_backward()
             self.net = self.net.with_compute_config(config_for_mesh(self.mesh, self.net.compute_config))

@@ -1,6 +1,6 @@
-"""Nets as drawings: the layer graph, HTML pages that show it, and a server that follows edits of a file."""
+"""Drawings of nets: the layer graph, HTML pages that show it, and a server that reloads an edited file."""
 
-from .net_view import NetView, load_view, page_of, write_page
+from .net_view import NetView, load_view, make_page, write_page
 from .server import serve
 
-__all__ = ["NetView", "load_view", "page_of", "serve", "write_page"]
+__all__ = ["NetView", "load_view", "make_page", "serve", "write_page"]

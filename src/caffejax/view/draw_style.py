@@ -1,4 +1,4 @@
-"""Colour and text of layers in drawings, by layer type, as in Caffe's draw_net.py."""
+"""Colours and texts of layers in drawings, by layer type, like in Caffe's draw_net.py."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class DrawStyle:
     """The style of a layer type in drawings. `kind`, `window` and `edge` are functions of a LayerParameter.
 
     Attributes:
-        colour: the colour of the box, as "#RRGGBB"; None for the default colour.
-        kind: returns the text after the type's name, such as the pooling method; None for no text.
-        window: returns three lines of text: kernel, stride and pad; None for layers without a kernel.
+        colour: the colour of the box as "#RRGGBB", or None for the default colour.
+        kind: returns the text after the type name, such as the pooling method; None for no text.
+        window: returns three lines of text with kernel, stride and pad; None for layers without a kernel.
         edge: returns the text at the edges to the tops, such as the number of outputs; None for no text.
-        lr_mult: whether the box may show the learning rate multipliers of a weight and a bias.
+        lr_mult: True if the box may show the learning rate multipliers of a weight and a bias.
     """
 
     colour: str | None = None
@@ -33,17 +33,17 @@ def draw_style(type_name: str) -> DrawStyle:
     return STYLES.get(type_name, _DEFAULT)
 
 
-def _window_lines(param: Any, everything: bool = False) -> list[str]:
-    """Return three lines of text: kernel size ("global" if `everything` is True), stride and pad."""
+def _window_lines(param: Any, is_global: bool = False) -> list[str]:
+    """Return three lines of text with kernel size ("global" if `is_global`), stride and pad."""
     return [
-        "global" if everything else f"kernel size: {_spatial(param, 'kernel_size', 'kernel', 1)}",
+        "global" if is_global else f"kernel size: {_spatial(param, 'kernel_size', 'kernel', 1)}",
         f"stride: {_spatial(param, 'stride', 'stride', 1)}",
         f"pad: {_spatial(param, 'pad', 'pad', 0)}",
     ]
 
 
 def _spatial(param: Any, name: str, prefix: str, default: int) -> str:
-    """Return a size in a layer's settings as text: "3" for equal sizes along all axes, else "1x3"."""
+    """Return a size in a layer's settings as text, such as "1x3", or "3" if the sizes along all axes are equal."""
     pair = [getattr(param, f"{prefix}_{axis}") for axis in "hw" if param.HasField(f"{prefix}_{axis}")]
     value = getattr(param, name)
     sizes = pair or ([value] if isinstance(value, int) else list(value)) or [default]
@@ -68,6 +68,6 @@ STYLES: dict[str, DrawStyle] = {  # by type name; users may add their layer type
     "Pooling": DrawStyle(
         "#FF9900",
         kind=lambda layer: layer.pooling_param.PoolMethod.Name(layer.pooling_param.pool),
-        window=lambda layer: _window_lines(layer.pooling_param, everything=layer.pooling_param.global_pooling),
+        window=lambda layer: _window_lines(layer.pooling_param, is_global=layer.pooling_param.global_pooling),
     ),
 }

@@ -1,4 +1,4 @@
-"""A self-contained HTML page of a net: data, layout library, scripts and style."""
+"""A self-contained HTML page of a net, which contains data, layout library, scripts and style."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ _SCRIPTS = (
 
 
 @cache
-def asset(name: str) -> str:
+def read_asset(name: str) -> str:
     """Return the text of the file `name` in the assets of this package."""
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 
-def library() -> str:
+def read_library() -> str:
     """Return the JavaScript of the layout library dagre with its licence, without the reference to its source map."""
-    text = asset(LIBRARY).partition("//# sourceMappingURL")[0]
-    return f"/* dagre, https://github.com/dagrejs/dagre\n\n{asset('dagre/LICENSE')}*/\n{text}"
+    text = read_asset(LIBRARY).partition("//# sourceMappingURL")[0]
+    return f"/* dagre, https://github.com/dagrejs/dagre\n\n{read_asset('dagre/LICENSE')}*/\n{text}"
 
 
-def page(net: dict[str, Any], live: bool = False) -> bytes:
+def render_page(net: dict[str, Any], live: bool = False) -> bytes:
     """Return the HTML page of a net.
 
-    The net's names and texts cannot become markup or script: the data is JSON without `<`, the page's scripts insert it
-    as text, and the page's content security policy forbids other scripts.
+    Names and texts of the net cannot become markup or script, because the data is JSON without `<`, the page's scripts
+    insert it as text, and the page's content security policy forbids other scripts.
 
     Args:
         net: the view from `to_json`.
-        live: True if a server shows the page; the page then polls the server for changes.
+        live: True if a server provides the page, which then polls the server for changes.
     """
-    script = "\n".join(["(() => {", library(), *map(asset, _SCRIPTS), "})();"])
-    style = asset("page.css")
+    script = "\n".join(["(() => {", read_library(), *map(read_asset, _SCRIPTS), "})();"])
+    style = read_asset("page.css")
     if "</script" in script.lower() or "<!--" in script or "</style" in style.lower():
-        raise CaffejaxError("the package's own files are damaged; reinstall caffejax")
-    source = "self" if live else "none"
+        raise CaffejaxError("the scripts or styles in the caffejax package are damaged; reinstall caffejax")
+    connect_source = "self" if live else "none"
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
-        f"connect-src '{source}'; base-uri 'none'; form-action 'none'"
+        f"connect-src '{connect_source}'; base-uri 'none'; form-action 'none'"
     )
     parts = {"policy": policy, "style": style, "net": escape_json({"net": net, "live": live}), "script": script}
-    return (asset("page.html") % parts).encode()
+    return (read_asset("page.html") % parts).encode()
 
 
 def escape_json(value: Any) -> str:

@@ -1,6 +1,6 @@
-"""The graph of a drawing: the layers of a prototxt, each with the layers that compute its bottoms.
+"""The graph of a drawing, which contains the layers of a prototxt and their connections.
 
-The graph contains no shapes, so nets that cannot be built can be drawn too.
+The graph contains no shapes, so nets that cannot be built can also be drawn.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class WiredLayer:
     """A layer in a drawing.
 
     Attributes:
-        number: its index among the drawn layers.
+        number: the index among the drawn layers.
         key: a key that is unique in the drawing.
-        layer: its definition.
-        sources: for each bottom the number of the layer that computes it, or None.
+        layer: the definition.
+        sources: for each bottom, the number of the layer that computes it, or None if there is none.
         head: the number of the first layer in the same box. An in-place layer is in the box of the layer before it if
-            no other layer reads the blob in between. Any other layer starts a box, so its head is its number.
+            no other layer reads the blob between them. Other layers begin a box, so their head is their number.
     """
 
     number: int
@@ -57,13 +57,13 @@ def connect_layers(layers: Sequence[LayerParameter]) -> tuple[WiredLayer, ...]:
     heads: list[int] = []
     result = []
     for i, layer in enumerate(layers):
-        tops = [sources.get((i, j)) for j in range(len(layer.bottom))]
-        made_by = tops[0] if is_in_place(layer) else None
-        alone = made_by is not None and readers[made_by] == 1 and len(layers[made_by[0]].top) == 1
-        heads.append(heads[made_by[0]] if made_by is not None and alone else i)
+        producers = [sources.get((i, j)) for j in range(len(layer.bottom))]
+        producer = producers[0] if is_in_place(layer) else None
+        joins_box = producer is not None and readers[producer] == 1 and len(layers[producer[0]].top) == 1
+        heads.append(heads[producer[0]] if producer is not None and joins_box else i)
         key = f"{layer.name}_{layer.type}"
         if key in keys:
             key += f"_{i}"  # names may repeat, usually in layers of different phases
         keys.add(key)
-        result.append(WiredLayer(i, key, layer, tuple(None if s is None else s[0] for s in tops), heads[i]))
+        result.append(WiredLayer(i, key, layer, tuple(None if s is None else s[0] for s in producers), heads[i]))
     return tuple(result)

@@ -1,4 +1,4 @@
-"""The view of a net's file in `caffejax view`, as JSON and as a page: layers, boxes, repeated blocks and problems."""
+"""The view of a net file in `caffejax view`, as JSON and as a page: layers, boxes, repeated blocks and problems."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ..layers import Phase
 from ..schema import format_text, read_valid_part
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from ..summary import LayerSummary, summarize
-from .html_page import page
+from .html_page import render_page
 from .layer_graph import WiredLayer, connect_layers
-from .repeated_blocks import Block, Box, blocks_of, boxes_of
+from .repeated_blocks import Block, Box, find_blocks, make_boxes
 
 PHASES: tuple[Phase, ...] = ("TRAIN", "TEST")
 
@@ -33,33 +33,33 @@ class PhaseView:
 
     Attributes:
         layers: the layers of the phase, in the order of execution.
-        definitions: for each layer its index among all layers of the prototxt.
+        definitions: for each layer, its index among all layers of the prototxt.
         boxes: layers grouped with the in-place layers on their tops.
         blocks: repeated blocks, as ranges of boxes.
-        numbers: shapes and counts of each layer; None for layers that cannot be built.
-        problems: the reasons why the net cannot be built; empty if it can be built.
-        notes: assumptions, and settings that are ignored.
+        summaries: shapes and counts of each layer; None for layers that cannot be built.
+        problems: the reasons why the net cannot be built; () if it can be built.
+        notes: assumptions and ignored settings.
     """
 
     layers: tuple[WiredLayer, ...]
     definitions: tuple[int, ...]
     boxes: tuple[Box, ...]
     blocks: tuple[Block, ...]
-    numbers: tuple[LayerSummary | None, ...]
+    summaries: tuple[LayerSummary | None, ...]
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class NetView:
-    """The view of a net's file.
+    """The view of a net file.
 
     Attributes:
         file: the path of the file.
         net: the part of the net that could be read.
-        problems: problems of the prototxt's text.
+        problems: problems of the prototxt text.
         notes: old forms that the prototxt uses.
-        phases: views by phase name.
+        phases: the view of each phase.
     """
 
     file: Path
@@ -72,7 +72,7 @@ class NetView:
 def load_view(
     file: Path, level: int = 0, stages: Sequence[str] = (), data_config: DataConfig = DataConfig()
 ) -> NetView:
-    """Load the view of a net. No layer runs, and missing data is not opened.
+    """Load the view of a net, without running layers. Data may be missing.
 
     Args:
         file: a prototxt.
@@ -80,7 +80,7 @@ def load_view(
         data_config: how existing data is read.
 
     Raises:
-        SchemaError: if the file does not exist or is not text. All other problems are stored in the view.
+        SchemaError: if the file does not exist or is not text. All other problems are attributes of the view.
     """
     with collect_warnings(f"{file}: ") as notes:
         net, problems = read_valid_part(file)
@@ -93,42 +93,42 @@ def load_view(
 def _load_phase(net: NetParameter, state: NetState, file: Path, data_config: DataConfig) -> PhaseView:
     indices = [i for i, layer in enumerate(net.layer) if is_included(layer, state)]
     layers = [net.layer[i] for i in indices]
-    numbers: dict[int, LayerSummary] = {}
+    summaries: dict[int, LayerSummary] = {}
     problems: tuple[Problem, ...] = ()
     notes: list[str] = []
     if has_no_data(net, state):
-        notes.append("this phase has no data layer: it is drawn from its text, without shapes")
+        notes.append("this phase has no data layer, so it is drawn without shapes")
     else:
         with collect_warnings(f"{file}: ") as warnings:
-            numbers, problems, assumed = _numbers(net, state, file, data_config, layers)
+            summaries, problems, assumed = _summarize_layers(net, state, file, data_config, layers)
         notes += [*assumed, *dict.fromkeys(warnings)]
-    all_wired = connect_layers(layers)
-    boxes = boxes_of(all_wired)
+    wired_layers = connect_layers(layers)
+    boxes = make_boxes(wired_layers)
     return PhaseView(
-        layers=all_wired,
+        layers=wired_layers,
         definitions=tuple(indices),
         boxes=boxes,
-        blocks=blocks_of(boxes),
-        numbers=tuple(numbers.get(i) for i in range(len(layers))),
+        blocks=find_blocks(boxes),
+        summaries=tuple(summaries.get(i) for i in range(len(layers))),
         problems=problems,
         notes=tuple(notes),
     )
 
 
-_Numbers = tuple[dict[int, LayerSummary], tuple[Problem, ...], tuple[str, ...]]
+_Summaries = tuple[dict[int, LayerSummary], tuple[Problem, ...], tuple[str, ...]]
 
 
-def _numbers(
+def _summarize_layers(
     net: NetParameter, state: NetState, file: Path, data_config: DataConfig, layers: Sequence[LayerParameter]
-) -> _Numbers:
-    """Return the shapes and counts of layers by index, the problems of the net, and the assumptions on missing data.
+) -> _Summaries:
+    """Return the layer summaries by index, the problems of the net, and the assumptions about missing data.
 
-    If the net cannot be built, only the layers that do not depend on a layer with a problem have numbers.
+    If the net cannot be built, only layers that do not depend on a layer with a problem have summaries.
     """
     try:
-        return _numbers_of_graph(next(assumed_graphs(net, state, file, data_config)), range(len(layers)))
+        return _graph_summaries(next(assumed_graphs(net, state, file, data_config)), range(len(layers)))
     except MissingSourceError as reason:
-        return {}, (), (f"{reason}; no shapes are known",)
+        return {}, (), (f"{reason}; therefore no shapes are known",)
     except CaffejaxError as error:
         problems = error.problems
     valid = _valid_layers(layers, problems)
@@ -136,70 +136,74 @@ def _numbers(
         return {}, problems, ()
     valid_net = NetParameter(name=net.name, layer=[layers[i] for i in valid])
     try:
-        numbers, _, assumed = _numbers_of_graph(next(assumed_graphs(valid_net, state, file, data_config)), valid)
+        summaries, _, assumed = _graph_summaries(next(assumed_graphs(valid_net, state, file, data_config)), valid)
     except (MissingSourceError, CaffejaxError):
         return {}, problems, ()
-    return numbers, problems, assumed
+    return summaries, problems, assumed
 
 
-def _numbers_of_graph(assumed: AssumedGraph, indices: Sequence[int]) -> _Numbers:
+def _graph_summaries(assumed: AssumedGraph, indices: Sequence[int]) -> _Summaries:
     return dict(zip(indices, summarize(assumed.graph).layers, strict=True)), (), assumed.assumed
 
 
 def _valid_layers(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> list[int]:
-    """Return the indices of the layers that have no problem and depend on no layer with a problem."""
-    wrong = {problem.layer for problem in problems}
+    """Return the indices of the layers that have no problem and do not depend on a layer with a problem."""
+    problem_layers = {problem.layer for problem in problems}
     sources, missing = find_sources(layers)
-    lacking = {i for i, _, _ in missing}
-    bad: set[int] = set()
+    unconnected = {i for i, _, _ in missing}
+    invalid: set[int] = set()
     for i, layer in enumerate(layers):
-        makers = (sources.get((i, j)) for j in range(len(layer.bottom)))
-        if layer.name in wrong or i in lacking or any(maker is None or maker[0] in bad for maker in makers):
-            bad.add(i)
-    return [i for i in range(len(layers)) if i not in bad]
+        producers = (sources.get((i, j)) for j in range(len(layer.bottom)))
+        if (
+            layer.name in problem_layers
+            or i in unconnected
+            or any(producer is None or producer[0] in invalid for producer in producers)
+        ):
+            invalid.add(i)
+    return [i for i in range(len(layers)) if i not in invalid]
 
 
 def all_problems(view: NetView) -> list[tuple[Problem, tuple[Phase, ...]]]:
-    """Return each distinct problem of a net with the phases that have it. Problems of the text have no phases."""
+    """Return each distinct problem of a net with its phases. Problems of the prototxt text have no phases."""
     phases_of: dict[Problem, tuple[Phase, ...]] = dict.fromkeys(view.problems, ())
-    for phase, part in view.phases.items():
-        for problem in part.problems:
+    for phase, phase_view in view.phases.items():
+        for problem in phase_view.problems:
             if problem not in view.problems:
                 phases_of[problem] = (*phases_of.get(problem, ()), phase)
     return list(phases_of.items())
 
 
-_LONGEST_TEXT = 20_000  # characters of a layer's prototxt
+_MAX_TEXT_LENGTH = 20_000  # maximum characters of a layer's prototxt
 
 
 def to_json(view: NetView) -> dict[str, Any]:
     """Return a net view as JSON-compatible values for the page's scripts.
 
-    A problem contains the name of its layer and its phases (empty for problems of the text). Layers refer to other
-    layers and to their prototxt by number.
+    A problem contains the name of its layer and its phases; problems of the prototxt text have no phases. Layers refer
+    to other layers and to their prototxt by index.
     """
-    counted_layers = [numbers for part in view.phases.values() for numbers in part.numbers if numbers]
-    families = {numbers.type: numbers.family for numbers in counted_layers}  # for layers of phases that cannot be built
+    layer_summaries = [summary for phase_view in view.phases.values() for summary in phase_view.summaries if summary]
+    families = {summary.type: summary.family for summary in layer_summaries}  # families of layers that cannot be built
     problems = [{**_problem(p), "phases": phases} for p, phases in all_problems(view)]
     return {
         "name": view.net.name,
         "file": str(view.file),
         "problems": problems,
         "notes": view.notes,
-        "texts": [text_of(layer) for layer in view.net.layer],
-        "phases": {phase: _phase(part, families) for phase, part in view.phases.items()},
+        "texts": [format_layer(layer) for layer in view.net.layer],
+        "phases": {phase: _phase(phase_view, families) for phase, phase_view in view.phases.items()},
     }
 
 
-def text_of(layer: LayerParameter) -> str:
+def format_layer(layer: LayerParameter) -> str:
     """Return a layer's prototxt without weights, truncated to a readable length."""
     message = LayerParameter()
     message.CopyFrom(layer)
     message.ClearField("blobs")
     text = "".join(f"  {line}\n" for line in format_text(message).splitlines())
-    truncated = f"{text[:_LONGEST_TEXT]}\n  # and {format_count(len(text) - _LONGEST_TEXT, 'character')} more\n"
+    truncated = f"{text[:_MAX_TEXT_LENGTH]}\n  # and {format_count(len(text) - _MAX_TEXT_LENGTH, 'character')} more\n"
     weights = f"  # blobs: {format_count(len(layer.blobs), 'array')} of weights\n" if layer.blobs else ""
-    return f"layer {{\n{text if len(text) <= _LONGEST_TEXT else truncated}{weights}}}"
+    return f"layer {{\n{text if len(text) <= _MAX_TEXT_LENGTH else truncated}{weights}}}"
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
@@ -207,32 +211,32 @@ def _problem(problem: Problem) -> dict[str, Any]:
     return {"message": problem.message, **{key: value for key, value in location.items() if value is not None}}
 
 
-def _phase(part: PhaseView, families: Mapping[str, str]) -> dict[str, Any]:
+def _phase(view: PhaseView, families: Mapping[str, str]) -> dict[str, Any]:
     layers = [
         {
             "name": layer.layer.name,
             "type": layer.layer.type,
-            "family": numbers.family if numbers else families.get(layer.layer.type, "unbuilt"),
+            "family": summary.family if summary else families.get(layer.layer.type, "unbuilt"),
             "detail": _detail(layer),
             "text": definition,
             "bottoms": list(layer.layer.bottom),
             "tops": list(layer.layer.top),
             "sources": layer.sources,
-            **(_summary_json(numbers) if numbers else {}),
+            **(_summary_json(summary) if summary else {}),
         }
-        for layer, definition, numbers in zip(part.layers, part.definitions, part.numbers, strict=True)
+        for layer, definition, summary in zip(view.layers, view.definitions, view.summaries, strict=True)
     ]
     return {
         "layers": layers,
-        "boxes": [_box(box) for box in part.boxes],
-        "blocks": [_block(block) for block in part.blocks],
-        "builds": not part.problems,
-        "notes": part.notes,
+        "boxes": [_box(box) for box in view.boxes],
+        "blocks": [_block(block) for block in view.blocks],
+        "builds": not view.problems,
+        "notes": view.notes,
     }
 
 
 def _detail(layer: WiredLayer) -> str:
-    """Return the text of a layer's kind, kernel and stride for a drawing, such as "MAX 3x3 /2"; "" without a kernel."""
+    """Return the kind, kernel and stride of a layer for a drawing, such as "MAX 3x3 /2"; "" without a kernel."""
     if layer.style.window is None:
         return ""
     kernel, stride = (line.rpartition(": ")[2] for line in layer.style.window(layer.layer)[:2])
@@ -241,15 +245,15 @@ def _detail(layer: WiredLayer) -> str:
     return f"{kind}{kernel}{'' if stride == '1' else f' /{stride}'}"
 
 
-def _summary_json(of: LayerSummary) -> dict[str, Any]:
+def _summary_json(summary: LayerSummary) -> dict[str, Any]:
     return {
-        "shapes": of.top_shapes,
-        "paramShapes": of.param_shapes,
-        "parameters": of.parameters,
-        "multiplyAdds": of.multiply_adds,
-        "activationBytes": of.activation_bytes,
-        "receptiveField": of.receptive_field,
-        "stride": of.stride,
+        "shapes": summary.top_shapes,
+        "paramShapes": summary.param_shapes,
+        "parameters": summary.parameters,
+        "multiplyAdds": summary.multiply_adds,
+        "activationBytes": summary.activation_bytes,
+        "receptiveField": summary.receptive_field,
+        "stride": summary.stride,
     }
 
 
@@ -266,9 +270,9 @@ def _block(block: Block) -> dict[str, Any]:
     }
 
 
-def page_of(view: NetView) -> bytes:
-    """Return the self-contained HTML page of a net, as bytes."""
-    return page(to_json(view))
+def make_page(view: NetView) -> bytes:
+    """Return the self-contained HTML page of a net as bytes."""
+    return render_page(to_json(view))
 
 
 def write_page(
@@ -278,11 +282,11 @@ def write_page(
     stages: Sequence[str] = (),
     data_config: DataConfig = DataConfig(),
 ) -> NetView:
-    """Write the HTML page of a net's file. An invalid net is drawn with its problems.
+    """Write the HTML page of a net file. An invalid net is drawn with its problems.
 
     Args:
         file: a prototxt.
-        out: path of the page, `.html`.
+        out: the path of the page, `.html`.
         level, stages: the level and stages of the net state.
         data_config: how existing data is read.
 
@@ -294,7 +298,7 @@ def write_page(
         CaffejaxError: if the page cannot be written.
     """
     view = load_view(Path(file), level, stages, data_config)
-    content = page_of(view)
+    content = make_page(view)
     with replace_file(out) as page_file:
         page_file.write(content)
     return view

@@ -1,4 +1,7 @@
-"""Boxes of a drawing, and blocks of boxes: repetitions, found by structure or by names such as `inception_3a/1x1`."""
+"""Boxes of a drawing, and repeated blocks of boxes.
+
+Blocks are found by their structure or by layer names such as `inception_3a/1x1`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class Box:
     sources: tuple[int, ...]
 
 
-def boxes_of(layers: Sequence[WiredLayer]) -> tuple[Box, ...]:
+def make_boxes(layers: Sequence[WiredLayer]) -> tuple[Box, ...]:
     """Return the boxes of a drawing, in the order of their first layers."""
     members: dict[int, list[WiredLayer]] = {}
     for layer in layers:
@@ -34,40 +37,40 @@ def boxes_of(layers: Sequence[WiredLayer]) -> tuple[Box, ...]:
     index = {head: i for i, head in enumerate(members)}
     box_of = {layer.number: index[layer.head] for layer in layers}
     return tuple(
-        Box(tuple(inside), tuple(dict.fromkeys(box_of[s] for s in inside[0].sources if s is not None)))
-        for inside in members.values()
+        Box(tuple(box_layers), tuple(dict.fromkeys(box_of[s] for s in box_layers[0].sources if s is not None)))
+        for box_layers in members.values()
     )
 
 
 class Signatures:
-    """Signatures of boxes: layer types, kernels, and the distances to the boxes that they read.
+    """Signatures of boxes, which consist of layer types, kernels, and distances to the boxes that they read.
 
-    Boxes of data, such as labels, do not count as sources, because their distance grows from block to block.
+    Boxes of data, such as labels, have the distance 0, because their real distance grows from block to block.
     """
 
     def __init__(self, boxes: Sequence[Box]) -> None:
         numbers: dict[object, int] = {}
         kinds = [(len(box.sources), *((x.layer.type, _kernel(x)) for x in box.layers)) for box in boxes]
         self._kinds = np.array([numbers.setdefault(kind, len(numbers)) for kind in kinds])
-        self._far = np.zeros((len(boxes), max((len(box.sources) for box in boxes), default=0)), np.int64)
+        self._distances = np.zeros((len(boxes), max((len(box.sources) for box in boxes), default=0)), np.int64)
         for i, box in enumerate(boxes):
-            self._far[i, : len(box.sources)] = [i - s if boxes[s].sources else 0 for s in box.sources]
+            self._distances[i, : len(box.sources)] = [i - s if boxes[s].sources else 0 for s in box.sources]
 
     def repetition_mask(self, first: int, last: int, period: int) -> npt.NDArray[np.bool_]:
-        """Return for each box from `first` to `last - period` (exclusive) whether the box `period` later is equal.
+        """Return for each box from `first` to `last - period` (exclusive) whether it equals the box `period` later.
 
         Distances of more than one period may differ, because all stages of a net may read the same features.
         """
-        here, there = slice(first, last - period), slice(first + period, last)
-        near, after = self._far[here], self._far[there]
-        alike = (near == after) | ((near > period) & (after > period))
-        return (self._kinds[here] == self._kinds[there]) & alike.all(axis=1)
+        first_range, second_range = slice(first, last - period), slice(first + period, last)
+        first_distances, second_distances = self._distances[first_range], self._distances[second_range]
+        is_equal = (first_distances == second_distances) | ((first_distances > period) & (second_distances > period))
+        return (self._kinds[first_range] == self._kinds[second_range]) & is_equal.all(axis=1)
 
     def signature(self, start: int, stop: int) -> bytes:
         """Return a hashable signature of a range of boxes."""
-        inside = self._far[start:stop]
-        inside = np.where(inside > np.arange(stop - start)[:, None], -1, inside)
-        return self._kinds[start:stop].tobytes() + inside.tobytes()
+        distances = self._distances[start:stop]
+        distances = np.where(distances > np.arange(stop - start)[:, None], -1, distances)
+        return self._kinds[start:stop].tobytes() + distances.tobytes()
 
 
 def _kernel(layer: WiredLayer) -> str:
@@ -75,10 +78,10 @@ def _kernel(layer: WiredLayer) -> str:
     return window(layer.layer)[0] if window else ""
 
 
-def crossings(boxes: Sequence[Box]) -> list[int]:
-    """Return for each gap between boxes the number of boxes before it that are read after it.
+def count_crossings(boxes: Sequence[Box]) -> list[int]:
+    """Return for each gap between boxes the number of boxes before the gap that are read after it.
 
-    There is a gap before each box, and one after the last. Boxes without sources, which are data, do not count.
+    There is a gap before each box and after the last box. Boxes without sources, which are data, do not count.
     """
     last_reader = list(range(len(boxes)))
     for i, box in enumerate(boxes):
@@ -89,16 +92,16 @@ def crossings(boxes: Sequence[Box]) -> list[int]:
         if boxes[i].sources and last > i:
             change[i + 1] += 1
             change[last + 1] -= 1
-    result, open_now = [], 0
-    for step in change[: len(boxes) + 1]:
-        open_now += step
-        result.append(open_now)
+    result, num_open = [], 0
+    for delta in change[: len(boxes) + 1]:
+        num_open += delta
+        result.append(num_open)
     return result
 
 
-_LONGEST = 250  # maximum boxes of a repeated block
-_FEWEST = 3  # minimum layers of a block
-_MARKS = "/_-.:"  # characters after which a common prefix of names may end
+_MAX_BOXES = 250  # maximum number of boxes in a repeated block
+_MIN_LAYERS = 3  # minimum number of layers in a block
+_SEPARATORS = "/_-.:"  # characters after which a common prefix of names may end
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,9 @@ class Block:
     """Consecutive boxes that can be drawn as one.
 
     Attributes:
-        start, stop: the first box, and the box after the last.
+        start, stop: the range of the boxes.
         label: the text of the block in the drawing.
-        parts: the blocks in a sequence of equal blocks; empty for a single block.
+        parts: the blocks in a sequence of equal blocks; () for a single block.
     """
 
     start: int
@@ -117,94 +120,117 @@ class Block:
     parts: tuple[Block, ...] = ()
 
 
-def blocks_of(boxes: Sequence[Box]) -> tuple[Block, ...]:
+def find_blocks(boxes: Sequence[Box]) -> tuple[Block, ...]:
     """Return the blocks of a net in order, without overlaps.
 
-    Three kinds of blocks are searched in this order: consecutive repetitions, beginning with the one that covers
-    most boxes; groups that occur several times with other boxes between them; neighbours whose names share a prefix up
-    to a slash.
+    They are searched for in this order:
+
+    - consecutive repetitions, beginning with the one that covers the most boxes
+    - groups that occur several times with other boxes between them
+    - neighbours whose names have the same prefix up to a slash
     """
-    alike, open_at = Signatures(boxes), crossings(boxes)
-    blocks = list(_runs(boxes, alike, open_at, 0, len(boxes)))
-    blocks += _find_recurring(boxes, alike, open_at, blocks)
+    signatures, open_counts = Signatures(boxes), count_crossings(boxes)
+    blocks = list(_find_runs(boxes, signatures, open_counts, 0, len(boxes)))
+    blocks += _find_recurring(boxes, signatures, open_counts, blocks)
     blocks += _find_named(boxes, blocks)
     return tuple(sorted(blocks, key=lambda block: block.start))
 
 
-def _runs(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], first: int, last: int) -> Iterator[Block]:
+def _find_runs(
+    boxes: Sequence[Box], signatures: Signatures, open_counts: Sequence[int], first: int, last: int
+) -> Iterator[Block]:
     """Yield sequences of equal blocks among boxes `first` to `last` (exclusive).
 
-    A sequence whose block forks at most once is preferred, then the sequence that covers most boxes.
+    Sequences whose blocks fork at most once are preferred; among these, the sequence that covers the most boxes.
     """
-    best: tuple[bool, int, int, int] | None = None  # simple or not, boxes covered, minus the period, minus the start
-    for period in range(1, min((last - first) // 2, _LONGEST) + 1):
-        for start, length in _stretches(alike.repetition_mask(first, last, period)):
-            times = length // period + 1
-            if times < (2 if period > 1 else _FEWEST):
+    best: tuple[bool, int, int, int] | None = None  # (forks at most once, covered boxes, -period, -start)
+    for period in range(1, min((last - first) // 2, _MAX_BOXES) + 1):
+        for start, length in _true_runs(signatures.repetition_mask(first, last, period)):
+            repetitions = length // period + 1
+            if repetitions < (2 if period > 1 else _MIN_LAYERS):
                 continue
-            begins = [first + start + shift for shift in range(length % period + 1)]
-            begin = min(begins, key=lambda index: (open_at[index], index))
-            layers = sum(len(box.layers) for box in boxes[begin : begin + period])
-            candidate = _forks(open_at, begin, begin + period) <= 1, times * period, -period, -begin
-            if layers >= _FEWEST and (best is None or candidate > best):
+            starts = [first + start + shift for shift in range(length % period + 1)]
+            best_start = min(starts, key=lambda index: (open_counts[index], index))
+            layers = sum(len(box.layers) for box in boxes[best_start : best_start + period])
+            candidate = (
+                _count_forks(open_counts, best_start, best_start + period) <= 1,
+                repetitions * period,
+                -period,
+                -best_start,
+            )
+            if layers >= _MIN_LAYERS and (best is None or candidate > best):
                 best = candidate
     if best is None:
         return
-    _, covered, period, begin = best[0], best[1], -best[2], -best[3]
-    parts = tuple(_block(boxes, at, at + period) for at in range(begin, begin + covered, period))
-    yield from _runs(boxes, alike, open_at, first, begin)
-    yield Block(begin, begin + covered, f"{parts[0].label} … {parts[-1].label}", parts)
-    yield from _runs(boxes, alike, open_at, begin + covered, last)
+    _, num_covered, period, best_start = best[0], best[1], -best[2], -best[3]
+    parts = tuple(
+        _make_block(boxes, index, index + period) for index in range(best_start, best_start + num_covered, period)
+    )
+    yield from _find_runs(boxes, signatures, open_counts, first, best_start)
+    yield Block(best_start, best_start + num_covered, f"{parts[0].label} … {parts[-1].label}", parts)
+    yield from _find_runs(boxes, signatures, open_counts, best_start + num_covered, last)
 
 
-def _forks(open_at: Sequence[int], start: int, stop: int) -> int:
-    """Return the number of times that the data flow of boxes `start` to `stop` forks and joins again."""
-    cuts = [index for index in range(start, stop + 1) if open_at[index] <= open_at[start]]
+def _count_forks(open_counts: Sequence[int], start: int, stop: int) -> int:
+    """Return how often the data flow of the boxes `start` to `stop` forks and merges again."""
+    cuts = [index for index in range(start, stop + 1) if open_counts[index] <= open_counts[start]]
     return sum(b - a > 1 for a, b in pairwise(cuts))
 
 
-def _stretches(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """Yield start and length of each run of true values."""
+def _true_runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Yield the start and length of each run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
     for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         yield start, stop - start
 
 
 def _find_recurring(
-    boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], blocks: Sequence[Block]
+    boxes: Sequence[Box], signatures: Signatures, open_counts: Sequence[int], blocks: Sequence[Block]
 ) -> list[Block]:
-    """Return groups of boxes that occur more than once, outside the other blocks.
+    """Return groups of boxes that occur more than once and do not overlap other blocks.
 
-    At most one connection crosses the start and the end of a group.
+    At most one connection crosses the start of a group, and at most one its end.
     """
-    cuts = [index for index, count in enumerate(open_at) if count <= 1]
+    cuts = [index for index, count in enumerate(open_counts) if count <= 1]
     ranges = [(a, b) for a, b in pairwise(cuts) if b - a > 1]
-    counts = Counter(alike.signature(a, b) for a, b in ranges)
-    return [_block(boxes, a, b) for a, b in ranges if counts[alike.signature(a, b)] > 1 and _free(blocks, a, b)]
+    counts = Counter(signatures.signature(a, b) for a, b in ranges)
+    return [
+        _make_block(boxes, a, b)
+        for a, b in ranges
+        if counts[signatures.signature(a, b)] > 1 and _is_disjoint(blocks, a, b)
+    ]
 
 
 def _find_named(boxes: Sequence[Box], blocks: Sequence[Block]) -> list[Block]:
-    """Return neighbours whose names share a prefix up to a slash, if a net has several such groups."""
+    """Return groups of neighbours whose names have the same prefix up to a slash, if a net has several groups."""
     scopes = [box.layers[0].layer.name.rpartition("/")[0].partition("/")[0] for box in boxes]
     starts = [i for i in range(len(boxes)) if i == 0 or scopes[i] != scopes[i - 1]]
     ranges = [
         (a, b)
         for a, b in pairwise([*starts, len(boxes)])
-        if scopes[a] and b - a > 1 and sum(len(box.layers) for box in boxes[a:b]) >= _FEWEST
+        if scopes[a] and b - a > 1 and sum(len(box.layers) for box in boxes[a:b]) >= _MIN_LAYERS
     ]
-    return [_block(boxes, a, b) for a, b in ranges if _free(blocks, a, b)] if len(ranges) + len(blocks) > 1 else []
+    return (
+        [_make_block(boxes, a, b) for a, b in ranges if _is_disjoint(blocks, a, b)]
+        if len(ranges) + len(blocks) > 1
+        else []
+    )
 
 
-def _free(blocks: Sequence[Block], start: int, stop: int) -> bool:
+def _is_disjoint(blocks: Sequence[Block], start: int, stop: int) -> bool:
     return all(stop <= block.start or block.stop <= start for block in blocks)
 
 
-def _block(boxes: Sequence[Box], start: int, stop: int) -> Block:
-    """Return a block labelled with the common prefix of its layers' names, or else with its last box's name."""
+def _make_block(boxes: Sequence[Box], start: int, stop: int) -> Block:
+    """Return a block. Its label is the common prefix of its layer names, or the name of its last box without one."""
     names = [layer.layer.name for box in boxes[start:stop] for layer in box.layers]
-    alike = [len(set(letters)) == 1 for letters in zip(*names, strict=False)]  # up to the length of the shortest name
-    common = names[0][: [*alike, False].index(False)]
-    is_boundary = all(name[len(common) : len(common) + 1] in _MARKS for name in names)  # a mark follows, or nothing
-    end = len(common) if is_boundary else max(common.rfind(mark) for mark in _MARKS)
-    label = common[:end] if end > 0 else boxes[stop - 1].layers[0].layer.name
-    return Block(start, stop, label.strip(_MARKS) or names[0])
+    is_equal = [
+        len(set(letters)) == 1 for letters in zip(*names, strict=False)
+    ]  # up to the length of the shortest name
+    prefix = names[0][: [*is_equal, False].index(False)]
+    is_boundary = all(
+        name[len(prefix) : len(prefix) + 1] in _SEPARATORS for name in names
+    )  # a mark follows, or nothing
+    end = len(prefix) if is_boundary else max(prefix.rfind(separator) for separator in _SEPARATORS)
+    label = prefix[:end] if end > 0 else boxes[stop - 1].layers[0].layer.name
+    return Block(start, stop, label.strip(_SEPARATORS) or names[0])

@@ -1,4 +1,4 @@
-"""A local server that shows a net in browsers and reloads the net's file after each edit."""
+"""A local server that shows a net in browsers and reloads the net file after each edit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any, cast
 
 from ..config import DataConfig
 from ..errors import CaffejaxError, Problem
-from .html_page import escape_json, page
+from .html_page import escape_json, render_page
 from .net_view import load_view, to_json
 
 HOST = "127.0.0.1"
 
 
 class _FileWatcher:
-    """The view of a net's file, reloaded when the file changes."""
+    """The view of a net file, which is reloaded when the file changes."""
 
     def __init__(self, file: Path, level: int, stages: Sequence[str], data_config: DataConfig) -> None:
         self._file = file
@@ -29,7 +29,7 @@ class _FileWatcher:
         self._stamp: object = None
         self._net: dict[str, Any] = {}
 
-    def net(self) -> dict[str, Any]:
+    def get_net(self) -> dict[str, Any]:
         """Return the view of the file's current contents, as JSON-compatible values.
 
         Raises:
@@ -55,21 +55,21 @@ def serve(
     ready: Callable[[ThreadingHTTPServer], object] = lambda server: None,
     data_config: DataConfig = DataConfig(),
 ) -> None:
-    """Show a net to browsers on this machine until interrupted.
+    """Show a net in browsers on this machine until the process is interrupted.
 
     Args:
         file: a prototxt, which may be edited while the server runs.
-        port: the port; 0 for any free one.
+        port: the port, or 0 for any free port.
         level, stages: the level and stages of the net state.
         ready: called with the server once it listens.
         data_config: how existing data is read.
 
     Raises:
-        SchemaError: if the prototxt does not exist at the start, or is not text.
+        SchemaError: if the prototxt does not exist at the start or is not text.
         CaffejaxError: if the port is in use.
     """
     watcher = _FileWatcher(file, level, stages, data_config)
-    watcher.net()
+    watcher.get_net()
 
     class Handler(_Handler):
         file_watcher = watcher
@@ -78,7 +78,9 @@ def serve(
         server = _Server((HOST, port), Handler)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise CaffejaxError(Problem(f"cannot listen on {HOST}:{port}: {reason}; choose another with --port")) from error
+        raise CaffejaxError(
+            Problem(f"cannot listen on {HOST}:{port}: {reason}; choose a different port with --port")
+        ) from error
     with server:
         ready(server)
         server.serve_forever(poll_interval=0.2)
@@ -88,7 +90,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Bind to the address without HTTPServer's slow look-up of the machine's network name."""
+        """Bind to the address without the slow look-up of the machine's network name in HTTPServer."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.server_address[1]
 
@@ -99,9 +101,9 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Handler of requests for the page, and for the net as JSON.
+    """Handler of requests for the page and for the net as JSON.
 
-    Pages of other sites can read neither. Their requests name another host and are refused.
+    Pages of other sites can read neither of them, because requests with a different host name are refused.
     """
 
     file_watcher: _FileWatcher
@@ -111,15 +113,15 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         port = cast(tuple[str, int], self.server.server_address)[1]
         if self.headers.get("Host", "").lower() not in (f"{HOST}:{port}", f"localhost:{port}"):
-            return self._answer(403, b"this server is for this machine's own browser", "text/plain")
+            return self._answer(403, b"this server only accepts requests from browsers on this machine", "text/plain")
         if self.path not in ("/", "/net.json"):
-            return self._answer(404, b"there is nothing here", "text/plain")
+            return self._answer(404, b"not found; open / for the page of the net", "text/plain")
         try:
-            net = self.file_watcher.net()
+            net = self.file_watcher.get_net()
         except CaffejaxError as error:
             return self._answer(500, str(error).encode(errors="replace"), "text/plain; charset=utf-8")
         if self.path == "/":
-            return self._answer(200, page(net, live=True), "text/html; charset=utf-8")
+            return self._answer(200, render_page(net, live=True), "text/html; charset=utf-8")
         content = escape_json(net).encode()
         version = f'"{hashlib.sha256(content).hexdigest()}"'
         if self.headers.get("If-None-Match") == version:
@@ -142,4 +144,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing, since a page polls every second."""
+        """Log nothing, because a page polls every second."""

@@ -1,8 +1,8 @@
 """Drawings of nodes and edges in the DOT language or as SVG.
 
-The layout library of the HTML page, dagre, computes the layout of SVG drawings. The JavaScript engine V8 of the package
-mini-racer runs it. The package has wheels for all platforms and needs no other program. Its scripts have no access to
-files or the network, and receive only numbers, no names.
+The layout of SVG drawings is computed by dagre, the layout library of the HTML page. It runs in the JavaScript engine
+V8 of the package mini-racer, which has wheels for all platforms and needs no other program. The scripts have no access
+to files or the network, and receive only sizes and indices, no names.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 
 from ..errors import CaffejaxError
 from ..human_readable import format_bytes
-from .html_page import LAYOUT, asset, library
+from .html_page import LAYOUT, read_asset, read_library
 
-_INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")  # without line breaks
+_INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")  # except line breaks
 
 
 @dataclass
@@ -31,9 +31,9 @@ class Drawing:
 
     Attributes:
         name: the net's name.
-        rankdir: direction of the layout: "LR", "RL", "TB" or "BT".
-        nodes: (label, style) of each node.
-        edges: (source node, target node, label) of each edge; nodes by index.
+        rankdir: the direction of the layout: "LR", "RL", "TB" or "BT".
+        nodes: the (label, style) of each node, by its name.
+        edges: the (source node, target node, label) of each edge, with the names of the nodes.
     """
 
     name: str
@@ -60,15 +60,15 @@ def printable(text: str) -> str:
 def _quote(text: str, record: bool = False) -> str:
     """Return text as a quoted string of the DOT language, with additional escapes for labels of records."""
     text = printable(text)
-    for mark in '\\"' + ("{}|<>" if record else ""):
-        text = text.replace(mark, f"\\{mark}")
+    for character in '\\"' + ("{}|<>" if record else ""):
+        text = text.replace(character, f"\\{character}")
     return '"' + text.replace("\n", "\\n") + '"'
 
 
 Point = tuple[float, float]
-_LONGEST = 300  # seconds for a layout
-_MEMORY = 4 << 30  # bytes for a layout
-_given_up: list[Any] = []  # engines that ran too long: a late answer needs their event loop
+_MAX_SECONDS = 300  # time limit of a layout, in seconds
+_MAX_MEMORY = 4 << 30  # memory limit of a layout, in bytes
+_abandoned_engines: list[Any] = []  # engines after a timeout, whose event loops a late answer needs
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Layout:
     Attributes:
         size: (width, height) of the drawing.
         nodes: centres of the nodes.
-        edges: for each edge its points, and the centre of its label.
+        edges: the (points, centre of the label) of each edge.
     """
 
     size: Point
@@ -87,26 +87,28 @@ class Layout:
 
 
 def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]], labels: Sequence[Point], rankdir: str) -> Layout:
-    """Lay out a directed graph in ranks; edges that close a cycle are drawn backwards.
+    """Lay out a directed graph in ranks. Edges that close a cycle run backwards.
 
     Args:
         sizes: (width, height) of each node.
         edges: (source, target) indices of nodes.
-        labels: (width, height) of each edge's label; (0, 0) for none.
+        labels: (width, height) of the label of each edge; (0, 0) if there is no label.
         rankdir: "LR", "RL", "TB" or "BT".
 
     Raises:
-        CaffejaxError: if the package mini-racer is not installed, or the graph is too large for it.
+        CaffejaxError: if the package mini-racer is not installed, or if the graph is too large.
     """
-    nodes = [{"id": str(i), "width": width, "height": height} for i, (width, height) in enumerate(sizes)]
-    ends = [
+    node_objects = [{"id": str(i), "width": width, "height": height} for i, (width, height) in enumerate(sizes)]
+    edge_objects = [
         {"from": str(a), "to": str(b), "width": width, "height": height}
         for (a, b), (width, height) in zip(edges, labels, strict=True)
     ]
-    layout = _run(f"JSON.stringify(layOut({json.dumps(nodes)}, {json.dumps(ends)}, {json.dumps(rankdir)}))")
+    layout = _run_script(
+        f"JSON.stringify(layOut({json.dumps(node_objects)}, {json.dumps(edge_objects)}, {json.dumps(rankdir)}))"
+    )
     return Layout(
         size=(layout["width"], layout["height"]),
-        nodes=tuple(map(_point, layout["nodes"])),
+        node_objects=tuple(map(_point, layout["nodes"])),
         edges=tuple((tuple(map(_point, edge["points"])), _point(edge["label"])) for edge in layout["edges"]),
     )
 
@@ -115,34 +117,34 @@ def _point(position: dict[str, float]) -> Point:
     return position["x"], position["y"]
 
 
-def _run(script: str) -> Any:
+def _run_script(script: str) -> Any:
     """Run a script in a separate thread; return its result.
 
-    In this thread mini-racer could not wait inside a running event loop, such as a notebook's.
+    In the current thread, mini-racer could not wait if an event loop is running, as in notebooks.
     """
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_run_here, script).result()
+        return thread.submit(_run_in_this_thread, script).result()
 
 
-def _run_here(script: str) -> Any:
+def _run_in_this_thread(script: str) -> Any:
     engine = _engine()
     from py_mini_racer import JSEvalException, JSOOMException, JSTimeoutException
 
     try:
-        return json.loads(engine.eval(script, timeout_sec=_LONGEST, max_memory=_MEMORY))
+        return json.loads(engine.eval(script, timeout_sec=_MAX_SECONDS, max_memory=_MAX_MEMORY))
     except (JSOOMException, JSTimeoutException) as error:
         _engine.cache_clear()
-        _given_up.append(engine)
+        _abandoned_engines.append(engine)
         atexit.unregister(engine.close)
-        raise _too_large(f"{_LONGEST} s and {format_bytes(_MEMORY)}are not enough") from error
+        raise _too_large_error(f"its layout needs more than {_MAX_SECONDS} s or {format_bytes(_MAX_MEMORY)}") from error
     except JSEvalException as error:
         if "call stack" not in str(error):
             raise
-        raise _too_large("its longest path is too long") from error
+        raise _too_large_error("its longest path is too long") from error
 
 
-def _too_large(why: str) -> CaffejaxError:
-    return CaffejaxError(f"the net is too large to be laid out: {why}; draw one phase, or write a .dot")
+def _too_large_error(reason: str) -> CaffejaxError:
+    return CaffejaxError(f"the net is too large to be laid out: {reason}; draw only one phase, or write a .dot file")
 
 
 @cache
@@ -152,20 +154,20 @@ def _engine() -> Any:
     except ImportError as error:
         raise CaffejaxError(
             "drawing to .svg needs Graphviz's program 'dot', which was not found, or the package mini-racer: install "
-            "the system's package graphviz, or pip install mini-racer; .dot needs neither"
+            "graphviz with the system's package manager, or pip install mini-racer; .dot files need neither"
         ) from error
     engine = MiniRacer()
-    atexit.register(engine.close)  # at exit: later its threads cannot call Python, and close() would wait forever
-    engine.eval("\n".join([asset("engine.js"), library(), asset(LAYOUT)]))
+    atexit.register(engine.close)  # later its threads cannot call Python, and close() would wait forever
+    engine.eval("\n".join([read_asset("engine.js"), read_library(), read_asset(LAYOUT)]))
     return engine
 
 
-_CHARACTER, _LINE = 7.3, 15  # width of a character and height of a line, in pixels, of 12 pixel monospace text
+_CHARACTER, _LINE = 7.3, 15  # width of a character and height of a line, in pixels, in monospace text of 12 pixels
 _MARGIN = 12
 
 
 def to_svg(drawing: Drawing) -> str:
-    """Return a drawing as the text of an SVG file. Labels are escaped and stripped of control characters.
+    """Return a drawing as the text of an SVG file. Labels are escaped and lose their control characters.
 
     Raises:
         CaffejaxError: if the layout library cannot run.
@@ -180,7 +182,7 @@ def to_svg(drawing: Drawing) -> str:
         [_size(label, 4, 0) if label else (0, 0) for label in edge_labels],
         drawing.rankdir,
     )
-    edges = (_edge(label, *led) for label, led in zip(edge_labels, layout.edges, strict=True))
+    edges = (_edge(label, *points_and_label) for label, points_and_label in zip(edge_labels, layout.edges, strict=True))
     styles = (style for _, style in drawing.nodes.values())
     nodes = (_node(*node) for node in zip(labels, styles, layout.nodes, sizes, strict=True))
     width, height = (round(side + 2 * _MARGIN) for side in layout.size)
@@ -197,13 +199,13 @@ def to_svg(drawing: Drawing) -> str:
     )
 
 
-def _size(label: str, x_margin: float, above: float) -> Point:
+def _size(label: str, x_margin: float, y_margin: float) -> Point:
     lines = label.split("\n")
-    return max(map(len, lines)) * _CHARACTER + x_margin, len(lines) * _LINE + above
+    return max(map(len, lines)) * _CHARACTER + x_margin, len(lines) * _LINE + y_margin
 
 
 def _edge(label: str, points: Iterable[Point], middle: Point) -> str:
-    """Return the SVG of an edge: a smooth line through points, with a label centred at `middle`."""
+    """Return the SVG of an edge, which is a smooth line through points with a label centred at `middle`."""
     first, *bends, last = points
     path = f"M{_format_point(first)}"
     for a, b in pairwise(bends):
@@ -219,19 +221,21 @@ def _format_point(point: Point) -> str:
 
 
 def _node(label: str, style: Mapping[str, str], centre: Point, size: Point) -> str:
-    """Return the SVG of a node: a box or an octagon with lines of text."""
+    """Return the SVG of a node, which is a box or an octagon with lines of text."""
     (x, y), (width, height) = centre, size
     left, top = x - width / 2, y - height / 2
     attributes = f'fill="{escape(style["fillcolor"])}" stroke="black"'
     if style["shape"] == "octagon":
         corner = min(width, height) * 0.3
-        far = ((corner, 0), (width - corner, 0), (width, corner), (width, height - corner))
-        corners = [*far, *((width - a, height - b) for a, b in far)]
+        right_corners = ((corner, 0), (width - corner, 0), (width, corner), (width, height - corner))
+        corners = [*right_corners, *((width - a, height - b) for a, b in right_corners)]
         points = " ".join(_format_point((left + a, top + b)) for a, b in corners)
         shape = f'<polygon points="{points}" {attributes}/>'
     else:
         shape = f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" {attributes}/>'
     lines = label.split("\n")
-    first = y - (len(lines) - 1) * _LINE / 2 + 4
-    texts = (f'<text x="{x:.1f}" y="{first + i * _LINE:.1f}">{escape(line)}</text>' for i, line in enumerate(lines))
+    first_baseline = y - (len(lines) - 1) * _LINE / 2 + 4
+    texts = (
+        f'<text x="{x:.1f}" y="{first_baseline + i * _LINE:.1f}">{escape(line)}</text>' for i, line in enumerate(lines)
+    )
     return shape + "".join(texts)

@@ -168,7 +168,7 @@ def _max_pool_with_indices(e: EmitContext, x: Value, window: Window) -> tuple[Va
         not _has_window_of_padding(x, window, out),
         "has windows that contain only padding, so their maxima have no positions; this is not supported",
     )
-    settings = _settings(window, padding_of(window, tuple(x.shape[2:]), out))
+    settings = _settings(window, compute_padding(window, tuple(x.shape[2:]), out))
     helper = "max_pool_with_indices"
     return e.add_multi_output_step(f"{helper}({{0}}, {settings})", x, e.tops, helpers=[helper])
 
@@ -209,7 +209,7 @@ def _global_pooling(e: EmitContext, method: str, x: Value) -> Value:
 
 
 def _maxima(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
-    padding = padding_of(window, tuple(x.shape[2:]), out)
+    padding = compute_padding(window, tuple(x.shape[2:]), out)
     text = f"nnx.max_pool({{0}}, {_settings(window, padding)})"
     if _has_window_of_padding(x, window, out):
         text = f"jnp.maximum({text}, jnp.finfo({{0}}.dtype).min)"
@@ -225,7 +225,7 @@ def _has_window_of_padding(x: Value, window: Window, out: Shape) -> bool:
 def _averages(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
     """Emit average pooling with Caffe's divisor: the number of cells of each window that are in the padded plane."""
     size = tuple(x.shape[2:])
-    padding = padding_of(window, size, out)
+    padding = compute_padding(window, size, out)
     is_asymmetric = any(high > low for low, high in padding)
     if is_asymmetric and any(window.low):
         around = ", ".join(str((low, low)) for low in window.low)
@@ -243,7 +243,7 @@ def _averages(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
     return e.add_step(text, x, shape=e.tops[0], order=x.order)
 
 
-def padding_of(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int], ...]:
+def compute_padding(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int], ...]:
     """Return the padding (low, high) of each axis.
 
     It is Caffe's symmetric padding (low, low) if the output size in flax is then the same as in Caffe. Otherwise `high`

@@ -8,7 +8,7 @@ from ..stablehlo import require_package
 
 require_package("onnx", "writes models")
 
-from .build_model import shapes_of  # noqa: E402
+from .build_model import get_shapes  # noqa: E402
 from .onnx_files import OPSET, OPSETS, export_onnx, write_onnx  # noqa: E402
 
-__all__ = ["OPSET", "OPSETS", "export_onnx", "shapes_of", "write_onnx"]
+__all__ = ["OPSET", "OPSETS", "export_onnx", "get_shapes", "write_onnx"]

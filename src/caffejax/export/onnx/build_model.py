@@ -311,7 +311,7 @@ class ShapeAndDtype(NamedTuple):
     dtype: np.dtype[Any]
 
 
-def shapes_of(values: Iterable[ValueInfoProto]) -> dict[str, ShapeAndDtype]:
+def get_shapes(values: Iterable[ValueInfoProto]) -> dict[str, ShapeAndDtype]:
     """Return the shape and dtype of each value, by name."""
     shapes = {}
     for value in values:
