@@ -1,4 +1,4 @@
-// What part of the picture is seen: dragging, wheel, pinching and keys move it.
+// The visible part of the drawing, which dragging, the wheel, pinching and keys move.
 
 const ZOOM = { least: 0.01, most: 3, far: 0.34 };
 
@@ -12,7 +12,7 @@ class Camera {
     for (const name of ["pointerup", "pointercancel"]) surface.addEventListener(name, (event) => this.up(event));
   }
 
-  // The size of what can be seen of the picture, beside the panel.
+  // The size of the visible area beside the panel.
   get room() {
     return { width: Math.max(80, this.surface.clientWidth - this.covered), height: this.surface.clientHeight };
   }
@@ -66,7 +66,7 @@ class Camera {
     this.show();
   }
 
-  // Makes the picture larger by a factor, round a point of the window.
+  // Scales the drawing by a factor around a point of the window.
   zoom(factor, clientX, clientY) {
     const { left, top } = this.surface.getBoundingClientRect();
     const scale = Math.min(ZOOM.most, Math.max(ZOOM.least, this.scale * factor));
@@ -78,14 +78,14 @@ class Camera {
     this.show();
   }
 
-  // Some of the picture stays in sight.
+  // Keeps a part of the drawing visible.
   keepNear() {
     const { width, height } = this.room;
     const near = (at, size, room) => Math.min(room - 60, Math.max(60 - size * this.scale, at));
     [this.x, this.y] = [near(this.x, this.drawn.width, width), near(this.y, this.drawn.height, height)];
   }
 
-  // The whole picture.
+  // Shows the full drawing.
   fit() {
     const { width, height } = this.room;
     this.scale = Math.min(1, (width - 40) / this.drawn.width, (height - 40) / this.drawn.height);
@@ -94,7 +94,7 @@ class Camera {
     this.show();
   }
 
-  // Where a net begins, in a size that can be read.
+  // Shows the beginning of the net at a readable size.
   start() {
     const { width } = this.room;
     this.scale = Math.min(1, Math.max(0.5, (width - 40) / this.drawn.width));
@@ -103,7 +103,7 @@ class Camera {
     this.show();
   }
 
-  // Moves just as far as needed to see a rectangle of the picture, or to its middle.
+  // Makes a rectangle of the drawing visible; with `centre`, moves it to the middle.
   reveal({ x, y, width, height }, centre = false) {
     if (this.scale < ZOOM.far) this.scale = 0.8;
     const room = this.room;

@@ -1,4 +1,4 @@
-// Clicks and keys.
+// Reactions to clicks and keys.
 
 function listen(view) {
   const toggled = (target) => target.closest("[data-toggle]")?.dataset.toggle;

@@ -1,6 +1,6 @@
-// The picture: boxes, blocks and edges as SVG, each with its place.
+// The drawing: boxes, blocks and edges as SVG.
 
-// Returns a group with everything in it. `net` tells what is chosen of: phase, problemsOf, layersOf.
+// Returns an SVG group with the drawing. `net` has the attributes phase, problemsOf and layersOf.
 function drawAll(placed, net) {
   const edges = svg("g", { class: "edges" }, placed.edges.map((edge) => drawEdge(edge, net)));
   const frames = placed.nodes.filter(({ open }) => open).map((node) => drawFrame(node));
@@ -26,7 +26,7 @@ function drawEdge({ source, target, leaves, ends, points }, net) {
   return path;
 }
 
-// A line through points, round where it bends; it begins and ends straight down.
+// Returns the path of a smooth line through points, which begins and ends vertically.
 function smooth(points) {
   const at = ({ x, y }) => `${x.toFixed(1)},${y.toFixed(1)}`;
   const middle = (a, b) => ({ x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 });
@@ -85,7 +85,7 @@ function textWidth(text) {
   return ruler.measureText(text).width;
 }
 
-// The outline of a rectangle with round corners above and below, or none.
+// Returns the path of a rectangle with the given radii of the upper and lower corners.
 function rounded(width, height, upper, lower) {
   return (
     `M${upper},0H${width - upper}a${upper},${upper} 0 0 1 ${upper},${upper}V${height - lower}` +
@@ -116,7 +116,7 @@ function drawBlock({ item, x, y, width, height }, net) {
   return group;
 }
 
-// A line in the colours of a block's families, each as long as its share of the layers.
+// Draws a line in the colours of a block's layer families. Each colour is as long as the family's share of the layers.
 function drawStripe(layers, net, width, height) {
   const counts = new Map();
   for (const number of layers) {

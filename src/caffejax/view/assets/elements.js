@@ -1,8 +1,8 @@
-// Making elements. Text from files becomes text nodes and attributes, never markup.
+// Creation of elements. Text from files becomes text nodes and attributes, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// An element of a page: attributes by name ("on…" are listeners, null ones are left out), then children.
+// Returns an HTML element. Attributes that begin with "on" are listeners; null attributes are omitted.
 function html(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }

@@ -1,4 +1,4 @@
-// What the layout library takes from browsers, for engines that have the language alone.
+// Functions of browsers that the layout library uses, for engines without browser functions.
 
 globalThis.structuredClone ??= function clone(value) {
   if (typeof value !== "object" || value === null) return value;

@@ -1,9 +1,9 @@
-// The layout library, asked once for a whole graph. Also run outside of browsers, by caffejax draw_net.
+// Layout of a graph by the layout library. `caffejax draw_net` runs it outside browsers.
 
-// Places nodes in ranks so that edges lead the same way.
-// nodes: {id, width, height}; edges: {from, to, width, height, weight}, where width and height leave room for a label.
-// Returns the size of the drawing, the nodes' centres, and for each edge the points that it is led through and where
-// its label goes, each in the order given.
+// Places nodes in ranks so that edges have the same direction.
+// nodes: {id, width, height}; edges: {from, to, width, height, weight}, where width and height are those of a label.
+// Returns the size of the drawing, the centres of the nodes, and for each edge its points and the centre of its label,
+// in the order of the arguments.
 function layOut(nodes, edges, rankdir = "TB", gaps = { beside: 24, between: 34 }) {
   const graph = new dagre.graphlib.Graph({ multigraph: true });
   graph.setGraph({ rankdir, nodesep: gaps.beside, ranksep: gaps.between, edgesep: 14 });

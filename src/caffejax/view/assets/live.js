@@ -1,8 +1,8 @@
-// Where a server shows the net: the page asks it whether the file was edited.
+// Polling of the server for edits of the file.
 
-const PAUSE = 700; // milliseconds between questions
+const PAUSE = 700; // milliseconds between requests
 
-// Calls `renew` with each new net, and `say` with a sentence while something is wrong, "" once it is not.
+// Calls `renew` with each new net, and `say` with an error message, or "" after the error.
 function follow(renew, say) {
   let version = null;
   const ask = async () => {

@@ -1,4 +1,4 @@
-// The start of the page.
+// Start of the page.
 
 const given = JSON.parse(byId("net").textContent);
 const view = new View(given.net);

@@ -1,17 +1,17 @@
-// Places a tree of boxes and blocks: an open block is laid out by itself, and is then one node for what is around it.
-// So opening one moves the rest little, blocks that are alike are laid out once, and 1,000 layers take no longer than
-// their parts.
+// Layout of a tree of boxes and blocks. An open block is laid out separately, and is then a single node in its parent.
+// Therefore opening a block moves other nodes only a little, equal blocks are laid out once, and the time for a large net
+// is the sum of the times of its blocks.
 
 const FRAME = { pad: 14, header: 30 };
-const ROOM = { above: 12, below: -10 }; // of frames with ports, which have room between these and the nodes already
-const PORT = 2; // the size of the place where an edge enters or leaves a block
-const PULL = 50; // how much ports are drawn to a block's border
+const ROOM = { above: 12, below: -10 }; // padding of frames with ports, which already have space between ports and nodes
+const PORT = 2; // the size of a port, where an edge enters or leaves a block
+const PULL = 50; // the weight of the edges that attract ports to a block's border
 const laidOut = new Map();
 const KEPT = 400;
 
-// Returns everything at its place: {width, height, nodes: [{item, x, y, width, height, open}], edges: [{source, target,
-// leaves, ends, points}]}, x and y being the left upper corner; sources are boxes, targets are items. An edge ends at a
-// node, or goes on in an open block; one that leaves goes from a box to the border of the block that is its target.
+// Returns the positions: {width, height, nodes: [{item, x, y, width, height, open}], edges: [{source, target, leaves,
+// ends, points}]}. x and y are the upper left corner; sources are boxes, and targets are items. An edge ends at a node, or
+// continues in an open block. An edge that leaves goes from a box to the border of the block that is its target.
 function placeAll(tree, boxes, sizeOf, isOpen) {
   const readers = readersOf(boxes);
   const placed = place(tree, { boxes, readers, sizeOf, isOpen });
@@ -47,7 +47,7 @@ function place(level, given) {
     return new Map(ports.map(({ box }, i) => [box, centre.get(`${mark}${i}`).x]));
   }
 
-  // One route for each box that is read, though several may be led along one edge.
+  // Returns one route for each box that is read; several routes may follow the same edge.
   function routesOf() {
     const routes = [];
     const route = (points, source, from, to) => {
@@ -73,7 +73,7 @@ function place(level, given) {
   }
 }
 
-// What is read between the children of an item, from outside into it, and from it by those outside.
+// Returns the connections between the children of an item, from outside to the children, and from them to outside.
 function linksOf(level, { boxes, readers }) {
   const links = new Map();
   const entries = new Map();

@@ -1,6 +1,6 @@
-// The panel at the side: the whole net, or what is chosen of it.
+// The panel at the side, which describes the net or the selected layer or block.
 
-// Shows the layer or block that is chosen, or else the net.
+// Shows the selected layer or block, or the net if nothing is selected.
 function showPanel(net, choice) {
   const panel = byId("about");
   const content =
@@ -16,14 +16,14 @@ function aboutLayer(net, number) {
   const blob = (name, ...links) => html("span", {}, html("strong", {}, shown(name)), html("span", { class: "muted" }, ...links));
   const bottoms = layer.bottoms.map((name, i) => {
     const source = layer.sources[i];
-    if (source === null) return [blob(name, html("span", { class: "missing" }, "nothing makes it")), ""];
+    if (source === null) return [blob(name, html("span", { class: "missing" }, "no layer computes it")), ""];
     return [blob(name, "from ", linkTo(net, source)), shapeOf(net.phase.layers[source], name)];
   });
   const tops = layer.tops.map((name, i) => {
     const links = readers(name).flatMap((reader, n) => [n ? ", " : "to ", linkTo(net, reader)]);
     return [blob(name, ...(links.length ? links : ["an output"])), layer.shapes ? shapeInWords(layer.shapes[i] ?? []) : ""];
   });
-  const unknown = layer.shapes ? null : html("p", { class: "muted" }, "Its shapes are not known: the net cannot be built as far as here.");
+  const unknown = layer.shapes ? null : html("p", { class: "muted" }, "The shapes are unknown, because the net cannot be built up to this layer.");
   return [
     heading(layer.name, html("span", { class: `chip family-${layer.family}` }, shown(layer.type)), crossed(layer.detail)),
     complaints(net.problemsOf(number), null),
@@ -41,7 +41,7 @@ function shapeOf(layer, blob) {
   return layer.shapes?.[index] ? shapeInWords(layer.shapes[index]) : "";
 }
 
-// Text of several lines, with what does not show made visible.
+// Returns text of several lines with invisible characters made visible.
 function shownText(text) {
   return text.split("\n").map(shown).join("\n");
 }
@@ -103,7 +103,7 @@ function heading(name, chip, detail) {
   return html("header", {}, html("h2", {}, shown(name) || "(no name)"), html("p", { class: "kind" }, chip ?? "", " ", shown(detail ?? "")));
 }
 
-// What is wrong: at a layer just what, elsewhere with links to the layers.
+// Returns a list of problems. `net` is null for the problems of one layer; otherwise they link to their layers.
 function complaints(problems, net) {
   if (!problems.length) return null;
   const items = problems.map((problem) => {
@@ -123,22 +123,22 @@ function totals(net, numbers) {
   const built = layers.filter((layer) => layer.shapes).length;
   const batch = batchOf(net.phase.layers);
   return table("numbers", [
-    ["Layers", numbers.length.toLocaleString("en") + (built < numbers.length ? `; numbers are those of ${built}` : "")],
-    ...(batch ? [["Batch", batch === 1 ? "1" : `${batch.toLocaleString("en")}; the numbers are for all`]] : []),
+    ["Layers", numbers.length.toLocaleString("en") + (built < numbers.length ? `; the counts are for ${built} of them` : "")],
+    ...(batch ? [["Batch", batch === 1 ? "1" : `${batch.toLocaleString("en")}; the counts are for the full batch`]] : []),
     ["Parameters", exact(sum("parameters"))],
     ["Multiply-adds", exact(sum("multiplyAdds")) + (hosts ? `, without ${hosts} on the host` : "")],
     ["Activations", bytesInWords(sum("activationBytes"))],
   ]);
 }
 
-// How many examples the net's inputs hold, where all hold as many.
+// Returns the batch size of the net's inputs, or null if they differ.
 function batchOf(layers) {
   const shapes = layers.filter(({ bottoms, shapes }) => !bottoms.length && shapes).flatMap(({ shapes }) => shapes);
   const counts = new Set(shapes.map(([count]) => count));
   return counts.size === 1 ? ([...counts][0] ?? null) : null;
 }
 
-// A legend of the families, with each one's share of the multiply-adds and parameters.
+// Returns a legend of the families, with their shares of the multiply-adds and parameters.
 function byFamily(net, numbers) {
   const families = new Map();
   for (const number of numbers) {

@@ -1,8 +1,8 @@
-// Finding layers by name, type or blob.
+// Search for layers by name, type or blob.
 
 const SHOWN_AT_ONCE = 50;
 
-// The numbers of the layers that have every word of a query; those whose names begin with it come first.
+// Returns the indices of the layers that contain every word of a query. Layers whose names begin with it come first.
 function found(layers, query) {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return [];
@@ -16,7 +16,7 @@ function found(layers, query) {
 }
 
 class Search {
-  // `layers` gives those of the phase; `go` is called with a layer's number; `mark` with all that match, or null.
+  // `layers` returns the layers of the phase. `go` is called with the index of a layer, `mark` with all matches or null.
   constructor({ layers, go, mark }) {
     Object.assign(this, { layers, go, mark, matches: [], at: 0 });
     this.field = byId("search");

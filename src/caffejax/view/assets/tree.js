@@ -1,6 +1,6 @@
-// What there is to draw of a phase: boxes, and blocks that hold boxes or other blocks. Each covers a range of boxes.
+// The tree of a phase: boxes, and blocks that contain boxes or other blocks. Each item covers a range of boxes.
 
-// Returns the root. An item has kind ("root", "block", "box"), id, start, stop, parent, and unless it is a box children.
+// Returns the root. Items have kind ("root", "block" or "box"), id, start, stop and parent. Roots and blocks have children.
 function treeOf(phase) {
   const used = new Map();
   const root = { kind: "root", id: "", label: "", start: 0, stop: phase.boxes.length, parent: null };
@@ -39,7 +39,7 @@ function* blocksIn(item) {
   }
 }
 
-// The child of an item that holds a box.
+// Returns the index of the child that contains a box.
 function childWith(item, box) {
   let [low, high] = [0, item.children.length - 1];
   while (low < high) {
@@ -50,7 +50,7 @@ function childWith(item, box) {
   return low;
 }
 
-// The blocks around a box, from the outside in.
+// Returns the blocks around a box, the outermost first.
 function blocksAround(root, box) {
   const found = [];
   for (let item = root; item.kind !== "box"; item = item.children[childWith(item, box)]) {
@@ -59,7 +59,7 @@ function blocksAround(root, box) {
   return found;
 }
 
-// For each box those that read from it.
+// Returns for each box the indices of the boxes that read from it.
 function readersOf(boxes) {
   const readers = boxes.map(() => []);
   boxes.forEach((box, number) => box.sources.forEach((source) => readers[source].push(number)));

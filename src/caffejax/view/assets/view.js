@@ -1,6 +1,6 @@
-// What the page shows: which net and phase, what is open, chosen and searched for.
+// The state of the page: net, phase, open blocks, selection and search.
 
-const MANY = 60; // boxes, from which on blocks are closed at first
+const MANY = 60; // number of boxes above which blocks are closed at first
 
 class View {
   constructor(net) {
@@ -12,19 +12,19 @@ class View {
       go: (number) => this.choose({ layer: number }, true),
       mark: (matches) => this.mark(matches),
     });
-    this.open = new Map(); // of each phase the ids of the blocks that are open
+    this.open = new Map(); // ids of the open blocks by phase
     this.choice = null;
     this.take(net, null);
     listen(this);
   }
 
-  // Shows a net; another version of the one that is shown keeps what is open and chosen, and the place.
+  // Shows a net. A new version of the same net keeps the open blocks, the selection and the position.
   take(net, before) {
     this.net = net;
     const complete = ["TRAIN", "TEST"].filter((name) => net.phases[name].builds && net.phases[name].layers.some((layer) => layer.shapes));
     const trained = complete.find((name) => net.phases[name].layers.some(({ family }) => family === "loss"));
     const chosen = before && this.choice?.layer !== undefined ? this.phase.layers[this.choice.layer].name : null;
-    if (!before) this.phaseName = trained ?? complete.at(-1) ?? "TRAIN"; // what has no loss is to be used, not trained
+    if (!before) this.phaseName = trained ?? complete.at(-1) ?? "TRAIN"; // a net without loss is for inference
     this.enter();
     const again = this.phase.layers.findIndex(({ name }) => name === chosen);
     this.choice = again >= 0 ? { layer: again } : null;
@@ -38,7 +38,7 @@ class View {
     this.search.close();
   }
 
-  // Prepares the phase that is to be shown.
+  // Prepares the current phase.
   enter() {
     this.phase = this.net.phases[this.phaseName];
     this.tree = treeOf(this.phase);
@@ -73,7 +73,7 @@ class View {
     return this.net.texts;
   }
 
-  // Those of the text, and of the phase that is shown.
+  // The problems of the prototxt text and of the current phase.
   get problems() {
     return this.net.problems.filter(({ phases }) => !phases.length || phases.includes(this.phaseName));
   }
@@ -90,7 +90,7 @@ class View {
     return this.open.get(this.phaseName).has(block.id);
   }
 
-  // Lays out and draws all anew. A place in the picture that is given before and after stays where it is.
+  // Lays out and draws the phase again.
   draw() {
     const begun = performance.now();
     const size = (item) => sizeOf(item, this.phase, (number) => this.problemsOf(number));
@@ -109,7 +109,7 @@ class View {
     this.emphasise();
   }
 
-  // The node that a box is seen in: its own, or that of the outermost closed block around it.
+  // Returns the node that shows a box: the box itself, or the outermost closed block around it.
   nodeOf(box) {
     const closed = blocksAround(this.tree, box).find((block) => !this.isOpen(block));
     return this.places.get(closed ? closed.id : `box ${box}`);
@@ -128,7 +128,7 @@ class View {
     showPanel(this, choice);
   }
 
-  // Shows what is chosen, with the edges to and from it.
+  // Highlights the selection and its edges.
   emphasise() {
     for (const element of this.stage.querySelectorAll(".chosen, .beside")) element.classList.remove("chosen", "beside");
     if (!this.choice) return;
@@ -158,7 +158,7 @@ class View {
     }
   }
 
-  // Opens or closes a block; its left upper corner stays where it is.
+  // Opens or closes a block. Its position on the screen stays the same.
   toggle(id) {
     const open = this.open.get(this.phaseName);
     const before = this.places.get(id);
@@ -187,14 +187,14 @@ class View {
     this.choice = null;
     this.enter();
     this.draw();
-    this.camera.pan(((before - this.placed.width) / 2) * this.camera.scale, 0); // its middle stays where it was
+    this.camera.pan(((before - this.placed.width) / 2) * this.camera.scale, 0); // the middle of the drawing stays at the same position
     const again = this.phase.layers.findIndex(({ text }) => text === chosen);
     this.choose(again >= 0 ? { layer: again } : null);
     this.search.look();
     this.search.close();
   }
 
-  // Goes from a layer to one that it reads from, or that reads from it.
+  // Selects a layer that reads from the selected layer, or a layer from which it reads.
   step(down) {
     if (this.choice?.layer === undefined) return this.choose({ layer: 0 }, true);
     const here = this.choice.layer;

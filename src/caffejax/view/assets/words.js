@@ -1,11 +1,11 @@
-// Names and numbers as people read them.
+// Names and numbers as readable text.
 
-// Text from a file, with what does not show, or turns the direction of writing, as its code: ⟨202E⟩.
+// Returns text from a file, with invisible and bidirectional control characters as their code: ⟨202E⟩.
 function shown(text) {
   return String(text).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, (c) => `⟨${c.codePointAt(0).toString(16).toUpperCase()}⟩`);
 }
 
-// A count in thousands, millions, billions: 1.23 M.
+// Returns a count with a unit such as k or M: 1.23 M.
 function inWords(count) {
   const units = ["", " k", " M", " G", " T", " P"];
   let power = 0;
@@ -24,7 +24,7 @@ function shapeInWords(shape) {
   return shape.length ? shape.join(" × ") : "scalar";
 }
 
-// Sizes such as 3x3 with a cross.
+// Returns text with sizes such as 3x3 written as 3×3.
 function crossed(text) {
   return text.replace(/(\d)x(?=\d)/g, "$1×");
 }
@@ -36,7 +36,7 @@ function counted(count, word) {
 const ruler = document.createElement("canvas").getContext("2d");
 const shortened = new Map();
 
-// Text that is no wider than that in a font: cut in its middle, or so that a share of what is kept is its end.
+// Returns text that is cut to a width in a font. `end` is the share of the remaining characters that are after the cut.
 function fitted(text, width, font, end = 0.5) {
   const key = `${font}|${width}|${end}|${text}`;
   if (!shortened.has(key)) {
