@@ -43,11 +43,11 @@ TITLES = {
 
 def plan_caffejax(name: str, target: str, precision: Any, batch: int) -> dict[str, Any]:
     from caffejax import Net
-    from caffejax.planning import plan, target_of
+    from caffejax.planning import parse_target, plan
 
     net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN", precision=precision, sync_bn=True)  # as flax's BatchNorm
     busy = time.process_time()
-    result = plan(net, target_of(target), batch=batch, batch_axis=1 if name == "lstm" else 0)
+    result = plan(net, parse_target(target), batch=batch, batch_axis=1 if name == "lstm" else 0)
     return collect_figures(result.program, result.compile_seconds, time.process_time() - busy)
 
 
@@ -58,11 +58,11 @@ def plan_flax(name: str, target: str, precision: str, batch: int) -> dict[str, A
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    from caffejax.planning import program_of, target_of
-    from caffejax.planning.hardware import devices
+    from caffejax.planning import compiled_stats, parse_target
+    from caffejax.planning.hardware import get_devices
 
-    wanted = target_of(target)
-    mesh, batch = Mesh(np.array(devices(wanted)), ("data",)), batch * wanted.devices
+    wanted = parse_target(target)
+    mesh, batch = Mesh(np.array(get_devices(wanted)), ("data",)), batch * wanted.devices
     net = flax_nets.NETS[name](jnp.bfloat16 if precision == "bfloat16" else jnp.float32)
     init, step = flax_nets.training_step(net)
     cut, everywhere = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("data",), ()))
@@ -78,16 +78,16 @@ def plan_flax(name: str, target: str, precision: str, batch: int) -> dict[str, A
         lowered = jax.jit(step, donate_argnums=0).lower(*arguments)
     began = time.perf_counter()
     compiled = lowered.compile()
-    return collect_figures(program_of(compiled), time.perf_counter() - began, time.process_time() - busy)
+    return collect_figures(compiled_stats(compiled), time.perf_counter() - began, time.process_time() - busy)
 
 
 def collect_figures(program: Any, seconds: float, busy: float) -> dict[str, Any]:
     return {
-        "accessed": program.accessed,
+        "accessed": program.bytes_accessed,
         "traffic": program.traffic,
-        "temporary": program.temporary,
-        "collectives": program.n_collectives,
-        "fusions": program.fusions,
+        "temporary": program.temp_bytes,
+        "collectives": program.num_collectives,
+        "fusions": program.num_fusions,
         "compile": round(seconds, 1),
         "busy": round(busy, 1),
     }

@@ -11,7 +11,7 @@ import numpy as np
 
 from caffejax import CaffejaxError, Net
 from caffejax.data.synthetic_inputs import complete_inputs
-from caffejax.export import Subject, export_stablehlo, make_subject
+from caffejax.export import InferenceModel, export_stablehlo, make_inference_model
 from caffejax.export.flax import write_flax
 from caffejax.layers.context import Phase
 from caffejax.net import Variables
@@ -34,7 +34,7 @@ def assess(path: str, phase: str = "TEST", forms: Sequence[str] = FORMS) -> dict
     return result | {"seconds": round(time.monotonic() - start, 1)}
 
 
-def assess_subject(subject: Subject, forms: Sequence[str] = FORMS) -> dict[str, Any]:
+def assess_subject(subject: InferenceModel, forms: Sequence[str] = FORMS) -> dict[str, Any]:
     """Return the assessment of a net: its outputs, and for each form the largest errors or the reason for a refusal.
 
     `moves` is the change of the outputs for other inputs, `sways` the change for slightly different inputs. Errors and
@@ -68,14 +68,14 @@ def assess_subject(subject: Subject, forms: Sequence[str] = FORMS) -> dict[str, 
     return result
 
 
-def _subject(path: str, phase: Phase) -> Subject:
+def _subject(path: str, phase: Phase) -> InferenceModel:
     """Return the net up to layers that run on the host, and the bottoms of its last layers.
 
     The last layers may hide or magnify errors.
     """
     net = Net(path, phase)
     read_last = [name for layer in net.graph.layers[-1:] for name in layer.bottoms]
-    inference_net = make_subject(net, fill_variables(net), None if net.outputs else read_last).net
+    inference_net = make_inference_model(net, fill_variables(net), None if net.outputs else read_last).net
     expected, host_blobs = list(inference_net.outputs), set[str]()
     for layer in inference_net.graph.layers:
         if layer.type.on_host or host_blobs.intersection(layer.bottoms):
@@ -85,7 +85,7 @@ def _subject(path: str, phase: Phase) -> Subject:
             expected += layer.bottoms
     blobs = net.graph.blobs.keys() - host_blobs - set(inference_net.input_names)  # none that a later layer writes over
     output_names = [name for name in dict.fromkeys(expected) if name in blobs]
-    return make_subject(net, _measure(path, phase, fill_variables(net), output_names), output_names)
+    return make_inference_model(net, _measure(path, phase, fill_variables(net), output_names), output_names)
 
 
 def _measure(path: str, phase: Phase, variables: Variables, outputs: list[str]) -> Variables:
@@ -102,7 +102,7 @@ def _measure(path: str, phase: Phase, variables: Variables, outputs: list[str]) 
         return variables
     empty = {**variables.state, **jax.tree.map(np.zeros_like, state)}
     compute = jax.jit(lambda inputs: net.apply(variables.params, empty, inputs)[1])
-    batch_state = compute(_inputs(Subject(net, variables), 0))
+    batch_state = compute(_inputs(InferenceModel(net, variables), 0))
     updated = {key: _with_floor(batch_state[key]) for key in state if key in batch_state}
     return variables._replace(state={**variables.state, **updated})
 
@@ -113,7 +113,7 @@ def _with_floor(statistics: dict[int, Any]) -> dict[int, Any]:
     return {**statistics, 1: np.maximum(variance, 0.1 * np.mean(variance) or 1.0)}
 
 
-def _inputs(subject: Subject, seed: int) -> dict[str, np.ndarray]:
+def _inputs(subject: InferenceModel, seed: int) -> dict[str, np.ndarray]:
     """Return random inputs; boxes and image sizes fit the images."""
     random = np.random.default_rng(seed)
     arrays = complete_inputs(subject.net.graph, {}, random)
@@ -129,11 +129,11 @@ def _inputs(subject: Subject, seed: int) -> dict[str, np.ndarray]:
     return inputs
 
 
-def _run_onnx(subject: Subject, inputs: Arrays) -> Arrays:
+def _run_onnx(subject: InferenceModel, inputs: Arrays) -> Arrays:
     return run_onnx(export_net(subject), inputs)
 
 
-def _run_flax(subject: Subject, inputs: Arrays) -> Arrays:
+def _run_flax(subject: InferenceModel, inputs: Arrays) -> Arrays:
     with tempfile.TemporaryDirectory() as folder:
         write_flax(subject, Path(folder) / "net")
         arguments = [np.moveaxis(x, 1, -1) if x.ndim > 2 else x for x in inputs.values()]
@@ -141,8 +141,8 @@ def _run_flax(subject: Subject, inputs: Arrays) -> Arrays:
     return {n: np.moveaxis(x, -1, 1) if x.ndim > 2 else x for n, x in zip(subject.outputs, result, strict=True)}
 
 
-def _run_stablehlo(subject: Subject, inputs: Arrays) -> Arrays:
-    padded_subject = Subject(subject.net.for_inference(outputs_with_row_counts(subject)), subject.variables)
+def _run_stablehlo(subject: InferenceModel, inputs: Arrays) -> Arrays:
+    padded_subject = InferenceModel(subject.net.for_inference(outputs_with_row_counts(subject)), subject.variables)
     exported = jax.export.deserialize(export_stablehlo(padded_subject, platforms=["cpu"], batch=False).serialize())
     result = jax.jit(exported.call, compiler_options={"xla_backend_optimization_level": 0})(dict(inputs))
     return {

@@ -15,9 +15,9 @@ import pytest
 from flax_nets import LAYERS, NETS, SHARED, input_layer, layer, one_layer_net, residual_net, subject_for
 
 from caffejax import CaffejaxError, Net
-from caffejax.export import Subject, make_subject
+from caffejax.export import InferenceModel, make_inference_model
 from caffejax.export.flax import write_flax
-from caffejax.export.flax.emit_context import known_types
+from caffejax.export.flax.emit_context import supported_types
 from export.random_params import fill_variables
 from golden_cases import ACCEPTED_CASES, case_id
 from jax_transforms.processes import spawn_jax_process
@@ -46,7 +46,7 @@ def channels_last(array: Any) -> np.ndarray:
     return np.moveaxis(np.asarray(array), 1, -1) if array.ndim > 2 else np.asarray(array)
 
 
-def batches_for(subject: Subject, *sizes: int) -> list[dict[str, np.ndarray]]:
+def batches_for(subject: InferenceModel, *sizes: int) -> list[dict[str, np.ndarray]]:
     """Return inputs with these numbers of rows."""
     random = np.random.default_rng(1)
     return [
@@ -56,7 +56,7 @@ def batches_for(subject: Subject, *sizes: int) -> list[dict[str, np.ndarray]]:
 
 
 def assert_equal(
-    subject: Subject,
+    subject: InferenceModel,
     batches: list[dict[str, np.ndarray]],
     folder: Path,
     pool: ProcessPoolExecutor,
@@ -215,7 +215,7 @@ HOSTILE = [
     "conv/1",
     "conv_1",
     "CONV-1",
-    "{part}",
+    "{module}",
     "<7>",
 ]
 
@@ -303,7 +303,7 @@ def test_an_error_names_outputs_that_can_be_written(tmp_path: Path) -> None:
     subject = subject_for("\n".join(layers))
     with pytest.raises(CaffejaxError, match=r"\(SPP\)(?s:.)*can be exported: --outputs=ip$"):
         write_flax(subject, tmp_path / "net")
-    write_flax(make_subject(subject.net, subject.variables, ["ip"]), tmp_path / "net")
+    write_flax(make_inference_model(subject.net, subject.variables, ["ip"]), tmp_path / "net")
 
 
 def test_repeated_blocks_become_a_class_and_a_list(written_folder: Path) -> None:
@@ -315,7 +315,7 @@ def test_repeated_blocks_become_a_class_and_a_list(written_folder: Path) -> None
     assert source.count("nnx.BatchNorm(") == 1
 
 
-GOLDEN = [case for case in ACCEPTED_CASES if case["type"] in known_types() and "stochastic" not in case]
+GOLDEN = [case for case in ACCEPTED_CASES if case["type"] in supported_types() and "stochastic" not in case]
 
 
 @pytest.mark.long
@@ -324,7 +324,7 @@ def test_recorded_layer_cases_are_equal(tmp_path: Path, flax_process: ProcessPoo
     refused, largest = {}, 0.0
     for k, case in enumerate(GOLDEN):
         net = Net(case["path"].with_suffix(".prototxt"))
-        subject = Subject(net.for_inference(net.graph.layer("layer").tops), fill_variables(net))
+        subject = InferenceModel(net.for_inference(net.graph.layer("layer").tops), fill_variables(net))
         try:
             write_flax(subject, tmp_path / str(k))
         except CaffejaxError as error:
@@ -337,7 +337,7 @@ def test_recorded_layer_cases_are_equal(tmp_path: Path, flax_process: ProcessPoo
     assert all(": " in reason for reason in refused.values())
 
 
-def _recorded_inputs(case: dict[str, Any], subject: Subject) -> dict[str, Any]:
+def _recorded_inputs(case: dict[str, Any], subject: InferenceModel) -> dict[str, Any]:
     arrays = dict(np.load(case["path"].with_suffix(".npz")))
     return {name: arrays[f"bottom/{name}"] for name in subject.inputs}
 

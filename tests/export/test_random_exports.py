@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from caffejax import Net
-from caffejax.export import make_subject
+from caffejax.export import make_inference_model
 from export.export_forms import assess_subject
 from export.random_nets import nets
 from export.random_params import fill_variables
@@ -31,7 +31,7 @@ def test_many_random_nets_are_equal_in_all_forms(drawn: tuple[str, tuple[str, ..
 
 def _check(text: str, outputs: tuple[str, ...]) -> None:
     net = Net(text, "TEST")
-    result = assess_subject(make_subject(net, fill_variables(net), outputs))
+    result = assess_subject(make_inference_model(net, fill_variables(net), outputs))
     for form in FORMS:
         assert _is_refused(result[form]) or not _large_errors(result, form), form
 

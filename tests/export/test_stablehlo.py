@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, GraphError, Net, load_weights
-from caffejax.export import BatchError, Subject, export_stablehlo, make_subject, write_stablehlo
+from caffejax.export import BatchError, InferenceModel, export_stablehlo, make_inference_model, write_stablehlo
 from caffejax.export.inference_model import symbolic_batch_shapes
 from jax_transforms.processes import call_exported
 
@@ -96,19 +96,19 @@ REGIONS = f"""
 """
 
 
-def build_subject(model: Any, weights: Path | None = None, phase: Any = "TEST") -> Subject:
+def build_subject(model: Any, weights: Path | None = None, phase: Any = "TEST") -> InferenceModel:
     """The net with numbers in all its params and statistics."""
     net = Net(model, phase)
     variables = net.init(jax.random.key(0))
     if weights is not None:
-        return make_subject(net, load_weights(weights, net.graph, variables))
+        return make_inference_model(net, load_weights(weights, net.graph, variables))
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda p: p + 0.1 * rng.normal(size=p.shape).astype(np.float32), variables.params)
     state = jax.tree.map(lambda s: rng.uniform(0.5, 1.5, s.shape).astype(np.float32), variables.state)
-    return make_subject(net, variables._replace(params=params, state=state))
+    return make_inference_model(net, variables._replace(params=params, state=state))
 
 
-def draw_inputs(subject: Subject, rows: int | None, axis: int = 0) -> dict[str, np.ndarray]:
+def draw_inputs(subject: InferenceModel, rows: int | None, axis: int = 0) -> dict[str, np.ndarray]:
     """Return numbers for a batch with this many rows; default: the net's."""
     rng = np.random.default_rng(7)
     shapes = {name: list(blob.shape) for name, blob in subject.inputs.items()}
@@ -117,7 +117,7 @@ def draw_inputs(subject: Subject, rows: int | None, axis: int = 0) -> dict[str, 
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-def compute(subject: Subject, inputs: dict[str, np.ndarray]) -> Any:
+def compute(subject: InferenceModel, inputs: dict[str, np.ndarray]) -> Any:
     """Return the net's results, compiled without optimizations."""
     lowered = jax.jit(subject.run).lower(inputs)
     return lowered.compile(compiler_options={"xla_backend_optimization_level": 0})(inputs)
@@ -189,7 +189,7 @@ def test_exported_nets_take_any_batch_size_or_their_own(name: str, input_types: 
     """Whole nets, which are not run; None for those that take one number of rows only."""
     net = Net(REPOSITORY / "configs" / f"{name}.prototxt")
     shapes = jax.eval_shape(net.init, jax.random.key(0))
-    subject = make_subject(net, jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes))
+    subject = make_inference_model(net, jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes))
     if input_types is None:
         with pytest.raises(BatchError, match="layer '"):
             export_stablehlo(subject)
@@ -236,7 +236,7 @@ def test_a_recurrent_net_is_exported_with_its_batch_size(
     subject = build_subject(LSTM)
     if streams is not None:
         net = subject.net.with_batch(streams, axis=1)
-        subject = Subject(net, net.init(jax.random.key(0)))
+        subject = InferenceModel(net, net.init(jax.random.key(0)))
     with pytest.raises(BatchError, match=r"layer 'lstm' \(LSTM\): the state carried from pass to pass"):
         export_stablehlo(subject, batch_axis=1)
     write_stablehlo(subject, tmp_path / "net.stablehlo", batch=False)

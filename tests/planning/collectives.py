@@ -69,28 +69,28 @@ def main() -> None:
 
     from caffejax import Net, Parallel
     from caffejax.parallel import Requests
-    from caffejax.planning import planner, target_of
+    from caffejax.planning import parse_target, planner
     from caffejax.planning.planner import SGD
 
-    planner.devices = lambda target: jax.devices()[: target.devices]  # type: ignore[assignment]
+    planner.get_devices = lambda target: jax.devices()[: target.devices]  # type: ignore[assignment]
     result = {}
     for name, text in (("lenet", LENET), ("resnet", resnet())):
         for way, options in PARALLEL_OPTIONS.items():
             if (name, way) not in CASES:
                 continue
             net = Net(text, "TRAIN", sync_bn=way == "synced")
-            job = planner.CompileJob(net, target_of("tpu:v5e:2x4"), SGD, Parallel(**options), 0, print)
+            job = planner.CompileJob(net, parse_target("tpu:v5e:2x4"), SGD, Parallel(**options), 0, print)
             function, arguments, jit_options = job.function(8)
             votes = (Requests(job.mesh).encode(0),) if way == "asked" else ()
             compiled = jax.jit(function, **jit_options).lower(*arguments, *votes).compile()
-            program_collectives = planner.program_of(compiled).collectives
+            program_collectives = planner.compiled_stats(compiled).collectives
             result[f"{name} {way}"] = {
                 "found": find_collectives(compiled.as_text()),
-                "counted": [[c.kind, c.bytes, c.over] for c in program_collectives for _ in range(c.count)],
+                "counted": [[c.kind, c.bytes, c.group_size] for c in program_collectives for _ in range(c.count)],
             }
     for name, (precision, dtype) in REDUCED.items():
         net = Net(LENET, "TRAIN", precision=precision)
-        job = planner.CompileJob(net, target_of("tpu:v5e:2x4"), SGD, Parallel(reduce_dtype=dtype), 0, print)
+        job = planner.CompileJob(net, parse_target("tpu:v5e:2x4"), SGD, Parallel(reduce_dtype=dtype), 0, print)
         function, arguments, jit_options = job.function(8)
         result[f"reduced {name}"] = count_reduced_numbers(jax.jit(function, **jit_options).lower(*arguments).as_text())
     sys.stdout.write(json.dumps(result))

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.planning import program_of
-from caffejax.planning.hlo import Collective, count
+from caffejax.planning import compiled_stats
+from caffejax.planning.hlo import Collective, parse_stats
 from compile_flags import cpu_devices_environment
 
 N = 1 << 16
@@ -19,14 +19,14 @@ X = jax.ShapeDtypeStruct((N,), jnp.float32)
 
 
 def program(function: Any, *arguments: Any) -> Any:
-    return program_of(jax.jit(function).lower(*arguments).compile())
+    return compiled_stats(jax.jit(function).lower(*arguments).compile())
 
 
 def test_an_operation_reads_its_operands_and_writes_its_result() -> None:
     result = program(lambda x, y: x * y + jnp.exp(x), X, X)
     assert result.traffic == 3 * 4 * N
-    assert (result.arguments, result.results) == (2 * 4 * N, 4 * N)
-    assert (result.collectives, result.host_calls, result.float64) == ((), 0, 0)
+    assert (result.argument_bytes, result.result_bytes) == (2 * 4 * N, 4 * N)
+    assert (result.collectives, result.num_host_calls, result.num_float64) == ((), 0, 0)
 
 
 def test_a_loop_counts_as_often_as_it_runs() -> None:
@@ -41,24 +41,24 @@ def test_calls_to_the_host_and_float64_are_counted() -> None:
     def call_host(x: jax.Array) -> jax.Array:
         return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
-    assert program(call_host, X).host_calls == 1
+    assert program(call_host, X).num_host_calls == 1
     with jax.enable_x64(True):
-        assert program(jnp.cumsum, jax.ShapeDtypeStruct((100,), jnp.float64)).float64
+        assert program(jnp.cumsum, jax.ShapeDtypeStruct((100,), jnp.float64)).num_float64
 
 
 def test_collectives_are_counted_by_size() -> None:
     code = """
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from caffejax.planning import program_of
+from caffejax.planning import compiled_stats
 rows = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
 x = jax.ShapeDtypeStruct((64, 1000), "float32", sharding=rows)
-found = program_of(jax.jit(lambda x: x.sum(0)).lower(x).compile())
-print(found.n_collectives, found.collectives[0])
+found = compiled_stats(jax.jit(lambda x: x.sum(0)).lower(x).compile())
+print(found.num_collectives, found.collectives[0])
 """
     environment = os.environ | cpu_devices_environment(8)
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == f"1 {Collective('all-reduce', 4000, 1, over=8)}"
+    assert run.stdout.strip() == f"1 {Collective('all-reduce', 4000, 1, group_size=8)}"
 
 
 TEXT = """HloModule m, is_scheduled=true
@@ -108,10 +108,10 @@ def test_slices_on_chip_memory_and_async_starts_are_counted() -> None:
     row, full_array = 4 * 1000, 4 * 10_000
     loop = 7 * ((2 * row + 4) + (2 * row + 4))
     conversion, gather, copy = 4 * 8 * 2, 2 * 4 * full_array, full_array
-    result = count(TEXT)
+    result = parse_stats(TEXT)
     assert result["traffic"] == loop + conversion + gather + copy
     assert result["collectives"] == (Collective("all-gather", 4 * full_array, 1),)
-    assert (result["fusions"], result["copies"]) == (2, 1)
+    assert (result["num_fusions"], result["num_copies"]) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_replica_groups_of_collectives(
     shape: str, opcode: str, attributes: str, collective: tuple[str, int, int, int]
 ) -> None:
     text = f"ENTRY %m (p: f32[8]) -> f32[8] {{\n  ROOT %c = {shape} {opcode}(%p), channel_id=1, {attributes}\n}}\n"
-    kind, size, over, step = collective
-    assert count(text)["collectives"] == (Collective(kind, size, 1, over, step),)
+    kind, size, group_size, group_stride = collective
+    assert parse_stats(text)["collectives"] == (Collective(kind, size, 1, group_size, group_stride),)
 
 
 FUSED = """HloModule m
@@ -166,9 +166,9 @@ ENTRY %main (p: f32[500,800]) -> f32[500,100] {
 
 
 def test_a_sum_of_which_each_device_takes_a_slice_is_a_reduce_scatter() -> None:
-    assert count(FUSED)["collectives"] == (Collective("reduce-scatter", 4 * 500 * 100, 1, over=8),)
+    assert parse_stats(FUSED)["collectives"] == (Collective("reduce-scatter", 4 * 500 * 100, 1, group_size=8),)
 
 
 def test_text_that_is_not_a_program_counts_as_zero() -> None:
-    assert count("")["traffic"] == 0
-    assert count("ENTRY %x (a: f32[]) -> f32[] {\n  garbage\n}\n")["fusions"] == 0
+    assert parse_stats("")["traffic"] == 0
+    assert parse_stats("ENTRY %x (a: f32[]) -> f32[] {\n  garbage\n}\n")["num_fusions"] == 0

@@ -14,26 +14,26 @@ from planned_nets import LENET, resnet
 
 from caffejax import CaffejaxError, GraphError, Net, Parallel
 from caffejax.cli import main
-from caffejax.planning import Plan, plan, planner, target_of
-from caffejax.planning.hlo import Collective, Program
+from caffejax.planning import Plan, parse_target, plan, planner
+from caffejax.planning.hlo import Collective, ProgramStats
 
-HERE = target_of("tpu:v5e:1")
+HERE = parse_target("tpu:v5e:1")
 
 
 @pytest.fixture
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine's compiler stands in for the target's."""
-    monkeypatch.setattr(planner, "devices", lambda target: jax.devices()[:1])
+    monkeypatch.setattr(planner, "get_devices", lambda target: jax.devices()[:1])
 
 
 def make_plan(needed_bytes: int = 2**30, **program: Any) -> Plan:
-    nothing = Program(0, None, 0, 0, 0, (), 0, 0, 0, 0)
-    target = target_of("tpu:v5e:2x2")
+    nothing = ProgramStats(0, None, 0, 0, 0, (), 0, 0, 0, 0)
+    target = parse_target("tpu:v5e:2x2")
     return Plan(target, "bfloat16", "TRAIN", 32, replace(nothing, **program), needed_bytes, 197 * 10**9, 1.0)
 
 
 def test_the_roofline() -> None:
-    result = make_plan(traffic=819 * 10**7, collectives=(Collective("all-reduce", 10**8, 2, over=4),))
+    result = make_plan(traffic=819 * 10**7, collectives=(Collective("all-reduce", 10**8, 2, group_size=4),))
     assert result.seconds == pytest.approx({"arithmetic": 1e-3, "memory": 1e-2, "links": 2 * 2e8 * 0.75 / 100e9})
     assert (result.best, result.bound_by) == (pytest.approx(1e-2), "memory")
     assert result.examples_per_second == pytest.approx(4 * 32 / 1e-2)
@@ -51,7 +51,7 @@ def test_a_training_step_and_a_forward_pass(on_cpu: None, precision: Any) -> Non
     for result in (train, test):
         assert result.program is not None
         # a CPU's own kernels compute in float32, in which parameters are kept and updated
-        assert result.program.host_calls == 0 or precision == "float32" or result is train
+        assert result.program.num_host_calls == 0 or precision == "float32" or result is train
         assert result.needed == result.program.memory > 16 * 28 * 28 * 4
         assert result.largest_batch is None
 
@@ -136,7 +136,7 @@ def test_nets_that_cannot_be_planned_are_refused(on_cpu: None) -> None:
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, target: str, package: str) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(CaffejaxError, match=rf"pip install .*{package}"):
-        plan(Net(LENET, "TRAIN"), target_of(target))
+        plan(Net(LENET, "TRAIN"), parse_target(target))
 
 
 def test_the_command_names_what_cannot_be_planned(

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from caffejax.planning import Plan, target_of
+from caffejax.planning import Plan, parse_target
 from caffejax.planning.hardware import CHIPS
-from caffejax.planning.hlo import Collective, Program
+from caffejax.planning.hlo import Collective, ProgramStats
 from caffejax.planning.planner import link_seconds, scale_step
 
 # easy numbers: a byte takes a second on links, and four on the network
 CHIP = replace(CHIPS["cuda:h100"], link=1.0, network=0.25, joined=8)
 
 
-def make_collectives(kind: str, size: int, over: int, step: int = 1, count: int = 1) -> list[Collective]:
-    return [Collective(kind, size, count, over, step)]
+def make_collectives(kind: str, size: int, group_size: int, group_stride: int = 1, count: int = 1) -> list[Collective]:
+    return [Collective(kind, size, count, group_size, group_stride)]
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,14 @@ def make_collectives(kind: str, size: int, over: int, step: int = 1, count: int 
         (make_collectives("all-reduce", 80, 4), 64, 1, 2 * 80 * 7 / 8, 4 * 2 * 10 * 7 / 8),
         # rows of 2: within a row nothing grows; over the rows it does
         (make_collectives("all-reduce", 80, 2), 32, 2, 2 * 80 / 2, 0),
-        (make_collectives("all-reduce", 80, 4, step=2), 4, 2, 2 * 80 * 3 / 4, 0),
-        (make_collectives("all-reduce", 80, 4, step=2), 8, 2, 2 * 80 * 3 / 4, 4 * 2 * 20 / 2),  # 4 of a host's 8
+        (make_collectives("all-reduce", 80, 4, group_stride=2), 4, 2, 2 * 80 * 3 / 4, 0),
+        (
+            make_collectives("all-reduce", 80, 4, group_stride=2),
+            8,
+            2,
+            2 * 80 * 3 / 4,
+            4 * 2 * 20 / 2,
+        ),  # 4 of a host's 8
         (make_collectives("all-reduce", 80, 8), 4, 2, 2 * 80 * 7 / 8, 0),
         ([], 64, 1, 0, 0),
     ],
@@ -52,8 +58,8 @@ def test_collectives_overlap_the_backward_pass_or_follow_it() -> None:
 
 
 def make_plan(**changes: Any) -> Plan:
-    program = Program(3352320, None, 0, 0, 0, tuple(make_collectives("all-reduce", 450_000, 4)), 0, 0, 0, 0)
-    return replace(Plan(target_of("cuda:h100:4"), "bfloat16", "TRAIN", 32, program, 2**30, 1, 1.0), **changes)
+    program = ProgramStats(3352320, None, 0, 0, 0, tuple(make_collectives("all-reduce", 450_000, 4)), 0, 0, 0, 0)
+    return replace(Plan(parse_target("cuda:h100:4"), "bfloat16", "TRAIN", 32, program, 2**30, 1, 1.0), **changes)
 
 
 def test_a_plan_scales() -> None:
@@ -64,11 +70,11 @@ def test_a_plan_scales() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"phase": "TEST"}, {"target": target_of("cuda:h100:1")}, {"program": None}, {"needed": 2**50}]
+    "changes", [{"phase": "TEST"}, {"target": parse_target("cuda:h100:1")}, {"program": None}, {"needed": 2**50}]
 )
 def test_plans_without_scaling(changes: dict[str, Any]) -> None:
     assert make_plan(**changes).scaling([8, 64]) == []
 
 
 def test_numbers_of_devices_that_do_not_come_out_even_are_left_out() -> None:
-    assert [s.devices for s in make_plan(model=4, target=target_of("cuda:h100:8")).scaling([6, 8, 64])] == [8, 64]
+    assert [s.devices for s in make_plan(model=4, target=parse_target("cuda:h100:8")).scaling([6, 8, 64])] == [8, 64]

@@ -11,7 +11,7 @@ from caffejax.graph import net_state
 from caffejax.graph.resolve import is_included
 from caffejax.schema import read_net
 from caffejax.view.layer_graph import WiredLayer, connect_layers
-from caffejax.view.repeated_blocks import Block, Box, blocks_of, boxes_of
+from caffejax.view.repeated_blocks import Block, Box, find_blocks, make_boxes
 
 
 def layers_of(net: Path | str) -> tuple[WiredLayer, ...]:
@@ -21,8 +21,8 @@ def layers_of(net: Path | str) -> tuple[WiredLayer, ...]:
 
 
 def find_boxes_and_blocks(net: Path | str) -> tuple[tuple[Box, ...], tuple[Block, ...]]:
-    boxes = boxes_of(layers_of(net))
-    return boxes, blocks_of(boxes)
+    boxes = make_boxes(layers_of(net))
+    return boxes, find_blocks(boxes)
 
 
 GOOGLENET = "conv2 inception_3a*2 inception_4a loss1 inception_4b inception_4c*2 loss2 inception_4e inception_5a*2"
@@ -63,7 +63,7 @@ def test_blocks_do_not_overlap_and_repetitions_are_equal(net: Path) -> None:
 
 def test_each_layer_is_in_one_box_below_the_layer_it_overwrites() -> None:
     layers = layers_of(config("resnet152"))
-    boxes = boxes_of(layers)
+    boxes = make_boxes(layers)
     assert Counter(x.number for box in boxes for x in box.layers) == Counter(range(len(layers)))
     for box in boxes:
         head, *others = box.layers
@@ -84,7 +84,7 @@ RELU = 'layer { name: "relu" type: "ReLU" bottom: "a" top: "a" }'
     ],
 )
 def test_in_place_layers_join_the_box_if_no_reader_comes_between(net: list[str], boxes: str) -> None:
-    result = boxes_of(layers_of("\n".join([DATA, *net])))
+    result = make_boxes(layers_of("\n".join([DATA, *net])))
     assert " ".join("+".join(x.layer.name for x in box.layers) for box in result) == boxes
 
 

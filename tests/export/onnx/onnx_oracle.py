@@ -9,13 +9,13 @@ import onnx
 import onnxruntime
 
 from caffejax.execution.schedule import padded_blobs
-from caffejax.export import BatchError, Subject
+from caffejax.export import BatchError, InferenceModel
 from caffejax.export.onnx import export_onnx
 
 Arrays = Mapping[str, np.ndarray]
 
 
-def export_net(subject: Subject, **options: Any) -> onnx.ModelProto:
+def export_net(subject: InferenceModel, **options: Any) -> onnx.ModelProto:
     """The model, for any number of rows where the net takes that."""
     try:
         return export_onnx(subject, **options)
@@ -32,7 +32,7 @@ def run_onnx(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
-def compile_net(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays], dict[str, np.ndarray]]:
+def compile_net(subject: InferenceModel, like: Mapping[str, Any]) -> Callable[[Arrays], dict[str, np.ndarray]]:
     """The net for inputs of those shapes, compiled in little time; what it gives is without rows of padding."""
     blob_names = outputs_with_row_counts(subject)
     apply = jax.jit(lambda arrays: subject.net.apply(*subject.variables, arrays, blobs=blob_names)[0])
@@ -45,7 +45,7 @@ def compile_net(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays],
     return outputs
 
 
-def outputs_with_row_counts(subject: Subject) -> list[str]:
+def outputs_with_row_counts(subject: InferenceModel) -> list[str]:
     """Return the outputs, and the blobs that determine the number of their valid rows."""
     row_sources = padded_blobs(subject.layers)
     return list(
@@ -53,7 +53,7 @@ def outputs_with_row_counts(subject: Subject) -> list[str]:
     )
 
 
-def net_outputs(subject: Subject, inputs: Arrays) -> dict[str, np.ndarray]:
+def net_outputs(subject: InferenceModel, inputs: Arrays) -> dict[str, np.ndarray]:
     """Return the net's results, without padded rows."""
     return compile_net(subject, inputs)(inputs)
 
@@ -78,7 +78,7 @@ def repeat_rows(inputs: Arrays, rows: set[str]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([x, x]) if name in rows else x for name, x in inputs.items()}
 
 
-def assert_same(subject: Subject, inputs: Arrays, **options: Any) -> onnx.ModelProto:
+def assert_same(subject: InferenceModel, inputs: Arrays, **options: Any) -> onnx.ModelProto:
     """Check that the model's results equal the net's, for these inputs and, if accepted, twice as many rows."""
     model = export_net(subject, **options)
     assert_equal(run_onnx(model, inputs), net_outputs(subject, inputs))

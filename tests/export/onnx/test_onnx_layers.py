@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx_oracle import assert_same
 
-from caffejax.export import make_subject
+from caffejax.export import make_inference_model
 from caffejax.export.onnx.layer_operators import OPERATORS
 from caffejax.layers import layer_types
 from caffejax.net import Variables
@@ -41,7 +41,7 @@ def test_a_layer_gives_equal_outputs(case: dict[str, Any]) -> None:
     replay = Replay(case)
     layer = replay.layer
     output_of_top = {top: f"{top}/layer" if top in replay.net.input_names else top for top in layer.tops}
-    subject = make_subject(replay.net, Variables(replay.params, replay.state), layer.tops)
+    subject = make_inference_model(replay.net, Variables(replay.params, replay.state), layer.tops)
     assert subject.outputs == tuple(output_of_top.values())
     inputs = {name: np.asarray(replay.inputs[name]) for name in subject.inputs}
     options = {"batch": False} if case["type"] in FIXED_BATCH else {}

@@ -10,7 +10,7 @@ import pytest
 from onnx_oracle import assert_equal, assert_same, net_outputs, run_onnx
 
 from caffejax import Net, __version__
-from caffejax.export import Preprocessing, Subject, make_subject
+from caffejax.export import InferenceModel, Preprocessing, make_inference_model
 from caffejax.export.onnx import OPSETS, export_onnx, write_onnx
 from export.random_params import fill_variables
 from export.test_stablehlo import CLASSIFICATION, DETECTION, SEGMENTATION, SIAMESE
@@ -51,13 +51,13 @@ QUICK = ("in_place", "odd_names", "forms")
 LONG = ["squeezenet", "mobilenet", "cifar10_full", "lstm", "faster_rcnn_toy/test", "ssd_shapes/deploy"]
 
 
-def subject_of(text: Any, outputs: Any = None) -> Subject:
+def subject_of(text: Any, outputs: Any = None) -> InferenceModel:
     """Return a net whose weights and statistics are not zero."""
     net = Net(text)
-    return make_subject(net, fill_variables(net), outputs)
+    return make_inference_model(net, fill_variables(net), outputs)
 
 
-def inputs_of(subject: Subject) -> dict[str, np.ndarray]:
+def inputs_of(subject: InferenceModel) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
     return {name: rng.normal(size=b.shape).astype(b.dtype) for name, b in subject.inputs.items()}
 
@@ -192,4 +192,4 @@ def test_boxes_with_infinite_corners_are_pooled_equally(pooling: str) -> None:
         "rois": np.asarray([(0, *box) for box in boxes], np.float32),
     }
     net = Net(text)
-    assert_same(Subject(net.for_inference(), fill_variables(net)), inputs)
+    assert_same(InferenceModel(net.for_inference(), fill_variables(net)), inputs)
