@@ -108,7 +108,7 @@ def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]], labels: Se
     )
     return Layout(
         size=(layout["width"], layout["height"]),
-        node_objects=tuple(map(_point, layout["nodes"])),
+        nodes=tuple(map(_point, layout["nodes"])),
         edges=tuple((tuple(map(_point, edge["points"])), _point(edge["label"])) for edge in layout["edges"]),
     )
 
