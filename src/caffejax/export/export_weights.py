@@ -50,7 +50,7 @@ def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, ran
         raise WeightsError(_missing_weight_problems(missing, files, net.graph.file))
     if not any(map(_is_shape, jax.tree.leaves(variables))):
         return variables
-    return jax.tree.map(lambda read, filled: filled if _is_shape(read) else read, variables, init(key))
+    return jax.tree.map(lambda loaded, initial: initial if _is_shape(loaded) else loaded, variables, init(key))
 
 
 def zero_weight_warnings(model: InferenceModel) -> Iterator[Problem]:
@@ -61,9 +61,9 @@ def zero_weight_warnings(model: InferenceModel) -> Iterator[Problem]:
         if layer.type.traits.weight_axes > 1 and layer.all_params and not any(map(np.any, model.arrays(layer)[:1]))
     ]
     if names:
-        first, more = f"'{names[0]}'", f" and {len(names) - 1} more" if len(names) > 1 else ""
+        first, others = f"'{names[0]}'", f" and {len(names) - 1} more" if len(names) > 1 else ""
         message = "all weights are 0 (the default filler), so the outputs are meaningless; set --weights"
-        yield Problem(f"layer {first}{more}: {message}", model.net.graph.file)
+        yield Problem(f"layer {first}{others}: {message}", model.net.graph.file)
 
 
 def _missing_blobs(layer: Layer, variables: Variables) -> Iterator[bool]:

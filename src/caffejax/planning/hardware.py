@@ -89,8 +89,8 @@ def _tpu(
     name: str, memory: float, bandwidth: float, bfloat16: float, link: float, cores: int = 1, **options: Any
 ) -> Chip:
     # a float32 product takes six bfloat16 products; with TF32's ten bits it takes three
-    teras: Any = {"bfloat16": bfloat16 * 1e12, "tf32": bfloat16 * 1e12 / 3, "float32": bfloat16 * 1e12 / 6}
-    return Chip("tpu", name, memory * 2**30, bandwidth * 1e9, link=link * 1e9, cores=cores, **teras, **options)
+    rates: Any = {"bfloat16": bfloat16 * 1e12, "tf32": bfloat16 * 1e12 / 3, "float32": bfloat16 * 1e12 / 6}
+    return Chip("tpu", name, memory * 2**30, bandwidth * 1e9, link=link * 1e9, cores=cores, **rates, **options)
 
 
 _GPU = {
@@ -104,7 +104,7 @@ _GPU = {
     "registers_per_block_limit": 65536,
     "threads_per_core_limit": 2048,
 }
-_AMPERE_FACTS = {"shared_memory_per_core": 167936, "shared_memory_per_block_optin": 166912, "fpus_per_core": 64}
+_AMPERE = {"shared_memory_per_core": 167936, "shared_memory_per_block_optin": 166912, "fpus_per_core": 64}
 _HOPPER = {"shared_memory_per_core": 233472, "shared_memory_per_block_optin": 232448, "fpus_per_core": 128}
 
 
@@ -117,11 +117,11 @@ def _gpu(
     float32: float,
     link: float,
     network: float = 50,
-    **facts: Any,
+    **compiler_fields: Any,
 ) -> Chip:
-    teras: Any = {"bfloat16": bfloat16 * 1e12, "tf32": tf32 * 1e12, "float32": float32 * 1e12}
+    rates: Any = {"bfloat16": bfloat16 * 1e12, "tf32": tf32 * 1e12, "float32": float32 * 1e12}
     links: Any = {"link": link * 1e9, "network": network * 1e9}
-    return Chip("cuda", name, memory, bandwidth * 1e9, **links, **teras, compiler={**_GPU, **facts})
+    return Chip("cuda", name, memory, bandwidth * 1e9, **links, **rates, compiler={**_GPU, **compiler_fields})
 
 
 CHIPS = {
@@ -133,7 +133,7 @@ CHIPS = {
         _tpu("v6e", memory=32, bandwidth=1640, bfloat16=918, link=224, network=12.5e9, joined=256),
         _gpu(
             "a100", memory=85_095_874_560, bandwidth=2039, bfloat16=312, tf32=156, float32=19.5, link=300, network=25,
-            major=8, core_count=108, l2_cache_size=41_943_040, clock_rate_ghz=1.41, **_AMPERE_FACTS,
+            major=8, core_count=108, l2_cache_size=41_943_040, clock_rate_ghz=1.41, **_AMPERE,
         ),
         _gpu(
             "h100", memory=84_942_979_072, bandwidth=3352.32, bfloat16=989, tf32=495, float32=67, link=450,
@@ -187,11 +187,11 @@ def _read(path: Path) -> Chip:
     problems = list(_problems(table))
     if problems:
         raise CaffejaxError([Problem(p, file=str(path)) for p in problems])
-    like = table.pop("like", None)
-    if like is None:
+    base_chip = table.pop("like", None)
+    if base_chip is None:
         return Chip(**table)
-    facts = {**CHIPS[like].compiler, **table.pop("compiler", {})}
-    return replace(CHIPS[like], **table, compiler=facts)
+    compiler_fields = {**CHIPS[base_chip].compiler, **table.pop("compiler", {})}
+    return replace(CHIPS[base_chip], **table, compiler=compiler_fields)
 
 
 def _problems(table: Mapping[str, Any]) -> Iterator[str]:
@@ -209,7 +209,7 @@ def _problems(table: Mapping[str, Any]) -> Iterator[str]:
             yield f"platform must be tpu or cuda, not {value!r}"
         elif name == "name" and not (isinstance(value, str) and _NAME.fullmatch(value)):
             yield f"name must be a non-empty string without spaces, not {value!r}"
-        elif name == "compiler" and not _are_facts(value):
+        elif name == "compiler" and not _are_compiler_fields(value):
             yield f"compiler must be a table of names and numbers, not {value!r}"
         elif name == "cores" and (isinstance(value, bool) or value not in range(1, 9)):
             yield f"cores must be an integer from 1 to 8, not {value!r}"
@@ -225,7 +225,7 @@ def _problems(table: Mapping[str, Any]) -> Iterator[str]:
             yield f'lacks {", ".join(missing)}; set them, or set like = "cuda:h100" and the fields that differ'
 
 
-def _are_facts(value: Any) -> bool:
+def _are_compiler_fields(value: Any) -> bool:
     number = lambda v: isinstance(v, int | float) and not isinstance(v, bool)  # noqa: E731
     return isinstance(value, dict) and all(_NAME.fullmatch(k) and number(v) for k, v in value.items())
 
@@ -281,10 +281,12 @@ def _gpus(target: Target) -> Sequence[Any]:
 
 def _config(chip: Chip) -> str:
     """Return the description of a GPU for XLA's compiler: a GpuTargetConfigProto in protobuf's text format."""
-    facts = dict(chip.compiler)
-    capability = " ".join(f"{name}: {facts.pop(name)}" for name in ("major", "minor") if name in facts)
-    facts |= {"memory_bandwidth": int(chip.bandwidth), "device_memory_size": int(chip.memory)}
-    info = " ".join(f"{name}: {value}" for name, value in facts.items())
+    compiler_fields = dict(chip.compiler)
+    capability = " ".join(
+        f"{name}: {compiler_fields.pop(name)}" for name in ("major", "minor") if name in compiler_fields
+    )
+    compiler_fields |= {"memory_bandwidth": int(chip.bandwidth), "device_memory_size": int(chip.memory)}
+    info = " ".join(f"{name}: {value}" for name, value in compiler_fields.items())
     return (
         f"gpu_device_info {{ {info} cuda_compute_capability {{ {capability} }} }} "
         'platform_name: "CUDA" dnn_version_info { major: 9 minor: 10 patch: 0 } '

@@ -87,10 +87,10 @@ def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model
         n = c.group_size if c.is_within(model) else c.group_size // c.num_mesh_rows(model) * rows
         if n < 2:
             continue
-        near = min(n, max(1, chip.joined // c.group_stride))
-        groups = -(-n // near)
-        links += c.count * c.bytes_sent(near, c.total_bytes) / chip.link
-        network += c.count * c.bytes_sent(groups, c.total_bytes / near) / chip.network
+        linked_devices = min(n, max(1, chip.joined // c.group_stride))
+        groups = -(-n // linked_devices)
+        links += c.count * c.bytes_sent(linked_devices, c.total_bytes) / chip.link
+        network += c.count * c.bytes_sent(groups, c.total_bytes / linked_devices) / chip.network
     return links, network
 
 
@@ -163,9 +163,10 @@ class Plan:
         if self.program is None or not self.fits or self.phase != "TRAIN" or self.rows < 2:
             return []
         compute_seconds = max(self.seconds["arithmetic"], self.seconds["memory"])
-        chip, within = self.target.chip, [n for n in devices if n % self.model == 0]
+        chip, valid_devices = self.target.chip, [n for n in devices if n % self.model == 0]
         return [
-            scale_step(compute_seconds, self.program.collectives, chip, n // self.model, self.model) for n in within
+            scale_step(compute_seconds, self.program.collectives, chip, n // self.model, self.model)
+            for n in valid_devices
         ]
 
     @property
@@ -366,7 +367,7 @@ def parse_needed_bytes(message: str) -> int | None:
 
 Search = Literal["none", "estimate", "check"]
 
-_TRIES = 4
+_MAX_COMPILATIONS = 4
 # the default solver of plans for training
 SGD = SolverParameter(type="SGD", base_lr=0.01, lr_policy="fixed", momentum=0.9, weight_decay=0.0005)
 
@@ -408,38 +409,38 @@ def plan(
     first_plan = job.plan(batch or job.default_batch)
     if largest == "none":
         return first_plan
-    other = first_plan.batch * 2 if first_plan.fits else max(1, first_plan.batch // 2)
-    tried = {first_plan.batch: first_plan}
-    if other not in tried:
-        tried[other] = job.plan(other)
-    batch = max(0, _extrapolate(tried)) if largest == "estimate" else _find_largest(job, tried)
+    second_batch = first_plan.batch * 2 if first_plan.fits else max(1, first_plan.batch // 2)
+    compiled_plans = {first_plan.batch: first_plan}
+    if second_batch not in compiled_plans:
+        compiled_plans[second_batch] = job.plan(second_batch)
+    batch = max(0, _extrapolate(compiled_plans)) if largest == "estimate" else _find_largest(job, compiled_plans)
     return replace(first_plan, largest_batch=batch)
 
 
-def _find_largest(job: CompileJob, tried: dict[int, Plan]) -> int:
+def _find_largest(job: CompileJob, compiled_plans: dict[int, Plan]) -> int:
     """Search for the largest batch that fits. Batches to compile are extrapolated from the memory of earlier ones."""
-    for _ in range(_TRIES):
-        good = [b for b, p in tried.items() if p.fits]
-        bad = [b for b, p in tried.items() if not p.fits]
-        low, high = max(good, default=0), min(bad, default=None)
+    for _ in range(_MAX_COMPILATIONS):
+        fitting = [b for b, p in compiled_plans.items() if p.fits]
+        too_large = [b for b, p in compiled_plans.items() if not p.fits]
+        low, high = max(fitting, default=0), min(too_large, default=None)
         if high is not None and high - low <= max(1, low // 20):
             break
-        guess = _extrapolate(tried)
+        guess = _extrapolate(compiled_plans)
         if guess <= low:
             guess = low + 1 if high is None else (low + high) // 2
         elif high is not None and guess >= high:
             guess = (low + high) // 2
-        if guess in tried:
+        if guess in compiled_plans:
             break
-        tried[guess] = job.plan(guess)
-    return max((b for b, p in tried.items() if p.fits), default=0)
+        compiled_plans[guess] = job.plan(guess)
+    return max((b for b, p in compiled_plans.items() if p.fits), default=0)
 
 
-def _extrapolate(tried: Mapping[int, Plan]) -> int:
+def _extrapolate(compiled_plans: Mapping[int, Plan]) -> int:
     """Return the largest batch that should fit, by linear extrapolation from the two largest compiled batches."""
-    if len(tried) == 1:
-        ((batch, only),) = tried.items()
+    if len(compiled_plans) == 1:
+        ((batch, only),) = compiled_plans.items()
         return batch if only.fits else 0
-    (b0, p0), (b1, p1) = sorted(tried.items())[-2:]
+    (b0, p0), (b1, p1) = sorted(compiled_plans.items())[-2:]
     slope = (p1.needed - p0.needed) / (b1 - b0)
     return int(b1 + (p1.usable - p1.needed) / slope) if slope > 0 else 2 * b1

@@ -228,12 +228,12 @@ def _averages(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
     padding = compute_padding(window, size, out)
     is_asymmetric = any(high > low for low, high in padding)
     if is_asymmetric and any(window.low):
-        around = ", ".join(str((low, low)) for low in window.low)
-        padded = tuple(n + 2 * low for n, low in zip(size, window.low, strict=True))
+        widths = ", ".join(str((low, low)) for low in window.low)
+        padded_size = tuple(n + 2 * low for n, low in zip(size, window.low, strict=True))
         x = e.add_step(
-            f"jnp.pad({{0}}, ((0, 0), {around}, (0, 0)))",
+            f"jnp.pad({{0}}, ((0, 0), {widths}, (0, 0)))",
             x,
-            shape=(*x.shape[:2], *padded),
+            shape=(*x.shape[:2], *padded_size),
             order=x.order,
             blob=x.blob,
         )
@@ -263,10 +263,10 @@ def _settings(window: Window, padding: tuple[tuple[int, int], ...]) -> str:
 @register_emitter("InnerProduct")
 def inner_product(e: EmitContext) -> Value:
     """Emit nnx.Linear. The rows of its kernel are in the stored order of the bottom's features."""
-    x, *others = e.bottoms
+    x, *other_bottoms = e.bottoms
     axis = canonical_axis(e.param.axis, x.shape)
     require(axis > 0, "has axis 0, which makes the batch a single example; this is not supported")
-    if others:
+    if other_bottoms:
         return _product_of_bottoms(e, axis)
     require(not e.param.normalize, "normalizes the rows of its weight (normalize), which is not supported")
     weight, *bias = e.arrays[: 1 + e.param.bias_term]  # without MyCaffe's deviations, which are used only in training

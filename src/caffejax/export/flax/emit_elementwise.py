@@ -11,7 +11,7 @@ from ...layers.helpers import canonical_axis
 from .emit_context import EmitContext, Emitter, affine_expression, register_emitter, shorten_float32
 from .ir import Value
 
-_PLAIN = {
+_FUNCTIONS = {
     "Sigmoid": "nnx.sigmoid({0})",
     "TanH": "nnx.tanh({0})",
     "BNLL": "nnx.softplus({0})",
@@ -20,13 +20,13 @@ _PLAIN = {
 }
 
 
-def _plain(text: str) -> Emitter:
+def _function_emitter(text: str) -> Emitter:
     """Return an emitter for an element-wise function without settings; `text` is its expression."""
     return lambda e: e.add_elementwise_step(text, *e.bottoms)
 
 
-for _type, _text in _PLAIN.items():
-    register_emitter(_type)(_plain(_text))
+for _type, _text in _FUNCTIONS.items():
+    register_emitter(_type)(_function_emitter(_text))
 
 
 @register_emitter("Mish")
@@ -170,8 +170,8 @@ def _sum(fields: list[str], coefficients: list[int | float]) -> str:
 def axpy(e: EmitContext) -> Value:
     """Emit factor * x + y, with a factor for each channel of each image."""
     factor, (x, y) = e.bottoms[0], map(e.to_channels_last, e.bottoms[1:])
-    wide = _broadcast_channels(e, factor, x)
-    return e.add_step("{0} * {1} + {2}", x, wide, y)
+    broadcast_factor = _broadcast_channels(e, factor, x)
+    return e.add_step("{0} * {1} + {2}", x, broadcast_factor, y)
 
 
 @register_emitter("ChannelScale")

@@ -177,5 +177,7 @@ def _broadcast(e: EmitContext, factor: Value, x: Value) -> Value:
         text = ", ".join(map(str, ("{0}.shape[0]", *shape[1:])))
     else:
         text = ", ".join(map(str, shape))
-    spread = e.add_step(f"{{0}}.reshape({text})", factor, shape=shape, order=tuple(range(len(shape))), blob=factor.blob)
-    return e.reorder(spread, x.order)
+    reshaped = e.add_step(
+        f"{{0}}.reshape({text})", factor, shape=shape, order=tuple(range(len(shape))), blob=factor.blob
+    )
+    return e.reorder(reshaped, x.order)

@@ -121,8 +121,8 @@ def slice_(e: EmitContext) -> tuple[Value, ...]:
     sizes = [shape[axis] for shape in e.tops]
     if len(sizes) == 1:
         return (x,)
-    where = str(len(sizes)) if len(set(sizes)) == 1 else str(list(itertools.accumulate(sizes))[:-1])
-    return e.add_multi_output_step(f"jnp.split({{0}}, {where}, axis={x.axis(axis)})", x, e.tops)
+    sections = str(len(sizes)) if len(set(sizes)) == 1 else str(list(itertools.accumulate(sizes))[:-1])
+    return e.add_multi_output_step(f"jnp.split({{0}}, {sections}, axis={x.axis(axis)})", x, e.tops)
 
 
 @register_emitter("Split")
@@ -221,26 +221,26 @@ class Zeros(tuple[int, ...]):
 @register_emitter("Crop")
 def crop(e: EmitContext) -> Value:
     """Emit a crop to the size of the second bottom."""
-    x, like = e.bottoms
+    x, size_blob = e.bottoms
     x = e.reorder(x, x.order)
-    starts, sizes = crop_box(e.layer.context, x.shape, like.shape)
-    cuts = [
+    starts, sizes = crop_box(e.layer.context, x.shape, size_blob.shape)
+    slices = [
         f"{a}:{a + n}" if (a, n) != (0, extent) else ":" for a, n, extent in zip(starts, sizes, x.shape, strict=True)
     ]
-    stored = [cuts[axis] for axis in x.order]
-    require(stored[0] == ":", "crops the batch axis, which is not supported")
-    while stored and stored[-1] == ":":
-        stored.pop()
-    return e.add_step(f"{{0}}[{', '.join(stored)}]", x, shape=e.tops[0], order=x.order) if stored else x
+    stored_slices = [slices[axis] for axis in x.order]
+    require(stored_slices[0] == ":", "crops the batch axis, which is not supported")
+    while stored_slices and stored_slices[-1] == ":":
+        stored_slices.pop()
+    return e.add_step(f"{{0}}[{', '.join(stored_slices)}]", x, shape=e.tops[0], order=x.order) if stored_slices else x
 
 
 @register_emitter("Padding")
 def padding(e: EmitContext) -> Value:
     """Emit zero padding of height and width."""
-    x, (before, after) = e.to_channels_last(e.bottoms[0]), (e.param.pad_beg, e.param.pad_end)
-    require(min(before, after) >= 0, "crops rows and columns (negative pad_beg or pad_end), which is not supported")
-    around = f"({before}, {after})"
-    return e.add_step(f"jnp.pad({{0}}, ((0, 0), {around}, {around}, (0, 0)))", x, shape=e.tops[0], order=x.order)
+    x, (low, high) = e.to_channels_last(e.bottoms[0]), (e.param.pad_beg, e.param.pad_end)
+    require(min(low, high) >= 0, "crops rows and columns (negative pad_beg or pad_end), which is not supported")
+    widths = f"({low}, {high})"
+    return e.add_step(f"jnp.pad({{0}}, ((0, 0), {widths}, {widths}, (0, 0)))", x, shape=e.tops[0], order=x.order)
 
 
 @register_emitter("Interp")
@@ -249,8 +249,8 @@ def interp(e: EmitContext) -> Value:
     x, p = e.to_channels_last(e.bottoms[0]), e.param
     if p.pad_beg or p.pad_end:
         rows, columns = (f"{-p.pad_beg}:{n + p.pad_end}" for n in x.shape[2:])
-        inside = tuple(n + p.pad_end + p.pad_beg for n in x.shape[2:])
-        x = e.add_step(f"{{0}}[:, {rows}, {columns}]", x, shape=(*x.shape[:2], *inside), order=x.order)
+        cropped_size = tuple(n + p.pad_end + p.pad_beg for n in x.shape[2:])
+        x = e.add_step(f"{{0}}[:, {rows}, {columns}]", x, shape=(*x.shape[:2], *cropped_size), order=x.order)
     size = e.tops[0][2:]
     return e.add_step(f"interpolate({{0}}, {size})", x, shape=e.tops[0], order=x.order, helpers=["interpolate"])
 

@@ -65,15 +65,15 @@ def convert_jaxpr(builder: OnnxBuilder, closed: ClosedJaxpr, inputs: Sequence[On
     values: dict[Any, OnnxValue] = dict(zip(jaxpr.constvars, map(constant_value, closed.consts), strict=True))
     values.update(zip(jaxpr.invars, inputs, strict=True))
 
-    def read(atom: Any) -> OnnxValue:
+    def value_of(atom: Any) -> OnnxValue:
         if isinstance(atom, Literal):
             return constant_value(np.asarray(atom.val, getattr(atom.aval, "dtype", None)))
         return values[atom]
 
     for eqn in _used_equations(jaxpr):
-        results = _convert_equation(builder, eqn, [read(atom) for atom in eqn.invars])
+        results = _convert_equation(builder, eqn, [value_of(atom) for atom in eqn.invars])
         values.update(zip(eqn.outvars, results, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    return [value_of(atom) for atom in jaxpr.outvars]
 
 
 def _used_equations(jaxpr: Any) -> list[Any]:
@@ -231,7 +231,7 @@ class _ModelBuilder:
             return None
         if not accepts_scale(layer, self._arrays(layer), x):
             return None
-        reader = next((other for other in later if layer.tops[0] in other.bottoms), None)
+        reader = next((reader for reader in later if layer.tops[0] in reader.bottoms), None)
         return reader if reader is not None and is_channel_scale(reader, self._arrays(reader), x.shape[1]) else None
 
     def _add(self, layer: Layer, following: Layer | None) -> None:
@@ -264,8 +264,8 @@ class _ModelBuilder:
         if name not in self.strip_padding:
             return value
         root, b = self.values[self.strip_padding[name]], self.builder
-        like, blob = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (root, value))
-        if (axis := matching_rows_axis(blob, like)) is None:
+        root_shape, blob = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (root, value))
+        if (axis := matching_rows_axis(blob, root_shape)) is None:
             self._node("Identity", [b.broadcast_name(value)], name)
             return node_output(name, value.shape, value.dtype)
         with b.layer_scope(f"trim/{name}"):

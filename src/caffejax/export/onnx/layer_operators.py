@@ -54,7 +54,7 @@ class Call:
         return self.bottoms[0]
 
     @property
-    def like(self) -> jax.ShapeDtypeStruct:
+    def first_bottom_shape(self) -> jax.ShapeDtypeStruct:
         """Shape and dtype of the first bottom."""
         return jax.ShapeDtypeStruct(self.x.shape, self.x.dtype)
 
@@ -139,20 +139,20 @@ _UNSUPPORTED_CONVOLUTION = "more than 3 spatial axes, or an `axis` other than 1"
 @register_operators("Convolution", "DepthwiseConvolution", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def convolution(call: Call) -> Tops | None:
     """Convert a convolution to Conv, with one node per bottom."""
-    return _emit_convolution(call, correlation(call.context, (call.like,)))
+    return _emit_convolution(call, correlation(call.context, (call.first_bottom_shape,)))
 
 
 @register_operators("ConvolutionDepthwise", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def depthwise(call: Call) -> Tops | None:
     """Convert to Conv with a group for each channel."""
-    context = depthwise_context(call.context, call.like)
-    return _emit_convolution(call, correlation(context, (call.like,)))
+    context = depthwise_context(call.context, call.first_bottom_shape)
+    return _emit_convolution(call, correlation(context, (call.first_bottom_shape,)))
 
 
 def _emit_convolution(call: Call, c: Correlation) -> Tops | None:
     if not _is_supported(c):
         return None
-    size = c.size(call.like)
+    size = c.size(call.first_bottom_shape)
     window = c.window if c.window.output(size) == convolution_output(size, c.window) else None
     window = window or c.window.fit_padding(size, convolution_output(size, c.window))
     weights = [call.blob(i) for i in range(len(call.blobs))]
@@ -163,7 +163,7 @@ def _emit_convolution(call: Call, c: Correlation) -> Tops | None:
 @register_operators("Deconvolution", operators="ConvTranspose", exceptions=_UNSUPPORTED_CONVOLUTION)
 def deconvolution(call: Call) -> Tops | None:
     """Convert a deconvolution to ConvTranspose, with one node per bottom."""
-    c = correlation(call.context, (call.like,))
+    c = correlation(call.context, (call.first_bottom_shape,))
     if not _is_supported(c):
         return None
     weights = [call.blob(i) for i in range(len(call.blobs))]
@@ -207,14 +207,14 @@ def pooling(call: Call) -> Tops | None:
     method = pool_method(call.param)
     if len(call.shapes) != 1 or method == "STOCHASTIC":
         return None
-    window, out = window_and_size(call.context, call.like)
+    window, out = window_and_size(call.context, call.first_bottom_shape)
     size = call.x.shape[2:]
     if out == (1, 1) and window.kernel == size and not any(window.low):
         return call.emit("GlobalMaxPool" if method == "MAX" else "GlobalAveragePool")
     if method == "AVE":
         name = add_average_pool(call, call.name(call.x), window, out)
         return None if name is None else call.top(name)
-    window = pad_to_cover(call.like, window, out)
+    window = pad_to_cover(call.first_bottom_shape, window, out)
     pads = _pads(window)
     return None if pads is None else call.emit("MaxPool", pads=pads, **_pool_attributes(window))
 
@@ -225,7 +225,7 @@ def add_average_pool(call: Call, name: str, window: Window, out: Shape) -> str |
     Return the name of the result, or None if no operator supports the padding.
     """
     areas = window_areas(call.x.shape[2:], window, out)
-    window = pad_to_cover(call.like, window, out)
+    window = pad_to_cover(call.first_bottom_shape, window, out)
     pads, b = _pads(window), call.builder
     if pads is None:
         return None
