@@ -125,7 +125,7 @@ def test_channels_are_swapped_only_for_three_channels(folder: Path) -> None:
     [
         (["--images_dim=12,14"], "--images_dim needs --preprocess=classify"),
         (["--raw_scale=2", "--preprocess=transform_param"], "works only with --preprocess=classify"),
-        (["--preprocess=transform_param"], "layer 'data' (Input): makes 'data' and has no transform_param"),
+        (["--preprocess=transform_param"], "layer 'data' (Input): computes 'data' without a transform_param"),
         (["--preprocess=classify", "--images_dim=12"], "must be a height and a width"),
         (["--preprocess=classify", "--images_dim=12,9"], "images of 12x9 are smaller than the input 'data', 10x10"),
         (["--preprocess=classify", "--channel_swap=0,1"], "same number of dimensions as the input channels"),

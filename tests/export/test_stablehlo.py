@@ -301,7 +301,7 @@ def test_the_function_names_inputs_and_outputs() -> None:
             ),
             {},
             GraphError,
-            r"'one' \(Dropout\): cannot be exported: it draws random numbers; .*\n.*'two' \(Dropout\): .* draws random",
+            r"'one' \(Dropout\): cannot be exported: it samples random .*\n.*'two' \(Dropout\): .* samples random",
         ),
         (SIAMESE, {"platforms": ["gpu", "cpu"]}, CaffejaxError, "some of cpu, cuda, tpu, rocm, not 'gpu'"),
         (SIAMESE, {"platforms": []}, CaffejaxError, "not none"),

@@ -49,7 +49,7 @@ def write_net(text: str, path: Path, **options: object) -> None:
             TWICE,
             {"batch": False},
             GraphError,
-            r"'one' \(Dropout\): .* draws random .*\n.*'two' \(Dropout\): .* draws random",
+            r"'one' \(Dropout\): .* samples random .*\n.*'two' \(Dropout\): .* samples random",
         ),
         (FIXED, {}, BatchError, r"layer 'shape' \(Reshape\)"),
         (ON_HOST, {}, GraphError, r"layer 'host' \(Python\): cannot be exported to ONNX: it runs on the host"),
@@ -70,7 +70,9 @@ def test_an_unsupported_jax_function_names_the_layer() -> None:
     with register_temporarily(unsupported_type):
         net = Net(text)
         subject = make_inference_model(net, net.init(jax.random.key(0)))
-        with pytest.raises(GraphError, match=r"layer 'odd' \(Odd\): .*JAX's erf_inv, for which ONNX has no operator"):
+        with pytest.raises(
+            GraphError, match=r"layer 'odd' \(Odd\): .*JAX primitive erf_inv, for which ONNX has no operator"
+        ):
             export_onnx(subject)
 
 
