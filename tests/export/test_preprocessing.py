@@ -114,7 +114,7 @@ def test_transform_param_preprocessing_equals_the_data_layer(folder: Path, trans
 def test_channels_are_swapped_only_for_three_channels(folder: Path) -> None:
     net = Net(deploy(channels=1))
     subject = make_inference_model(net, net.init(jax.random.key(0)))
-    with pytest.raises(CaffejaxError, match=r"layer 'data' \(Input\).*no transform_param"):
+    with pytest.raises(CaffejaxError, match=r"layer 'data' \(Input\).*without a transform_param"):
         data_layer_preprocessing(net, subject)
     grey = Preprocessing("data", (10, 10, 1), (10, 10), (0,))
     np.testing.assert_array_equal(grey(IMAGES[:, :10, :10, :1])[:, 0], IMAGES[:, :10, :10, 0])

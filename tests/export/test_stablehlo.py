@@ -318,6 +318,6 @@ def test_an_error_names_all_layers_that_cannot_be_exported(
 
 def test_a_net_that_is_too_large_for_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("caffejax.export.stablehlo._MAX_BYTES", 100)
-    with pytest.raises(CaffejaxError, match=r"net\.stablehlo: takes .* KiB, mostly weights"):
+    with pytest.raises(CaffejaxError, match=r"net\.stablehlo: would take .* KiB, mostly weights"):
         write_stablehlo(build_subject(SIAMESE), tmp_path / "net.stablehlo")
     assert list(tmp_path.iterdir()) == []

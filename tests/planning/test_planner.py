@@ -149,7 +149,7 @@ def test_the_command_names_what_cannot_be_planned(
         ([str(bad), "--target", "tpu:v5e:2x2"], "typo"),
         ([str(tmp_path / "none.prototxt"), "--target", "tpu:v5e:2x2"], "none.prototxt"),
         ([str(LENET), "--target", "tpu:v7:2x2"], "no chip is called 'tpu:v7'"),
-        ([str(LENET), "--target", "tpu:v5e:2x2", "--phase", "TEST", "--shard=params"], "are for training only"),
+        ([str(LENET), "--target", "tpu:v5e:2x2", "--phase", "TEST", "--shard=params"], "can be set only for training"),
     ):
         assert main(["plan", *arguments]) == 1
         printed = capsys.readouterr()

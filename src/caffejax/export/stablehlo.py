@@ -79,7 +79,7 @@ def write_stablehlo(model: InferenceModel, path: str | os.PathLike[str], **optio
     exported = export_stablehlo(model, **options)
     if (size := len(exported.mlir_module_serialized)) > _MAX_BYTES:
         limit = format_bytes(_MAX_BYTES)
-        message = f"would have {format_bytes(size)}, mostly weights, but the format of jax.export is limited to {limit}"
+        message = f"would take {format_bytes(size)}, mostly weights, but the format of jax.export is limited to {limit}"
         raise CaffejaxError(Problem(message, os.fspath(path)))
     with replace_file(path) as file:
         file.write(exported.serialize(vjp_order=0))
