@@ -236,7 +236,7 @@ class CompileJob:
 
     @property
     def _sizes(self) -> list[int]:
-        """The distinct sizes of the inputs along the batch axis. For example, boxes have a size of their own."""
+        """The distinct sizes of the inputs along the batch axis. For example, images and boxes have different sizes."""
         shapes = [self.net.graph.blobs[name].shape for name in self.net.graph.input_names]
         return sorted({shape[self.batch_axis] for shape in shapes if len(shape) > self.batch_axis})
 

@@ -15,10 +15,10 @@ from .ir import (
     ModuleSpec,
     Parameter,
     Program,
-    class_name,
-    identifier,
     make_unique,
     sanitize_docstring,
+    to_class_name,
+    to_identifier,
 )
 from .runtime_helpers import HELPERS
 
@@ -68,7 +68,7 @@ def name_modules(program: Program) -> Program:
             steps.append(step)
             continue
         if id(step.module) not in module_names:
-            module_names[id(step.module)] = make_unique(identifier(step.layer, step.module.kind), used_names)
+            module_names[id(step.module)] = make_unique(to_identifier(step.layer, step.module.kind), used_names)
             used_names.add(module_names[id(step.module)])
         steps.append(replace(step, module_name=module_names[id(step.module)]))
     return program.with_steps(tuple(steps))
@@ -76,7 +76,9 @@ def name_modules(program: Program) -> Program:
 
 def net_class_name(program: Program, net: str) -> str:
     """Return an unused name for the net's class, derived from the net's name `net`."""
-    return make_unique(class_name(net, "Net"), {*RESERVED_NAMES, *HELPERS, *(block.name for block in program.blocks)})
+    return make_unique(
+        to_class_name(net, "Net"), {*RESERVED_NAMES, *HELPERS, *(block.name for block in program.blocks)}
+    )
 
 
 def generate_source(program: Program, name: str, weights: str) -> str:
@@ -112,13 +114,13 @@ def _net_source(program: Program, name: str) -> str:
     used_names = set(RESERVED_VARIABLES)
     variables = dict[int, str]()
     for number, value in inputs.items():
-        variables[number] = make_unique(identifier(value.blob, "input"), used_names)
+        variables[number] = make_unique(to_identifier(value.blob, "input"), used_names)
         used_names.add(variables[number])
     blobs = {value.number: value.blob for value in program.values}
     arguments = "".join(f", {argument}: jax.Array" for argument in variables.values())
     statements = make_statements(program.steps, program.outputs)
     names = name_variables(statements, variables, blobs, program.outputs)
-    keys = output_keys(program)
+    keys = make_output_keys(program)
     items = ", ".join(f'"{key}": <{number}>' for key, number in keys.items())
     result = f"<{program.outputs[0]}>" if len(keys) == 1 else f"{{{items}}}"
     return_type = "jax.Array" if len(keys) == 1 else "dict[str, jax.Array]"
@@ -128,11 +130,11 @@ def _net_source(program: Program, name: str) -> str:
     return "\n".join(lines + _break_lines(emit_lines(statements, names, result)))
 
 
-def output_keys(program: Program) -> dict[str, int]:
+def make_output_keys(program: Program) -> dict[str, int]:
     """Return the value number of each output, by the output's name in the source."""
     keys = dict[str, int]()
     for number, blob in program.named_outputs:
-        keys[make_unique(identifier(blob, "output"), keys)] = number
+        keys[make_unique(to_identifier(blob, "output"), keys)] = number
     return keys
 
 
@@ -274,7 +276,7 @@ def name_variables(
     """Return the variable name of each value, by number: `x` on the main path, otherwise the name of the blob.
 
     Args:
-        lines: the statements.
+        statements: the statements.
         arguments: names of the values that exist before the statements.
         blobs: blob names of the values.
         outputs: numbers of the output values.
@@ -314,7 +316,7 @@ def name_variables(
     names, used_names = dict(arguments), {*RESERVED_VARIABLES, *arguments.values()}
     for chain in chains:
         is_main = any(chain is main for main in main_chains)
-        name = "x" if is_main else make_unique(identifier(blobs.get(chain[-1], ""), "y"), used_names)
+        name = "x" if is_main else make_unique(to_identifier(blobs.get(chain[-1], ""), "y"), used_names)
         used_names.add(name)
         names |= dict.fromkeys(chain, name)
     for chain in main_chains:
@@ -326,7 +328,7 @@ def emit_lines(statements: Sequence[Statement], names: Mapping[int, str], result
     """Return the source lines of the statements, and of the statement that returns `result`.
 
     Args:
-        lines: the statements.
+        statements: the statements.
         names: the variable of each value, by number.
         result: the returned expression, with `<7>` for value 7.
     """

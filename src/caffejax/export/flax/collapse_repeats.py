@@ -15,13 +15,13 @@ from .ir import (
     ModuleSpec,
     Parameter,
     Program,
-    class_name,
     common_leading_words,
     common_string_prefix,
     common_words,
-    identifier,
     make_unique,
     split_words,
+    to_class_name,
+    to_identifier,
 )
 
 _MAX_STEPS = 48  # maximum steps in a block
@@ -178,7 +178,7 @@ def _drop_common_suffix(names: Sequence[str]) -> list[str]:
 
 def _block_class_name(instances: Sequence[str]) -> str:
     prefix = common_string_prefix(instances).rstrip("0123456789_")
-    return class_name(prefix, "") + "Block" if prefix and prefix[0].isalpha() else "Block"
+    return to_class_name(prefix, "") + "Block" if prefix and prefix[0].isalpha() else "Block"
 
 
 def _member_names(runs: Sequence[Sequence[ExpressionStep]]) -> list[str]:
@@ -196,7 +196,7 @@ def _member_names(runs: Sequence[Sequence[ExpressionStep]]) -> list[str]:
             names.append("")
             continue
         distinct_words = common_words([step.layer for step in steps])[len(common_prefix) :]
-        name = identifier("_".join(distinct_words), module.kind)
+        name = to_identifier("_".join(distinct_words), module.kind)
         if (name in used_names or len(name) < 3) and not name.startswith(module.kind):
             name = f"{module.kind}_{name}"
         names.append(make_unique(name, used_names))

@@ -170,7 +170,7 @@ def write_flax(model: InferenceModel, folder: str | os.PathLike[str], *, weights
     check_folder(target)
     program = name_modules(collapse_to_lists(extract_blocks(translate(model))))
     name = net_class_name(program, model.net.graph.name)
-    files = {"model.py": generate_source(program, name, weights), "README.md": readme(program, name, weights)}
+    files = {"model.py": generate_source(program, name, weights), "README.md": make_readme(program, name, weights)}
     try:
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=_parent(target)) as temporary:
             complete = Path(temporary) / "complete"
@@ -279,7 +279,7 @@ _PROBABILITIES = (
 )
 
 
-def readme(program: Program, name: str, weights: str) -> str:
+def make_readme(program: Program, name: str, weights: str) -> str:
     """Return the text of README.md."""
     file, packages = _PACKAGES[weights]
     inputs = [program.values[number] for number in program.inputs]
@@ -306,12 +306,12 @@ def readme(program: Program, name: str, weights: str) -> str:
         loss=_PROBABILITIES if ends_in_softmax else _LOGITS,
         batch=inputs[0].shape[0],
         first=arguments[0],
-        modes=_modes_sentence(program),
+        modes=_describe_modes(program),
         advice=_ADVICE_TEMPLATE.format(scores=scores) if ends_in_softmax else "",
     )
 
 
-def _modes_sentence(program: Program) -> str:
+def _describe_modes(program: Program) -> str:
     """Return a sentence for the README about the effects of `train()` and `eval()` on the net."""
     steps = [*program.steps, *(step for block in program.blocks for step in block.steps)]
     constructors = {step.module.constructor for step in steps if step.module}

@@ -186,7 +186,7 @@ def split_words(name: str) -> list[str]:
     return re.findall(r"[A-Za-z0-9]+", name)
 
 
-def identifier(name: str, kind: str = "layer") -> str:
+def to_identifier(name: str, kind: str = "layer") -> str:
     """Return a lower-case identifier for an attribute or variable, which is not a keyword or a builtin.
 
     Args:
@@ -199,7 +199,7 @@ def identifier(name: str, kind: str = "layer") -> str:
     return f"{result}_" if result in RESERVED_NAMES else result
 
 
-def class_name(name: str, default: str) -> str:
+def to_class_name(name: str, default: str) -> str:
     """Return a class name that consists of the capitalised words of `name`.
 
     If it would begin with a digit, `default` is put before it. If `name` has no words, the class name is `default`.

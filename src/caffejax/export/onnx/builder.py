@@ -163,7 +163,7 @@ class OnnxBuilder:
         return output
 
     def add_constant(self, array: Any, preferred: str = "") -> str:
-        """Return the name of an initializer with this array. Equal arrays are stored once."""
+        """Add an initializer with this array, or reuse an equal one; return its name."""
         array = np.asarray(array)
         data = np.ascontiguousarray(array).tobytes()
         key = (array.dtype, array.shape, data if len(data) < 64 else hashlib.blake2b(data).digest())
@@ -174,7 +174,7 @@ class OnnxBuilder:
         return self._constants[key]
 
     def add_int64_vector(self, numbers: Sequence[int]) -> str:
-        """Return the name of an int64 vector initializer, which operators require for axes and sizes."""
+        """Add an initializer with an int64 vector, which operators require for axes and sizes; return its name."""
         return self.add_constant(np.asarray(list(numbers), np.int64))
 
     def stored_name(self, value: OnnxValue) -> str:
@@ -304,9 +304,9 @@ def _unused_name(preferred: str, used_names: set[str]) -> str:
 class OnnxValue:
     """An array in the model, stored before broadcasting.
 
-    The array has a full shape, and a stored shape. An axis along which all elements are equal may have length 1 in the
-    stored shape. ONNX operators that broadcast read the stored array. For other operators, `OnnxBuilder.expand` expands
-    it to the full shape.
+    The array has a full shape and a stored shape. If the array repeats one element along an axis, the axis may have
+    length 1 in the stored shape. ONNX operators that broadcast read the stored array. For other operators,
+    `OnnxBuilder.expand` expands it to the full shape.
 
     Attributes:
         shape: the full shape.

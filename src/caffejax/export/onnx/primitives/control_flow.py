@@ -43,7 +43,7 @@ def cond(eqn: Equation) -> list[OnnxValue]:
 def _branch(
     eqn: Equation, index: OnnxValue, branches: Sequence[Any], operands: Sequence[OnnxValue], first_index: int
 ) -> list[OnnxValue]:
-    """Add an If for the first branch, which runs if the index is at most `first_index`, and the other branches."""
+    """Add an If that runs the first branch if the index is at most `first_index`, otherwise one of the others."""
     if len(branches) == 1:
         return eqn.inline(branches[0], operands)
     b = eqn.builder
