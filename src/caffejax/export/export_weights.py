@@ -22,7 +22,7 @@ def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, ran
 
     Args:
         net: the full net.
-        part: the part to export, from `Net.for_inference`. Its batch size may differ from that of `net`.
+        part: the part to export, from `Net.for_inference`. Its batch size may differ from the batch size of `net`.
         files: .caffemodel or .caffemodel.h5 files; later files override earlier ones.
         random: if True, initialise blobs that are in no file with their fillers.
 

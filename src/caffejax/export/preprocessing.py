@@ -117,8 +117,8 @@ def data_layer_preprocessing(
         order: the channel order, see `Preprocessing`; by default B, G, R, like in images that Caffe's tools store.
 
     Raises:
-        GraphError: if the input is not a top of a data layer with a transform_param, or if the image size differs from
-            that of the mean image.
+        GraphError: if the input is not a top of a data layer with a transform_param, or if the images and the mean
+            image differ in size.
     """
     blob = find_image_input(model)
     key = next(layer.key for layer in model.net.graph.layers if blob in layer.tops)

@@ -18,7 +18,7 @@ from .preprocessing import Preprocessing
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _PLATFORMS = (*PLATFORMS, "rocm")
-_MAX_BYTES = (1 << 31) - (1 << 20)  # the limit of a flatbuffer is 2 GiB, of which 1 MiB is reserved for other fields
+_MAX_BYTES = (1 << 31) - (1 << 20)  # the limit of a flatbuffer is 2 GiB; 1 MiB is reserved for other fields
 
 
 def export_stablehlo(

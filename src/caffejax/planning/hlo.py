@@ -76,7 +76,7 @@ class ProgramStats:
 
     Attributes:
         traffic: the bytes that are read from and written to device memory.
-        bytes_accessed: the compiler's estimate of these bytes, including on-chip memory; None if there is no estimate.
+        bytes_accessed: the compiler's estimate of these bytes, including on-chip memory; None without an estimate.
         argument_bytes: the memory of the arguments.
         result_bytes: the memory of the results, without results that reuse the memory of arguments.
         temp_bytes: the memory of temporary arrays.
@@ -309,7 +309,7 @@ _SOURCE_TARGET_PAIR = re.compile(r"source_target_pairs=\{\{(\d+),(\d+)\}")
 
 
 def parse_replica_group(attributes: str) -> tuple[int, int]:
-    """Return the size and the stride of a collective's first replica group; (1, 1) if there are no groups."""
+    """Return the size and the stride of a collective's first replica group; (1, 1) without groups."""
     if pair := _SOURCE_TARGET_PAIR.search(attributes):
         return 2, abs(int(pair[2]) - int(pair[1])) or 1
     group = _first_group(attributes)

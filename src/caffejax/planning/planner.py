@@ -61,7 +61,7 @@ class ScalingEstimate:
 def scale_step(
     compute_seconds: float, collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1
 ) -> ScalingEstimate:
-    """Return the time of a step on `rows` rows of `model` devices, each of which computes for `compute_seconds`."""
+    """Return the time of a step on `rows` rows of `model` devices. Each device computes for `compute_seconds`."""
     return ScalingEstimate(rows * model, compute_seconds, sum(link_seconds(collectives, chip, rows, model)))
 
 
@@ -69,7 +69,7 @@ def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model
     """Return the minimum seconds of collectives on links and on the network, for rows of `model` devices.
 
     The collectives are from a compiled program, which may have been compiled for a different number of rows. In a ring
-    of n devices, each device sends `(n - 1) / n` of the bytes over its links, or twice as many in an all-reduce. If
+    of n devices, each device sends `(n - 1) / n` of the bytes over its links, or twice this number in an all-reduce. If
     links do not connect all devices, the connected devices reduce first (or distribute last), and each device sends its
     part over the network.
 

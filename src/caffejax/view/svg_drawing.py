@@ -92,7 +92,7 @@ def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]], labels: Se
     Args:
         sizes: (width, height) of each node.
         edges: (source, target) indices of nodes.
-        labels: (width, height) of the label of each edge; (0, 0) if there is no label.
+        labels: (width, height) of the label of each edge; (0, 0) without a label.
         rankdir: "LR", "RL", "TB" or "BT".
 
     Raises:

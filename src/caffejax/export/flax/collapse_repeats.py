@@ -163,7 +163,7 @@ def _with_block(program: Program, segments: Sequence[Segment]) -> Program:
 
 
 def _instance_name(run: Sequence[ExpressionStep], program: Program) -> str:
-    """Return a name for a block: the common prefix of its layer names, or the name of its output if there is none."""
+    """Return a name for a block: the common prefix of its layer names, or the name of its output without a prefix."""
     prefix = common_leading_words([step.layer for step in run])
     return "_".join(prefix or split_words(program.values[run[-1].writes[0]].blob)) or "block"
 
@@ -243,7 +243,7 @@ def _parameters(
 
 
 def _parameter(parameters: dict[str, tuple[Any, ...]], values: tuple[Any, ...], argument: str, member: str) -> str:
-    """Return the name of the parameter with these values; add a new parameter if there is none.
+    """Return the name of the parameter with these values; add a new parameter if necessary.
 
     Args:
         parameters: values of each parameter by name; the new parameter is added here.

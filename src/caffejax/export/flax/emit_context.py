@@ -106,8 +106,8 @@ class EmitContext:
             reads: the values that the expression reads.
             module: the module that the expression calls.
             helpers: names of helper functions in the expression.
-            shape, order, flattened_from, blob: attributes of the value. By default, shape and order are those of the
-                first value in `reads`, and the blob is the layer's first top.
+            shape, order, flattened_from, blob: attributes of the value. By default, they come from the first
+                value in `reads` (shape and order) and from the layer's first top (blob).
             can_nest: True if the expression may be nested with the previous step's expression in one statement.
         """
         operand = reads[0] if reads else None

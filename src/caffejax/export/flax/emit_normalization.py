@@ -163,7 +163,7 @@ def _to_stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
 
 
 def _broadcast(e: EmitContext, factor: Value, x: Value) -> Value:
-    """Return a bottom, whose axes are those of `x` from the layer's `axis` on, in a shape that broadcasts with `x`."""
+    """Return a bottom, whose axes are the axes of `x` from the layer's `axis` on, reshaped to broadcast with `x`."""
     start = canonical_axis(e.param.axis, x.shape) if factor.shape else 0
     shape: Shape = (1,) * start + factor.shape + (1,) * (len(x.shape) - start - len(factor.shape))
     if shape == factor.shape:

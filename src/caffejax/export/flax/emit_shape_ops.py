@@ -139,14 +139,14 @@ def identity(e: EmitContext) -> tuple[Value, ...]:
 
 @register_emitter("LabelSpecificAdd")
 def label_specific(e: EmitContext) -> Value:
-    """Return the bottom, because the layer is the identity in inference, where there are no labels."""
+    """Return the bottom, because the layer is the identity without labels, as in inference."""
     require(len(e.layer.tops) == 1, "has a second top, which is not supported")
     return e.bottoms[0]
 
 
 @register_emitter("LabelSpecificRescale")
 def label_specific_rescale(e: EmitContext) -> Value | Sequence[Value]:
-    """Return the bottom, because the layer is the identity in inference, where there are no labels."""
+    """Return the bottom, because the layer is the identity without labels, as in inference."""
     require(not e.param.rescale_test, "also needs labels in TEST (rescale_test), which is not supported")
     return label_specific(e)
 
