@@ -137,7 +137,7 @@ def test_blobs_of_a_layer_that_the_state_leaves_out_are_one_finding(check) -> No
     (finding,) = check(INPUT + slice_layer + reading_layers).phases[1].findings
     assert finding.message == (
         "unknown bottom blob 'a' (bottom index 0): only layer 'two' produces it and 2 more blobs, "
-        "and its rules exclude it here"
+        "and its rules exclude it in this state"
     )
 
 

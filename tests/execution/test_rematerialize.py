@@ -77,8 +77,8 @@ def test_recomputation_gives_the_same_numbers(options: dict[str, Any]) -> None:
     net, plain = recomputing_net(residual_net(), **options), Net(residual_net(), "TRAIN", **options)
     blobs = ["e1", "c2", "loss"]
     assert_same(run_step(net, 6, blobs=blobs), run_step(plain, 6, blobs=blobs))
-    assert net.recomputing is not None
-    assert all(groups.n_recomputed for groups in net.recomputing._chosen.values())
+    assert net.rematerializer is not None
+    assert all(groups.n_recomputed for groups in net.rematerializer._chosen.values())
 
 
 @pytest.mark.long
@@ -115,8 +115,8 @@ def test_memory_falls_once_compiled() -> None:
 
 def test_layers_that_run_as_one_stay_together() -> None:
     net = recomputing_net(residual_net())
-    assert net.recomputing is not None
-    chosen = net.recomputing.groups(PassInputs(*net.init(KEY), inputs_of(net, 4), KEY, {}))
+    assert net.rematerializer is not None
+    chosen = net.rematerializer.groups(PassInputs(*net.init(KEY), inputs_of(net, 4), KEY, {}))
     assert chosen.n_recomputed
     groups = [[layer for step in group for layer in step.layers] for group in chosen.groups]
     assert tuple(itertools.chain(*groups)) == net.graph.layers
@@ -133,7 +133,7 @@ def test_layers_that_fit_are_not_recomputed(caplog: pytest.LogCaptureFixture) ->
     run_step(recomputing_net(residual_net()), 4)
     assert [m.split()[0] for m in caplog.messages] == ["Recomputing", "training"]
     assert "the limit is 1 bytes" in caplog.messages[0]
-    assert "a smaller batch" in caplog.messages[1]
+    assert "use a smaller batch" in caplog.messages[1]
 
 
 def test_host_layers_are_not_recomputed(caplog: pytest.LogCaptureFixture) -> None:
@@ -143,7 +143,7 @@ def test_host_layers_are_not_recomputed(caplog: pytest.LogCaptureFixture) -> Non
         "TRAIN",
         remat="auto",
     )
-    assert net.recomputing is None
+    assert net.rematerializer is None
     assert "run on the host" in caplog.text
 
 

@@ -99,7 +99,7 @@ def parse(text: str) -> Program:
         elif word.startswith("+"):
             if not operations:
                 raise ValueError(f"{word} comes before the first operation")
-            operations[-1].after.append((word[1:], fields))
+            operations[-1].epilogue.append((word[1:], fields))
         else:
             out = tuple(fields.pop("out", ()))
             operations.append(Operation(word, fields, out))

@@ -47,7 +47,7 @@ def packings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How each weight was packed, in order."""
     layouts: list[str] = []
     pack = Layout.pack
-    monkeypatch.setattr(Layout, "pack", lambda self, weight: (layouts.append(self.how), pack(self, weight))[1])
+    monkeypatch.setattr(Layout, "pack", lambda self, weight: (layouts.append(self.kind), pack(self, weight))[1])
     return layouts
 
 

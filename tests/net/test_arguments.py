@@ -91,16 +91,16 @@ def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
             {**batch(), "data": jnp.zeros((2, 1, 28, 28), jnp.bfloat16)},
             "layer 'conv1' (Convolution): cannot take a bottom of shape (2, 1, 28, 28) bfloat16: params and inputs",
         ),
-        ({"data": batch()["data"]}, "no input given for blob 'label'"),
+        ({"data": batch()["data"]}, "the input for blob 'label' is missing"),
         (
             {"data": batch()["data"], "lable": 0},
-            f"no input given for blob 'label'\n{LENET}: the net has no input 'lable' in phase TRAIN, it takes 'data', "
-            "'label'; did you mean 'label'?",
+            f"the input for blob 'label' is missing\n{LENET}: the net has no input 'lable' in phase TRAIN; its "
+            "inputs are 'data', 'label'; did you mean 'label'?",
         ),
         (
             {"dta": batch()["data"]},
-            f"no input given for blob 'data'\n{LENET}: no input given for blob 'label'\n"
-            f"{LENET}: the net has no input 'dta' in phase TRAIN, it takes 'data', 'label'; did you mean 'data'?",
+            f"the input for blob 'data' is missing\n{LENET}: the input for blob 'label' is missing\n"
+            f"{LENET}: the net has no input 'dta' in phase TRAIN; its inputs are 'data', 'label'; did you mean 'data'?",
         ),
         (batch() | {"data": "zeros"}, "the input for blob 'data' must be an array of numbers, not a value of type str"),
         (
@@ -145,9 +145,9 @@ def test_lists_of_numbers_are_arrays(lenet: Net, variables: Variables) -> None:
     ("arguments", "words"),
     [
         ({"blobs": ["los"]}, "blobs: no blob 'los' in the net; did you mean 'loss'?"),
-        ({"blobs": "loss"}, 'blobs must be several names, ("loss",), not one'),
+        ({"blobs": "loss"}, 'blobs must be a tuple of blob names, such as ("loss",), not a string'),
         ({"taps": {"conv9": np.zeros(1)}}, "taps: no blob 'conv9' in the net; did you mean 'conv2'?"),
-        ({"key": 3}, "a random key must be one of JAX's, such as jax.random.key(0), not a value of type int"),
+        ({"key": 3}, "a random key must be a JAX key, such as jax.random.key(0), not a value of type int"),
     ],
 )
 def test_unknown_blobs_and_wrong_keys_are_refused(
@@ -197,7 +197,7 @@ def test_params_and_state_are_one_argument(lenet: Net, variables: Variables) -> 
     make: Any
     for make in (lenet.freeze, lambda *pair: make_inference_model(lenet, *pair)):
         for arguments in (variables, (variables.params,)):
-            with pytest.raises(WeightsError, match="params and state must be one argument"):
+            with pytest.raises(WeightsError, match="params and state must be passed as one argument"):
                 make(*arguments)
     with pytest.raises(WeightsError, match=r"'ip2' .*: blob 1 in params is missing"):
         make_inference_model(lenet, variables._replace(params={**variables.params, "ip2": {}}))

@@ -115,7 +115,7 @@ def test_an_invalid_mesh_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
         ("localhost:x", "not of the form host:port"),
         ("localhost:99999", "not of the form host:port"),
         ("no.such.host.invalid:4000", "no host 'no.such.host.invalid'"),
-        ("{taken}", "cannot take the address"),
+        ("{taken}", "cannot listen at the address"),
     ],
 )
 def test_invalid_addresses_are_refused(address: str, message: str) -> None:

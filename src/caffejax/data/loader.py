@@ -186,14 +186,14 @@ class Loader:
 
 def _warn_of_wrong_labels(ranges: Mapping[str, list[IndexRange]]) -> None:
     """Warn of metrics that count labels as wrong that a loss ignores, once for each."""
-    wrong = {each.layer.name: each for of_blob in ranges.values() for each in of_blob if each.wrong}
+    wrong = {each.layer.name: each for of_blob in ranges.values() for each in of_blob if each.ignored_elsewhere}
     for name, each in wrong.items():
         log.warning(
             "Layer '%s' (%s) counts label %s, which is ignored elsewhere, as wrong, as Caffe does; it has %d classes: "
             "set its ignore_label to leave the label out",
             name,
             each.layer.type.name,
-            " and ".join(map(str, sorted(each.wrong))),
+            " and ".join(map(str, sorted(each.ignored_elsewhere))),
             each.classes,
         )
 

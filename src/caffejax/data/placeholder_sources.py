@@ -78,7 +78,7 @@ def assumed_graphs(
     for size in sizes:
         try:
             assumed = replace_layers(net, absent, size, labels) if absent else net
-            graph = build_graph(assumed, state, file=str(file), data_config=data_config, wrong=wrong)
+            graph = build_graph(assumed, state, file=str(file), data_config=data_config, text_problems=wrong)
         except CaffejaxError as failure:
             error = error or failure
         else:

@@ -99,7 +99,9 @@ def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
     training = None
     if not net.has_host_layers and any(graph.losses) and graph.phase == "TRAIN":
         inputs = _pass_inputs(net, graph)
-        training = net.recomputing.groups(inputs) if net.recomputing else plan_groups(net.schedule, inputs, sys.maxsize)
+        training = (
+            net.rematerializer.groups(inputs) if net.rematerializer else plan_groups(net.schedule, inputs, sys.maxsize)
+        )
     return MemoryReport(tuple(layer_summary(layer, graph) for layer in graph.layers), training)
 
 

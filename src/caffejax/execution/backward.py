@@ -56,11 +56,11 @@ def with_pullback(
     runner: Runner = compute,
     host_tops: Mapping[str, jax.Array] | None = None,
 ) -> tuple[PassOutputs, Pullback]:
-    """Run one layer forward; return its outputs and a function from its tops' diffs to the diffs that it computes.
+    """Run one layer forward; return its outputs, and a function that maps the diffs of its tops to a `Diffs`.
 
     Args:
         part: a part with the layer only.
-        inputs, before: as for `compute`.
+        inputs, before: see `compute`.
         runner: computes the layer.
         host_tops: the tops of a host layer that has already run and must not run again.
     """
@@ -77,8 +77,8 @@ def with_pullback(
         result = runner(part, inputs._replace(params={**inputs.params, **params}), {**before, **bottoms}, None)
         return tuple(result.values[top] for top in layer.tops), result
 
-    used = {slot.layer: inputs.params[slot.layer] for slot in slots}
-    tops, vjp, result = jax.vjp(forward, used, {name: before[name] for name in names}, has_aux=True)
+    used_params = {slot.layer: inputs.params[slot.layer] for slot in slots}
+    tops, vjp, result = jax.vjp(forward, used_params, {name: before[name] for name in names}, has_aux=True)
 
     def pullback(top_diffs: Sequence[Any]) -> Diffs:
         cotangents = tuple(_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True))
@@ -90,7 +90,11 @@ def with_pullback(
 
 
 def with_deconv(layer: Layer, pullback: Pullback) -> Pullback:
-    """Return the function of a deconvolution pass (Zeiler and Fergus 2013): the type's rule, else the gradient."""
+    """Return the pullback of a layer in a deconvolution pass (Zeiler and Fergus 2013).
+
+    It applies the deconvolution rule of the layer's type. Without a rule, or if the rule returns None, it computes the
+    gradient.
+    """
     rule = layer.type.gradient.deconv
     if rule is None:
         return pullback
@@ -142,5 +146,5 @@ def _host_pullback(layer: Layer, inputs: PassInputs, before: Values, values: Val
 
 
 def _like(diff: Any, top: jax.Array) -> jax.Array:
-    """Return a diff in its top's dtype, broadcast to its top's shape."""
+    """Convert a diff to the dtype of its top, and broadcast it to the shape of the top."""
     return jnp.broadcast_to(jnp.asarray(diff, top.dtype), top.shape)

@@ -85,9 +85,9 @@ def compute(
     for step in part.steps:
         layer = step.first
         with jax.named_scope(layer.name), layer.locate_errors(), matmul_precision(layer.context):
-            tops, new = _tops(step, inputs, state, values)
+            tops, new_state = _compute_tops(step, inputs, state, values)
             tops = cross_replica.reduce_scalar_tops(layer.context, tops)
-        _write(layer, new, state)
+        _store_statistics(layer, new_state, state)
         tops = tuple(
             # Caffe's diff of an in-place blob is the gradient of its first value
             top + inputs.taps[name].astype(top.dtype) if name in inputs.taps and name not in values else top
@@ -136,7 +136,7 @@ def run_parts(
 ) -> Iterator[tuple[Part, Values, PassOutputs]]:
     """Run a schedule part by part; yield each part with the blobs that it read and the outputs so far.
 
-    Arguments as for `run`.
+    The arguments are those of `run`.
     """
     values, state, total = dict(before), dict(inputs.state), jnp.zeros(())
     for i, part in enumerate(schedule.parts):
@@ -161,7 +161,7 @@ def select_inputs(inputs: PassInputs, part: Part) -> PassInputs:
     )
 
 
-def _tops(
+def _compute_tops(
     step: Step, inputs: PassInputs, state: Mapping[str, Any], values: Mapping[str, jax.Array]
 ) -> tuple[Arrays, Arrays]:
     """Return a step's tops, and the new state of the step's first layer."""
@@ -200,18 +200,18 @@ def _blobs(layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any]) ->
     )
 
 
-def _write(layer: Layer, new: Sequence[jax.Array], state: dict[str, Any]) -> None:
+def _store_statistics(layer: Layer, values: Sequence[jax.Array], state: dict[str, Any]) -> None:
     """Store a layer's new statistics in `state`, from which later layers that share them read."""
     statistics = [p for p in layer.all_params if not p.spec.learnable]
-    for param, value in zip(statistics, new, strict=False):
+    for param, value in zip(statistics, values, strict=False):
         state[param.owner.layer] = {**state[param.owner.layer], param.owner.index: value}
 
 
 class CompiledParts:
     """Runner for nets with host layers, which compiles each part separately.
 
-    A host layer's tops may have other shapes in each pass. The layers after it are compiled again for each new shape,
-    and this is logged. The runner accepts concrete arrays only, also under `jax.grad`.
+    The shapes of a host layer's tops may differ between passes. The layers after it are compiled again for each new
+    shape, and a message is logged. The runner accepts only concrete arrays, even under `jax.grad`.
 
     Args:
         kernels: the implementation of operations, as in `ComputeConfig.kernels`.
@@ -236,7 +236,7 @@ class CompiledParts:
         sizes = self._sizes.setdefault(part.key, set())
         if size not in sizes:
             sizes.add(size)
-            log.info("Compiling layers %s for up to %d rows (%d sizes so far)", _names(part), size, len(sizes))
+            log.info("Compiling layers %s for up to %d rows (%d sizes so far)", _layer_range(part), size, len(sizes))
 
         def pad(v: jax.Array) -> jax.Array:
             return jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1))
@@ -260,14 +260,14 @@ class CompiledParts:
         sizes.add(shapes)
         if len(sizes) > 1:
             text = ", ".join(f"{name} {shape}" for name, shape in zip(before, shapes, strict=True))
-            log.info("Compiling layers %s for %s (%d shapes so far)", _names(part), text, len(sizes))
+            log.info("Compiling layers %s for %s (%d shapes so far)", _layer_range(part), text, len(sizes))
 
 
 def trim_tops(part: Part, outputs: PassOutputs) -> PassOutputs:
     """Remove the padded rows from the tops of a part whose layers pad their tops.
 
     Raises:
-        LayerError: in a JAX transformation, where the number of rows is not known.
+        LayerError: if the outputs are traced, so that the number of rows is not known.
     """
     tops = {top for layer in part.layers for top in layer.tops}
     if any(isinstance(v, jax.core.Tracer) for name, v in outputs.values.items() if name in tops):
@@ -278,5 +278,5 @@ def trim_tops(part: Part, outputs: PassOutputs) -> PassOutputs:
     )
 
 
-def _names(part: Part) -> str:
+def _layer_range(part: Part) -> str:
     return f"{part.layers[0].name} .. {part.layers[-1].name}"

@@ -1,4 +1,4 @@
-"""Check of the memory for a net's layers before arrays are allocated."""
+"""Check that the layers of a net fit into memory, before arrays are allocated."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..summary import layer_sizes
 
 
 def check_layers_fit(graph: Graph, shardings: Any = None) -> None:
-    """Check that each single layer fits into the memory of the device that runs it.
+    """Check that each layer by itself fits into the memory of the device that runs it.
 
     Args:
         graph: the net's graph.
         shardings: a tree like params. If it splits params over n devices, the memory of n devices is available.
 
     Raises:
-        GraphError: naming all layers that do not fit, with the size of each and the available memory.
+        GraphError: if layers do not fit. The message names each with its size, and the available memory.
     """
     devices = max((len(s.device_set) for s in jax.tree.leaves(shardings) if not s.is_fully_replicated), default=1)
     problems = list(_problems(graph, _largest_memory() * devices))
@@ -39,7 +39,7 @@ def _problems(graph: Graph, available: int) -> Iterator[Problem]:
         top_shapes = (graph.blobs[top].shape for top in layer.tops)
         shapes = ", ".join(map(str, (*(p.spec.shape for p in layer.params), *top_shapes)))
         purpose = f"{format_bytes(parameter_bytes)} of params and {format_bytes(activation_bytes)} of tops ({shapes})"
-        remedy = "check the layer's sizes and its inputs'"
+        remedy = "check the sizes of the layer and its inputs"
         if problem := memory_problem(parameter_bytes + activation_bytes, purpose, remedy, available):
             yield layer.problem(problem)
 

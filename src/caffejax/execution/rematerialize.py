@@ -32,7 +32,7 @@ from .schedule import Part, Schedule, Step
 
 log = logging.getLogger("caffejax.net")
 
-_TIMES_PARAMS = 3  # memory for the parameters, their gradients and the solver's history
+_PARAM_COPIES = 3  # the parameters, their gradients and the solver's history
 _HALVINGS = 40
 _INPUT = ""  # the origin of parameters and other inputs, which are in memory in any case
 _VIEWS = {"transpose", "reshape", "squeeze", "expand_dims", "layout_constraint", "stop_gradient", "copy"}
@@ -97,21 +97,21 @@ def plan_groups(schedule: Schedule, inputs: PassInputs, limit: int) -> Groups:
         inputs: the inputs of a pass (arrays or `jax.ShapeDtypeStruct`).
         limit: the bytes that training may use.
     """
-    fixed = _TIMES_PARAMS * size(inputs.params) + size(inputs.state) + size(inputs.blobs)
+    fixed = _PARAM_COPIES * size(inputs.params) + size(inputs.state) + size(inputs.blobs)
     return search_groups(*measure_residuals(schedule, inputs), limit, fixed)
 
 
 def _log_groups(groups: Groups, limit: int, layers: int) -> None:
-    peak, without = format_bytes(groups.peak), format_bytes(groups.peak_without_remat)
+    peak, peak_without = format_bytes(groups.peak), format_bytes(groups.peak_without_remat)
     if groups.n_recomputed:
         log.info(
             f"Recomputing {groups.n_recomputed} of {layers} layers in {format_count(len(groups.groups) - 1, 'group')}: "
-            f"training takes about {peak} instead of {without}; the limit is {format_bytes(limit)}."
+            f"training takes about {peak} instead of {peak_without}; the limit is {format_bytes(limit)}."
         )
     if not groups.fits:
         log.warning(
             f"training takes about {peak}, more than the limit of {format_bytes(limit)}, even with recomputation; "
-            "a smaller batch (and iter_size for more passes per update) takes less"
+            "use a smaller batch, and a larger iter_size to keep the number of examples per update"
         )
 
 
@@ -138,8 +138,8 @@ class Unit:
 
     Attributes:
         steps: the steps.
-        residuals: the bytes made in this unit that its backward pass, or the backward pass of a reader of its tops,
-            needs.
+        residuals: the bytes of the arrays made in this unit that are stored for its backward pass, or for the
+            backward pass of a reader of its tops.
         live_bytes: the bytes of its bottoms and tops, which is also the size of the diffs in its backward pass.
     """
 
@@ -184,10 +184,10 @@ class _MutableValue:
 
 
 class _TracedUnit(NamedTuple):
-    """Tops and residuals of a unit, each with its origin: a bottom's name, `_INPUT`, or a unique object."""
+    """Tops and residuals of a traced unit, each with its origin: a bottom's name, `_INPUT`, or a unique object."""
 
     tops: dict[str, tuple[Any, jax.ShapeDtypeStruct]]
-    residuals: dict[Any, int]  # bytes by origin
+    residuals: dict[Any, int]  # bytes, by origin
     state: Any
 
 
@@ -200,28 +200,28 @@ class _ResidualTrace:
         self.values: list[_MutableValue] = []
 
     def __call__(self, part: Part, inputs: PassInputs, before: Any, keep: frozenset[str] | None) -> PassOutputs:
-        number = len(self._units)
+        index = len(self._units)
         traced = _trace_unit(part, inputs, before)
         origins: dict[Any, _MutableValue] = {name: self._current[name] for name in before}
         for value in origins.values():
-            value.last_consumer = number
+            value.last_consumer = index
         for name, (origin, shape) in traced.tops.items():
             if origin not in origins:
-                origins[origin] = _MutableValue(0 if origin == _INPUT else size(shape), number, number)
+                origins[origin] = _MutableValue(0 if origin == _INPUT else size(shape), index, index)
                 self.values.append(origins[origin])
             self._current[name] = origins[origin]
-        inner = 0
+        inner_bytes = 0
         for origin, count in traced.residuals.items():
             if origin in origins:
                 origins[origin].is_residual = True
             elif origin != _INPUT:
-                inner += count
+                inner_bytes += count
         tops: Any = {name: shape for name, (_, shape) in traced.tops.items()}
-        self._units.append((part.steps, inner, size((dict(before), tops))))
+        self._units.append((part.steps, inner_bytes, size((dict(before), tops))))
         return PassOutputs(tops, traced.state, jnp.zeros(()))
 
     def units(self) -> list[Unit]:
-        residuals = [inner for _, inner, _ in self._units]
+        residuals = [inner_bytes for _, inner_bytes, _ in self._units]
         for value in self.values:
             residuals[value.producer] += value.bytes if value.is_residual else 0
         return [Unit(steps, count, live) for (steps, _, live), count in zip(self._units, residuals, strict=True)]
@@ -251,7 +251,7 @@ def _trace_unit(part: Part, inputs: PassInputs, before: Mapping[str, Any]) -> _T
 
 
 def _origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
-    """Return for each result of a jaxpr the origin of the array that the result is a view of.
+    """Return, for each result of a jaxpr, the origin of the array of which the result is a view.
 
     Args:
         jaxpr: a `jax.extend.core.Jaxpr`.
@@ -278,7 +278,7 @@ def size(tree: Any) -> int:
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
-# -- search: the groups that recompute least
+# -- search: the groups that recompute the fewest layers
 
 
 def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed: int = 0) -> Groups:
@@ -294,21 +294,21 @@ def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fi
         fixed: the bytes that are in use throughout training; they count towards the limit.
     """
     costs = _Costs(units, values)
-    everything = costs.inside[0, -1]
+    total = costs.inside[0, -1]
     cuts = costs.cuts(limit - fixed)
     fits = cuts is not None
     if cuts is None:  # find the lowest reachable peak by bisection
-        too_low, enough = float(limit - fixed), float(everything)
+        low, high = float(limit - fixed), float(total)
         for _ in range(_HALVINGS):
-            middle = (too_low + enough) / 2
-            too_low, enough = (middle, enough) if costs.cuts(middle) is None else (too_low, middle)
-        cuts = costs.cuts(enough) or ([0], everything)
+            middle = (low + high) / 2
+            low, high = (middle, high) if costs.cuts(middle) is None else (low, middle)
+        cuts = costs.cuts(high) or ([0], total)
     starts, peak = cuts
     groups = [
         tuple(step for unit in units[a:b] for step in unit.steps)
         for a, b in zip(starts, [*starts[1:], len(units)], strict=True)
     ]
-    return Groups(tuple(groups), fixed, fixed + int(peak), fixed + int(everything), fits)
+    return Groups(tuple(groups), fixed, fixed + int(peak), fixed + int(total), fits)
 
 
 class _Costs:
@@ -328,35 +328,38 @@ class _Costs:
         live = np.array([float(u.live_bytes) for u in units])
         self.inside = np.full((n + 1, n + 1), np.inf)
         for start in range(n):
-            most = np.maximum.accumulate(live[start:])
-            self.inside[start, start + 1 :] = residuals[start + 1 :] - residuals[start] + most
+            max_live = np.maximum.accumulate(live[start:])
+            self.inside[start, start + 1 :] = residuals[start + 1 :] - residuals[start] + max_live
 
     def cuts(self, limit: float) -> tuple[list[int], float] | None:
-        """Return the first unit of each group, and the peak in bytes; or None if no grouping stays within the limit."""
+        """Return the index of the first unit of each group, and the peak memory in bytes.
+
+        The result is None if no grouping stays within the limit.
+        """
         n = len(self.inside) - 1
-        held = np.full(n, np.inf)  # by unit: the fewest bytes that cross the ends of the groups before it
-        held[0] = 0
+        stored = np.full(n, np.inf)  # by unit: the fewest bytes that cross the ends of the groups before it
+        stored[0] = 0
         previous = np.zeros(n, int)
         for end in range(1, n):
-            possible = held[:end] + self.inside[:end, end] <= limit
-            total = np.where(possible, held[:end] + self.crossing[:end, end], np.inf)
-            previous[end] = np.argmin(total)
-            held[end] = total[previous[end]]
-        last = np.flatnonzero(held + self.inside[:n, n] <= limit)
+            within_limit = stored[:end] + self.inside[:end, end] <= limit
+            totals = np.where(within_limit, stored[:end] + self.crossing[:end, end], np.inf)
+            previous[end] = np.argmin(totals)
+            stored[end] = totals[previous[end]]
+        last = np.flatnonzero(stored + self.inside[:n, n] <= limit)
         if not last.size:
             return None
         starts = [int(last[0])]
         while starts[0]:
             starts.insert(0, int(previous[starts[0]]))
         ends = [*starts[1:], n]
-        return starts, float(max(held[a] + self.inside[a, b] for a, b in zip(starts, ends, strict=True)))
+        return starts, float(max(stored[a] + self.inside[a, b] for a, b in zip(starts, ends, strict=True)))
 
 
 # -- apply: parts that the interpreter recomputes
 
 
 def apply_groups(schedule: Schedule, groups: Groups) -> Schedule:
-    """Make each group a part of the schedule. All parts except the last are recomputed in the backward pass."""
+    """Return the schedule with a part for each group. All parts except the last are recomputed in the backward pass."""
     (part,) = schedule.parts
     *first, last = groups.groups
     remat = (replace(part, steps=steps, how="remat") for steps in first)
@@ -398,18 +401,19 @@ def rematerialize(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 def _token_of(diffs: Any) -> jax.Array:
     """Return a boolean scalar that depends on every floating-point array: True if the first element of any is NaN."""
-    firsts = [x.ravel()[0] for x in jax.tree.leaves(diffs) if jnp.issubdtype(x.dtype, jnp.floating) and x.size]
-    token: jax.Array = jnp.any(jnp.stack([jnp.isnan(x) for x in firsts]))
+    first_elements = [x.ravel()[0] for x in jax.tree.leaves(diffs) if jnp.issubdtype(x.dtype, jnp.floating) and x.size]
+    token: jax.Array = jnp.any(jnp.stack([jnp.isnan(x) for x in first_elements]))
     return token
 
 
 def _depend_on(token: jax.Array, tree: Any) -> Any:
-    """Return a tree of arrays with the same values that depend on a token. If the token is True they become NaN.
+    """Return a tree of arrays with the same values, made to depend on a token.
 
-    The diffs that the token was made of have NaNs in that case.
+    If the token is True, floating-point values become NaN and other values 0. The diffs from which the token was
+    computed contain NaN in that case.
     """
 
-    def wait(x: jax.Array) -> jax.Array:
+    def depend(x: jax.Array) -> jax.Array:
         return jnp.where(token, jnp.nan if jnp.issubdtype(x.dtype, jnp.floating) else 0, x).astype(x.dtype)
 
-    return jax.tree.map(wait, tree)
+    return jax.tree.map(depend, tree)

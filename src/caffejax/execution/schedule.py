@@ -1,7 +1,7 @@
 """Schedules: the order and grouping of a graph's layers, and how each group runs.
 
-`plan` makes a net's schedule by two passes: `split_at_host_layers` and `fuse`. A third pass, in `rematerialize`, marks
-parts to recompute in the backward pass.
+`plan` makes a net's schedule in two passes: `split_at_host_layers` and `fuse`. A third pass, in `rematerialize`, marks
+the parts to recompute in the backward pass.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..variables import Blobs
 
 How = Literal["traced", "bucketed", "trimmed", "host", "remat"]
 
-_WORDS: Mapping[How, str] = {
+_DESCRIPTIONS: Mapping[How, str] = {
     "traced": "compiled",
     "bucketed": "compiled for rows padded to a power of two",
     "trimmed": "compiled, padding rows removed from the tops",
@@ -50,10 +50,10 @@ class Part:
 
     Attributes:
         steps: the steps.
-        how: "traced" together with the code around the part; "bucketed", compiled for row counts padded to powers of
-            two; "trimmed", compiled separately, with padded rows removed from its tops; "host", run in Python; or
-            "remat", recomputed in the backward pass.
-        bucketed_inputs: for "bucketed", the blobs that the part reads and whose row count depends on the data.
+        how: how the part runs. "traced": together with the code around it. "bucketed": compiled for row counts padded
+            to powers of two. "trimmed": compiled separately, with the padded rows removed from its tops. "host": in
+            Python. "remat": like "traced", and recomputed in the backward pass.
+        bucketed_inputs: if the part is "bucketed", the blobs that it reads and whose row count depends on the data.
     """
 
     steps: tuple[Step, ...]
@@ -96,14 +96,14 @@ class Schedule:
 
     Attributes:
         graph: the graph.
-        parts: in the order of execution.
+        parts: the parts, in the order of execution.
     """
 
     graph: Graph
     parts: tuple[Part, ...]
 
     def needed_after(self, part: int) -> frozenset[str]:
-        """Return the blobs that the parts after part number `part` read."""
+        """Return the blobs that the parts after the part with index `part` read."""
         return self._needed[part]
 
     @cached_property
@@ -119,7 +119,7 @@ class Schedule:
             first, last = part.layers[0].name, part.layers[-1].name
             names = first if first == last else f"{first} .. {last}"
             fused = [" + ".join(layer.name for layer in step.layers) for step in part.steps if len(step.layers) > 1]
-            lines += [f"{_WORDS[part.how]}: {names}", *(f"  fused: {text}" for text in fused)]
+            lines += [f"{_DESCRIPTIONS[part.how]}: {names}", *(f"  fused: {text}" for text in fused)]
         return "\n".join(lines)
 
 
@@ -159,7 +159,7 @@ def blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
 
 
 def split_at_host_layers(schedule: Schedule, *, trim: bool) -> Schedule:
-    """Split a schedule into parts of one kind: host layers, layers on padded rows, all other layers.
+    """Split a schedule into parts of one kind: host layers, layers on padded rows, or other layers.
 
     The number of rows after a Filter layer depends on the data. Row-wise layers after it are compiled for row counts
     padded to powers of two, which requires about log2(batch) compilations at most.
@@ -169,21 +169,21 @@ def split_at_host_layers(schedule: Schedule, *, trim: bool) -> Schedule:
         trim: also split at layers with padded tops. The padded rows of these tops are then removed, so that all blobs
             have Caffe's shapes.
     """
-    how = _row_kinds([layer for part in schedule.parts for layer in part.layers], trim)
-    return replace(schedule, parts=tuple(piece for part in schedule.parts for piece in _split(part, how)))
+    kinds = _row_kinds([layer for part in schedule.parts for layer in part.layers], trim)
+    return replace(schedule, parts=tuple(piece for part in schedule.parts for piece in _split_by_kind(part, kinds)))
 
 
-def _split(part: Part, how: dict[str, tuple[How, frozenset[str]]]) -> list[Part]:
+def _split_by_kind(part: Part, kinds: dict[str, tuple[How, frozenset[str]]]) -> list[Part]:
     parts = []
-    for kind, steps in groupby(part.steps, key=lambda step: how[step.first.key][0]):
-        piece = replace(part, steps=tuple(steps), how=kind)
-        varying = how[piece.layers[0].key][1] if kind == "bucketed" else frozenset()
+    for how, steps in groupby(part.steps, key=lambda step: kinds[step.first.key][0]):
+        piece = replace(part, steps=tuple(steps), how=how)
+        varying = kinds[piece.layers[0].key][1] if how == "bucketed" else frozenset()
         parts.append(replace(piece, bucketed_inputs=varying.intersection(piece.reads)))
     return parts
 
 
 def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[How, frozenset[str]]]:
-    """Return by layer key how each layer runs, and the earlier blobs whose row count depends on the data."""
+    """Return, by layer key, how the layer runs, and the earlier blobs whose row count depends on the data."""
     varying: set[str] = set()
     how: dict[str, tuple[How, frozenset[str]]] = {}
     for layer in layers:
@@ -191,8 +191,8 @@ def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[How, froz
         rows_vary = varying & set(layer.bottoms) == set(layer.row_bottoms)
         varies = bool(layer.bottoms) and rows_vary and _ignores_padding(layer)
         kind: How = "host" if layer.type.on_host else "bucketed" if varies else "traced"
-        if isinstance(runs := layer.type.implementation, OnHost):
-            varies = runs.ragged
+        if isinstance(implementation := layer.type.implementation, OnHost):
+            varies = implementation.ragged
         elif trim and layer.type.traits.pads_rows:
             kind, varies = "trimmed", True
         how[layer.key] = kind, frozenset(varying)
@@ -221,10 +221,10 @@ def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
 
 def strip_blob_padding(graph: Graph, blobs: Blobs) -> Blobs:
     """Return blobs without their padded rows; see `Net.strip_padding`."""
-    begun = padded_blobs(graph.layers)
-    rows = {name: num_valid_rows(blobs[name]) for name in set(begun.values()) if name in blobs}
+    roots = padded_blobs(graph.layers)
+    rows = {name: num_valid_rows(blobs[name]) for name in set(roots.values()) if name in blobs}
     return {
-        name: _first_rows(blob, blobs[root], rows[root]) if (root := begun.get(name)) in rows else blob
+        name: _first_rows(blob, blobs[root], rows[root]) if (root := roots.get(name)) in rows else blob
         for name, blob in blobs.items()
     }
 
@@ -243,7 +243,7 @@ def _ignores_padding(layer: Layer) -> bool:
 
 
 def fuse(schedule: Schedule) -> Schedule:
-    """Fuse layers within each part. With `backward="rules"` no layers are fused: each needs its backward rule."""
+    """Fuse layers within each part. With `backward="rules"` no layers are fused, because each needs its own rule."""
     parts = (
         part if part.how == "host" else replace(part, steps=tuple(_fused_steps(schedule.graph, part.layers)))
         for part in schedule.parts
@@ -291,5 +291,5 @@ def _num_fused(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
 
 def _is_epilogue(layer: Layer, other: Layer) -> bool:
     """Return whether `other` works in place on a layer's only top, has no loss weight, and lets gradients pass."""
-    alone = other.in_place and layer.tops == other.tops
-    return alone and not any(other.loss_weights) and not any(other.gradient_stops)
+    same_blob = other.in_place and layer.tops == other.tops
+    return same_blob and not any(other.loss_weights) and not any(other.gradient_stops)

@@ -1,4 +1,4 @@
-"""Validation of the arguments that users pass to nets: params and state, inputs, names, keys."""
+"""Validation of the arguments of nets: params and state, inputs, blob names and random keys."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
     """Check the types of the arguments that select a net's layers.
 
     Raises:
-        CaffejaxError: naming every argument with an invalid value.
+        CaffejaxError: if arguments are invalid. The message names each of them.
     """
     problems = []
     if phase not in get_args(Phase):
@@ -49,30 +49,30 @@ def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
 
 
 def check_key(key: Any) -> None:
-    """Check that a key is a random key of JAX, in the typed or the old uint32 form.
+    """Check that `key` is a random key of JAX: a typed key, or an old key of dtype uint32.
 
     Raises:
-        CaffejaxError: if it is not.
+        CaffejaxError: if it is not a key.
     """
     dtype = getattr(key, "dtype", None)
     if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == np.uint32):
-        raise CaffejaxError(f"a random key must be one of JAX's, such as jax.random.key(0), not {describe_type(key)}")
+        raise CaffejaxError(f"a random key must be a JAX key, such as jax.random.key(0), not {describe_type(key)}")
 
 
 def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
     """Check the arguments of a forward pass; return them with params and state as `{layer: {index: array}}`.
 
     Raises:
-        GraphError: for invalid inputs and taps.
-        WeightsError: for invalid params and state.
-        CaffejaxError: for an invalid key.
+        GraphError: if inputs or taps are invalid.
+        WeightsError: if params or state are invalid.
+        CaffejaxError: if the key is invalid.
     """
     check_inputs(graph, graph.input_names, inputs.blobs)
     check_blob_names(graph, "taps", inputs.taps)
-    wrong = {name: describe_type(value) for name, value in inputs.taps.items() if not hasattr(value, "dtype")}
+    kinds = {name: describe_type(value) for name, value in inputs.taps.items() if not hasattr(value, "dtype")}
     raise_all(
         GraphError,
-        [f"the tap of blob '{name}' must be an array of zeros, not {kind}" for name, kind in wrong.items()],
+        [f"the tap of blob '{name}' must be an array of zeros, not {kind}" for name, kind in kinds.items()],
         graph.file,
     )
     params, state = check_variables(graph, inputs.params, inputs.state)
@@ -85,22 +85,21 @@ def check_inputs(graph: Graph, names: Sequence[str], inputs: Any) -> None:
     """Check that `inputs` has an array of numbers for each blob in `names`. Further blobs are allowed.
 
     Raises:
-        GraphError: naming all blobs that are missing or not numeric.
+        GraphError: if blobs are missing or not numeric. The message names each of them.
     """
     if not isinstance(inputs, Mapping):
         raise GraphError(Problem(f"inputs must be {{blob: array}}, not {describe_type(inputs)}", graph.file))
     missing = [name for name in names if name not in inputs]
-    problems = [f"no input given for blob '{name}'" for name in missing]
+    problems = [f"the input for blob '{name}' is missing" for name in missing]
     for name, value in inputs.items():
         if name not in names and missing:
-            takes = ", ".join(f"'{f}'" for f in names) or "none"
-            problems.append(
-                f"the net has no input '{name}' in phase {graph.phase}, it takes {takes}{did_you_mean(name, missing)}"
-            )
+            listed = ", ".join(f"'{known}'" for known in names) or "none"
+            hint = did_you_mean(name, missing)
+            problems.append(f"the net has no input '{name}' in phase {graph.phase}; its inputs are {listed}{hint}")
         elif name in names and not _is_numeric(value):
-            kind = getattr(value, "dtype", None)
-            instead = describe_type(value) if kind is None else f"of dtype {kind}"
-            problems.append(f"the input for blob '{name}' must be an array of numbers, not {instead}")
+            dtype = getattr(value, "dtype", None)
+            actual = describe_type(value) if dtype is None else f"of dtype {dtype}"
+            problems.append(f"the input for blob '{name}' must be an array of numbers, not {actual}")
     raise_all(GraphError, problems, graph.file)
 
 
@@ -108,10 +107,13 @@ def check_blob_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]
     """Return the blob names in an argument as a tuple.
 
     Raises:
-        GraphError: if the argument is not an iterable of names, or naming the blobs that the net does not have.
+        GraphError: if the argument is not an iterable of names, or names blobs that the net does not have. The message
+            names these blobs.
     """
     if isinstance(names, str):
-        raise_all(GraphError, [f'{argument} must be several names, ("{names}",), not one'], graph.file)
+        raise_all(
+            GraphError, [f'{argument} must be a tuple of blob names, such as ("{names}",), not a string'], graph.file
+        )
     if not isinstance(names, Iterable):
         raise_all(GraphError, [f"{argument} must be a tuple of blob names, not {describe_type(names)}"], graph.file)
     blobs = tuple(names)
@@ -135,18 +137,20 @@ def as_variables(variables: Any) -> Variables:
     """Return a pair of params and state as `Variables`.
 
     Raises:
-        WeightsError: if the value is no such pair, such as params alone.
+        WeightsError: if the value is not a pair, for example params without state.
     """
     if not isinstance(variables, tuple | list) or len(variables) != 2:
-        raise WeightsError("params and state must be one argument, such as net.freeze((params, state))")
+        raise WeightsError("params and state must be passed as one argument, such as net.freeze((params, state))")
     return Variables(*variables)
 
 
 def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
-    """Return params and state as `{layer: {index: array}}`. A layer may also have a sequence in Caffe's order.
+    """Return params and state as `{layer: {index: array}}`.
+
+    The arrays of a layer may also be a sequence in Caffe's order.
 
     Raises:
-        WeightsError: naming all arrays that are missing, or have a wrong shape or type.
+        WeightsError: if arrays are missing, or have a wrong shape or type. The message names each of them.
     """
     trees = {"params": params, "state": state}
     problems = []
@@ -167,14 +171,13 @@ def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Ite
         if not param.is_owner:
             continue
         tree = "params" if param.spec.learnable else "state"
-        wrong = _wrong(trees[tree].get(layer.key, {}), param.slot.index, param.spec.shape)
-        if wrong is not None:
-            message = f"blob {param.slot.index} in {tree} {wrong}"
-            yield layer.problem(message)
+        problem = _array_problem(trees[tree].get(layer.key, {}), param.slot.index, param.spec.shape)
+        if problem is not None:
+            yield layer.problem(f"blob {param.slot.index} in {tree} {problem}")
 
 
-def _wrong(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | None:
-    """Return the problem of one of a layer's arrays as text, or None."""
+def _array_problem(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | None:
+    """Return the problem of the array at `index` of a layer's blobs as text, or None if it is valid."""
     if blobs.get(index) is None:
         if str(index) in map(str, blobs):
             return (
@@ -192,18 +195,18 @@ def _wrong(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | None:
 
 @contextmanager
 def shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
-    """Add to layers' errors in a `with` block the inputs whose shapes differ from the net's beyond the first axis."""
+    """In a `with` block, add to layer errors the inputs whose shapes, except the first axis, differ from the net's."""
     try:
         yield
     except (LayerError, GraphError) as error:
         # user inputs only: batches of a source may differ from the blob until `SourceSpec.device_transform` is applied
         shapes = {name: (np.shape(inputs[name]), graph.blobs[name].shape) for name in graph.user_inputs}
-        others = [
+        hints = [
             Problem(f"the input '{name}' has shape {shape}, but the net was built for {built}{remedy}", graph.file)
             for name, (shape, built) in shapes.items()
             if (remedy := shape_remedy(shape, built)) or shape[1:] != built[1:]
         ]
-        raise type(error)([*others, *error.problems]) from error.__cause__
+        raise type(error)([*hints, *error.problems]) from error.__cause__
 
 
 def _is_numeric(value: Any) -> bool:

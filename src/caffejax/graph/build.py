@@ -1,4 +1,4 @@
-"""Construction of the graph: filter by state, insert splits, connect blobs, infer shapes, mark the backward pass."""
+"""Construction of a graph: select layers, insert splits, connect blobs, infer shapes, mark the backward pass."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .shared_params import Sharing, recurrent_state_params
 log = logging.getLogger("caffejax")
 
 _KEY = jax.eval_shape(jax.random.key, 0)
-_MAX_SIZE = 1 << 60  # elements of a blob; larger sizes overflow when padded or counted in bytes
+_MAX_SIZE = 1 << 60  # the number of elements at which a blob's size may overflow when it is padded or counted in bytes
 
 
 def build_graph(
@@ -51,7 +51,7 @@ def build_graph(
     file: str | None = None,
     compute_config: ComputeConfig = ComputeConfig(),
     data_config: DataConfig = DataConfig(),
-    wrong: Sequence[Problem] = (),
+    text_problems: Sequence[Problem] = (),
 ) -> Graph:
     """Build the graph of an upgraded net in a state (see `net_state`).
 
@@ -61,26 +61,28 @@ def build_graph(
         file: path of the net, for messages and for paths relative to it; None for a net without a file.
         compute_config: how the net computes.
         data_config: how its data is read.
-        wrong: problems of the net's text. The layers that they name are not checked further.
+        text_problems: problems of the net's text. The layers that they name are not checked further.
 
     Raises:
-        GraphError: with every problem of the net; each problem names its layer.
-        SchemaError: instead of GraphError if `wrong` is not empty, with the problems of the text first.
+        GraphError: if the net has problems. The error has all of them, and each names its layer.
+        SchemaError: instead of GraphError if `text_problems` is not empty. It has the problems of the text first.
     """
-    if wrong and (net.layers or net.input):
-        raise SchemaError(wrong)  # the net was not upgraded, so its layers cannot be checked
-    wiring, problems = _connect_layers(net, state, file, compute_config, data_config, wrong)
-    if problems and not wrong and (other := _with_openvinos_zoom(net)) is not None:
-        other_wiring, other_problems = _connect_layers(other, state, file, compute_config, data_config, wrong)
+    if text_problems and (net.layers or net.input):
+        raise SchemaError(text_problems)  # the net was not upgraded, so its layers cannot be checked
+    wiring, problems = _connect_layers(net, state, file, compute_config, data_config, text_problems)
+    if problems and not text_problems and (other := _with_openvinos_zoom(net)) is not None:
+        other_wiring, other_problems = _connect_layers(other, state, file, compute_config, data_config, text_problems)
         if not other_problems:
             net, wiring, problems = other, other_wiring, []
             prefix = f"{file}: " if file else ""
             log.warning(
-                "%sthe shapes fit only if Interp's zoom_factor multiplies sizes, as in OpenVINO; it is read so", prefix
+                "%sInterp's zoom_factor is read as a factor of sizes, as in OpenVINO, because otherwise the shapes "
+                "would not fit",
+                prefix,
             )
-    if wrong or problems:
+    if text_problems or problems:
         with locate_errors(file=file):
-            raise (SchemaError if wrong else GraphError)([*wrong, *problems])
+            raise (SchemaError if text_problems else GraphError)([*text_problems, *problems])
     layers = [layer for layer in net.layer if is_included(layer, state)]
     for sentence in ignored_settings(net, [(layer, type_of(layer).signature.param) for layer in layers]):
         log.warning("%s%s", f"{file}: " if file else "", sentence)
@@ -99,8 +101,9 @@ def build_graph(
 def _rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParameter]:
     """Return the layers with separate names for blobs that Reshape or Flatten replace in place.
 
-    cbfinn's fork allows it. The blob keeps its name from there on; before, the layer's name is appended. A net without
-    any type of a fork is not changed, so that it is refused, as by BVLC Caffe.
+    cbfinn's fork allows such layers. The value after the layer keeps the blob's name; the layer's name is appended to
+    the name of the value before it. A net without any layer type of a fork is not changed, and is rejected as in BVLC
+    Caffe.
     """
 
     def replaces(layer: LayerParameter) -> bool:
@@ -132,9 +135,9 @@ def _rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParamet
 
 
 def _with_openvinos_zoom(net: NetParameter) -> NetParameter | None:
-    """Return the net with full_zoom_factor instead of each zoom_factor of Interp, or None if there is none.
+    """Return the net with full_zoom_factor instead of zoom_factor in all Interp layers, or None if none has it.
 
-    OpenVINO multiplies the size n by the factor, where DeepLab's Interp gives n + (n - 1) * (factor - 1).
+    OpenVINO multiplies the size n by the factor. DeepLab's Interp computes n + (n - 1) * (factor - 1) instead.
     """
     if not any(layer.interp_param.HasField("zoom_factor") for layer in net.layer):
         return None
@@ -152,33 +155,35 @@ def _connect_layers(
     file: str | None,
     compute_config: ComputeConfig,
     data_config: DataConfig,
-    wrong: Sequence[Problem],
+    text_problems: Sequence[Problem],
 ) -> tuple[_Wiring, list[Problem]]:
-    """Connect the layers in order; return the wiring, and every problem.
+    """Connect the layers in order; return the wiring and all problems.
 
     Args:
-        net, state, file, compute_config, data_config, wrong: see `build_graph`.
+        net, state, file, compute_config, data_config, text_problems: see `build_graph`.
     """
     layers = _rename_in_place_reshapes([layer for layer in net.layer if is_included(layer, state)])
-    names = {problem.layer or "" for problem in wrong}
-    doubtful = [layer.name in names for layer in layers]
+    names = {problem.layer or "" for problem in text_problems}
+    has_text_problem = [layer.name in names for layer in layers]
     problems = [*net_problems(net), *(p for x in net.layer if x.name not in names for p in rule_problems(x))]
-    of_layers = [
-        list(type_problems(layer) if doubt else layer_problems(layer))
-        for layer, doubt in zip(layers, doubtful, strict=True)
+    problems_by_layer = [
+        list(type_problems(layer) if unclear else layer_problems(layer))
+        for layer, unclear in zip(layers, has_text_problem, strict=True)
     ]
-    problems += [p for of_layer in of_layers for p in of_layer]
+    problems += [p for listed in problems_by_layer for p in listed]
     sources, missing = find_sources(layers)
-    may_be_lost = "" in names or any(doubt and not layer.top for layer, doubt in zip(layers, doubtful, strict=True))
-    if not may_be_lost:  # a layer whose text is unreadable may produce the missing blobs
+    may_lack_tops = "" in names or any(
+        unclear and not layer.top for layer, unclear in zip(layers, has_text_problem, strict=True)
+    )
+    if not may_lack_tops:  # a layer whose text is unreadable may produce the missing blobs
         problems += missing_problems(layers, [layer for layer in net.layer if not is_included(layer, state)], missing)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
-    wiring = _Wiring(phase, file, compute_config, data_config, written=layers)
+    wiring = _Wiring(phase, file, compute_config, data_config, definitions=layers)
     for layer, i in insert_splits(layers, sources):
-        if i is not None and doubtful[i]:
+        if i is not None and has_text_problem[i]:
             wiring.doubtful.update(layer.top)
             wiring.unknown.update(layer.top)
-        elif i is not None and (of_layers[i] or any((i, j) not in sources for j in range(len(layer.bottom)))):
+        elif i is not None and (problems_by_layer[i] or any((i, j) not in sources for j in range(len(layer.bottom)))):
             wiring.unknown.update(layer.top)
         else:
             wiring.add(layer, i)
@@ -200,16 +205,16 @@ class _Wiring:
     unread: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)  # tops of layers with errors; their readers are not checked
-    doubtful: set[str] = field(default_factory=set)  # tops of layers with wrong text, perhaps wrong rules
+    doubtful: set[str] = field(default_factory=set)  # tops of layers with errors in their text, perhaps in their rules
     keys: set[str] = field(default_factory=set)
-    written: Sequence[LayerParameter] = ()  # the layers in the text, without splits
+    definitions: Sequence[LayerParameter] = ()  # the layers of the text, without splits
 
     def add(self, layer: LayerParameter, index: int | None) -> None:
         """Add a layer. `index` is its index in the text, or None for an inserted split."""
         try:
             with locate_errors(file=self.file, layer=layer.name, layer_type=layer.type):
                 if index is not None:
-                    layer = resolve_variant(layer, index, self.written, self.blobs)
+                    layer = resolve_variant(layer, index, self.definitions, self.blobs)
                 self._connect(layer)
                 context, site = self._context(layer)
                 if self.unknown.isdisjoint(layer.bottom):
@@ -245,8 +250,8 @@ class _Wiring:
         specs = declared_params(context, bottoms)
         for spec in specs:
             check_filler(spec.filler)
-        lasting = [s for s in specs if s.persistent]
-        params = self.sharing.add(key, layer, lasting, strict=context.type.docs.origin == "BVLC")
+        persistent = [s for s in specs if s.persistent]
+        params = self.sharing.add(key, layer, persistent, strict=context.type.docs.origin == "BVLC")
         recurrent_state = recurrent_state_params(key, len(params), [s for s in specs if not s.persistent])
         kind = context.type
         source_spec = kind.implementation.probe(site) if isinstance(kind.implementation, Reads) else None
@@ -254,11 +259,13 @@ class _Wiring:
         check_countable(tops)
         names = tuple(layer.top) or (UNNAMED_TOP,) * len(tops if context.type.signature.loss else ())
         if len(tops) != len(names):
-            raise LayerError(f"computes {format_count(len(tops), 'top')}, but names {len(names)}")
-        for bottom, name, before, top in zip(layer.bottom, names, bottoms, tops, strict=False):
-            if name == bottom and top.shape != before.shape:
-                what = f"top '{name}' of shape {top.shape} cannot replace a bottom of shape {before.shape}"
-                raise GraphError(f"{what} in place; give the top another name")
+            raise LayerError(f"computes {format_count(len(tops), 'top')}, but {len(names)} are named")
+        for bottom, name, bottom_spec, top in zip(layer.bottom, names, bottoms, tops, strict=False):
+            if name == bottom and top.shape != bottom_spec.shape:
+                raise GraphError(
+                    f"top '{name}' of shape {top.shape} cannot replace a bottom of shape {bottom_spec.shape} in place; "
+                    "give the top a different name"
+                )
         self.blobs.update(zip(names, tops, strict=True))
         self.layers.append(
             Layer(
@@ -297,10 +304,10 @@ def top_shapes(
     bottoms: Sequence[jax.ShapeDtypeStruct],
     source_spec: SourceSpec | None = None,
 ) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """Return shapes and dtypes of a layer's tops.
+    """Return the shapes and dtypes of a layer's tops.
 
-    They come from `source_spec` for data layers, from the type's shape rule if it has one, and otherwise from tracing
-    the forward function, which is done once for equal contexts and shapes.
+    For data layers they come from `source_spec`. For other layers they come from the type's shape rule or, if it has
+    none, from tracing the forward function, which is done once for equal contexts and shapes.
 
     Args:
         context: the layer's settings and type.
@@ -363,10 +370,10 @@ def _shapes_by_rule(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -
 
 
 def check_countable(tops: Sequence[jax.ShapeDtypeStruct]) -> None:
-    """Check that no top has 2**60 elements or more, which overflow when they are counted in bytes.
+    """Check that all tops have fewer than 2**60 elements. Larger sizes overflow when they are counted in bytes.
 
     Raises:
-        LayerError: naming the shape.
+        LayerError: if a top is too large. The message names its shape.
     """
     for top in tops:
         size = math.prod(top.shape)
@@ -378,28 +385,28 @@ def mark_backward(layers: Sequence[Layer], force_backward: bool) -> tuple[Layer,
     """Set `need_backward` and `bottom_need_backward` of the layers, and `need_backward` of their params.
 
     There are three passes, as in Caffe. The first goes forwards: a layer needs a gradient if it, or a layer before it,
-    has a param with a learning rate. The second goes backwards and unmarks the layers that do not lead to a loss, and
-    the layers behind `propagate_down: false`. The third marks all layers if `force_backward` is set.
+    has a param with a learning rate. The second goes backwards, and unmarks layers that do not lead to a loss or whose
+    gradient is stopped by `propagate_down: false`. The third marks all layers if `force_backward` is set.
     """
-    swept = _keep_up_to_losses(_mark_from_params(layers))
-    return tuple(_force_backward(layer) for layer in swept) if force_backward else tuple(swept)
+    marked = _unmark_without_loss(_mark_from_params(layers))
+    return tuple(_force_backward(layer) for layer in marked) if force_backward else tuple(marked)
 
 
 def _mark_from_params(layers: Sequence[Layer]) -> list[Layer]:
-    needing: dict[str, bool] = {}
+    need_gradient: dict[str, bool] = {}
     result = []
     for layer in layers:
         propagate = list(layer.site.layer.propagate_down)
         n = len(layer.bottoms)
-        below = [needing[b] and layer.type.takes_gradient(i, n) for i, b in enumerate(layer.bottoms)]
-        need = any(below) or any(p.need_backward for p in layer.params)
-        needing.update(dict.fromkeys(layer.tops, need))
-        bottoms = tuple(propagate or below)
+        bottoms_need = [need_gradient[b] and layer.type.takes_gradient(i, n) for i, b in enumerate(layer.bottoms)]
+        need = any(bottoms_need) or any(p.need_backward for p in layer.params)
+        need_gradient.update(dict.fromkeys(layer.tops, need))
+        bottoms = tuple(propagate or bottoms_need)
         result.append(replace(layer, need_backward=need, bottom_need_backward=bottoms))
     return result
 
 
-def _keep_up_to_losses(layers: Sequence[Layer]) -> list[Layer]:
+def _unmark_without_loss(layers: Sequence[Layer]) -> list[Layer]:
     under_loss: set[str] = set()
     skipped: set[str] = set()
     result = []

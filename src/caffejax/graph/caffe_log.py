@@ -28,7 +28,7 @@ def creation_lines(graph: Graph) -> Iterator[str]:
     for definition in text.layer:
         definition.bottom[:] = [roots.get(bottom, bottom) for bottom in definition.bottom]
     yield f"Initializing net from parameters: \n{format_text(text)}"
-    taken = 0
+    memory_bytes = 0
     for layer in graph.layers:
         yield f"Creating Layer {layer.name}"
         yield from (f"{layer.name} <- {bottom}" for bottom in layer.bottoms)
@@ -37,11 +37,11 @@ def creation_lines(graph: Graph) -> Iterator[str]:
         yield f"Setting up {layer.name}"
         for top, weight in zip(layer.tops, layer.loss_weights, strict=True):
             shape = graph.blobs[top].shape
-            taken += _BYTES * math.prod(shape)
+            memory_bytes += _BYTES * math.prod(shape)
             yield f"Top shape: {''.join(f'{n} ' for n in shape)}({math.prod(shape)})"
             if weight:
                 yield f"    with loss weight {weight:g}"
-        yield f"Memory required for data: {taken}"
+        yield f"Memory required for data: {memory_bytes}"
     for layer in reversed(graph.layers):
         yield f"{layer.name} {'needs' if layer.need_backward else 'does not need'} backward computation."
     yield from (f"This network produces output {name}" for name in graph.outputs)

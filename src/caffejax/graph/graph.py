@@ -1,4 +1,4 @@
-"""The graph: a net to which all of Caffe's rules have been applied, as frozen dataclasses."""
+"""The graph of a net to which all of Caffe's rules have been applied, as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNNAMED_TOP = "(automatic)"  # Caffe's name for a loss top that the net does not
 
 
 class Slot(NamedTuple):
-    """The index of a param in the trees of params and state: the layer's key, and the param's number in the layer."""
+    """The position of a param in the trees of params and state: the layer's key, and the param's index in the layer."""
 
     layer: str
     index: int  # type: ignore[assignment]  # hides the method `index` of tuples
@@ -54,7 +54,7 @@ class Param:
 
     @property
     def is_owner(self) -> bool:
-        """True if the layer owns the array. Otherwise the array is another layer's."""
+        """True if the layer owns the array. Otherwise a different layer owns it."""
         return self.owner == self.slot
 
     def array(self, params: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
@@ -74,10 +74,10 @@ class Layer:
 
     Attributes:
         key: unique in the graph: the layer's name, with a number if the name is repeated, as Caffe allows.
-        context: settings, type and phase, as the functions of the type take them.
+        context: settings, type and phase, in the form that the functions of the type take.
         site: the layer's definition, the net's file, and the reading options.
         bottoms, tops: blob names. A top with the name of its bottom is computed in place.
-        loss_weights: one for each top.
+        loss_weights: the loss weight of each top.
         params: params and running statistics, in Caffe's order.
         recurrent_state: arrays that a forward pass stores for the next one. In Caffe they are not among the layer's
             blobs.
@@ -169,8 +169,8 @@ class Layer:
     @property
     def row_bottoms(self) -> tuple[str, ...]:
         """For a row-wise layer, the bottoms whose rows correspond to rows of the tops."""
-        which = self.type.traits.row_bottoms
-        return self.bottoms if which is None else tuple(self.bottoms[i] for i in which)
+        indices = self.type.traits.row_bottoms
+        return self.bottoms if indices is None else tuple(self.bottoms[i] for i in indices)
 
     @property
     def all_params(self) -> tuple[Param, ...]:
@@ -189,7 +189,7 @@ class Layer:
         return None if key is None else (key, name_number(self.key))
 
     def in_phase(self, phase: Phase) -> Layer:
-        """Return a copy of the layer for another phase."""
+        """Return a copy of the layer for the given phase."""
         context, site = (
             replace(self.context, type=type_of(self.site.layer), phase=phase),
             replace(self.site, phase=phase),
@@ -217,7 +217,7 @@ class Graph:
         layers: in the order of execution.
         blobs: shape and dtype of each blob, in the order in which they are first produced.
         inputs: tops of Input layers, which the caller provides.
-        outputs: blobs that no layer reads, in byte order of their names.
+        outputs: blobs that no layer reads, sorted by the bytes of their names.
         force_backward: whether gradients of all blobs are computed.
         file: the net's file, for messages.
     """
@@ -242,7 +242,7 @@ class Graph:
         return f"{printable(self.name) or 'unnamed'} ({self.phase}): {count}, {inputs} -> {outputs}"
 
     def _format_blob(self, blob: str) -> str:
-        """Format a blob's name and shape for people: "data (1x3x224x224)"."""
+        """Return a blob's name and shape as text, such as "data (1x3x224x224)"."""
         shape = "x".join(map(str, self.blobs[blob].shape)) or "a number"
         return f"{printable(blob)} ({shape})"
 
@@ -267,7 +267,7 @@ class Graph:
 
     def trees(self, value: Callable[[Param], T]) -> tuple[dict[str, dict[int, T]], dict[str, dict[int, T]]]:
         """Return `value(param)` for each array in `variables`, as two trees with the structures of params and state."""
-        learnable, others = ([p for p in self.variables if p.spec.learnable == which] for which in (True, False))
+        learnable, others = ([p for p in self.variables if p.spec.learnable == learned] for learned in (True, False))
         return tree_of(learnable, value), tree_of(others, value)
 
     @property
@@ -296,7 +296,7 @@ class Graph:
         return {top: layer.bottoms[0] for layer in self.layers if layer.inserted_split for top in layer.tops}
 
     def in_phase(self, phase: Phase) -> Graph:
-        """Return the same layers in another phase. Include and exclude rules are not applied again."""
+        """Return a graph of the same layers in the given phase. Include and exclude rules are not applied again."""
         return replace(self, phase=phase, layers=tuple(layer.in_phase(phase) for layer in self.layers))
 
     @property
@@ -327,15 +327,15 @@ class Graph:
             layers: the indices of the layers that the pass runs; default: all layers.
 
         Raises:
-            GraphError: naming the layers that have no backward pass, or would propagate a gradient to labels or
-                indices.
+            GraphError: if a layer that needs one has no backward pass, or would propagate a gradient to labels or
+                indices. The message names each such layer.
         """
         problems = []
         for layer in self.layers[layers]:
             needed = [i for i, need in enumerate(layer.bottom_need_backward) if need]
             messages = [
                 f"cannot propagate a gradient to bottom {i} ('{layer.bottoms[i]}'), which holds indices; "
-                "set propagate_down once per bottom, and false for this one"
+                "set propagate_down for each bottom, and to false for this one"
                 for i in needed
                 if i in layer.index_bottoms
             ]

@@ -16,18 +16,18 @@ from .reshape import reshape_graph
 def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph:
     """Return the layers that the given blobs depend on, with each blob produced once.
 
-    Inserted splits are removed, and no layer computes in place. If several layers in place write a blob, the last value
+    Inserted splits are removed, and no layer computes in place. If several in-place layers write a blob, the last value
     keeps the blob's name; earlier values are called `blob/layer` after the layer that produces them. Data layers become
-    Inputs; their tops keep their names, and later values written over these tops are called `blob/layer`. If a removed
-    layer owns params that another layer shares, the params keep their slots, so variables of the whole net fit the
-    result.
+    Input layers. Their tops keep their names, and values that are written over these tops are called `blob/layer`. If a
+    removed layer owns params that a remaining layer shares, the params keep their slots, so the variables of the full
+    net fit the result.
 
     Args:
         graph: a net's graph.
         outputs: names of the blobs to compute; default: `predictions(graph)`.
 
     Raises:
-        GraphError: naming the blobs that the net does not have, or if the net has no outputs.
+        GraphError: if the net does not have some of the blobs, which the message names, or has no outputs.
     """
     selected = tuple(predictions(graph) if outputs is None else outputs)
     unknown = [name for name in selected if name not in graph.blobs]
@@ -61,16 +61,16 @@ def predictions(graph: Graph) -> tuple[str, ...]:
 
     If no blob depends on params, the net's outputs are returned.
     """
-    maker = {top: layer for layer in graph.layers for top in layer.tops}  # the last producer of each blob
-    learned = _param_dependent_blobs(graph)
+    producers = {top: layer for layer in graph.layers for top in layer.tops}  # the last producer of each blob
+    dependent = _param_dependent_blobs(graph)
     predicted: dict[str, None] = {}
-    waiting = [name for name in graph.outputs if name in learned]
+    queue = [name for name in graph.outputs if name in dependent]
     unnamed = [layer for layer in graph.layers if UNNAMED_TOP in layer.tops]  # losses, as in V1 nets
-    waiting += [bottom for layer in unnamed for bottom in layer.bottoms if bottom in learned]
-    while waiting:
-        layer = maker[name := waiting.pop(0)]
-        if layer.inserted_split or _is_score(layer, learned):
-            waiting += [bottom for bottom in layer.bottoms if bottom in learned]
+    queue += [bottom for layer in unnamed for bottom in layer.bottoms if bottom in dependent]
+    while queue:
+        layer = producers[name := queue.pop(0)]
+        if layer.inserted_split or _is_score(layer, dependent):
+            queue += [bottom for bottom in layer.bottoms if bottom in dependent]
         else:
             predicted[name] = None
     return tuple(predicted) or graph.outputs
@@ -85,11 +85,11 @@ def _param_dependent_blobs(graph: Graph) -> set[str]:
     return dependent
 
 
-def _is_score(layer: Layer, learned: Collection[str]) -> bool:
+def _is_score(layer: Layer, dependent: Collection[str]) -> bool:
     """Return whether a layer is a loss or metric: by its type, or because it has a loss weight and reads labels."""
     indices = layer.index_bottoms
-    all_labels = 1 < len(layer.bottoms) == len(indices)  # predictions and ground truth
-    weighted = any(layer.loss_weights) and not all(bottom in learned for bottom in layer.bottoms)
+    all_labels = 1 < len(layer.bottoms) == len(indices)  # all bottoms are labels: predictions and ground truth
+    weighted = any(layer.loss_weights) and not all(bottom in dependent for bottom in layer.bottoms)
     return layer.type.signature.loss or weighted or all_labels or bool(indices and not layer.type.gradient.exists)
 
 

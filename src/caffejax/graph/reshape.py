@@ -1,4 +1,4 @@
-"""Reshaping: the graph of the same layers for inputs of other shapes."""
+"""Reshaping: the graph of the same layers for inputs of different shapes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from .shared_params import recurrent_state_params
 
 
 def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]], layers: range | None = None) -> Graph:
-    """Return the graph for other shapes of the tops of Input or data layers.
+    """Return the graph with new shapes for the tops of Input and data layers.
 
     Args:
         graph: the graph.
-        inputs: new shapes of such tops, by name, and of blobs that layers before `layers` compute. Others keep theirs.
+        inputs: new shapes by name, for tops of Input and data layers, and for blobs that layers before `layers`
+            compute. Other blobs of these kinds keep their shapes.
         layers: the indices of the layers to reshape; the tops of other layers keep their shapes. Default: all layers.
 
     Raises:
-        GraphError: naming every layer that does not accept the new shapes, or whose params would change shape.
+        GraphError: if a layer does not accept the new shapes, or its params would change shape. The message names each
+            such layer.
     """
     if layers is None:
         if inputs and all(graph.blobs[name].shape == shape for name, shape in inputs.items()):
@@ -60,10 +62,11 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]], layers: r
 
 
 def with_batch(graph: Graph, batch: int, axis: int = 0) -> Graph:
-    """Return the graph for another batch size, which is the length of `axis` of all inputs.
+    """Return the graph for a different batch size, the length of axis `axis` in all inputs.
 
     Raises:
-        GraphError: naming every layer that does not accept the batch size, or whose params would change shape.
+        GraphError: if a layer does not accept the batch size, or its params would change shape. The message names each
+            such layer.
     """
     shapes = {name: graph.blobs[name].shape for name in graph.input_names}
     return reshape_graph(graph, {name: (*s[:axis], batch, *s[axis + 1 :]) for name, s in shapes.items()})

@@ -1,4 +1,4 @@
-"""Resolution of a net for one state: its layers, the variants of ambiguous types, inserted splits, and its problems."""
+"""Resolution of a net for one state: its layers, the variants of ambiguous types, inserted splits and problems."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def satisfies(state: NetState, rule: NetStateRule) -> bool:
 
 
 def rule_problems(layer: LayerParameter) -> list[Problem]:
-    """Return a list with a problem if a layer has both include and exclude rules, else an empty list."""
+    """Return a list of one problem if a layer has both include and exclude rules, else an empty list."""
     if layer.include and layer.exclude:
         return [
             Problem(
@@ -72,19 +72,19 @@ def net_states(net: NetParameter) -> Iterator[State]:
 
 
 def has_no_data(net: NetParameter, state: NetState) -> bool:
-    """Return whether a net has no layers in a state, or lacks blobs that only other states' data layers produce.
+    """Return whether a net has no layers in a state, or lacks blobs that only data layers of other states produce.
 
-    The result is also True for a net for deployment that still has losses and therefore lacks labels.
+    The result is also True for a deployed net that still has losses and therefore lacks labels.
     """
     layers = [layer for layer in net.layer if is_included(layer, state)]
-    others = [layer for layer in net.layer if not is_included(layer, state)]
+    excluded = [layer for layer in net.layer if not is_included(layer, state)]
     _, missing = find_sources(layers)
     if missing and all(_is_conditional_loss(layers[i]) for i, _, _ in missing):
         return True
-    makers = [[layer for layer in others if name in layer.top] for _, _, name in missing]
-    if not all(makers) or not makers:
+    producers = [[layer for layer in excluded if name in layer.top] for _, _, name in missing]
+    if not all(producers) or not producers:
         return not layers
-    return any(not layer.bottom for producers in makers for layer in producers)
+    return any(not layer.bottom for layers_of_blob in producers for layer in layers_of_blob)
 
 
 def _is_conditional_loss(layer: LayerParameter) -> bool:
@@ -119,23 +119,23 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
     for top in weights:
         readers[top] += 1
 
-    served: dict[_Top, int] = defaultdict(int)
+    assigned: dict[_Top, int] = defaultdict(int)
     result: list[tuple[LayerParameter, int | None]] = []
     for i, original in enumerate(layers):
         layer = LayerParameter()
         layer.CopyFrom(original)
         for j in range(len(layer.bottom)):
-            read = sources.get((i, j))
-            if read is not None and readers[read] > 1:
-                layer.bottom[j] = _split_blob(layers, read, served[read])
-                served[read] += 1
+            source = sources.get((i, j))
+            if source is not None and readers[source] > 1:
+                layer.bottom[j] = _split_blob(layers, source, assigned[source])
+                assigned[source] += 1
         result.append((layer, i))
         for j in range(len(layer.top)):
             if readers[i, j] > 1:
-                result.append((_split(layers, (i, j), readers[i, j], weights.get((i, j), 0)), None))
+                result.append((_make_split(layers, (i, j), readers[i, j], weights.get((i, j), 0)), None))
                 if (i, j) in weights:
                     layer.ClearField("loss_weight")
-                    served[i, j] += 1
+                    assigned[i, j] += 1
     return result
 
 
@@ -168,7 +168,7 @@ def _split_blob(layers: Sequence[LayerParameter], top: _Top, k: int) -> str:
     return f"{_split_name(layers, top)}_{k}"
 
 
-def _split(layers: Sequence[LayerParameter], top: _Top, n: int, loss_weight: float) -> LayerParameter:
+def _make_split(layers: Sequence[LayerParameter], top: _Top, n: int, loss_weight: float) -> LayerParameter:
     split = LayerParameter(name=_split_name(layers, top), type="Split")
     split.bottom.append(layers[top[0]].top[top[1]])
     split.top.extend(_split_blob(layers, top, k) for k in range(n))
@@ -194,13 +194,13 @@ def resolve_variant(
     Raises:
         LayerError: if settings that distinguish the variants are invalid.
     """
-    runs = layer_type(layer.type).implementation
-    if not isinstance(runs, Variants) or runs.resolve is None:
+    implementation = layer_type(layer.type).implementation
+    if not isinstance(implementation, Variants) or implementation.resolve is None:
         return layer
-    read = layers[index].bottom[0] if layers[index].bottom else None
-    siblings = tuple(other for i, other in enumerate(layers) if i != index and read in other.bottom)
+    first_bottom = layers[index].bottom[0] if layers[index].bottom else None
+    siblings = tuple(other for i, other in enumerate(layers) if i != index and first_bottom in other.bottom)
     shapes = tuple(blobs[name].shape if name in blobs else None for name in layer.bottom)
-    resolved: LayerParameter = runs.resolve(layer, LayerContext(shapes, tuple(layers), siblings))
+    resolved: LayerParameter = implementation.resolve(layer, LayerContext(shapes, tuple(layers), siblings))
     return resolved
 
 
@@ -220,7 +220,7 @@ def type_problems(layer: LayerParameter) -> Iterator[Problem]:
 
 
 def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
-    """Yield the problems of a single layer: an unknown type, wrong numbers of bottoms or tops, unsupported settings."""
+    """Yield the problems of a single layer: unknown type, invalid numbers of bottoms or tops, unsupported settings."""
     try:
         kind = type_of(layer)
     except GraphError as error:
@@ -230,7 +230,8 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
         yield Problem(message, layer=layer.name, layer_type=layer.type)
     if kind.signature.requires_loss_weight and not layer.loss_weight:
         text = (
-            f"with {len(layer.bottom)} bottoms it is {kind.docs.origin}'s, whose default weight is 0; set loss_weight"
+            f"with {len(layer.bottom)} bottoms it is the layer of {kind.docs.origin}, whose default loss weight is 0; "
+            "set loss_weight"
         )
         yield Problem(text, layer=layer.name, layer_type=layer.type)
     if layer.softmaxloss_param.ListFields():
@@ -251,7 +252,7 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
 
 
 def missing_problems(
-    layers: Sequence[LayerParameter], left_out: Sequence[LayerParameter], missing: Sequence[Missing]
+    layers: Sequence[LayerParameter], excluded: Sequence[LayerParameter], missing: Sequence[Missing]
 ) -> Iterator[Problem]:
     """Yield a problem for each bottom that no earlier layer produces.
 
@@ -260,27 +261,31 @@ def missing_problems(
 
     Args:
         layers: the net's layers in its state.
-        left_out: the layers that the net has only in other states.
+        excluded: the layers that the net has only in other states.
         missing: the bottoms, from `find_sources`.
     """
     names_before: list[str] = []
-    n_read = 0
+    n_seen = 0
     reported: dict[str, Problem] = {}
     for i, j, name in missing:
         reader = layers[i]
-        for layer in layers[n_read:i]:
+        for layer in layers[n_seen:i]:
             names_before += layer.top
-        n_read = max(n_read, i)
+        n_seen = max(n_seen, i)
         text = f"unknown bottom blob '{name}' (bottom index {j})"
-        later = next((layer.name for layer in layers[i:] if name in layer.top), None)
-        other = next((layer.name for layer in left_out if name in layer.top), None)
-        if later is not None:
-            yield Problem(f"{text}; layer '{later}' produces it only later", layer=reader.name, layer_type=reader.type)
-        elif other is None:
+        later_name = next((layer.name for layer in layers[i:] if name in layer.top), None)
+        producer = next((layer.name for layer in excluded if name in layer.top), None)
+        if later_name is not None:
+            yield Problem(
+                f"{text}; only the later layer '{later_name}' produces it", layer=reader.name, layer_type=reader.type
+            )
+        elif producer is None:
             yield Problem(f"{text}{did_you_mean(name, names_before)}", layer=reader.name, layer_type=reader.type)
-        elif other not in reported:
-            names = [n for _, _, n in missing if any(n in layer.top for layer in left_out if layer.name == other)]
-            more = f" and {len(names) - 1} more blobs" if len(names) > 2 else f" and '{names[1]}'" if names[1:] else ""
-            text += f": only layer '{other}' produces it{more}, and its rules exclude it here"
-            reported[other] = Problem(text, layer=reader.name, layer_type=reader.type)
-            yield reported[other]
+        elif producer not in reported:
+            names = [n for _, _, n in missing if any(n in layer.top for layer in excluded if layer.name == producer)]
+            others = (
+                f" and {len(names) - 1} more blobs" if len(names) > 2 else f" and '{names[1]}'" if names[1:] else ""
+            )
+            text += f": only layer '{producer}' produces it{others}, and its rules exclude it in this state"
+            reported[producer] = Problem(text, layer=reader.name, layer_type=reader.type)
+            yield reported[producer]

@@ -42,7 +42,7 @@ class Sharing:
                 Forks of Caffe ignore both.
 
         Raises:
-            GraphError: if there are more `param` entries than params, or one cannot be shared.
+            GraphError: if there are more `param` entries than params, or a param cannot be shared.
         """
         if strict and len(layer.param) > len(specs):
             raise GraphError(f"too many params specified: {len(layer.param)} for {format_count(len(specs), 'blob')}")
@@ -98,7 +98,7 @@ class Sharing:
 
 
 def recurrent_state_params(key: str, n_params: int, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
-    """Return params for a layer's carried arrays, in the slots after its `n_params` params. They are never shared."""
+    """Return params for a layer's recurrent state, in the slots after its `n_params` params. They are never shared."""
     slots = [Slot(key, n_params + i) for i in range(len(specs))]
     return tuple(
         Param(slot=s, owner=s, spec=spec, name="", lr_mult=0.0, decay_mult=0.0, need_backward=False)
@@ -106,9 +106,9 @@ def recurrent_state_params(key: str, n_params: int, specs: Sequence[ParamSpec]) 
     )
 
 
-def _merge_multiplier(what: str, name: str, new: float | None, old: float | None) -> float | None:
+def _merge_multiplier(field: str, name: str, new: float | None, old: float | None) -> float | None:
     if new is not None and old is not None and new != old:
-        raise GraphError(f"shared param '{name}' has mismatched {what}: {new:g} here, {old:g} before")
+        raise GraphError(f"shared param '{name}' has mismatched {field}: {new:g} here, {old:g} before")
     return old if new is None else new
 
 

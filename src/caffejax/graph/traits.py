@@ -1,4 +1,4 @@
-"""Properties of nets and layers: whether they are stateless or random, and the blobs that contain indices."""
+"""Properties of nets and layers: statelessness, randomness, and the blobs that contain labels or indices."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from .graph import Graph, Layer
 class IndexRange(NamedTuple):
     """The values that a layer accepts in a blob of labels or indices: 0 to `classes` - 1, and `ignored`.
 
-    A metric also accepts `wrong`, the labels that other layers of the same blob ignore, and counts them as wrong.
+    A metric also accepts `ignored_elsewhere`, the labels that other layers of the same blob ignore. It counts a
+    prediction for them as wrong.
     """
 
     layer: Layer
     classes: int
     ignored: int | None
-    wrong: frozenset[int] = frozenset()
+    ignored_elsewhere: frozenset[int] = frozenset()
 
 
 def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRange]]:
@@ -34,25 +35,25 @@ def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRa
         graph: the net.
         parts: whether a blob also gets the ranges of blobs that are parts of it, such as slices.
     """
-    through = {"whole", "parts"} if parts else {"whole"}
+    movements = {"whole", "parts"} if parts else {"whole"}
     ranges: dict[str, list[IndexRange]] = {}
     for layer in reversed(graph.layers):
-        if layer.type.traits.data_movement in through:
-            handed = [r for top in layer.tops for r in ranges.get(top, ())]
-            for bottom in layer.bottoms if handed else ():
-                ranges.setdefault(bottom, []).extend(handed)
+        if layer.type.traits.data_movement in movements:
+            top_ranges = [r for top in layer.tops for r in ranges.get(top, ())]
+            for bottom in layer.bottoms if top_ranges else ():
+                ranges.setdefault(bottom, []).extend(top_ranges)
         indices = layer.type.gradient.indices
         classes = _classes(layer, [graph.blobs[name] for name in layer.bottoms])
         if classes is not None:
             ignored = None if indices.ignore_label is None else indices.ignore_label(layer.context)
             ranges.setdefault(index_blob(layer), []).append(IndexRange(layer, classes, ignored))
-    return {name: _with_wrong_labels(of_blob) for name, of_blob in ranges.items()}
+    return {name: _with_labels_ignored_elsewhere(blob_ranges) for name, blob_ranges in ranges.items()}
 
 
-def _with_wrong_labels(ranges: list[IndexRange]) -> list[IndexRange]:
+def _with_labels_ignored_elsewhere(ranges: list[IndexRange]) -> list[IndexRange]:
     ignored = frozenset(each.ignored for each in ranges if each.ignored is not None)
     return [
-        each._replace(wrong=frozenset(n for n in ignored - {each.ignored} if not 0 <= n < each.classes))
+        each._replace(ignored_elsewhere=frozenset(n for n in ignored - {each.ignored} if not 0 <= n < each.classes))
         if each.layer.type.gradient.indices.counts_ignored
         else each
         for each in ranges
@@ -106,21 +107,21 @@ def check_labels(blobs: Mapping[str, np.ndarray], ranges: Mapping[str, Sequence[
     """Check that labels are classes of the layers that read them.
 
     Args:
-        blobs: arrays by blob name; others than labels are ignored.
+        blobs: arrays by blob name; blobs that are not labels are ignored.
         ranges: as returned by `index_ranges`.
 
     Raises:
-        DataError: naming the blob and the first row with another label.
+        DataError: if a label is not a class. The message names the blob and the first such row.
     """
     for name, array in blobs.items():
         for allowed in ranges.get(name, ()):
-            bad = out_of_range(array, allowed.classes, allowed.ignored, *allowed.wrong)
-            if bad.any():
-                row = int(np.argwhere(np.atleast_1d(bad))[0][0])
+            invalid = out_of_range(array, allowed.classes, allowed.ignored, *allowed.ignored_elsewhere)
+            if invalid.any():
+                row = int(np.argwhere(np.atleast_1d(invalid))[0][0])
                 message = (
-                    f"blob '{name}' holds {array[bad].flat[0]:g} in row {row} of the batch, but the layer counts "
-                    f"{allowed.classes} classes, 0 to {allowed.classes - 1}; correct the labels, or the layer's "
-                    "num_output below it, or set ignore_label"
+                    f"blob '{name}' holds {array[invalid].flat[0]:g} in row {row} of the batch, but the layer has "
+                    f"{allowed.classes} classes, 0 to {allowed.classes - 1}; correct the labels, or the num_output of "
+                    "the layer that computes the scores, or set ignore_label"
                 )
                 raise DataError(allowed.layer.problem(message))
 
@@ -139,8 +140,8 @@ def is_stateless(graph: Graph) -> bool:
         if isinstance(layer.type.implementation, Traced) and layer.type.implementation.stateful
     ]
     shapes = [tuple(graph.blobs[name] for name in layer.bottoms) for layer in stateful]
-    alike = {(layer.context, bottoms): layer for layer, bottoms in zip(stateful, shapes, strict=True)}
-    return not any(_changes_state(layer, bottoms) for (_, bottoms), layer in alike.items())
+    distinct = {(layer.context, bottoms): layer for layer, bottoms in zip(stateful, shapes, strict=True)}
+    return not any(_changes_state(layer, bottoms) for (_, bottoms), layer in distinct.items())
 
 
 def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
@@ -153,17 +154,17 @@ def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> b
     ):
         return False  # the layer normalizes by its statistics
     blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.all_params)
-    flags: list[bool] = []
+    unchanged: list[bool] = []
 
     def trace(key: jax.Array, blobs: tuple[Any, ...], bottoms: tuple[Any, ...]) -> Any:
-        _, new = forward(layer.context.with_key((key, 0)), blobs, bottoms)
-        old = [b for b, p in zip(blobs, layer.all_params, strict=True) if not p.spec.learnable]
-        flags.extend(n is o for n, o in zip(new, old, strict=False))
-        return new
+        _, new_state = forward(layer.context.with_key((key, 0)), blobs, bottoms)
+        old_state = [b for b, p in zip(blobs, layer.all_params, strict=True) if not p.spec.learnable]
+        unchanged.extend(n is o for n, o in zip(new_state, old_state, strict=False))
+        return new_state
 
     with layer.locate_errors():
         jax.eval_shape(trace, jax.eval_shape(lambda: jax.random.key(0)), blobs, bottoms)
-    return not all(flags)
+    return not all(unchanged)
 
 
 def is_random(layer: Layer, bottoms: Sequence[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Constant folding: per-channel factors are folded into weights, constants computed once, identity layers removed."""
+"""Constant folding: fold per-channel factors into weights, compute constants once, and remove identity layers."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
         variables: parameters and state of the net, which may contain arrays of other layers.
 
     Returns:
-        The folded graph and its variables. In the folded graph, layers share no parameters. An entry of the variables
-        is an array, or a `ScaledWeight`, whose product is computed when NumPy converts it.
+        The folded graph and its variables. In the folded graph, no layers share parameters. Each entry of the variables
+        is an array, or a `ScaledWeight`, whose product is computed when NumPy converts it to an array.
     """
     graph = _remove_identities(graph)
     folding = _Folding(graph, variables)
@@ -39,7 +39,7 @@ def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
 
 
 def materialize(variables: Trees) -> Trees:
-    """Return the parameters and state of a folded graph as JAX arrays; packed weights are unpacked."""
+    """Return the parameters and state of a folded graph as JAX arrays. Packed weights are unpacked."""
 
     def array(weight: Any) -> jax.Array:
         source = weight.source if isinstance(weight, StoredWeight) else weight
@@ -50,7 +50,7 @@ def materialize(variables: Trees) -> Trees:
 
 
 def _remove_identities(graph: Graph) -> Graph:
-    """Return the graph without the layers that only copy their bottoms. A layer with an output of the graph stays."""
+    """Return the graph without the layers that only copy their bottoms. Layers with an output of the graph stay."""
     names: dict[str, str] = {}
     layers = []
     for layer in graph.layers:
@@ -76,14 +76,14 @@ class _Folding:
         self._readers = Counter([*(b for layer in graph.layers for b in layer.bottoms), *graph.outputs])
         self._layers: dict[str, Layer] = {}  # by key
         self._arrays: dict[str, Arrays] = {}
-        self._makers: dict[str, str] = {}  # the key of the producer of each blob
+        self._producers: dict[str, str] = {}  # the key of the producer of each blob
 
     def add(self, layer: Layer) -> None:
         arrays = layer.arrays(*self._variables)
-        if not self._fold_into_maker(layer, arrays):
+        if not self._fold_into_producer(layer, arrays):
             params = [replace(p, owner=p.slot) for p in layer.all_params]
             n = len(layer.params)
-            self._keep(replace(layer, params=tuple(params[:n]), recurrent_state=tuple(params[n:])), arrays)
+            self._store(replace(layer, params=tuple(params[:n]), recurrent_state=tuple(params[n:])), arrays)
 
     def result(self) -> tuple[Graph, Trees]:
         layers = tuple(self._layers.values())
@@ -94,25 +94,27 @@ class _Folding:
                 trees[not param.spec.learnable].setdefault(layer.key, {})[param.slot.index] = array
         return replace(self._graph, layers=layers, blobs=blobs), trees
 
-    def _keep(self, layer: Layer, arrays: Arrays) -> None:
+    def _store(self, layer: Layer, arrays: Arrays) -> None:
         self._layers[layer.key], self._arrays[layer.key] = layer, arrays
-        self._makers.update(dict.fromkeys(layer.tops, layer.key))
+        self._producers.update(dict.fromkeys(layer.tops, layer.key))
 
-    def _fold_into_maker(self, layer: Layer, arrays: Arrays) -> bool:
-        """Fold a layer that is a per-channel factor and bias into the producer of its bottom.
+    def _fold_into_producer(self, layer: Layer, arrays: Arrays) -> bool:
+        """Fold a layer that is a per-channel factor and bias into the producer of its bottom, if possible.
 
-        Returns whether the layer was folded. The producer must be of a type such as Convolution, and have no other
-        readers.
+        The producer must be of a type such as Convolution, and have no other readers.
+
+        Returns:
+            Whether the layer was folded.
         """
         by_channel = layer.type.traits.by_channel
         if by_channel is None or len(layer.bottoms) != 1 or any(layer.loss_weights):
             return False
         (bottom,) = layer.bottoms
-        maker = self._layers.get(self._makers.get(bottom, ""))
+        producer = self._layers.get(self._producers.get(bottom, ""))
         if (
-            maker is None
-            or maker.type.traits.fold_scale_bias is None
-            or len(maker.tops) != 1
+            producer is None
+            or producer.type.traits.fold_scale_bias is None
+            or len(producer.tops) != 1
             or self._readers[bottom] != 1
         ):
             return False
@@ -121,17 +123,17 @@ class _Folding:
             layer.context, [tuple(a.shape) for a in arrays], 1, shape[1] if len(shape) > 1 else 0
         ):
             return False
-        by = by_channel.factor_and_bias(layer.context, tuple(map(np.asarray, arrays)))
-        folded = maker.type.traits.fold_scale_bias(maker.context, self._arrays[maker.key], *by)
+        factors = by_channel.factor_and_bias(layer.context, tuple(map(np.asarray, arrays)))
+        folded = producer.type.traits.fold_scale_bias(producer.context, self._arrays[producer.key], *factors)
         if folded is None:
             return False
         message, blobs = folded
-        slots = [Slot(maker.key, i) for i in range(len(blobs))]
+        slots = [Slot(producer.key, i) for i in range(len(blobs))]
         specs = [ParamSpec(tuple(b.shape)) for b in blobs]
         params = tuple(Param(s, s, spec, "", 1, 1, False) for s, spec in zip(slots, specs, strict=True))
-        context = replace(maker.context, layer=message)
-        del self._makers[bottom]
-        self._keep(replace(maker, context=context, params=params, tops=layer.tops), blobs)
+        context = replace(producer.context, layer=message)
+        del self._producers[bottom]
+        self._store(replace(producer, context=context, params=params, tops=layer.tops), blobs)
         return True
 
 
@@ -167,8 +169,8 @@ def _constant_tops(graph: Graph, layer: Layer, variables: Trees, constants: Mapp
 
 
 def _zeros(graph: Graph, blob: str) -> np.ndarray:
-    like = graph.blobs[blob]
-    return np.broadcast_to(np.zeros((), like.dtype), like.shape)  # takes the memory of one element
+    spec = graph.blobs[blob]
+    return np.broadcast_to(np.zeros((), spec.dtype), spec.shape)  # takes the memory of one element
 
 
 def host_function(layer: Layer) -> Callable[[Sequence[Any]], Constants] | None:
@@ -176,13 +178,18 @@ def host_function(layer: Layer) -> Callable[[Sequence[Any]], Constants] | None:
 
     The function takes a list of the bottoms and returns the tops by name.
     """
-    runs = layer.type.implementation
-    if not isinstance(runs, Traced) or runs.host_forward is None or layer.all_params or any(layer.loss_weights):
+    implementation = layer.type.implementation
+    if (
+        not isinstance(implementation, Traced)
+        or implementation.host_forward is None
+        or layer.all_params
+        or any(layer.loss_weights)
+    ):
         return None
-    forward = runs.host_forward
+    forward = implementation.host_forward
 
     def compute_tops(bottoms: Sequence[Any]) -> Constants:
-        with layer.locate_errors(), np.errstate(all="ignore"):  # infinity and NaN pass in silence, as in XLA
+        with layer.locate_errors(), np.errstate(all="ignore"):  # no warnings about infinity and NaN, as in XLA
             tops = forward(layer.context, *(np.asarray(b, np.float32) for b in bottoms))
         return dict(zip(layer.tops, tops if isinstance(tops, tuple) else (tops,), strict=True))
 

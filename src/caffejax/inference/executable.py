@@ -40,9 +40,9 @@ class CompiledShapes:
     Args:
         graph: the net's graph, for these shapes.
         variables: the net's parameters and state. `StoredWeight`s are packed once for all shapes.
-        options: the run settings.
+        options: how the net computes.
         device: the CPU to run on, or None for other platforms, on which XLA compiles all parts.
-        low: the number type of the oneDNN programs; default: float32.
+        low: the low-precision number type of the oneDNN programs, or None for float32.
 
     Attributes:
         schedule: the parts of the net.
@@ -75,7 +75,7 @@ class CompiledShapes:
         if self.programs:
             self._steps = tuple(self._host_steps())
         else:
-            function = partial(self._run, self._program)
+            function = partial(self._run, self._call_program)
             self._run_unfused = function if graph.has_host_layers else compilation.jit(function, options.kernels)
 
     @property
@@ -99,7 +99,7 @@ class CompiledShapes:
         )
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Values:
-        """Return the outputs for concrete inputs, by name; for tracers see `traced`.
+        """Return the outputs by name, for concrete inputs. For tracers see `trace`.
 
         Args:
             inputs: the input arrays by name.
@@ -126,7 +126,7 @@ class CompiledShapes:
         return compilation.as_jax(array, self._device, committed=not compilation.only_cpus())
 
     def _host_steps(self) -> Iterator[Step]:
-        """Yield the steps of a call: a step for each program, each layer on NumPy and each group of other layers."""
+        """Yield the steps of a call: one for each program, layer that NumPy computes, and other group of layers."""
         for part in self.schedule.parts:
             if part.key in self.programs:
                 yield _program_step(self.programs[part.key], self._packed[part.key])
@@ -154,7 +154,7 @@ class CompiledShapes:
 
     @cached_property
     def _arrays(self) -> Trees:
-        """The parameters and state as JAX arrays, used by nets without programs."""
+        """The parameters and state as JAX arrays, for nets without programs."""
         return materialize(self._variables)
 
     @cached_property
@@ -162,13 +162,13 @@ class CompiledShapes:
         """True if a layer may draw random numbers, so that a call needs a key."""
         if self.graph.has_host_layers:
             return True
-        if not self.compiles:  # programs and layers on NumPy draw no random numbers
+        if not self.compiles:  # programs and layers computed by NumPy are not random
             return False
         inputs = {name: self.graph.blobs[name] for name in self.graph.input_names}
         arrays = {key: packed.arrays for key, packed in self._packed.items()}, self._variables
         packed, variables = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), arrays)
         try:
-            jax.eval_shape(partial(self._run, self._program), packed, variables, inputs, None)
+            jax.eval_shape(partial(self._run, self._call_program), packed, variables, inputs, None)
         except LayerError:
             return True
         return False
@@ -180,8 +180,8 @@ class CompiledShapes:
             return {key: tuple(map(self._as_jax, packed.arrays)) for key, packed in self._packed.items()}
 
     def trace(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:
-        """Return the outputs by name, inside a traced function. Differentiable, and works on every platform."""
-        return self._run(self._operation, self._traced_weights, materialize(self._variables), inputs, key)
+        """Return the outputs by name, for tracers as inputs. Works on every platform, and JAX can differentiate it."""
+        return self._run(self._call_operation, self._traced_weights, materialize(self._variables), inputs, key)
 
     def _run(
         self,
@@ -203,20 +203,21 @@ class CompiledShapes:
         values = run(self.schedule, pass_inputs, before=before, wanted=self.graph.outputs, runner=runner).values
         return {name: values[name] for name in self.graph.outputs}
 
-    def _program(
+    def _call_program(
         self, lowered: LoweredPart, packed: Arrays, _: PassInputs, bottoms: Sequence[jax.Array]
     ) -> Sequence[Any]:
         return _run_program(lowered, packed, bottoms)
 
-    def _operation(
+    def _call_operation(
         self, lowered: LoweredPart, packed: Arrays, pass_inputs: PassInputs, bottoms: Sequence[jax.Array]
     ) -> Arrays:
-        """Return a program's results, as a traced operation.
+        """Return the results of a program, computed by a traced operation.
 
-        On CPUs it runs the program. On other platforms, and for derivatives, it runs the program's layers through XLA.
+        On CPUs the operation runs the program. On other platforms, and for derivatives, XLA computes the program's
+        layers.
         """
         leaves, tree = jax.tree.flatten((pass_inputs.params, pass_inputs.state))
-        first = len(packed) + len(leaves)  # the number of the first bottom
+        first = len(packed) + len(leaves)  # the index of the first bottom
 
         def plain(*arrays: jax.Array) -> Arrays:
             params, state = jax.tree.unflatten(tree, arrays[len(packed) : first])
@@ -235,10 +236,10 @@ class CompiledShapes:
                 for a, axis in zip(arrays[first:], axes[first:], strict=True)
                 if axis is not None
             ]
-            flat = [b.reshape(-1, *b.shape[2:]) for b in bottoms]
+            merged = [b.reshape(-1, *b.shape[2:]) for b in bottoms]
             n = bottoms[0].shape[0]
             return tuple(
-                top.reshape(n, -1, *top.shape[1:]) for top in _run_program(lowered, arrays[: len(packed)], flat)
+                top.reshape(n, -1, *top.shape[1:]) for top in _run_program(lowered, arrays[: len(packed)], merged)
             )
 
         return Operation(plain, program, differentiable=False, batch_rule=run_batched)(*packed, *leaves, *bottoms)
@@ -257,7 +258,7 @@ def _program_step(lowered: LoweredPart, packed: PackedWeights) -> Step:
 def _host_step(layer: Layer) -> Step | None:
     """Return a step that computes a layer with NumPy, or None if the layer has no NumPy implementation."""
     if layer.type.is_fed and layer.device_transform is None:
-        return _feed
+        return _skip_input
     compute_tops = host_function(layer)
     if compute_tops is None:
         return None
@@ -272,7 +273,7 @@ def _check_finite(values: Mapping[str, Any]) -> None:
     """Check blobs for NaN if JAX's option jax_debug_nans is set, and for infinity if jax_debug_infs is set.
 
     Raises:
-        FloatingPointError: if a blob has such a value. It names the first such blob.
+        FloatingPointError: if a blob has such a value. The message names the first such blob.
     """
     checks = ("nan", jax.debug_nans.value, np.isnan), ("inf", jax.debug_infs.value, np.isinf)
     for name, value in values.items():
@@ -283,7 +284,7 @@ def _check_finite(values: Mapping[str, Any]) -> None:
                 )
 
 
-def _feed(values: dict[str, Any], key: jax.Array | None) -> None:
+def _skip_input(values: dict[str, Any], key: jax.Array | None) -> None:
     """Do nothing: the step of an Input layer, whose tops are the inputs of the call."""
 
 
@@ -294,4 +295,4 @@ def _select_variables(parts: Sequence[Part], variables: Trees) -> Trees:
 
 def _run_program(lowered: LoweredPart, packed: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> list[jax.Array]:
     executable = lowered.executable
-    return onednn_program.run(executable.program, PackedWeights(packed, executable.mark), bottoms)
+    return onednn_program.run(executable.program, PackedWeights(packed, executable.layouts_hash), bottoms)

@@ -1,4 +1,4 @@
-"""Net compiled for inference: a function of inputs with fixed weights."""
+"""Nets compiled for inference: functions of the inputs, with fixed weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .constant_folding import fold, materialize
 from .executable import CompiledShapes
 from .low_precision import LowPrecision, measure_ranges
 
-_MAX_SHAPES = 16  # combinations of shapes that stay compiled
+_MAX_SHAPES = 16  # the number of shape combinations that stay compiled
 
 
 @raise_after_fork("__call__", "ready")
@@ -35,17 +35,17 @@ class Frozen:
     """A net in phase TEST compiled for inference, with constants folded and weights packed.
 
     A call takes inputs by name, of any shapes that the net supports, and returns outputs by name. The first call with a
-    combination of shapes compiles the net for these shapes. The net is thread-safe. It works inside `jax.jit`,
-    `jax.vmap` and `jax.grad` with respect to the inputs. Recurrent layers start from their initial state in each call.
-    A copied or pickled net is the same function, but must be compiled again.
+    combination of shapes compiles the net for these shapes. The net is thread-safe. It works inside `jax.jit` and
+    `jax.vmap`, and inside `jax.grad` with respect to the inputs. Recurrent layers start from their initial state in
+    each call. A copied or pickled net computes the same function, but is compiled again.
 
     Args:
         graph: the layers that the outputs need, with one producer for each blob; see `inference_graph`.
         variables: the net's parameters and state, which may contain arrays of other layers.
-        options: the run settings.
-        precision: "bfloat16" or "int8", in which oneDNN's programs compute on a CPU. The processor must have the
-            instructions. Default: float32.
-        calibration: batches of inputs by name, from which the steps of int8 are measured.
+        options: how the net computes.
+        precision: the number type in which oneDNN programs compute on a CPU, "bfloat16" or "int8". The processor must
+            have instructions for it. Default: float32.
+        calibration: batches of inputs by name, from which the steps of int8 are computed.
 
     Attributes:
         graph: the graph after folding.
@@ -97,7 +97,7 @@ class Frozen:
         self.graph, self._options = graph, options
         self._folded: Trees = jax.tree.map(StoredWeight, tuple(variables))
         self._input_names = graph.input_names
-        self._forget()
+        self._reset_cache()
 
     def __reduce__(self) -> Any:
         # the folded graph; compiled shapes belong to this process and are not pickled
@@ -110,14 +110,13 @@ class Frozen:
         other = object.__new__(type(self))
         vars(other).update(vars(self))  # packed weights are shared
         other.graph = graph
-        other._forget()
+        other._reset_cache()
         return other
 
-    def _forget(self) -> None:
+    def _reset_cache(self) -> None:
         self._ready: OrderedDict[Any, CompiledShapes] = OrderedDict()
-        self._direct: dict[
-            Any, Callable[[Mapping[str, Any]], Blobs]
-        ] = {}  # by shapes only, to find the compiled net faster
+        # by shapes only, to find the compiled net faster
+        self._direct: dict[Any, Callable[[Mapping[str, Any]], Blobs]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Blobs:
@@ -128,7 +127,8 @@ class Frozen:
             key: a random key, needed if `may_draw` returns True for the inputs.
 
         Raises:
-            CaffejaxError: if an input is missing, unknown, or of an unsupported shape. It names each such input.
+            CaffejaxError: if an input is missing, unknown, or of an unsupported shape. The message names each such
+                input.
         """
         try:
             arrays = {name: inputs[name] for name in self._input_names}
@@ -147,7 +147,7 @@ class Frozen:
 
     @property
     def variables(self) -> Variables:
-        """The parameters and state after folding, as new arrays in each access. Calls use the packed weights."""
+        """The parameters and state after folding. Each access creates new arrays; calls use the packed weights."""
         return Variables(*map(dict, materialize(self._folded)))
 
     @property
@@ -161,14 +161,14 @@ class Frozen:
         return self.graph.outputs
 
     def with_batch(self, batch: int, axis: int = 0) -> Frozen:
-        """Return the net compiled for another batch size.
+        """Return the net, compiled for a different batch size.
 
         Args:
             batch: the new length of the batch axis of each input.
             axis: the batch axis.
 
         Raises:
-            GraphError: if a layer does not support the batch size. It names each such layer.
+            GraphError: if a layer does not support the batch size. The message names each such layer.
         """
         other = self._with_graph(with_batch(self.graph, batch, axis))
         other.ready()
@@ -196,7 +196,7 @@ class Frozen:
         key = device, *map(np.shape, inputs.values())
         ready = self._ready.get(key)
         if ready is None:
-            with self._lock:  # one thread makes it, the others wait
+            with self._lock:  # one thread compiles, the others wait
                 ready = self._ready.get(key)
                 if ready is None:
                     ready = self._ready[key] = self._compile(inputs, device)

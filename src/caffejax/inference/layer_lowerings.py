@@ -35,14 +35,14 @@ class Call:
     """A layer to lower: the argument of a lowering.
 
     Attributes:
-        writer: the builder of the program.
-        context: the layer's settings and site.
+        builder: the builder of the program.
+        context: the layer's settings, type and phase.
         blobs: the arrays of the layer's parameters and state.
         bottoms: the values of the bottoms in the program.
         shapes: the shapes of the tops.
     """
 
-    writer: ProgramBuilder
+    builder: ProgramBuilder
     context: Context
     blobs: Sequence[Any]
     bottoms: Sequence[Value]
@@ -70,14 +70,14 @@ class Call:
 
     def weight(self, i: int) -> int:
         """Add blob `i` of the layer to the program's weights, and return the number of the weight."""
-        return self.writer.weight(self.blobs[i])
+        return self.builder.weight(self.blobs[i])
 
 
 LOWERINGS: dict[str, Lowering] = {}
 
 
 def lowers(*types: str) -> Callable[[Lowering], Lowering]:
-    """Return a decorator that registers a function as the lowering of layer types."""
+    """Return a decorator that registers a function as the lowering of the given layer types."""
 
     def register(lowering: Lowering) -> Lowering:
         LOWERINGS.update(dict.fromkeys(types, lowering))
@@ -88,7 +88,7 @@ def lowers(*types: str) -> Callable[[Lowering], Lowering]:
 
 @lowers("Convolution", "DepthwiseConvolution")
 def convolution(call: Call) -> Value | None:
-    """Convolution; the padding at the high ends is adjusted to Caffe's output size."""
+    """Convolution, with the padding at the high ends adjusted to Caffe's output size."""
     return _lower_convolution(call, correlation(call.context, (call.like,)))
 
 
@@ -100,7 +100,7 @@ def depthwise(call: Call) -> Value | None:
 
 def _lower_convolution(call: Call, c: Correlation) -> Value | None:
     size = c.size(call.like)
-    window = c.window.fit_padding(size, convolution_output(size, c.window)).drop_rest(size)
+    window = c.window.fit_padding(size, convolution_output(size, c.window)).drop_negative_padding(size)
     return _add_convolution("convolution", call, c, window)
 
 
@@ -111,30 +111,29 @@ def deconvolution(call: Call) -> Value | None:
     return _add_convolution("deconvolution", call, c, c.window)
 
 
-def _add_convolution(word: str, call: Call, c: Correlation, window: Window) -> Value | None:
+def _add_convolution(name: str, call: Call, c: Correlation, window: Window) -> Value | None:
     if not 1 <= len(window.kernel) <= 3:
         return None
     low, high = zip(*window.padding, strict=True)
     if c.axis != 1 or min(*low, *high) < 0 or len(call.bottoms) != 1:
         return None
     steps = {"stride": window.stride, "dilation": window.dilation, "low": low, "high": high}
-    return call.writer.add(word, [call.x], call.out, **_blobs(call), **steps, groups=c.group)
+    return call.builder.add(name, [call.x], call.out, **_blobs(call), **steps, groups=c.group)
 
 
 @lowers("InnerProduct")
 def inner_product(call: Call) -> Value | None:
-    """Product of the rows and the weight, plus a bias."""
+    """Product of the input rows and the weight, plus a bias."""
     shape = call.x.shape
     if canonical_axis(call.param.axis, shape) != 1 or call.param.transpose or len(call.out) != 2:
         return None
-    if (
-        call.context.type.traits.fold_scale_bias is None
-    ):  # a form of a fork: the weight is a bottom, or its rows are normalized
+    # in some forks the weight is a bottom, or its rows are normalized; such types have no `fold_scale_bias`
+    if call.context.type.traits.fold_scale_bias is None:
         return None
     x = call.x
     if not 2 <= len(shape) <= 5:
-        x = call.writer.add("reshape", [x], (shape[0], math.prod(shape[1:])))
-    return call.writer.add("dense", [x], call.out, **_blobs(call))
+        x = call.builder.add("reshape", [x], (shape[0], math.prod(shape[1:])))
+    return call.builder.add("dense", [x], call.out, **_blobs(call))
 
 
 def _blobs(call: Call) -> dict[str, Numbers]:
@@ -144,7 +143,7 @@ def _blobs(call: Call) -> dict[str, Numbers]:
 
 @lowers("Pooling")
 def pooling(call: Call) -> Value | None:
-    """Maximum or mean pooling, if oneDNN divides the sums of windows by the same numbers as Caffe."""
+    """Maximum pooling, or mean pooling if oneDNN can divide the sums of windows by the same numbers as Caffe."""
     method = pool_method(call.param)
     if method == "STOCHASTIC":
         return None
@@ -153,16 +152,16 @@ def pooling(call: Call) -> Value | None:
     low, high = zip(*covering.padding, strict=True)
     if any(not 0 <= pad < kernel for pads in (low, high) for pad, kernel in zip(pads, window.kernel, strict=True)):
         return None
-    word = "max" if method == "MAX" else _mean(call.x.shape[2:], window, covering, out)
-    if word is None:
+    name = "max" if method == "MAX" else _mean_operation(call.x.shape[2:], window, covering, out)
+    if name is None:
         return None
-    return call.writer.add(word, [call.x], call.out, kernel=window.kernel, stride=window.stride, low=low, high=high)
+    return call.builder.add(name, [call.x], call.out, kernel=window.kernel, stride=window.stride, low=low, high=high)
 
 
-def _mean(size: tuple[int, ...], window: Window, covering: Window, out: tuple[int, ...]) -> str | None:
-    """Return the oneDNN operation that divides sums by the same numbers as Caffe, or None.
+def _mean_operation(size: tuple[int, ...], window: Window, covering: Window, out: tuple[int, ...]) -> str | None:
+    """Return the oneDNN operation that divides the sums by the same numbers as Caffe, or None if there is none.
 
-    "padded_mean" divides by the number of cells of a window, "mean" by the number of cells inside the input.
+    "padded_mean" divides by the number of cells of a window, and "mean" by the number of its cells inside the input.
     """
     areas = window_areas(size, window, out)
     if np.all(areas == np.prod(window.kernel)):
@@ -177,72 +176,72 @@ def _mean(size: tuple[int, ...], window: Window, covering: Window, out: tuple[in
 @lowers("ReLU")
 def relu(call: Call) -> Value:
     """max(x, 0) + negative_slope * min(x, 0)."""
-    return call.writer.apply(call.x, "relu", call.param.negative_slope)
+    return call.builder.apply(call.x, "relu", call.param.negative_slope)
 
 
 @lowers("ReLU6")
 def relu6(call: Call) -> Value | None:
     """x clipped to the range from 0 to 6."""
-    return None if call.param.negative_slope else call.writer.apply(call.x, "clip", 0, 6)
+    return None if call.param.negative_slope else call.builder.apply(call.x, "clip", 0, 6)
 
 
 @lowers("ELU")
 def elu(call: Call) -> Value:
     """x for x > 0, otherwise alpha * (exp(x) - 1)."""
-    return call.writer.apply(call.x, "elu", call.param.alpha)
+    return call.builder.apply(call.x, "elu", call.param.alpha)
 
 
 @lowers("Sigmoid")
 def sigmoid(call: Call) -> Value:
     """1 / (1 + exp(-x))."""
-    return call.writer.apply(call.x, "logistic")
+    return call.builder.apply(call.x, "logistic")
 
 
 @lowers("TanH")
 def tanh(call: Call) -> Value:
     """Hyperbolic tangent."""
-    return call.writer.apply(call.x, "tanh")
+    return call.builder.apply(call.x, "tanh")
 
 
 @lowers("Swish")
 def swish(call: Call) -> Value:
     """x * sigmoid(beta * x)."""
-    return call.writer.apply(call.x, "swish", call.param.beta)
+    return call.builder.apply(call.x, "swish", call.param.beta)
 
 
 @lowers("AbsVal")
 def absval(call: Call) -> Value:
     """|x|."""
-    return call.writer.apply(call.x, "abs")
+    return call.builder.apply(call.x, "abs")
 
 
 @lowers("Clip")
 def clip(call: Call) -> Value | None:
     """x clipped to the range from `min` to `max`."""
     p = call.param
-    return None if p.min > p.max else call.writer.apply(call.x, "clip", p.min, p.max)
+    return None if p.min > p.max else call.builder.apply(call.x, "clip", p.min, p.max)
 
 
 @lowers("Power")
 def power(call: Call) -> Value | None:
-    """scale * x + shift; other powers than 1 are not supported."""
+    """scale * x + shift. Powers other than 1 are not supported."""
     p = call.param
-    return call.writer.apply(call.x, "linear", p.scale, p.shift) if p.power == 1 and p.scale else None
+    return call.builder.apply(call.x, "linear", p.scale, p.shift) if p.power == 1 and p.scale else None
 
 
 @lowers("Exp")
 def exp(call: Call) -> Value:
     """base ** (scale * x + shift)."""
-    p, by = call.param, log_base(call.param)
-    return call.writer.apply(call.writer.apply(call.x, "linear", by * p.scale, by * p.shift), "exp")
+    p, base = call.param, log_base(call.param)
+    return call.builder.apply(call.builder.apply(call.x, "linear", base * p.scale, base * p.shift), "exp")
 
 
 @lowers("Log")
 def log(call: Call) -> Value:
     """Logarithm of scale * x + shift, to the base `base`."""
     p = call.param
-    x = call.writer.apply(call.writer.apply(call.x, "linear", p.scale, p.shift), "log")
-    return call.writer.apply(x, "linear", 1 / log_base(p))
+    x = call.builder.apply(call.builder.apply(call.x, "linear", p.scale, p.shift), "log")
+    return call.builder.apply(x, "linear", 1 / log_base(p))
 
 
 @lowers("PReLU")
@@ -250,8 +249,8 @@ def prelu(call: Call) -> Value | None:
     """Leaky ReLU with learned slopes: one slope for each channel, or one slope for all channels."""
     slope = np.asarray(call.blobs[0], np.float32)
     if slope.ndim == 0:
-        return call.writer.apply(call.x, "relu", float(slope))
-    return call.writer.apply_by_channel(call.x, "prelu", slope) if len(call.x.shape) == 4 else None
+        return call.builder.apply(call.x, "relu", float(slope))
+    return call.builder.apply_by_channel(call.x, "prelu", slope) if len(call.x.shape) == 4 else None
 
 
 @lowers("Axpy")
@@ -260,20 +259,20 @@ def axpy(call: Call) -> Value | None:
     factors, x, y = call.bottoms
     if len(x.shape) < 3:
         return None
-    along = call.writer.add("reshape", [factors], (*x.shape[:2], *(1,) * (len(x.shape) - 2)))
-    return call.writer.combine("plus", call.writer.combine("times", x, along), y)
+    along = call.builder.add("reshape", [factors], (*x.shape[:2], *(1,) * (len(x.shape) - 2)))
+    return call.builder.combine("plus", call.builder.combine("times", x, along), y)
 
 
 @lowers("Eltwise")
 def eltwise(call: Call) -> Value | None:
-    """Elementwise sum, product or maximum of all bottoms; coefficients other than 1 are not supported."""
-    p, name = call.param, call.param.EltwiseOp.Name(call.param.operation)
+    """Elementwise sum, product or maximum of all bottoms. Coefficients other than 1 are not supported."""
+    p, operation = call.param, call.param.EltwiseOp.Name(call.param.operation)
     if any(c != 1 for c in p.coeff):
         return None
-    word = {"SUM": "plus", "PROD": "times", "MAX": "maximum"}[name]
+    name = {"SUM": "plus", "PROD": "times", "MAX": "maximum"}[operation]
     total = call.x
     for other in call.bottoms[1:]:
-        total = call.writer.combine(word, total, other)
+        total = call.builder.combine(name, total, other)
     return total
 
 
@@ -285,7 +284,7 @@ def lrn(call: Call) -> Value | None:
     if p.local_size > 2 * min(call.x.shape[1:]):
         return None
     numbers = {"alpha": float(p.alpha), "beta": float(p.beta), "k": 1.0 if within else float(p.k)}
-    return call.writer.add("lrn", [call.x], call.out, within=int(within), size=p.local_size, **numbers)
+    return call.builder.add("lrn", [call.x], call.out, within=int(within), size=p.local_size, **numbers)
 
 
 @lowers("Softmax")
@@ -294,23 +293,23 @@ def softmax(call: Call) -> Value | None:
     axis = canonical_axis(call.param.axis, call.x.shape)
     if call.param.temperature != 1:
         return None
-    return call.writer.add("softmax", [call.x], call.out, axis=axis) if axis else None
+    return call.builder.add("softmax", [call.x], call.out, axis=axis) if axis else None
 
 
 @lowers("Normalize")
 def normalize(call: Call) -> Value | None:
-    """SSD's Normalize: the vector of channels at each position, divided by its L2 norm and scaled by channel."""
-    p, w, shape = call.context.layer.norm_param, call.writer, call.x.shape
+    """SSD's Normalize: divide the channel vector at each position by its L2 norm, and scale each channel."""
+    p, w, shape = call.context.layer.norm_param, call.builder, call.x.shape
     if not call.blobs or p.across_spatial or len(shape) != 4:
         return None
     w.mark_shared(call.x)  # x has two readers
-    ones = w.weight(np.ones((1, shape[1], 1, 1), np.float32))
-    once, nothing = (1, 1), (0, 0)
-    steps: dict[str, Numbers] = {"stride": once, "dilation": once, "low": nothing, "high": nothing, "groups": 1}
-    total = w.add("convolution", [w.apply(call.x, "square")], (shape[0], 1, *shape[2:]), weight=ones, **steps)
-    over = w.apply(w.apply(total, "linear", 1, p.eps), "power", 1, -0.5)
+    weight = w.weight(np.ones((1, shape[1], 1, 1), np.float32))
+    unit, zero = (1, 1), (0, 0)
+    steps: dict[str, Numbers] = {"stride": unit, "dilation": unit, "low": zero, "high": zero, "groups": 1}
+    total = w.add("convolution", [w.apply(call.x, "square")], (shape[0], 1, *shape[2:]), weight=weight, **steps)
+    inverse_norm = w.apply(w.apply(total, "linear", 1, p.eps), "power", 1, -0.5)
     scale = np.broadcast_to(np.asarray(call.blobs[0], np.float32), shape[1])
-    return w.apply_by_channel(w.combine("times", call.x, over), "times", scale)
+    return w.apply_by_channel(w.combine("times", call.x, inverse_norm), "times", scale)
 
 
 @lowers("BatchNorm", "Scale", "Bias", "BN")
@@ -327,48 +326,48 @@ def by_channel(call: Call) -> Value | None:
     )
     x = call.x
     if np.any(factor != 1):
-        x = call.writer.apply_by_channel(x, "times", factor)
-    return call.writer.apply_by_channel(x, "plus", bias) if np.any(bias) else x
+        x = call.builder.apply_by_channel(x, "times", factor)
+    return call.builder.apply_by_channel(x, "plus", bias) if np.any(bias) else x
 
 
 @lowers("Concat")
 def concat(call: Call) -> Value | None:
     """Concatenation along an axis."""
     axis = concat_axis(call.context, call.bottoms)
-    return call.writer.add("concat", call.bottoms, call.out, axis=axis)
+    return call.builder.add("concat", call.bottoms, call.out, axis=axis)
 
 
 @lowers("Flatten", "Reshape")
 def reshape(call: Call) -> Value:
     """Reshape to the shape of the top."""
-    return call.writer.add("reshape", [call.x], call.out)
+    return call.builder.add("reshape", [call.x], call.out)
 
 
 @lowers("Slice")
 def slice_(call: Call) -> list[Value]:
-    """Split along an axis into the tops."""
+    """Slice the bottom along an axis into the tops."""
     axis, points = cuts(call.context, call.x.shape)
     parts = []
     for start, shape in zip([0, *points], call.shapes, strict=True):
         begin = [start if k == axis else 0 for k in range(len(shape))]
-        parts.append(call.writer.add("slice", [call.x], shape, **{"from": begin}))
+        parts.append(call.builder.add("slice", [call.x], shape, **{"from": begin}))
     return parts
 
 
 @lowers("Crop")
 def crop(call: Call) -> Value:
-    """Slice of the first bottom, of the size of the second bottom."""
+    """Slice of the first bottom with the size of the second bottom."""
     begin, _ = crop_box(call.context, call.x.shape, call.bottoms[1].shape)
-    return call.writer.add("slice", [call.x], call.out, **{"from": begin})
+    return call.builder.add("slice", [call.x], call.out, **{"from": begin})
 
 
 @lowers("Permute")
 def permute(call: Call) -> Value:
     """Permutation of the axes."""
-    return call.writer.add("permute", [call.x], call.out, order=permuted_axes(call.context, call.x.shape))
+    return call.builder.add("permute", [call.x], call.out, order=permuted_axes(call.context, call.x.shape))
 
 
 @lowers("ShuffleChannel")
 def shuffle_channel(call: Call) -> Value:
-    """Channel shuffle: the channels of all groups interleaved."""
-    return call.writer.add("shuffle", [call.x], call.out, size=call.x.shape[1] // call.param.group)
+    """Channel shuffle: interleave the channels of all groups."""
+    return call.builder.add("shuffle", [call.x], call.out, size=call.x.shape[1] // call.param.group)

@@ -1,7 +1,8 @@
-"""Frozen nets in bfloat16 and in int8: the number type of each value of a oneDNN program.
+"""Frozen nets in bfloat16 and int8: the number type of each value of a oneDNN program.
 
-In int8, a value is an integer multiple of a step. Each blob has one step, from the range of its numbers on calibration
-batches, and each output of a weight has one. Sums are exact in int32; the result is rounded to the next blob's step.
+In int8, a value is an integer multiple of a step. Each blob has one step, which follows from the range of the blob on
+calibration batches. A weight has one step for each output. Sums are exact in int32, and each result is rounded to the
+step of its blob.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from ..glog import log
 from ..kernels import compilation, onednn, onednn_program
 from ..kernels.onednn_program import Numbers, Operation, Shape
 
-Ranges = Mapping[str, tuple[float, float]]  # the least and the largest number of each blob
-_TINY = 1e-30  # the largest number of a blob of zeros, so that its step is not 0
+Ranges = Mapping[str, tuple[float, float]]  # the minimum and maximum of each blob
+_TINY = 1e-30  # used as the maximum of a blob of zeros, so that its step is not 0
 _PRECISIONS = ("float32", "tf32", "bfloat16", "int8")
 _NEEDS = {"bfloat16": "AVX512-BF16", "int8": "AVX512-VNNI and AVX-VNNI"}
 _TYPES = {"float32": 0, "bfloat16": 1, "int8": 2, "uint8": 3}  # as in program.h
 _WEIGHTED = {"bfloat16": ("convolution", "deconvolution", "dense"), "int8": ("convolution", "dense")}
-_KEEPS_NUMBERS = ("max", "concat", "reshape")  # operations whose results are numbers of their inputs
+_KEEPS_NUMBERS = ("max", "concat", "reshape")  # operations whose results consist of numbers of their inputs
 _KEEPS_TYPE = {
     "bfloat16": (*_KEEPS_NUMBERS, "mean", "padded_mean", "lrn", "apply"),
     "int8": _KEEPS_NUMBERS,
@@ -36,10 +37,10 @@ _KEEPS_TYPE = {
 
 @dataclass(frozen=True)
 class LowPrecision:
-    """A number type of less than 32 bits to compute in.
+    """A number type of less than 32 bits, for the computations of a program.
 
     Attributes:
-        kind: the type.
+        kind: the number type.
         ranges: the range of each blob, for int8. Blobs without a range are float32.
     """
 
@@ -58,21 +59,21 @@ class _Form:
 def resolve_precision(
     precision: str, compute_config: ComputeConfig
 ) -> tuple[ComputeConfig, Literal["bfloat16", "int8"] | None]:
-    """Return the settings of a frozen net of a precision, and the number type of its oneDNN programs or None.
+    """Return the settings of a frozen net for a precision, and the number type of its oneDNN programs.
 
-    Where a type of less than 32 bits is not supported, a warning is logged once, and the net is float32. On other
-    platforms than CPUs, XLA computes bfloat16.
+    The number type is None if no oneDNN program computes in low precision. If the type is not supported, a warning is
+    logged once, and the net computes in float32. On platforms other than CPUs, XLA computes in bfloat16.
 
     Args:
         precision: "float32", "tf32", "bfloat16" or "int8".
         compute_config: the settings of the net.
 
     Raises:
-        CaffejaxError: for another precision.
+        CaffejaxError: if the precision is unknown.
     """
     if precision not in _PRECISIONS:
-        wanted = ", ".join(f'"{p}"' for p in _PRECISIONS)
-        raise CaffejaxError(f"precision of a frozen net must be one of {wanted}, not {quote(precision)}")
+        known = ", ".join(f'"{p}"' for p in _PRECISIONS)
+        raise CaffejaxError(f"precision of a frozen net must be one of {known}, not {quote(precision)}")
     if precision != "bfloat16" and precision != "int8":
         return replace(compute_config, precision=precision), None  # type: ignore[arg-type]
     if precision == "bfloat16" and not compilation.on_cpu():
@@ -85,7 +86,7 @@ def resolve_precision(
 
 def _reason_against(precision: str, compute_config: ComputeConfig) -> str | None:
     if not compilation.on_cpu():
-        return "only CPUs have programs for it"
+        return "it is supported only on CPUs"
     if compute_config.kernels != "fast" or not onednn_program.available():
         return 'it needs oneDNN and kernels="fast"'
     if not onednn.has_instructions(precision):
@@ -99,22 +100,22 @@ def _warn(text: str) -> None:
 
 
 def measure_ranges(batches: Iterable[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
-    """Return the range of each float32 blob over batches of blobs.
+    """Return the minimum and maximum of each float32 blob over batches of blobs.
 
     Raises:
-        CaffejaxError: if a blob is not finite. It names each such blob of the first such batch.
+        CaffejaxError: if a blob is not finite. The message names such blobs of the first such batch.
     """
     ranges: dict[str, tuple[float, float]] = {}
     for i, blobs in enumerate(batches):
         arrays = {name: np.asarray(blob) for name, blob in blobs.items()}
         floats = {name: array for name, array in arrays.items() if array.dtype == np.float32 and array.size}
-        ends = {name: (float(array.min()), float(array.max())) for name, array in floats.items()}
-        if wrong := [name for name, pair in ends.items() if not np.all(np.isfinite(pair))]:
-            listed = ", ".join(map(repr, wrong[:3])) + (", ..." if len(wrong) > 3 else "")
+        batch_ranges = {name: (float(array.min()), float(array.max())) for name, array in floats.items()}
+        if invalid := [name for name, pair in batch_ranges.items() if not np.all(np.isfinite(pair))]:
+            listed = ", ".join(map(repr, invalid[:3])) + (", ..." if len(invalid) > 3 else "")
             raise CaffejaxError(
                 f"batch {i} of calibration gives NaN or infinity in {listed}; int8 needs finite numbers"
             )
-        for name, (low, high) in ends.items():
+        for name, (low, high) in batch_ranges.items():
             least, largest = ranges.get(name, (low, high))
             ranges[name] = min(low, least), max(high, largest)
     return ranges
@@ -134,17 +135,17 @@ def lower_precision(
         low: the number type, and for int8 the ranges.
         arguments: the shapes of the arguments.
         operations: the operations.
-        weights: the weights; weights of integers replace theirs, and steps are appended.
+        weights: the weights. Quantized weights replace the original ones in this list, and steps are appended.
         results: the numbers of the values to return, which are float32.
-        names: the blob that each value is, by the value's number.
+        names: the blob name of each value, by the value's number.
 
     Returns:
-        The operations, and the numbers of the results.
+        The new operations, and the numbers of the results.
     """
     names = dict(names)
-    for number, o in enumerate(operations, len(arguments)):
-        if _skips(o) and o.values("in")[0] in names:
-            names.setdefault(number, names[o.values("in")[0]])
+    for number, operation in enumerate(operations, len(arguments)):
+        if _only_subsamples(operation) and operation.values("in")[0] in names:
+            names.setdefault(number, names[operation.values("in")[0]])
     forms = _forms(low, len(arguments), operations, names)
     return _Conversion(arguments, operations, weights, forms).convert(results)
 
@@ -155,9 +156,9 @@ def _forms(
     operations: Sequence[Operation],
     names: Mapping[int, str],
 ) -> list[_Form]:
-    """Return the form that each value has where it is read in low precision; float32 if it is not."""
+    """Return the form of each value where it is read in low precision; the form is float32 if it is not read so."""
     count = first + len(operations)
-    groups = list(range(count))  # values that have one step: the inputs and results of operations that keep numbers
+    groups = list(range(count))  # values with a common step: the inputs and results of operations that keep numbers
 
     def root(value: int) -> int:
         while groups[value] != value:
@@ -171,11 +172,15 @@ def _forms(
     step_of = _steps(low, [[n for n in range(count) if root(n) == root(value)] for value in range(count)], names)
     needed = [False] * count
     for number, o in reversed(list(enumerate(operations, first))):
-        if o.word in _WEIGHTED[low.kind]:
+        if o.name in _WEIGHTED[low.kind]:
             inputs = [n for n in o.values("in") if step_of(n) is not None]
             added = o.epilogue_inputs if needed[number] and low.kind == "int8" else ()
         else:
-            inputs = list(o.values("in")) if (o.word in _KEEPS_TYPE[low.kind] or _skips(o)) and needed[number] else []
+            inputs = (
+                list(o.values("in"))
+                if (o.name in _KEEPS_TYPE[low.kind] or _only_subsamples(o)) and needed[number]
+                else []
+            )
             added = ()
         for value in chain(inputs, added):
             needed[value] = step_of(value) is not None
@@ -185,7 +190,7 @@ def _forms(
 def _steps(
     low: LowPrecision, groups: Sequence[Sequence[int]], names: Mapping[int, str]
 ) -> Callable[[int], _Form | None]:
-    """Return a function from a value to its form in low precision, or to None if its range is not known."""
+    """Return a function that maps a value to its form in low precision, or to None if its range is not known."""
 
     def form(value: int) -> _Form | None:
         if low.kind == "bfloat16":
@@ -202,21 +207,21 @@ def _steps(
 
 
 def _keeps_numbers(o: Operation) -> bool:
-    return o.word in _KEEPS_NUMBERS or _skips(o)
+    return o.name in _KEEPS_NUMBERS or _only_subsamples(o)
 
 
-def _skips(o: Operation) -> bool:
-    """Return whether an operation is a mean over single cells: it only drops cells."""
-    return o.word == "mean" and set(o.values("kernel")) == {1}
+def _only_subsamples(o: Operation) -> bool:
+    """Return whether an operation is a mean over windows of one cell, which selects cells without changing them."""
+    return o.name == "mean" and set(o.values("kernel")) == {1}
 
 
 class _Conversion:
-    """A program under conversion to the forms of its values."""
+    """A program while it is converted to the forms of its values."""
 
     def __init__(
         self, arguments: Sequence[Shape], operations: Sequence[Operation], weights: list[Any], forms: Sequence[_Form]
     ) -> None:
-        self._arguments, self._source, self._weights, self._needed = arguments, operations, weights, forms
+        self._arguments, self._operations, self._weights, self._needed = arguments, operations, weights, forms
         self._forms: list[_Form] = [_Form() for _ in arguments]  # of the new values
         self._numbers = list(range(len(arguments)))  # the new number of each original value
         self._result: list[Operation] = []
@@ -224,9 +229,9 @@ class _Conversion:
         self._step_weights: dict[float, int] = {}
 
     def convert(self, results: Sequence[int]) -> tuple[list[Operation], list[int]]:
-        for o in self._source:
+        for o in self._operations:
             self._numbers.append(self._add_converted(o))
-        return self._result, [self._as(self._numbers[n], _Form()) for n in results]
+        return self._result, [self._in_form(self._numbers[n], _Form()) for n in results]
 
     def _add_converted(self, o: Operation) -> int:
         original = len(self._numbers)
@@ -235,26 +240,26 @@ class _Conversion:
         fields = dict(o.fields)
         if has_weight:
             form = self._needed[inputs[0]]
-            form = form if not form.step or o.word in _WEIGHTED["int8"] else _Form()
+            form = form if not form.step or o.name in _WEIGHTED["int8"] else _Form()
             result = wanted if form.type != "float32" else _Form()
-        elif wanted.type != "float32" and (_keeps_numbers(o) or o.word in _KEEPS_TYPE[wanted.type]):
+        elif wanted.type != "float32" and (_keeps_numbers(o) or o.name in _KEEPS_TYPE[wanted.type]):
             form = result = wanted
         else:
             form = result = _Form()
-        fields |= {"in": [self._as(self._numbers[n], form) for n in inputs]} | self._type_fields(result)
+        fields |= {"in": [self._in_form(self._numbers[n], form) for n in inputs]} | self._type_fields(result)
         if has_weight and form.step:
             fields["scales"] = self._quantize(o.values("weight")[0], form.step)
-        word = "max" if _skips(o) else o.word
-        after = [(name, self._epilogue_fields(f)) for name, f in o.after]
-        return self._add(replace(o, word=word, fields=fields, after=after), result)
+        name = "max" if _only_subsamples(o) else o.name
+        epilogue = [(function, self._epilogue_fields(f)) for function, f in o.epilogue]
+        return self._add(replace(o, name=name, fields=fields, epilogue=epilogue), result)
 
     def _add(self, o: Operation, form: _Form) -> int:
         self._result.append(o)
         self._forms.append(form)
         return len(self._forms) - 1
 
-    def _as(self, number: int, form: _Form) -> int:
-        """Return the number of a value in a form, which is converted once."""
+    def _in_form(self, number: int, form: _Form) -> int:
+        """Return the number of a value in the given form. Each value is converted only once to a form."""
         before = self._forms[number]
         if before == form:
             return number
@@ -285,7 +290,7 @@ class _Conversion:
         return self._step_weights[step]
 
     def _quantize(self, weight: int, step: float) -> int:
-        """Replace a weight by integers, and return the number of the weight with its steps times `step`."""
+        """Replace a weight by integers, and return the number of a new weight: its steps, multiplied by `step`."""
         array = np.asarray(self._weights[weight], np.float32)
         largest = np.abs(array).reshape(len(array), -1).max(axis=1)
         steps = np.where(largest > 0, largest, 1) / 127

@@ -20,7 +20,9 @@ from .layer_lowerings import LOWERINGS, Call
 from .low_precision import LowPrecision
 from .program_builder import ProgramBuilder, Value
 
-_LARGE = 1 << 20  # bytes of a blob of one image; larger images are computed one by one, to stay in the cache
+_LARGE = (
+    1 << 20
+)  # bytes of a blob of one image; nets with larger blobs run image by image, so that blobs stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +53,12 @@ def partition(
         graph: the graph without the layers whose tops are constants.
         full_graph: the graph with these layers, which is used to compute shapes for a batch of one image.
         variables: the parameters and state of the layers.
-        low: the number type of the programs; default: float32.
+        low: the low-precision number type of the programs, or None for float32.
 
     Returns:
         The schedule of all parts, and the parts that are oneDNN programs, by key.
     """
-    schedule, image = plan(graph), _one_image(full_graph)
+    schedule, image = plan(graph), _with_one_image(full_graph)
     parts: list[Part] = []
     programs: dict[Any, LoweredPart] = {}
     readers = _readers(graph)
@@ -76,15 +78,15 @@ def _split_for_onednn(
 ) -> list[tuple[Part, _PartBuilder | None]]:
     """Split a part into parts for oneDNN, each with the builder of its program, and parts for XLA, each with None.
 
-    First, oneDNN gets all layers whose types have a lowering. If lowerings refuse the settings of layers, the part is
-    split again with these layers left to XLA, until all lowerings succeed.
+    First, all layers whose types have a lowering are assigned to oneDNN. If lowerings reject the settings of layers,
+    these layers are assigned to XLA and the part is split again, until all lowerings succeed.
     """
-    able = {layer.key for layer in part.layers if _may_lower(graph, layer)}
+    lowerable = {layer.key for layer in part.layers if _may_lower(graph, layer)}
     while True:
         stages: list[tuple[Part, _PartBuilder | None]] = []
         rejected: set[str] = set()
-        for is_able, layers in _group_layers(part.layers, able):
-            if not is_able:
+        for is_lowerable, layers in _group_layers(part.layers, lowerable):
+            if not is_lowerable:
                 stages.append((make_part(layers), None))
                 continue
             for stage_layers, stage_graph in _stages(graph, layers, image):
@@ -93,25 +95,25 @@ def _split_for_onednn(
                 stages.append((builder.part, builder))
         if not rejected:
             return stages
-        able -= rejected
+        lowerable -= rejected
 
 
-def _group_layers(layers: Sequence[Layer], able: AbstractSet[str]) -> Iterator[tuple[bool, tuple[Layer, ...]]]:
-    """Yield `(is_able, layers)` groups in an order of execution, alternating between able and other layers.
+def _group_layers(layers: Sequence[Layer], lowerable: AbstractSet[str]) -> Iterator[tuple[bool, tuple[Layer, ...]]]:
+    """Yield `(is_lowerable, layers)` groups in an order of execution, alternating between lowerable and other layers.
 
-    Each group is as large as the dependencies of the layers allow. `able` has the keys of the able layers.
+    Each group is as large as the dependencies of the layers allow. `lowerable` has the keys of the lowerable layers.
     """
-    waiting, kind = list(layers), False
-    while waiting:
-        missing = {top for layer in waiting for top in layer.tops}
+    remaining, kind = list(layers), False
+    while remaining:
+        missing = {top for layer in remaining for top in layer.tops}
         group = []
-        for layer in waiting:
-            if (layer.key in able) == kind and missing.isdisjoint(layer.bottoms):
+        for layer in remaining:
+            if (layer.key in lowerable) == kind and missing.isdisjoint(layer.bottoms):
                 group.append(layer)
                 missing.difference_update(layer.tops)
         if group:
             keys = {layer.key for layer in group}
-            waiting = [layer for layer in waiting if layer.key not in keys]
+            remaining = [layer for layer in remaining if layer.key not in keys]
             yield kind, tuple(group)
         kind = not kind
 
@@ -139,7 +141,7 @@ def _may_lower(graph: Graph, layer: Layer) -> bool:
     return all(b.shape and 0 not in b.shape and b.dtype == np.float32 for b in blobs)
 
 
-def _one_image(graph: Graph) -> Graph | None:
+def _with_one_image(graph: Graph) -> Graph | None:
     """Return the graph for a batch of one image, or None if a layer does not support that batch."""
     if all(graph.blobs[name].shape[:1] == (1,) for name in graph.input_names):
         return graph
@@ -150,11 +152,11 @@ def _one_image(graph: Graph) -> Graph | None:
 
 
 def _stages(graph: Graph, layers: Sequence[Layer], image: Graph | None) -> Iterator[tuple[Sequence[Layer], Graph]]:
-    """Split layers into groups that are each one program, and yield `(layers, graph)` of each group.
+    """Split layers into groups that are each one program, and yield `(layers, graph)` for each group.
 
-    The graph has the shapes of the program: for the whole batch, or for one image. Layers before the first that
-    multiplies by a matrix run image by image if images are large, so that blobs stay in the cache. That layer and later
-    layers run on the whole batch, so that weights are read only once.
+    The graph has the shapes of the program, either for the full batch or for one image. If images are large, the layers
+    before the first matrix product run image by image, so that blobs stay in the cache. The matrix product and later
+    layers run on the full batch, so that weights are read only once.
     """
     first = next((i for i, layer in enumerate(layers) if layer.type.traits.weight_axes == 2), len(layers))
     begin, end = layers[:first], layers[first:]
@@ -169,7 +171,7 @@ def _stages(graph: Graph, layers: Sequence[Layer], image: Graph | None) -> Itera
 def _runs_image_by_image(graph: Graph, image: Graph, layers: Sequence[Layer]) -> bool:
     """Return whether layers compute each image independently, and a blob of one image has at least 1 MiB.
 
-    Whether a layer mixes images is judged by the shapes of its blobs.
+    A layer counts as independent if the shapes of its blobs, except for the batch axis, do not depend on the batch.
     """
     names = {name for layer in layers for name in (*layer.bottoms, *layer.tops)}
     batches = {graph.blobs[name].shape[0] for name in names}
@@ -185,11 +187,11 @@ class _PartBuilder:
         part: the layers.
         graph: the graph with the shapes of their blobs.
         variables: the parameters and state of the layers.
-        readers: how often each layer of the whole graph reads each blob.
+        readers: how often each layer of the full graph reads each blob.
 
     Attributes:
         part: the layers.
-        rejected: the keys of the layers that oneDNN does not support. If there are any, the program cannot be used.
+        rejected: the keys of the layers that oneDNN does not support. If it is not empty, the program cannot be used.
     """
 
     def __init__(self, part: Part, graph: Graph, variables: Trees, readers: Mapping[str, Counter[str]]) -> None:
@@ -222,7 +224,7 @@ class _PartBuilder:
         return LoweredPart(self.part, executable, tuple(self._builder.weights), self.part.reads, self._makes)
 
     def _lower(self, layer: Layer, bottoms: Sequence[Value]) -> Sequence[Value] | None:
-        """Add a layer to the program, and return the values of its tops, or None if oneDNN does not support it."""
+        """Add a layer to the program, and return the values of its tops; None if oneDNN does not support the layer."""
         blobs = layer.arrays(*self._variables)
         shapes = [self._graph.blobs[top].shape for top in layer.tops]
         with layer.locate_errors():

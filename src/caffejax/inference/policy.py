@@ -19,10 +19,10 @@ from ..kernels import compilation
 from ..variables import Blobs, Variables
 from .frozen_net import Frozen
 
-_COPIES = 2  # copies of the weights that a compiled net may hold
-_FREE_CHANGES = 2  # the first changes of the weights, which look like edits; the net is compiled at once after each
-_PATIENCE = 16  # later, passes with unchanged weights before the net is compiled; each other change doubles it
-_MAX_SETS = 4  # sets of blobs for which a net is compiled at a time
+_COPIES = 2  # the number of copies of the weights that a compiled net may hold
+_FREE_CHANGES = 2  # after this many changes of the weights, which look like edits, the net is compiled at once
+_PATIENCE = 16  # after later changes, the number of passes with equal weights before compilation; doubles each time
+_MAX_SETS = 4  # the number of sets of blobs for which a net is compiled at the same time
 
 
 class FrozenPasses:
@@ -40,15 +40,15 @@ class FrozenPasses:
     ) -> None:
         self._names, self._losses = names, graph.losses
         self._frozen = Frozen(inference_graph(graph, names), variables, compute_config)
-        unfinished = [layer for layer in graph.layers if layer.device_transform is not None]
+        transformed = [layer for layer in graph.layers if layer.device_transform is not None]
 
-        def finish(inputs: Mapping[str, Any]) -> dict[str, Any]:
-            finished = (
-                (layer.tops, layer.transform_on_device([inputs[top] for top in layer.tops])) for layer in unfinished
+        def transform(inputs: Mapping[str, Any]) -> dict[str, Any]:
+            results = (
+                (layer.tops, layer.transform_on_device([inputs[top] for top in layer.tops])) for layer in transformed
             )
-            return {top: value for tops, values in finished for top, value in zip(tops, values, strict=True)}
+            return {top: value for tops, values in results for top, value in zip(tops, values, strict=True)}
 
-        self._finish = compilation.jit(finish, compute_config.kernels) if unfinished else None
+        self._transform = compilation.jit(transform, compute_config.kernels) if transformed else None
 
     def __call__(self, inputs: Mapping[str, Any], key: Any) -> Blobs:
         """Return the blobs of one forward pass, by name.
@@ -57,10 +57,10 @@ class FrozenPasses:
             inputs: the batch of the net's inputs, by name.
             key: the random key.
         """
-        finished = inputs if self._finish is None else {**inputs, **self._finish(inputs)}
-        return self.run_finished(finished, lambda: key)
+        batch = inputs if self._transform is None else {**inputs, **self._transform(inputs)}
+        return self.run_transformed(batch, lambda: key)
 
-    def run_finished(self, inputs: Mapping[str, Any], make_key: Callable[[], Any]) -> Blobs:
+    def run_transformed(self, inputs: Mapping[str, Any], make_key: Callable[[], Any]) -> Blobs:
         """Return the blobs of one forward pass, by name.
 
         Args:
@@ -71,7 +71,11 @@ class FrozenPasses:
         return {name: blobs[inference_name] for name, inference_name in self._names.items()}
 
     def loss(self, blobs: Blobs) -> Any:
-        """Return the total weighted loss of a pass, float32, from its blobs, which must include `scored_blobs`."""
+        """Return the sum of the weighted losses of a pass, as float32.
+
+        Args:
+            blobs: the blobs of the pass, which must include `scored_blobs`.
+        """
         sums = (weight * np.sum(blobs[name], dtype=np.float32) for name, weight in self._losses.items())
         return np.float32(sum(sums))
 
@@ -81,9 +85,9 @@ def freeze_passes(
 ) -> FrozenPasses | None:
     """Compile a net's forward passes for inference, if their results equal the results of `Net.apply`.
 
-    A net is not compiled in phase TRAIN, with layers on the host, with state that changes from pass to pass (recurrent
-    layers), with kernels or a precision other than the defaults, or if two copies of the weights do not fit into free
-    memory.
+    A net is not compiled if its phase is TRAIN, if layers run on the host, if its state changes between passes (as in
+    recurrent layers), if kernels or precision are not the defaults, or if two copies of the weights do not fit into
+    free memory.
 
     Args:
         graph: the net's graph.
@@ -107,8 +111,8 @@ def freeze_passes(
 def scored_blobs(graph: Graph) -> tuple[str, ...]:
     """Return the names of a net's outputs and loss blobs, from which its loss can be computed.
 
-    Empty if the loss cannot be computed from blobs by name: a loss blob has no name in the net, or two layers have a
-    top of its name.
+    The result is empty if the loss cannot be computed from blobs by name, because a loss blob has no name in the net,
+    or because two layers have a top of that name.
     """
     makers, roots = Counter(top for layer in graph.layers for top in layer.tops), graph.split_roots
     if UNNAMED_TOP in graph.losses or any(makers[roots.get(name, name)] > 1 for name in graph.losses):
@@ -120,8 +124,8 @@ class FrozenPassCache:
     """Cache of compiled forward passes of a net whose weights may change between passes.
 
     Weights count as unchanged if a pass receives the same array objects, because JAX's arrays are immutable. After each
-    of the first two changes the net is compiled at once. After later changes it is compiled only if the weights stay
-    unchanged for a number of passes, which starts at 16 and doubles with each change.
+    of the first two changes the net is compiled at once. After later changes it is compiled only when the weights have
+    been unchanged for a number of passes, which starts at 16 and doubles with each change.
 
     Args:
         graph: the net's graph.
@@ -130,7 +134,7 @@ class FrozenPassCache:
 
     def __init__(self, graph: Graph, compute_config: ComputeConfig) -> None:
         self._graph, self._compute_config = graph, compute_config
-        self._possible = True
+        self._can_freeze = True
         self._arrays: list[Any] = []
         self._passes: dict[frozenset[str], FrozenPasses] = {}  # by the blobs that they return
         self._changes = self._waited = 0
@@ -150,7 +154,7 @@ class FrozenPassCache:
             names: the names of the blobs that the passes must return.
             variables: the parameters and state.
         """
-        if not self._possible:
+        if not self._can_freeze:
             return None
         if not self.is_current(variables):
             self._changes += bool(self._passes)
@@ -166,7 +170,7 @@ class FrozenPassCache:
                 return None
         passes = freeze_passes(self._graph, self._compute_config, variables, names)
         if passes is None:
-            self._possible = False
+            self._can_freeze = False
         else:
             self._passes[names] = passes
         return passes

@@ -1,9 +1,9 @@
 """Builder of oneDNN programs, and an optimization that moves strides to earlier convolutions.
 
-In Caffe's ResNets each stage begins with two 1x1 convolutions of stride 2. Both read the sum that the stage before it
-ends with, and no other layer reads it, so three of four pixels of the sum are not used. `hoist_strides` moves the
-stride to the convolution that computes the sum, and from there to earlier convolutions whose results have no readers
-without a stride. The unused pixels are then not computed.
+In Caffe's ResNets each stage begins with two 1x1 convolutions of stride 2. Both read the sum at the end of the previous
+stage, which no other layer reads, so three of four pixels of the sum are not used. `hoist_strides` moves the stride to
+the convolution that computes the sum, and from there to earlier convolutions that have no readers without a stride. The
+unused pixels are then not computed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..kernels.onednn_program import Numbers, Operation, Program, Shape, encode
 from .low_precision import LowPrecision, lower_precision
 
 Steps = tuple[int, ...]
-_FUSES = ("convolution", "deconvolution", "dense", "apply")  # operations that later ones can be fused into
+_FUSES = ("convolution", "deconvolution", "dense", "apply")  # operations into which later ones can be fused
 
 
 @dataclass(frozen=True)
@@ -61,60 +61,60 @@ class ProgramBuilder:
         self.weights.append(array)
         return len(self.weights) - 1
 
-    def add(self, word: str, values: Sequence[Value], out: Iterable[int], **fields: Numbers) -> Value:
+    def add(self, name: str, values: Sequence[Value], out: Iterable[int], **fields: Numbers) -> Value:
         """Add an operation to the program, and return its result.
 
         Args:
-            word: the name of the operation.
+            name: the name of the operation.
             values: the values that the operation reads.
             out: the shape of the result.
             fields: the settings of the operation, by name.
         """
         shape = tuple(out)
-        self._operations.append(Operation(word, {"in": [v.number for v in values], **fields}, shape))
+        self._operations.append(Operation(name, {"in": [v.number for v in values], **fields}, shape))
         return Value(len(self.arguments) + len(self._operations) - 1, shape)
 
-    def apply(self, x: Value, word: str, a: float = 0, b: float = 0) -> Value:
+    def apply(self, x: Value, name: str, a: float = 0, b: float = 0) -> Value:
         """Apply an elementwise function to `x`, and return the result.
 
         The function is fused into the producer of `x` if `x` has no other readers.
 
         Args:
             x: the value.
-            word: the name of the function.
-            a, b: the function's settings.
+            name: the name of the function.
+            a, b: the settings of the function.
         """
-        return self._append_to_epilogue(x, word, {"a": float(a), "b": float(b)})
+        return self._append_to_epilogue(x, name, {"a": float(a), "b": float(b)})
 
-    def apply_by_channel(self, x: Value, word: str, array: Any) -> Value:
-        """Combine each channel of `x` with a number, and return the result; fused as in `apply`.
+    def apply_by_channel(self, x: Value, name: str, array: Any) -> Value:
+        """Combine each channel of `x` with a number, and return the result. The function is fused as in `apply`.
 
         Args:
             x: the value.
-            word: the function, such as "plus", "times" or "prelu".
+            name: the name of the function, such as "plus", "times" or "prelu".
             array: the numbers, (channels,).
         """
-        return self._append_to_epilogue(x, word, {"weight": self.weight(array)})
+        return self._append_to_epilogue(x, name, {"weight": self.weight(array)})
 
-    def combine(self, word: str, x: Value, y: Value) -> Value:
+    def combine(self, name: str, x: Value, y: Value) -> Value:
         """Combine two values elementwise, by "plus", "times" or "maximum", and return the result.
 
         `y` is broadcast to the shape of `x`. The function is fused into the later of the two producers, if that
         producer's result has no other readers.
         """
         for target, other in ((x, y), (y, x))[: 2 if x.shape == y.shape else 1]:
-            if self._can_grow(target) and other.number < target.number:
-                return self._append_to_epilogue(target, word, {"value": other.number})
-        return self._append_to_epilogue(self.add("apply", [x], x.shape), word, {"value": y.number})
+            if self._can_fuse_into(target) and other.number < target.number:
+                return self._append_to_epilogue(target, name, {"value": other.number})
+        return self._append_to_epilogue(self.add("apply", [x], x.shape), name, {"value": y.number})
 
-    def _can_grow(self, x: Value) -> bool:
+    def _can_fuse_into(self, x: Value) -> bool:
         index = x.number - len(self.arguments)
-        return index >= 0 and self._operations[index].word in _FUSES and x.number not in self._shared
+        return index >= 0 and self._operations[index].name in _FUSES and x.number not in self._shared
 
-    def _append_to_epilogue(self, x: Value, word: str, fields: dict[str, Numbers]) -> Value:
-        if not self._can_grow(x):
+    def _append_to_epilogue(self, x: Value, name: str, fields: dict[str, Numbers]) -> Value:
+        if not self._can_fuse_into(x):
             x = self.add("apply", [x], x.shape)
-        self._operations[x.number - len(self.arguments)].after.append((word, fields))
+        self._operations[x.number - len(self.arguments)].epilogue.append((name, fields))
         return x
 
     def finish(
@@ -124,8 +124,8 @@ class ProgramBuilder:
 
         Args:
             results: the values to return.
-            names: the blob that each value is, by the value's number, for `low`.
-            low: the number type to compute in; default: float32.
+            names: the blob name of each value, by the value's number, for `low`.
+            low: the low-precision number type to compute in, or None for float32.
         """
         weights = [tuple(np.shape(w)) for w in self.weights]
         outputs = [value.number for value in results]
@@ -154,12 +154,11 @@ def hoist_strides(
         that are read both with and without a stride.
     """
     first = len(arguments)
-    if not any(_skips(o, -1, weights) and max(o.values("stride")) > 1 for o in operations):
+    if not any(_is_pointwise(o, -1, weights) and max(o.values("stride")) > 1 for o in operations):
         return list(operations), list(range(first + len(operations)))
-    hoisted = [replace(o, fields=dict(o.fields), after=list(o.after)) for o in operations]
-    subsampled: list[dict[int, Steps]] = [
-        {} for _ in hoisted
-    ]  # for each operation: the values that it must read subsampled, with their strides
+    hoisted = [replace(o, fields=dict(o.fields), epilogue=list(o.epilogue)) for o in operations]
+    # for each operation: the values that it must read subsampled, with their strides
+    subsampled: list[dict[int, Steps]] = [{} for _ in hoisted]
     readers_of: dict[int, list[Operation]] = defaultdict(list)
     for o in hoisted:
         for number in {*o.values("in"), *o.epilogue_inputs}:
@@ -168,16 +167,16 @@ def hoist_strides(
         o, number = hoisted[i], first + i
         readers = readers_of[number]
         steps = _steps(readers, number, weights)
-        if o.word != "convolution" or number in results or steps is None:
+        if o.name != "convolution" or number in results or steps is None:
             continue
-        added = [n for n in o.epilogue_inputs if _shape(n, hoisted, arguments)[2:] != (1,) * len(steps)]
-        if any(_shape(n, hoisted, arguments) != o.out for n in added):
+        epilogue_values = [n for n in o.epilogue_inputs if _shape(n, hoisted, arguments)[2:] != (1,) * len(steps)]
+        if any(_shape(n, hoisted, arguments) != o.out for n in epilogue_values):
             continue
         for r in readers:
             r.fields["stride"] = (1,) * len(steps)
         o.fields["stride"] = tuple(a * b for a, b in zip(o.values("stride"), steps, strict=True))
-        o.out = _every(o.out, steps)
-        subsampled[i] = dict.fromkeys(added, steps)
+        o.out = _subsampled_shape(o.out, steps)
+        subsampled[i] = dict.fromkeys(epilogue_values, steps)
     return _with_subsampling(hoisted, subsampled, arguments)
 
 
@@ -197,32 +196,32 @@ def _with_subsampling(
                 "low": zeros,
                 "high": zeros,
             }
-            result.append(Operation("mean", fields, _every(_shape(value, operations, arguments), steps)))
+            result.append(Operation("mean", fields, _subsampled_shape(_shape(value, operations, arguments), steps)))
             replacements[value] = len(arguments) + len(result) - 1
         fields = o.fields | {"in": [numbers[n] for n in o.values("in")]}
-        after = [
+        epilogue = [
             (
-                word,
+                name,
                 fields_ | {"value": replacements.get(n, numbers[n])}
                 if isinstance(n := fields_.get("value"), int)
                 else fields_,
             )
-            for word, fields_ in o.after
+            for name, fields_ in o.epilogue
         ]
-        result.append(replace(o, fields=fields, after=after))
+        result.append(replace(o, fields=fields, epilogue=epilogue))
         numbers.append(len(arguments) + len(result) - 1)
     return result, numbers
 
 
 def _steps(readers: Sequence[Operation], number: int, weights: Sequence[Shape]) -> Steps | None:
-    """Return the stride of a value's readers, if all readers are 1x1 convolutions of the same stride, else None."""
-    strides = {r.values("stride") if _skips(r, number, weights) else None for r in readers}
+    """Return the stride of a value's readers if all readers are 1x1 convolutions of the same stride, else None."""
+    strides = {r.values("stride") if _is_pointwise(r, number, weights) else None for r in readers}
     steps = strides.pop() if len(strides) == 1 else None
     return steps if steps and max(steps) > 1 else None
 
 
-def _skips(reader: Operation, number: int, weights: Sequence[Shape]) -> bool:
-    if reader.word != "convolution" or number in reader.epilogue_inputs:
+def _is_pointwise(reader: Operation, number: int, weights: Sequence[Shape]) -> bool:
+    if reader.name != "convolution" or number in reader.epilogue_inputs:
         return False
     kernel = weights[reader.values("weight")[0]][2:]
     return max(*kernel, 1) == 1 and not any(reader.values("low") + reader.values("high"))
@@ -232,5 +231,5 @@ def _shape(number: int, operations: Sequence[Operation], arguments: Sequence[Sha
     return arguments[number] if number < len(arguments) else operations[number - len(arguments)].out
 
 
-def _every(shape: Shape, steps: Steps) -> Shape:
+def _subsampled_shape(shape: Shape, steps: Steps) -> Shape:
     return (*shape[:2], *(-(n // -step) for n, step in zip(shape[2:], steps, strict=True)))

@@ -1,4 +1,4 @@
-"""Grouped convolutions in a form that XLA can partition over several devices."""
+"""Grouped convolutions, in a form that XLA can partition over several devices."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ def groups_of(inputs: int, weight: jax.Array) -> int:
 def run_in_groups(run: Convolve, x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
     """Return `run(x, weight, groups)`, computed group by group where that is faster.
 
-    Group k is a part of the channels of `x`, (batch, channels, ...), and the same part of the first axis of `weight`.
+    The channels of `x`, (batch, channels, ...), and the first axis of `weight` are split into equal parts. Group k
+    consists of part k of each.
 
-    In a program for several devices, XLA would gather the whole batch for the gradient of a grouped convolution, except
-    for a depthwise convolution. So the groups are computed one by one there. This is also faster on CPUs, and moves
-    less memory on TPUs.
+    In a program for several devices, XLA would gather the full batch for the gradient of a grouped convolution, except
+    for a depthwise convolution. In such programs the groups are therefore computed one by one. This is also faster on
+    CPUs, and moves less memory on TPUs.
     """
     if groups in (1, weight.shape[0] * weight.shape[1]):
         return run(x, weight, groups)

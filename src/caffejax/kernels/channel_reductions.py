@@ -3,7 +3,7 @@
 The functions for CPUs take arrays with the channels last, as rows of channels. They are up to 20 times faster than
 XLA's reduction, whose loop over the leading axes reads memory out of order. The rows are split into at most 8 parts,
 which are added elementwise; XLA fuses this sum with the producer of the values. A foreign function, or a matrix product
-with ones, then adds the remaining rows. The transpose of that product is a broadcast.
+with ones, then adds the remaining rows. The transpose of this product is a broadcast.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from . import onednn
 from .platform_dispatch import Operation
 
-_PARTS = 8  # XLA does not fuse a sum of over 8 parts
-_EXACT = jax.lax.Precision.HIGHEST  # these products are sums, which must not be rounded to TF32
+_PARTS = 8  # XLA does not fuse a sum of more than 8 parts
+_EXACT = jax.lax.Precision.HIGHEST  # these products compute sums, which must not be rounded to TF32
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Channels:
 
     def along(self, b: jax.Array, x: jax.Array) -> jax.Array:
         """Return `b`, (channels,), in a shape that broadcasts against `x` along the channel axis."""
-        return row(b, x.shape) if self.last else b.reshape(-1, *(1,) * (x.ndim - 2))
+        return broadcast_channels(b, x.shape) if self.last else b.reshape(-1, *(1,) * (x.ndim - 2))
 
 
 FIRST, LAST = Channels(last=False), Channels(last=True)
@@ -68,7 +68,7 @@ def cell_sums(x: jax.Array) -> jax.Array:
     return jnp.matmul(jnp.ones((1, x.shape[1]), x.dtype), x, precision=_EXACT)
 
 
-def row(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def broadcast_channels(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Broadcast (channels,) to `shape`, (batch, *space, channels), for CPUs."""
     n, rows, channels = _shape(shape)
     spread = jnp.matmul(jnp.ones((rows, 1), b.dtype), b[None], precision=_EXACT)

@@ -25,7 +25,7 @@ _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DO
 # JAX's settings in this thread that a trace depends on; read before each call, by the function that JAX uses
 _SETTINGS: Callable[[], Any] = getattr(sys.modules.get("jax._src.config"), "trace_context", settings)
 
-with jax.ensure_compile_time_eval():  # this may be imported while something is traced
+with jax.ensure_compile_time_eval():  # this module may be imported while a function is traced
     _NOTHING_TRACED = get_opaque_trace_state()
 
 
@@ -36,7 +36,7 @@ def jit(function: Callable[..., Any], kernels: Kernels, *, cache_key: bytes | No
         function: the function to compile.
         kernels: "fast" to use the compiler options, "reference" to use none.
         cache_key: bytes that identify the function and all of its settings, to store its programs for CPUs on disk (see
-            `kernels.program_cache`); None to store nothing. Stored programs take only positional arguments.
+            `kernels.program_cache`), or None to store nothing. Stored programs take only positional arguments.
         options: options of `jax.jit`.
     """
     return Jitted(function, kernels, cache_key, **options)
@@ -75,16 +75,18 @@ class Jitted:
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if self._cache_key is not None and not kwargs and is_tracing_nothing():
             if self._last is not None and self._last[0] == _SETTINGS():
-                with contextlib.suppress(TypeError, ValueError):  # raised for other types of arguments, before it runs
+                with contextlib.suppress(
+                    TypeError, ValueError
+                ):  # raised before it runs if the arguments have other types
                     return self._last[1](*args)
-            if (program := self._program(args)) is not None:
+            if (program := self._find_or_compile(args)) is not None:
                 return program(*args)
         return self._select(args, kwargs)(*args, **kwargs)
 
-    def fetch_ahead(self) -> None:
-        """Start to load the function's newest stored program in another thread, if the function has a `cache_key`."""
+    def prefetch(self) -> None:
+        """Load the newest stored program in a separate thread, if the function has a `cache_key`; return at once."""
         if self._cache is not None:
-            self._cache.fetch_ahead()
+            self._cache.prefetch()
 
     @functools.cached_property
     def _cache(self) -> CachedPrograms | None:
@@ -94,10 +96,10 @@ class Jitted:
         options = _CPU_OPTIONS if self._tuned and only_cpus() else ()
         return CachedPrograms(self._cache_key, self._options | {"compiler": options})
 
-    def _program(self, args: tuple[Any, ...]) -> Any:
-        """Return the compiled program for arguments of these types, from disk if it is stored there.
+    def _find_or_compile(self, args: tuple[Any, ...]) -> Any:
+        """Return the compiled program for arguments of these types. It is read from disk, or compiled and stored.
 
-        Otherwise the program is compiled and stored. None if programs cannot be stored.
+        The result is None if programs cannot be stored.
         """
         if Programs.folder is None or self._cache is None or not only_cpus():
             return None
@@ -112,7 +114,7 @@ class Jitted:
                 program = compile_uncached(jitted.lower(*args), compiler_options() if jitted is self._outer else {})
                 if program is None:
                     return None
-                self._cache.keep(args, program)
+                self._cache.store(args, program)
             self._programs[key] = program
         self._last = _SETTINGS(), self._programs[key]
         return self._programs[key]
@@ -149,14 +151,14 @@ def _pause_collector() -> Iterator[None]:
 
 
 def is_tracing_nothing() -> bool:
-    """Return whether JAX is tracing nothing in this thread, so that operations run immediately."""
+    """Return whether JAX traces no function in this thread, so that operations run immediately."""
     return get_opaque_trace_state() == _NOTHING_TRACED
 
 
 def on_cpu(*arguments: Any) -> bool:
     """Return whether a call with these arguments runs on a CPU.
 
-    The first committed array determines the device; without committed arrays, JAX's default device.
+    The first committed array determines the device. Without committed arrays it is JAX's default device.
     """
     if only_cpus():
         return True

@@ -1,4 +1,4 @@
-"""Convolution on CPUs: by oneDNN, or else by XLA as a matrix product, a sum of shifted products, or group by group.
+"""Convolution on CPUs: by oneDNN, or by XLA as a matrix product, as a sum of shifted products, or group by group.
 
 Inputs and results have Caffe's order of axes, (batch, channels, *space). In memory their channels are last.
 """
@@ -25,8 +25,8 @@ from .window import Window
 
 Arrays = tuple[jax.Array, ...]
 Pad = tuple[int, int, int]  # cells added at the low end, at the high end, and between neighbours
-# a 1x1 convolution of at most this number of rows is a matrix product: oneDNN's convolution reorders the weight first,
-# which takes too long for few rows
+# a 1x1 convolution of at most this number of rows is computed as a matrix product, because oneDNN's convolution first
+# reorders the weight, which takes too long for few rows
 _FEW_ROWS = 1024
 Algorithm = Literal["product", "depthwise", "by group", "convolution"]
 
@@ -59,7 +59,7 @@ def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: W
 def correlate_diffs(
     x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, bias: bool
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-    """Return the diffs of `x`, weight and bias, with the output's diff `dy`. A diff that is not needed may be None."""
+    """Return the diffs of `x`, weight and bias from the output's diff `dy`. A diff that is not needed may be None."""
     if onednn.suits_convolution(x, weight, window):
         x, dy = channels_last(materialise_channels_last(x)), channels_last(materialise_channels_last(dy))
         dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, window, needed, bias=bias)
@@ -137,8 +137,8 @@ def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, window: Window, dy: 
     diffs = []
     for offset in np.ndindex(*window.kernel):
         axes = zip(x.shape[1:-1], dy.shape[1:-1], offset, window.stride, window.low, window.dilation, strict=True)
-        inputs, by = zip(*(_overlap(n, o, i * d - low, s) for n, o, i, s, low, d in axes), strict=True)
-        diffs.append(row_sums(x[(slice(None), *inputs)] * dy[(slice(None), *by)]))
+        inputs, output_cells = zip(*(_overlap(n, o, i * d - low, s) for n, o, i, s, low, d in axes), strict=True)
+        diffs.append(row_sums(x[(slice(None), *inputs)] * dy[(slice(None), *output_cells)]))
     return jnp.stack(diffs, -1).reshape(weight.shape).astype(weight.dtype)
 
 

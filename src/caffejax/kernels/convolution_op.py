@@ -1,4 +1,4 @@
-"""Convolution with its gradients: in XLA's operations, and for CPUs in `convolution_cpu`."""
+"""Convolution and its gradients, in XLA's operations; `convolution_cpu` has the implementations for CPUs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def correlate(
     Returns:
         (batch, outputs, *output size), of the dtype of `x`.
     """
-    window = window.drop_rest(x.shape[2:])
+    window = window.drop_negative_padding(x.shape[2:])
     size = x.shape[0] * weight.shape[0] * math.prod(window.output(x.shape[2:]))
     if factor is not None and isinstance(size, int) and size < weight.size:  # scaling the output is cheaper
         y = correlate(x, weight, window, fast=fast)
@@ -132,14 +132,14 @@ def _map_correlation(arrays: Sequence[jax.Array], axes: Axes, *, window: Window,
 
 
 def _correlation_diffs(window: Window, needed: onednn.NeededDiffs, bias: bool, relu: bool) -> Operation:
-    """Return the operation that maps `(x, dy, weight)`, and the output `y` with a ReLU, to a tuple of needed diffs."""
-    how: Any = {"window": window, "needed": needed, "bias": bias}
+    """Return the operation that maps `(x, dy, weight)`, or `(x, dy, weight, y)` with a ReLU, to the needed diffs."""
+    options: Any = {"window": window, "needed": needed, "bias": bias}
     return Operation(
-        plain=partial(_needed_diffs, _plain_diffs, **how),
-        cpu=partial(_needed_diffs, convolution_cpu.correlate_diffs, **how),
-        tpu=partial(_needed_diffs_on_tpu, **how),
+        plain=partial(_needed_diffs, _plain_diffs, **options),
+        cpu=partial(_needed_diffs, convolution_cpu.correlate_diffs, **options),
+        tpu=partial(_needed_diffs_on_tpu, **options),
         differentiable=False,
-        batch_rule=partial(_map_diffs, **how, relu=relu),
+        batch_rule=partial(_map_diffs, **options, relu=relu),
     )
 
 
@@ -166,16 +166,16 @@ def _needed_diffs_on_tpu(
     y: jax.Array | None = None,
     *,
     needed: onednn.NeededDiffs,
-    **how: Any,
+    **options: Any,
 ) -> Arrays:
-    """Return the needed diffs on a TPU; for the float32 first layer of a net, hide from XLA that `y` is a ReLU.
+    """Return the needed diffs on a TPU. In the first layer of a float32 net, hide from XLA that `y` is a ReLU's output.
 
-    The first layer's input is data, which needs no diff. Without the barrier XLA computes the ReLU's mask from the
-    input of the ReLU and keeps both its input and its output in memory: twice the net's largest array.
+    The input of the first layer is data, which needs no diff. Without the barrier, XLA computes the mask of the ReLU
+    from the ReLU's input, and keeps both its input and its output in memory: twice the net's largest array.
     """
     if y is not None and not needed.x and y.dtype == jnp.float32:
         y = lax.optimization_barrier(y)
-    return _needed_diffs(_diffs_on_tpu, x, dy, weight, y, needed=needed, **how)
+    return _needed_diffs(_diffs_on_tpu, x, dy, weight, y, needed=needed, **options)
 
 
 def _plain_diffs(
@@ -190,9 +190,9 @@ def _plain_diffs(
 def _diffs_on_tpu(
     x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, bias: bool
 ) -> tuple[jax.Array | None, ...]:
-    """Return the diffs on a TPU, with the weight's diff as a product of patches for a float32 input of one channel.
+    """Return the diffs on a TPU. For a float32 input of one channel, the weight's diff is computed from patches.
 
-    The TPU compiler takes minutes or longer for that convolution in full precision.
+    The TPU compiler takes minutes or longer for a convolution that computes this diff in full precision.
     """
     if not (needed.weight and x.shape[1] == 1 and x.dtype == jnp.float32):
         return _plain_diffs(x, dy, weight, window=window, needed=needed, bias=bias)

@@ -1,6 +1,6 @@
 """Functions with a custom gradient that works under every transformation.
 
-`jax.custom_vjp` has no forward mode. Here the forward mode is the transpose of the backward rule, so one rule serves
+`jax.custom_vjp` has no forward mode. Here forward mode uses the transpose of the backward rule, so that one rule serves
 both modes. Higher derivatives differentiate the rule.
 """
 
@@ -28,7 +28,7 @@ def with_gradient(
     forward: Callable[..., tuple[Tree, Tree]],
     backward: Callable[[Tree, Tree, Sequence[Tree]], Sequence[Tree]],
     *,
-    alone: Callable[..., Tree] | None = None,
+    undifferentiated: Callable[..., Tree] | None = None,
 ) -> Callable[..., Tree]:
     """Return a function of pytrees of arrays with a custom gradient.
 
@@ -37,24 +37,28 @@ def with_gradient(
         backward: `backward(residuals, diffs, needed)` returns the diff of each argument, or None for zero. `diffs` has
             the structure of the result, with None for integer arrays. `needed` has the structure of the arguments, with
             a bool for each array. `backward` must be linear in `diffs`.
-        alone: `alone(*args)` returns the result in calls that are not differentiated. The default calls `forward`.
+        undifferentiated: `undifferentiated(*args)` returns the result in calls that are not differentiated. By default
+            `forward` is called.
     """
-    precision = jax.config.values["jax_default_matmul_precision"]  # of this call; the derivative may be traced later
+    # the precision at this call; the derivative may be traced later
+    precision = jax.config.values["jax_default_matmul_precision"]
 
     @jax.custom_jvp
     def call(*args: Tree) -> Tree:
-        return forward(*args)[0] if alone is None else alone(*args)
+        return forward(*args)[0] if undifferentiated is None else undifferentiated(*args)
 
     def jvp(primals: Sequence[Tree], tangents: Sequence[Tree]) -> tuple[Tree, Tree]:
         with jax.default_matmul_precision(precision):
             result, residuals = forward(*primals)
         tops, result_tree = _flat(result)
         residuals, residuals_tree = _flat(residuals)
-        every = jax.tree.leaves(tangents)
-        zero = [isinstance(t, jax.custom_derivatives.SymbolicZero) for t in every]
-        needed = _flat(primals)[1].unflatten(not z for z in zero)
+        tangent_leaves = jax.tree.leaves(tangents)
+        is_zero = [isinstance(t, jax.custom_derivatives.SymbolicZero) for t in tangent_leaves]
+        needed = _flat(primals)[1].unflatten(not z for z in is_zero)
         rule = _Rule(backward, residuals_tree, result_tree, tuple(map(has_tangent, tops)), tuple(needed), precision)
-        results = iter(_tangents(rule, residuals, [t for t, z in zip(every, zero, strict=True) if not z], tops))
+        results = iter(
+            _tangents(rule, residuals, [t for t, z in zip(tangent_leaves, is_zero, strict=True) if not z], tops)
+        )
         return result, result_tree.unflatten(
             next(results) if has_tangent(top) else np.zeros(top.shape, jax.dtypes.float0) for top in tops
         )
@@ -65,25 +69,28 @@ def with_gradient(
 
 @dataclass(frozen=True, eq=False)
 class _Rule:
-    """The function `backward` on flat lists: residuals and diffs of floating-point results in, needed diffs out."""
+    """The function `backward` on flat lists.
+
+    It maps the residuals and the diffs of floating-point results to the needed diffs of the arguments.
+    """
 
     backward: Callable[..., Any]
     residuals: Any
     result: Any
-    differ: tuple[bool, ...]
+    has_diff: tuple[bool, ...]
     needed: Sequence[Tree]
     precision: str | None
 
     def __call__(self, residuals: Sequence[jax.Array], *diffs: jax.Array) -> tuple[jax.Array | None, ...]:
-        diffs_left = iter(diffs)
-        result = self.result.unflatten(next(diffs_left) if d else None for d in self.differ)
+        remaining = iter(diffs)
+        result = self.result.unflatten(next(remaining) if d else None for d in self.has_diff)
         with jax.default_matmul_precision(self.precision):
             results = self.backward(self.residuals.unflatten(residuals), result, self.needed)
         flat: list[jax.Array | None] = []
         for tree, needed in zip(results, self.needed, strict=True):
-            wants, structure = _flat(needed)
-            each = [None] * len(wants) if tree is None else structure.flatten_up_to(tree)
-            flat += [d for want, d in zip(wants, each, strict=True) if want]
+            wanted, structure = _flat(needed)
+            leaves = [None] * len(wanted) if tree is None else structure.flatten_up_to(tree)
+            flat += [d for is_wanted, d in zip(wanted, leaves, strict=True) if is_wanted]
         return tuple(flat)
 
 
@@ -96,7 +103,7 @@ def _tangents(
 ) -> Sequence[jax.Array]:
     """Return the tangents of the floating-point tops, from the tangents of the arguments.
 
-    Under `jax.shard_map` all arrays vary over the devices inside the rule. In the transpose, each device then computes
+    Under `jax.shard_map`, all arrays inside the rule vary over the devices. In the transpose, each device then computes
     a part of the diff of a replicated argument, and JAX adds the parts outside of the rule.
     """
     types = tuple(jax.typeof(top) for top in tops if has_tangent(top))
@@ -125,19 +132,19 @@ _tangent.def_abstract_eval(lambda *_, types, **__: types)
 mlir.register_lowering(_tangent, mlir.lower_fun(_evaluate, multiple_results=True))
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, n_residuals: int, **how: Any) -> Any:
-    run = partial(_tangent.bind, n_residuals=n_residuals, **how)
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, n_residuals: int, **options: Any) -> Any:
+    run = partial(_tangent.bind, n_residuals=n_residuals, **options)
     tops = run(*primals)
-    zero = [type(t) is ad.Zero for t in tangents]
-    if all(zero[:n_residuals]):  # the operation is linear in the other arguments
+    is_zero = [type(t) is ad.Zero for t in tangents]
+    if all(is_zero[:n_residuals]):  # the operation is linear in the other arguments
         return tops, run(*primals[:n_residuals], *map(ad.instantiate_zeros, tangents[n_residuals:]))
-    which = [i for i, z in enumerate(zero) if not z]
+    indices = [i for i, z in enumerate(is_zero) if not z]
 
-    def function_of_some(*some: jax.Array) -> Sequence[jax.Array]:
-        diffs_left = dict(enumerate(primals)) | dict(zip(which, some, strict=True))
-        return _evaluate(*diffs_left.values(), n_residuals=n_residuals, **how)
+    def function_of_selected(*selected: jax.Array) -> Sequence[jax.Array]:
+        arguments = dict(enumerate(primals)) | dict(zip(indices, selected, strict=True))
+        return _evaluate(*arguments.values(), n_residuals=n_residuals, **options)
 
-    return tops, jax.jvp(function_of_some, [primals[i] for i in which], [tangents[i] for i in which])[1]
+    return tops, jax.jvp(function_of_selected, [primals[i] for i in indices], [tangents[i] for i in indices])[1]
 
 
 ad.primitive_jvps[_tangent] = _jvp
@@ -155,7 +162,7 @@ ad.primitive_transposes[_tangent] = _transpose
 
 @dataclass(frozen=True, eq=False)
 class _Mapped:
-    """A rule under `jax.vmap`: mapped over `axes` of the residuals and the first axis of all diffs."""
+    """A rule under `jax.vmap`, mapped over `axes` of the residuals and the first axis of all diffs."""
 
     rule: Callable[..., Any]
     axes: tuple[int | None, ...]
@@ -177,9 +184,11 @@ def _batch(
         jnp.broadcast_to(t, (size, *t.shape)) if axis is None else jnp.moveaxis(t, axis, 0)
         for t, axis in zip(arrays[n_residuals:], axes[n_residuals:], strict=True)
     ]
-    larger = jax.make_jaxpr(lambda *tops: [jnp.broadcast_to(t, (size, *t.shape)) for t in tops])(*types).out_avals
+    batched = jax.make_jaxpr(lambda *tops: [jnp.broadcast_to(t, (size, *t.shape)) for t in tops])(*types).out_avals
     mapped = _Mapped(rule, tuple(axes[:n_residuals]))
-    results = _tangent.bind(*arrays[:n_residuals], *tangents, rule=mapped, types=tuple(larger), n_residuals=n_residuals)
+    results = _tangent.bind(
+        *arrays[:n_residuals], *tangents, rule=mapped, types=tuple(batched), n_residuals=n_residuals
+    )
     return results, (0,) * len(results)
 
 

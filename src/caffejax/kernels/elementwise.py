@@ -1,4 +1,4 @@
-"""Elementwise operations and concatenation; on CPUs with the channels last, as convolutions and pooling store them."""
+"""Elementwise operations and concatenation. On CPUs the channels are last, as convolutions and pooling store them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def relu(x: jax.Array) -> jax.Array:
     """Return max(x, 0), with gradient 0 at 0.
 
     The gradient is computed from the result, which is usually in memory for the gradients of the next layers. On CPUs
-    it is computed from `x`, because XLA would recompute the result and everything that leads to it.
+    it is computed from `x`, because XLA would recompute the result and all operations before it.
     """
     return Operation(_relu, _relu_on_cpu)(x)[0]
 

@@ -1,4 +1,4 @@
-"""Constant arrays that NumPy computes on the host, where XLA's arithmetic would round differently from Caffe's.
+"""Constant arrays that NumPy computes on the host, because XLA's arithmetic would round differently from Caffe's.
 
 A constant depends only on sizes and settings. In a compiled program it is computed when the program is lowered; outside
 of a program it is computed at once. Tracing does not compute it, so shapes, memory estimates and counts of operations
@@ -31,11 +31,11 @@ def table(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: Any) -> j
         dtype: the dtype of the result, to which the values are converted.
 
     Raises:
-        LayerError: if the machine has not enough memory for the array.
+        LayerError: if the machine does not have enough memory for the array.
     """
     shape, dtype = tuple(map(int, shape)), jax.dtypes.canonicalize_dtype(dtype)
     size = math.prod(shape) * dtype.itemsize
-    if problem := memory_problem(size, f"a table of shape {shape}", "check the layer's sizes and its bottoms'"):
+    if problem := memory_problem(size, f"a table of shape {shape}", "check the sizes of the layer and its bottoms"):
         raise LayerError(problem)
     result: jax.Array = _table.bind(make=make, shape=shape, dtype=dtype)
     return result
@@ -47,6 +47,6 @@ def _compute(make: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.d
     return result
 
 
-_table.def_impl(lambda **what: jax.device_put(_compute(**what)))
+_table.def_impl(lambda **params: jax.device_put(_compute(**params)))
 _table.def_abstract_eval(lambda *, make, shape, dtype: jax.core.ShapedArray(shape, dtype))
-mlir.register_lowering(_table, lambda ctx, **what: [mlir.ir_constant(_compute(**what))])
+mlir.register_lowering(_table, lambda ctx, **params: [mlir.ir_constant(_compute(**params))])

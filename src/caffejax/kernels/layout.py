@@ -8,20 +8,20 @@ from jax.experimental.layout import Layout, with_layout_constraint
 
 
 def channels_last(x: jax.Array) -> jax.Array:
-    """Transpose (batch, channels, *space) to (batch, *space, channels); arrays of up to 2 axes are unchanged."""
+    """Transpose (batch, channels, *space) to (batch, *space, channels). Arrays of up to 2 axes are unchanged."""
     return jnp.moveaxis(x, 1, -1) if x.ndim > 2 else x
 
 
 def channels_first(x: jax.Array) -> jax.Array:
-    """Transpose (batch, *space, channels) to (batch, channels, *space); arrays of up to 2 axes are unchanged."""
+    """Transpose (batch, *space, channels) to (batch, channels, *space). Arrays of up to 2 axes are unchanged."""
     return jnp.moveaxis(x, -1, 1) if x.ndim > 2 else x
 
 
 def materialise(x: jax.Array) -> jax.Array:
     """Return `x`, which XLA then writes to memory in the order of its axes, the last axis contiguous.
 
-    Next to matrix products and convolutions XLA finds this layout by itself. XLA fuses nothing across this call, so the
-    operations that read `x` do not recompute it.
+    Next to matrix products and convolutions, XLA chooses this layout by itself. XLA fuses no operations across this
+    call, so the operations that read `x` do not recompute it.
     """
     return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))
 

@@ -24,12 +24,12 @@ Axes = Sequence[int | None]
 
 @partial(jax.jit, static_argnames=("transpose", "fast"))
 def multiply_rows(rows: jax.Array, weight: jax.Array, transpose: bool = False, fast: bool = True) -> jax.Array:
-    """Return the product of rows (*rows, inputs) and a weight: (*rows, outputs).
+    """Return the product of rows (*rows, inputs) and a weight, as (*rows, outputs).
 
     Args:
         rows: (*rows, inputs).
         weight: (outputs, inputs), or (inputs, outputs) if `transpose`.
-        transpose: the order of the weight's axes.
+        transpose: whether the weight's first axis is the inputs.
         fast: whether to use the implementation for CPUs on CPUs.
     """
     return _differentiable(transpose)(rows, weight) if fast else _plain(rows, weight, transpose=transpose)[0]
@@ -48,9 +48,12 @@ def _differentiable(transpose: bool) -> Any:
 
 
 def _product(transpose: bool) -> Operation:
-    how: Any = {"transpose": transpose}
+    options: Any = {"transpose": transpose}
     return Operation(
-        partial(_plain, **how), partial(_on_cpu, **how), differentiable=False, batch_rule=partial(_map_product, **how)
+        partial(_plain, **options),
+        partial(_on_cpu, **options),
+        differentiable=False,
+        batch_rule=partial(_map_product, **options),
     )
 
 
@@ -76,8 +79,8 @@ def _rows_on_cpu(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Arr
 
 
 def _map_product(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arrays | None:
-    (rows, weight), (axis, of_weight) = arrays, axes
-    if axis is None or of_weight is not None:
+    (rows, weight), (axis, weight_axis) = arrays, axes
+    if axis is None or weight_axis is not None:
         return None  # XLA computes a batch of matrix products
     size = rows.shape[axis]
     return (split_from_rows(_product(transpose)(merge_into_rows(move_to_front(rows, axis, size)), weight)[0], size),)
@@ -85,12 +88,12 @@ def _map_product(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) ->
 
 def _product_diffs(transpose: bool, needed: onednn.NeededDiffs) -> Operation:
     """Return the operation that maps `(rows, dy, weight)` to the needed diffs of rows and weight."""
-    how: Any = {"transpose": transpose, "needed": needed}
+    options: Any = {"transpose": transpose, "needed": needed}
     return Operation(
-        partial(_plain_diffs, **how),
-        partial(_diffs_on_cpu, **how),
+        partial(_plain_diffs, **options),
+        partial(_diffs_on_cpu, **options),
         differentiable=False,
-        batch_rule=partial(_map_diffs, **how),
+        batch_rule=partial(_map_diffs, **options),
     )
 
 
@@ -124,9 +127,9 @@ def _transpose_diffs(
 def _map_diffs(
     arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays | None:
-    (rows, dy, weight), (_, of_dy, of_weight) = arrays, axes
-    if needed.weight or of_weight is not None or of_dy is None:
+    (rows, dy, weight), (_, dy_axis, weight_axis) = arrays, axes
+    if needed.weight or weight_axis is not None or dy_axis is None:
         return None
-    size = dy.shape[of_dy]
+    size = dy.shape[dy_axis]
     rows, dy = (merge_into_rows(move_to_front(a, axis, size)) for a, axis in zip((rows, dy), axes[:2], strict=True))
     return tuple(split_from_rows(d, size) for d in _product_diffs(transpose, needed)(rows, dy, weight))

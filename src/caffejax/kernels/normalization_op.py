@@ -1,4 +1,4 @@
-"""Batch normalization with the batch's statistics, and LRN across channels, each with a custom gradient."""
+"""Batch normalization with the statistics of the batch, and LRN across channels, each with a custom gradient."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def normalize_channels(
     x: jax.Array,
     factor: jax.Array,
     bias: jax.Array,
-    near: jax.Array,
+    mean_estimate: jax.Array,
     eps: float,
     *,
     relu: bool = False,
@@ -37,40 +37,40 @@ def normalize_channels(
     Args:
         x: (batch, channels, *space).
         factor, bias: (channels,), at least float32.
-        near: an estimate of the mean, (channels,), at least float32. Mean and variance are computed in one pass over
-            `x - near`. The variance loses digits if the estimate is further from the mean than the standard deviation.
-            Otherwise the estimate does not change the result.
+        mean_estimate: an estimate of the mean, (channels,), at least float32. Mean and variance are computed in one
+            pass over `x - mean_estimate`. The variance loses digits if the estimate is further from the mean than the
+            standard deviation. Otherwise the estimate does not change the result.
         eps: a number that is added to the variance.
         relu: whether to set negative results to 0.
-        axis_name: a mesh axis, to take mean and variance over all devices along it, or None. With an axis XLA's
-            implementation is used on CPUs too. It is slower, but the implementation for CPUs works on one device.
+        axis_name: the mesh axis along which mean and variance are taken over all devices, or None. With an axis, XLA's
+            implementation is used on CPUs too. It is slower, but the implementation for CPUs supports only one device.
 
     Returns:
         The normalized array, of the shape and dtype of `x`, and the mean and variance of `x`, (channels,). Only the
         normalized array has a gradient.
     """
-    how: Any = {"eps": eps, "relu": relu}
-    run: Any = Operation(partial(_normalize, FIRST, **how), partial(_normalize_on_cpu, **how))
-    diffs: Any = Operation(partial(_normalized_diffs, FIRST, **how), partial(_normalized_diffs_on_cpu, **how))
+    options: Any = {"eps": eps, "relu": relu}
+    run: Any = Operation(partial(_normalize, FIRST, **options), partial(_normalize_on_cpu, **options))
+    diffs: Any = Operation(partial(_normalized_diffs, FIRST, **options), partial(_normalized_diffs_on_cpu, **options))
     if axis_name is not None:
-        if axis_name in varying_axes(jax.typeof(near)):
-            near = jax.lax.pmean(near, axis_name)  # all devices need the same value
-        over = partial(_mean_over_devices, axis_name)
-        run, diffs = (partial(f, FIRST, over=over, **how) for f in (_normalize, _normalized_diffs))
+        if axis_name in varying_axes(jax.typeof(mean_estimate)):
+            mean_estimate = jax.lax.pmean(mean_estimate, axis_name)  # all devices need the same value
+        average = partial(_mean_over_devices, axis_name)
+        run, diffs = (partial(f, FIRST, average=average, **options) for f in (_normalize, _normalized_diffs))
 
-    def forward(x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array) -> tuple[Arrays, Arrays]:
-        y, mean, variance = run(x, factor, bias, near)
+    def forward(x: jax.Array, factor: jax.Array, bias: jax.Array, mean_estimate: jax.Array) -> tuple[Arrays, Arrays]:
+        y, mean, variance = run(x, factor, bias, mean_estimate)
         return (y, mean, variance), (x, factor, bias, mean, variance)
 
     def backward(residuals: Arrays, dy: Arrays, needed: Any) -> Any:
         dx, *others = diffs(*residuals, dy[0])
         return dx, *(d.astype(a.dtype) for d, a in zip(others, residuals[1:3], strict=True)), None
 
-    y, mean, variance = with_gradient(forward, backward)(x, factor, bias, near)
+    y, mean, variance = with_gradient(forward, backward)(x, factor, bias, mean_estimate)
     return y, jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
-def _alone(*means: jax.Array) -> Arrays:
+def _identity(*means: jax.Array) -> Arrays:
     return means
 
 
@@ -84,27 +84,27 @@ def _normalize(
     x: jax.Array,
     factor: jax.Array,
     bias: jax.Array,
-    near: jax.Array,
+    mean_estimate: jax.Array,
     *,
     eps: float,
     relu: bool,
-    over: Callable[..., Arrays] = _alone,
+    average: Callable[..., Arrays] = _identity,
 ) -> Arrays:
     floats = promote(x)
     if c.last:
         mean = c.means(floats)
         variance = c.means(jnp.square(floats - c.along(mean, x)))
     else:
-        near = near.astype(floats.dtype)
-        off = floats - c.along(near, x)
-        far, square = over(c.means(off), c.means(jnp.square(off)))
-        mean, variance = near + far, jnp.maximum(square - jnp.square(far), 0)
+        mean_estimate = mean_estimate.astype(floats.dtype)
+        offsets = floats - c.along(mean_estimate, x)
+        mean_offset, square_mean = average(c.means(offsets), c.means(jnp.square(offsets)))
+        mean, variance = mean_estimate + mean_offset, jnp.maximum(square_mean - jnp.square(mean_offset), 0)
     y = _normal(c, floats, mean, variance, eps) * c.along(factor, x) + c.along(bias, x)
     return (jnp.maximum(y, 0) if relu else y).astype(x.dtype), mean, variance
 
 
-def _normalize_on_cpu(x: jax.Array, *by_channel: jax.Array, **how: Any) -> Arrays:
-    y, mean, variance = _normalize(LAST, channels_last(x), *by_channel, **how)
+def _normalize_on_cpu(x: jax.Array, *by_channel: jax.Array, **options: Any) -> Arrays:
+    y, mean, variance = _normalize(LAST, channels_last(x), *by_channel, **options)
     return channels_first(y), mean, variance
 
 
@@ -123,24 +123,24 @@ def _normalized_diffs(
     *,
     eps: float,
     relu: bool,
-    over: Callable[..., Arrays] = _alone,
+    average: Callable[..., Arrays] = _identity,
 ) -> Arrays:
     m = x.size // mean.size
     normal = _normal(c, promote(x), mean, variance, eps)
-    if relu:  # to recompute the mask is cheaper than to read the output
+    if relu:  # recomputing the mask is cheaper than reading the output
         dy = jnp.where(normal * c.along(factor, x) + c.along(bias, x) > 0, dy, 0)
     dy = promote(dy)
     d_bias, d_factor = c.sums(dy), c.sums(dy * normal)
     # `normal` has mean 0 and variance 1 (except for eps), so the diff loses its components along 1 and `normal`
-    of_bias, of_factor = over(d_bias / m, d_factor / m)
+    of_bias, of_factor = average(d_bias / m, d_factor / m)
     across = dy - c.along(of_bias, x) - normal * c.along(of_factor, x)
     return (across * c.along(factor * jax.lax.rsqrt(variance + eps), x)).astype(x.dtype), d_factor, d_bias
 
 
-def _normalized_diffs_on_cpu(x: jax.Array, *others: jax.Array, **how: Any) -> Arrays:
+def _normalized_diffs_on_cpu(x: jax.Array, *others: jax.Array, **options: Any) -> Arrays:
     *by_channel, dy = others
     arrays = (channels_last(x), *by_channel, materialise(channels_last(dy)))
-    dx, d_factor, d_bias = _normalized_diffs(LAST, *arrays, **how)
+    dx, d_factor, d_bias = _normalized_diffs(LAST, *arrays, **options)
     return channels_first(dx), d_factor, d_bias
 
 
@@ -150,9 +150,9 @@ def normalize_response(x: jax.Array, size: int, k: float, alpha: float, beta: fl
 
     The result is computed in at least float32. `x` is (batch, channels, *space).
     """
-    how: Any = {"size": size, "alpha": alpha, "beta": beta}
-    run = Operation(partial(_response, _window_sums, 1, k=k, **how), partial(_response_on_cpu, k=k, **how))
-    diffs = Operation(partial(_response_diff, _window_sums, 1, **how), partial(_response_diff_on_cpu, **how))
+    options: Any = {"size": size, "alpha": alpha, "beta": beta}
+    run = Operation(partial(_response, _window_sums, 1, k=k, **options), partial(_response_on_cpu, k=k, **options))
+    diffs = Operation(partial(_response_diff, _window_sums, 1, **options), partial(_response_diff_on_cpu, **options))
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
         y, scale = run(x)
@@ -171,8 +171,8 @@ def _response(sums: WindowSums, axis: int, x: jax.Array, *, size: int, k: float,
     return (floats * power(scale, beta)).astype(x.dtype), scale.astype(x.dtype)
 
 
-def _response_on_cpu(x: jax.Array, **how: Any) -> Arrays:
-    y, scale = _response(_slice_sums, x.ndim - 1, channels_last(x), **how)
+def _response_on_cpu(x: jax.Array, **options: Any) -> Arrays:
+    y, scale = _response(_slice_sums, x.ndim - 1, channels_last(x), **options)
     return channels_first(y), channels_first(scale)
 
 
@@ -193,14 +193,14 @@ def _response_diff(
     return ((diff * factor - (2 * alpha * beta) * values * spread).astype(x.dtype),)
 
 
-def _response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **how: Any) -> Arrays:
+def _response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **options: Any) -> Arrays:
     arrays = map(channels_last, (x, scale, dy))
-    (dx,) = _response_diff(_materialised_sums, x.ndim - 1, *arrays, **how)
+    (dx,) = _response_diff(_materialised_sums, x.ndim - 1, *arrays, **options)
     return (channels_first(dx),)
 
 
 def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
-    """Return the sums over centred windows of `size` neighbours along an axis, in the shape of `x`; zero-padded."""
+    """Return the sums over zero-padded centred windows of `size` neighbours along an axis, in the shape of `x`."""
     half, along = reach(size, x.shape[axis]), [k == axis for k in range(x.ndim)]
     kernel, padding = (2 * half + 1 if a else 1 for a in along), [(half, half) if a else (0, 0) for a in along]
     total: jax.Array = jax.lax.reduce_window(

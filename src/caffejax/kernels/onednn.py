@@ -1,7 +1,7 @@
 """Convolutions, products and maximum pooling by oneDNN on CPUs, as foreign functions of XLA that onednn.cc defines.
 
-The foreign functions are compiled when caffejax is built. oneDNN is the package onednn-cpu-gomp. If either is missing,
-XLA's implementations are used.
+The foreign functions are compiled when caffejax is built. oneDNN comes from the package onednn-cpu-gomp. If either is
+missing, XLA's implementations are used.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ def missing() -> str | None:
 
 
 def has_instructions(precision: str) -> bool:
-    """Return whether oneDNN is available and this processor multiplies numbers of a type, "bfloat16" or "int8".
+    """Return whether oneDNN is available and this processor can multiply numbers of type "bfloat16" or "int8".
 
     int8 needs AVX512-VNNI or AVX-VNNI, bfloat16 needs AVX512-BF16. `ONEDNN_MAX_CPU_ISA` in the environment limits both.
     """
     if not available():
         return False
-    sets = int(ctypes.CDLL("libdnnl.so.3").dnnl_get_effective_cpu_isa())
-    return any(sets & wanted == wanted for wanted in _INSTRUCTIONS[precision])
+    instruction_sets = int(ctypes.CDLL("libdnnl.so.3").dnnl_get_effective_cpu_isa())
+    return any(instruction_sets & required == required for required in _INSTRUCTIONS[precision])
 
 
 @functools.cache
@@ -140,7 +140,7 @@ def convolution(
 def convolution_diffs(
     x: jax.Array, dy: jax.Array, weight: jax.Array, window: Window, needed: NeededDiffs, *, bias: bool
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-    """Return the diffs of a convolution's input, weight and bias; None for a diff that is not needed.
+    """Return the diffs of a convolution's input, weight and bias, with None for diffs that are not needed.
 
     Args:
         x: the input, (batch, *space, inputs).
@@ -150,14 +150,16 @@ def convolution_diffs(
         needed: the diffs of input and weight that are needed.
         bias: whether the diff of the bias is needed.
     """
-    rows, how = [weight.shape[:1]] * bias, _attributes(window, groups_of(x.shape[-1], weight))
+    bias_shape, attributes = [weight.shape[:1]] * bias, _attributes(window, groups_of(x.shape[-1], weight))
     if not needed.weight:
-        dx = _call("input_diff", [dy, weight], [x.shape], **how)[0] if needed.x else None
+        dx = _call("input_diff", [dy, weight], [x.shape], **attributes)[0] if needed.x else None
         return dx, None, row_sums(dy.reshape(-1, dy.shape[-1])) if bias else None
     if not needed.x:
-        d_weight, *d_bias = _call("weight_diff", [x, dy], [weight.shape, *rows], **how)
+        d_weight, *d_bias = _call("weight_diff", [x, dy], [weight.shape, *bias_shape], **attributes)
         return None, d_weight, d_bias[0] if bias else None
-    dx, d_weight, *d_bias = _call("convolution_diffs", [x, dy, weight], [x.shape, weight.shape, *rows], **how)
+    dx, d_weight, *d_bias = _call(
+        "convolution_diffs", [x, dy, weight], [x.shape, weight.shape, *bias_shape], **attributes
+    )
     return dx, d_weight, d_bias[0] if bias else None
 
 
@@ -180,14 +182,14 @@ def matmul(
 def matmul_diffs(
     rows: jax.Array, dy: jax.Array, weight: jax.Array, needed: NeededDiffs, *, transpose: bool
 ) -> tuple[jax.Array | None, jax.Array | None]:
-    """Return the diffs of a matrix product's rows and weight; None for a diff that is not needed.
+    """Return the diffs of a matrix product's rows and weight, with None for diffs that are not needed.
 
     Args:
         rows: (rows, inputs).
         dy: the diff of the product, (rows, outputs).
         weight: (outputs, inputs), or (inputs, outputs) if `transpose`.
         needed: the diffs that are needed.
-        transpose: the order of the weight's axes.
+        transpose: whether the weight's first axis is the inputs.
     """
     if needed.x and needed.weight:
         dx, d_weight = _call("matmul_diffs", [rows, dy, weight], [rows.shape, weight.shape], transpose=transpose)
@@ -211,9 +213,9 @@ def suits_max_pooling(x: jax.Array, window: Window) -> bool:
 
 
 def max_pool(x: jax.Array, window: Window) -> tuple[jax.Array, jax.Array]:
-    """Return the maximum of each window and the number of its cell, int8; both (batch, *out, channels).
+    """Return the maximum of each window and the index of its cell as int8, both of shape (batch, *out, channels).
 
-    Cells are numbered in row-major order; of equal maxima the first counts.
+    The cells of a window are numbered in row-major order. If several cells have the maximum, the first is chosen.
 
     Args:
         x: (batch, height, width, channels).
@@ -229,7 +231,7 @@ def max_pool_diff(indices: jax.Array, dy: jax.Array, size: tuple[int, int], wind
     """Return the diff of the input of `max_pool`, (batch, *size, channels).
 
     Args:
-        indices: the numbers of the cells, from `max_pool`.
+        indices: the indices of the cells, from `max_pool`.
         dy: the diff of the output, (batch, *out, channels), float32.
         size: height and width of the input.
         window: the window over height and width.
@@ -253,9 +255,10 @@ def momentum_update(
     decay: float,
     momentum: float,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return a weight and its slot after SGD with momentum and weight decay, computed in place where XLA allows it.
+    """Return a weight and its momentum slot after a step of SGD with momentum and weight decay.
 
     The new slot is `rate * lr_mult * (grad + decay * weight) + momentum * slot`, and is subtracted from the weight.
+    The results are computed in place if XLA allows it.
 
     Args:
         grad, weight, slot: arrays of one shape, float32.
@@ -269,7 +272,12 @@ def momentum_update(
 
 
 def row_sums(x: jax.Array, factor: float = 1) -> jax.Array:
-    """Return the sum of the rows of `x`, (rows, channels), float32, times a factor: (channels,)."""
+    """Return the sum of the rows of `x`, multiplied by a factor, as (channels,).
+
+    Args:
+        x: (rows, channels), float32.
+        factor: the factor.
+    """
     result = jax.ShapeDtypeStruct(x.shape[1:], np.float32)
     return _ffi_call("row_sums", [result], [x], factor=np.float32(factor))[0]
 

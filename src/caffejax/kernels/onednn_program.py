@@ -28,7 +28,7 @@ Numbers = int | float | tuple[int, ...] | list[int]
 
 class _ProgramInfo(ctypes.Structure):
     _fields_ = (
-        ("mark", ctypes.c_int64),
+        ("layouts_hash", ctypes.c_int64),
         ("workspace", ctypes.c_int64),
         ("steps", ctypes.c_char_p),
         ("packing", ctypes.c_char_p),
@@ -42,16 +42,16 @@ class Operation:
     The values of a program are numbered: first its arguments, then the results of its operations.
 
     Attributes:
-        word: the operation's name.
+        name: the operation's name.
         fields: the operation's settings by name. "in" lists the numbers of the values that the operation reads.
         out: the shape of the result.
-        after: the epilogue: names and fields of functions that are applied to the result, in order.
+        epilogue: the names and fields of functions that are applied to the result, in order.
     """
 
-    word: str
+    name: str
     fields: dict[str, Numbers]
     out: Shape
-    after: list[tuple[str, dict[str, Numbers]]] = field(default_factory=list)
+    epilogue: list[tuple[str, dict[str, Numbers]]] = field(default_factory=list)
 
     def values(self, name: str) -> tuple[int, ...]:
         """Return the values of a field as integers."""
@@ -61,7 +61,7 @@ class Operation:
     @property
     def epilogue_inputs(self) -> tuple[int, ...]:
         """The numbers of the values that the epilogue combines with the result."""
-        return tuple(n for _, fields in self.after if isinstance(n := fields.get("value"), int))
+        return tuple(n for _, fields in self.epilogue if isinstance(n := fields.get("value"), int))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,28 +93,28 @@ def encode(
         results: the numbers of the values to return.
 
     Raises:
-        ValueError: for an unknown word or field.
+        ValueError: if the name of an operation or field is unknown.
     """
-    words, names = _numbers_of_names()
+    name_numbers, field_numbers = _numbers_of_names()
 
-    def statement(word: str, fields: dict[str, Numbers]) -> Iterator[float]:
-        yield words[word]
+    def statement(name: str, fields: dict[str, Numbers]) -> Iterator[float]:
+        yield name_numbers[name]
         yield len(fields)
-        for name, values in fields.items():
-            several = values if isinstance(values, tuple | list) else [values]
-            yield from [names[name], len(several), *several]
+        for field_name, field_values in fields.items():
+            values = field_values if isinstance(field_values, tuple | list) else [field_values]
+            yield from [field_numbers[field_name], len(values), *values]
 
     numbers: list[float] = [len(arguments), len(weights), len(operations), len(results)]
     try:
         for shape in (*arguments, *weights):
             numbers += [len(shape), *shape]
         for operation in operations:
-            numbers += statement(operation.word, {**operation.fields, "out": operation.out})
-            numbers.append(len(operation.after))
-            for after in operation.after:
-                numbers += statement(*after)
+            numbers += statement(operation.name, {**operation.fields, "out": operation.out})
+            numbers.append(len(operation.epilogue))
+            for name, fields in operation.epilogue:
+                numbers += statement(name, fields)
     except KeyError as error:
-        raise ValueError(f"oneDNN programs have no {error.args[0]!r}") from None
+        raise ValueError(f"oneDNN programs have no operation or field {error.args[0]!r}") from None
     shapes = [*arguments, *(operation.out for operation in operations)]
     result_shapes = tuple(shapes[number] if 0 <= number < len(shapes) else () for number in results)
     return Program(np.array([*numbers, *results], np.float64), tuple(arguments), tuple(weights), result_shapes)
@@ -137,7 +137,7 @@ class Executable:
         packed_bytes: the size of the packed weights, in bytes.
         workspace_bytes: the memory that each call needs in addition to arguments and results, in bytes.
         steps: the names of oneDNN's implementations, in order.
-        mark: a number that identifies the layouts.
+        layouts_hash: a hash of the layouts of the packed weights.
 
     Raises:
         ValueError: if oneDNN cannot compute the program. The message gives the reason.
@@ -146,30 +146,29 @@ class Executable:
     def __init__(self, program: Program) -> None:
         library = _library()
         if library is None:
-            raise ValueError("frozen nets need oneDNN")
+            raise ValueError("programs need oneDNN, which cannot be loaded")
         info = _ProgramInfo()
         numbers = program.numbers
         handle = library.caffejax_program_open(address(numbers), len(numbers), ctypes.byref(info))
         steps = info.steps.decode()
         if not handle:
             raise ValueError(steps)
-        weakref.finalize(
-            self, library.caffejax_program_close, handle
-        ).atexit = False  # at exit, threads may still run it
+        # not at exit, because threads may still run it then
+        weakref.finalize(self, library.caffejax_program_close, handle).atexit = False
         self.program, self._library, self._handle = program, library, handle
         self.layouts = tuple(
             Layout(library, handle, i, line) for i, line in enumerate(info.packing.decode().splitlines())
         )
         self.packed_bytes = sum(layout.nbytes for layout in self.layouts)
         self.steps, self.workspace_bytes = tuple(steps.split("\n")[:-1]), int(info.workspace)
-        self.mark = int(info.mark)
+        self.layouts_hash = int(info.layouts_hash)
         self._pointers = ctypes.c_void_p * len(program.arguments), ctypes.c_void_p * len(program.results)
 
     def pack(self, weights: Sequence[Any]) -> PackedWeights:
         """Return the weights packed in the layouts of the primitives.
 
-        The weights are packed one by one, so that memory need not hold a second copy of all weights, and the largest
-        first, so that later ones fit into the memory that is then free.
+        The weights are packed one by one, so that memory need not hold a second copy of all weights. The largest are
+        packed first, so that later weights fit into the memory that is then free.
 
         Args:
             weights: arrays of the shapes `program.weights`, or `StoredWeight`s, which are packed once for all programs.
@@ -183,27 +182,27 @@ class Executable:
         stored = [weight if isinstance(weight, StoredWeight) else StoredWeight(weight) for weight in weights]
         largest_first = sorted(self.layouts, key=lambda layout: -layout.nbytes)
         packed = {layout: stored[layout.weight].pack(layout) for layout in largest_first}
-        return PackedWeights([packed[layout] for layout in self.layouts], self.mark)
+        return PackedWeights([packed[layout] for layout in self.layouts], self.layouts_hash)
 
     def __call__(self, packed: PackedWeights, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run the program.
 
         Args:
-            packed: the packed weights, as `pack` returns them.
-            arguments: float32 arrays of the shapes `program.arguments`. Their first axes may be n times as long; then
-                the program runs n times.
+            packed: the packed weights, from `pack`.
+            arguments: float32 arrays of the shapes `program.arguments`. If their first axes are n times as long, the
+                program runs n times.
 
         Returns:
             Float32 arrays of the shapes `program.results`, with first axes n times as long.
 
         Raises:
-            ValueError: for arrays of other shapes or dtypes.
+            ValueError: if the arrays have other shapes or dtypes.
         """
         program = self.program
         times = arguments[0].shape[0] // program.arguments[0][0] if arguments and arguments[0].ndim else 0
         arrays = _contiguous(arguments, program.arguments, times, "argument")
-        if packed.mark != self.mark or len(packed.arrays) != len(self.layouts):
-            raise ValueError(f"the packed weights ({packed.nbytes} bytes) belong to another program")
+        if packed.layouts_hash != self.layouts_hash or len(packed.arrays) != len(self.layouts):
+            raise ValueError(f"the packed weights ({packed.nbytes} bytes) belong to a different program")
         results = [aligned_empty((times * shape[0], *shape[1:]), np.float32) for shape in program.results]
         sources, targets = self._pointers[0](*map(address, arrays)), self._pointers[1](*map(address, results))
         raise_if(self._library.caffejax_program_call(self._handle, sources, targets, packed.pointers, times))
@@ -211,15 +210,15 @@ class Executable:
 
 
 def suppress(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
-    """Return the indices of the boxes that remain after non-maximum suppression, int64.
+    """Return the indices of the boxes that remain after non-maximum suppression, as int64.
 
     The function `non_max_suppression` in `layers.boxes` gives the same result.
 
     Args:
-        boxes: (N, 4) of float32, in the order of falling scores.
-        threshold: a box remains if its intersection over union with each better box that remains is at most this.
-        eta: if below 1, the threshold is multiplied by it after each box that remains, while the threshold is above
-            0.5.
+        boxes: (N, 4) of float32, sorted by descending score.
+        threshold: the largest intersection over union that a box may have with the boxes of higher score that remain.
+        eta: a factor by which the threshold is multiplied after each box that remains, if the factor is below 1 and
+            the threshold above 0.5.
     """
     library = _library()
     assert library is not None
@@ -228,17 +227,18 @@ def suppress(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
     return selected[:count]
 
 
-def _contiguous(arrays: Sequence[np.ndarray], shapes: Sequence[Shape], times: int, what: str) -> list[np.ndarray]:
+def _contiguous(arrays: Sequence[np.ndarray], shapes: Sequence[Shape], times: int, label: str) -> list[np.ndarray]:
     """Return the arrays in C order; raise `ValueError` if they are not float32 of the program's shapes.
 
-    The first axis of each array must be `times` as long as in `shapes`. `what` names the arrays in error messages.
+    The first axis of each array must be `times` as long as in `shapes`. `label` names the arrays in error messages.
     """
     if len(arrays) != len(shapes) or times < 1:
-        raise ValueError(f"the program takes {len(shapes)} {what}s, not {len(arrays)}")
+        raise ValueError(f"the program takes {len(shapes)} {label}s, not {len(arrays)}")
     for i, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
-        if array.dtype != np.float32 or array.shape != (shape if times == 1 else (times * shape[0], *shape[1:])):
+        expected = shape if times == 1 else (times * shape[0], *shape[1:])
+        if array.dtype != np.float32 or array.shape != expected:
             raise ValueError(
-                f"{what} {i} must be float32 of shape {shape}, but is {array.dtype} of shape {array.shape}"
+                f"{label} {i} must be float32 of shape {expected}, but is {array.dtype} of shape {array.shape}"
             )
     return [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
 
@@ -249,20 +249,20 @@ def run(program: Program, packed: PackedWeights, arguments: Sequence[jax.Array])
     Args:
         program: the program.
         packed: the packed weights, as JAX arrays.
-        arguments: float32 arrays of the shapes `program.arguments`. Their first axes may be n times as long; then the
+        arguments: float32 arrays of the shapes `program.arguments`. If their first axes are n times as long, the
             program runs n times.
     """
     times = arguments[0].shape[0] // program.arguments[0][0]
     shapes = [jax.ShapeDtypeStruct((times * s[0], *s[1:]), np.float32) for s in program.results]
     call = jax.ffi.ffi_call("caffejax_program_run", shapes, vmap_method="sequential")
     arrays = [jnp.asarray(a, np.float32) for a in arguments]
-    attributes = {"program": program.numbers, "mark": np.int64(packed.mark), "times": np.int64(times)}
+    attributes = {"program": program.numbers, "mark": np.int64(packed.layouts_hash), "times": np.int64(times)}
     return list(call(*packed.arrays, *arrays, **attributes))
 
 
 @functools.cache
 def _library() -> ctypes.CDLL | None:
-    """Load onednn_program.cc's functions and register them with XLA; None if they are missing or fail to load."""
+    """Load the functions of onednn_program.cc and register them with XLA. None if they cannot be loaded."""
     spec = importlib.util.find_spec(f"{__package__}._onednn_program")
     if spec is None or spec.origin is None or not onednn.available():
         return None
@@ -302,11 +302,11 @@ def _declare(library: ctypes.CDLL) -> None:
 
 @functools.cache
 def _numbers_of_names() -> tuple[dict[str, int], dict[str, int]]:
-    """Return the numbers that encode operation names and field names: two dicts by name."""
+    """Return the numbers that encode operation names and field names, as two dicts by name."""
     library = _library()
     lines = library.caffejax_program_names().decode().split("\n") if library else ["", ""]
-    words, fields = ({name: i for i, name in enumerate(line.split())} for line in lines)
-    return words, fields
+    operations, fields = ({name: i for i, name in enumerate(line.split())} for line in lines)
+    return operations, fields
 
 
 def _capsule(address: int) -> object:

@@ -1,7 +1,7 @@
 """Weights in the memory layouts that the primitives of oneDNN programs need.
 
-A `StoredWeight` is packed once for each layout. Programs for several shapes of inputs share what is packed. Once a
-weight is packed, it is no longer stored in Caffe's order; it is unpacked if somebody asks for it.
+A `StoredWeight` is packed once for each layout. Programs for different input shapes share the packed arrays. A packed
+weight is no longer stored in Caffe's order; it is unpacked on request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ALIGNMENT = 64  # bytes; JAX on a CPU shares memory with this alignment instead
 
 
 class Layout:
-    """The layout of a packed weight. The first weight must be packed while the program exists.
+    """The layout of a packed weight. A layout must be used for the first time while its program exists.
 
     Args:
         library: the functions of onednn_program.cc.
@@ -32,15 +32,15 @@ class Layout:
     Attributes:
         weight: the number of the weight in the program.
         nbytes: the size of the packed weight.
-        how: "plain" if it equals the weight in Caffe's order, "reordered", or "transformed" if its numbers differ from
-            the weight's.
-        name: the layout; layouts of equal names pack a weight equally.
+        kind: "plain" if the packed weight equals the weight in Caffe's order, "reordered" if only the order differs, or
+            "transformed" if the numbers differ.
+        name: the name of the layout. Layouts with equal names pack a weight in the same way.
     """
 
     def __init__(self, library: ctypes.CDLL, program: int, index: int, line: str) -> None:
-        weight, nbytes, self.how, name = line.split(" ", 3)
+        weight, nbytes, self.kind, name = line.split(" ", 3)
         self.weight, self.nbytes = int(weight), int(nbytes)
-        self.name = self.how if self.how == "plain" else f"{self.how} {name}"
+        self.name = self.kind if self.kind == "plain" else f"{self.kind} {name}"
         self._library, self._program, self._index = library, program, index
 
     def pack(self, weight: np.ndarray) -> np.ndarray:
@@ -50,8 +50,8 @@ class Layout:
         return packed
 
     def unpack(self, packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Return a packed weight in Caffe's order, float32 of this shape. It must not be transformed."""
-        if self.how == "plain":
+        """Return a packed weight in Caffe's order, as float32 of this shape. The layout must not be "transformed"."""
+        if self.kind == "plain":
             return packed.reshape(shape)
         weight = aligned_empty(shape, np.float32)
         raise_if(self._library.caffejax_program_unpack(self._handle, address(packed), address(weight)))
@@ -71,8 +71,8 @@ class StoredWeight:
         array: the weight, or a value that NumPy converts to it.
 
     Attributes:
-        shape, dtype, ndim: as for arrays.
-        source: the array; or once it is packed, the layout and the packed array.
+        shape, dtype, ndim: the attributes of an array.
+        source: the array, or the layout and the packed array if the weight is packed.
     """
 
     def __init__(self, array: Any) -> None:
@@ -99,9 +99,9 @@ class StoredWeight:
         packed = self._packed.get(layout.name)
         if packed is None:
             array = np.asarray(self, np.float32, order="C")
-            packed = self._plain(array) if layout.how == "plain" else layout.pack(array)
+            packed = self._plain(array) if layout.kind == "plain" else layout.pack(array)
             self._packed[layout.name] = packed
-            if self.dtype == np.float32 and layout.how != "transformed" and not isinstance(self.source, tuple):
+            if self.dtype == np.float32 and layout.kind != "transformed" and not isinstance(self.source, tuple):
                 self.source = layout, packed
         return packed
 
@@ -120,15 +120,15 @@ class PackedWeights:
 
     Attributes:
         arrays: the packed weights, NumPy or JAX arrays, in the order of the program's layouts.
-        mark: a number that tells layouts of the program from others.
+        layouts_hash: a hash of the layouts, which identifies the program.
     """
 
     arrays: Sequence[Any]
-    mark: int
+    layouts_hash: int
 
     @property
     def nbytes(self) -> int:
-        """The size of all of them."""
+        """The size of all arrays, in bytes."""
         return sum(int(array.nbytes) for array in self.arrays)
 
     @cached_property
@@ -149,7 +149,7 @@ def address(array: np.ndarray) -> int:
     return pointer
 
 
-def raise_if(wrong: bytes | None) -> None:
-    """Raise ValueError if a function of onednn_program.cc returned an error message."""
-    if wrong is not None:
-        raise ValueError(wrong.decode())
+def raise_if(message: bytes | None) -> None:
+    """Raise `ValueError` if a function of onednn_program.cc returned an error message."""
+    if message is not None:
+        raise ValueError(message.decode())

@@ -19,11 +19,11 @@ from jax.interpreters import ad, batching, mlir
 
 Arrays = tuple[jax.Array, ...]
 Function = Callable[..., Arrays]
-Which = tuple[int, ...]
+Indices = tuple[int, ...]
 
 
 class BatchRule(Protocol):
-    """A batching rule, for `jax.vmap`, of an operation whose CPU implementation JAX cannot transform."""
+    """A batching rule for `jax.vmap`, for an operation whose CPU implementation JAX cannot transform."""
 
     def __call__(self, arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
         """Return the results of a mapped call.
@@ -139,9 +139,9 @@ _operation.def_abstract_eval(lambda *_, plain, **__: plain.out_avals)
 
 def _lower(ctx: mlir.LoweringRuleContext, *values: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
     module = ctx.module_context
-    alone = len(module.platforms) == 1 and not module.lowering_parameters.for_export
+    one_platform = len(module.platforms) == 1 and not module.lowering_parameters.for_export
     run = select_implementation(
-        operation, plain, module.platforms[0] if alone else None, single_device=_is_single_device(module)
+        operation, plain, module.platforms[0] if one_platform else None, single_device=_is_single_device(module)
     )
     return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
 
@@ -160,30 +160,30 @@ def _is_single_device(module: Any) -> bool:
 class _Tangent:
     """The forward derivative of a function.
 
-    A call takes the function's arguments, followed by the tangents of the arguments with the indices `which`. It
+    A call takes the function's arguments, followed by the tangents of the arguments with the given indices. It
     returns the tangents of the floating-point results.
     """
 
     function: Function
-    which: Which
+    indices: Indices
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
-        operands, tangents = list(arrays[: -len(self.which)]), arrays[-len(self.which) :]
+        operands, tangents = list(arrays[: -len(self.indices)]), arrays[-len(self.indices) :]
 
-        def function_of_some(*some: jax.Array) -> Arrays:
-            for i, array in zip(self.which, some, strict=True):
+        def function_of_selected(*selected: jax.Array) -> Arrays:
+            for i, array in zip(self.indices, selected, strict=True):
                 operands[i] = array
             return self.function(*operands)
 
-        tops, results = jax.jvp(function_of_some, tuple(operands[i] for i in self.which), tangents)
+        tops, results = jax.jvp(function_of_selected, tuple(operands[i] for i in self.indices), tangents)
         return tuple(t for top, t in zip(tops, results, strict=True) if has_tangent(top))
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, operation: Operation, plain: ClosedJaxpr) -> Any:
     tops = _operation.bind(*primals, operation=operation, plain=plain)
-    which = tuple(i for i, t in enumerate(tangents) if type(t) is not ad.Zero)
-    tangent = operation.map_implementations(partial(_Tangent, which=which), plain)
-    results = iter(tangent(*primals, *(tangents[i] for i in which)))
+    indices = tuple(i for i, t in enumerate(tangents) if type(t) is not ad.Zero)
+    tangent = operation.map_implementations(partial(_Tangent, indices=indices), plain)
+    results = iter(tangent(*primals, *(tangents[i] for i in indices)))
     return tops, [next(results) if has_tangent(top) else ad.Zero(jax.typeof(top).to_tangent_aval()) for top in tops]
 
 
@@ -215,13 +215,15 @@ class _Transposed:
     def __call__(self, *arrays: jax.Array) -> Arrays:
         residuals, cotangents = arrays[: self.others], arrays[self.others :]
 
-        def function_of_some(*some: jax.Array) -> Arrays:
-            operands = dict(zip((i for i, _ in self.types), some, strict=True))
+        def function_of_selected(*selected: jax.Array) -> Arrays:
+            operands = dict(zip((i for i, _ in self.types), selected, strict=True))
             remaining = iter(residuals)
-            every = (operands[i] if i in operands else next(remaining) for i in range(len(some) + len(residuals)))
-            return tuple(self.function(*every))
+            arguments = (
+                operands[i] if i in operands else next(remaining) for i in range(len(selected) + len(residuals))
+            )
+            return tuple(self.function(*arguments))
 
-        results: Arrays = jax.linear_transpose(function_of_some, *(t for _, t in self.types))(cotangents)
+        results: Arrays = jax.linear_transpose(function_of_selected, *(t for _, t in self.types))(cotangents)
         return results
 
 
@@ -239,7 +241,7 @@ ad.primitive_transposes[_operation] = _transpose
 
 @dataclass(frozen=True)
 class _Mapped:
-    """A function under `jax.vmap`: mapped over `axes` of its arguments, None for an argument that is not mapped."""
+    """A function under `jax.vmap`, mapped over `axes` of its arguments (None for an argument that is not mapped)."""
 
     function: Function
     axes: tuple[int | None, ...]

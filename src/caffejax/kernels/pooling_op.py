@@ -1,9 +1,9 @@
-"""Maximum and average pooling: as XLA's window reductions, and as elementwise operations on strided slices.
+"""Maximum and average pooling, by XLA's window reductions or by elementwise operations on strided slices.
 
-CPUs use the slices, which XLA fuses, and GPUs use them for maxima. In training CPUs pool maxima by oneDNN if it can be
-called. Inputs and results are (batch, channels, height, width). The slices' arrays have their channels last in memory:
-on CPUs `materialise` sets this layout, in a form that XLA cannot partition over several devices; on GPUs XLA chooses
-this layout by itself.
+CPUs use the slices, which XLA fuses, and GPUs use them for maxima. In training, CPUs compute maxima by oneDNN if it can
+be called. Inputs and results are (batch, channels, height, width). The slices have their channels last in memory. On
+CPUs `materialise` sets this layout, in a form that XLA cannot partition over several devices. On GPUs XLA chooses this
+layout by itself.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Arrays = tuple[jax.Array, ...]
 LayOut = Callable[[jax.Array], jax.Array]
 
 
-def place_type(window: Window) -> Any:
-    """Return the dtype of the cell numbers of a window: int8 for fewer than 128 cells, else int32."""
+def index_dtype(window: Window) -> Any:
+    """Return the dtype of the cell indices of a window: int8 for fewer than 128 cells, else int32."""
     return jnp.int8 if math.prod(window.kernel) < 128 else jnp.int32
 
 
@@ -48,10 +48,10 @@ def _sliced_maxima(x: jax.Array, window: Window) -> Arrays:
     return (channels_first(x),)
 
 
-def _sliced_maxima_and_places(x: jax.Array, window: Window, lay_out: LayOut = materialise) -> Arrays:
-    """Return the maximum of each window, and the number of its cell in the window; both (batch, channels, *out).
+def _sliced_maxima_and_indices(x: jax.Array, window: Window, lay_out: LayOut = materialise) -> Arrays:
+    """Return the maximum of each window and the index of its cell in the window, both (batch, channels, *out).
 
-    Cells are numbered in row-major order. A window that covers only padding has the number -1.
+    The cells of a window are numbered in row-major order. A window that covers only padding has the index -1.
 
     Args:
         x: (batch, channels, height, width).
@@ -59,11 +59,11 @@ def _sliced_maxima_and_places(x: jax.Array, window: Window, lay_out: LayOut = ma
         lay_out: sets the memory layout of an array with channels last.
     """
     least = float(jnp.finfo(x.dtype).min)
-    dtype = place_type(window)
-    best, at = jnp.asarray(least, x.dtype), jnp.asarray(-1, dtype)
-    for number, cells in enumerate(_all_cells(_pad(lay_out(channels_last(x)), window, least), window)):
-        best, at = jnp.where(cells > best, cells, best), jnp.where(cells > best, dtype(number), at)
-    return channels_first(best), channels_first(at)
+    dtype = index_dtype(window)
+    best, best_index = jnp.asarray(least, x.dtype), jnp.asarray(-1, dtype)
+    for index, cells in enumerate(_all_cells(_pad(lay_out(channels_last(x)), window, least), window)):
+        best, best_index = jnp.where(cells > best, cells, best), jnp.where(cells > best, dtype(index), best_index)
+    return channels_first(best), channels_first(best_index)
 
 
 def _sliced_maxima_diff(
@@ -72,20 +72,20 @@ def _sliced_maxima_diff(
     """Return the diff of the input of maximum pooling.
 
     Args:
-        x: the input; only its shape is used.
-        indices: the cell numbers that `maxima_and_places` returned.
+        x: the input, of which only the shape is used.
+        indices: the cell indices, from `_sliced_maxima_and_indices`.
         dy: the diff of the output, (batch, channels, *out).
         window: the window over height and width.
         lay_out: sets the memory layout of an array with channels last.
     """
     dx = _gather_diffs(window, x.shape[2:], lay_out(channels_last(dy)), lay_out(channels_last(indices)))
-    return (channels_first(lay_out(dx)),)  # otherwise each reader would recompute the sums
+    return (channels_first(lay_out(dx)),)  # otherwise each operation that reads it would recompute the sums
 
 
 def _sliced_means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
     """Return the sum of each window divided by its entry in `areas`, (batch, channels, *out)."""
     x = channels_last(x)
-    if _one_window(window, x.shape[1:3]):
+    if _is_global(window, x.shape[1:3]):
         total = cell_sums(x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1]))[:, :, None]
     else:
         total = _pad(x, window, 0)
@@ -95,20 +95,20 @@ def _sliced_means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray])
 
 
 def _sliced_means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
-    """Return the diff of the input of average pooling; only the shape of `x` is used."""
+    """Return the diff of the input `x` of average pooling. Only the shape of `x` is used."""
     size = x.shape[2:]
     per_cell = channels_last(dy) / table(areas, dy.shape[2:], dy.dtype)[..., None]
-    if _one_window(window, size):
+    if _is_global(window, size):
         full = jnp.broadcast_to(per_cell, (dy.shape[0], *size, per_cell.shape[-1]))
         return (channels_first(full),)
     return (channels_first(_gather_diffs(window, size, materialise(per_cell))),)
 
 
-def _one_window(window: Window, size: tuple[int, ...]) -> bool:
+def _is_global(window: Window, size: tuple[int, ...]) -> bool:
     return window.kernel == size and window.output(size) == (1, 1)
 
 
-def _gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, at: jax.Array | None = None) -> jax.Array:
+def _gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, indices: jax.Array | None = None) -> jax.Array:
     """Return, for each input cell, the sum of `dy` over the windows that contain the cell.
 
     The input is split into blocks of the size of the stride. All cells of a block are in the same few windows: the
@@ -118,30 +118,29 @@ def _gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, at: jax.
         window: the window over height and width.
         size: the height and width of the input.
         dy: (batch, *out, channels).
-        at: cell numbers, (batch, *out, channels), or None. With numbers, a window counts only for the cell of its
-            number.
+        indices: the index of the cell to which the diff of each window goes, (batch, *out, channels), or None if it
+            goes to all cells of the window.
 
     Returns:
         (batch, *size, channels).
     """
     kernel, out = window.kernel, dy.shape[1:3]
-    stride = [
-        k if o == 1 else s for k, s, o in zip(kernel, window.stride, out, strict=True)
-    ]  # a single window is one block
+    # a single window is one block
+    stride = [k if o == 1 else s for k, s, o in zip(kernel, window.stride, out, strict=True)]
     reach = [-(-k // s) for k, s in zip(kernel, stride, strict=True)]
     blocks = [-(-(n + low) // s) for n, s, low in zip(size, stride, window.low, strict=True)]
-    around = [(0, 0, 0), *((r - 1, b - o, 0) for r, b, o in zip(reach, blocks, out, strict=True)), (0, 0, 0)]
-    dy = lax.pad(dy, jnp.zeros((), dy.dtype), around)
-    at = None if at is None else lax.pad(at, jnp.asarray(-1, at.dtype), around)
+    padding = [(0, 0, 0), *((r - 1, b - o, 0) for r, b, o in zip(reach, blocks, out, strict=True)), (0, 0, 0)]
+    dy = lax.pad(dy, jnp.zeros((), dy.dtype), padding)
+    indices = None if indices is None else lax.pad(indices, jnp.asarray(-1, indices.dtype), padding)
     total = jnp.zeros((), dy.dtype)
     for back in np.ndindex(*reach):
         rows, columns = (np.arange(s) + s * b for s, b in zip(stride, back, strict=True))
         inside = (rows[:, None] < kernel[0]) & (columns < kernel[1])
-        index = np.where(inside, rows[:, None] * kernel[1] + columns, -2)[:, None, :, None]
+        cell_index = np.where(inside, rows[:, None] * kernel[1] + columns, -2)[:, None, :, None]
         shift = [slice(r - 1 - b, r - 1 - b + n) for r, b, n in zip(reach, back, blocks, strict=True)]
         windows = np.s_[:, shift[0], None, shift[1], None]
-        here = inside[:, None, :, None] if at is None else at[windows] == index.astype(at.dtype)
-        total = total + jnp.where(here, dy[windows], 0)
+        mask = inside[:, None, :, None] if indices is None else indices[windows] == cell_index.astype(indices.dtype)
+        total = total + jnp.where(mask, dy[windows], 0)
     full = total.reshape(dy.shape[0], blocks[0] * stride[0], blocks[1] * stride[1], -1)
     top, left = window.low
     return full[:, top : top + size[0], left : left + size[1]]
@@ -153,7 +152,7 @@ def _pad(x: jax.Array, window: Window, value: float) -> jax.Array:
 
 
 def _cells(x: jax.Array, window: Window, axis: int) -> Iterator[jax.Array]:
-    """Yield, for each position of the kernel along an axis, the cells of all windows there: a slice of padded `x`."""
+    """Yield, for each kernel position along an axis, the cells of all windows there, a slice of the padded `x`."""
     kernel, stride = window.kernel[axis - 1], window.stride[axis - 1]
     out = (x.shape[axis] - kernel) // stride + 1
     for i in range(kernel):
@@ -161,18 +160,18 @@ def _cells(x: jax.Array, window: Window, axis: int) -> Iterator[jax.Array]:
 
 
 def _all_cells(x: jax.Array, window: Window) -> Iterator[jax.Array]:
-    """Yield, for each position of the kernel in row-major order, the cells of all windows: (batch, *out, channels)."""
+    """Yield, for each kernel position in row-major order, the cells of all windows there, (batch, *out, channels)."""
     for row in _cells(x, window, 1):
         yield from _cells(row, window, 2)
 
 
 def max_pool(x: jax.Array, window: Window) -> jax.Array:
-    """Return the maximum of each window: (batch, channels, height, width) to (batch, channels, *out).
+    """Return the maximum of each window, from (batch, channels, height, width) to (batch, channels, *out).
 
     The maximum of a window that covers only padding is the lowest finite number, -FLT_MAX for float32. The gradient
     goes to the first maximum in row-major order.
     """
-    alone = Operation(partial(_maxima, window=window), partial(_sliced_maxima, window=window))
+    undifferentiated = Operation(partial(_maxima, window=window), partial(_sliced_maxima, window=window))
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
         y, indices = _mapped_pooling(window)(x)
@@ -181,23 +180,23 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
         return _diff(window)(*residuals, dy)
 
-    y: jax.Array = with_gradient(forward, backward, alone=lambda x: alone(x)[0])(x)
+    y: jax.Array = with_gradient(forward, backward, undifferentiated=lambda x: undifferentiated(x)[0])(x)
     return y
 
 
 def _mapped_pooling(window: Window) -> Operation:
-    """Return the operation that maps `x` to the maxima of the windows and their places."""
+    """Return the operation that maps `x` to the maxima of the windows and their indices."""
     return Operation(
-        partial(_maxima_and_places, window=window),
-        partial(_maxima_and_places_on_cpu, window=window),
-        gpu=partial(_sliced_maxima_and_places, window=window, lay_out=leave_layout),
+        partial(_maxima_and_indices, window=window),
+        partial(_maxima_and_indices_on_cpu, window=window),
+        gpu=partial(_sliced_maxima_and_indices, window=window, lay_out=leave_layout),
         differentiable=False,
         batch_rule=partial(_map_rows, _mapped_pooling, window),
     )
 
 
 def _diff(window: Window) -> Operation:
-    """Return the operation that maps `(x, places, dy)` to the diff of `x`."""
+    """Return the operation that maps `(x, indices, dy)` to the diff of `x`."""
     return Operation(
         partial(_maxima_diff, window=window),
         partial(_maxima_diff_on_cpu, window=window),
@@ -216,9 +215,9 @@ def _map_rows(
     return tuple(split_from_rows(result, size) for result in operation(window)(*rows))
 
 
-def _maxima_and_places_on_cpu(x: jax.Array, window: Window) -> Arrays:
+def _maxima_and_indices_on_cpu(x: jax.Array, window: Window) -> Arrays:
     if not onednn.suits_max_pooling(x, window):
-        return _sliced_maxima_and_places(x, window)
+        return _sliced_maxima_and_indices(x, window)
     y, indices = onednn.max_pool(materialise(channels_last(x)), window)
     return channels_first(materialise(y)), channels_first(materialise(indices))
 
@@ -235,10 +234,10 @@ def _maxima(x: jax.Array, window: Window) -> Arrays:
     return (jnp.maximum(best, jnp.finfo(x.dtype).min),)
 
 
-def _maxima_and_places(x: jax.Array, window: Window) -> Arrays:
-    """Return the maxima, and zeros for their places: XLA's gradient does not read the places."""
+def _maxima_and_indices(x: jax.Array, window: Window) -> Arrays:
+    """Return the maxima, and zeros as their indices, because XLA's gradient does not read the indices."""
     (best,) = _maxima(x, window)
-    return best, jnp.zeros(best.shape, place_type(window))
+    return best, jnp.zeros(best.shape, index_dtype(window))
 
 
 def _maxima_diff(x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window) -> Arrays:
@@ -248,16 +247,16 @@ def _maxima_diff(x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window
 
 
 def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> jax.Array:
-    """Return the mean of each window: (batch, channels, height, width) to (batch, channels, *out).
+    """Return the mean of each window, from (batch, channels, height, width) to (batch, channels, *out).
 
     Args:
         x: (batch, channels, height, width).
         window: the window over height and width.
         areas: a function that returns the number by which the sum of each window is divided, (*out).
     """
-    how: Any = {"window": window, "areas": areas}
-    run = Operation(partial(_means, **how), partial(_sliced_means, **how))
-    diff = Operation(partial(_means_diff, **how), partial(_sliced_means_diff, **how))
+    options: Any = {"window": window, "areas": areas}
+    run = Operation(partial(_means, **options), partial(_sliced_means, **options))
+    diff = Operation(partial(_means_diff, **options), partial(_sliced_means_diff, **options))
 
     def forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return run(x)[0], x

@@ -1,11 +1,11 @@
 """Cache of compiled programs on disk, which finds a program without tracing its function.
 
 The key of JAX's compilation cache is the lowered program, so a function must be traced and lowered before its program
-is found. Here the key, which is the name of the file, is a hash of everything that determines the program: the
-function, as its caller describes it; the compiler's options; the types of the arguments; JAX's settings; the sources of
-caffejax; the versions of the packages; the processor.
+is found. In this cache the key is a hash of everything that determines the program: the function, as its caller
+describes it; the compiler options; the types of the arguments; JAX's settings; the sources of caffejax; the versions of
+the packages; and the processor. The key is the name of the file.
 
-To load a program is to run code. So the cache reads only files and folders that no other user can write to, and each
+Loading a program runs code. Therefore the cache reads only files and folders to which no other user can write, and each
 file must match its checksum.
 """
 
@@ -41,7 +41,7 @@ log = logging.getLogger("caffejax.compiling")
 
 Program = Callable[..., Any]
 
-_MARK = b"caffejax program 1\n"
+_MAGIC = b"caffejax program 1\n"
 _IMPORTED = time.time_ns()
 _PACKAGE = Path(__file__).parents[1]
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "flax", onednn.PACKAGE)
@@ -51,42 +51,42 @@ _IRRELEVANT = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_comp
 
 
 class Programs:
-    """The setting of the cache, for the whole process.
+    """The setting of the cache, which applies to the process.
 
     Attributes:
-        folder: the folder of compiled programs, which is created when it is needed; None to store no programs.
+        folder: the folder of compiled programs, which is created when it is needed, or None to store no programs.
     """
 
     folder: Path | None = None
 
 
 class CachedPrograms:
-    """The programs of one function in the cache; a program for each combination of argument types.
+    """The programs of one function in the cache: one for each combination of argument types.
 
     Args:
         function: bytes that identify the function.
-        options: the compiler's options.
+        options: the compiler options.
     """
 
     def __init__(self, function: bytes, options: Mapping[str, Any]) -> None:
-        self._made_of = function, repr(sorted(options.items()))
+        self._key_parts = function, repr(sorted(options.items()))
 
-    def fetch_ahead(self) -> None:
-        """Start to load the newest stored program in another thread, for the next call of `find`."""
+    def prefetch(self) -> None:
+        """Load the newest stored program in a separate thread, for the next call of `find`; return at once."""
         if (prefix := self._prefix()) is not None:
-            _AHEAD[prefix] = _Ahead(prefix)
+            _PREFETCHES[prefix] = _Prefetch(prefix)
 
     def find(self, args: tuple[Any, ...]) -> Program | None:
         """Return the stored program for arguments of these types, or None if it is not stored."""
         prefix, types = self._prefix(), types_of(args)
         if prefix is None or types is None:
             return None
-        ahead, path = _AHEAD.pop(prefix, None), _path(prefix, types)
-        if ahead is not None and (program := ahead.result(path)) is not None:
+        prefetch, path = _PREFETCHES.pop(prefix, None), _path(prefix, types)
+        if prefetch is not None and (program := prefetch.result(path)) is not None:
             return program
         return _read(path)
 
-    def keep(self, args: tuple[Any, ...], compiled: jax.stages.Compiled) -> None:
+    def store(self, args: tuple[Any, ...], compiled: jax.stages.Compiled) -> None:
         """Store the compiled program for arguments of these types. Failures are logged, not raised."""
         prefix, types = self._prefix(), types_of(args)
         if prefix is not None and types is not None:
@@ -94,61 +94,61 @@ class CachedPrograms:
 
     def _prefix(self) -> Path | None:
         """Return the prefix of the paths of the function's programs, or None if programs cannot be stored."""
-        if Programs.folder is None or (surroundings := _surroundings()) is None:
+        if Programs.folder is None or (environment := _environment()) is None:
             return None
-        return Programs.folder / _digest(*self._made_of, surroundings, settings())
+        return Programs.folder / _digest(*self._key_parts, environment, settings())
 
 
-class _Ahead:
+class _Prefetch:
     """Loads, in a thread, the newest program whose path starts with `prefix`."""
 
     def __init__(self, prefix: Path) -> None:
-        self._found: tuple[Path, Program] | None = None
+        self._loaded: tuple[Path, Program] | None = None
         self._thread = threading.Thread(target=self._load, args=(prefix,), daemon=True)
         self._thread.start()
 
     def result(self, path: Path) -> Program | None:
         """Wait for the thread, and return the program if it was loaded from `path`, else None."""
         self._thread.join()
-        return self._found[1] if self._found is not None and self._found[0] == path else None
+        return self._loaded[1] if self._loaded is not None and self._loaded[0] == path else None
 
     def _load(self, prefix: Path) -> None:
         with contextlib.suppress(OSError):
             paths = sorted(prefix.parent.glob(f"{prefix.name}-*"), key=lambda p: p.stat().st_mtime_ns)
             if paths and (program := _read(paths[-1])) is not None:
-                self._found = paths[-1], program
+                self._loaded = paths[-1], program
 
 
-_AHEAD: dict[Path, _Ahead] = {}
+_PREFETCHES: dict[Path, _Prefetch] = {}
 
 
 _COMPILING = threading.Lock()
 
 
 def compile_uncached(lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> jax.stages.Compiled | None:
-    """Compile a program without JAX's compilation cache; XLA cannot serialize a program read from that cache.
+    """Compile a program without JAX's compilation cache, because XLA cannot serialize a program from that cache.
 
-    A compiler option with a random value makes the key in JAX's cache unique, so that the cache is never hit.
+    A compiler option with a random value makes the key in JAX's cache unique, so that the program is never found there.
 
     Args:
         lowered: the program.
-        options: the compiler's options.
+        options: the compiler options.
 
     Returns:
         The compiled program, or None if compilation fails.
     """
-    unlike_all: dict[str, Any] = {"xla_gpu_redzone_padding_bytes": secrets.randbits(62)}  # does nothing on a CPU
-    least = "jax_persistent_cache_min_compile_time_secs"
+    unique_option: dict[str, Any] = {"xla_gpu_redzone_padding_bytes": secrets.randbits(62)}  # has no effect on a CPU
+    setting = "jax_persistent_cache_min_compile_time_secs"
     with _COMPILING:
-        before = jax.config.values[least]
-        jax.config.update(least, math.inf)  # do not store it in JAX's cache, too
+        before = jax.config.values[setting]
+        jax.config.update(setting, math.inf)  # JAX's cache must not store the program either
         try:
-            return lowered.compile({**options, **unlike_all})
+            return lowered.compile({**options, **unique_option})
         except Exception as error:  # the type depends on the jaxlib; other errors recur without the cache
             log.debug("Cannot compile a program for the cache: %s", error)
             return None
         finally:
-            jax.config.update(least, before)
+            jax.config.update(setting, before)
 
 
 def settings() -> str:
@@ -160,14 +160,14 @@ def settings() -> str:
 def types_of(args: tuple[Any, ...]) -> str | None:
     """Return the types and tree structure of arguments, as text.
 
-    None if an argument is traced, if an argument or JAX's default device is another device than the first CPU, or if
-    there are several processes.
+    The result is None if an argument is traced, if an argument is not on the first CPU, if JAX's default device is not
+    the first CPU, or if there are several processes.
     """
     leaves, tree = jax.tree.flatten(args)
-    home, chosen = _home(), jax.config.values["jax_default_device"]
-    if not _concrete(leaves) or chosen not in (None, home) or jax.process_count() > 1:
+    cpu, default = _first_cpu(), jax.config.values["jax_default_device"]
+    if not _concrete(leaves) or default not in (None, cpu) or jax.process_count() > 1:
         return None
-    if any(x.devices() != {home} for x in leaves if isinstance(x, jax.Array)):
+    if any(x.devices() != {cpu} for x in leaves if isinstance(x, jax.Array)):
         return None
     avals = [jax.typeof(x) for x in leaves]
     types = [
@@ -177,7 +177,7 @@ def types_of(args: tuple[Any, ...]) -> str | None:
     return repr((types, str(tree)))
 
 
-def _home() -> jax.Device:
+def _first_cpu() -> jax.Device:
     return jax.local_devices(backend="cpu")[0]
 
 
@@ -187,10 +187,11 @@ def _concrete(leaves: list[Any]) -> bool:
 
 
 @functools.cache
-def _surroundings() -> str | None:
+def _environment() -> str | None:
     """Return a description of caffejax's sources, the package versions and the processor, as text.
 
-    None if a source file is newer than the import of this module, because it may differ from the code that runs.
+    The result is None if a source file is newer than the import of this module, because the file may differ from the
+    code that runs.
     """
     sources = hashlib.sha256()
     for path in sorted(p for p in _PACKAGE.rglob("*") if p.suffix in (".py", ".so")):
@@ -216,7 +217,7 @@ def _version(package: str) -> str:
 
 @functools.cache
 def processor() -> str:
-    """Return the machine type and a hash of the processor's model and instruction sets, such as "x86_64-0f3a9c21"."""
+    """Return the machine type, and a hash of the processor's model and instruction sets, as in "x86_64-0f3a9c21"."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -226,7 +227,7 @@ def processor() -> str:
 
 
 def _digest(*parts: bytes | str) -> str:
-    digest = hashlib.sha256(f"{onednn.available()}\n".encode())  # evaluated each time, because the call loads oneDNN
+    digest = hashlib.sha256(f"{onednn.available()}\n".encode())  # evaluated in each call, because it loads oneDNN
     for part in parts:
         data = part if isinstance(part, bytes) else part.encode()
         digest.update(f"{len(data)}\n".encode() + data)
@@ -248,9 +249,9 @@ def _write(path: Path, compiled: jax.stages.Compiled) -> None:
         if not _is_trusted(path.parent):
             return
         with replace_file(path) as file:
-            file.write(_MARK + hashlib.sha256(body).digest() + body)
+            file.write(_MAGIC + hashlib.sha256(body).digest() + body)
         os.chmod(path, 0o600)
-        _make_room(path.parent)
+        _delete_oldest(path.parent)
     except (CaffejaxError, OSError) as error:  # such as a full disk: the program can still run
         log.info("Cannot store a compiled program: %s", error)
     except Exception as error:  # the type depends on the version of JAX
@@ -270,13 +271,13 @@ def _read(path: Path) -> Program | None:
         if not (_is_trusted(path.parent) and _is_trusted(path)):
             return None
         data = path.read_bytes()
-        body = data[len(_MARK) + 32 :]
-        if not data.startswith(_MARK) or hashlib.sha256(body).digest() != data[len(_MARK) : len(_MARK) + 32]:
+        body = data[len(_MAGIC) + 32 :]
+        if not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != data[len(_MAGIC) : len(_MAGIC) + 32]:
             return None
         name, program, arguments, out_tree = pickle.loads(body)
         if name != path.name:
             return None
-        return serialize_executable.deserialize_and_load(program, arguments, out_tree, execution_devices=[_home()])
+        return serialize_executable.deserialize_and_load(program, arguments, out_tree, execution_devices=[_first_cpu()])
     except FileNotFoundError:
         return None
     except Exception as error:  # damaged files raise errors of many types
@@ -292,14 +293,14 @@ def _is_trusted(path: Path) -> bool:
     return not hasattr(os, "geteuid") or (status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022)
 
 
-def _make_room(folder: Path) -> None:
+def _delete_oldest(folder: Path) -> None:
     """Delete the oldest programs until the folder fits JAX's setting jax_compilation_cache_max_size."""
-    most = jax.config.values["jax_compilation_cache_max_size"]
-    if most < 0:
+    max_size = jax.config.values["jax_compilation_cache_max_size"]
+    if max_size < 0:
         return
     files = sorted(((p.stat().st_mtime_ns, p.stat().st_size, p) for p in folder.iterdir()), reverse=True)
     total = 0
     for _, size, path in files:
         total += size
-        if total > most:
+        if total > max_size:
             path.unlink(missing_ok=True)

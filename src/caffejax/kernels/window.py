@@ -1,4 +1,4 @@
-"""Sliding window of convolution and pooling."""
+"""The sliding window of convolution and pooling."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Window:
 
     @classmethod
     def symmetric(cls, kernel: Shape, stride: Shape, pad: Shape, dilation: Shape | None = None) -> Window:
-        """Return a window with the same padding at both ends of each axis. The default dilation is 1."""
+        """Return a window with equal padding at both ends of each axis. The default dilation is 1."""
         return cls(kernel, stride, tuple((p, p) for p in pad), dilation or (1,) * len(kernel))
 
     @property
@@ -69,15 +69,15 @@ class Window:
         axes = zip(size, out, self.extent, self.stride, self.low, strict=True)
         return replace(self, padding=tuple((low, (o - 1) * s + e - n - low) for n, o, e, s, low in axes))
 
-    def drop_rest(self, size: Sequence[int]) -> Window:
-        """Return the window without negative high padding, if the number of windows stays the same; else `self`."""
+    def drop_negative_padding(self, size: Sequence[int]) -> Window:
+        """Return the window without negative high padding, or `self` if this would change the number of windows."""
         if all(high >= 0 for _, high in self.padding):
             return self
         window = replace(self, padding=tuple((low, max(high, 0)) for low, high in self.padding))
         return window if window.output(size) == self.output(size) else self
 
     def even_padding(self, size: Sequence[int]) -> Window:
-        """Return the window with the high padding raised to the low padding, if that adds no window; else `self`."""
+        """Return the window with high padding raised to the low padding, or `self` if this would add a window."""
         window = replace(self, padding=tuple((low, max(low, high)) for low, high in self.padding))
         return window if window.output(size) == self.output(size) else self
 

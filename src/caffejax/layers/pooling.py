@@ -317,7 +317,7 @@ def window_areas(size: Shape, window: Window, out: Shape) -> np.ndarray:
 def pad_to_cover(x: Any, window: Window, out: Shape) -> Window:
     """Adjust the padding so that exactly `out` windows fit the padded plane."""
     size = x.shape[2:]
-    return window.fit_padding(size, out).drop_rest(size)
+    return window.fit_padding(size, out).drop_negative_padding(size)
 
 
 def _pad_axis(x: jax.Array, axis: int, low: int, high: int, value: Any) -> jax.Array:

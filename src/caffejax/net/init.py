@@ -1,4 +1,4 @@
-"""Initial params and state: values in the net's definition, or values from fillers."""
+"""Initial values of params and state, from the net's definition or from fillers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from ..schema.blob_proto import Array, decode_blob
 from ..variables import Variables
 
 
-def _initial_params(
+def _make_initializer(
     graph: Graph, key: jax.Array | None, dtype: Any, shardings: Mapping[str, Any]
 ) -> Callable[[Param], jax.Array]:
     """Return a function from a param to its initial value; see `initial_param`.
 
-    If `shardings`, a tree like params, splits params over several devices, all of these params are created first, in
-    shards and by one compiled program.
+    `shardings` is a tree like params. The params that it splits over several devices are created first, in shards, by
+    one compiled program.
     """
-    where = {p.slot: shardings.get(p.slot.layer, {}).get(p.slot.index) for p in graph.variables}
-    sharded_params = [p for p in graph.variables if not (where[p.slot] is None or where[p.slot].is_fully_replicated)]
+    targets = {p.slot: shardings.get(p.slot.layer, {}).get(p.slot.index) for p in graph.variables}
+    sharded_params = [
+        p for p in graph.variables if not (targets[p.slot] is None or targets[p.slot].is_fully_replicated)
+    ]
     sharded: dict[Slot, jax.Array] = {}
     if sharded_params:
 
@@ -37,7 +39,7 @@ def _initial_params(
 
         assert key is not None
         data, impl = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)  # equal in all processes
-        arrays = jax.jit(make, out_shardings=[where[p.slot] for p in sharded_params])(data)
+        arrays = jax.jit(make, out_shardings=[targets[p.slot] for p in sharded_params])(data)
         sharded = {p.slot: array for p, array in zip(sharded_params, arrays, strict=True)}
     return lambda p: sharded[p.slot] if p.slot in sharded else initial_param(graph, p, key, dtype)
 
@@ -54,11 +56,11 @@ def initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any)
             return jnp.asarray(_param_from_definition(layer, param), dtype)
         if param.spec.value is not None:
             return jnp.asarray(param.spec.value, dtype)
-        own_key = None
+        param_key = None
         if is_random(param.spec.filler):  # most are not random, and creating a key takes time
             assert key is not None
-            own_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
-        return fill(param.spec.filler, own_key, param.spec.shape, dtype)
+            param_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
+        return fill(param.spec.filler, param_key, param.spec.shape, dtype)
 
 
 def _param_from_definition(layer: Layer, param: Param) -> Array:
@@ -82,10 +84,10 @@ def initial_variables(
         graph: the net's graph.
         key: a random key; None if no random value is needed.
         dtype: the dtype of the initial values.
-        shardings: as for `Net.init`.
+        shardings: see `Net.init`.
         known: existing arrays by slot.
     """
-    make = _initial_params(graph, key, dtype, shardings)
+    make = _make_initializer(graph, key, dtype, shardings)
 
     def initial(param: Param) -> jax.Array:
         return known[param.slot] if param.slot in known else make(param)

@@ -80,12 +80,14 @@ class Net:
         compute_config, data_config: the options.
         schedule: the order and grouping in which the layers run.
         runner: the function that runs one part of the schedule.
-        recomputing: with `remat="auto"`, chooses the layers to recompute in the backward pass; otherwise None.
+        rematerializer: the object that chooses the layers to recompute in the backward pass, or None if `remat` is not
+            "auto".
 
     Raises:
-        SchemaError: if the file cannot be read or its text is wrong. The error also names other mistakes of the net.
-        GraphError: naming all mistakes in the net.
-        CaffejaxError: for options with invalid values.
+        SchemaError: if the file cannot be read or its text is invalid. The message also names other problems of the
+            net.
+        GraphError: if the net is invalid. The message names all problems.
+        CaffejaxError: if options have invalid values.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class Net:
     ) -> None:
         check_selection(phase=phase, level=level, stages=stages)
         self.compute_config, self.data_config = resolve_options(compute_config, data_config, options)
-        message, wrong = read_valid_part(model)
+        message, text_problems = read_valid_part(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
         state = state or net_state(message, phase, level, stages)
@@ -111,7 +113,12 @@ class Net:
         self._reshaped = False  # True if the graph differs from the definition's
         self._set_graph(
             build_graph(
-                message, state, file=file, compute_config=self.compute_config, data_config=self.data_config, wrong=wrong
+                message,
+                state,
+                file=file,
+                compute_config=self.compute_config,
+                data_config=self.data_config,
+                text_problems=text_problems,
             )
         )
 
@@ -136,13 +143,14 @@ class Net:
         self.graph = graph
         self.schedule = plan(graph)
         self.runner = CompiledParts(self.compute_config.kernels) if graph.has_host_layers else run_part
-        self.recomputing: Rematerializer | None = None
+        self.rematerializer: Rematerializer | None = None
         if self.compute_config.remat == "auto" and graph.layers and not graph.has_host_layers:
-            self.recomputing = Rematerializer(self.schedule, self.compute_config.memory_limit)
+            self.rematerializer = Rematerializer(self.schedule, self.compute_config.memory_limit)
         elif self.compute_config.remat == "auto" and graph.has_host_layers:
-            log.warning("no layers are recomputed to save memory: some of its layers run on the host")
+            names = ", ".join(f"'{layer.name}'" for layer in graph.layers if layer.type.on_host)
+            log.warning("no layers are recomputed to save memory, because these layers run on the host: %s", names)
         self._checked_memory = False
-        self._label_ranges: Mapping[str, Sequence[IndexRange]] | None = None  # found in the first pass
+        self._label_ranges: Mapping[str, Sequence[IndexRange]] | None = None  # computed in the first pass
         self._forward = self.jit(self.apply, static_argnames="blobs")
         self._other_phase: Net | None = None
 
@@ -188,10 +196,11 @@ class Net:
     # -- other nets with the same layers
 
     def with_batch(self, batch: int, axis: int = 0) -> Net:
-        """Return the same net for another batch size, which is the length of `axis` in all inputs.
+        """Return the same net for a different batch size, the length of axis `axis` in all inputs.
 
         Raises:
-            GraphError: naming every layer that does not accept the batch size, or whose params would change shape.
+            GraphError: if a layer does not accept the batch size, or its params would change shape. The message names
+                each such layer.
         """
         return self._with_graph(with_batch(self.graph, batch, axis), reshaped=True)
 
@@ -203,7 +212,7 @@ class Net:
                 the predictions that they compare with labels.
 
         Raises:
-            GraphError: naming the blobs that the net does not have.
+            GraphError: if the net does not have some of the blobs. The message names them.
         """
         test = self.in_phase("TEST")
         names = None if outputs is None else check_blob_names(test.graph, "outputs", outputs)
@@ -218,7 +227,7 @@ class Net:
         return self._with_graph(replace(self.graph, layers=layers, blobs=blobs, outputs=outputs), reshaped=True)
 
     def with_compute_config(self, compute_config: ComputeConfig) -> Net:
-        """Return the same net, with the same input shapes, and other options of computation."""
+        """Return the same net with the same input shapes and the given `compute_config`."""
         message, state, file = self._definition
         other = type(self)(
             message, state=state, file=file, compute_config=compute_config, data_config=self.data_config
@@ -229,7 +238,7 @@ class Net:
         )
 
     def in_phase(self, phase: Phase) -> Net:
-        """Return a net of the same layers in another phase. Include and exclude rules are not applied again."""
+        """Return a net of the same layers in the given phase. Include and exclude rules are not applied again."""
         if phase == self.graph.phase:
             return self
         if self._other_phase is None:
@@ -249,31 +258,34 @@ class Net:
 
         Args:
             variables: params and state.
-            outputs: names of the blobs to compute, as for `for_inference`.
+            outputs: names of the blobs to compute; see `for_inference`.
             precision: "bfloat16", "int8", "float32" or "tf32"; default: the net's. In "bfloat16" and "int8", CPUs that
                 have instructions for these types compute convolutions and inner products in them; inputs and outputs
                 are float32. Other CPUs log a warning, and compute in float32.
-            calibration: batches of typical inputs, `{blob: array}`, for "int8". The range of each blob on them is what
-                its integers cover.
+            calibration: batches of typical inputs, `{blob: array}`, for "int8". The integers of each blob cover the
+                range that the blob has on these batches.
 
         Raises:
-            CaffejaxError: for an unknown precision, and for a calibration that is missing, empty, not of the net's
-                inputs, or gives NaN or infinity.
-            GraphError: naming the blobs that the net does not have.
-            WeightsError: naming all arrays of params and state that are missing, or have a wrong shape or type.
+            CaffejaxError: if the precision is unknown, or if the calibration is missing, is empty, does not fit the
+                net's inputs, or gives NaN or infinity.
+            GraphError: if the net does not have some of the blobs. The message names them.
+            WeightsError: if arrays of params or state are missing, or have a wrong shape or type. The message names
+                each of them.
         """
         variables = as_variables(variables)
-        options, low = (
+        options, number_type = (
             (self.compute_config, None) if precision is None else resolve_precision(precision, self.compute_config)
         )
-        batches = isinstance(calibration, Iterable) and not isinstance(calibration, np.ndarray | jax.Array | Mapping)
-        if batches != (precision == "int8") or not (batches or calibration is None):
+        has_batches = isinstance(calibration, Iterable) and not isinstance(
+            calibration, np.ndarray | jax.Array | Mapping
+        )
+        if has_batches != (precision == "int8") or not (has_batches or calibration is None):
             raise CaffejaxError(
                 'precision="int8" needs calibration, a list of batches of typical inputs {blob: array}, and other '
                 f"precisions take none; precision is {precision!r}, calibration is {describe_type(calibration)}"
             )
         net = (self if options == self.compute_config else self.with_compute_config(options)).for_inference(outputs)
-        return Frozen(net.graph, variables, options, low, calibration)
+        return Frozen(net.graph, variables, options, number_type, calibration)
 
     def jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         """Compile a function that runs the net, as `jax.jit` does.
@@ -286,8 +298,8 @@ class Net:
     def sources(self) -> dict[str, Source]:
         """Open the source of each data layer; return the sources by the layers' keys. The caller closes them.
 
-        Every call opens new sources. An exception is a Python layer that reads data: it is its only source, and
-        continues at its current position.
+        Every call opens new sources. A Python layer that reads data is an exception: the layer itself is the source,
+        and continues from its current position.
         """
         from ..data.loader import open_sources  # not imported for inference
 
@@ -308,7 +320,7 @@ class Net:
                 may be larger than the memory of one device. All processes must call this method together.
 
         Raises:
-            GraphError: naming all layers that do not fit into memory.
+            GraphError: if layers do not fit into memory. The message names each of them.
         """
         check_key(key)
         if not isinstance(key, jax.core.Tracer):  # tracing takes no memory
@@ -319,15 +331,16 @@ class Net:
         """Return a function that completes loaded arrays with initial values. Only missing values are created.
 
         Args:
-            key: as for `init`; default: `jax.random.key(0)`.
+            key: a random key; default: `jax.random.key(0)`.
         """
         if key is not None:
             check_key(key)
         check_layers_fit(self.graph)
 
         def initialize(loaded: Mapping[Slot, jax.Array]) -> Variables:
-            draws = any(p.slot not in loaded and is_random(p.spec.filler) for p in self.graph.variables)
-            base_key = jax.random.key(0) if key is None and draws else key  # creating a key compiles, and takes 40 MiB
+            needs_key = any(p.slot not in loaded and is_random(p.spec.filler) for p in self.graph.variables)
+            # a key is created only if it is needed, because that compiles a program and takes 40 MiB
+            base_key = jax.random.key(0) if key is None and needs_key else key
             return initial_variables(self.graph, base_key, jnp.float32, {}, loaded)
 
         return initialize
@@ -343,10 +356,11 @@ class Net:
     ) -> Variables:
         """Return params and state with the weights of a file, matched by layer name.
 
-        Arguments as for `load_and_report`.
+        The arguments are those of `load_and_report`.
 
         Raises:
-            WeightsError, CaffejaxError: as `load_and_report`.
+            WeightsError: see `load_and_report`.
+            CaffejaxError: if `key` is not a random key.
         """
         return self.load_and_report(path, variables, key=key, strict=strict, exclude=exclude)[0]
 
@@ -369,8 +383,9 @@ class Net:
             exclude: names of layers that keep their values, even if the file has weights for them.
 
         Raises:
-            WeightsError: naming every layer whose blobs differ in number or shape, and if `strict` every layer without
-                weights; or if the file cannot be read, or a name in `exclude` is not a layer of the net.
+            WeightsError: if the file cannot be read, if a name in `exclude` is not a layer of the net, if blobs of a
+                layer differ in number or shape, or if `strict` is true and a layer has no weights. The message names
+                each such layer.
         """
         start = self.initializer(key) if variables is None else variables
         return load_and_report(path, self.graph, start, strict, tuple(exclude))
@@ -393,9 +408,9 @@ class Net:
 
         See `ParamSpec.rewrite`.
         """
-        plain = index_blobs(params)
-        changes = tree_of(self.graph.learnable, lambda p: p.spec.rewrite and p.spec.rewrite(p.array(plain, {})))
-        return {**plain, **{layer: {**plain[layer], **blobs} for layer, blobs in changes.items()}}
+        indexed = index_blobs(params)
+        changes = tree_of(self.graph.learnable, lambda p: p.spec.rewrite and p.spec.rewrite(p.array(indexed, {})))
+        return {**indexed, **{layer: {**indexed[layer], **blobs} for layer, blobs in changes.items()}}
 
     # -- passes
 
@@ -423,8 +438,8 @@ class Net:
             The blobs by name, and the new state. Blobs are float32, also with precision "bfloat16".
 
         Raises:
-            CaffejaxError: naming all arguments that are missing, unknown or of a wrong shape.
-            LayerError: naming the layer that does not accept inputs of these shapes and dtypes.
+            CaffejaxError: if arguments are missing, unknown or of a wrong shape. The message names each of them.
+            LayerError: if a layer does not accept inputs of these shapes and dtypes. The message names the layer.
         """
         names = self.outputs if blobs is None else check_blob_names(self.graph, "blobs", blobs)
         result = self._run(PassInputs(params, state, inputs, key, {}), names)
@@ -439,7 +454,7 @@ class Net:
         key: jax.Array | None = None,
         blobs: Iterable[str] | None = None,
     ) -> tuple[Blobs, Params]:
-        """Run one forward pass, compiled with the compiler options that are fastest on a CPU. Otherwise as `apply`."""
+        """Run one forward pass like `apply`, compiled with the compiler options that are fastest on a CPU."""
         outputs: tuple[Blobs, Params] = self._forward(
             params, state, inputs, key=key, blobs=blobs if blobs is None else tuple(blobs)
         )
@@ -458,7 +473,7 @@ class Net:
         """Return the sum of all tops times their loss weights, for `jax.value_and_grad(..., has_aux=True)`.
 
         Args:
-            params: as for `apply`, like `state`, `inputs`, `key` and `blobs`.
+            params, state, inputs, key, blobs: see `apply`.
             taps: arrays of zeros by blob name, in the blobs' shapes, which are added to the blobs. The gradient with
                 respect to a tap is the blob's diff in Caffe. It exists even where Caffe would not compute it.
 
@@ -466,8 +481,8 @@ class Net:
             The loss, a float32 scalar, and the blobs and new state as `Outputs`.
 
         Raises:
-            CaffejaxError, LayerError: as `apply`.
-            DataError: outside of traced code, for a label that is no class of a loss or a metric.
+            CaffejaxError, LayerError: see `apply`.
+            DataError: if a label is not a class of a loss or a metric. Labels are not checked in traced code.
         """
         names = self.outputs if blobs is None else check_blob_names(self.graph, "blobs", blobs)
         result = self._run(PassInputs(params, state, inputs, key, taps or {}), names, training=True)
@@ -491,11 +506,11 @@ class Net:
         if training:
             self._check_labels(inputs.blobs)
         with shape_hints(self.graph, inputs.blobs):
-            schedule = self.recomputing.schedule(inputs) if training and self.recomputing else self.schedule
+            schedule = self.rematerializer.schedule(inputs) if training and self.rematerializer else self.schedule
             return run(unfuse(schedule, frozenset(inputs.taps)), inputs, wanted=names, runner=self.runner)
 
     def _check_labels(self, blobs: Mapping[str, Any]) -> None:
-        """Check labels, except in traced code, whose losses are NaN for a label that is no class."""
+        """Check labels, except in traced code, where losses are NaN for a label that is not a class."""
         if any(isinstance(value, jax.core.Tracer) for value in blobs.values()):
             return
         if self._label_ranges is None:

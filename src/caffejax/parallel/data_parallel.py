@@ -21,7 +21,7 @@ def data_parallel(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> P
     """Convert a function of the batches of one device to a function of the batches of all devices.
 
     The loss is the same on all devices. The gradients are summed over the devices, which gives the gradient of the
-    concatenated batch. Each device draws different random numbers. XLA partitions the work along other axes of the
+    concatenated batch. Each device samples different random numbers. XLA partitions the work along other axes of the
     mesh.
 
     Args:
@@ -29,8 +29,8 @@ def data_parallel(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> P
             outputs. The `axis_name` of its net must be `DATA`.
         mesh: the devices.
         in_bfloat16: whether each device rounds gradients of two or more axes to bfloat16 before the sum, which halves
-            the bytes sent between devices. Such gradients are returned in bfloat16. Ignored if the mesh has other axes
-            than `DATA`.
+            the bytes sent between devices. Such gradients are returned in bfloat16. It is ignored if the mesh
+            has axes other than `DATA`.
 
     Returns:
         A function like `passes`, with these differences. State arrays have a new first axis, the devices. Batches have

@@ -35,19 +35,19 @@ def put_global(tree: Any, shardings: Any) -> Any:
 def reshard(tree: Any, shardings: Any) -> Any:
     """Place arrays as `put_global` does. Arrays that already have the requested sharding and layout are not copied."""
 
-    def reshard_array(array: Any, where: ShardingOrFormat) -> jax.Array:
-        is_placed = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding_of(where), array.ndim)
-        return with_layout(array, where) if is_placed else _place_array(array, where)
+    def reshard_array(array: Any, target: ShardingOrFormat) -> jax.Array:
+        is_placed = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding_of(target), array.ndim)
+        return with_layout(array, target) if is_placed else _place_array(array, target)
 
     return jax.tree.map(reshard_array, tree, shardings)
 
 
-def _place_array(array: Any, where: ShardingOrFormat) -> jax.Array:
+def _place_array(array: Any, target: ShardingOrFormat) -> jax.Array:
     if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(_place_array(jax.random.key_data(array), where))
+        return jax.random.wrap_key_data(_place_array(jax.random.key_data(array), target))
     values = np.asarray(array)
     # each shard is copied: steps donate their arguments' memory
-    global_array = jax.make_array_from_callback(values.shape, where, lambda index: np.array(values[index]))
+    global_array = jax.make_array_from_callback(values.shape, target, lambda index: np.array(values[index]))
     return global_array.block_until_ready()  # frees the copies before the next array is placed
 
 
@@ -136,21 +136,21 @@ def check_shapes(batch: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int
 
 
 def join_batches(mesh: Mesh, batches: Sequence[Mapping[str, np.ndarray]], axis: int) -> dict[str, jax.Array]:
-    """Join the batches of all processes to global arrays, sharded along a new axis over the rows of the mesh.
+    """Join the batches of all processes into global arrays, sharded along a new axis over the rows of the mesh.
 
     Args:
         mesh: the mesh.
         batches: for each row of the mesh in which this process has devices, arrays by blob name.
-        axis: the position of the new axis: the number of leading axes of steps and passes.
+        axis: the index of the new axis, which is the number of leading axes of steps and passes.
     """
     shard = local_shard(mesh)
     joined: dict[str, jax.Array] = {}
     for name, first in batches[0].items():
         sharding = NamedSharding(mesh, PartitionSpec(*(None,) * axis, DATA))
 
-        def piece(index: Any, name: str = name) -> np.ndarray:
+        def batch_of_row(index: Any, name: str = name) -> np.ndarray:
             return np.expand_dims(batches[(index[axis].start or 0) - shard.first][name], axis)
 
         shape = (*first.shape[:axis], shard.total, *first.shape[axis:])
-        joined[name] = jax.make_array_from_callback(shape, sharding, piece, dtype=first.dtype)
+        joined[name] = jax.make_array_from_callback(shape, sharding, batch_of_row, dtype=first.dtype)
     return joined

@@ -36,7 +36,8 @@ def make_mesh(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
     if model < 1 or len(devices) % model:
         raise CaffejaxError(f"{len(devices)} devices cannot be arranged in rows of {model} that share weights")
     if len(set(devices)) < len(devices):
-        raise CaffejaxError("a device is named twice; each can take one batch")
+        repeated = next(d for i, d in enumerate(devices) if d in devices[:i])
+        raise CaffejaxError(f"device {repeated} is named twice; name each device once")
     missing = sorted(set(range(jax.process_count())) - {d.process_index for d in devices})
     if missing:
         raise CaffejaxError(f"process {missing[0]} has none of the {len(devices)} devices; give each process a device")
@@ -54,7 +55,7 @@ def local_shard(mesh: Mesh) -> DataShard:
     return DataShard(local[0], len(local), len(rows))
 
 
-_LARGE = 2**16  # elements; gathering a smaller array costs more time than sharding saves memory
+_LARGE = 2**16  # elements; for smaller arrays, the memory saved by sharding is not worth the time for gathering
 
 
 def param_shardings(params: Any, mesh: Mesh, *axes: str) -> Any:
@@ -86,7 +87,7 @@ _LANES = 128
 
 
 def tpu_conv_layout(x: Any, sharding: Sharding) -> ShardingOrFormat:
-    """Return the sharding of an array; for a large 1x1 convolution weight on TPUs, with the layout of convolutions.
+    """Return the sharding of an array, with the layout of convolutions for a large 1x1 convolution weight on TPUs.
 
     By default, a TPU stores a weight (outputs, inputs, 1, 1) in tiles of one row. Each step would convert the weight
     and the optimizer's history to the tiles of convolutions and back. The layout has the outputs as the minor axis, as
@@ -107,16 +108,16 @@ def tpu_conv_layout(x: Any, sharding: Sharding) -> ShardingOrFormat:
     return Format(Layout((*range(2, 2 + len(ones)), *last), _TILES[platform]), sharding)
 
 
-def sharding_of(where: ShardingOrFormat) -> Sharding:
-    """Return the sharding in `where`, which may be a sharding or a sharding with a layout."""
-    if isinstance(where, Sharding):
-        return where
-    assert where.sharding is not None
-    return where.sharding
+def sharding_of(target: ShardingOrFormat) -> Sharding:
+    """Return the sharding of `target`, which is a sharding or a sharding with a layout."""
+    if isinstance(target, Sharding):
+        return target
+    assert target.sharding is not None
+    return target.sharding
 
 
-def with_layout(array: Any, where: ShardingOrFormat) -> jax.Array:
-    """Return an array in the layout of `where`. The array must already have the sharding of `where`."""
-    has_layout = isinstance(where, Sharding) or array.format.layout == where.layout
-    result: jax.Array = array if has_layout else jax.device_put(array, where)
+def with_layout(array: Any, target: ShardingOrFormat) -> jax.Array:
+    """Return an array in the layout of `target`. The array must already have the sharding of `target`."""
+    has_layout = isinstance(target, Sharding) or array.format.layout == target.layout
+    result: jax.Array = array if has_layout else jax.device_put(array, target)
     return result

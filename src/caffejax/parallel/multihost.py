@@ -35,7 +35,8 @@ def start_processes(
         processes: the number of processes.
         process_id: the number of this process, from 0.
         gpus: the numbers of the GPUs that this process uses; an empty sequence for all GPUs. By default a process uses
-            all GPUs, but under SLURM and Open MPI only the GPU whose number is the process's number on its machine.
+            all GPUs, except under SLURM and Open MPI, where it uses only the GPU whose number is the process's number
+            on its machine.
         timeout: the time to wait for all processes, in seconds.
 
     Raises:
@@ -59,13 +60,13 @@ def start_processes(
     except (RuntimeError, ValueError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         if coordinator is None and isinstance(error, ValueError):
-            reason = f"no srun, mpirun or TPU pod was detected ({reason}); name process 0's HOST:PORT"
-        raise CaffejaxError(f"the processes could not be joined: {reason}") from error
-    barrier()  # CPUs connect at their first collective, and wait no longer than half a minute for each other
+            reason = f"no srun, mpirun or TPU pod was detected ({reason}); give the HOST:PORT of process 0"
+        raise CaffejaxError(f"the processes cannot be connected: {reason}") from error
+    barrier()  # CPUs connect in their first collective operation, and wait at most half a minute for each other
 
 
 def _check_address(address: str, *, must_be_free: bool) -> None:
-    """Raise `CaffejaxError` if the coordinator's address is not valid or, if `must_be_free`, its port is taken.
+    """Raise `CaffejaxError` if the coordinator's address is not valid or, if `must_be_free`, its port is in use.
 
     JAX itself raises no exception in these cases.
     """
@@ -83,11 +84,11 @@ def _check_address(address: str, *, must_be_free: bool) -> None:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(socket_address)
         except OSError as error:
-            raise CaffejaxError(f"process 0 cannot take the address {address}: {error.strerror}") from error
+            raise CaffejaxError(f"process 0 cannot listen at the address {address}: {error.strerror}") from error
 
 
 def barrier() -> None:
-    """Wait until all processes have called it. Returns at once if there is only one process."""
+    """Wait until all processes have called this function. If there is only one process, return at once."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices("caffejax")
 
@@ -96,17 +97,17 @@ def assert_equal(texts: Mapping[str, str]) -> None:
     """Check that each text is the same in all processes; all processes must call it together.
 
     Args:
-        texts: the texts by name. The names appear in the error, such as "the solver".
+        texts: the texts by name, such as "the solver". The names appear in the error message.
 
     Raises:
-        CaffejaxError: in all processes, if a text differs. It names the texts that differ.
+        CaffejaxError: in all processes, if a text differs. The message names the texts that differ.
     """
     if jax.process_count() == 1:
         return
     checksums = np.array([zlib.crc32(text.encode()) for text in texts.values()], np.uint32)
     gathered = multihost_utils.process_allgather(checksums)  # (processes, texts)
     if differing := [name for name, sums in zip(texts, gathered.T, strict=True) if len(set(sums.tolist())) > 1]:
-        raise CaffejaxError(f"the processes do not train the same: they differ in {', '.join(differing)}")
+        raise CaffejaxError(f"the processes must run the same training, but differ in {', '.join(differing)}")
 
 
 def all_processes(condition: bool) -> bool:
@@ -117,7 +118,11 @@ def all_processes(condition: bool) -> bool:
 
 
 def broadcast_from_first(number: int) -> int:
-    """Return the argument of process 0, less than 2**31, in all processes; all processes must call it together."""
+    """Return process 0's `number` in all processes; all processes must call it together.
+
+    Args:
+        number: an integer less than 2**31. Only its value in process 0 matters.
+    """
     if jax.process_count() == 1:
         return number
     return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
@@ -127,8 +132,9 @@ class Requests:
     """Requests of single processes to save a snapshot or to stop, sent to all processes.
 
     A request is a number from 0 (no request) to 2. All processes receive the largest request of all processes, at the
-    same iteration. The training step sums the encoded requests, float32, together with the gradients, so that they need
-    no other collective operation. A sum is decoded one iteration later, so that accelerators do not wait for the host.
+    same iteration. The training step sums the encoded requests, as float32, together with the gradients, so that no
+    additional collective operation is needed. A sum is decoded one iteration later, so that accelerators do not wait
+    for the host.
 
     Args:
         mesh: the devices of all processes.

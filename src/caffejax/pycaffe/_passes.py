@@ -56,7 +56,7 @@ class FrozenForward:
                 key = self._fold(key, number)
             return key
 
-        blobs = passes.run_finished(inputs.blobs, make_key)
+        blobs = passes.run_transformed(inputs.blobs, make_key)
         return PassOutputs(layers.strip_padding(blobs), {}, passes.loss(blobs) if self._covers_net else 0.0)
 
 

@@ -44,7 +44,7 @@ def fetch_step_ahead(net: Net, param: SolverParameter, debug_nans: bool) -> None
     """Start to load the compiled training step for one device from the cache on disk, in another thread."""
     program = net.jit(_unused, **step_options(net, param, debug_nans))
     if isinstance(program, Jitted):
-        program.fetch_ahead()
+        program.prefetch()
 
 
 def _unused(*_: Any) -> None:

@@ -165,7 +165,7 @@ def _settings(field: str, source: str | NetParameter, folder: Path | None, phase
     for part in (message.state, extra):  # stages are appended, a phase or level is replaced
         state.MergeFrom(part)
     if wrong:
-        build_graph(message, state, file=file, wrong=wrong)  # raises an error with all problems of the net
+        build_graph(message, state, file=file, text_problems=wrong)  # raises an error with all problems of the net
     return NetSettings(message, state, file)
 
 

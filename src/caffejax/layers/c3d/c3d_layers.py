@@ -279,7 +279,7 @@ def volume_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
         all(start < n for start, n in zip(starts, size, strict=True)),
         f"the last window begins beyond the volume {size}: kernel {kernel}, stride {stride}, pad {window.low}",
     )
-    return method, window.fit_padding(size, out).drop_rest(size), out
+    return method, window.fit_padding(size, out).drop_negative_padding(size), out
 
 
 def _maxima(x: jax.Array, window: Window) -> jax.Array:

@@ -118,7 +118,7 @@ def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
         all(begin < n for begin, n in zip(begins, size, strict=True)),
         f"the last window begins beyond the volume {size}: kernel {window.kernel}, stride {window.stride}",
     )
-    return method, window.fit_padding(size, out).drop_rest(size), out
+    return method, window.fit_padding(size, out).drop_negative_padding(size), out
 
 
 def _window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
