@@ -15,12 +15,12 @@ inline size_t Aligned(size_t size) { return (size + 63) / 64 * 64; }
 
 enum class Where { kArgument, kResult, kWeights, kArena };
 
-// Memory of one or more values. A buffer in the arena has its first and last step, and after `Arrange` its offset.
+// Memory of one or more values. A buffer in the arena has a first and a last step, and an offset that `Arrange` sets.
 struct Buffer {
   Where kind;
-  int64_t number = 0;    // of the argument or result
+  int64_t number = 0;    // the index of the argument or result
   size_t size = 0;
-  bool shared = false;   // holds several values, so it is not overwritten
+  bool shared = false;   // has several values, so it is not overwritten
   int first = -1, last = -1;
   size_t offset = 0;
 

@@ -1,5 +1,5 @@
-// Non-maximum suppression on the host, with the results of `layers/detection/boxes.py`. To compile that function with XLA
-// takes 2 to 3 s for each input size; this takes 1 ms (docs/development/performance.md).
+// Non-maximum suppression on the host, with the same results as `non_max_suppression` in layers/boxes.py. XLA needs 2 to
+// 3 s to compile that function for each input size; this function takes 1 ms (docs/development/performance.md).
 
 #ifndef CAFFEJAX_KERNELS_BOXES_H_
 #define CAFFEJAX_KERNELS_BOXES_H_

@@ -1,4 +1,4 @@
-// A least-recently-used cache for threads: to create a oneDNN primitive compiles code, so primitives are reused.
+// A thread-safe least-recently-used cache. oneDNN compiles code to create a primitive, so primitives are reused.
 
 #ifndef CAFFEJAX_KERNELS_CACHE_H_
 #define CAFFEJAX_KERNELS_CACHE_H_
@@ -28,11 +28,11 @@ struct HashOfKey {
 template <typename Value>
 class Cache {
  public:
-  // The cache holds `capacity` values and then drops the least recently used one; users of that value keep it alive.
+  // When the cache has more than `capacity` values, it drops the least recently used one. Its users keep it alive.
   explicit Cache(size_t capacity) : capacity_(capacity) {}
 
-  // Returns the value of a key, and calls `make` if there is none. Meanwhile a thread that needs the same key waits, and
-  // other keys are not blocked. If `make` throws, nothing is stored.
+  // Returns the value of a key, and calls `make` to create it if there is none. Meanwhile other threads that need this
+  // key wait, and other keys are not blocked. If `make` throws, nothing is stored.
   template <typename Make>
   std::shared_ptr<const Value> Get(const Key& key, Make make) {
     std::shared_ptr<Slot> slot = Find(key);

@@ -1,5 +1,6 @@
-// Convolution, deconvolution and dense operations: of several memory layouts the first is used that oneDNN has tuned code
-// for. A dense operation on one row reads its matrix in Caffe's order: 1.55 ms instead of 1.95 for CaffeNet's 4096 x 4096.
+// Convolution, deconvolution and dense operations. Several memory layouts are tried in order, and the first for which
+// oneDNN has tuned code is used. A dense operation on one row reads its matrix in Caffe's order, which takes 1.55 ms
+// instead of 1.95 ms for CaffeNet's matrix of 4096 x 4096.
 
 #ifndef CAFFEJAX_KERNELS_CONV_DENSE_H_
 #define CAFFEJAX_KERNELS_CONV_DENSE_H_
@@ -23,9 +24,9 @@ class Weighted : public Values {
   // The layouts of a convolution's arrays, in the order in which they are tried.
   struct Form {
     memory::desc x, y;
-    std::optional<Tensor> at;       // where the result belongs
+    std::optional<Tensor> at;       // the location that the result must have
     int64_t in_place = -1;         // the value that the result is added to
-    bool fused = true;             // what comes after is computed in the same pass
+    bool fused = true;             // the epilogue is computed in the same pass
   };
 
   std::vector<Form> Forms(size_t i) {
@@ -54,7 +55,7 @@ class Weighted : public Values {
     return Self(i).ResultType() == Type::f32 && X(i).layout.get_data_type() == Type::f32;
   }
 
-  // The layouts of a convolution on numbers of less than 32 bits. What oneDNN cannot fuse is applied to float32.
+  // The layouts of a convolution on numbers of less than 32 bits. Functions that oneDNN cannot fuse run in float32.
   std::vector<Form> NarrowForms(size_t i) {
     Dims out = program_.operations[i].Out();
     Type type = Self(i).ResultType();
@@ -71,7 +72,7 @@ class Weighted : public Values {
     return forms;
   }
 
-  // The attributes of an operation with a weight: what comes after it, and which operands have steps.
+  // The attributes of an operation with a weight: its epilogue, and the operands that have steps.
   dnnl::primitive_attr AttributesOf(size_t i, const Form& form, const PostOps& after) const {
     auto attributes = after.Attributes();
     bool groups = Self(i).Has("groups") && Self(i).One("groups") > 1;
@@ -93,7 +94,7 @@ class Weighted : public Values {
     return -1;
   }
 
-  // Adds an operation with a weight, in the first form that oneDNN has tuned code for, else in the last one.
+  // Adds an operation with a weight, in the first form for which oneDNN has tuned code, or else in the last form.
   // `describe(form, attributes)` returns the primitive's description.
   template <typename Describe>
   void EmitBestForm(size_t i, const std::vector<Form>& forms, const memory::desc& weight, Describe describe) {
@@ -112,7 +113,7 @@ class Weighted : public Values {
     }
   }
 
-  // The post-ops of an operation, without copies of values; for queries of oneDNN's implementations.
+  // The post-ops of an operation, without copies of values, to query oneDNN's implementations.
   PostOps Probe(const Statements& all, const Form& form) {
     PostOps after;
     for (const Statement& s : all) {
@@ -151,7 +152,7 @@ class Weighted : public Values {
     values_[ResultNumber(i)] = form.fused ? y : ToResultType(Passes(y, all, true), s);
   }
 
-  // Returns the location that a result of this description is written to.
+  // Returns the location to which a result of this description is written.
   Tensor TargetOf(const Form& form, const memory::desc& layout) {
     if (form.in_place < 0) return form.at ? *form.at : steps_.Allocate(layout);
     const Tensor& added = values_[form.in_place];
@@ -188,7 +189,7 @@ class Weighted : public Values {
     });
   }
 
-  // Adds a convolution by Winograd's algorithm; returns false if it does not suit the convolution.
+  // Adds a convolution by Winograd's algorithm. Returns false if the algorithm does not suit the convolution.
   bool Transform(size_t i, const Form& form) {
     const Statement& s = Self(i);
     Dims weight = program_.Weight(s.One("weight")), out = program_.operations[i].Out(), one{1, 1};
@@ -249,8 +250,9 @@ class Weighted : public Values {
     });
   }
 
-  // Multiplies rows of any shape by a matrix (outputs, inputs). For a few rows the cost is to read the matrix once, and
-  // Caffe's order is as fast as any other; so these batch sizes share one packed weight. More rows need oneDNN's order.
+  // Multiplies rows of any shape by a matrix (outputs, inputs). For few rows, most time is spent on reading the matrix
+  // once, and Caffe's order is as fast as any other, so these batch sizes share one packed weight. More rows need
+  // oneDNN's order.
   void Multiply(size_t i) {
     const Statement& s = Self(i);
     Dims weight = X(i).layout.get_dims(), caffe = program_.Weight(s.One("weight"));

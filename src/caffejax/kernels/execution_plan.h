@@ -1,5 +1,5 @@
-// The execution plan of a frozen net: its steps (oneDNN primitives, or functions here) and the memory that each uses. Small
-// steps run in one thread, without the wake-up of others: LeNet takes 0.067 ms instead of 0.071.
+// The execution plan of a frozen net: its steps (oneDNN primitives, or functions of this package) and the memory that
+// each uses. Small steps run in one thread and do not wake others, so LeNet takes 0.067 ms instead of 0.071 ms.
 
 #ifndef CAFFEJAX_KERNELS_EXECUTION_PLAN_H_
 #define CAFFEJAX_KERNELS_EXECUTION_PLAN_H_
@@ -21,10 +21,10 @@ struct Packed {
   int64_t weight;
   memory::desc source, layout;
   int buffer;
-  bool transformed = false;  // first, for Winograd's convolutions
+  bool transformed = false;  // before it is packed, for Winograd's convolutions
 
-  // The number of the weight, its size in bytes, how it is packed, and its layout. Weights with an equal line, but for the
-  // first number, are packed equally.
+  // The index of the weight, its size in bytes, how it is packed, and its layout. Weights whose lines differ only in
+  // the index are packed in the same way.
   std::string Describe() const {
     bool equal = !transformed && layout.get_data_type() == source.get_data_type();
     const char* how = !equal ? "transformed" : source == layout ? "plain" : "reordered";
@@ -60,7 +60,7 @@ struct Step {
   std::unique_ptr<const Executable> what;
   Operands operands;
   std::string name;
-  bool alone;  // in one thread
+  bool alone;  // runs in one thread
 };
 
 // Limits (bytes, multiplications) up to which one thread completes a step before a second thread would wake up.
@@ -98,7 +98,7 @@ class Steps {
     steps.push_back({std::move(what), std::move(operands), name, MaxThreads() == 1});
   }
 
-  // Copies values to another layout or type; `step` is the source's, `to_step` the result's, where they are integers.
+  // Copies values to a different layout or type. `step` and `to_step` are the steps of integers in source and result.
   void Copy(const Tensor& from, const Tensor& to, const Tensor* step = nullptr, const Tensor* to_step = nullptr) {
     auto attributes = Attributes(false);
     Operands operands{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
@@ -113,7 +113,7 @@ class Steps {
   }
 
   Tensor WithLayout(const Tensor& tensor, const memory::desc& layout) {
-    // equal except for strides of axes of length 1
+    // the layouts are equal, except for the strides of axes of length 1
     if (tensor.layout == layout) return {tensor.buffer, layout, tensor.offset};
     Tensor copy = Allocate(layout);
     Copy(tensor, copy);

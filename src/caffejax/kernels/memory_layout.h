@@ -38,12 +38,12 @@ inline bool IsQuantized(Type type) { return type == Type::s8 || type == Type::u8
 
 inline bool IsQuantized(const memory::desc& layout) { return IsQuantized(layout.get_data_type()); }
 
-// The layout of numbers of less than 32 bits: channels last, as oneDNN's kernels for them need it.
+// The layout of numbers of less than 32 bits: channels last, which oneDNN's kernels for these types need.
 inline memory::desc Narrow(const Dims& dims, Type type) {
   return IsSpatial(dims) ? ByPixels(dims, type) : Plain(dims, type);
 }
 
-// The same layout for another type; the plain one instead of blocks.
+// The same layout for a different type. A layout in blocks becomes the plain one.
 inline memory::desc WithType(const memory::desc& layout, Type type) {
   if (layout.get_data_type() == type) return layout;
   return layout.get_inner_nblks() ? Plain(layout.get_dims(), type)
@@ -67,8 +67,8 @@ inline Dims ByGroups(Dims weight, int64_t groups) {
   return weight;
 }
 
-// A deconvolution's weight: Caffe has its inputs first, oneDNN its outputs, so the first two axes (of a group) are
-// swapped. `weight` is Caffe's shape.
+// A deconvolution's weight. Its first axis is the inputs in Caffe and the outputs in oneDNN, so the first two axes (of
+// a group) are swapped. `weight` is the shape in Caffe.
 inline memory::desc Swapped(const Dims& weight, int64_t groups) {
   Dims dims = ByGroups(weight, groups);
   Dims strides = Plain(dims).get_strides();
@@ -90,7 +90,7 @@ inline std::string Describe(const memory::desc& layout) {
   return text;
 }
 
-// Returns whether an implementation is one that oneDNN has tuned for this processor, not its reference code.
+// Returns whether an implementation is tuned for this processor, and is not oneDNN's reference code.
 template <typename Description>
 bool IsTuned(const Description& pd) {
   std::string name = pd.impl_info_str();

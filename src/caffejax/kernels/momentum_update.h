@@ -9,8 +9,8 @@
 
 namespace caffejax {
 
-// The gradient, the weight and the slot are read, and the new weight and the new slot are written; they may be the same
-// memory.
+// Reads the gradient, the weight and the slot, and writes the new weight and the new slot, which may be the same memory
+// as the old ones.
 struct MomentumUpdate {
   Array gradient, weight, slot, new_weight, new_slot;
   float rate, decay, momentum;
@@ -35,7 +35,7 @@ static void UpdateCells(const float* g, const float* w, const float* h, float* n
 }
 
 inline void Run(const MomentumUpdate& u) {
-  constexpr int64_t kFewCells = 1 << 15;  // waking a thread takes as long as these
+  constexpr int64_t kFewCells = 1 << 15;  // updating these takes as long as waking a thread
   int64_t cells = u.gradient.element_count();
   InParallelRanges(cells <= kFewCells ? 1 : MaxThreads(), cells, [&](int64_t start, int64_t end) {
     UpdateCells(u.gradient.typed_data() + start, u.weight.typed_data() + start, u.slot.typed_data() + start,

@@ -32,7 +32,7 @@ xla::ffi::Error Guarded(const char* name, Body body) noexcept {
   try {
     return Described(name, body);
   } catch (const std::bad_alloc&) {
-    return xla::ffi::Error(xla::ffi::ErrorCode::kResourceExhausted, "no memory");  // short enough to need none itself
+    return xla::ffi::Error(xla::ffi::ErrorCode::kResourceExhausted, "no memory");  // too short to need memory
   } catch (...) {
     return xla::ffi::Error::Internal("unknown error");
   }

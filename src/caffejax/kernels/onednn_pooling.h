@@ -1,8 +1,8 @@
-// oneDNN's maximum pooling and its gradient, for training. They replace five kernels of XLA for each layer, which
-// take long to compile: until GoogLeNet's first training step, 12.4 seconds of processor time became 9.8.
+// oneDNN's maximum pooling and its gradient, for training. They replace five kernels of XLA for each layer, which take
+// long to compile: the processor time until GoogLeNet's first training step fell from 12.4 to 9.8 seconds.
 //
-// Arrays have their channels last: (batch, height, width, channels). The place of a maximum is the number of its cell in
-// the window, in row-major order, a byte.
+// Arrays have their channels last: (batch, height, width, channels). The place of a maximum is a byte, the index of its
+// cell in the window in row-major order.
 
 #ifndef CAFFEJAX_KERNELS_ONEDNN_POOLING_H_
 #define CAFFEJAX_KERNELS_ONEDNN_POOLING_H_
@@ -15,7 +15,7 @@ namespace caffejax {
 
 using Places = xla::ffi::Buffer<xla::ffi::S8>;
 
-// x (batch, height, width, channels) is pooled to y, with the place of each maximum. A gradient has its array's shape.
+// x (batch, height, width, channels) is pooled to y, with the place of each maximum. Gradients have the same shapes.
 struct MaxPooling {
   Array x, y;
   Places places;

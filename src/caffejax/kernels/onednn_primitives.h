@@ -1,6 +1,6 @@
 // oneDNN's primitives for convolutions and matrix products: created once for their shapes, then run on arrays.
 //
-// oneDNN's kernels need weights in another order than Caffe's, so each call reorders them first.
+// oneDNN's kernels need weights in an order that differs from Caffe's, so each call reorders them first.
 
 #ifndef CAFFEJAX_KERNELS_ONEDNN_PRIMITIVES_H_
 #define CAFFEJAX_KERNELS_ONEDNN_PRIMITIVES_H_
@@ -25,7 +25,8 @@ using dnnl::memory;
 using Dims = memory::dims;
 
 inline dnnl::engine& Engine() {
-  static auto& engine = *new dnnl::engine(dnnl::engine::kind::cpu, 0);  // threads may use it until the very end
+  // never destroyed, because threads may use it until the process ends
+  static auto& engine = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return engine;
 }
 
@@ -96,8 +97,8 @@ struct Prepared {
   memory::desc scratchpad;
   Operand weight;
   std::vector<Operand> others;
-  memory::desc weight_layout;               // that the primitive needs
-  std::optional<dnnl::reorder> rearrange;   // the weight to that layout; or, where it is the result, back
+  memory::desc weight_layout;               // the layout that the primitive needs
+  std::optional<dnnl::reorder> rearrange;   // converts the weight to that layout, or back if it is the result
 };
 
 template <typename Description>
@@ -113,7 +114,7 @@ Prepared Prepare(const Description& pd, const memory::desc& weight_layout, Opera
   return prepared;
 }
 
-// Returns whether the first window that begins behind the low padding of an axis ends before the high padding.
+// Returns whether the first window that begins after the low padding of an axis ends before the high padding.
 inline bool SomeWindowIsWithin(const Convolution& c, size_t axis) {
   const Window& w = c.window;
   int64_t extent = w.dilation[axis] * (c.weight.dimensions()[axis + 2] - 1) + 1;
@@ -127,7 +128,7 @@ inline Prepared Prepare(Kind kind, const Convolution& c, bool relu) {
   const Window& w = c.window;
   auto dims = [](Numbers numbers) { return Dims(numbers.begin(), numbers.end()); };
   Dims stride = dims(w.stride), dilation = dims(w.dilation), low = dims(w.low), high = dims(w.high);
-  for (auto& d : dilation) --d;  // oneDNN counts the cells between
+  for (auto& d : dilation) --d;  // oneDNN counts the skipped cells
   auto x = ChannelsLast(c.x.dimensions()), y = ChannelsLast(c.y.dimensions());
   auto weight = Weight(c.weight.dimensions(), w.groups), any = AnyOrder(weight);
   auto bias = c.bias ? Plain({c.bias->dimensions()[0]}) : memory::desc();
@@ -165,13 +166,13 @@ inline Prepared Prepare(const Product& p, bool relu) {
   return Prepare(pd, b, {DNNL_ARG_WEIGHTS, b}, {{DNNL_ARG_SRC, a}, {DNNL_ARG_DST, c}, {DNNL_ARG_BIAS, bias}});
 }
 
-// To create a primitive compiles its code, so recently used ones are cached. oneDNN's own cache has the same size.
+// Creating a primitive compiles its code, so recently used primitives are cached. oneDNN's own cache has the same size.
 inline Cache<Prepared>& PrimitiveCache() {
   static auto& cache = *new Cache<Prepared>(1024);
   return cache;
 }
 
-// Memory for one call; XLA's CPU runtime offers no scratch memory.
+// Memory for one call, because XLA's CPU runtime offers no scratch memory.
 class Space {
  public:
   memory Of(const memory::desc& desc) {
@@ -190,7 +191,7 @@ class Space {
   std::vector<std::unique_ptr<void, Free>> blocks_;
 };
 
-// Runs a primitive on a weight and the other operands, in their order; a missing bias is left out.
+// Runs a primitive on a weight and the other operands, in order. A missing bias is omitted.
 inline void Run(const Prepared& p, const Array& weight, std::initializer_list<std::optional<Array>> others) {
   Space space;
   std::unordered_map<int, memory> arguments;

@@ -1,5 +1,5 @@
 // Frozen nets: functions that build a program (program.h), pack its weights and run it. Python calls them by ctypes on
-// arrays in memory; that takes no compilation, where `jax.jit` takes 20 ms for each new shape. Code that XLA has compiled
+// arrays in memory. This needs no compilation, which takes `jax.jit` 20 ms for each new shape. Code that XLA has compiled
 // calls them as foreign functions.
 
 #include <memory>

@@ -35,7 +35,7 @@ inline std::ostream& operator<<(std::ostream& out, const Numbers& numbers) {
 
 inline std::ostream& operator<<(std::ostream& out, const Array& array) { return out << array.dimensions(); }
 
-// Throws `Refused` unless the condition holds; the message is composed only then.
+// Throws `Refused` if the condition does not hold. The message is composed only then.
 template <typename... Parts>
 void Require(bool holds, const Parts&... parts) {
   if (holds) return;
@@ -44,7 +44,7 @@ void Require(bool holds, const Parts&... parts) {
   throw Refused(text.str());
 }
 
-// Settings for each spatial axis; the padding is low at the start and high at the end.
+// Settings for each spatial axis. `low` is the padding at the start, `high` at the end.
 struct Window {
   Numbers stride, dilation, low, high;
   int64_t groups;

@@ -42,7 +42,7 @@ class Build : public Weighted {
             " has a result of another shape than declared");
   }
 
-  // Returns whether an operation is faster in one thread: it is too small to wake others.
+  // Returns whether an operation is faster in one thread, because it is too small to wake others.
   bool IsSmall(size_t i) const {
     const Statement& s = Self(i);
     int64_t out = Bytes(program_.operations[i].Out()), moved = out, products = 0;
@@ -59,7 +59,7 @@ class Build : public Weighted {
     values_[ResultNumber(i)] = Passes(X(i), program_.operations[i].after, CanOverwrite(In(i), i));
   }
 
-  // Converts to another type, or integers to another step.
+  // Converts a value to a different type, or integers to a different step.
   void Convert(size_t i) {
     const Statement& s = Self(i);
     const Tensor& x = X(i);
@@ -165,7 +165,7 @@ class Build : public Weighted {
     Require(from[axis] == out[axis], "concat: parts are missing");
   }
 
-  // In blocks of channels if all parts but the last have whole blocks, else with the channels last.
+  // The result is in blocks of channels if all parts but the last have full blocks, else it has the channels last.
   memory::desc Order(const Statement& s, const Dims& out, size_t axis) const {
     if (s.ResultType() != Type::f32) return Narrow(out, s.ResultType());
     if (axis != 1 || !IsSpatial(out)) return Plain(out);
@@ -186,8 +186,8 @@ class Build : public Weighted {
     values_[ResultNumber(i)] = {x.buffer, Plain(out, type), x.offset};
   }
 
-  // Permutes axes: axis `order[j]` becomes axis j. The values are moved at once, because oneDNN computes some functions
-  // wrongly on a view with permuted axes.
+  // Permutes axes: axis `order[j]` becomes axis j. The values are moved in memory, because oneDNN computes wrong
+  // results for some functions of a view with permuted axes.
   void Permute(size_t i) {
     const Tensor& x = X(i);
     Dims order = Self(i).Whole("order", x.layout.get_dims().size(), 0);
@@ -198,7 +198,7 @@ class Build : public Weighted {
     steps_.Copy({x.buffer, x.layout.permute_axes(to), x.offset}, values_[ResultNumber(i)]);
   }
 
-  // For one image, whole blocks of channels are contiguous and need no copy; otherwise the plain layout is sliced.
+  // For one image, full blocks of channels are contiguous and need no copy. Otherwise the plain layout is sliced.
   void Slice(size_t i) {
     const Statement& s = Self(i);
     Tensor x = X(i);

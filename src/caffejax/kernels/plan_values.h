@@ -1,8 +1,9 @@
-// The values of a program under construction: location and layout of each, its last reader, and passes over one value.
+// The values of a program under construction: location, layout and last reader of each, and passes over one value.
 //
-// oneDNN chooses the layout of a convolution's arrays, with two exceptions that use blocks of channels. Values that Concat
-// joins along the channels: with one image their blocks are contiguous, so they are computed in place, where oneDNN would
-// copy with reference code, 200 times as slow. Depthwise convolutions, which are fastest so: all of MobileNet by 5 %.
+// oneDNN chooses the layout of a convolution's arrays, with two exceptions that use blocks of channels. The first is
+// values that Concat joins along the channels: with one image their blocks are contiguous, so they are computed
+// directly in the result. Otherwise oneDNN would copy them by its reference code, which is 200 times as slow. The
+// second is depthwise convolutions, which are fastest in this layout: it makes MobileNet 5 % faster.
 
 #ifndef CAFFEJAX_KERNELS_PLAN_VALUES_H_
 #define CAFFEJAX_KERNELS_PLAN_VALUES_H_
@@ -48,7 +49,7 @@ class Values {
     last_use_[value] = static_cast<int>(operation);
   }
 
-  // Sources of a concatenation along the channels may be computed directly in its result.
+  // The inputs of a concatenation along the channels may be computed directly in its result.
   void FindParts(size_t operation) {
     const Statement& s = program_.operations[operation].self;
     Dims out = program_.operations[operation].Out();
@@ -63,7 +64,7 @@ class Values {
     }
   }
 
-  // Returns whether an operation is a depthwise convolution of whole blocks of channels.
+  // Returns whether an operation is a depthwise convolution of full blocks of channels.
   static bool IsByChannel(const Operation& o) {
     Dims out = o.Out();
     bool floats = o.self.name == "convolution" && !o.self.Has("scales") && o.self.ResultType() == Type::f32;
@@ -108,7 +109,7 @@ class Values {
       const Tensor& value = values_[program_.results[i]];
       Buffer& buffer = steps_.buffers[value.buffer];
       auto plain = Plain(value.layout.get_dims());
-      bool rows = plain.get_dims().size() == 2;  // which need not begin at a multiple of 64 bytes
+      bool rows = plain.get_dims().size() == 2;  // rows need not begin at a multiple of 64 bytes
       if (rows && buffer.kind == Where::kArena && !buffer.shared && value.layout == plain) {  // computed in the result
         buffer.kind = Where::kResult;
         buffer.number = static_cast<int64_t>(i);
@@ -135,8 +136,8 @@ class Values {
     return IsQuantized(value.layout) ? ToFloat(value, layout, s) : steps_.WithLayout(value, layout);
   }
 
-  // Returns the layout in which a value is combined with a result: the result's, where all have the same shape. Integers
-  // are converted to float32, because oneDNN combines them without regard to their steps.
+  // Returns the layout in which a value is combined with a result: the result's layout if the shapes are equal. Integers
+  // are converted to float32, because oneDNN ignores their steps when it combines them.
   static memory::desc LayoutOf(const memory::desc& value, const memory::desc& like) {
     bool same = value.get_dims() == like.get_dims() && like.get_format_kind() != memory::format_kind::any;
     const memory::desc& layout = same ? like : value;
@@ -145,7 +146,7 @@ class Values {
 
   Tensor Step(const Statement& s, const char* field) { return steps_.Weight(s.One(field), Plain({1})); }
 
-  // Returns a value, whose step a statement has, as float32.
+  // Returns a value as float32. The statement has its step.
   Tensor ToFloat(const Tensor& value, const memory::desc& layout, const Statement& s) {
     Tensor step = Step(s, "scale"), converted = steps_.Allocate(layout);
     steps_.Copy(value, converted, &step);
@@ -175,8 +176,8 @@ class Values {
     return after;
   }
 
-  // Returns whether the spatial axes have one cell. oneDNN's binary primitive then computes post-ops by channel wrongly
-  // for all images but the first.
+  // Returns whether the spatial axes have one cell. In this case oneDNN's binary primitive computes wrong results of
+  // per-channel post-ops for all images but the first.
   static bool IsPoint(const memory::desc& layout) {
     Dims dims = layout.get_dims();
     return dims.size() > 2 && std::all_of(dims.begin() + 2, dims.end(), [](int64_t n) { return n == 1; });
@@ -220,7 +221,7 @@ class Values {
   std::vector<Tensor> values_;
   std::vector<int> last_use_;
   std::vector<bool> is_output_;
-  std::map<int64_t, std::pair<size_t, int64_t>> parts_;  // by value: the concatenation, and from which channel on
+  std::map<int64_t, std::pair<size_t, int64_t>> parts_;  // by value: the concatenation, and the first channel
   bool by_blocks_ = false;
 };
 

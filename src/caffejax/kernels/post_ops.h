@@ -1,4 +1,4 @@
-// Post-ops: statements that are applied to the result of an operation in the same pass, where oneDNN can.
+// Post-ops: statements that are applied to the result of an operation in the same pass, if oneDNN supports it.
 
 #ifndef CAFFEJAX_KERNELS_POST_OPS_H_
 #define CAFFEJAX_KERNELS_POST_OPS_H_
@@ -29,7 +29,7 @@ inline std::optional<dnnl::algorithm> Pointwise(const Statement& s) {
   return entry->second;
 }
 
-// A combination with another value, or with a weight of one number for each channel.
+// A combination with a second value, or with a weight of one number for each channel.
 inline dnnl::algorithm Pairwise(const Statement& s) {
   if (s.name == "plus") return dnnl::algorithm::binary_add;
   if (s.name == "times") return dnnl::algorithm::binary_mul;

@@ -5,11 +5,12 @@
 // statements that are applied to its result. A statement is the number of a word, a count n, and n fields; a field is the
 // number of its name, a count, and its values. Values are numbered: the arguments first, then the operations' results.
 //
-// Values are float32, unless an operation has the field "type": 1 for bfloat16, 2 for int8, 3 for uint8. An operation
-// computes in the type of its first input; only "convert" may have an input of another kind than its result. An integer
-// stands for a multiple of a step: "scale" is the weight (1,) that has the result's step, "scales" the source's: (1,) for
-// "convert", elsewhere (outputs,), multiplied by the steps of the weight, which holds integers. A statement that adds an
-// integer value has its step as "a" and as the weight "scale".
+// Values are float32, except if an operation has the field "type": 1 for bfloat16, 2 for int8, 3 for uint8. An
+// operation computes in the type of its first input. Only "convert" may have an input whose type differs from its
+// result's. An integer is a multiple of a step. "scale" is the weight (1,) with the step of the result. "scales" is the
+// weight with the step of the input: of shape (1,) for "convert"; of shape (outputs,) for operations with a weight of
+// integers, where the steps of the weight are multiplied by the step of the input. A statement that adds an integer
+// value has the step of that value as "a" and as the weight "scale".
 
 #ifndef CAFFEJAX_KERNELS_PROGRAM_H_
 #define CAFFEJAX_KERNELS_PROGRAM_H_

@@ -18,11 +18,11 @@ namespace caffejax {
 // A location whose address is known only during a call.
 struct UnboundMemory {
   dnnl_memory_t memory;
-  int64_t number;  // of the argument, result or packed weight
+  int64_t number;  // the index of the argument, result or packed weight
   size_t offset;
 };
 
-// The workspace of one call at a time: memory for its values, and the primitives' operands in it.
+// The workspace of a call: memory for its values, and the operands of the primitives in this memory.
 class Workspace {
  public:
   explicit Workspace(const Steps& steps) : steps_(steps), arena_(Allocate(steps.arena_size)) {
@@ -54,7 +54,7 @@ class Workspace {
   };
 
   static std::unique_ptr<char, Free> Allocate(size_t size) {
-    constexpr size_t kPage = size_t{1} << 21;  // a large page: there are fewer to look up
+    constexpr size_t kPage = size_t{1} << 21;  // a large page: fewer pages need to be looked up
     size_t alignment = size < kPage ? 64 : kPage;
     size = (std::max<size_t>(size, 1) + alignment - 1) / alignment * alignment;
     std::unique_ptr<char, Free> block(static_cast<char*>(std::aligned_alloc(alignment, size)));
@@ -85,7 +85,7 @@ class Workspace {
   std::vector<memory> memories_;
   std::vector<UnboundMemory> arguments_, results_, weights_;
   std::vector<std::vector<dnnl_exec_arg_t>> operands_;
-  std::vector<char*> bound_;  // where the weights were last time
+  std::vector<char*> bound_;  // the addresses of the weights in the last call
 };
 
 inline void Reorder(const memory::desc& from, void* source, const memory::desc& to, void* target) {

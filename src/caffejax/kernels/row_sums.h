@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix. XLA compiles its product with ones anew for each layer: 209 times for the statistics of
-// ResNet-50's BatchNorm and their gradients, two thirds of the code of its training step.
+// Sums over the rows of a matrix. XLA would compile a product with ones for each layer: 209 times for the statistics of
+// ResNet-50's BatchNorm and their gradients, which is two thirds of the code of its training step.
 
 #ifndef CAFFEJAX_KERNELS_ROW_SUMS_H_
 #define CAFFEJAX_KERNELS_ROW_SUMS_H_
@@ -23,7 +23,7 @@ inline void Check(const RowSums& s) {
   Require(s.sums.dimensions()[0] == s.x.dimensions()[1], "sums ", s.sums, " are not of the channels of x ", s.x);
 }
 
-// Adds channels `start` to `end`. Parts of 64 rows are added first, which loses fewer digits than one long sum.
+// Adds the channels from `start` to `end`. Parts of 64 rows are added first, which loses fewer digits than one long sum.
 CAFFEJAX_FOR_EACH_PROCESSOR
 static void SumRows(const float* x, int64_t rows, int64_t channels, int64_t start, int64_t end, float factor,
                     float* sums) {
@@ -48,7 +48,7 @@ static void SumRows(const float* x, int64_t rows, int64_t channels, int64_t star
 }
 
 inline void Run(const RowSums& s) {
-  constexpr int64_t kFewCells = 1 << 16;  // waking a thread takes as long as these
+  constexpr int64_t kFewCells = 1 << 16;  // adding these takes as long as waking a thread
   int64_t rows = s.x.dimensions()[0], channels = s.x.dimensions()[1];
   InParallelRanges(rows * channels <= kFewCells ? 1 : MaxThreads(), channels, [&](int64_t start, int64_t end) {
     SumRows(s.x.typed_data(), rows, channels, start, end, s.factor, s.sums.typed_data());

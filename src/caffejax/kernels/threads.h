@@ -1,7 +1,7 @@
-// Runs functions in oneDNN's OpenMP threads; a second thread pool would compete for the same cores. To wake a sleeping
-// thread takes 60 us, more than most layers of SqueezeNet.
+// Runs functions in oneDNN's OpenMP threads, because a second thread pool would compete for the same cores. Waking a
+// sleeping thread takes 60 us, more than most layers of SqueezeNet.
 //
-// oneDNN depends on GNU's OpenMP; the loader finds its functions, so nothing here is compiled or linked with OpenMP.
+// oneDNN depends on GNU's OpenMP. The loader finds its functions, so this code is not compiled or linked with OpenMP.
 
 #ifndef CAFFEJAX_KERNELS_THREADS_H_
 #define CAFFEJAX_KERNELS_THREADS_H_
@@ -11,7 +11,7 @@
 #include <exception>
 #include <mutex>
 
-// Before a function: it is compiled for several processors, and the loader chooses.
+// Put before a function, it makes the compiler compile the function for several processors; the loader chooses one.
 #define CAFFEJAX_FOR_EACH_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
 
 extern "C" {
@@ -30,7 +30,7 @@ inline bool HasThreads() {
 
 inline int MaxThreads() { return HasThreads() ? omp_get_max_threads() : 1; }
 
-// During its lifetime oneDNN creates primitives for one thread and runs them in one; no effect unless `enabled`.
+// If `enabled`, oneDNN creates primitives for one thread and runs them in one thread during the lifetime of the object.
 class OneThread {
  public:
   explicit OneThread(bool enabled = true) : before_(enabled ? MaxThreads() : 1) {
@@ -50,7 +50,7 @@ class OneThread {
   int before_;
 };
 
-// Calls `work(thread, threads)` in at most this number of threads; rethrows an exception of one of them.
+// Calls `work(thread, threads)` in at most this number of threads. If threads throw, one exception is thrown again.
 template <typename Work>
 void InParallel(int threads, Work work) {
   if (!HasThreads() || threads == 1) return work(0, 1);
@@ -73,8 +73,8 @@ void InParallel(int threads, Work work) {
   if (shared.thrown) std::rethrow_exception(shared.thrown);
 }
 
-// Calls `work(start, end)` in at most this number of threads, with ranges that together are 0 to `count`. Ranges start at
-// multiples of 16, a cache line of floats.
+// Calls `work(start, end)` in at most this number of threads, with ranges that together cover 0 to `count`. Ranges start
+// at multiples of 16, a cache line of floats.
 template <typename Work>
 void InParallelRanges(int threads, int64_t count, Work work) {
   InParallel(threads, [&](int thread, int threads) {

@@ -1,8 +1,9 @@
-// 3x3 convolutions by Winograd's F(2x2, 3x3): 16 multiplications for 2x2 results instead of 36. Gain at batch 1: ResNet-50
-// 1.16, GoogLeNet 1.24, SqueezeNet 1.16 times as fast (docs/development/performance.md). oneDNN has none for AVX-512.
+// 3x3 convolutions by Winograd's F(2x2, 3x3), which needs 16 instead of 36 multiplications for 2x2 results. At batch
+// size 1 it makes ResNet-50 1.16, GoogLeNet 1.24 and SqueezeNet 1.16 times as fast (docs/development/performance.md).
+// oneDNN has no Winograd convolutions for AVX-512.
 //
-// Tiles are transformed here, by additions alone (winograd_tiles.h). oneDNN computes the products: 16 matrices
-// (tiles, inputs) times (inputs, outputs) for each group. Each thread takes tiles in blocks that stay in its cache.
+// This code transforms tiles, by additions only (winograd_tiles.h). oneDNN computes the products: 16 matrices
+// (tiles, inputs) times (inputs, outputs) for each group. Each thread processes tiles in blocks that stay in its cache.
 
 #ifndef CAFFEJAX_KERNELS_WINOGRAD_H_
 #define CAFFEJAX_KERNELS_WINOGRAD_H_
@@ -21,7 +22,7 @@ namespace caffejax {
 struct Image {
   int64_t height, width, image, block, pixel;
 
-  // Nothing for other layouts.
+  // Returns nothing for other layouts.
   static std::optional<Image> Of(const memory::desc& layout) {
     Dims d = layout.get_dims();
     if (d.size() != 4 || d[1] % kBlock) return std::nullopt;
@@ -35,15 +36,15 @@ struct Image {
 class Winograd : public Executable {
  public:
   struct Shape {
-    int64_t batch, groups, inputs, outputs;  // channels of a group, whole blocks
+    int64_t batch, groups, inputs, outputs;  // channels of a group, in full blocks
     Image x, y;
     int64_t top, left;                       // padding
     bool relu = false;
     float slope = 0;
   };
 
-  // Returns whether it is faster than the plain convolution, by a model: the multiplications of both, plus measured costs
-  // to transform each number of a tile and to read the larger weights.
+  // Returns whether a model predicts that it is faster than the plain convolution. The model counts the multiplications
+  // of both, and adds measured costs of transforming each number of a tile and of reading the larger weights.
   static bool IsWorth(const Shape& shape) {
     if (shape.inputs % kBlock || shape.outputs % kBlock) return false;
     double pairs = static_cast<double>(shape.inputs) * shape.outputs, pixels = shape.batch * shape.y.height * shape.y.width;
@@ -110,15 +111,15 @@ class Winograd : public Executable {
 
   int64_t Tiles() const { return s_.batch * rows_ * columns_; }
 
-  // The number of tiles in a block: as many as fit in the cache, or more, until the tiles outweigh the weights; but at
-  // least one block for each thread.
+  // The number of tiles in a block. A block has as many tiles as fit in the cache, or more, until they take more memory
+  // than the weights, but there is at least one block for each thread.
   int64_t Block() const {
     constexpr int64_t kCache = (768 << 10) / sizeof(float);
     int64_t channels = s_.inputs + s_.outputs;
     int64_t most = std::max(kCache / (16 * s_.groups * channels), s_.inputs * s_.outputs / channels);
     int64_t count = (Tiles() + most - 1) / std::max<int64_t>(most, 1);
     count = (count + threads_ - 1) / threads_ * threads_;
-    return ((Tiles() + count - 1) / count) | 1;  // odd, so that the 16 matrices begin at different places of the cache
+    return ((Tiles() + count - 1) / count) | 1;  // odd, so that the 16 matrices begin at different positions in the cache
   }
 
   // Transforms a tile and writes it to row `row` of the 16 matrices.
@@ -169,7 +170,7 @@ class Winograd : public Executable {
   int threads_;
   dnnl::matmul::primitive_desc pd_;
   dnnl::primitive multiply_;
-  // of a thread: where its products and oneDNN's scratchpad begin, and its bytes
+  // for each thread: the offsets of its products and of oneDNN's scratchpad, and its size in bytes
   size_t products_, scratchpad_, thread_bytes_;
 };
 

@@ -1,5 +1,5 @@
-// The transformations of Winograd's F(2x2, 3x3): of 4x4 input tiles, of weights, and of results. They take 8 % of the time
-// of a convolution by winograd.h.
+// The transformations of 4x4 input tiles, weights and results in Winograd's F(2x2, 3x3). They take 8 % of the time of a
+// convolution by winograd.h.
 
 #ifndef CAFFEJAX_KERNELS_WINOGRAD_TILES_H_
 #define CAFFEJAX_KERNELS_WINOGRAD_TILES_H_
@@ -37,8 +37,8 @@ static void IntoTile(const float* const* cells, const int64_t* steps, int64_t bl
 
 // The bias, the added value and the activation of a result, applied before it is stored.
 struct Finish {
-  const float* bias = nullptr;          // of the first channel; null if there is none
-  const float* const* added = nullptr;  // four pixels, as in `cells`; null if there is none
+  const float* bias = nullptr;          // the bias of the first channel, or null if there is none
+  const float* const* added = nullptr;  // the four pixels to add, in the order of `cells`, or null
   bool relu = false;
   float slope = 0;
 };
