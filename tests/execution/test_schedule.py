@@ -75,7 +75,7 @@ def test_layers_are_unfused_where_a_blob_is_tapped() -> None:
 
 def test_a_schedule_is_split_at_host_layers() -> None:
     net = Net(FILTERED)
-    assert [(part.how, [layer.name for layer in part.layers]) for part in net.schedule.parts] == [
+    assert [(part.mode, [layer.name for layer in part.layers]) for part in net.schedule.parts] == [
         ("traced", ["data", "wanted", "conv"]),
         ("host", ["filter"]),
         ("bucketed", ["relu", "ip"]),

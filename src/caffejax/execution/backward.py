@@ -1,6 +1,6 @@
-"""Layer-by-layer backward passes, as Caffe runs them: diffs of tops become diffs of bottoms and of parameters.
+"""Layer-by-layer backward passes, as in Caffe: compute the diffs of bottoms and parameters from the diffs of tops.
 
-Training differentiates a net's loss as a whole. This module serves callers that need single layers: pycaffe, whose
+Training differentiates the loss of the full net. This module serves callers that need single layers: pycaffe, whose
 backward passes start from any diffs and stop at any layer, and the tools in `debugging`.
 """
 
@@ -52,7 +52,7 @@ def differentiated_params(layer: Layer) -> list[Slot]:
 def with_pullback(
     part: Part,
     inputs: PassInputs,
-    before: Values,
+    earlier_blobs: Values,
     runner: Runner = compute,
     host_tops: Mapping[str, jax.Array] | None = None,
 ) -> tuple[PassOutputs, Pullback]:
@@ -60,25 +60,25 @@ def with_pullback(
 
     Args:
         part: a part with the layer only.
-        inputs, before: see `compute`.
+        inputs, earlier_blobs: see `compute`.
         runner: computes the layer.
         host_tops: the tops of a host layer that has already run and must not run again.
     """
     (layer,) = part.layers
     if layer.type.on_host:
         if host_tops is None:
-            result = runner(part, inputs, before, None)
+            result = runner(part, inputs, earlier_blobs, None)
         else:
             result = PassOutputs({top: host_tops[top] for top in layer.tops}, dict(inputs.state), jnp.zeros(()))
-        return result, _host_pullback(layer, inputs, before, result.values)
+        return result, _host_pullback(layer, inputs, earlier_blobs, result.values)
     slots, names = differentiated_params(layer), differentiated_bottoms(layer)
 
     def forward(params: Mapping[str, Any], bottoms: Values) -> Any:
-        result = runner(part, inputs._replace(params={**inputs.params, **params}), {**before, **bottoms}, None)
+        result = runner(part, inputs._replace(params={**inputs.params, **params}), {**earlier_blobs, **bottoms}, None)
         return tuple(result.values[top] for top in layer.tops), result
 
     used_params = {slot.layer: inputs.params[slot.layer] for slot in slots}
-    tops, vjp, result = jax.vjp(forward, used_params, {name: before[name] for name in names}, has_aux=True)
+    tops, vjp, result = jax.vjp(forward, used_params, {name: earlier_blobs[name] for name in names}, has_aux=True)
 
     def pullback(top_diffs: Sequence[Any]) -> Diffs:
         cotangents = tuple(_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True))
@@ -124,12 +124,12 @@ def pull_back(
         yield layer, diffs
 
 
-def _host_pullback(layer: Layer, inputs: PassInputs, before: Values, values: Values) -> Pullback:
+def _host_pullback(layer: Layer, inputs: PassInputs, earlier_blobs: Values, values: Values) -> Pullback:
     def to_numpy(arrays: Sequence[Any]) -> list[np.ndarray]:
         return [np.asarray(a) for a in arrays]
 
     def pullback(top_diffs: Sequence[Any]) -> Diffs:
-        blobs, bottoms = inputs_of(layer, inputs.params, inputs.state, before)
+        blobs, bottoms = inputs_of(layer, inputs.params, inputs.state, earlier_blobs)
         tops = [values[top] for top in layer.tops]
         cotangents = [_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
         context = layer.context.replace(base_key=layer.base_key(inputs.key), propagate_down=layer.bottom_need_backward)

@@ -65,23 +65,25 @@ class PassOutputs(NamedTuple):
 class Runner(Protocol):
     """A function that computes one part from its inputs and the earlier blobs that it reads."""
 
-    def __call__(self, part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None, /) -> PassOutputs:
-        """Return the part's blobs (the blobs in `keep`, or all if `keep` is None), its state and its losses."""
+    def __call__(
+        self, part: Part, inputs: PassInputs, earlier_blobs: Values, needed: frozenset[str] | None, /
+    ) -> PassOutputs:
+        """Return the part's blobs (the blobs in `needed`, or all if `needed` is None), its state and its losses."""
         ...
 
 
 def compute(
-    part: Part, inputs: PassInputs, before: Mapping[str, jax.Array], keep: frozenset[str] | None = None
+    part: Part, inputs: PassInputs, earlier_blobs: Mapping[str, jax.Array], needed: frozenset[str] | None = None
 ) -> PassOutputs:
     """Run a part's steps in order. The function can be traced if the part has no host layers.
 
     Args:
         part: the part.
         inputs: the inputs of the pass.
-        before: the earlier blobs that the part reads.
-        keep: the blobs to return; default: all blobs that the part makes.
+        earlier_blobs: the blobs of earlier layers that the part reads.
+        needed: the blobs to return. The default is all blobs that the part makes.
     """
-    values, state, total = dict(before), dict(inputs.state), jnp.zeros(())
+    values, state, total = dict(earlier_blobs), dict(inputs.state), jnp.zeros(())
     for step in part.steps:
         layer = step.first
         with jax.named_scope(layer.name), layer.locate_errors(), matmul_precision(layer.context):
@@ -98,7 +100,7 @@ def compute(
             if weight:
                 loss = jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
                 total += weight * cross_replica.psum_loss(layer.context, loss)  # shared tops count once
-    names = part.makes if keep is None else part.makes & keep
+    names = part.makes if needed is None else part.makes & needed
     return PassOutputs({name: values[name] for name in values if name in names}, state, total)
 
 
@@ -106,7 +108,7 @@ def run(
     schedule: Schedule,
     inputs: PassInputs,
     *,
-    before: Mapping[str, jax.Array] = MappingProxyType({}),
+    earlier_blobs: Mapping[str, jax.Array] = MappingProxyType({}),
     wanted: Collection[str] | None = None,
     runner: Runner = compute,
 ) -> PassOutputs:
@@ -115,13 +117,13 @@ def run(
     Args:
         schedule: the schedule.
         inputs: the inputs of the pass.
-        before: for a range of layers, the blobs made by earlier layers.
+        earlier_blobs: for a range of layers, the blobs that earlier layers made.
         wanted: the blobs to return; default: all. Other blobs are released after their last reader.
         runner: computes each part. A runner other than `compute` can also observe the blobs that each part reads and
             makes.
     """
-    outputs = PassOutputs(dict(before), dict(inputs.state), jnp.zeros(()))
-    for _, _, so_far in run_parts(schedule, inputs, before=before, wanted=wanted, runner=runner):
+    outputs = PassOutputs(dict(earlier_blobs), dict(inputs.state), jnp.zeros(()))
+    for _, _, so_far in run_parts(schedule, inputs, earlier_blobs=earlier_blobs, wanted=wanted, runner=runner):
         outputs = so_far
     return outputs
 
@@ -130,7 +132,7 @@ def run_parts(
     schedule: Schedule,
     inputs: PassInputs,
     *,
-    before: Mapping[str, jax.Array] = MappingProxyType({}),
+    earlier_blobs: Mapping[str, jax.Array] = MappingProxyType({}),
     wanted: Collection[str] | None = None,
     runner: Runner = compute,
 ) -> Iterator[tuple[Part, Values, PassOutputs]]:
@@ -138,14 +140,14 @@ def run_parts(
 
     The arguments are those of `run`.
     """
-    values, state, total = dict(before), dict(inputs.state), jnp.zeros(())
+    values, state, total = dict(earlier_blobs), dict(inputs.state), jnp.zeros(())
     for i, part in enumerate(schedule.parts):
-        keep = None if wanted is None else schedule.needed_after(i).union(wanted)
+        needed = None if wanted is None else schedule.needed_after(i).union(wanted)
         reads = {name: values[name] for name in part.reads if name in values}
-        outputs = runner(part, select_inputs(inputs._replace(state=state), part), reads, keep)
+        outputs = runner(part, select_inputs(inputs._replace(state=state), part), reads, needed)
         values |= outputs.values
-        if keep is not None:
-            values = {name: value for name, value in values.items() if name in keep}
+        if needed is not None:
+            values = {name: value for name, value in values.items() if name in needed}
         state |= outputs.state
         total += outputs.loss
         yield part, reads, PassOutputs(dict(values), dict(state), total)
@@ -223,14 +225,18 @@ class CompiledParts:
         self._sizes: dict[Any, set[Any]] = {}  # by the part's key: the row counts or shapes compiled so far
 
     def __call__(
-        self, part: Part, inputs: PassInputs, before: Mapping[str, jax.Array], keep: frozenset[str] | None = None
+        self,
+        part: Part,
+        inputs: PassInputs,
+        earlier_blobs: Mapping[str, jax.Array],
+        needed: frozenset[str] | None = None,
     ) -> PassOutputs:
         """Run a part; see `compute`."""
-        run = self._function(part, keep)
-        rows = {len(v) for name, v in before.items() if name in part.bucketed_inputs and not inputs.taps}
+        run = self._function(part, needed)
+        rows = {len(v) for name, v in earlier_blobs.items() if name in part.bucketed_inputs and not inputs.taps}
         if len(rows) != 1:
-            self._log_shapes(part, before)
-            return trim_tops(part, run(inputs, before)) if part.how == "trimmed" else run(inputs, before)
+            self._log_shapes(part, earlier_blobs)
+            return trim_tops(part, run(inputs, earlier_blobs)) if part.mode == "trimmed" else run(inputs, earlier_blobs)
         (n,) = rows
         size = 1 << (n - 1).bit_length() if n else 1
         sizes = self._sizes.setdefault(part.key, set())
@@ -241,25 +247,27 @@ class CompiledParts:
         def pad(v: jax.Array) -> jax.Array:
             return jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1))
 
-        outputs = run(inputs, {name: pad(v) if name in part.bucketed_inputs else v for name, v in before.items()})
+        outputs = run(
+            inputs, {name: pad(v) if name in part.bucketed_inputs else v for name, v in earlier_blobs.items()}
+        )
         return outputs._replace(values={name: v[:n] for name, v in outputs.values.items()})
 
-    def _function(self, part: Part, keep: frozenset[str] | None) -> Any:
-        key = part.key, keep
+    def _function(self, part: Part, needed: frozenset[str] | None) -> Any:
+        key = part.key, needed
         if key not in self._compiled:
-            function = partial(compute, part, keep=keep)
-            self._compiled[key] = function if part.how == "host" else compilation.jit(function, self._kernels)
+            function = partial(compute, part, needed=needed)
+            self._compiled[key] = function if part.mode == "host" else compilation.jit(function, self._kernels)
         return self._compiled[key]
 
-    def _log_shapes(self, part: Part, before: Mapping[str, jax.Array]) -> None:
+    def _log_shapes(self, part: Part, earlier_blobs: Mapping[str, jax.Array]) -> None:
         """Log that a part is compiled again for new shapes."""
         sizes = self._sizes.setdefault(part.key, set())
-        shapes = tuple(v.shape for v in before.values())
-        if part.how != "traced" or shapes in sizes:
+        shapes = tuple(v.shape for v in earlier_blobs.values())
+        if part.mode != "traced" or shapes in sizes:
             return
         sizes.add(shapes)
         if len(sizes) > 1:
-            text = ", ".join(f"{name} {shape}" for name, shape in zip(before, shapes, strict=True))
+            text = ", ".join(f"{name} {shape}" for name, shape in zip(earlier_blobs, shapes, strict=True))
             log.info("Compiling layers %s for %s (%d shapes so far)", _layer_range(part), text, len(sizes))
 
 

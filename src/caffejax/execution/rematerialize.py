@@ -8,7 +8,7 @@ each group a part of the schedule, and the interpreter runs these parts by `rema
 neither their sizes nor a limit, so a search would still be needed. On CPUs it saves no memory: XLA removes the
 optimization barrier by which `jax.checkpoint` separates the two runs, merges the runs, and stores every residual. With
 jax 0.10, the gradient of 12 residual blocks needs 8.3 MB of temporary memory without rematerialization, 8.3 MB with
-`jax.checkpoint` over the groups chosen here or over the whole net (policies `nothing_saveable`, `dots_saveable`), and
+`jax.checkpoint` over the groups chosen here or over the full net (policies `nothing_saveable`, `dots_saveable`), and
 4.8 MB with `rematerialize`.
 """
 
@@ -199,10 +199,12 @@ class _ResidualTrace:
         self._units: list[tuple[tuple[Step, ...], int, int]] = []  # steps, bytes of inner residuals, live bytes
         self.values: list[_MutableValue] = []
 
-    def __call__(self, part: Part, inputs: PassInputs, before: Any, keep: frozenset[str] | None) -> PassOutputs:
+    def __call__(
+        self, part: Part, inputs: PassInputs, earlier_blobs: Any, needed: frozenset[str] | None
+    ) -> PassOutputs:
         index = len(self._units)
-        traced = _trace_unit(part, inputs, before)
-        origins: dict[Any, _MutableValue] = {name: self._current[name] for name in before}
+        traced = _trace_unit(part, inputs, earlier_blobs)
+        origins: dict[Any, _MutableValue] = {name: self._current[name] for name in earlier_blobs}
         for value in origins.values():
             value.last_consumer = index
         for name, (origin, shape) in traced.tops.items():
@@ -217,7 +219,7 @@ class _ResidualTrace:
             elif origin != _INPUT:
                 inner_bytes += count
         tops: Any = {name: shape for name, (_, shape) in traced.tops.items()}
-        self._units.append((part.steps, inner_bytes, size((dict(before), tops))))
+        self._units.append((part.steps, inner_bytes, size((dict(earlier_blobs), tops))))
         return PassOutputs(tops, traced.state, jnp.zeros(()))
 
     def units(self) -> list[Unit]:
@@ -227,22 +229,22 @@ class _ResidualTrace:
         return [Unit(steps, count, live) for (steps, _, live), count in zip(self._units, residuals, strict=True)]
 
 
-def _trace_unit(part: Part, inputs: PassInputs, before: Mapping[str, Any]) -> _TracedUnit:
+def _trace_unit(part: Part, inputs: PassInputs, earlier_blobs: Mapping[str, Any]) -> _TracedUnit:
     names = sorted(part.makes)
 
-    def with_pullback(params: Any, before: Any, others: PassInputs) -> Any:
-        def forward(params: Any, before: Any) -> Any:
-            result = compute(part, others._replace(params=params), before)
+    def with_pullback(params: Any, earlier_blobs: Any, others: PassInputs) -> Any:
+        def forward(params: Any, earlier_blobs: Any) -> Any:
+            result = compute(part, others._replace(params=params), earlier_blobs)
             return (result.loss, [result.values[name] for name in names]), result.state
 
-        (_, tops), pullback, state = jax.vjp(forward, params, before, has_aux=True)
+        (_, tops), pullback, state = jax.vjp(forward, params, earlier_blobs, has_aux=True)
         return tops, jax.tree.leaves(pullback), state
 
     traced, (tops, residuals, state) = jax.make_jaxpr(with_pullback, return_shape=True)(
-        inputs.params, dict(before), inputs
+        inputs.params, dict(earlier_blobs), inputs
     )
     params, others = ([_INPUT] * len(jax.tree.leaves(tree)) for tree in (inputs.params, inputs))
-    origins = _origins(traced.jaxpr, [*params, *sorted(before), *others])
+    origins = _origins(traced.jaxpr, [*params, *sorted(earlier_blobs), *others])
     return _TracedUnit(
         tops=dict(zip(names, zip(origins, tops, strict=False), strict=True)),
         residuals={origin: size(x) for origin, x in zip(origins[len(tops) :], residuals, strict=False)},
@@ -362,38 +364,40 @@ def apply_groups(schedule: Schedule, groups: Groups) -> Schedule:
     """Return the schedule with a part for each group. All parts except the last are recomputed in the backward pass."""
     (part,) = schedule.parts
     *first, last = groups.groups
-    remat = (replace(part, steps=steps, how="remat") for steps in first)
+    remat = (replace(part, steps=steps, mode="remat") for steps in first)
     return replace(schedule, parts=(*remat, replace(part, steps=last)))
 
 
-def run_part(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None = None) -> PassOutputs:
-    """Run a part as `compute` does. If the part is marked "remat", it is recomputed in the backward pass."""
-    if part.how != "remat":
-        return compute(part, inputs, before, keep)
+def run_part(
+    part: Part, inputs: PassInputs, earlier_blobs: Values, needed: frozenset[str] | None = None
+) -> PassOutputs:
+    """Run a part like `compute`. If the part is marked "remat", it is recomputed in the backward pass."""
+    if part.mode != "remat":
+        return compute(part, inputs, earlier_blobs, needed)
 
-    def layers(inputs: PassInputs, before: Any) -> Any:
-        result = compute(part, inputs, before, keep)
+    def layers(inputs: PassInputs, earlier_blobs: Any) -> Any:
+        result = compute(part, inputs, earlier_blobs, needed)
         return (result.values, result.loss), result.state
 
-    (values, loss), state = rematerialize(layers)(inputs, dict(before))
+    (values, loss), state = rematerialize(layers)(inputs, dict(earlier_blobs))
     return PassOutputs(values, state, loss)
 
 
 def rematerialize(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return `run`, a function `(inputs, before) -> (result, aux)`, with a backward pass that runs it again.
+    """Return `run`, a function `(inputs, earlier_blobs) -> (result, aux)`, with a backward pass that runs it again.
 
     The residuals of the first run are not stored. No gradient passes through `aux`. The second run depends on the diffs
     of the result; otherwise XLA would merge the two runs and store every residual (see the module's docstring).
     """
 
-    def forward(inputs: Any, before: Any) -> Any:
-        return run(inputs, before), (inputs, before)
+    def forward(inputs: Any, earlier_blobs: Any) -> Any:
+        return run(inputs, earlier_blobs), (inputs, earlier_blobs)
 
     def backward(saved: Any, diffs: Any, needed: Any) -> Any:
-        inputs, before = saved
+        inputs, earlier_blobs = saved
         token = _token_of(diffs[0])
         inputs = inputs._replace(blobs=_depend_on(token, inputs.blobs))
-        _, pullback, _ = jax.vjp(run, inputs, _depend_on(token, before), has_aux=True)
+        _, pullback, _ = jax.vjp(run, inputs, _depend_on(token, earlier_blobs), has_aux=True)
         return pullback(diffs[0])
 
     return with_gradient(forward, backward)

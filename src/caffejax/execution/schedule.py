@@ -21,9 +21,9 @@ from ..layers.context import Epilogue
 from ..layers.row_padding import first_rows, matching_rows_axis, num_valid_rows
 from ..variables import Blobs
 
-How = Literal["traced", "bucketed", "trimmed", "host", "remat"]
+Mode = Literal["traced", "bucketed", "trimmed", "host", "remat"]
 
-_DESCRIPTIONS: Mapping[How, str] = {
+_DESCRIPTIONS: Mapping[Mode, str] = {
     "traced": "compiled",
     "bucketed": "compiled for rows padded to a power of two",
     "trimmed": "compiled, padding rows removed from the tops",
@@ -50,14 +50,14 @@ class Part:
 
     Attributes:
         steps: the steps.
-        how: how the part runs. "traced": together with the code around it. "bucketed": compiled for row counts padded
+        mode: how the part runs. "traced": together with the code around it. "bucketed": compiled for row counts padded
             to powers of two. "trimmed": compiled separately, with the padded rows removed from its tops. "host": in
             Python. "remat": like "traced", and recomputed in the backward pass.
         bucketed_inputs: if the part is "bucketed", the blobs that it reads and whose row count depends on the data.
     """
 
     steps: tuple[Step, ...]
-    how: How = "traced"
+    mode: Mode = "traced"
     bucketed_inputs: frozenset[str] = frozenset()
 
     @cached_property
@@ -68,7 +68,7 @@ class Part:
     @cached_property
     def key(self) -> tuple[Any, ...]:
         """A cache key. Two parts of one graph with equal keys compute the same function."""
-        return self.how, tuple(tuple(layer.key for layer in step.layers) for step in self.steps)
+        return self.mode, tuple(tuple(layer.key for layer in step.layers) for step in self.steps)
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
@@ -119,12 +119,12 @@ class Schedule:
             first, last = part.layers[0].name, part.layers[-1].name
             names = first if first == last else f"{first} .. {last}"
             fused = [" + ".join(layer.name for layer in step.layers) for step in part.steps if len(step.layers) > 1]
-            lines += [f"{_DESCRIPTIONS[part.how]}: {names}", *(f"  fused: {text}" for text in fused)]
+            lines += [f"{_DESCRIPTIONS[part.mode]}: {names}", *(f"  fused: {text}" for text in fused)]
         return "\n".join(lines)
 
 
 def plan(graph: Graph, first: int = 0, last: int | None = None) -> Schedule:
-    """Return the schedule of a graph's layers with indices `first` to `last`, inclusive; default: all layers."""
+    """Return the schedule of a graph's layers with indices from `first` to `last`, inclusive (default: all layers)."""
     return fuse(split_at_host_layers(make_schedule(graph, first, last), trim=graph.has_host_layers))
 
 
@@ -173,31 +173,31 @@ def split_at_host_layers(schedule: Schedule, *, trim: bool) -> Schedule:
     return replace(schedule, parts=tuple(piece for part in schedule.parts for piece in _split_by_kind(part, kinds)))
 
 
-def _split_by_kind(part: Part, kinds: dict[str, tuple[How, frozenset[str]]]) -> list[Part]:
+def _split_by_kind(part: Part, kinds: dict[str, tuple[Mode, frozenset[str]]]) -> list[Part]:
     parts = []
-    for how, steps in groupby(part.steps, key=lambda step: kinds[step.first.key][0]):
-        piece = replace(part, steps=tuple(steps), how=how)
-        varying = kinds[piece.layers[0].key][1] if how == "bucketed" else frozenset()
+    for mode, steps in groupby(part.steps, key=lambda step: kinds[step.first.key][0]):
+        piece = replace(part, steps=tuple(steps), mode=mode)
+        varying = kinds[piece.layers[0].key][1] if mode == "bucketed" else frozenset()
         parts.append(replace(piece, bucketed_inputs=varying.intersection(piece.reads)))
     return parts
 
 
-def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[How, frozenset[str]]]:
+def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[Mode, frozenset[str]]]:
     """Return, by layer key, how the layer runs, and the earlier blobs whose row count depends on the data."""
     varying: set[str] = set()
-    how: dict[str, tuple[How, frozenset[str]]] = {}
+    mode: dict[str, tuple[Mode, frozenset[str]]] = {}
     for layer in layers:
         # for a layer that pools regions of maps, only the number of regions may vary
         rows_vary = varying & set(layer.bottoms) == set(layer.row_bottoms)
         varies = bool(layer.bottoms) and rows_vary and _ignores_padding(layer)
-        kind: How = "host" if layer.type.on_host else "bucketed" if varies else "traced"
+        kind: Mode = "host" if layer.type.on_host else "bucketed" if varies else "traced"
         if isinstance(implementation := layer.type.implementation, OnHost):
             varies = implementation.ragged
         elif trim and layer.type.traits.pads_rows:
             kind, varies = "trimmed", True
-        how[layer.key] = kind, frozenset(varying)
+        mode[layer.key] = kind, frozenset(varying)
         (varying.update if varies else varying.difference_update)(layer.tops)
-    return how
+    return mode
 
 
 def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
@@ -245,7 +245,7 @@ def _ignores_padding(layer: Layer) -> bool:
 def fuse(schedule: Schedule) -> Schedule:
     """Fuse layers within each part. With `backward="rules"` no layers are fused, because each needs its own rule."""
     parts = (
-        part if part.how == "host" else replace(part, steps=tuple(_fused_steps(schedule.graph, part.layers)))
+        part if part.mode == "host" else replace(part, steps=tuple(_fused_steps(schedule.graph, part.layers)))
         for part in schedule.parts
     )
     return replace(schedule, parts=tuple(parts))
@@ -264,11 +264,11 @@ def unfuse(schedule: Schedule, blobs: frozenset[str]) -> Schedule:
 
 
 def _fused_steps(graph: Graph, layers: Sequence[Layer]) -> Iterator[Step]:
-    done = 0
+    end = 0
     for i, layer in enumerate(layers):
-        if i >= done:
-            done = i + 1 + _num_fused(graph, layer, layers[i + 1 :])
-            yield Step(tuple(layers[i:done]))
+        if i >= end:
+            end = i + 1 + _num_fused(graph, layer, layers[i + 1 :])
+            yield Step(tuple(layers[i:end]))
 
 
 def _num_fused(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:

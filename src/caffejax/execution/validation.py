@@ -156,8 +156,8 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
     problems = []
     for name, tree in trees.items():
         if not isinstance(tree, Mapping):
-            both = "; pass its fields .params and .state" if hasattr(tree, "params") else ""
-            problems.append(Problem(f"{name} must be {{layer: blobs}}, not {describe_type(tree)}{both}"))
+            hint = "; pass its fields .params and .state" if hasattr(tree, "params") else ""
+            problems.append(Problem(f"{name} must be {{layer: blobs}}, not {describe_type(tree)}{hint}"))
     if not problems:
         trees = {name: index_blobs(tree) for name, tree in trees.items()}
         problems = [problem for layer in graph.layers for problem in _layer_problems(layer, trees)]

@@ -56,7 +56,7 @@ def build_graph(
     """Build the graph of an upgraded net in a state (see `net_state`).
 
     Args:
-        net: an upgraded net, as `schema.read_net` returns it.
+        net: an upgraded net, from `schema.read_net`.
         state: phase, level and stages.
         file: path of the net, for messages and for paths relative to it; None for a net without a file.
         compute_config: how the net computes.

@@ -236,8 +236,8 @@ class Graph:
 
     def __repr__(self) -> str:
         layers = [layer for layer in self.layers if not layer.inserted_split]
-        both = self.input_names, self.outputs
-        inputs, outputs = (", ".join(map(self._format_blob, names)) or "nothing" for names in both)
+        name_lists = self.input_names, self.outputs
+        inputs, outputs = (", ".join(map(self._format_blob, names)) or "nothing" for names in name_lists)
         count = format_count(len(layers), "layer")
         return f"{printable(self.name) or 'unnamed'} ({self.phase}): {count}, {inputs} -> {outputs}"
 

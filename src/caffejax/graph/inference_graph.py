@@ -86,7 +86,7 @@ def _param_dependent_blobs(graph: Graph) -> set[str]:
 
 
 def _is_score(layer: Layer, dependent: Collection[str]) -> bool:
-    """Return whether a layer is a loss or metric: by its type, or because it has a loss weight and reads labels."""
+    """Return whether a layer is a loss or metric, by its type or because it has a loss weight and reads labels."""
     indices = layer.index_bottoms
     all_labels = 1 < len(layer.bottoms) == len(indices)  # all bottoms are labels: predictions and ground truth
     weighted = any(layer.loss_weights) and not all(bottom in dependent for bottom in layer.bottoms)

@@ -76,12 +76,12 @@ def _reshape_layer(
     graph: Graph, layer: Layer, bottoms: list[jax.ShapeDtypeStruct], inputs: Mapping[str, tuple[int, ...]]
 ) -> tuple[Layer, tuple[jax.ShapeDtypeStruct, ...]]:
     if layer.type.is_fed:
-        before = {top: graph.blobs[top] for top in layer.tops}
-        return layer, tuple(jax.ShapeDtypeStruct(inputs.get(top, b.shape), b.dtype) for top, b in before.items())
+        specs = {top: graph.blobs[top] for top in layer.tops}
+        return layer, tuple(jax.ShapeDtypeStruct(inputs.get(top, b.shape), b.dtype) for top, b in specs.items())
     check = _check_params if is_repeatable(layer.context, bottoms) else _check_params.__wrapped__
     shapes = tuple(param.spec.shape for param in layer.params)
-    specs = check(layer.context, shapes, tuple(bottoms))
-    recurrent_state = recurrent_state_params(layer.key, len(layer.params), specs)
+    state_specs = check(layer.context, shapes, tuple(bottoms))
+    recurrent_state = recurrent_state_params(layer.key, len(layer.params), state_specs)
     if recurrent_state or layer.recurrent_state:
         layer = replace(layer, recurrent_state=recurrent_state)
     return layer, top_shapes(layer.context, (*layer.params, *recurrent_state), bottoms)

@@ -20,7 +20,7 @@ def net_state(net: NetParameter, phase: Phase, level: int = 0, stages: Sequence[
 
 
 def is_included(layer: LayerParameter, state: NetState) -> bool:
-    """Return whether a net in `state` has a layer: the state meets an include rule, or meets no exclude rule."""
+    """Return whether a net in `state` has a layer, because the state meets an include rule or no exclude rule."""
     if layer.include:
         return any(satisfies(state, rule) for rule in layer.include)
     return not any(satisfies(state, rule) for rule in layer.exclude)

@@ -168,7 +168,7 @@ def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> b
 
 
 def is_random(layer: Layer, bottoms: Sequence[Any]) -> bool:
-    """Return whether a layer draws random numbers in its phase.
+    """Return whether a layer uses random numbers in its phase.
 
     Args:
         layer: the layer. A user's host layer is assumed to be deterministic.

@@ -1,4 +1,4 @@
-"""Compilation of nets for inference: constants are folded, weights packed, and layers run as oneDNN programs."""
+"""Compilation of nets for inference: fold constants, pack weights, and run layers as oneDNN programs."""
 
 from .constant_folding import fold, materialize
 from .executable import CompiledShapes

@@ -164,8 +164,8 @@ def _constant_tops(graph: Graph, layer: Layer, variables: Trees, constants: Mapp
         return compute_tops([constants.get(b, _zeros(graph, b)) for b in layer.bottoms])
     part = make_part([layer])
     params, state = materialize((part.select(variables[0]), part.select(variables[1])))
-    before = {b: jax.device_put(np.asarray(constants.get(b, _zeros(graph, b)))) for b in layer.bottoms}
-    return dict(compute(part, PassInputs(params, state, {}, None, {}), before).values)
+    earlier_blobs = {b: jax.device_put(np.asarray(constants.get(b, _zeros(graph, b)))) for b in layer.bottoms}
+    return dict(compute(part, PassInputs(params, state, {}, None, {}), earlier_blobs).values)
 
 
 def _zeros(graph: Graph, blob: str) -> np.ndarray:

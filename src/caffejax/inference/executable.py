@@ -131,7 +131,7 @@ class CompiledShapes:
             if part.key in self.programs:
                 yield _program_step(self.programs[part.key], self._packed[part.key])
                 continue
-            steps = [_host_step(layer) if part.how == "traced" else None for layer in part.layers]
+            steps = [_host_step(layer) if part.mode == "traced" else None for layer in part.layers]
             if not any(steps):
                 yield self._compiled_step(part)
                 continue
@@ -144,11 +144,11 @@ class CompiledShapes:
         self.compiles = True
 
         def step(values: dict[str, Any], key: jax.Array | None) -> None:
-            inputs, before = (
+            inputs, earlier_blobs = (
                 {name: self._as_jax(values[name], name) for name in names if name in values}
                 for names in (part.makes, part.reads)
             )
-            values.update(self._compiled(part, PassInputs(params, state, inputs, key, {}), before).values)
+            values.update(self._compiled(part, PassInputs(params, state, inputs, key, {}), earlier_blobs).values)
 
         return step
 
@@ -191,16 +191,20 @@ class CompiledShapes:
         inputs: Mapping[str, jax.Array],
         key: jax.Array | None,
     ) -> Values:
-        def runner(part: Part, pass_inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
+        def runner(
+            part: Part, pass_inputs: PassInputs, earlier_blobs: Values, needed: frozenset[str] | None
+        ) -> PassOutputs:
             lowered = self.programs.get(part.key)
             if lowered is None:
-                return self._runner(part, pass_inputs, before, keep)
-            tops = run_program(lowered, packed[part.key], pass_inputs, [before[name] for name in lowered.reads])
+                return self._runner(part, pass_inputs, earlier_blobs, needed)
+            tops = run_program(lowered, packed[part.key], pass_inputs, [earlier_blobs[name] for name in lowered.reads])
             return PassOutputs(dict(zip(lowered.makes, tops, strict=True)), {}, jnp.zeros(()))
 
         pass_inputs = PassInputs(*variables, inputs, key, {})
-        before = self._constants
-        values = run(self.schedule, pass_inputs, before=before, wanted=self.graph.outputs, runner=runner).values
+        earlier_blobs = self._constants
+        values = run(
+            self.schedule, pass_inputs, earlier_blobs=earlier_blobs, wanted=self.graph.outputs, runner=runner
+        ).values
         return {name: values[name] for name in self.graph.outputs}
 
     def _call_program(
@@ -221,8 +225,8 @@ class CompiledShapes:
 
         def plain(*arrays: jax.Array) -> Arrays:
             params, state = jax.tree.unflatten(tree, arrays[len(packed) : first])
-            before = dict(zip(lowered.reads, arrays[first:], strict=True))
-            values = compute(lowered.part, PassInputs(params, state, {}, None, {}), before).values
+            earlier_blobs = dict(zip(lowered.reads, arrays[first:], strict=True))
+            values = compute(lowered.part, PassInputs(params, state, {}, None, {}), earlier_blobs).values
             return tuple(values[name] for name in lowered.makes)
 
         def program(*arrays: jax.Array) -> Arrays:

@@ -259,8 +259,8 @@ def axpy(call: Call) -> Value | None:
     factors, x, y = call.bottoms
     if len(x.shape) < 3:
         return None
-    along = call.builder.add("reshape", [factors], (*x.shape[:2], *(1,) * (len(x.shape) - 2)))
-    return call.builder.combine("plus", call.builder.combine("times", x, along), y)
+    scales = call.builder.add("reshape", [factors], (*x.shape[:2], *(1,) * (len(x.shape) - 2)))
+    return call.builder.combine("plus", call.builder.combine("times", x, scales), y)
 
 
 @lowers("Eltwise")

@@ -116,8 +116,8 @@ def measure_ranges(batches: Iterable[Mapping[str, Any]]) -> dict[str, tuple[floa
                 f"batch {i} of calibration gives NaN or infinity in {listed}; int8 needs finite numbers"
             )
         for name, (low, high) in batch_ranges.items():
-            least, largest = ranges.get(name, (low, high))
-            ranges[name] = min(low, least), max(high, largest)
+            smallest, largest = ranges.get(name, (low, high))
+            ranges[name] = min(low, smallest), max(high, largest)
     return ranges
 
 
@@ -156,7 +156,7 @@ def _forms(
     operations: Sequence[Operation],
     names: Mapping[int, str],
 ) -> list[_Form]:
-    """Return the form of each value where it is read in low precision; the form is float32 if it is not read so."""
+    """Return the form of each value: low precision if an operation reads the value in low precision, else float32."""
     count = first + len(operations)
     groups = list(range(count))  # values with a common step: the inputs and results of operations that keep numbers
 
@@ -198,10 +198,10 @@ def _steps(
         ranges = [low.ranges[names[n]] for n in groups[value] if names.get(n) in low.ranges]
         if not ranges or names.get(value) not in low.ranges:
             return None
-        least, largest = min(r[0] for r in ranges), max(r[1] for r in ranges)
-        if least >= 0:
+        smallest, largest = min(r[0] for r in ranges), max(r[1] for r in ranges)
+        if smallest >= 0:
             return _Form("uint8", max(largest, _TINY) / 255)
-        return _Form("int8", max(-least, largest) / 127)
+        return _Form("int8", max(-smallest, largest) / 127)
 
     return form
 
@@ -235,15 +235,15 @@ class _Conversion:
 
     def _add_converted(self, o: Operation) -> int:
         original = len(self._numbers)
-        wanted = self._needed[original]
+        target = self._needed[original]
         inputs, has_weight = o.values("in"), "weight" in o.fields
         fields = dict(o.fields)
         if has_weight:
             form = self._needed[inputs[0]]
             form = form if not form.step or o.name in _WEIGHTED["int8"] else _Form()
-            result = wanted if form.type != "float32" else _Form()
-        elif wanted.type != "float32" and (_keeps_numbers(o) or o.name in _KEEPS_TYPE[wanted.type]):
-            form = result = wanted
+            result = target if form.type != "float32" else _Form()
+        elif target.type != "float32" and (_keeps_numbers(o) or o.name in _KEEPS_TYPE[target.type]):
+            form = result = target
         else:
             form = result = _Form()
         fields |= {"in": [self._in_form(self._numbers[n], form) for n in inputs]} | self._type_fields(result)
@@ -260,13 +260,13 @@ class _Conversion:
 
     def _in_form(self, number: int, form: _Form) -> int:
         """Return the number of a value in the given form. Each value is converted only once to a form."""
-        before = self._forms[number]
-        if before == form:
+        source_form = self._forms[number]
+        if source_form == form:
             return number
         if (number, form) not in self._converted:
             fields: dict[str, Numbers] = {"in": [number], **self._type_fields(form)}
-            if before.step:
-                fields["scales"] = self._step(before.step)
+            if source_form.step:
+                fields["scales"] = self._step(source_form.step)
             operation = number - len(self._arguments)
             shape = self._arguments[number] if operation < 0 else self._result[operation].out
             self._converted[number, form] = self._add(Operation("convert", fields, shape), form)

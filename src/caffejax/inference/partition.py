@@ -63,7 +63,7 @@ def partition(
     programs: dict[Any, LoweredPart] = {}
     readers = _readers(graph)
     for part in schedule.parts:
-        if part.how != "traced" or any(graph.blobs[name].dtype != np.float32 for name in part.makes):
+        if part.mode != "traced" or any(graph.blobs[name].dtype != np.float32 for name in part.makes):
             parts.append(part)
             continue
         for stage, builder in _split_for_onednn(part, graph, image, variables, readers):

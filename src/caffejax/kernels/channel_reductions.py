@@ -54,17 +54,17 @@ def promote(x: jax.Array) -> jax.Array:
 
 
 def row_sums(x: jax.Array) -> jax.Array:
-    """Return the sum of each channel, for CPUs: (batch, *space, channels) to (channels,)."""
+    """Return the sum of each channel, from (batch, *space, channels) to (channels,), in a form for CPUs."""
     return _weighted_sums(x, 1)
 
 
 def row_means(x: jax.Array) -> jax.Array:
-    """Return the mean of each channel, for CPUs: (batch, *space, channels) to (channels,)."""
+    """Return the mean of each channel, from (batch, *space, channels) to (channels,), in a form for CPUs."""
     return _weighted_sums(x, x.shape[-1] / (x.size or 1))
 
 
 def cell_sums(x: jax.Array) -> jax.Array:
-    """Return the sums over the spatial cells, for CPUs: (batch, cells, channels) to (batch, 1, channels)."""
+    """Return the sums over the spatial cells, from (batch, cells, channels) to (batch, 1, channels), for CPUs."""
     return jnp.matmul(jnp.ones((1, x.shape[1]), x.dtype), x, precision=_EXACT)
 
 
@@ -90,7 +90,7 @@ def _add_on_cpu(x: jax.Array, *, weight: float) -> tuple[jax.Array, ...]:
 
 
 def _shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Split the rows of an array (*rows, channels): return `(parts, rows in each part, channels)`."""
+    """Return a shape `(parts, rows in each part, channels)` to which an array (*rows, channels) can be reshaped."""
     rows = math.prod(shape[:-1])
     n = max(k for k in range(1, _PARTS + 1) if rows % k == 0)
     return n, rows // n, shape[-1]

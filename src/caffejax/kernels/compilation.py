@@ -19,7 +19,7 @@ from ..config import Kernels
 from ..fork_guard import raise_after_fork
 from .program_cache import CachedPrograms, Programs, compile_uncached, settings, types_of
 
-# XLA calls its library (YNN) for convolutions and matrix products by default; for convolutions its own code is faster
+# by default, XLA calls its library YNN for convolutions and matrix products; generated code is faster for convolutions
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
 
 # JAX's settings in this thread that a trace depends on; read before each call, by the function that JAX uses
@@ -30,7 +30,7 @@ with jax.ensure_compile_time_eval():  # this module may be imported while a func
 
 
 def jit(function: Callable[..., Any], kernels: Kernels, *, cache_key: bytes | None = None, **options: Any) -> Jitted:
-    """Return a function compiled as by `jax.jit`, with compiler options for the fast kernels on CPUs.
+    """Compile a function like `jax.jit`, with compiler options for the fast kernels on CPUs.
 
     Args:
         function: the function to compile.
@@ -120,11 +120,11 @@ class Jitted:
         return self._programs[key]
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
-        """Lower the function for arguments of these types, as `jax.jit(...).lower` does."""
+        """Lower the function for arguments of these types, like `jax.jit(...).lower`."""
         return self._select(args, kwargs).lower(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
-        """Trace the function for arguments of these types, as `jax.jit(...).trace` does."""
+        """Trace the function for arguments of these types, like `jax.jit(...).trace`."""
         return self._select(args, kwargs).trace(*args, **kwargs)
 
     def _select(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -170,7 +170,7 @@ def on_cpu(*arguments: Any) -> bool:
 
 
 def cpu_of(*arguments: Any) -> jax.Device | None:
-    """Return the CPU device that a call with these arguments runs on, or None if it runs on another platform."""
+    """Return the CPU device on which a call with these arguments runs, or None if it runs on a different platform."""
     if not on_cpu(*arguments):
         return None
     for leaf in jax.tree.leaves(arguments):
@@ -186,7 +186,7 @@ def as_jax(array: np.ndarray, device: jax.Device | None, *, committed: bool = Fa
     `jax.device_put` takes 30 microseconds, as long as a small net.
 
     Args:
-        array: the array. JAX shares its memory, without a copy, if it is aligned as by `aligned_empty`.
+        array: the array. JAX shares its memory, without a copy, if it is aligned to 64 bytes; see `aligned_empty`.
         device: the CPU, or None for the default device.
         committed: whether the array is committed to the device.
     """

@@ -75,11 +75,14 @@ def _differentiable(window: Window, relu: bool) -> Any:
 
     def backward(residuals: Any, dy: jax.Array, needed: Sequence[bool]) -> list[jax.Array | None]:
         (x, weight, *_), y = residuals
-        want_x, want_weight, *want_bias = needed
-        want = onednn.NeededDiffs(want_x, want_weight)
-        operation = _correlation_diffs(window, want, any(want_bias), y is not None)
+        needs_x, needs_weight, *needs_bias = needed
+        needed_diffs = onednn.NeededDiffs(needs_x, needs_weight)
+        operation = _correlation_diffs(window, needed_diffs, any(needs_bias), y is not None)
         diffs = iter(operation(x, dy, weight, *(() if y is None else (y,))))
-        return [next(diffs).astype(a.dtype) if w else None for a, w in zip(residuals[0], needed, strict=True)]
+        return [
+            next(diffs).astype(a.dtype) if is_needed else None
+            for a, is_needed in zip(residuals[0], needed, strict=True)
+        ]
 
     return with_gradient(forward, backward)
 
@@ -156,7 +159,7 @@ def _needed_diffs(
 ) -> Arrays:
     dy = dy if y is None else jnp.where(y > 0, dy, 0)
     diffs = run(x, dy, weight, window=window, needed=needed, bias=bias)
-    return tuple(d for d, want in zip(diffs, (needed.x, needed.weight, bias), strict=True) if want)
+    return tuple(d for d, is_needed in zip(diffs, (needed.x, needed.weight, bias), strict=True) if is_needed)
 
 
 def _needed_diffs_on_tpu(
@@ -200,8 +203,8 @@ def _diffs_on_tpu(
     dx, _, d_bias = _plain_diffs(x, dy, weight, window=window, needed=others, bias=bias)
     padded = jnp.pad(x[:, 0], [(0, 0), *((max(low, 0), max(high, 0)) for low, high in window.padding)])
     patches = jnp.stack([padded[(slice(None), *cells)] for cells in window.cells(dy.shape[2:])], 1)
-    along = (0, *range(2, dy.ndim))
-    return dx, jnp.tensordot(dy, patches, (along, along)).reshape(weight.shape), d_bias
+    summed_axes = (0, *range(2, dy.ndim))
+    return dx, jnp.tensordot(dy, patches, (summed_axes, summed_axes)).reshape(weight.shape), d_bias
 
 
 def _map_diffs(
@@ -216,4 +219,6 @@ def _map_diffs(
     channels = [merge_into_channels(x), merge_into_channels(dy), merge_into_rows(weight), *map(merge_into_channels, y)]
     diffs = iter(_correlation_diffs(window, needed, bias, relu)(*channels))
     out_of = (split_from_channels, split_from_rows, split_from_rows)
-    return tuple(f(next(diffs), size) for f, want in zip(out_of, (needed.x, needed.weight, bias), strict=True) if want)
+    return tuple(
+        f(next(diffs), size) for f, is_needed in zip(out_of, (needed.x, needed.weight, bias), strict=True) if is_needed
+    )

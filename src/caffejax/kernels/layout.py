@@ -18,7 +18,7 @@ def channels_first(x: jax.Array) -> jax.Array:
 
 
 def materialise(x: jax.Array) -> jax.Array:
-    """Return `x`, which XLA then writes to memory in the order of its axes, the last axis contiguous.
+    """Make XLA write `x` to memory in the order of its axes, with the last axis contiguous; return `x`.
 
     Next to matrix products and convolutions, XLA chooses this layout by itself. XLA fuses no operations across this
     call, so the operations that read `x` do not recompute it.
@@ -27,10 +27,10 @@ def materialise(x: jax.Array) -> jax.Array:
 
 
 def materialise_channels_last(x: jax.Array) -> jax.Array:
-    """Return `x`, (batch, channels, *space), which XLA then writes to memory with the channels last."""
+    """Make XLA write `x`, (batch, channels, *space), to memory with the channels last; return `x`."""
     return channels_first(materialise(channels_last(x)))
 
 
 def leave_layout(x: jax.Array) -> jax.Array:
-    """Return `x` unchanged, so that XLA chooses the layout; an alternative to `materialise`."""
+    """Return `x` unchanged, so that XLA chooses the layout. It can be passed instead of `materialise`."""
     return x

@@ -1,4 +1,4 @@
-"""Matrix product of rows and a weight, for InnerProduct layers: by oneDNN on CPUs, by XLA elsewhere.
+"""Matrix product of rows and a weight, for InnerProduct layers, by oneDNN on CPUs and by XLA elsewhere.
 
 The rows may have several axes: (*rows, inputs). On CPUs the axes are merged into one. On other platforms they stay
 separate, because XLA cannot partition the second of two merged axes over several devices.
@@ -42,7 +42,7 @@ def _differentiable(transpose: bool) -> Any:
     def backward(residuals: Any, dy: jax.Array, needed: Sequence[bool]) -> list[jax.Array | None]:
         rows, weight = residuals
         diffs = iter(_product_diffs(transpose, onednn.NeededDiffs(*needed))(rows, dy, weight))
-        return [next(diffs) if w else None for w in needed]
+        return [next(diffs) if is_needed else None for is_needed in needed]
 
     return with_gradient(forward, backward)
 

@@ -133,8 +133,8 @@ def _normalized_diffs(
     d_bias, d_factor = c.sums(dy), c.sums(dy * normal)
     # `normal` has mean 0 and variance 1 (except for eps), so the diff loses its components along 1 and `normal`
     of_bias, of_factor = average(d_bias / m, d_factor / m)
-    across = dy - c.along(of_bias, x) - normal * c.along(of_factor, x)
-    return (across * c.along(factor * jax.lax.rsqrt(variance + eps), x)).astype(x.dtype), d_factor, d_bias
+    dx = dy - c.along(of_bias, x) - normal * c.along(of_factor, x)
+    return (dx * c.along(factor * jax.lax.rsqrt(variance + eps), x)).astype(x.dtype), d_factor, d_bias
 
 
 def _normalized_diffs_on_cpu(x: jax.Array, *others: jax.Array, **options: Any) -> Arrays:
@@ -201,8 +201,8 @@ def _response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **optio
 
 def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
     """Return the sums over zero-padded centred windows of `size` neighbours along an axis, in the shape of `x`."""
-    half, along = reach(size, x.shape[axis]), [k == axis for k in range(x.ndim)]
-    kernel, padding = (2 * half + 1 if a else 1 for a in along), [(half, half) if a else (0, 0) for a in along]
+    half, is_summed = reach(size, x.shape[axis]), [k == axis for k in range(x.ndim)]
+    kernel, padding = (2 * half + 1 if a else 1 for a in is_summed), [(half, half) if a else (0, 0) for a in is_summed]
     total: jax.Array = jax.lax.reduce_window(
         x, np.zeros((), x.dtype), jax.lax.add, tuple(kernel), (1,) * x.ndim, padding
     )

@@ -43,8 +43,8 @@ _FUNCTIONS = (
 class NeededDiffs:
     """The diffs of an operation that are needed.
 
-    One call computes both diffs if both are needed. With two calls, XLA would order only one of them before the update
-    of the weight in place, and copy every weight at the start of a training step for the other.
+    One call computes both diffs if both are needed. If there were two calls, XLA would run only one of them before it
+    updates the weight in place, and would copy every weight at the start of a training step for the other call.
 
     Attributes:
         x: whether the input's diff is needed.
@@ -75,7 +75,7 @@ def missing() -> str | None:
             jax.ffi.register_ffi_target(f"caffejax_{name}", capsule, platform="cpu")
     except (importlib.metadata.PackageNotFoundError, StopIteration):
         return f"the package {PACKAGE} is not installed"
-    except Exception as error:  # from the dynamic loader, or from a jaxlib with another interface
+    except Exception as error:  # from the dynamic loader, or from a jaxlib with a different interface
         return f"it cannot be loaded: {error}"
     return None
 
@@ -318,6 +318,6 @@ def _ffi_call(
     in_place: dict[int, int] | None = None,
     **attributes: Any,
 ) -> list[jax.Array]:
-    """Call a foreign function; `in_place` maps operands to the results that may have their memory."""
+    """Call a foreign function. `in_place` maps operands to the results that may use the operands' memory."""
     call = jax.ffi.ffi_call(f"caffejax_{name}", results, vmap_method="sequential", input_output_aliases=in_place)
     return list(call(*arrays, **attributes))

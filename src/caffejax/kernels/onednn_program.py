@@ -275,7 +275,7 @@ def _library() -> ctypes.CDLL | None:
         make = jax.ffi.pycapsule(library.caffejax_program_make)
         stages = {"instantiate": make, "execute": jax.ffi.pycapsule(library.caffejax_program_run)}
         jax.ffi.register_ffi_target("caffejax_program_run", stages, platform="cpu")
-    except Exception:  # from the dynamic loader, or from a jaxlib with another interface
+    except Exception:  # from the dynamic loader, or from a jaxlib with a different interface
         return None
     return library
 

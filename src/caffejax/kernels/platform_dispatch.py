@@ -2,7 +2,7 @@
 
 JAX sees an operation as one primitive. Transformations such as `jax.grad` and `jax.vmap` are applied to all of its
 implementations. The implementation is chosen when the operation is lowered for a platform. Exported code uses only the
-plain implementation, because the implementation for CPUs may call functions that another process does not have.
+plain implementation, because the implementation for CPUs may call functions that other processes do not have.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Operation:
         return tuple(_operation.bind(*arrays, operation=operation, plain=jax.make_jaxpr(self.plain)(*arrays)))
 
     def map_implementations(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
-        """Return the transformed operation: `transform` applied to each implementation.
+        """Return the operation with `transform` applied to each implementation.
 
         If `cpu` is not differentiable, the result is only the transformed plain implementation.
 

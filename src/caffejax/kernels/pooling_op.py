@@ -38,11 +38,11 @@ def index_dtype(window: Window) -> Any:
 
 def _sliced_maxima(x: jax.Array, window: Window) -> Arrays:
     """Return the maximum of each window, (batch, channels, *out)."""
-    least = float(jnp.finfo(x.dtype).min)
-    x = _pad(materialise(channels_last(x)), window, least)
+    lowest = float(jnp.finfo(x.dtype).min)
+    x = _pad(materialise(channels_last(x)), window, lowest)
     for axis in (2, 1):  # first along each row, then over the rows: 2k comparisons for a k x k window
         first, *others = _cells(x, window, axis)
-        x = jnp.where(first > least, first, least)
+        x = jnp.where(first > lowest, first, lowest)
         for cells in others:
             x = jnp.where(cells > x, cells, x)
     return (channels_first(x),)
@@ -58,10 +58,10 @@ def _sliced_maxima_and_indices(x: jax.Array, window: Window, lay_out: LayOut = m
         window: the window over height and width.
         lay_out: sets the memory layout of an array with channels last.
     """
-    least = float(jnp.finfo(x.dtype).min)
+    lowest = float(jnp.finfo(x.dtype).min)
     dtype = index_dtype(window)
-    best, best_index = jnp.asarray(least, x.dtype), jnp.asarray(-1, dtype)
-    for index, cells in enumerate(_all_cells(_pad(lay_out(channels_last(x)), window, least), window)):
+    best, best_index = jnp.asarray(lowest, x.dtype), jnp.asarray(-1, dtype)
+    for index, cells in enumerate(_all_cells(_pad(lay_out(channels_last(x)), window, lowest), window)):
         best, best_index = jnp.where(cells > best, cells, best), jnp.where(cells > best, dtype(index), best_index)
     return channels_first(best), channels_first(best_index)
 

@@ -140,7 +140,7 @@ def compile_uncached(lowered: jax.stages.Lowered, options: Mapping[str, Any]) ->
     unique_option: dict[str, Any] = {"xla_gpu_redzone_padding_bytes": secrets.randbits(62)}  # has no effect on a CPU
     setting = "jax_persistent_cache_min_compile_time_secs"
     with _COMPILING:
-        before = jax.config.values[setting]
+        saved = jax.config.values[setting]
         jax.config.update(setting, math.inf)  # JAX's cache must not store the program either
         try:
             return lowered.compile({**options, **unique_option})
@@ -148,7 +148,7 @@ def compile_uncached(lowered: jax.stages.Lowered, options: Mapping[str, Any]) ->
             log.debug("Cannot compile a program for the cache: %s", error)
             return None
         finally:
-            jax.config.update(setting, before)
+            jax.config.update(setting, saved)
 
 
 def settings() -> str:
@@ -266,7 +266,7 @@ def _has_callbacks(compiled: Any) -> bool:
 
 
 def _read(path: Path) -> Program | None:
-    """Return the program in a file, or None if the file is missing, damaged, not trusted or made for another path."""
+    """Return the program in a file; None if the file is missing, damaged, not trusted or made for a different path."""
     try:
         if not (_is_trusted(path.parent) and _is_trusted(path)):
             return None

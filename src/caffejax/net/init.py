@@ -78,7 +78,7 @@ def _param_from_definition(layer: Layer, param: Param) -> Array:
 def initial_variables(
     graph: Graph, key: jax.Array | None, dtype: Any, shardings: Mapping[str, Any], known: Mapping[Slot, jax.Array] = {}
 ) -> Variables:
-    """Return initial params and state, as `Net.init` does. Arrays in `known` are used instead of initial values.
+    """Return initial params and state, like `Net.init`. Arrays in `known` are used instead of initial values.
 
     Args:
         graph: the net's graph.

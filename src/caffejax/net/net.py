@@ -163,7 +163,7 @@ class Net:
         return self.summary()._repr_html_()
 
     def summary(self) -> Summary:
-        """Return shapes, parameters and multiply-adds of each layer. The result prints as a table."""
+        """Return the shapes, parameters and multiply-adds of each layer. The result prints as a table."""
         return summarize(self.graph)
 
     @property
@@ -288,7 +288,7 @@ class Net:
         return Frozen(net.graph, variables, options, number_type, calibration)
 
     def jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        """Compile a function that runs the net, as `jax.jit` does.
+        """Compile a function that runs the net, like `jax.jit`.
 
         If the net has host layers, the function is returned unchanged. The layers between host layers are compiled in
         either case.
@@ -426,10 +426,10 @@ class Net:
         """Run one forward pass.
 
         Args:
-            params: as `init` returns them. A layer's arrays may also be a sequence in Caffe's order.
+            params: params, from `init` for example. A layer's arrays may also be a sequence in Caffe's order.
             state: running statistics and recurrent state, in the same form.
-            inputs: an array for each blob in `input_names`, with the shape in `graph.blobs`. The first axis, the batch,
-                may have another length. Labels may be integers.
+            inputs: an array for each blob in `input_names`, with the shape in `graph.blobs`. The length of the first
+                axis, the batch, may differ. Labels may be integers.
             key: random key for layers that are random in this phase, such as Dropout.
             blobs: names of the blobs to return; default: the net's outputs. A blob that is computed in place has its
                 last value.

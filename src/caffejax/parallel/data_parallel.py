@@ -1,4 +1,4 @@
-"""Data parallelism: each device of a mesh computes passes on its own batches, and gradients are summed over devices."""
+"""Data parallelism: each device of a mesh runs passes on different batches, and gradients are summed over devices."""
 
 from __future__ import annotations
 

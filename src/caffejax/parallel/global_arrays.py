@@ -33,7 +33,7 @@ def put_global(tree: Any, shardings: Any) -> Any:
 
 
 def reshard(tree: Any, shardings: Any) -> Any:
-    """Place arrays as `put_global` does. Arrays that already have the requested sharding and layout are not copied."""
+    """Place arrays like `put_global`. Arrays that already have the requested sharding and layout are not copied."""
 
     def reshard_array(array: Any, target: ShardingOrFormat) -> jax.Array:
         is_placed = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding_of(target), array.ndim)
@@ -52,7 +52,7 @@ def _place_array(array: Any, target: ShardingOrFormat) -> jax.Array:
 
 
 def wait_on_cpu(tree: Any) -> Any:
-    """Return `tree`; if a CPU simulates several devices, first wait until its arrays are computed.
+    """Return `tree`. If a CPU simulates several devices, first wait until the arrays of the tree are computed.
 
     Simulated devices share a few threads, so two programs with collectives can deadlock if they run at the same time.
     """
@@ -89,8 +89,8 @@ def gather_to_host(tree: Any) -> Any:
 def gather_to_first(tree: Any) -> Any:
     """Return arrays as NumPy arrays in the first process, and None in the others; all processes must call it together.
 
-    Later training steps do not overwrite the NumPy arrays. Sharded arrays are gathered one at a time: on the devices if
-    several processes hold the shards, otherwise on the host.
+    Later training steps do not overwrite the NumPy arrays. Sharded arrays are gathered one at a time, on the devices if
+    several processes have the shards, otherwise on the host.
     """
 
     def gather_array(array: Any) -> np.ndarray | None:
@@ -144,7 +144,7 @@ def join_batches(mesh: Mesh, batches: Sequence[Mapping[str, np.ndarray]], axis: 
         axis: the index of the new axis, which is the number of leading axes of steps and passes.
     """
     shard = local_shard(mesh)
-    joined: dict[str, jax.Array] = {}
+    global_arrays: dict[str, jax.Array] = {}
     for name, first in batches[0].items():
         sharding = NamedSharding(mesh, PartitionSpec(*(None,) * axis, DATA))
 
@@ -152,5 +152,5 @@ def join_batches(mesh: Mesh, batches: Sequence[Mapping[str, np.ndarray]], axis: 
             return np.expand_dims(batches[(index[axis].start or 0) - shard.first][name], axis)
 
         shape = (*first.shape[:axis], shard.total, *first.shape[axis:])
-        joined[name] = jax.make_array_from_callback(shape, sharding, batch_of_row, dtype=first.dtype)
-    return joined
+        global_arrays[name] = jax.make_array_from_callback(shape, sharding, batch_of_row, dtype=first.dtype)
+    return global_arrays

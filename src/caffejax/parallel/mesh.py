@@ -1,4 +1,4 @@
-"""Device mesh for training: each row of devices takes a batch, and the devices of a row shard large weights."""
+"""Device mesh for training: each row of devices processes a batch, and the devices of a row shard large weights."""
 
 from __future__ import annotations
 

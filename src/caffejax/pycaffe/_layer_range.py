@@ -202,7 +202,7 @@ class LayerRange:
 
     def _forward(self, wanted: tuple[str, ...], inputs: PassInputs) -> PassOutputs:
         schedule = fuse(Schedule(self.graph, (self._part,)))
-        return _select(inputs, run(schedule, _fold_key(inputs), before=self._before(inputs)), wanted)
+        return _select(inputs, run(schedule, _fold_key(inputs), earlier_blobs=self._before(inputs)), wanted)
 
     def _backward(
         self, back: BackwardRange, wanted: tuple[str, ...], inputs: PassInputs, seeds: Values, host_tops: Values
@@ -231,7 +231,7 @@ class LayerRange:
             return result
 
         schedule = split_by_layer(Schedule(self.graph, (self._make_part(last),)))
-        result = run(schedule, _fold_key(inputs), before=self._before(inputs), runner=record_pullback)
+        result = run(schedule, _fold_key(inputs), earlier_blobs=self._before(inputs), runner=record_pullback)
         blobs, params = dict(seeds), dict[Slot, jax.Array]()
         for _, diffs in pull_back(pullbacks, blobs):
             for slot, diff in diffs.params.items():
