@@ -101,7 +101,7 @@ def test_trees_integers_keys_and_zeros() -> None:
 
 
 def test_alone_is_called_without_differentiation() -> None:
-    g = with_gradient(forward, backward, undifferentiated=lambda x, w: jnp.zeros(3))
+    g = with_gradient(forward, backward, primal=lambda x, w: jnp.zeros(3))
     np.testing.assert_array_equal(g(X, W), jnp.zeros(3))
     value, _ = jax.value_and_grad(lambda x: g(x, W).sum())(X)
     np.testing.assert_allclose(value, (jnp.sin(X) * W).sum())

@@ -222,7 +222,7 @@ class CompiledParts:
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
         self._compiled: dict[Any, Any] = {}
-        self._sizes: dict[Any, set[Any]] = {}  # by the part's key: the row counts or shapes compiled so far
+        self._compiled_shapes: dict[Any, set[Any]] = {}  # by the part's key: the row counts or shapes compiled so far
 
     def __call__(
         self,
@@ -236,13 +236,17 @@ class CompiledParts:
         rows = {len(v) for name, v in earlier_blobs.items() if name in part.bucketed_inputs and not inputs.taps}
         if len(rows) != 1:
             self._log_shapes(part, earlier_blobs)
-            return trim_tops(part, run(inputs, earlier_blobs)) if part.mode == "trimmed" else run(inputs, earlier_blobs)
+            return (
+                strip_top_padding(part, run(inputs, earlier_blobs))
+                if part.mode == "trimmed"
+                else run(inputs, earlier_blobs)
+            )
         (n,) = rows
         size = 1 << (n - 1).bit_length() if n else 1
-        sizes = self._sizes.setdefault(part.key, set())
+        sizes = self._compiled_shapes.setdefault(part.key, set())
         if size not in sizes:
             sizes.add(size)
-            log.info("Compiling layers %s for up to %d rows (%d sizes so far)", _layer_range(part), size, len(sizes))
+            log.info("Compiling layers %s for up to %d rows (%d sizes so far)", _format_layers(part), size, len(sizes))
 
         def pad(v: jax.Array) -> jax.Array:
             return jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1))
@@ -261,17 +265,17 @@ class CompiledParts:
 
     def _log_shapes(self, part: Part, earlier_blobs: Mapping[str, jax.Array]) -> None:
         """Log that a part is compiled again for new shapes."""
-        sizes = self._sizes.setdefault(part.key, set())
+        sizes = self._compiled_shapes.setdefault(part.key, set())
         shapes = tuple(v.shape for v in earlier_blobs.values())
         if part.mode != "traced" or shapes in sizes:
             return
         sizes.add(shapes)
         if len(sizes) > 1:
             text = ", ".join(f"{name} {shape}" for name, shape in zip(earlier_blobs, shapes, strict=True))
-            log.info("Compiling layers %s for %s (%d shapes so far)", _layer_range(part), text, len(sizes))
+            log.info("Compiling layers %s for %s (%d shapes so far)", _format_layers(part), text, len(sizes))
 
 
-def trim_tops(part: Part, outputs: PassOutputs) -> PassOutputs:
+def strip_top_padding(part: Part, outputs: PassOutputs) -> PassOutputs:
     """Remove the padded rows from the tops of a part whose layers pad their tops.
 
     Raises:
@@ -286,5 +290,5 @@ def trim_tops(part: Part, outputs: PassOutputs) -> PassOutputs:
     )
 
 
-def _layer_range(part: Part) -> str:
+def _format_layers(part: Part) -> str:
     return f"{part.layers[0].name} .. {part.layers[-1].name}"

@@ -23,11 +23,13 @@ def log_creation(graph: Graph) -> None:
 
 def creation_lines(graph: Graph) -> Iterator[str]:
     """Yield Caffe's log lines for a net. The first contains the net's text, without inserted splits."""
-    text = NetParameter(name=graph.name, layer=[layer.site.layer for layer in graph.layers if not layer.inserted_split])
+    message = NetParameter(
+        name=graph.name, layer=[layer.site.layer for layer in graph.layers if not layer.inserted_split]
+    )
     roots = graph.split_roots
-    for definition in text.layer:
+    for definition in message.layer:
         definition.bottom[:] = [roots.get(bottom, bottom) for bottom in definition.bottom]
-    yield f"Initializing net from parameters: \n{format_text(text)}"
+    yield f"Initializing net from parameters: \n{format_text(message)}"
     memory_bytes = 0
     for layer in graph.layers:
         yield f"Creating Layer {layer.name}"

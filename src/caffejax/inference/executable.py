@@ -42,7 +42,7 @@ class CompiledShapes:
         variables: the net's parameters and state. `StoredWeight`s are packed once for all shapes.
         options: how the net computes.
         device: the CPU to run on, or None for other platforms, on which XLA compiles all parts.
-        low: the low-precision number type of the oneDNN programs, or None for float32.
+        low_precision: the number type of the oneDNN programs, or None for float32.
 
     Attributes:
         schedule: the parts of the net.
@@ -57,14 +57,14 @@ class CompiledShapes:
         options: ComputeConfig,
         *,
         device: jax.Device | None,
-        low: LowPrecision | None = None,
+        low_precision: LowPrecision | None = None,
     ) -> None:
         self._variables, self._device = variables, device
         self.graph, self._constants = remove_constants(graph, variables)
         self.schedule: Schedule
         self.programs: dict[Any, LoweredPart]
         if device and onednn_program.available() and options.kernels == "fast" and options.precision == "float32":
-            self.schedule, self.programs = partition(self.graph, graph, variables, low)
+            self.schedule, self.programs = partition(self.graph, graph, variables, low_precision)
         else:
             self.schedule, self.programs = plan(self.graph), {}
         self._packed = {key: lowered.executable.pack(lowered.weights) for key, lowered in self.programs.items()}

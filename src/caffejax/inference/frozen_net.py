@@ -69,7 +69,7 @@ class Frozen:
         self._set(graph, folded, options, None)
         if precision is not None:
             ranges = self._measure(calibration or ()) if precision == "int8" else {}
-            self._low: LowPrecision | None = LowPrecision(precision, ranges)
+            self._low_precision: LowPrecision | None = LowPrecision(precision, ranges)
 
     def _measure(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
         """Return the range of each blob over batches of inputs."""
@@ -92,8 +92,8 @@ class Frozen:
             )
         return ranges
 
-    def _set(self, graph: Graph, variables: Trees, options: ComputeConfig, low: LowPrecision | None) -> None:
-        self._low = low
+    def _set(self, graph: Graph, variables: Trees, options: ComputeConfig, low_precision: LowPrecision | None) -> None:
+        self._low_precision = low_precision
         self.graph, self._options = graph, options
         self._folded: Trees = jax.tree.map(StoredWeight, tuple(variables))
         self._input_names = graph.input_names
@@ -101,7 +101,7 @@ class Frozen:
 
     def __reduce__(self) -> Any:
         # the folded graph; compiled shapes belong to this process and are not pickled
-        return _restore, (type(self), self.graph, self.variables, self._options, self._low)
+        return _restore, (type(self), self.graph, self.variables, self._options, self._low_precision)
 
     def __copy__(self) -> Frozen:
         return self._with_graph(self.graph)
@@ -183,7 +183,7 @@ class Frozen:
         return self._compiled_for({name: inputs[name] for name in self._input_names}).may_draw
 
     def __repr__(self) -> str:
-        kind = f" in {self._low.kind}" if self._low else ""
+        kind = f" in {self._low_precision.kind}" if self._low_precision else ""
         lines = [f"Frozen net '{self.graph.name}'{kind}: {', '.join(self.input_names)} -> {', '.join(self.outputs)}"]
         return "\n".join([*lines, *(f"  {ready}" for ready in self._ready.values())])
 
@@ -211,7 +211,7 @@ class Frozen:
             graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})
         check_layers_fit(graph)
         with jax.ensure_compile_time_eval():  # weights are packed once, whatever is being traced
-            return CompiledShapes(graph, self._folded, self._options, device=device, low=self._low)
+            return CompiledShapes(graph, self._folded, self._options, device=device, low_precision=self._low_precision)
 
 
 def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:
@@ -223,8 +223,8 @@ def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:
 
 
 def _restore(
-    kind: type[Frozen], graph: Graph, variables: Variables, options: ComputeConfig, low: LowPrecision | None
+    kind: type[Frozen], graph: Graph, variables: Variables, options: ComputeConfig, low_precision: LowPrecision | None
 ) -> Frozen:
     frozen = object.__new__(kind)
-    frozen._set(graph, variables, options, low)
+    frozen._set(graph, variables, options, low_precision)
     return frozen

@@ -70,7 +70,7 @@ class Call:
 
     def weight(self, i: int) -> int:
         """Add blob `i` of the layer to the program's weights, and return the number of the weight."""
-        return self.builder.weight(self.blobs[i])
+        return self.builder.add_weight(self.blobs[i])
 
 
 LOWERINGS: dict[str, Lowering] = {}
@@ -303,7 +303,7 @@ def normalize(call: Call) -> Value | None:
     if not call.blobs or p.across_spatial or len(shape) != 4:
         return None
     w.mark_shared(call.x)  # x has two readers
-    weight = w.weight(np.ones((1, shape[1], 1, 1), np.float32))
+    weight = w.add_weight(np.ones((1, shape[1], 1, 1), np.float32))
     unit, zero = (1, 1), (0, 0)
     steps: dict[str, Numbers] = {"stride": unit, "dilation": unit, "low": zero, "high": zero, "groups": 1}
     total = w.add("convolution", [w.apply(call.x, "square")], (shape[0], 1, *shape[2:]), weight=weight, **steps)

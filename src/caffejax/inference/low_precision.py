@@ -122,7 +122,7 @@ def measure_ranges(batches: Iterable[Mapping[str, Any]]) -> dict[str, tuple[floa
 
 
 def lower_precision(
-    low: LowPrecision,
+    low_precision: LowPrecision,
     arguments: Sequence[Shape],
     operations: Sequence[Operation],
     weights: list[Any],
@@ -132,7 +132,7 @@ def lower_precision(
     """Choose the type of each value of a program, and insert conversions.
 
     Args:
-        low: the number type, and for int8 the ranges.
+        low_precision: the number type, and for int8 the ranges.
         arguments: the shapes of the arguments.
         operations: the operations.
         weights: the weights. Quantized weights replace the original ones in this list, and steps are appended.
@@ -146,12 +146,12 @@ def lower_precision(
     for number, operation in enumerate(operations, len(arguments)):
         if _only_subsamples(operation) and operation.values("in")[0] in names:
             names.setdefault(number, names[operation.values("in")[0]])
-    forms = _forms(low, len(arguments), operations, names)
+    forms = _forms(low_precision, len(arguments), operations, names)
     return _Conversion(arguments, operations, weights, forms).convert(results)
 
 
 def _forms(
-    low: LowPrecision,
+    low_precision: LowPrecision,
     first: int,
     operations: Sequence[Operation],
     names: Mapping[int, str],
@@ -169,16 +169,18 @@ def _forms(
         if _keeps_numbers(o):
             for value in o.values("in"):
                 groups[root(value)] = root(number)
-    step_of = _steps(low, [[n for n in range(count) if root(n) == root(value)] for value in range(count)], names)
+    step_of = _steps(
+        low_precision, [[n for n in range(count) if root(n) == root(value)] for value in range(count)], names
+    )
     needed = [False] * count
     for number, o in reversed(list(enumerate(operations, first))):
-        if o.name in _WEIGHTED[low.kind]:
+        if o.name in _WEIGHTED[low_precision.kind]:
             inputs = [n for n in o.values("in") if step_of(n) is not None]
-            added = o.epilogue_inputs if needed[number] and low.kind == "int8" else ()
+            added = o.epilogue_inputs if needed[number] and low_precision.kind == "int8" else ()
         else:
             inputs = (
                 list(o.values("in"))
-                if (o.name in _KEEPS_TYPE[low.kind] or _only_subsamples(o)) and needed[number]
+                if (o.name in _KEEPS_TYPE[low_precision.kind] or _only_subsamples(o)) and needed[number]
                 else []
             )
             added = ()
@@ -188,15 +190,15 @@ def _forms(
 
 
 def _steps(
-    low: LowPrecision, groups: Sequence[Sequence[int]], names: Mapping[int, str]
+    low_precision: LowPrecision, groups: Sequence[Sequence[int]], names: Mapping[int, str]
 ) -> Callable[[int], _Form | None]:
     """Return a function that maps a value to its form in low precision, or to None if its range is not known."""
 
     def form(value: int) -> _Form | None:
-        if low.kind == "bfloat16":
+        if low_precision.kind == "bfloat16":
             return _Form("bfloat16")
-        ranges = [low.ranges[names[n]] for n in groups[value] if names.get(n) in low.ranges]
-        if not ranges or names.get(value) not in low.ranges:
+        ranges = [low_precision.ranges[names[n]] for n in groups[value] if names.get(n) in low_precision.ranges]
+        if not ranges or names.get(value) not in low_precision.ranges:
             return None
         smallest, largest = min(r[0] for r in ranges), max(r[1] for r in ranges)
         if smallest >= 0:

@@ -18,8 +18,8 @@ import numpy as np
 from ..kernels.onednn_program import Numbers, Operation, Program, Shape, encode
 from .low_precision import LowPrecision, lower_precision
 
-Steps = tuple[int, ...]
-_FUSES = ("convolution", "deconvolution", "dense", "apply")  # operations into which later ones can be fused
+Strides = tuple[int, ...]
+_FUSIBLE = ("convolution", "deconvolution", "dense", "apply")  # operations into which later ones can be fused
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ProgramBuilder:
         """Mark a value as a result or as read several times, so that no operation is fused into its producer."""
         self._shared.add(value.number)
 
-    def weight(self, array: Any) -> int:
+    def add_weight(self, array: Any) -> int:
         """Add a weight to the program, and return the number of the weight."""
         self.weights.append(array)
         return len(self.weights) - 1
@@ -94,7 +94,7 @@ class ProgramBuilder:
             name: the name of the function, such as "plus", "times" or "prelu".
             array: the numbers, (channels,).
         """
-        return self._append_to_epilogue(x, name, {"weight": self.weight(array)})
+        return self._append_to_epilogue(x, name, {"weight": self.add_weight(array)})
 
     def combine(self, name: str, x: Value, y: Value) -> Value:
         """Combine two values elementwise, by "plus", "times" or "maximum", and return the result.
@@ -109,7 +109,7 @@ class ProgramBuilder:
 
     def _can_fuse_into(self, x: Value) -> bool:
         index = x.number - len(self.arguments)
-        return index >= 0 and self._operations[index].name in _FUSES and x.number not in self._shared
+        return index >= 0 and self._operations[index].name in _FUSIBLE and x.number not in self._shared
 
     def _append_to_epilogue(self, x: Value, name: str, fields: dict[str, Numbers]) -> Value:
         if not self._can_fuse_into(x):
@@ -117,23 +117,28 @@ class ProgramBuilder:
         self._operations[x.number - len(self.arguments)].epilogue.append((name, fields))
         return x
 
-    def finish(
-        self, results: Sequence[Value], names: Mapping[int, str] | None = None, low: LowPrecision | None = None
+    def encode_program(
+        self,
+        results: Sequence[Value],
+        names: Mapping[int, str] | None = None,
+        low_precision: LowPrecision | None = None,
     ) -> Program:
         """Return the encoded program that returns `results`, after `hoist_strides`.
 
         Args:
             results: the values to return.
-            names: the blob name of each value, by the value's number, for `low`.
-            low: the low-precision number type to compute in, or None for float32.
+            names: the blob name of each value, by the value's number, for `low_precision`.
+            low_precision: the number type to compute in, or None for float32.
         """
         weights = [tuple(np.shape(w)) for w in self.weights]
         outputs = [value.number for value in results]
         operations, numbers = hoist_strides(self._operations, self.arguments, weights, outputs)
         outputs = [numbers[n] for n in outputs]
-        if low is not None:
+        if low_precision is not None:
             blobs = {numbers[n]: name for n, name in (names or {}).items()}
-            operations, outputs = lower_precision(low, self.arguments, operations, self.weights, outputs, blobs)
+            operations, outputs = lower_precision(
+                low_precision, self.arguments, operations, self.weights, outputs, blobs
+            )
             weights = [tuple(np.shape(w)) for w in self.weights]
         return encode(self.arguments, weights, operations, outputs)
 
@@ -153,39 +158,39 @@ def hoist_strides(
         The new operations, and the new number of each original value. Operations that subsample are added for values
         that are read both with and without a stride.
     """
-    first = len(arguments)
-    if not any(_is_pointwise(o, -1, weights) and max(o.values("stride")) > 1 for o in operations):
-        return list(operations), list(range(first + len(operations)))
+    num_arguments = len(arguments)
+    if not any(_is_pointwise_reader(o, -1, weights) and max(o.values("stride")) > 1 for o in operations):
+        return list(operations), list(range(num_arguments + len(operations)))
     hoisted = [replace(o, fields=dict(o.fields), epilogue=list(o.epilogue)) for o in operations]
     # for each operation: the values that it must read subsampled, with their strides
-    subsampled: list[dict[int, Steps]] = [{} for _ in hoisted]
+    subsampled_inputs: list[dict[int, Strides]] = [{} for _ in hoisted]
     readers_of: dict[int, list[Operation]] = defaultdict(list)
     for o in hoisted:
         for number in {*o.values("in"), *o.epilogue_inputs}:
             readers_of[number].append(o)
     for i in reversed(range(len(hoisted))):
-        o, number = hoisted[i], first + i
+        o, number = hoisted[i], num_arguments + i
         readers = readers_of[number]
-        steps = _steps(readers, number, weights)
+        steps = _common_stride(readers, number, weights)
         if o.name != "convolution" or number in results or steps is None:
             continue
-        epilogue_values = [n for n in o.epilogue_inputs if _shape(n, hoisted, arguments)[2:] != (1,) * len(steps)]
-        if any(_shape(n, hoisted, arguments) != o.out for n in epilogue_values):
+        addends = [n for n in o.epilogue_inputs if _shape(n, hoisted, arguments)[2:] != (1,) * len(steps)]
+        if any(_shape(n, hoisted, arguments) != o.out for n in addends):
             continue
         for r in readers:
             r.fields["stride"] = (1,) * len(steps)
         o.fields["stride"] = tuple(a * b for a, b in zip(o.values("stride"), steps, strict=True))
         o.out = _subsampled_shape(o.out, steps)
-        subsampled[i] = dict.fromkeys(epilogue_values, steps)
-    return _with_subsampling(hoisted, subsampled, arguments)
+        subsampled_inputs[i] = dict.fromkeys(addends, steps)
+    return _with_subsampling(hoisted, subsampled_inputs, arguments)
 
 
 def _with_subsampling(
-    operations: Sequence[Operation], subsampled: Sequence[dict[int, Steps]], arguments: Sequence[Shape]
+    operations: Sequence[Operation], subsampled_inputs: Sequence[dict[int, Strides]], arguments: Sequence[Shape]
 ) -> tuple[list[Operation], list[int]]:
     numbers = list(range(len(arguments)))
     result: list[Operation] = []
-    for o, inputs in zip(operations, subsampled, strict=True):
+    for o, inputs in zip(operations, subsampled_inputs, strict=True):
         replacements = {}
         for value, steps in inputs.items():
             zeros, ones = (0,) * len(steps), (1,) * len(steps)
@@ -213,14 +218,14 @@ def _with_subsampling(
     return result, numbers
 
 
-def _steps(readers: Sequence[Operation], number: int, weights: Sequence[Shape]) -> Steps | None:
+def _common_stride(readers: Sequence[Operation], number: int, weights: Sequence[Shape]) -> Strides | None:
     """Return the stride of a value's readers if all readers are 1x1 convolutions of the same stride, else None."""
-    strides = {r.values("stride") if _is_pointwise(r, number, weights) else None for r in readers}
+    strides = {r.values("stride") if _is_pointwise_reader(r, number, weights) else None for r in readers}
     steps = strides.pop() if len(strides) == 1 else None
     return steps if steps and max(steps) > 1 else None
 
 
-def _is_pointwise(reader: Operation, number: int, weights: Sequence[Shape]) -> bool:
+def _is_pointwise_reader(reader: Operation, number: int, weights: Sequence[Shape]) -> bool:
     if reader.name != "convolution" or number in reader.epilogue_inputs:
         return False
     kernel = weights[reader.values("weight")[0]][2:]
@@ -231,5 +236,5 @@ def _shape(number: int, operations: Sequence[Operation], arguments: Sequence[Sha
     return arguments[number] if number < len(arguments) else operations[number - len(arguments)].out
 
 
-def _subsampled_shape(shape: Shape, steps: Steps) -> Shape:
+def _subsampled_shape(shape: Shape, steps: Strides) -> Shape:
     return (*shape[:2], *(-(n // -step) for n, step in zip(shape[2:], steps, strict=True)))

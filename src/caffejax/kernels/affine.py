@@ -25,9 +25,9 @@ def by_channel(
         relu: whether to set negative results to 0.
         fast: whether to use the implementation for CPUs on CPUs.
     """
-    options: Any = {"scaled": factor is not None, "relu": relu}
+    static_options: Any = {"has_factor": factor is not None, "relu": relu}
     arrays = (x, *(b for b in (factor, bias) if b is not None))
-    plain, cpu = partial(_plain, **options), partial(_on_cpu, **options)
+    plain, cpu = partial(_plain, **static_options), partial(_on_cpu, **static_options)
     return (Operation(plain, cpu) if fast else plain)(*arrays)[0]
 
 
@@ -53,14 +53,14 @@ def apply_along_channels(
     return maximum_with_0(x) if relu else x
 
 
-def _plain(x: jax.Array, *factor_and_bias: jax.Array, scaled: bool, relu: bool) -> tuple[jax.Array]:
-    return (apply_along_channels(FIRST, x, *_unpack(factor_and_bias, scaled), relu),)
+def _plain(x: jax.Array, *factor_and_bias: jax.Array, has_factor: bool, relu: bool) -> tuple[jax.Array]:
+    return (apply_along_channels(FIRST, x, *_unpack(factor_and_bias, has_factor), relu),)
 
 
-def _on_cpu(x: jax.Array, *factor_and_bias: jax.Array, scaled: bool, relu: bool) -> tuple[jax.Array]:
-    return (channels_first(apply_along_channels(LAST, channels_last(x), *_unpack(factor_and_bias, scaled), relu)),)
+def _on_cpu(x: jax.Array, *factor_and_bias: jax.Array, has_factor: bool, relu: bool) -> tuple[jax.Array]:
+    return (channels_first(apply_along_channels(LAST, channels_last(x), *_unpack(factor_and_bias, has_factor), relu)),)
 
 
-def _unpack(factor_and_bias: tuple[jax.Array, ...], scaled: bool) -> tuple[jax.Array | None, jax.Array | None]:
-    factor, *bias = factor_and_bias if scaled else (None, *factor_and_bias)
+def _unpack(factor_and_bias: tuple[jax.Array, ...], has_factor: bool) -> tuple[jax.Array | None, jax.Array | None]:
+    factor, *bias = factor_and_bias if has_factor else (None, *factor_and_bias)
     return factor, bias[0] if bias else None

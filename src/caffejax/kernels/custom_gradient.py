@@ -28,7 +28,7 @@ def with_gradient(
     forward: Callable[..., tuple[Tree, Tree]],
     backward: Callable[[Tree, Tree, Sequence[Tree]], Sequence[Tree]],
     *,
-    undifferentiated: Callable[..., Tree] | None = None,
+    primal: Callable[..., Tree] | None = None,
 ) -> Callable[..., Tree]:
     """Return a function of pytrees of arrays with a custom gradient.
 
@@ -37,27 +37,26 @@ def with_gradient(
         backward: `backward(residuals, diffs, needed)` returns the diff of each argument, or None for zero. `diffs` has
             the structure of the result, with None for integer arrays. `needed` has the structure of the arguments, with
             a bool for each array. `backward` must be linear in `diffs`.
-        undifferentiated: `undifferentiated(*args)` returns the result in calls that are not differentiated. By default
-            `forward` is called.
+        primal: `primal(*args)` returns the result in calls that are not differentiated. By default `forward` is called.
     """
     # the precision at this call; the derivative may be traced later
     precision = jax.config.values["jax_default_matmul_precision"]
 
     @jax.custom_jvp
     def call(*args: Tree) -> Tree:
-        return forward(*args)[0] if undifferentiated is None else undifferentiated(*args)
+        return forward(*args)[0] if primal is None else primal(*args)
 
     def jvp(primals: Sequence[Tree], tangents: Sequence[Tree]) -> tuple[Tree, Tree]:
         with jax.default_matmul_precision(precision):
             result, residuals = forward(*primals)
-        tops, result_tree = _flat(result)
-        residuals, residuals_tree = _flat(residuals)
-        tangent_leaves = jax.tree.leaves(tangents)
-        is_zero = [isinstance(t, jax.custom_derivatives.SymbolicZero) for t in tangent_leaves]
-        needed = _flat(primals)[1].unflatten(not z for z in is_zero)
+        tops, result_tree = _flatten(result)
+        residuals, residuals_tree = _flatten(residuals)
+        flat_tangents = jax.tree.leaves(tangents)
+        is_zero = [isinstance(t, jax.custom_derivatives.SymbolicZero) for t in flat_tangents]
+        needed = _flatten(primals)[1].unflatten(not z for z in is_zero)
         rule = _Rule(backward, residuals_tree, result_tree, tuple(map(has_tangent, tops)), tuple(needed), precision)
         results = iter(
-            _tangents(rule, residuals, [t for t, z in zip(tangent_leaves, is_zero, strict=True) if not z], tops)
+            _tangents(rule, residuals, [t for t, z in zip(flat_tangents, is_zero, strict=True) if not z], tops)
         )
         return result, result_tree.unflatten(
             next(results) if has_tangent(top) else np.zeros(top.shape, jax.dtypes.float0) for top in tops
@@ -75,22 +74,22 @@ class _Rule:
     """
 
     backward: Callable[..., Any]
-    residuals: Any
-    result: Any
-    has_diff: tuple[bool, ...]
+    residuals_tree: Any
+    result_tree: Any
+    is_differentiable: tuple[bool, ...]
     needed: Sequence[Tree]
     precision: str | None
 
     def __call__(self, residuals: Sequence[jax.Array], *diffs: jax.Array) -> tuple[jax.Array | None, ...]:
-        remaining = iter(diffs)
-        result = self.result.unflatten(next(remaining) if d else None for d in self.has_diff)
+        remaining_diffs = iter(diffs)
+        tree_diffs = self.result_tree.unflatten(next(remaining_diffs) if d else None for d in self.is_differentiable)
         with jax.default_matmul_precision(self.precision):
-            results = self.backward(self.residuals.unflatten(residuals), result, self.needed)
+            results = self.backward(self.residuals_tree.unflatten(residuals), tree_diffs, self.needed)
         flat: list[jax.Array | None] = []
         for tree, needed in zip(results, self.needed, strict=True):
-            wanted, structure = _flat(needed)
-            leaves = [None] * len(wanted) if tree is None else structure.flatten_up_to(tree)
-            flat += [d for is_wanted, d in zip(wanted, leaves, strict=True) if is_wanted]
+            flags, structure = _flatten(needed)
+            leaves = [None] * len(flags) if tree is None else structure.flatten_up_to(tree)
+            flat += [leaf for is_needed, leaf in zip(flags, leaves, strict=True) if is_needed]
         return tuple(flat)
 
 
@@ -132,19 +131,19 @@ _tangent.def_abstract_eval(lambda *_, types, **__: types)
 mlir.register_lowering(_tangent, mlir.lower_fun(_evaluate, multiple_results=True))
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, n_residuals: int, **options: Any) -> Any:
-    run = partial(_tangent.bind, n_residuals=n_residuals, **options)
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, n_residuals: int, **params: Any) -> Any:
+    run = partial(_tangent.bind, n_residuals=n_residuals, **params)
     tops = run(*primals)
     is_zero = [type(t) is ad.Zero for t in tangents]
     if all(is_zero[:n_residuals]):  # the operation is linear in the other arguments
         return tops, run(*primals[:n_residuals], *map(ad.instantiate_zeros, tangents[n_residuals:]))
-    indices = [i for i, z in enumerate(is_zero) if not z]
+    active = [i for i, z in enumerate(is_zero) if not z]
 
-    def function_of_selected(*selected: jax.Array) -> Sequence[jax.Array]:
-        arguments = dict(enumerate(primals)) | dict(zip(indices, selected, strict=True))
-        return _evaluate(*arguments.values(), n_residuals=n_residuals, **options)
+    def evaluate_active(*active_primals: jax.Array) -> Sequence[jax.Array]:
+        arguments = dict(enumerate(primals)) | dict(zip(active, active_primals, strict=True))
+        return _evaluate(*arguments.values(), n_residuals=n_residuals, **params)
 
-    return tops, jax.jvp(function_of_selected, [primals[i] for i in indices], [tangents[i] for i in indices])[1]
+    return tops, jax.jvp(evaluate_active, [primals[i] for i in active], [tangents[i] for i in active])[1]
 
 
 ad.primitive_jvps[_tangent] = _jvp
@@ -161,7 +160,7 @@ ad.primitive_transposes[_tangent] = _transpose
 
 
 @dataclass(frozen=True, eq=False)
-class _Mapped:
+class _BatchedRule:
     """A rule under `jax.vmap`, mapped over `axes` of the residuals and the first axis of all diffs."""
 
     rule: Callable[..., Any]
@@ -185,7 +184,7 @@ def _batch(
         for t, axis in zip(arrays[n_residuals:], axes[n_residuals:], strict=True)
     ]
     batched = jax.make_jaxpr(lambda *tops: [jnp.broadcast_to(t, (size, *t.shape)) for t in tops])(*types).out_avals
-    mapped = _Mapped(rule, tuple(axes[:n_residuals]))
+    mapped = _BatchedRule(rule, tuple(axes[:n_residuals]))
     results = _tangent.bind(
         *arrays[:n_residuals], *tangents, rule=mapped, types=tuple(batched), n_residuals=n_residuals
     )
@@ -195,5 +194,5 @@ def _batch(
 batching.primitive_batchers[_tangent] = _batch
 
 
-def _flat(tree: Tree) -> tuple[list[Any], Any]:
+def _flatten(tree: Tree) -> tuple[list[Any], Any]:
     return jax.tree.flatten(tree)

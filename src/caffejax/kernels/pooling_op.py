@@ -180,7 +180,7 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
         return _diff(window)(*residuals, dy)
 
-    y: jax.Array = with_gradient(forward, backward, undifferentiated=lambda x: undifferentiated(x)[0])(x)
+    y: jax.Array = with_gradient(forward, backward, primal=lambda x: undifferentiated(x)[0])(x)
     return y
 
 
