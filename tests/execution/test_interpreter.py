@@ -21,7 +21,7 @@ def test_a_range_runs_on_what_was_made_before_it() -> None:
     head, tail = make_schedule(net.graph, 0, 2), make_schedule(net.graph, 3)
     assert len(step_names(head)) + len(step_names(tail)) == len(net.graph.layers)
     head_values = run(head, arguments).values
-    np.testing.assert_array_equal(run(tail, arguments, before=head_values).values["conv"], result.values["conv"])
+    np.testing.assert_array_equal(run(tail, arguments, earlier_blobs=head_values).values["conv"], result.values["conv"])
 
 
 def test_blobs_without_further_readers_are_released() -> None:
