@@ -15,7 +15,7 @@ import pytest
 import caffejax.pycaffe as caffe
 from caffejax import Net
 from caffejax.data.loader import Loader
-from caffejax.execution import PassInputs, compute, make_part
+from caffejax.execution import PassInputs, compute_part, make_part
 from caffejax.net import Variables
 from caffejax.pycaffe._executor import Executor
 from caffejax.schema import read_net
@@ -136,7 +136,7 @@ def run_layer_by_layer(case: Case, net: Net) -> PassResults:
         total = jnp.zeros(())
         for layer in net.graph.layers:
             inputs = PassInputs(params, state, inputs_of(net), KEY, {})
-            result = compute(make_part((layer,)), inputs, values)
+            result = compute_part(make_part((layer,)), inputs, values)
             values, state = values | result.values, result.state
             total += result.loss
         return total, ({name: values[name] for name in net.outputs}, state)

@@ -10,27 +10,31 @@ import numpy as np
 from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, step_names
 
 from caffejax import Net
-from caffejax.execution import PassInputs, compute, make_schedule, run, run_parts, split_by_layer
+from caffejax.execution import PassInputs, compute_part, make_schedule, run_parts, run_schedule, split_by_layer
 
 
 def test_a_range_runs_on_what_was_made_before_it() -> None:
     net = Net(CHAIN)
     variables, inputs = net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}
     arguments = PassInputs(*variables, inputs, None, {})
-    result = run(make_schedule(net.graph), arguments)
+    result = run_schedule(make_schedule(net.graph), arguments)
     head, tail = make_schedule(net.graph, 0, 2), make_schedule(net.graph, 3)
     assert len(step_names(head)) + len(step_names(tail)) == len(net.graph.layers)
-    head_values = run(head, arguments).values
-    np.testing.assert_array_equal(run(tail, arguments, earlier_blobs=head_values).values["conv"], result.values["conv"])
+    head_values = run_schedule(head, arguments).values
+    np.testing.assert_array_equal(
+        run_schedule(tail, arguments, earlier_blobs=head_values).values["conv"], result.values["conv"]
+    )
 
 
 def test_blobs_without_further_readers_are_released() -> None:
     net = Net(INPUT + CONVOLUTION + 'layer { name: "pool" type: "TanH" bottom: "conv" top: "tanh" }')
     inputs = PassInputs(*net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}, None, {})
     layer_schedule = split_by_layer(net.schedule)
-    blobs_after_parts = [set(result.values) for _, _, result in run_parts(layer_schedule, inputs, wanted=["tanh"])]
+    blobs_after_parts = [
+        set(result.values) for _, _, result in run_parts(layer_schedule, inputs, output_names=["tanh"])
+    ]
     assert blobs_after_parts == [{"data"}, {"conv"}, {"tanh"}]
-    assert set(run(layer_schedule, inputs).values) == {"data", "conv", "tanh"}
+    assert set(run_schedule(layer_schedule, inputs).values) == {"data", "conv", "tanh"}
 
 
 def test_a_runner_sees_just_what_its_part_uses() -> None:
@@ -40,10 +44,10 @@ def test_a_runner_sees_just_what_its_part_uses() -> None:
 
     def recording_runner(part: Any, pass_inputs: PassInputs, before: Any, keep: Any) -> Any:
         parts.append((sorted(pass_inputs.params), sorted(pass_inputs.blobs), sorted(before)))
-        return compute(part, pass_inputs, before, keep)
+        return compute_part(part, pass_inputs, before, keep)
 
     inputs = {"data": jnp.ones((2, 3, 6, 6)), "wanted": jnp.ones(2)}
-    run(net.schedule, PassInputs(*variables, inputs, None, {}), runner=recording_runner)
+    run_schedule(net.schedule, PassInputs(*variables, inputs, None, {}), runner=recording_runner)
     assert parts == [
         (["conv"], ["data", "wanted"], []),
         ([], [], ["conv", "wanted"]),

@@ -16,7 +16,7 @@ from schedule_nets import CHAIN, CONFIGS, KEY, inputs_of, step_names
 
 from caffejax import Net, Solver
 from caffejax.cli import main
-from caffejax.execution import PassInputs, Schedule, Step, run, run_part
+from caffejax.execution import PassInputs, Schedule, Step, run_part, run_schedule
 from caffejax.execution.rematerialize import Groups, Unit, Value, apply_groups, measure_residuals, search_groups
 from caffejax.schema import read_solver
 
@@ -195,7 +195,9 @@ def test_all_groups_but_the_last_are_recomputed() -> None:
     variables, inputs = net.init(jax.random.key(0)), {"data": jax.random.normal(jax.random.key(1), (2, 3, 6, 6))}
 
     def loss(params: Any, schedule: Schedule) -> jax.Array:
-        return run(schedule, PassInputs(params, variables.state, inputs, None, {}), wanted=(), runner=run_part).loss
+        return run_schedule(
+            schedule, PassInputs(params, variables.state, inputs, None, {}), output_names=(), runner=run_part
+        ).loss
 
     expected, actual = (jax.grad(loss)(variables.params, schedule) for schedule in (net.schedule, remat))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), expected, actual)

@@ -99,7 +99,7 @@ def test_parts_know_what_they_read_make_and_own() -> None:
     net = Net(FILTERED)
     first, host, bucketed, last = net.schedule.parts
     assert (first.reads, host.reads, bucketed.reads, last.reads) == ((), ("conv", "wanted"), ("some",), ("ip",))
-    assert (first.makes, bucketed.makes) == ({"data", "wanted", "conv"}, {"some", "ip"})
+    assert (first.writes, bucketed.writes) == ({"data", "wanted", "conv"}, {"some", "ip"})
     assert (first.owners, host.owners, bucketed.owners) == ({"conv"}, frozenset(), {"ip"})
     assert net.schedule.needed_after(0) == {"conv", "wanted", "some", "ip"}
     assert net.schedule.needed_after(3) == frozenset()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from caffejax import LayerError
-from caffejax.kernels.host_constant import table
+from caffejax.kernels.host_constant import host_constant
 
 
 def squares(calls: list[int]) -> np.ndarray:
@@ -16,7 +16,7 @@ def squares(calls: list[int]) -> np.ndarray:
 
 def test_it_has_the_numbers_under_every_transformation() -> None:
     def f(x: jax.Array) -> jax.Array:
-        return (x * table(lambda: squares([]), (4,), x.dtype)).sum()
+        return (x * host_constant(lambda: squares([]), (4,), x.dtype)).sum()
 
     x, expected = jnp.arange(4.0), np.float32(np.arange(4) ** 2 / 3)
     for transformed in (jax.grad(f), jax.jit(jax.grad(f)), jax.jit(jax.grad(jax.checkpoint(f))), jax.jacfwd(f)):
@@ -28,7 +28,7 @@ def test_shapes_are_inferred_without_the_source() -> None:
     calls: list[int] = []
 
     def f(x: jax.Array) -> jax.Array:
-        return x + table(lambda: squares(calls), (4,), x.dtype)
+        return x + host_constant(lambda: squares(calls), (4,), x.dtype)
 
     assert jax.eval_shape(f, jnp.zeros(4)).shape == (4,)
     jax.make_jaxpr(f)(jnp.zeros(4))
@@ -39,4 +39,4 @@ def test_shapes_are_inferred_without_the_source() -> None:
 
 def test_a_batch_larger_than_memory_is_refused_at_once() -> None:
     with pytest.raises(LayerError, match=r"needs 4.00 TiB for a table of shape \(1099511627776,\)"):
-        table(lambda: np.zeros(1), (1 << 40,), np.float32)
+        host_constant(lambda: np.zeros(1), (1 << 40,), np.float32)

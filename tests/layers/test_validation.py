@@ -13,7 +13,7 @@ from replay import Replay, net_text
 
 from caffejax import LayerTraits, LayerType, Signature, Traced
 from caffejax.errors import CaffejaxError, LayerError
-from caffejax.execution import PassInputs, compute, make_part
+from caffejax.execution import PassInputs, compute_part, make_part
 from caffejax.kernels import onednn
 from caffejax.kernels.window import Window
 from caffejax.layers import layer_type, layer_types, register_temporarily
@@ -58,7 +58,7 @@ class SingleLayer:
     def _run(self, bottoms: Any) -> Any:
         inputs = PassInputs(self._replay.params, self._replay.state, {}, jax.random.key(0), {})
         before = {name: jnp.asarray(x) for name, x in bottoms.items()}
-        return compute(make_part((self.layer,)), inputs, before).values
+        return compute_part(make_part((self.layer,)), inputs, before).values
 
 
 def other_shapes(shape: Shape) -> Iterator[Shape]:

@@ -14,10 +14,10 @@ def main(address: str, processes: str, number: str, devices: str, out: str, *job
     import jax
     import spread_nets
 
-    from caffejax.parallel import is_first, start_processes
+    from caffejax.parallel import initialize_distributed, is_first
 
     jax.config.update("jax_num_cpu_devices", int(devices))
-    start_processes(address, int(processes), int(number))
+    initialize_distributed(address, int(processes), int(number))
     result = [getattr(spread_nets, job.pop("call", "train"))(**job) for job in map(json.loads, jobs)]
     if is_first():
         Path(out).write_bytes(pickle.dumps(result))

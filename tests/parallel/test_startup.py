@@ -17,7 +17,7 @@ from parallel_nets import solver_text, write_data
 
 import caffejax
 from caffejax.cli import device_flags, main
-from caffejax.parallel import start_processes
+from caffejax.parallel import initialize_distributed
 from jax_transforms.processes import spawn_jax_process
 
 SLURM = {"SLURM_JOB_ID": "{job}", "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": "2", "SLURM_PROCID": "{i}"}
@@ -124,7 +124,7 @@ def test_invalid_addresses_are_refused(address: str, message: str) -> None:
         busy_socket.listen()
         address = address.format(taken=f"127.0.0.1:{busy_socket.getsockname()[1]}")
         with pytest.raises(caffejax.CaffejaxError, match=message):
-            start_processes(address, 2, 0)
+            initialize_distributed(address, 2, 0)
 
 
 @pytest.mark.slow

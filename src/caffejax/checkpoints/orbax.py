@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import Problem, WeightsError
-from ..parallel import all_gather, all_processes, barrier, broadcast_from_first, is_first, wait_on_cpu
+from ..parallel import all_gather, barrier, broadcast_from_first, is_first, is_true_in_all_processes, wait_on_cpu
 from .failed_saves import REMOVED, remove_failed, remove_unfinished, save_error, suppress_orbax_errors
 
 _SPREAD = 0x9E3779B1  # odd, so that no two indices have the same weight
@@ -215,7 +215,7 @@ class CheckpointFolder:
                 self.path.mkdir(parents=True, exist_ok=True)
             if self._together:
                 barrier()
-            if self._together and not all_processes(self.path.is_dir()):
+            if self._together and not is_true_in_all_processes(self.path.is_dir()):
                 message = "a process cannot see this folder; all processes must write checkpoints to the same folder"
                 raise _error(self.path, message)
             stored = with_checksums(record, checksums(arrays))

@@ -110,11 +110,11 @@ def join_processes(options: argparse.Namespace) -> None:
         raise CaffejaxError(f"--process_id={options.process_id} must be one of 0 to {options.processes - 1}")
     import jax
 
-    from ..parallel import start_processes
+    from ..parallel import initialize_distributed
 
     address = None if options.coordinator == _AUTO else options.coordinator
     gpus = [] if options.gpu == "all" else _numbers(options.gpu)
-    start_processes(address, options.processes, options.process_id, gpus, options.start_timeout)
+    initialize_distributed(address, options.processes, options.process_id, gpus, options.start_timeout)
     start_logging(process=jax.process_index())
     log.info("Process %d of %d; %d devices in all", jax.process_index(), jax.process_count(), jax.device_count())
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..data.loader import Loader
 from ..data.synthetic_inputs import complete_inputs
-from ..execution import Part, PassInputs, PassOutputs, Values, compute, make_schedule, run, split_by_layer
+from ..execution import Part, PassInputs, PassOutputs, Values, compute_part, make_schedule, run_schedule, split_by_layer
 from ..graph.traits import indexing_layers
 from ..inference.policy import freeze_passes, scored_blobs
 from ..kernels import compilation
@@ -89,7 +89,7 @@ class Timer:
             times.append(time)
             return result
 
-        run(self._schedule, PassInputs(*self._variables, self._by_hand, self._key, {}), runner=time_part)
+        run_schedule(self._schedule, PassInputs(*self._variables, self._by_hand, self._key, {}), runner=time_part)
         return times
 
     def time_net(self) -> NetTime:
@@ -108,7 +108,7 @@ class Timer:
             outputs = PassOutputs(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
             return LayerTime(layer.name, ms, 0.0), outputs
         if layer.type.is_fed:
-            return LayerTime(layer.name, 0.0, 0.0), compute(part, inputs, before)
+            return LayerTime(layer.name, 0.0, 0.0), compute_part(part, inputs, before)
         if indexing_layers(part.layers):
             check_indices(layer, [before[name] for name in layer.bottoms])
         return self._compiled[part](inputs, before)
@@ -135,12 +135,12 @@ class _Compiled:
 
         def forward_for_backward(inputs: PassInputs, before: Values) -> Any:
             def tops(params: Any, before: Values) -> Any:
-                result = compute(part, inputs._replace(params=params), before)
+                result = compute_part(part, inputs._replace(params=params), before)
                 return [result.values[top] for top in self._layer.tops]
 
             return jax.vjp(tops, inputs.params, before)
 
-        self._forward = compile_function(partial(compute, part))
+        self._forward = compile_function(partial(compute_part, part))
         self._forward_for_backward = compile_function(forward_for_backward)
         self._backward = compile_function(lambda pullback, diffs: pullback(diffs))
 

@@ -1,6 +1,6 @@
 """Schedules of a graph's layers, the passes that transform schedules, and the interpreter that runs them."""
 
-from .interpreter import PassInputs, PassOutputs, Trees, Values, compute, run, run_parts
+from .interpreter import PassInputs, PassOutputs, Values, VariableTrees, compute_part, run_parts, run_schedule
 from .rematerialize import run_part
 from .schedule import Part, Schedule, Step, make_part, make_schedule, plan, split_by_layer
 
@@ -10,14 +10,14 @@ __all__ = [
     "PassOutputs",
     "Schedule",
     "Step",
-    "Trees",
     "Values",
-    "compute",
+    "VariableTrees",
+    "compute_part",
     "make_part",
     "make_schedule",
     "plan",
-    "run",
     "run_part",
     "run_parts",
+    "run_schedule",
     "split_by_layer",
 ]

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..graph import UNNAMED_TOP, Layer, Slot
 from ..layers.dispatch import backward
-from .interpreter import PassInputs, PassOutputs, Runner, Values, compute, inputs_of
+from .interpreter import PassInputs, PassOutputs, Runner, Values, compute_part, layer_inputs
 from .schedule import Part
 
 
@@ -53,14 +53,14 @@ def with_pullback(
     part: Part,
     inputs: PassInputs,
     earlier_blobs: Values,
-    runner: Runner = compute,
+    runner: Runner = compute_part,
     host_tops: Mapping[str, jax.Array] | None = None,
 ) -> tuple[PassOutputs, Pullback]:
     """Run one layer forward; return its outputs, and a function that maps the diffs of its tops to a `Diffs`.
 
     Args:
         part: a part with the layer only.
-        inputs, earlier_blobs: see `compute`.
+        inputs, earlier_blobs: see `compute_part`.
         runner: computes the layer.
         host_tops: the tops of a host layer that has already run and must not run again.
     """
@@ -129,7 +129,7 @@ def _host_pullback(layer: Layer, inputs: PassInputs, earlier_blobs: Values, valu
         return [np.asarray(a) for a in arrays]
 
     def pullback(top_diffs: Sequence[Any]) -> Diffs:
-        blobs, bottoms = inputs_of(layer, inputs.params, inputs.state, earlier_blobs)
+        blobs, bottoms = layer_inputs(layer, inputs.params, inputs.state, earlier_blobs)
         tops = [values[top] for top in layer.tops]
         cotangents = [_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
         context = layer.context.replace(base_key=layer.base_key(inputs.key), propagate_down=layer.bottom_need_backward)

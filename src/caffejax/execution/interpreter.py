@@ -1,4 +1,4 @@
-"""The interpreter: `run` is the only loop over a schedule's parts, and `compute` the only loop over a part's steps."""
+"""The interpreter: `run_schedule` loops over the parts of a schedule, and `compute_part` over the steps of a part."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger("caffejax.net")
 
 Values = dict[str, jax.Array]
 Arrays = tuple[jax.Array, ...]
-Trees = tuple[Mapping[str, Any], Mapping[str, Any]]  # a net's params and state
+VariableTrees = tuple[Mapping[str, Any], Mapping[str, Any]]  # a net's params and state
 
 
 class PassInputs(NamedTuple):
@@ -72,7 +72,7 @@ class Runner(Protocol):
         ...
 
 
-def compute(
+def compute_part(
     part: Part, inputs: PassInputs, earlier_blobs: Mapping[str, jax.Array], needed: frozenset[str] | None = None
 ) -> PassOutputs:
     """Run a part's steps in order. The function can be traced if the part has no host layers.
@@ -81,7 +81,7 @@ def compute(
         part: the part.
         inputs: the inputs of the pass.
         earlier_blobs: the blobs of earlier layers that the part reads.
-        needed: the blobs to return. The default is all blobs that the part makes.
+        needed: the blobs to return. The default is all blobs that the part computes.
     """
     values, state, total = dict(earlier_blobs), dict(inputs.state), jnp.zeros(())
     for step in part.steps:
@@ -100,17 +100,17 @@ def compute(
             if weight:
                 loss = jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
                 total += weight * cross_replica.psum_loss(layer.context, loss)  # shared tops count once
-    names = part.makes if needed is None else part.makes & needed
+    names = part.writes if needed is None else part.writes & needed
     return PassOutputs({name: values[name] for name in values if name in names}, state, total)
 
 
-def run(
+def run_schedule(
     schedule: Schedule,
     inputs: PassInputs,
     *,
     earlier_blobs: Mapping[str, jax.Array] = MappingProxyType({}),
-    wanted: Collection[str] | None = None,
-    runner: Runner = compute,
+    output_names: Collection[str] | None = None,
+    runner: Runner = compute_part,
 ) -> PassOutputs:
     """Run a schedule.
 
@@ -118,12 +118,14 @@ def run(
         schedule: the schedule.
         inputs: the inputs of the pass.
         earlier_blobs: for a range of layers, the blobs that earlier layers made.
-        wanted: the blobs to return; default: all. Other blobs are released after their last reader.
-        runner: computes each part. A runner other than `compute` can also observe the blobs that each part reads and
-            makes.
+        output_names: the blobs to return; default: all. Other blobs are released after their last reader.
+        runner: computes each part. A runner other than `compute_part` can also observe the blobs that each part reads
+            and computes.
     """
     outputs = PassOutputs(dict(earlier_blobs), dict(inputs.state), jnp.zeros(()))
-    for _, _, so_far in run_parts(schedule, inputs, earlier_blobs=earlier_blobs, wanted=wanted, runner=runner):
+    for _, _, so_far in run_parts(
+        schedule, inputs, earlier_blobs=earlier_blobs, output_names=output_names, runner=runner
+    ):
         outputs = so_far
     return outputs
 
@@ -133,16 +135,16 @@ def run_parts(
     inputs: PassInputs,
     *,
     earlier_blobs: Mapping[str, jax.Array] = MappingProxyType({}),
-    wanted: Collection[str] | None = None,
-    runner: Runner = compute,
+    output_names: Collection[str] | None = None,
+    runner: Runner = compute_part,
 ) -> Iterator[tuple[Part, Values, PassOutputs]]:
     """Run a schedule part by part; yield each part with the blobs that it read and the outputs so far.
 
-    The arguments are those of `run`.
+    The arguments are those of `run_schedule`.
     """
     values, state, total = dict(earlier_blobs), dict(inputs.state), jnp.zeros(())
     for i, part in enumerate(schedule.parts):
-        needed = None if wanted is None else schedule.needed_after(i).union(wanted)
+        needed = None if output_names is None else schedule.needed_after(i).union(output_names)
         reads = {name: values[name] for name in part.reads if name in values}
         outputs = runner(part, select_inputs(inputs._replace(state=state), part), reads, needed)
         values |= outputs.values
@@ -158,8 +160,8 @@ def select_inputs(inputs: PassInputs, part: Part) -> PassInputs:
     return inputs._replace(
         params=part.select(inputs.params),
         state=part.select(inputs.state),
-        blobs={name: value for name, value in inputs.blobs.items() if name in part.makes},
-        taps={name: value for name, value in inputs.taps.items() if name in part.makes},
+        blobs={name: value for name, value in inputs.blobs.items() if name in part.writes},
+        taps={name: value for name, value in inputs.taps.items() if name in part.writes},
     )
 
 
@@ -170,7 +172,7 @@ def _compute_tops(
     layer, *fused = step.layers
     if layer.type.is_fed:
         return layer.transform_on_device([inputs.blobs[top] for top in layer.tops]), ()
-    blobs, bottoms = inputs_of(layer, inputs.params, state, values)
+    blobs, bottoms = layer_inputs(layer, inputs.params, state, values)
     context = cross_replica.with_mesh_axis(layer.context, bottoms)
     if fused:
         epilogues = [Epilogue(other.context, _blobs(other, inputs.params, state)) for other in fused]
@@ -180,7 +182,7 @@ def _compute_tops(
     return cached_call(context, layer.base_key(inputs.key), blobs, bottoms)
 
 
-def inputs_of(
+def layer_inputs(
     layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any], values: Mapping[str, jax.Array]
 ) -> tuple[Arrays, Arrays]:
     """Return a layer's params and bottoms, in the dtypes in which the layer computes.
@@ -231,15 +233,15 @@ class CompiledParts:
         earlier_blobs: Mapping[str, jax.Array],
         needed: frozenset[str] | None = None,
     ) -> PassOutputs:
-        """Run a part; see `compute`."""
-        run = self._function(part, needed)
+        """Run a part; see `compute_part`."""
+        run_part = self._function(part, needed)
         rows = {len(v) for name, v in earlier_blobs.items() if name in part.bucketed_inputs and not inputs.taps}
         if len(rows) != 1:
             self._log_shapes(part, earlier_blobs)
             return (
-                strip_top_padding(part, run(inputs, earlier_blobs))
+                strip_top_padding(part, run_part(inputs, earlier_blobs))
                 if part.mode == "trimmed"
-                else run(inputs, earlier_blobs)
+                else run_part(inputs, earlier_blobs)
             )
         (n,) = rows
         size = 1 << (n - 1).bit_length() if n else 1
@@ -251,7 +253,7 @@ class CompiledParts:
         def pad(v: jax.Array) -> jax.Array:
             return jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1))
 
-        outputs = run(
+        outputs = run_part(
             inputs, {name: pad(v) if name in part.bucketed_inputs else v for name, v in earlier_blobs.items()}
         )
         return outputs._replace(values={name: v[:n] for name, v in outputs.values.items()})
@@ -259,7 +261,7 @@ class CompiledParts:
     def _function(self, part: Part, needed: frozenset[str] | None) -> Any:
         key = part.key, needed
         if key not in self._compiled:
-            function = partial(compute, part, needed=needed)
+            function = partial(compute_part, part, needed=needed)
             self._compiled[key] = function if part.mode == "host" else compilation.jit(function, self._kernels)
         return self._compiled[key]
 

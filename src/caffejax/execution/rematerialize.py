@@ -27,7 +27,7 @@ import numpy as np
 from ..host_memory import memory_budget
 from ..human_readable import format_bytes, format_count
 from ..kernels.custom_gradient import with_gradient
-from .interpreter import PassInputs, PassOutputs, Values, compute, run
+from .interpreter import PassInputs, PassOutputs, Values, compute_part, run_schedule
 from .schedule import Part, Schedule, Step
 
 log = logging.getLogger("caffejax.net")
@@ -159,7 +159,7 @@ def measure_residuals(schedule: Schedule, inputs: PassInputs) -> tuple[list[Unit
     units = replace(schedule, parts=tuple(replace(part, steps=steps) for steps in _group_in_place(part.steps)))
     trace = _ResidualTrace()
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), inputs)
-    run(units, shapes, runner=trace)
+    run_schedule(units, shapes, runner=trace)
     return trace.units(), [Value(v.bytes, v.producer, v.last_consumer) for v in trace.values]
 
 
@@ -230,11 +230,11 @@ class _ResidualTrace:
 
 
 def _trace_unit(part: Part, inputs: PassInputs, earlier_blobs: Mapping[str, Any]) -> _TracedUnit:
-    names = sorted(part.makes)
+    names = sorted(part.writes)
 
     def with_pullback(params: Any, earlier_blobs: Any, others: PassInputs) -> Any:
         def forward(params: Any, earlier_blobs: Any) -> Any:
-            result = compute(part, others._replace(params=params), earlier_blobs)
+            result = compute_part(part, others._replace(params=params), earlier_blobs)
             return (result.loss, [result.values[name] for name in names]), result.state
 
         (_, tops), pullback, state = jax.vjp(forward, params, earlier_blobs, has_aux=True)
@@ -371,33 +371,33 @@ def apply_groups(schedule: Schedule, groups: Groups) -> Schedule:
 def run_part(
     part: Part, inputs: PassInputs, earlier_blobs: Values, needed: frozenset[str] | None = None
 ) -> PassOutputs:
-    """Run a part like `compute`. If the part is marked "remat", it is recomputed in the backward pass."""
+    """Run a part like `compute_part`. If the part is marked "remat", it is recomputed in the backward pass."""
     if part.mode != "remat":
-        return compute(part, inputs, earlier_blobs, needed)
+        return compute_part(part, inputs, earlier_blobs, needed)
 
     def layers(inputs: PassInputs, earlier_blobs: Any) -> Any:
-        result = compute(part, inputs, earlier_blobs, needed)
+        result = compute_part(part, inputs, earlier_blobs, needed)
         return (result.values, result.loss), result.state
 
     (values, loss), state = rematerialize(layers)(inputs, dict(earlier_blobs))
     return PassOutputs(values, state, loss)
 
 
-def rematerialize(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return `run`, a function `(inputs, earlier_blobs) -> (result, aux)`, with a backward pass that runs it again.
+def rematerialize(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return `function`, which maps (inputs, earlier_blobs) to (result, aux), with a backward pass that runs it again.
 
     The residuals of the first run are not stored. No gradient passes through `aux`. The second run depends on the diffs
     of the result; otherwise XLA would merge the two runs and store every residual (see the module's docstring).
     """
 
     def forward(inputs: Any, earlier_blobs: Any) -> Any:
-        return run(inputs, earlier_blobs), (inputs, earlier_blobs)
+        return function(inputs, earlier_blobs), (inputs, earlier_blobs)
 
     def backward(saved: Any, diffs: Any, needed: Any) -> Any:
         inputs, earlier_blobs = saved
         token = _token_of(diffs[0])
         inputs = inputs._replace(blobs=_depend_on(token, inputs.blobs))
-        _, pullback, _ = jax.vjp(run, inputs, _depend_on(token, earlier_blobs), has_aux=True)
+        _, pullback, _ = jax.vjp(function, inputs, _depend_on(token, earlier_blobs), has_aux=True)
         return pullback(diffs[0])
 
     return with_gradient(forward, backward)

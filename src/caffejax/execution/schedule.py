@@ -76,8 +76,8 @@ class Part:
         return blobs_read(self.layers)
 
     @cached_property
-    def makes(self) -> frozenset[str]:
-        """The blobs that the part makes or overwrites."""
+    def writes(self) -> frozenset[str]:
+        """The blobs that the part computes or overwrites."""
         return frozenset(top for layer in self.layers for top in layer.tops)
 
     @cached_property

@@ -21,7 +21,7 @@ import numpy as np
 from ..checkpoints.load_save import load_weights
 from ..data.synthetic_inputs import complete_inputs
 from ..errors import GraphError, Problem, did_you_mean
-from ..execution import Part, PassInputs, PassOutputs, Values, make_schedule, run, split_by_layer
+from ..execution import Part, PassInputs, PassOutputs, Values, make_schedule, run_schedule, split_by_layer
 from ..graph import Graph, Layer
 from ..layers import LayerType
 from ..layers.context import Phase
@@ -477,7 +477,7 @@ def _points(
                 points[layer.key] = (blobs, bottoms, tops)
             return PassOutputs(dict(zip(layer.tops, map(_to_float64, tops), strict=True)), {}, jnp.zeros(()))
 
-        run(schedule, PassInputs(*variables, inputs, key, {}), runner=run_plain)
+        run_schedule(schedule, PassInputs(*variables, inputs, key, {}), runner=run_plain)
         return points
 
     compiled = walk if net.has_host_layers else jax.jit(walk)

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..execution import PassInputs, Trees, compute
+from ..execution import PassInputs, VariableTrees, compute_part
 from ..execution.schedule import make_part
 from ..graph import Graph, Layer, Param, Slot
 from ..kernels.packed_weights import StoredWeight
@@ -20,7 +20,7 @@ Arrays = tuple[Any, ...]
 Constants = dict[str, Any]  # NumPy or JAX arrays by blob name
 
 
-def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
+def fold(graph: Graph, variables: VariableTrees) -> tuple[Graph, VariableTrees]:
     """Fold per-channel factors and biases into the weights of the layers before them, and remove identity layers.
 
     Args:
@@ -38,14 +38,14 @@ def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
     return folding.result()
 
 
-def materialize(variables: Trees) -> Trees:
+def materialize(variables: VariableTrees) -> VariableTrees:
     """Return the parameters and state of a folded graph as JAX arrays. Packed weights are unpacked."""
 
     def array(weight: Any) -> jax.Array:
         source = weight.source if isinstance(weight, StoredWeight) else weight
         return source if isinstance(source, jax.Array) else jax.device_put(np.asarray(weight))
 
-    arrays: Trees = jax.tree.map(array, tuple(variables))
+    arrays: VariableTrees = jax.tree.map(array, tuple(variables))
     return arrays
 
 
@@ -71,7 +71,7 @@ def _is_identity(layer: Layer) -> bool:
 class _Folding:
     """The folded graph under construction: layers are added in order, and folded into earlier layers if possible."""
 
-    def __init__(self, graph: Graph, variables: Trees) -> None:
+    def __init__(self, graph: Graph, variables: VariableTrees) -> None:
         self._graph, self._variables = graph, variables
         self._readers = Counter([*(b for layer in graph.layers for b in layer.bottoms), *graph.outputs])
         self._layers: dict[str, Layer] = {}  # by key
@@ -85,7 +85,7 @@ class _Folding:
             n = len(layer.params)
             self._store(replace(layer, params=tuple(params[:n]), recurrent_state=tuple(params[n:])), arrays)
 
-    def result(self) -> tuple[Graph, Trees]:
+    def result(self) -> tuple[Graph, VariableTrees]:
         layers = tuple(self._layers.values())
         blobs = {top: self._graph.blobs[top] for layer in layers for top in layer.tops}
         trees: tuple[dict[str, Any], dict[str, Any]] = {}, {}
@@ -137,7 +137,7 @@ class _Folding:
         return True
 
 
-def remove_constants(graph: Graph, variables: Trees) -> tuple[Graph, Constants]:
+def remove_constants(graph: Graph, variables: VariableTrees) -> tuple[Graph, Constants]:
     """Compute the blobs that do not depend on the values of the inputs, such as prior boxes.
 
     Returns:
@@ -154,7 +154,9 @@ def remove_constants(graph: Graph, variables: Trees) -> tuple[Graph, Constants]:
     return replace(graph, layers=tuple(layers)), constants
 
 
-def _constant_tops(graph: Graph, layer: Layer, variables: Trees, constants: Mapping[str, Any]) -> Constants | None:
+def _constant_tops(
+    graph: Graph, layer: Layer, variables: VariableTrees, constants: Mapping[str, Any]
+) -> Constants | None:
     """Return a layer's tops by name if they do not depend on the values of the inputs, else None."""
     if layer.type.is_fed or layer.type.on_host or layer.recurrent_state or not layer.bottoms:
         return None
@@ -165,7 +167,7 @@ def _constant_tops(graph: Graph, layer: Layer, variables: Trees, constants: Mapp
     part = make_part([layer])
     params, state = materialize((part.select(variables[0]), part.select(variables[1])))
     earlier_blobs = {b: jax.device_put(np.asarray(constants.get(b, _zeros(graph, b)))) for b in layer.bottoms}
-    return dict(compute(part, PassInputs(params, state, {}, None, {}), earlier_blobs).values)
+    return dict(compute_part(part, PassInputs(params, state, {}, None, {}), earlier_blobs).values)
 
 
 def _zeros(graph: Graph, blob: str) -> np.ndarray:

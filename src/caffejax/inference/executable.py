@@ -18,7 +18,18 @@ import numpy as np
 
 from ..config import ComputeConfig
 from ..errors import LayerError
-from ..execution import Part, PassInputs, PassOutputs, Schedule, Trees, Values, compute, plan, run, run_part
+from ..execution import (
+    Part,
+    PassInputs,
+    PassOutputs,
+    Schedule,
+    Values,
+    VariableTrees,
+    compute_part,
+    plan,
+    run_part,
+    run_schedule,
+)
 from ..execution.interpreter import CompiledParts
 from ..execution.schedule import make_part
 from ..graph import Graph, Layer
@@ -53,7 +64,7 @@ class CompiledShapes:
     def __init__(
         self,
         graph: Graph,
-        variables: Trees,
+        variables: VariableTrees,
         options: ComputeConfig,
         *,
         device: jax.Device | None,
@@ -146,14 +157,14 @@ class CompiledShapes:
         def step(values: dict[str, Any], key: jax.Array | None) -> None:
             inputs, earlier_blobs = (
                 {name: self._as_jax(values[name], name) for name in names if name in values}
-                for names in (part.makes, part.reads)
+                for names in (part.writes, part.reads)
             )
             values.update(self._compiled(part, PassInputs(params, state, inputs, key, {}), earlier_blobs).values)
 
         return step
 
     @cached_property
-    def _arrays(self) -> Trees:
+    def _arrays(self) -> VariableTrees:
         """The parameters and state as JAX arrays, for nets without programs."""
         return materialize(self._variables)
 
@@ -187,7 +198,7 @@ class CompiledShapes:
         self,
         run_program: Any,
         packed: Mapping[Any, Arrays],
-        variables: Trees,
+        variables: VariableTrees,
         inputs: Mapping[str, jax.Array],
         key: jax.Array | None,
     ) -> Values:
@@ -198,12 +209,12 @@ class CompiledShapes:
             if lowered is None:
                 return self._runner(part, pass_inputs, earlier_blobs, needed)
             tops = run_program(lowered, packed[part.key], pass_inputs, [earlier_blobs[name] for name in lowered.reads])
-            return PassOutputs(dict(zip(lowered.makes, tops, strict=True)), {}, jnp.zeros(()))
+            return PassOutputs(dict(zip(lowered.writes, tops, strict=True)), {}, jnp.zeros(()))
 
         pass_inputs = PassInputs(*variables, inputs, key, {})
         earlier_blobs = self._constants
-        values = run(
-            self.schedule, pass_inputs, earlier_blobs=earlier_blobs, wanted=self.graph.outputs, runner=runner
+        values = run_schedule(
+            self.schedule, pass_inputs, earlier_blobs=earlier_blobs, output_names=self.graph.outputs, runner=runner
         ).values
         return {name: values[name] for name in self.graph.outputs}
 
@@ -226,8 +237,8 @@ class CompiledShapes:
         def plain(*arrays: jax.Array) -> Arrays:
             params, state = jax.tree.unflatten(tree, arrays[len(packed) : first])
             earlier_blobs = dict(zip(lowered.reads, arrays[first:], strict=True))
-            values = compute(lowered.part, PassInputs(params, state, {}, None, {}), earlier_blobs).values
-            return tuple(values[name] for name in lowered.makes)
+            values = compute_part(lowered.part, PassInputs(params, state, {}, None, {}), earlier_blobs).values
+            return tuple(values[name] for name in lowered.writes)
 
         def program(*arrays: jax.Array) -> Arrays:
             return tuple(_run_program(lowered, arrays[: len(packed)], arrays[first:]))
@@ -250,11 +261,11 @@ class CompiledShapes:
 
 
 def _program_step(lowered: LoweredPart, packed: PackedWeights) -> Step:
-    run_program, reads, makes = lowered.executable, lowered.reads, lowered.makes
+    run_program, reads, writes = lowered.executable, lowered.reads, lowered.writes
 
     def step(values: dict[str, Any], key: jax.Array | None) -> None:
         tops = run_program(packed, [np.asarray(values[name], np.float32) for name in reads])
-        values.update(zip(makes, tops, strict=True))
+        values.update(zip(writes, tops, strict=True))
 
     return step
 
@@ -292,7 +303,7 @@ def _skip_input(values: dict[str, Any], key: jax.Array | None) -> None:
     """Do nothing: the step of an Input layer, whose tops are the inputs of the call."""
 
 
-def _select_variables(parts: Sequence[Part], variables: Trees) -> Trees:
+def _select_variables(parts: Sequence[Part], variables: VariableTrees) -> VariableTrees:
     params, state = ({k: v for part in parts for k, v in part.select(tree).items()} for tree in variables)
     return params, state
 

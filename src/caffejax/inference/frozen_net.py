@@ -13,7 +13,7 @@ import numpy as np
 
 from ..config import ComputeConfig
 from ..errors import CaffejaxError
-from ..execution import Trees
+from ..execution import VariableTrees
 from ..execution.memory_check import check_layers_fit
 from ..execution.schedule import strip_blob_padding
 from ..execution.validation import check_inputs, check_variables, shape_hints
@@ -92,10 +92,12 @@ class Frozen:
             )
         return ranges
 
-    def _set(self, graph: Graph, variables: Trees, options: ComputeConfig, low_precision: LowPrecision | None) -> None:
+    def _set(
+        self, graph: Graph, variables: VariableTrees, options: ComputeConfig, low_precision: LowPrecision | None
+    ) -> None:
         self._low_precision = low_precision
         self.graph, self._options = graph, options
-        self._folded: Trees = jax.tree.map(StoredWeight, tuple(variables))
+        self._folded: VariableTrees = jax.tree.map(StoredWeight, tuple(variables))
         self._input_names = graph.input_names
         self._reset_cache()
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CaffejaxError
-from ..execution import Part, Schedule, Trees, make_part, plan
+from ..execution import Part, Schedule, VariableTrees, make_part, plan
 from ..graph import Graph, Layer
 from ..graph.reshape import with_batch
 from ..kernels.onednn_program import Executable
@@ -33,18 +33,18 @@ class LoweredPart:
         executable: the program. A call may have n times the batch that the program was built for.
         weights: the weights in Caffe's shapes, which `np.asarray` can convert; empty once they are packed.
         reads: the names of the blobs that are arguments of the program.
-        makes: the names of the blobs that are results of the program.
+        writes: the names of the blobs that are results of the program.
     """
 
     part: Part
     executable: Executable
     weights: tuple[Any, ...]
     reads: tuple[str, ...]
-    makes: tuple[str, ...]
+    writes: tuple[str, ...]
 
 
 def partition(
-    graph: Graph, full_graph: Graph, variables: Trees, low_precision: LowPrecision | None = None
+    graph: Graph, full_graph: Graph, variables: VariableTrees, low_precision: LowPrecision | None = None
 ) -> tuple[Schedule, dict[Any, LoweredPart]]:
     """Partition a graph into oneDNN programs and other parts.
 
@@ -62,7 +62,7 @@ def partition(
     programs: dict[Any, LoweredPart] = {}
     reader_counts = _count_readers(graph)
     for part in schedule.parts:
-        if part.mode != "traced" or any(graph.blobs[name].dtype != np.float32 for name in part.makes):
+        if part.mode != "traced" or any(graph.blobs[name].dtype != np.float32 for name in part.writes):
             parts.append(part)
             continue
         for piece, builder in _split_for_onednn(part, graph, image_graph, variables, reader_counts):
@@ -73,7 +73,11 @@ def partition(
 
 
 def _split_for_onednn(
-    part: Part, graph: Graph, image_graph: Graph | None, variables: Trees, reader_counts: Mapping[str, Counter[str]]
+    part: Part,
+    graph: Graph,
+    image_graph: Graph | None,
+    variables: VariableTrees,
+    reader_counts: Mapping[str, Counter[str]],
 ) -> list[tuple[Part, _PartBuilder | None]]:
     """Split a part into parts for oneDNN, each with the builder of its program, and parts for XLA, each with None.
 
@@ -197,7 +201,9 @@ class _PartBuilder:
         rejected: the keys of the layers that oneDNN does not support. If it is not empty, the program cannot be used.
     """
 
-    def __init__(self, part: Part, graph: Graph, variables: Trees, reader_counts: Mapping[str, Counter[str]]) -> None:
+    def __init__(
+        self, part: Part, graph: Graph, variables: VariableTrees, reader_counts: Mapping[str, Counter[str]]
+    ) -> None:
         self.part, self._graph, self._variables = part, graph, variables
         self._builder = ProgramBuilder([graph.blobs[name].shape for name in part.reads])
         values = {name: self._builder.argument(i) for i, name in enumerate(part.reads)}

@@ -7,13 +7,13 @@ from typing import Any
 
 import jax
 
-from .channel_reductions import FIRST, LAST, Channels
+from .channel_reductions import CHANNELS_FIRST, CHANNELS_LAST, Channels
 from .elementwise import relu as maximum_with_0
 from .layout import channels_first, channels_last
 from .platform_dispatch import Operation
 
 
-def by_channel(
+def channel_affine(
     x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, *, relu: bool = False, fast: bool = True
 ) -> jax.Array:
     """Return `x * factor + bias`, with a factor and a bias for each channel, followed by a ReLU if `relu`.
@@ -41,24 +41,28 @@ def _add(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
 
 
 def _add_on_cpu(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
-    return (apply_along_channels(LAST, x, None, bias, relu=False),)
+    return (apply_along_channels(CHANNELS_LAST, x, None, bias, relu=False),)
 
 
 def apply_along_channels(
     c: Channels, x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, relu: bool
 ) -> jax.Array:
     """Return `by_channel(x, factor, bias, relu)` for an array whose channel axis is `c`."""
-    x = x if factor is None else x * c.along(factor, x)
-    x = x if bias is None else x + c.along(bias, x)
+    x = x if factor is None else x * c.broadcast(factor, x)
+    x = x if bias is None else x + c.broadcast(bias, x)
     return maximum_with_0(x) if relu else x
 
 
 def _plain(x: jax.Array, *factor_and_bias: jax.Array, has_factor: bool, relu: bool) -> tuple[jax.Array]:
-    return (apply_along_channels(FIRST, x, *_unpack(factor_and_bias, has_factor), relu),)
+    return (apply_along_channels(CHANNELS_FIRST, x, *_unpack(factor_and_bias, has_factor), relu),)
 
 
 def _on_cpu(x: jax.Array, *factor_and_bias: jax.Array, has_factor: bool, relu: bool) -> tuple[jax.Array]:
-    return (channels_first(apply_along_channels(LAST, channels_last(x), *_unpack(factor_and_bias, has_factor), relu)),)
+    return (
+        channels_first(
+            apply_along_channels(CHANNELS_LAST, channels_last(x), *_unpack(factor_and_bias, has_factor), relu)
+        ),
+    )
 
 
 def _unpack(factor_and_bias: tuple[jax.Array, ...], has_factor: bool) -> tuple[jax.Array | None, jax.Array | None]:

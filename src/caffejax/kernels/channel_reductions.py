@@ -40,12 +40,12 @@ class Channels:
         """Return the mean of each channel, (channels,)."""
         return row_means(x) if self.last else jnp.mean(x, (0, *range(2, x.ndim)))
 
-    def along(self, b: jax.Array, x: jax.Array) -> jax.Array:
+    def broadcast(self, b: jax.Array, x: jax.Array) -> jax.Array:
         """Return `b`, (channels,), in a shape that broadcasts against `x` along the channel axis."""
         return broadcast_channels(b, x.shape) if self.last else b.reshape(-1, *(1,) * (x.ndim - 2))
 
 
-FIRST, LAST = Channels(last=False), Channels(last=True)
+CHANNELS_FIRST, CHANNELS_LAST = Channels(last=False), Channels(last=True)
 
 
 def promote(x: jax.Array) -> jax.Array:

@@ -19,7 +19,7 @@ from jax import lax
 from . import onednn
 from .affine import apply_along_channels
 from .channel_groups import group_by_group, groups_of
-from .channel_reductions import LAST, promote, row_sums
+from .channel_reductions import CHANNELS_LAST, promote, row_sums
 from .layout import channels_first, channels_last, materialise, materialise_channels_last
 from .window import Window
 
@@ -52,7 +52,7 @@ def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: W
     if onednn.suits_convolution(x, weight, window):
         return _correlate_by_onednn(x, weight, bias, window, relu)
     return channels_first(
-        apply_along_channels(LAST, channels_last(_correlate_by_xla(x, weight, window)), None, bias, relu)
+        apply_along_channels(CHANNELS_LAST, channels_last(_correlate_by_xla(x, weight, window)), None, bias, relu)
     )
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from . import convolution_cpu, onednn
-from .affine import by_channel
+from .affine import channel_affine
 from .batch_axis import (
     mapped_size,
     merge_into_channels,
@@ -61,7 +61,7 @@ def correlate(
     size = x.shape[0] * weight.shape[0] * math.prod(window.output(x.shape[2:]))
     if factor is not None and isinstance(size, int) and size < weight.size:  # scaling the output is cheaper
         y = correlate(x, weight, window, fast=fast)
-        return by_channel(y, factor, bias, relu=relu, fast=fast)
+        return channel_affine(y, factor, bias, relu=relu, fast=fast)
     if factor is not None:
         weight = (weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))).astype(x.dtype)
     arrays = (x, weight) if bias is None else (x, weight, bias)
@@ -99,7 +99,7 @@ def _correlation(window: Window, relu: bool) -> Operation:
 
 def _plain(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
     y = run_in_groups(partial(_convolve, window), x, weight, groups_of(x.shape[1], weight))
-    return (by_channel(y, None, bias, relu=relu, fast=False).astype(x.dtype),)
+    return (channel_affine(y, None, bias, relu=relu, fast=False).astype(x.dtype),)
 
 
 def _convolve(window: Window, x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:

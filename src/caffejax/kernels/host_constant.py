@@ -22,7 +22,7 @@ from ..host_memory import memory_problem
 _table = Primitive("caffejax_table")
 
 
-def table(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: Any) -> jax.Array:
+def host_constant(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: Any) -> jax.Array:
     """Return a constant array whose values the function `make` computes, on the host, when they are needed.
 
     Args:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .channel_reductions import FIRST, LAST, Channels, promote
+from .channel_reductions import CHANNELS_FIRST, CHANNELS_LAST, Channels, promote
 from .custom_gradient import with_gradient
 from .layout import channels_first, channels_last, materialise
 from .platform_dispatch import Operation
@@ -50,13 +50,15 @@ def normalize_channels(
         normalized array has a gradient.
     """
     options: Any = {"eps": eps, "relu": relu}
-    run: Any = Operation(partial(_normalize, FIRST, **options), partial(_normalize_on_cpu, **options))
-    diffs: Any = Operation(partial(_normalized_diffs, FIRST, **options), partial(_normalized_diffs_on_cpu, **options))
+    run: Any = Operation(partial(_normalize, CHANNELS_FIRST, **options), partial(_normalize_on_cpu, **options))
+    diffs: Any = Operation(
+        partial(_normalized_diffs, CHANNELS_FIRST, **options), partial(_normalized_diffs_on_cpu, **options)
+    )
     if axis_name is not None:
         if axis_name in varying_axes(jax.typeof(mean_estimate)):
             mean_estimate = jax.lax.pmean(mean_estimate, axis_name)  # all devices need the same value
         average = partial(_mean_over_devices, axis_name)
-        run, diffs = (partial(f, FIRST, average=average, **options) for f in (_normalize, _normalized_diffs))
+        run, diffs = (partial(f, CHANNELS_FIRST, average=average, **options) for f in (_normalize, _normalized_diffs))
 
     def forward(x: jax.Array, factor: jax.Array, bias: jax.Array, mean_estimate: jax.Array) -> tuple[Arrays, Arrays]:
         y, mean, variance = run(x, factor, bias, mean_estimate)
@@ -93,23 +95,23 @@ def _normalize(
     floats = promote(x)
     if c.last:
         mean = c.means(floats)
-        variance = c.means(jnp.square(floats - c.along(mean, x)))
+        variance = c.means(jnp.square(floats - c.broadcast(mean, x)))
     else:
         mean_estimate = mean_estimate.astype(floats.dtype)
-        offsets = floats - c.along(mean_estimate, x)
+        offsets = floats - c.broadcast(mean_estimate, x)
         mean_offset, square_mean = average(c.means(offsets), c.means(jnp.square(offsets)))
         mean, variance = mean_estimate + mean_offset, jnp.maximum(square_mean - jnp.square(mean_offset), 0)
-    y = _normal(c, floats, mean, variance, eps) * c.along(factor, x) + c.along(bias, x)
+    y = _normal(c, floats, mean, variance, eps) * c.broadcast(factor, x) + c.broadcast(bias, x)
     return (jnp.maximum(y, 0) if relu else y).astype(x.dtype), mean, variance
 
 
 def _normalize_on_cpu(x: jax.Array, *by_channel: jax.Array, **options: Any) -> Arrays:
-    y, mean, variance = _normalize(LAST, channels_last(x), *by_channel, **options)
+    y, mean, variance = _normalize(CHANNELS_LAST, channels_last(x), *by_channel, **options)
     return channels_first(y), mean, variance
 
 
 def _normal(c: Channels, x: jax.Array, mean: jax.Array, variance: jax.Array, eps: float) -> jax.Array:
-    return (x - c.along(mean, x)) * c.along(jax.lax.rsqrt(variance + eps), x)
+    return (x - c.broadcast(mean, x)) * c.broadcast(jax.lax.rsqrt(variance + eps), x)
 
 
 def _normalized_diffs(
@@ -128,19 +130,19 @@ def _normalized_diffs(
     m = x.size // mean.size
     normal = _normal(c, promote(x), mean, variance, eps)
     if relu:  # recomputing the mask is cheaper than reading the output
-        dy = jnp.where(normal * c.along(factor, x) + c.along(bias, x) > 0, dy, 0)
+        dy = jnp.where(normal * c.broadcast(factor, x) + c.broadcast(bias, x) > 0, dy, 0)
     dy = promote(dy)
     d_bias, d_factor = c.sums(dy), c.sums(dy * normal)
     # `normal` has mean 0 and variance 1 (except for eps), so the diff loses its components along 1 and `normal`
     of_bias, of_factor = average(d_bias / m, d_factor / m)
-    dx = dy - c.along(of_bias, x) - normal * c.along(of_factor, x)
-    return (dx * c.along(factor * jax.lax.rsqrt(variance + eps), x)).astype(x.dtype), d_factor, d_bias
+    dx = dy - c.broadcast(of_bias, x) - normal * c.broadcast(of_factor, x)
+    return (dx * c.broadcast(factor * jax.lax.rsqrt(variance + eps), x)).astype(x.dtype), d_factor, d_bias
 
 
 def _normalized_diffs_on_cpu(x: jax.Array, *others: jax.Array, **options: Any) -> Arrays:
     *by_channel, dy = others
     arrays = (channels_last(x), *by_channel, materialise(channels_last(dy)))
-    dx, d_factor, d_bias = _normalized_diffs(LAST, *arrays, **options)
+    dx, d_factor, d_bias = _normalized_diffs(CHANNELS_LAST, *arrays, **options)
     return channels_first(dx), d_factor, d_bias
 
 

@@ -22,7 +22,7 @@ from . import onednn
 from .batch_axis import mapped_size, merge_into_rows, move_to_front, split_from_rows
 from .channel_reductions import cell_sums
 from .custom_gradient import with_gradient
-from .host_constant import table
+from .host_constant import host_constant
 from .layout import channels_first, channels_last, leave_layout, materialise
 from .platform_dispatch import Operation
 from .window import Window
@@ -91,13 +91,13 @@ def _sliced_means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray])
         total = _pad(x, window, 0)
         for axis in (2, 1):
             total = sum(_cells(total, window, axis), start=jnp.zeros((), x.dtype))
-    return (channels_first(total / table(areas, total.shape[1:3], x.dtype)[..., None]),)
+    return (channels_first(total / host_constant(areas, total.shape[1:3], x.dtype)[..., None]),)
 
 
 def _sliced_means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
     """Return the diff of the input `x` of average pooling. Only the shape of `x` is used."""
     size = x.shape[2:]
-    per_cell = channels_last(dy) / table(areas, dy.shape[2:], dy.dtype)[..., None]
+    per_cell = channels_last(dy) / host_constant(areas, dy.shape[2:], dy.dtype)[..., None]
     if _is_global(window, size):
         full = jnp.broadcast_to(per_cell, (dy.shape[0], *size, per_cell.shape[-1]))
         return (channels_first(full),)
@@ -270,7 +270,7 @@ def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) 
 
 def _means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
     total = _reduce_windows(lax.add, 0, x, window)
-    return (total / table(areas, total.shape[2:], x.dtype),)
+    return (total / host_constant(areas, total.shape[2:], x.dtype),)
 
 
 def _means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import require
-from ..kernels.affine import by_channel
+from ..kernels.affine import channel_affine
 from ..schema.caffe_pb2 import FillerParameter
 from . import cross_replica
 from .context import Context, ParamSpec, Shape
@@ -150,7 +150,7 @@ def _apply_steps(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[...,
     """Apply the operation of each step to `x` and the blob of the step, in order."""
     if ctx.fast and all(b.ndim == 1 and _start(b, x, ctx.param.axis) == 1 for _, b in steps):
         by = dict(steps)
-        return by_channel(x, by.get(operator.mul), by.get(operator.add)).astype(x.dtype)
+        return channel_affine(x, by.get(operator.mul), by.get(operator.add)).astype(x.dtype)
     y = x
     for operation, blob in steps:
         y = operation(y, _broadcast_blob(blob, x, ctx.param.axis))

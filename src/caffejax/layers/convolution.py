@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
-from ..kernels.affine import by_channel
+from ..kernels.affine import channel_affine
 from ..kernels.channel_groups import run_in_groups
 from ..kernels.convolution_op import correlate
 from ..kernels.window import Window
@@ -253,7 +253,7 @@ class Correlation:
         """Add the bias of each output, if there is one."""
         if bias is None:
             return y
-        return by_channel(self._flat(y), None, bias, fast=self.fast).reshape(y.shape).astype(y.dtype)
+        return channel_affine(self._flat(y), None, bias, fast=self.fast).reshape(y.shape).astype(y.dtype)
 
     def bias_diff(self, dy: jax.Array) -> jax.Array:
         """Return the gradient of the bias, (outputs,)."""

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import require
-from ..kernels.host_constant import table
+from ..kernels.host_constant import host_constant
 from ..kernels.pooling_op import average_pool, max_pool
 from ..kernels.window import Window
 from .context import Context, Shape
@@ -302,7 +302,7 @@ def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = Fa
 
 def areas_of(size: Shape, window: Window, out: Shape, dtype: Any) -> jax.Array:
     """Return `window_areas` as a constant of the traced computation, (*out)."""
-    return table(partial(window_areas, size, window, out), out, dtype)
+    return host_constant(partial(window_areas, size, window, out), out, dtype)
 
 
 def window_areas(size: Shape, window: Window, out: Shape) -> np.ndarray:

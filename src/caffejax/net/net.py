@@ -17,7 +17,7 @@ from ..checkpoints.load_save import Initializer, load_and_report, save_weights
 from ..checkpoints.match_by_name import LoadReport
 from ..config import ComputeConfig, DataConfig, Options, resolve_options
 from ..errors import CaffejaxError, WeightsError, describe_type
-from ..execution import PassInputs, PassOutputs, plan, run, run_part
+from ..execution import PassInputs, PassOutputs, plan, run_part, run_schedule
 from ..execution.interpreter import CompiledParts
 from ..execution.memory_check import check_layers_fit
 from ..execution.rematerialize import Rematerializer
@@ -507,7 +507,9 @@ class Net:
             self._check_labels(inputs.blobs)
         with shape_hints(self.graph, inputs.blobs):
             schedule = self.rematerializer.schedule(inputs) if training and self.rematerializer else self.schedule
-            return run(unfuse(schedule, frozenset(inputs.taps)), inputs, wanted=names, runner=self.runner)
+            return run_schedule(
+                unfuse(schedule, frozenset(inputs.taps)), inputs, output_names=names, runner=self.runner
+            )
 
     def _check_labels(self, blobs: Mapping[str, Any]) -> None:
         """Check labels, except in traced code, where losses are NaN for a label that is not a class."""

@@ -15,14 +15,20 @@ from .global_arrays import (
     wait_on_cpu,
 )
 from .mesh import DATA, MODEL, is_first, local_shard, make_mesh, param_shardings, tpu_conv_layout
-from .multihost import Requests, all_processes, assert_equal, barrier, broadcast_from_first, start_processes
+from .multihost import (
+    Requests,
+    assert_equal,
+    barrier,
+    broadcast_from_first,
+    initialize_distributed,
+    is_true_in_all_processes,
+)
 
 __all__ = [
     "DATA",
     "MODEL",
     "Requests",
     "all_gather",
-    "all_processes",
     "assert_equal",
     "barrier",
     "broadcast_from_first",
@@ -31,7 +37,9 @@ __all__ = [
     "first_replica",
     "gather_to_first",
     "gather_to_host",
+    "initialize_distributed",
     "is_first",
+    "is_true_in_all_processes",
     "join_batches",
     "local_shard",
     "make_mesh",
@@ -39,7 +47,6 @@ __all__ = [
     "put_global",
     "replicated_sharding",
     "reshard",
-    "start_processes",
     "to_first_device",
     "tpu_conv_layout",
     "wait_on_cpu",

@@ -18,7 +18,7 @@ _HEARTBEAT_TIMEOUT = 30  # seconds without a heartbeat, after which a process co
 _SHUTDOWN_TIMEOUT = 300  # seconds to wait for the other processes at the end
 
 
-def start_processes(
+def initialize_distributed(
     coordinator: str | None = None,
     processes: int | None = None,
     process_id: int | None = None,
@@ -110,7 +110,7 @@ def assert_equal(texts: Mapping[str, str]) -> None:
         raise CaffejaxError(f"the processes must run the same training, but differ in {', '.join(differing)}")
 
 
-def all_processes(condition: bool) -> bool:
+def is_true_in_all_processes(condition: bool) -> bool:
     """Return whether a condition is true in all processes; all processes must call it together."""
     if jax.process_count() == 1:
         return condition

@@ -196,10 +196,11 @@ class Executor:
         before = self.graph.layers[: layers.last + 1]
         rows_vary = any(layer.type.on_host for layer in before) or self._ranges.padding_is_read
         if rows_vary or any(inputs[name].shape != shapes[name].shape for name in layers.reads):
-            return layers.makes  # shapes are known only after the pass
+            return layers.writes  # shapes are known only after the pass
         sure = {*layers.leaves, *(name for _, name in layers.indices)}
-        sure |= set(self._by_hand).intersection(layers.makes)  # inputs overwritten in place, which users write and read
-        return tuple(name for name in layers.makes if blobs[name].data_memory.expects_read() or name in sure)
+        # inputs overwritten in place, which users write and read
+        sure |= set(self._by_hand).intersection(layers.writes)
+        return tuple(name for name in layers.writes if blobs[name].data_memory.expects_read() or name in sure)
 
     def _groups(self, high: int, low: int, deconv: bool) -> Iterator[tuple[Pass, BackwardRange]]:
         """Yield the forward passes and layer ranges of the backward pass from layer `high` down to `low`."""

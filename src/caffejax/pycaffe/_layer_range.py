@@ -19,10 +19,10 @@ from ..execution import (
     PassOutputs,
     Schedule,
     Values,
-    compute,
+    compute_part,
     make_part,
     make_schedule,
-    run,
+    run_schedule,
     split_by_layer,
 )
 from ..execution.backward import (
@@ -88,7 +88,7 @@ class LayerRange:
         on_host: True if the range is a host layer, which is not compiled.
         fed_layers: the Input and data layers of the range, whose tops are stored in the blobs before the pass.
         reads: the input blobs: tops of Input and data layers, and blobs from earlier layers.
-        makes: the computed blobs. A Split's tops are its bottom under other names: `Graph.split_roots`.
+        writes: the computed blobs. A Split's tops are its bottom under other names: `Graph.split_roots`.
         params, state: the slots that the layers use, as trees with the structure of `Net.init`'s result.
         indices: the layers that select by index, each with the blob of its indices.
     """
@@ -102,7 +102,7 @@ class LayerRange:
         self._roots = graph.split_roots
         self._part = self._make_part(last)
         self.reads = tuple(dict.fromkeys(map(self.root, self._part.reads)))
-        self.makes = tuple(sorted(self._part.makes - self._roots.keys()))
+        self.writes = tuple(sorted(self._part.writes - self._roots.keys()))
         self.params, self.state = (self._part.select(tree) for tree in graph.trees(lambda param: param.slot))
         self.indices = tuple((layer, self.root(index_blob(layer))) for layer in indexing_layers(self.layers))
         self._backward_ranges: dict[tuple[int, int, bool], BackwardRange] = {}
@@ -112,7 +112,7 @@ class LayerRange:
     def leaves(self) -> frozenset[str]:
         """Names of blobs computed in the range that later layers read or that are outputs of the net."""
         later = make_part(self.graph.layers[self.last + 1 :])
-        return frozenset(map(self.root, (*later.reads, *self.graph.outputs))).intersection(self.makes)
+        return frozenset(map(self.root, (*later.reads, *self.graph.outputs))).intersection(self.writes)
 
     @cached_property
     def inputs(self) -> tuple[tuple[str, str], ...]:
@@ -121,7 +121,7 @@ class LayerRange:
         Each is a pair of a name and its `root`. Tops of data layers are not included. In nets with rows that vary by
         batch, blobs that layers computed are not included either.
         """
-        computed = make_part(layer for layer in self.graph.layers[: self.first] if not layer.type.is_fed).makes
+        computed = make_part(layer for layer in self.graph.layers[: self.first] if not layer.type.is_fed).writes
         mine = {top for layer in self.layers for top in layer.tops}
         inputs = [name for name in self.graph.user_inputs if name in mine or name in self._part.reads]
         before = () if self.graph.has_varying_rows else sorted(computed.intersection(self._part.reads))
@@ -133,7 +133,7 @@ class LayerRange:
 
     def forward(self, inputs: PassInputs, wanted: tuple[str, ...]) -> PassOutputs:
         """Run the layers forward; return at least the blobs in `wanted`, without padded rows."""
-        outputs: PassOutputs = self._function("forward", self._forward, self._all_if_small(self.makes, wanted))(inputs)
+        outputs: PassOutputs = self._function("forward", self._forward, self._all_if_small(self.writes, wanted))(inputs)
         return outputs._replace(values=self.strip_padding(outputs.values))
 
     def strip_padding(self, values: Values) -> Values:
@@ -202,7 +202,7 @@ class LayerRange:
 
     def _forward(self, wanted: tuple[str, ...], inputs: PassInputs) -> PassOutputs:
         schedule = fuse(Schedule(self.graph, (self._part,)))
-        return _select(inputs, run(schedule, _fold_key(inputs), earlier_blobs=self._before(inputs)), wanted)
+        return _select(inputs, run_schedule(schedule, _fold_key(inputs), earlier_blobs=self._before(inputs)), wanted)
 
     def _backward(
         self, back: BackwardRange, wanted: tuple[str, ...], inputs: PassInputs, seeds: Values, host_tops: Values
@@ -225,13 +225,13 @@ class LayerRange:
         def record_pullback(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
             (layer,) = part.layers
             if layer.key not in back.differentiated:
-                return compute(part, inputs, before)
+                return compute_part(part, inputs, before)
             result, pullback = with_pullback(part, inputs, before, host_tops=host_tops)
             pullbacks.append((layer, with_deconv(layer, pullback) if back.deconv else pullback))
             return result
 
         schedule = split_by_layer(Schedule(self.graph, (self._make_part(last),)))
-        result = run(schedule, _fold_key(inputs), earlier_blobs=self._before(inputs), runner=record_pullback)
+        result = run_schedule(schedule, _fold_key(inputs), earlier_blobs=self._before(inputs), runner=record_pullback)
         blobs, params = dict(seeds), dict[Slot, jax.Array]()
         for _, diffs in pull_back(pullbacks, blobs):
             for slot, diff in diffs.params.items():

@@ -104,7 +104,7 @@ class Pass:
         for layer_key, arrays in outputs.state.items():
             for index, array in arrays.items():
                 memories.slots[Slot(layer_key, index)].data_memory.store(array)
-        for name in self.range.makes:
+        for name in self.range.writes:
             if name in outputs.values:
                 memories.store(name, outputs.values[name])
             else:
@@ -123,7 +123,7 @@ class Pass:
         """Run the pass again, and store the blobs that it has not returned before."""
         if self._frozen and not self._frozen.cache.is_current(_variables(self.inputs)):
             self._frozen = None  # the inference function has newer parameters
-        values = self.run(self.range.makes).values
+        values = self.run(self.range.writes).values
         for name, memory in self._waiting.items():
             memory.fill(self, values[name])
 
@@ -228,7 +228,7 @@ class History:
             blobs = {**new.inputs.blobs, **self._read(i, last, overwritten)}
             new.inputs = new.inputs._replace(state=last.inputs.state, blobs=blobs)
         if layers.on_host:
-            new.host_tops = self._memories.values(layers.makes)
+            new.host_tops = self._memories.values(layers.writes)
         return new
 
     def _was_remade(self, i: int, name: str, last: Pass) -> bool:

@@ -25,7 +25,7 @@ from ..config import OnSnapshotError
 from ..errors import CaffejaxError, Problem, SolverError, WeightsError
 from ..graph import Graph
 from ..net import Params, Variables
-from ..parallel import all_processes, gather_to_first, is_first
+from ..parallel import gather_to_first, is_first, is_true_in_all_processes
 from ..paths import check_exist
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
@@ -297,7 +297,7 @@ class Snapshots:
 
         checkpoints = CheckpointFolder(folder)
         try:
-            arrays, record = checkpoints.restore(step, target, all_processes)
+            arrays, record = checkpoints.restore(step, target, is_true_in_all_processes)
         finally:
             checkpoints.close()
         state, device_statistics = reader.state(arrays)

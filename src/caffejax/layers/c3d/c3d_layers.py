@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from ...errors import require
-from ...kernels.host_constant import table
+from ...kernels.host_constant import host_constant
 from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
 from ..convolution import Correlation
@@ -315,7 +315,7 @@ def _crop_padding(dx: jax.Array, window: Window, x: jax.Array) -> jax.Array:
 
 
 def _volumes(of: jax.Array, x: jax.Array, window: Window, out: Shape) -> jax.Array:
-    return table(partial(_count_cells, x.shape[2:], window, out), out, of.dtype)
+    return host_constant(partial(_count_cells, x.shape[2:], window, out), out, of.dtype)
 
 
 def _count_cells(size: Shape, window: Window, out: Shape) -> np.ndarray:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
-from ...kernels.host_constant import table
+from ...kernels.host_constant import host_constant
 from ..context import Context, Shape
 from ..dtype_policy import promote
 from ..implementation import LayerContext
@@ -110,7 +110,7 @@ def priors(p: Any, boxes: Callable[[], Sequence[CellBox]], x: jax.Array, image: 
     """
     grid = _Grid(p, boxes(), x, image)
     dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
-    return grid.top().astype(dtype) if isinstance(x, np.ndarray) else table(grid.top, grid.shape, dtype)
+    return grid.top().astype(dtype) if isinstance(x, np.ndarray) else host_constant(grid.top, grid.shape, dtype)
 
 
 class _Grid:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
-from ...kernels.host_constant import table
+from ...kernels.host_constant import host_constant
 from ..context import Context, Shape
 from ..dtype_policy import promote
 from ..helpers import check_plane_size
@@ -105,7 +105,7 @@ def _apply_matrices(x: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Ar
 
 def _as(matrix: Matrix, x: jax.Array) -> jax.Array:
     new, old, make = matrix
-    return table(partial(make, new, old), (new, old), promote(x).dtype)
+    return host_constant(partial(make, new, old), (new, old), promote(x).dtype)
 
 
 _FILTERS = {"LINEAR": (triangle, 2), "CUBIC": (cubic, 4)}

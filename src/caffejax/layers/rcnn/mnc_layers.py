@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
-from ...kernels.host_constant import table
+from ...kernels.host_constant import host_constant
 from ..context import Context
 from ..dtype_policy import promote
 from ..helpers import check_plane_size, no_gradient
@@ -97,7 +97,7 @@ def _weights(ctx: Context, x: jax.Array, of_gradient: bool) -> tuple[jax.Array, 
     check_plane_size(sizes, x.shape)
     dtype = jnp.promote_types(x.dtype, jnp.float32)
     rows, columns = (
-        table(partial(_resize_matrix, n, m, of_gradient), (m, n), dtype)
+        host_constant(partial(_resize_matrix, n, m, of_gradient), (m, n), dtype)
         for n, m in zip(x.shape[2:], sizes, strict=True)
     )
     return rows, columns

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from ...errors import require
-from ...kernels.host_constant import table
+from ...kernels.host_constant import host_constant
 from ...kernels.vma import vary_as
 from ..boxes import select_best
 from ..context import Context
@@ -57,7 +57,7 @@ def shift_anchors(boxes: np.ndarray, size: tuple[int, ...], stride: int) -> jax.
         moved_boxes: np.ndarray = boxes + np.stack([x, y, x, y], axis=-1)[:, :, None]
         return moved_boxes
 
-    return table(moved_boxes, (*size, len(boxes), 4), np.float32)
+    return host_constant(moved_boxes, (*size, len(boxes), 4), np.float32)
 
 
 def split_anchors(channels: jax.Array, n: int) -> jax.Array:

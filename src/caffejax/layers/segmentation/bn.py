@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
-from ...kernels.affine import by_channel
-from ...kernels.channel_reductions import FIRST
+from ...kernels.affine import channel_affine
+from ...kernels.channel_reductions import CHANNELS_FIRST
 from ...schema.caffe_pb2 import FillerParameter
 from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtype_policy import promote
@@ -36,7 +36,7 @@ def channels_of(blob: jax.Array) -> jax.Array:
 
 
 def scale_and_shift(ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array) -> jax.Array:
-    return by_channel(x, factor, bias, fast=ctx.fast).astype(x.dtype)
+    return channel_affine(x, factor, bias, fast=ctx.fast).astype(x.dtype)
 
 
 def normalize_batch_diffs(
@@ -53,9 +53,9 @@ def normalize_batch_diffs(
     """
     mean, variance = batch_statistics(ctx, x)
     deviation, dy = jnp.sqrt(variance + eps), promote(dy)
-    normal = (promote(x) - FIRST.along(mean, x)) / FIRST.along(deviation, x)
-    d_factor, d_bias = FIRST.sums(dy * normal), FIRST.sums(dy)
-    dx = project_out(ctx, dy, normal) * FIRST.along(channels_of(factor) / deviation, x)
+    normal = (promote(x) - CHANNELS_FIRST.broadcast(mean, x)) / CHANNELS_FIRST.broadcast(deviation, x)
+    d_factor, d_bias = CHANNELS_FIRST.sums(dy * normal), CHANNELS_FIRST.sums(dy)
+    dx = project_out(ctx, dy, normal) * CHANNELS_FIRST.broadcast(channels_of(factor) / deviation, x)
     return (d_factor.reshape(factor.shape), d_bias.reshape(factor.shape)), dx
 
 
@@ -88,11 +88,11 @@ def moving_bn_backward(
         (d_slope, d_bias), dx = normalize_batch_diffs(ctx, slope, x, dy, ctx.param.eps)
         return (d_slope, d_bias, None, None), dx
     deviation = jnp.sqrt(promote(channels_of(variance)) + ctx.param.eps)
-    dx = promote(dy) * FIRST.along(channels_of(slope) / deviation, x)
+    dx = promote(dy) * CHANNELS_FIRST.broadcast(channels_of(slope) / deviation, x)
     if ctx.param.frozen:
         return (None, None, None, None), dx
-    normal = (promote(x) - FIRST.along(channels_of(mean), x)) / FIRST.along(deviation, x)
-    d_slope, d_bias = FIRST.sums(promote(dy) * normal), FIRST.sums(promote(dy))
+    normal = (promote(x) - CHANNELS_FIRST.broadcast(channels_of(mean), x)) / CHANNELS_FIRST.broadcast(deviation, x)
+    d_slope, d_bias = CHANNELS_FIRST.sums(promote(dy) * normal), CHANNELS_FIRST.sums(promote(dy))
     return (d_slope.reshape(slope.shape), d_bias.reshape(slope.shape), None, None), dx
 
 
@@ -173,8 +173,10 @@ def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy:
     d_top, scale = first_top(dy), blobs[0]
     if _learns(ctx):
         return normalize_batch_diffs(ctx, scale, x, d_top, SEGNET_EPS)
-    d_scale, d_shift = FIRST.sums(promote(d_top) * x), FIRST.sums(promote(d_top))
-    return (d_scale.reshape(scale.shape), d_shift.reshape(scale.shape)), d_top * FIRST.along(channels_of(scale), x)
+    d_scale, d_shift = CHANNELS_FIRST.sums(promote(d_top) * x), CHANNELS_FIRST.sums(promote(d_top))
+    return (d_scale.reshape(scale.shape), d_shift.reshape(scale.shape)), d_top * CHANNELS_FIRST.broadcast(
+        channels_of(scale), x
+    )
 
 
 def segnet_bn_in_place(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
@@ -187,7 +189,7 @@ def segnet_bn_in_place(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
 
 def segnet_bn_in_place_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, jax.Array]:
     (_, d_shift), dx = segnet_bn_backward(ctx, blobs, x, y=y, dy=dy)
-    return (FIRST.sums(promote(dy) * y).reshape(d_shift.shape), d_shift), dx
+    return (CHANNELS_FIRST.sums(promote(dy) * y).reshape(d_shift.shape), d_shift), dx
 
 
 def _segnet_is_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:

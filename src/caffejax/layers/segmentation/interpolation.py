@@ -13,7 +13,7 @@ from jax import lax
 
 from ...errors import require
 from ...kernels.custom_gradient import with_gradient
-from ...kernels.host_constant import table
+from ...kernels.host_constant import host_constant
 from ..context import Context, Shape
 from ..dtype_policy import promote
 from ..helpers import check_plane_size
@@ -66,7 +66,7 @@ def interpolate_diff(dy: jax.Array, positions: Sequence[Positions], size: Sequen
     d = promote(dy)
     for axis in reversed(_axis_order(size, positions)):
         along, n = positions[axis - 2], size[axis - 2]
-        weights = table(partial(_weight_matrix, along, n), (len(along.low), n), d.dtype)
+        weights = host_constant(partial(_weight_matrix, along, n), (len(along.low), n), d.dtype)
         d = jnp.moveaxis(jnp.tensordot(d, weights, (axis, 0)), -1, axis)
     return d
 
