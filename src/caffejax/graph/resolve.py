@@ -116,8 +116,8 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
         for j, (weight, _) in enumerate(zip(layer.loss_weight, layer.top, strict=False))
         if weight
     }
-    for top in weights:
-        readers[top] += 1
+    for weighted_top in weights:
+        readers[weighted_top] += 1
 
     assigned: dict[_Top, int] = defaultdict(int)
     result: list[tuple[LayerParameter, int | None]] = []
@@ -125,10 +125,10 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
         layer = LayerParameter()
         layer.CopyFrom(original)
         for j in range(len(layer.bottom)):
-            source = sources.get((i, j))
-            if source is not None and readers[source] > 1:
-                layer.bottom[j] = _split_blob(layers, source, assigned[source])
-                assigned[source] += 1
+            top = sources.get((i, j))
+            if top is not None and readers[top] > 1:
+                layer.bottom[j] = _split_blob(layers, top, assigned[top])
+                assigned[top] += 1
         result.append((layer, i))
         for j in range(len(layer.top)):
             if readers[i, j] > 1:
