@@ -75,7 +75,10 @@ def test_a_program_refuses_arguments_and_weights_of_wrong_shapes() -> None:
     for arguments in ([x[:, :8]], [x[..., :5]], [x[0]], [x[:0]], [x, x], [], [x.astype(np.float64)]):
         with pytest.raises(ValueError, match="argument"):
             executable(packed, arguments)
-    for other in (PackedWeights(packed.arrays[:-1], packed.mark), PackedWeights(packed.arrays, packed.mark + 1)):
+    for other in (
+        PackedWeights(packed.arrays[:-1], packed.layouts_hash),
+        PackedWeights(packed.arrays, packed.layouts_hash + 1),
+    ):
         with pytest.raises(ValueError, match="packed"):
             executable(other, [x])
         with pytest.raises(jax.errors.JaxRuntimeError, match="packed"):
@@ -92,7 +95,7 @@ def test_a_program_refuses_arguments_and_weights_of_wrong_shapes() -> None:
         (packed.arrays, [x], [(1, 16, 36)]),
         (packed.arrays, [x], [out, out]),
     ):
-        packed_weights = PackedWeights(weights_given, packed.mark)
+        packed_weights = PackedWeights(weights_given, packed.layouts_hash)
         with pytest.raises((jax.errors.JaxRuntimeError, ValueError)):
             jax.block_until_ready(onednn_program.run(replace(program, results=results), packed_weights, arguments))
     for wrong in ([weights[0]], [*weights, weights[1]], weights[::-1], [weights[0][:8], weights[1]]):

@@ -84,7 +84,7 @@ def test_inner_blobs_can_be_outputs(outputs: tuple[str, ...]) -> None:
     "case", ["a chain of residuals", "a sum in the place of what it adds, which is wanted", "two readers in place"]
 )
 def test_images_are_computed_one_by_one_in_large_nets(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "_LARGE", 0)
+    monkeypatch.setattr(partition, "_IMAGE_BY_IMAGE_BYTES", 0)
     frozen_net = assert_frozen_is_the_same(net_text((3, *SHAPE[1:]), *NETS[case]))
     rows = [lowered.executable.program.results[0][0] for lowered in frozen_net.ready().programs.values()]
     assert 1 in rows
@@ -92,9 +92,12 @@ def test_images_are_computed_one_by_one_in_large_nets(case: str, monkeypatch: py
 
 def assert_frozen_is_the_same_by_parts(net_and_outputs: tuple[str, tuple[str, ...]]) -> None:
     text, expected = net_and_outputs
-    for large in {partition._LARGE, 0 if "dim: 2 dim" in text or "dim: 5 dim" in text else partition._LARGE}:
+    for large in {
+        partition._IMAGE_BY_IMAGE_BYTES,
+        0 if "dim: 2 dim" in text or "dim: 5 dim" in text else partition._IMAGE_BY_IMAGE_BYTES,
+    }:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(partition, "_LARGE", large)
+            patch.setattr(partition, "_IMAGE_BY_IMAGE_BYTES", large)
             assert_frozen_is_the_same(text, expected)
 
 

@@ -150,7 +150,7 @@ def test_surroundings_change_with_sources_versions_and_flags(tmp_path: Path, mon
     (tmp_path / "a.py").write_text("a = 1")
     monkeypatch.setattr(program_cache, "_PACKAGE", tmp_path)
     monkeypatch.setattr(program_cache, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns)
-    ask = program_cache._surroundings.__wrapped__
+    ask = program_cache._environment.__wrapped__
     result = [ask()]
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     result.append(ask())
