@@ -137,10 +137,10 @@ def test_other_surroundings_are_another_program(
     folder: Path, traces: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train()
-    monkeypatch.setattr(program_cache, "_surroundings", lambda: "another version")
+    monkeypatch.setattr(program_cache, "_environment", lambda: "another version")
     train()
     assert len(traces) == 2
-    monkeypatch.setattr(program_cache, "_surroundings", lambda: None)
+    monkeypatch.setattr(program_cache, "_environment", lambda: None)
     train()
     assert len(traces) == 3
     assert len(list(folder.iterdir())) == 2
