@@ -7,6 +7,7 @@ mistake in a file at once. The command line prints the problems without a traceb
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -166,9 +167,13 @@ UNKNOWN_TYPE = "unknown layer type"  # the beginning of the message about such a
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `"; did you mean 'x'?"` with the known name that is most similar to `name`, or "" if none is similar."""
+    """Return `"; did you mean 'x'?"` with the known name that is most similar to `name`, or "" if none is similar.
+
+    The first known name of the form `name_...` counts as the most similar, such as kernel_size for kernel.
+    """
     folded = {k.lower(): k for k in known}
-    match = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    longer = (k for k in folded if k.startswith(f"{name.lower()}_"))
+    match = [*itertools.islice(longer, 1)] or difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
     return f"; did you mean '{folded[match[0]]}'?" if match else ""
 
 

@@ -166,6 +166,14 @@ def test_keys_of_both_forms_start_a_net(lenet: Net, variables: Variables) -> Non
         lenet.init(0)  # type: ignore[arg-type]
 
 
+def test_donated_params_are_reported_with_a_remedy(lenet: Net, variables: Variables) -> None:
+    params = jax.tree.map(jnp.copy, variables.params)
+    jax.jit(lambda tree: jax.tree.map(lambda x: x + 1, tree), donate_argnums=0)(params)
+    with pytest.raises(WeightsError, match=r"arrays of params were deleted.*solver\.variables") as caught:
+        lenet.loss(params, variables.state, batch())
+    assert len(caught.value.problems) == 1
+
+
 def test_all_problems_of_params_are_named(lenet: Net, variables: Variables) -> None:
     params: Any = {name: blobs for name, blobs in variables.params.items() if name != "ip2"}
     params |= {"conv1": {0: params["conv1"][0]}, "conv2": {0: params["conv2"][0], 1: jnp.zeros(50, int)}}

@@ -67,6 +67,10 @@ def test_escapes_as_in_cpp(text, name):
     ("text", "message"),
     [
         ("nmae: 'x'", "1:1: LayerParameter has no field 'nmae'; did you mean 'name'?"),
+        (
+            "convolution_param { kernel: 3 }",
+            "1:21: ConvolutionParameter has no field 'kernel'; did you mean 'kernel_size'?",
+        ),
         ("name: 'a'\n  name: 'b'", "2:3: layer 'a': 'name' occurs twice in LayerParameter, which allows it once"),
         (
             "relu_param {} relu_param {}",

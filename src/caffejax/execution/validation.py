@@ -150,7 +150,7 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
     The arrays of a layer may also be a sequence in Caffe's order.
 
     Raises:
-        WeightsError: if arrays are missing, or have a wrong shape or type. The message names each of them.
+        WeightsError: if arrays are missing, have a wrong shape or type, or were donated. The message names them.
     """
     trees = {"params": params, "state": state}
     problems = []
@@ -161,9 +161,22 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
     if not problems:
         trees = {name: index_blobs(tree) for name, tree in trees.items()}
         problems = [problem for layer in graph.layers for problem in _layer_problems(layer, trees)]
+    if not problems and (deleted := [name for name, tree in trees.items() if _has_deleted(tree)]):
+        problems.append(
+            Problem(
+                f"arrays of {' and '.join(deleted)} were deleted, because a compiled function reused their memory "
+                "(donate_argnums); read solver.variables again after each step of a solver, or keep a copy: "
+                "jax.tree.map(jnp.copy, variables)"
+            )
+        )
     if problems:
         raise WeightsError(replace(p, file=graph.file) for p in problems)
     return Variables(**trees)
+
+
+def _has_deleted(tree: Any) -> bool:
+    arrays = (x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer))
+    return any(x.is_deleted() for x in arrays)
 
 
 def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
