@@ -225,7 +225,8 @@ PIECES = """name: type: top: top: loss_weight: propagate_down: phase: param: par
 @settings(max_examples=400)
 @given(st.lists(st.sampled_from([*PIECES.split(), "\n"]), max_size=10).map(" ".join))
 def test_any_text_reads_as_google_reads_it_or_is_refused(text):
-    word = r"(?=[\d.]*[A-Za-z_])[\w.]+(?=\s|$)"  # strings without quotes are read here, but not by Google
+    # strings without quotes are read here, but not by Google; before a string in quotes both refuse them
+    word = r"(?=[\d.]*[A-Za-z_])[\w.]+(?=\s|$)(?!\s+[\"'])"
     expected = parse_with_google(re.sub(rf"(?a)((?:name|type|top):\s+(?:\[\s+)?)({word})", r'\1"\2"', text), LAYER)
     try:
         ours = parse_text(text, LAYER)
