@@ -15,13 +15,13 @@ from .types import Gradient, Indices, Signature, Traced
 
 
 def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
-    """The fraction of labels whose score is among the `top_k` largest; a scalar.
+    """Return the fraction of labels whose score is among the `top_k` largest, as a scalar.
 
     Bottoms: scores with the classes along `axis`, and one class number for each position without that axis. A label is
-    right if fewer than top_k other classes score at least as much as its class; top_k 0 makes no label right.
-    `min_is_better` (caffe-windows) compares with smaller scores instead, as for distances. A label outside 0 .. classes
-    - 1 counts as wrong; data layers pass it only if a loss ignores it. The optional second top, (classes,), holds the
-    accuracy of each class, 0 for a class without labels.
+    correct if fewer than top_k other classes have a score at least as large; with top_k 0 no label is correct.
+    `min_is_better` (caffe-windows) compares with smaller scores instead, as for distances. A label that is not a class
+    number counts as incorrect; data layers pass such a label only if a loss ignores it. The optional second top,
+    (classes,), holds the accuracy of each class, which is 0 for a class without labels.
     """
     p = ctx.param
     axis = canonical_axis(p.axis, scores.shape)
@@ -32,16 +32,16 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     rows = jnp.moveaxis(-scores if p.min_is_better else scores, axis, -1).reshape(-1, classes)
     index = labels.astype(jnp.int32).reshape(-1)
     valid = valid_labels(p, index)
-    known = valid & (index >= 0) & (index < classes)
-    index = jnp.where(known, index, 0)
+    in_range = valid & (index >= 0) & (index < classes)
+    index = jnp.where(in_range, index, 0)
     label_scores = jnp.take_along_axis(rows, index[:, None], 1, mode="clip")
-    better = jnp.sum(rows >= label_scores, axis=1) - 1  # less the class itself
-    right = (known & (better < p.top_k)).astype(jnp.float32)
-    overall = _fraction(ctx, right, valid)
+    n_better = jnp.sum(rows >= label_scores, axis=1) - 1  # without the class itself
+    correct = (in_range & (n_better < p.top_k)).astype(jnp.float32)
+    overall = _fraction(ctx, correct, valid)
     if ctx.n_tops < 2:
         return overall
-    of_class = (index[:, None] == jnp.arange(classes)) & known[:, None]
-    return overall, _fraction(ctx, right[:, None] * of_class, of_class)
+    is_class = (index[:, None] == jnp.arange(classes)) & in_range[:, None]
+    return overall, _fraction(ctx, correct[:, None] * is_class, is_class)
 
 
 define_layer(
@@ -52,6 +52,6 @@ define_layer(
 
 
 def _fraction(ctx: Context, part: jax.Array, total: jax.Array) -> jax.Array:
-    """Return the sum of `part` over the sum of `total` along axis 0 over all devices; 0 where the latter is 0."""
+    """Return the sum of `part` over the sum of `total` along axis 0 and over all devices, or 0 where the total is 0."""
     part, total = (cross_replica.psum(ctx, jnp.sum(x, axis=0)) for x in (part, total))
     return jnp.where(total == 0, 0.0, part / jnp.maximum(total, 1)).astype(jnp.float32)

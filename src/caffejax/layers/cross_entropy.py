@@ -1,4 +1,4 @@
-"""Losses with logarithms of probabilities: MultinomialLogisticLoss, SigmoidCrossEntropyLoss, InfogainLoss."""
+"""Cross-entropy losses: MultinomialLogisticLoss, SigmoidCrossEntropyLoss, InfogainLoss."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from .loss import (
 from .registry import define_layer, register
 from .types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced, Variants
 
-_LEAST = 1e-20  # smaller probabilities are clamped to it
+_MIN_PROBABILITY = 1e-20  # smaller probabilities are clamped to it
 
 
 def multinomial_logistic_loss(ctx: Context, prob: jax.Array, labels: jax.Array) -> jax.Array:
-    """Mean of -log(probability of the label) over the batch; a scalar (multinomial_logistic_loss_layer.cpp).
+    """Return the mean of -log(probability of the label) over the batch, a scalar (multinomial_logistic_loss_layer.cpp).
 
     Bottoms: probabilities (N, classes) and labels (N,). Probabilities are clamped to at least 1e-20. The gradient is -1
     / clamped probability: large, not 0, where the probability is 0. A label outside 0 .. classes - 1 makes the loss
@@ -67,7 +67,7 @@ define_layer(
 
 
 def _labels_and_probabilities(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the mask of labels and the probabilities, clamped to at least 1e-20; both (batch, classes)."""
+    """Return the mask of labels and the probabilities, clamped to at least 1e-20, both (batch, classes)."""
     four_axes(prob.shape)
     require_one_batch(prob.shape, labels.shape)
     require(
@@ -75,15 +75,15 @@ def _labels_and_probabilities(prob: jax.Array, labels: jax.Array) -> tuple[jax.A
         f"needs one label per example, not labels of shape {labels.shape}",
     )
     rows = promote(prob).reshape(prob.shape[0], -1)
-    return label_mask(labels, rows.shape), jnp.maximum(rows, _LEAST)
+    return label_mask(labels, rows.shape), jnp.maximum(rows, _MIN_PROBABILITY)
 
 
 def sigmoid_cross_entropy_loss(ctx: Context, scores: jax.Array, targets: jax.Array) -> jax.Array:
-    """Sum of -t * log p - (1 - t) * log(1 - p), p = sigmoid(scores), over the batch size by default; a scalar.
+    """Return the sum of -t * log p - (1 - t) * log(1 - p) over the batch size, a scalar, where p = sigmoid(scores).
 
-    Bottoms: scores (N, ...) and targets t in [0, 1] with the same number of elements. Caffe's rule:
-    sigmoid_cross_entropy_loss_layer.cpp. Elements whose target, truncated to an integer, equals `ignore_label` are
-    dropped: 0 drops 0.75 as well.
+    The normalization in the loss_param can select other divisors. Bottoms: scores (N, ...) and targets t in [0, 1] with
+    the same number of elements. Elements whose target, truncated to an integer, equals `ignore_label` are ignored; thus
+    an ignore_label of 0 also ignores targets of 0.75. Caffe's rule: sigmoid_cross_entropy_loss_layer.cpp.
     """
     x, t, valid, divisor = _targets(ctx, scores, targets)
     return jnp.sum(jnp.where(valid, sigmoid_terms(x, t), 0)) / divisor
@@ -112,7 +112,7 @@ SIGMOID_CROSS_ENTROPY_LOSS = LayerType(  # registered with its weighted form
 def _targets(
     ctx: Context, scores: jax.Array, targets: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array | float]:
-    """Return scores, targets and a mask of valid elements, each (batch, rest), and the divisor."""
+    """Return scores, targets and the mask of valid elements, each (batch, elements), and the divisor."""
     require_one_batch(scores.shape, targets.shape)
     require(
         scores.size == targets.size,
@@ -125,31 +125,35 @@ def _targets(
 
 
 def weighted_sigmoid_loss(ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
-    """SigmoidCrossEntropyLoss with a weight for each element, divided by the sum of the weights; a scalar.
+    """Return SigmoidCrossEntropyLoss with a weight for each element, divided by the sum of the weights, a scalar.
 
     Bottoms: scores (N, ...), targets and weights with the same number of elements. The loss is 0 if the sum of the
     weights is 0. The loss_param is ignored.
     """
     x, t, w = _sigmoid_rows(scores, targets, weights)
-    return jnp.sum(w * sigmoid_terms(x, t)) / _sum_of(ctx, w)
+    return jnp.sum(w * sigmoid_terms(x, t)) / _sum_weights(ctx, w)
 
 
 def weighted_sigmoid_loss_backward(
     ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None, None]:
     x, t, w = _sigmoid_rows(scores, targets, weights)
-    return (dy * w * (jax.nn.sigmoid(x) - t) / _sum_of(ctx, w)).reshape(scores.shape), None, None
+    return (dy * w * (jax.nn.sigmoid(x) - t) / _sum_weights(ctx, w)).reshape(scores.shape), None, None
 
 
 def _sigmoid_rows(scores: jax.Array, *others: jax.Array) -> list[jax.Array]:
-    """Return scores, targets and weights as (batch, rest)."""
+    """Return scores, targets and weights as (batch, elements)."""
     for other, name in zip(others, ("targets", "weights"), strict=True):
         require_one_batch(scores.shape, other.shape)
-        require(scores.size == other.size, f"scores {scores.shape} and {name} {other.shape} must have the same count")
+        require(
+            scores.size == other.size,
+            f"scores and {name} must have the same number of elements: scores {scores.shape} have {scores.size}, "
+            f"{name} {other.shape} have {other.size}",
+        )
     return [promote(a).reshape(scores.shape[0], -1) for a in (scores, *map(lax.stop_gradient, others))]
 
 
-def _sum_of(ctx: Context, weights: jax.Array) -> jax.Array:
+def _sum_weights(ctx: Context, weights: jax.Array) -> jax.Array:
     total = cross_replica.pmean(ctx, jnp.sum(weights))
     return jnp.where(total > 0, total, 1)
 
@@ -178,7 +182,7 @@ register(
 )
 
 
-_LOG_LEAST = math.log(1e-20)  # smaller logarithms are clamped to it
+_MIN_LOG_PROBABILITY = math.log(1e-20)  # smaller logarithms are clamped to it
 
 
 def infogain_loss(ctx: Context, scores: jax.Array, labels: jax.Array, *matrix: Any) -> object:
@@ -186,7 +190,7 @@ def infogain_loss(ctx: Context, scores: jax.Array, labels: jax.Array, *matrix: A
     axis = canonical_axis(ctx.param.axis, scores.shape)
     _, weights, divisor = _weights(ctx, axis, scores, labels, matrix[0])
     log_prob = jax.nn.log_softmax(promote(scores), axis)
-    clamped = straight_through(log_prob, jnp.maximum(log_prob, _LOG_LEAST))
+    clamped = straight_through(log_prob, jnp.maximum(log_prob, _MIN_LOG_PROBABILITY))
     loss = -jnp.sum(weights * clamped) / divisor
     if ctx.n_tops < 2:
         return loss
@@ -204,28 +208,28 @@ def infogain_loss_backward(
 
 
 def make_infogain_loss(ctx: Context, site: Site) -> LayerType:
-    """Mean over labels k of -sum_l H[k, l] * log softmax(scores)[l]; a scalar (infogain_loss_layer.cpp).
+    """Return a layer that computes the mean over labels k of -sum_l H[k, l] * log softmax(scores)[l], a scalar.
 
     Bottoms: scores with the classes along `axis`, one label for each position without that axis, and H (classes,
     classes), which is read from the file `source` if there are two bottoms. Probabilities are clamped to at least
     1e-20, which the gradient ignores. An optional second top is the softmax, in the shape of the scores; it passes no
-    gradient.
+    gradient. Caffe's rule: infogain_loss_layer.cpp.
     """
     if len(site.layer.bottom) > 2:
         return replace(ctx.type, implementation=Traced(infogain_loss))
     require(
         ctx.param.source, "the infogain matrix is missing: set source in infogain_loss_param, or add a third bottom"
     )
-    stored = np.asarray(read_blob_proto(site.path(ctx.param.source)))
+    stored_matrix = np.asarray(read_blob_proto(site.path(ctx.param.source)))
 
-    def with_stored(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
-        return infogain_loss(ctx, scores, labels, stored)
+    def forward(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
+        return infogain_loss(ctx, scores, labels, stored_matrix)
 
-    def with_stored_backward(ctx: Context, scores: jax.Array, labels: jax.Array, **tops: Any) -> Any:
-        return infogain_loss_backward(ctx, scores, labels, stored, **tops)[:2]
+    def backward(ctx: Context, scores: jax.Array, labels: jax.Array, **tops: Any) -> Any:
+        return infogain_loss_backward(ctx, scores, labels, stored_matrix, **tops)[:2]
 
-    gradient = replace(ctx.type.gradient, backward=with_stored_backward)
-    return replace(ctx.type, implementation=Traced(with_stored), gradient=gradient)
+    gradient = replace(ctx.type.gradient, backward=backward)
+    return replace(ctx.type, implementation=Traced(forward), gradient=gradient)
 
 
 define_layer(
@@ -242,7 +246,10 @@ define_layer(
 def _weights(
     ctx: Context, axis: int, scores: jax.Array, labels: jax.Array, matrix: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array | float]:
-    """Return the sum of each label's row of H, the rows along the scores' `axis` (0 if ignored), and the divisor."""
+    """Return the sums of the rows of H that the labels select, these rows, and the divisor of the loss.
+
+    The rows are stored along the scores' `axis`, in the shape of the scores, and are 0 for ignored labels.
+    """
     loss_param, classes = ctx.layer.loss_param, scores.shape[axis]
     require(not loss_param.HasField("normalize"), 'normalize is deprecated here; use "normalization"')
     require_one_batch(scores.shape, labels.shape)

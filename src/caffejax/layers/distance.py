@@ -1,4 +1,4 @@
-"""Losses by distances and margins: EuclideanLoss, ContrastiveLoss, HingeLoss, and distances of forks."""
+"""Losses by distances and margins: EuclideanLoss, ContrastiveLoss, HingeLoss, and two types of cbfinn/caffe."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SOFTENING = 1e-4  # Caffe divides by the distance plus this
 
 
 def euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Sum of squared differences over twice the batch size; a scalar (euclidean_loss_layer.cpp).
+    """Return the sum of squared differences over twice the batch size, a scalar (euclidean_loss_layer.cpp).
 
-    Bottoms: (N, ...), with the same number of elements; shapes may differ after axis 0 up to 4 axes. Bottoms with more
-    axes, as in C3D, must have one shape; BVLC Caffe refuses them.
+    Bottoms: two arrays (N, ...) with the same number of elements. Up to 4 axes, their shapes may differ after axis 0.
+    Bottoms with more axes, as in C3D, must have one shape; BVLC Caffe refuses them.
     """
     return jnp.sum(jnp.square(_difference(a, b))) / (2 * a.shape[0])
 
@@ -46,7 +46,7 @@ define_layer(
 
 
 def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return a - b as (batch, rest)."""
+    """Return a - b as (batch, elements)."""
     require(
         a.shape == b.shape or len(a.shape) <= 4,
         f"bottoms of more than 4 axes must have equal shapes: bottom 1 must be {a.shape}, not {b.shape}",
@@ -62,35 +62,38 @@ def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
 def contrastive_loss(
     ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *centroids: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Half the mean over pairs of d**2 if similar, else max(margin - d, 0)**2; d is their distance. A scalar.
+    """Return half the mean over pairs of d**2 if they are similar, else of max(margin - d, 0)**2, a scalar.
 
-    Bottoms: features a and b, (N, C), and `similar`, (N,), nonzero for similar pairs. Caffe's rule:
-    contrastive_loss_layer.cpp. With `legacy_version` dissimilar pairs contribute max(margin - d**2, 0). The gradient
-    divides by d + 1e-4 instead of d.
+    d is the Euclidean distance of a pair. Bottoms: features a and b, (N, C), and `similar`, (N,), nonzero for similar
+    pairs. With `legacy_version` dissimilar pairs contribute max(margin - d**2, 0). The gradient divides by d + 1e-4
+    instead of d. Caffe's rule: contrastive_loss_layer.cpp.
 
-    In MyCaffe, bottom 2 may have 2 or 3 labels for each pair, which is similar if they are equal; a second top says for
-    each pair whether d is at most the margin if and only if it is similar; d**2 of similar pairs is multiplied by
-    `matching_distance_scale`, without effect on the gradient; and d**2 is the sum of absolute differences with
-    `distance_calculation: MANHATTAN`, which implies legacy_version. A fourth bottom has centroids (labels, C), which
-    replace a in similar pairs (`centroid_learning: MATCHING`) or in others (NONMATCHING) once they are not all 0.
+    MyCaffe adds:
+
+    - Bottom 2 may have 2 or 3 labels for each pair. The pair is similar if its labels are equal.
+    - A second top, (N, 1, 1, 1), is 1 for pairs that the margin classifies correctly, by d <= margin, and 0 for others.
+    - `matching_distance_scale` multiplies d**2 of similar pairs, without effect on the gradient.
+    - `distance_calculation: MANHATTAN` replaces d**2 by the sum of absolute differences, and implies legacy_version.
+    - Bottom 3 has centroids (labels, C). Once they are not all 0, they replace a in similar pairs (`centroid_learning:
+      MATCHING`) or in dissimilar pairs (NONMATCHING).
     """
-    _, alike, squared, gap = _pairs(ctx, a, b, similar, *centroids)
+    _, is_similar, squared, gap = _pairs(ctx, a, b, similar, *centroids)
     hinge = jnp.maximum(gap, 0)
     hinge = hinge if _is_legacy(ctx.param) else jnp.square(hinge)
     scale = ctx.param.matching_distance_scale
-    loss = jnp.sum(jnp.where(alike, scale * squared, hinge)) / (2 * a.shape[0])
+    loss = jnp.sum(jnp.where(is_similar, scale * squared, hinge)) / (2 * a.shape[0])
     if ctx.n_tops == 1:
         return loss
-    near = jnp.where(alike, ctx.param.margin - _distance(ctx.param, scale * squared), gap) >= 0
-    return loss, lax.stop_gradient((near == alike).astype(a.dtype)).reshape(-1, 1, 1, 1)
+    is_near = jnp.where(is_similar, ctx.param.margin - _distance(ctx.param, scale * squared), gap) >= 0
+    return loss, lax.stop_gradient((is_near == is_similar).astype(a.dtype)).reshape(-1, 1, 1, 1)
 
 
 def contrastive_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *centroids: jax.Array, y: Any, dy: Any
 ) -> tuple[jax.Array | None, ...]:
-    diff, alike, squared, gap = _pairs(ctx, a, b, similar, *centroids)
+    diff, is_similar, squared, gap = _pairs(ctx, a, b, similar, *centroids)
     slope = 1.0 if _is_legacy(ctx.param) else gap / (jnp.sqrt(squared) + _SOFTENING)
-    factor = first_top(dy) / a.shape[0] * jnp.where(alike, 1, jnp.where(gap > 0, -slope, 0))
+    factor = first_top(dy) / a.shape[0] * jnp.where(is_similar, 1, jnp.where(gap > 0, -slope, 0))
     da = factor[:, None] * diff
     return da.reshape(a.shape), -da.reshape(b.shape), None, *(None for _ in centroids)
 
@@ -119,7 +122,7 @@ def _is_legacy(p: Any) -> bool:
 
 
 def _distance(p: Any, squared: jax.Array) -> jax.Array:
-    """Return the number that the margin is compared with."""
+    """Return the distances that are compared with the margin: squared distances in the legacy version."""
     return squared if _is_legacy(p) else jnp.sqrt(squared)
 
 
@@ -132,37 +135,42 @@ def _pairs(
     for i, x in enumerate((a, b)):
         require(
             four_axes(x.shape, f"bottom {i}")[2:] == (1, 1),
-            f"bottom {i} must be pairs x channels: height and width are not 1 in {x.shape}",
+            f"bottom {i} must have shape (pairs, channels), and any height and width must be 1, not {x.shape}",
         )
-    require(a.size == b.size, f"bottoms 0 and 1 must have the same channels: {a.shape} and {b.shape}")
-    n, labels, *plane = four_axes(similar.shape, "bottom 2")
+    require(a.size == b.size, f"bottoms 0 and 1 must have the same channels, but have shapes {a.shape} and {b.shape}")
+    n, n_labels, *plane = four_axes(similar.shape, "bottom 2")
     require(
-        (n, *plane) == (a.shape[0], 1, 1) and 1 <= labels <= 3,
-        f"bottom 2 must hold one number, or two or three labels, for each of the {a.shape[0]} pairs, not have shape "
+        (n, *plane) == (a.shape[0], 1, 1) and 1 <= n_labels <= 3,
+        f"bottom 2 must hold one number, or two or three labels, for each of the {a.shape[0]} pairs, but has shape "
         f"{similar.shape}",
     )
-    require(ctx.n_tops == 1 or p.output_matches, "has two tops: set output_matches, or leave one")
+    require(ctx.n_tops == 1 or p.output_matches, "has two tops: set output_matches, or remove the second top")
     for name, allowed in (("distance_calculation", _DISTANCES), ("centroid_learning", _CENTROIDS)):
-        require(getattr(p, name) in allowed, f"{name} must be {', '.join(allowed)}, not {getattr(p, name)}")
-    numbers = promote(similar).reshape(n, labels)
-    alike = numbers[:, 0].astype(jnp.int32) != 0 if labels == 1 else jnp.all(numbers[:, 1:] == numbers[:, :1], axis=1)
+        require(getattr(p, name) in allowed, f"{name} must be one of {', '.join(allowed)}, not {getattr(p, name)}")
+    labels = promote(similar).reshape(n, n_labels)
+    is_similar = (
+        labels[:, 0].astype(jnp.int32) != 0 if n_labels == 1 else jnp.all(labels[:, 1:] == labels[:, :1], axis=1)
+    )
     first, second = (promote(x).reshape(n, -1) for x in (a, b))
     if centroids and p.centroid_learning != "NONE":
-        require(labels > 1, "centroid_learning needs labels for each pair in bottom 2")
+        require(n_labels > 1, "centroid_learning needs labels for each pair in bottom 2")
         rows = lax.stop_gradient(promote(centroids[0]).reshape(centroids[0].shape[0], -1))
-        require(rows.shape[1:] == first.shape[1:], f"bottom 3 must have rows like bottom 0's, {a.shape}: {rows.shape}")
-        replaced = jnp.any(rows != 0) & (alike if p.centroid_learning == "MATCHING" else ~alike)
-        first = jnp.where(replaced[:, None], rows[numbers[:, 0].astype(jnp.int32)], first)
+        require(
+            rows.shape[1:] == first.shape[1:],
+            f"bottom 3 must have {first.shape[1]} channels like bottom 0, not {rows.shape[1]}",
+        )
+        is_replaced = jnp.any(rows != 0) & (is_similar if p.centroid_learning == "MATCHING" else ~is_similar)
+        first = jnp.where(is_replaced[:, None], rows[labels[:, 0].astype(jnp.int32)], first)
     diff = first - second
     squared = jnp.sum(jnp.abs(diff) if p.distance_calculation == "MANHATTAN" else jnp.square(diff), axis=1)
-    return diff, alike, squared, p.margin - _distance(p, squared)
+    return diff, is_similar, squared, p.margin - _distance(p, squared)
 
 
 _DISTANCES, _CENTROIDS = ("EUCLIDEAN", "MANHATTAN"), ("NONE", "MATCHING", "NONMATCHING")
 
 
 def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Mean distance between the points of two bottoms (N, 3 * points), which have 3 coordinates each; (1, 1, 1, 1)."""
+    """Return the mean distance between the 3D points of two bottoms (N, 3 * points), as (1, 1, 1, 1)."""
     difference = _weighted_difference(a, b)
     require(difference.shape[1] % 3 == 0, f"rows must hold points of 3 numbers each, not {difference.shape[1]} numbers")
     points = difference.reshape(a.shape[0], -1, 3)
@@ -179,10 +187,10 @@ define_layer(
 
 
 def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array) -> jax.Array:
-    """Sum of d' P d over twice the batch size, where d is the difference of two rows; a scalar.
+    """Return the sum of d' P d over twice the batch size, a scalar, where d is the difference of two rows.
 
-    Bottoms: a and b, (N, K), and a matrix P for each row, (N, K, K) or (N, K * K). The gradient of a is P d over the
-    batch size, and of b its negative, as if P were symmetric.
+    Bottoms: a and b, (N, K), and a matrix P for each row, (N, K, K) or (N, K * K). As if P were symmetric, the gradient
+    of a is P d over the batch size, and the gradient of b is its negative.
     """
     difference = _weighted_difference(a, b)
     return jnp.sum(difference * _apply_weights(difference, weights)) / (2 * max(a.shape[0], 1))
@@ -206,7 +214,7 @@ define_layer(
 
 
 def _weighted_difference(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return a - b as (batch, rest)."""
+    """Return a - b as (batch, elements)."""
     require_one_batch(a.shape, b.shape)
     require(
         math.prod(a.shape[1:]) == math.prod(b.shape[1:]),
@@ -219,16 +227,17 @@ def _apply_weights(difference: jax.Array, weights: jax.Array) -> jax.Array:
     rows, n = difference.shape
     require(
         weights.shape[:1] == (rows,) and math.prod(weights.shape[1:]) == n * n,
-        f"bottom 2 must hold a matrix of {n} x {n} for each row, not have shape {weights.shape}",
+        f"bottom 2 must hold a matrix of {n} x {n} for each row, but has shape {weights.shape}",
     )
     return jnp.einsum("bij,bj->bi", promote(weights).reshape(rows, n, n), difference)
 
 
 def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Mean over examples of the sum over classes of max(0, 1 - t * score), t = 1 for the label, else -1; a scalar.
+    """Return the mean over examples of the sum over classes of max(0, 1 - t * score), a scalar.
 
-    Bottoms: scores (N, classes) and labels (N,). Caffe's rule: hinge_loss_layer.cpp. With `norm: L2` the terms are
-    squared. Exactly on the margin the gradient is 0. A label outside 0 .. classes - 1 makes the loss NaN.
+    t is 1 for the label and -1 for other classes. Bottoms: scores (N, classes) and labels (N,). With `norm: L2` the
+    terms are squared. Exactly on the margin the gradient is 0. A label outside 0 .. classes - 1 makes the loss NaN.
+    Caffe's rule: hinge_loss_layer.cpp.
     """
     sign, violation = _violations(scores, labels)
     inside = jnp.where(violation > 0, violation, 0)
@@ -255,7 +264,7 @@ def _is_squared(ctx: Context) -> bool:
 
 
 def _violations(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the sign, -1 at the label of each example and else 1, and 1 + sign * score; both (batch, classes)."""
+    """Return the signs (-1 at each example's label, 1 elsewhere) and 1 + sign * score, both (batch, classes)."""
     four_axes(scores.shape)
     require_one_batch(scores.shape, labels.shape)
     require(

@@ -1,4 +1,4 @@
-"""Helpers of layers with labels, losses and metrics: valid labels, one-hot masks and normalization."""
+"""Helpers for layers with labels, losses and metrics: valid labels, one-hot masks and normalization."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .context import Context, Shape
 
 
 def require_one_batch(data: Shape, labels: Shape) -> None:
-    """Raise `LayerError` unless the two bottoms of a loss have the same batch size."""
+    """Raise `LayerError` if the two bottoms of a loss do not have the same batch size."""
     require(data and labels, f"needs bottoms with a batch axis, not shapes {data} and {labels}")
     require(
         data[0] == labels[0],
@@ -23,31 +23,40 @@ def require_one_batch(data: Shape, labels: Shape) -> None:
 
 
 def valid_labels(loss_param: Any, labels: jax.Array) -> jax.Array:
-    """Return True where a label counts: everywhere, or where it is not `ignore_label`."""
+    """Return the mask of labels that count: all labels, or all except `ignore_label` if it is set."""
     if not loss_param.HasField("ignore_label"):
         return jnp.ones(labels.shape, bool)
     return labels.astype(jnp.int32) != loss_param.ignore_label
 
 
 def label_indices(labels: jax.Array, classes: int) -> jax.Array:
-    """Return labels as integer indices; negative labels become `classes`, which is out of range (NaN)."""
+    """Return labels as integer indices. Negative labels become `classes`, which is out of range.
+
+    Losses that gather by these indices with a fill value of NaN thus become NaN, as for labels that are too large.
+    """
     index = labels.astype(jnp.int32)
     return jnp.where(index < 0, classes, index)
 
 
 def label_mask(labels: jax.Array, shape: Shape, axis: int = 1) -> jax.Array:
-    """Return the one-hot mask of labels, bool, of the given shape, along `axis`; all False for a label out of range."""
-    numbers = labels.astype(jnp.int32).reshape(*shape[:axis], 1, *shape[axis + 1 :])
-    return numbers == jnp.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - axis - 1))
+    """Return the one-hot mask of labels along `axis`, bool, of the given shape.
+
+    The mask is all False for a label out of range.
+    """
+    indices = labels.astype(jnp.int32).reshape(*shape[:axis], 1, *shape[axis + 1 :])
+    return indices == jnp.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - axis - 1))
 
 
 def nan_if_unlabelled(is_label: jax.Array, loss: jax.Array) -> jax.Array:
-    """Return the loss, or NaN if an example of the mask `is_label`, (batch, classes), has no label in range."""
+    """Return the loss, or NaN if `is_label`, the mask (batch, classes), has no label for an example."""
     return jnp.where(jnp.all(jnp.any(is_label, axis=1)), loss, jnp.nan)
 
 
 def normalization(loss_param: Any, default: str) -> str:
-    """Return the loss_param's mode: `normalization`, else according to the old flag `normalize`, else the default."""
+    """Return the normalization mode of a loss_param.
+
+    It is `normalization` if this is set, else the mode that the old flag `normalize` selects, else the default.
+    """
     if loss_param.HasField("normalization"):
         return str(loss_param.NormalizationMode.Name(loss_param.normalization))
     if loss_param.HasField("normalize"):
@@ -83,7 +92,7 @@ def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch: int) -> ja
 def _clamp_to_one(size: float) -> jax.Array | float:
     if isinstance(size, int | float):
         return max(1.0, float(size))
-    return jnp.maximum(1.0, jnp.asarray(size, jnp.float32))  # symbolic, in code to be exported
+    return jnp.maximum(1.0, jnp.asarray(size, jnp.float32))  # a symbolic size, in code that is exported
 
 
 def straight_through(x: jax.Array, value: jax.Array) -> jax.Array:
@@ -102,15 +111,15 @@ def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:
     )
 
 
-def classes_along_axis(ctx: Context, scores: Any, labels: Any, *_others: Any) -> int | None:
-    """Return the number of classes along the scores' `axis`, or None unless there is a label for each position."""
+def classes_along_axis(ctx: Context, scores: Any, labels: Any, *_bottoms: Any) -> int | None:
+    """Return the number of classes along the scores' `axis`, or None if there is not one label per position."""
     axis, shape = ctx.param.axis, scores.shape
     if not -len(shape) <= axis < len(shape):
         return None
     return int(shape[axis]) if shape[axis] * math.prod(labels.shape) == math.prod(shape) else None
 
 
-def classes_of_rows(ctx: Context, scores: Any, labels: Any, *more: Any) -> int:
+def classes_of_rows(ctx: Context, scores: Any, labels: Any, *bottoms: Any) -> int:
     """Return the number of classes: the number of scores in a row."""
     return math.prod(scores.shape[1:])
 
@@ -121,7 +130,7 @@ def ignored_label(ctx: Context) -> int | None:
 
 
 def ignored_label_of_metric(ctx: Context) -> int | None:
-    """Return the `ignore_label` of the type's own settings, as accuracy layers have it, or None if it is not set."""
+    """Return the `ignore_label` of the type's message, as in accuracy layers, or None if it is not set."""
     return _ignored_label(ctx.param)
 
 

@@ -1,4 +1,4 @@
-"""SmoothL1Loss: squares of small differences, absolute values of large ones, in the variants of three forks."""
+"""SmoothL1Loss: squares of small differences and absolute values of large ones, in the variants of three forks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ Tops = jax.Array | tuple[jax.Array, jax.Array]
 
 
 def smooth_l1_loss(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> Tops:
-    """Sum of (sigma d)**2 / 2 where |d| < 1 / sigma**2, else |d| - 1 / (2 sigma**2), over N; d = a - b. A scalar.
+    """Return the sum of a smooth L1 loss of the differences d = a - b, divided by N, a scalar.
 
-    Bottoms: a and b of one shape (N, ...), and optional weights of that shape. Bottom 2 multiplies d, and in the
-    three-bottom variant of fast-rcnn not the gradient again; bottom 3 multiplies the terms of the sum. The optional
-    second top of R-FCN holds the sum of each row over the channels, (N, 1, ...), and passes no gradient. The divisor is
-    N, or with PRE_FIXED the `pre_fixed_normalizer`.
+    The loss is (sigma d)**2 / 2 where |d| < 1 / sigma**2, else |d| - 1 / (2 sigma**2). Bottoms: a and b of one shape
+    (N, ...), and optional weights of that shape. Bottom 2 multiplies d; in the variant of fast-rcnn, which has three
+    bottoms, it does not multiply the gradient again. Bottom 3 multiplies the terms of the sum. The optional second top
+    of R-FCN holds the sum of each row over the channels, (N, 1, ...), and passes no gradient. The divisor is N, or with
+    PRE_FIXED the `pre_fixed_normalizer`.
     """
     difference, outside, squared_sigma, divisor = _parts(ctx, a, b, weights)
     losses = outside * huber(difference, squared_sigma)
@@ -47,8 +48,10 @@ def smooth_l1_loss_backward(
 
 def huber(x: jax.Array, squared_sigma: Any = 1.0) -> jax.Array:
     """Return sigma**2 x**2 / 2 where |x| < 1 / sigma**2, else |x| - 1 / (2 sigma**2)."""
-    size = jnp.abs(x)
-    return jnp.where(size * squared_sigma < 1, 0.5 * squared_sigma * jnp.square(x), size - 0.5 / squared_sigma)
+    magnitude = jnp.abs(x)
+    return jnp.where(
+        magnitude * squared_sigma < 1, 0.5 * squared_sigma * jnp.square(x), magnitude - 0.5 / squared_sigma
+    )
 
 
 def huber_slope(x: jax.Array, squared_sigma: Any = 1.0) -> jax.Array:
@@ -59,7 +62,7 @@ def huber_slope(x: jax.Array, squared_sigma: Any = 1.0) -> jax.Array:
 def _parts(
     ctx: Context, a: jax.Array, b: jax.Array, weights: tuple[jax.Array, ...]
 ) -> tuple[jax.Array, Any, float, Any]:
-    """Return the weighted differences, the weights of their losses, sigma**2, and the divisor of the sum."""
+    """Return the weighted differences, the weights of the losses, sigma**2, and the divisor of the sum."""
     require(len(a.shape) > 0, "needs bottoms with a batch axis, not single numbers")
     for i, other in enumerate((b, *weights), start=1):
         same = other.shape == a.shape or four_axis_shape(other.shape) == four_axis_shape(a.shape)

@@ -32,11 +32,11 @@ from .loss import (
 from .registry import define_layer, register
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
-LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # smaller probabilities are clamped
+LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # smaller log-probabilities are clamped to it
 
 
 def softmax(ctx: Context, x: jax.Array) -> jax.Array:
-    """exp(x / temperature), divided by its sum along `axis`. The top has the shape of the bottom.
+    """Return exp(x / temperature) divided by its sum along `axis`. The top has the shape of the bottom.
 
     The temperature (cbfinn/caffe) is 1 by default. Caffe's rule: softmax_layer.cpp.
     """
@@ -65,20 +65,23 @@ define_layer(
 
 
 def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Mean of -log softmax(scores)[label]; a scalar (softmax_loss_layer.cpp).
+    """Return the mean of -log softmax(scores)[label], a scalar (softmax_loss_layer.cpp).
 
     Bottoms: scores with the classes along `axis`, and one class number for each position without that axis. The divisor
     of the sum depends on loss_param's `normalization`, VALID by default. A label outside 0 .. classes - 1 makes the
     loss NaN.
     """
     axis, log_prob, is_label, valid, divisor = softmax_loss_parts(ctx, scores, labels)
-    picked = logs_of_labels(log_prob, is_label, axis)
-    clamped = straight_through(picked, jnp.maximum(picked, LOG_FLT_MIN))
+    label_log_prob = select_label_log_probs(log_prob, is_label, axis)
+    clamped = straight_through(label_log_prob, jnp.maximum(label_log_prob, LOG_FLT_MIN))
     return -jnp.sum(jnp.where(valid, clamped, 0)) / divisor
 
 
-def logs_of_labels(log_prob: jax.Array, is_label: jax.Array, axis: int) -> jax.Array:
-    """Return the labels' log-probabilities, NaN for labels out of range; `is_label` is the mask of labels."""
+def select_label_log_probs(log_prob: jax.Array, is_label: jax.Array, axis: int) -> jax.Array:
+    """Return the log-probability of each label, or NaN for labels out of range.
+
+    `is_label` is the mask of labels.
+    """
     # a sum over the classes with one nonzero term is fused with the softmax; a gather would not be
     return jnp.where(jnp.any(is_label, axis), jnp.sum(jnp.where(is_label, log_prob, 0), axis), jnp.nan)
 
@@ -107,7 +110,7 @@ SOFTMAX_WITH_LOSS = LayerType(  # registered with its other forms
 def softmax_loss_parts(
     ctx: Context, scores: jax.Array, labels: jax.Array
 ) -> tuple[int, jax.Array, jax.Array, jax.Array, jax.Array | float]:
-    """Return the classes' axis, log-probabilities, the masks of labels and of labels that count, and the divisor."""
+    """Return the class axis, log-probabilities, the mask of labels, the mask of labels that count, and the divisor."""
     axis = canonical_axis(ctx.param.axis, scores.shape, name="softmax_param.axis")
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")
@@ -120,16 +123,16 @@ def softmax_loss_parts(
 
 
 def softmax_with_losses(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array | tuple[jax.Array, ...]:
-    """SoftmaxWithLoss with further tops, without gradients: the probabilities, and the loss of each label.
+    """Return the loss of SoftmaxWithLoss and, as tops without gradient, the probabilities and the loss of each label.
 
-    The losses have the shape of the labels, 0 where a label is ignored.
+    The losses have the shape of the labels, and are 0 where a label is ignored.
     """
     loss = softmax_with_loss(ctx, scores, labels)
     if ctx.n_tops < 2:
         return loss
     axis, log_prob, is_label, valid, _ = softmax_loss_parts(ctx, scores, labels)
-    picked = logs_of_labels(log_prob, is_label, axis)
-    losses = -jnp.where(valid, jnp.maximum(picked, LOG_FLT_MIN), 0).reshape(labels.shape)
+    label_log_prob = select_label_log_probs(log_prob, is_label, axis)
+    losses = -jnp.where(valid, jnp.maximum(label_log_prob, LOG_FLT_MIN), 0).reshape(labels.shape)
     return loss, *map(lax.stop_gradient, (jnp.exp(log_prob), losses)[: ctx.n_tops - 1])
 
 
@@ -140,15 +143,15 @@ def softmax_with_losses_backward(
 
 
 def weighted_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """SoftmaxWithLoss, where each label's loss is multiplied by the `class_weighting` of its class.
+    """Return the loss of SoftmaxWithLoss, where each label's loss is multiplied by the `class_weighting` of its class.
 
-    Used with `weight_by_label_freqs`. Without `class_weighting` each loss is divided by the number of occurrences of
-    its label in the batch. The divisor counts labels and ignores the weights.
+    This variant is used with `weight_by_label_freqs`. Without `class_weighting` each loss is divided by the number of
+    occurrences of its label in the batch. The divisor counts labels and ignores the weights.
     """
     axis, log_prob, is_label, valid, divisor = softmax_loss_parts(ctx, scores, labels)
     weights = _label_weights(ctx, is_label, axis)
-    picked = logs_of_labels(log_prob, is_label, axis)
-    clamped = straight_through(picked, jnp.maximum(picked, LOG_FLT_MIN))
+    label_log_prob = select_label_log_probs(log_prob, is_label, axis)
+    clamped = straight_through(label_log_prob, jnp.maximum(label_log_prob, LOG_FLT_MIN))
     return -jnp.sum(jnp.where(valid, clamped * weights, 0)) / divisor
 
 
@@ -162,7 +165,7 @@ def weighted_softmax_loss_backward(
 
 
 def _label_weights(ctx: Context, is_label: jax.Array, axis: int) -> jax.Array:
-    """Return the weight of each label, in the shape of the scores without the classes; () without weighting."""
+    """Return the weight of each label, in the shape of the scores without the classes, or () without weighting."""
     classes, class_weights = is_label.shape[axis], ctx.layer.loss_param.class_weighting
     if not ctx.layer.loss_param.weight_by_label_freqs:
         return jnp.ones((), jnp.float32)
@@ -198,7 +201,7 @@ WITH_LOSSES = LayerType(
         overrides_autodiff=True,
         indices=_GRADIENT.indices,
         exempt_from_force_backward=(1,),
-        not_derivative="Clamping probabilities to FLT_MIN is ignored by the gradient; other tops have none.",
+        not_derivative="The gradient ignores that probabilities are clamped to FLT_MIN; other tops have no gradient.",
     ),
     docs=LayerDocs(origin="R-FCN"),
 )
@@ -223,7 +226,7 @@ register(
 
 
 def spatial_softmax(ctx: Context, x: jax.Array) -> jax.Array:
-    """Softmax of x / temperature over height and width; (N, C, H, W)."""
+    """Return the softmax of x / temperature, (N, C, H, W), over height and width."""
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     require(ctx.param.dimension == "spatial", f'dimension "{ctx.param.dimension}" is not supported; use "spatial"')
     require(ctx.param.temperature > 0, f"temperature must be positive, not {ctx.param.temperature:g}")
