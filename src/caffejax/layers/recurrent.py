@@ -2,8 +2,8 @@
 
 Bottoms are x (T, N, ...), cont (T, N) and, depending on the settings, x_static (N, ...) and the initial states. The
 state of the previous step is multiplied by cont, which is 0 where a sequence begins. With `expose_hidden` the states
-are bottoms and tops, without a gradient; otherwise they are carried from one forward pass to the next. An LSTM's gates
-are stored side by side in the order i, f, o, g. One step is compiled, whatever the length.
+are bottoms and tops, without a gradient. Otherwise they are carried from one forward pass to the next. An LSTM's gates
+are stored next to each other in the order i, f, o, g. One step is compiled, whatever the length.
 """
 
 from __future__ import annotations
@@ -26,10 +26,14 @@ from .types import Gradient, Indices, LayerDocs, Signature, Traced, Transform
 Arrays = tuple[jax.Array, ...]
 Pair = tuple[jax.Array, jax.Array]
 
-CARRIES: dict[Transform, str] = {"symbolic_batch": "the state carried from pass to pass has the batch size of the net"}
+UNSUPPORTED: dict[Transform, str] = {
+    "symbolic_batch": "the state carried from pass to pass has the batch size of the net"
+}
 
 
-NO_DIFFS_OF_STATES = "With expose_hidden the gradients of the last states are ignored; the first states have none."
+NO_DIFFS_OF_STATES = (
+    "With expose_hidden the gradients of the last states are ignored, and the first states have no gradient."
+)
 
 
 @dataclass(frozen=True)
@@ -37,14 +41,14 @@ class Sequence:
     """The arrays of a recurrent layer by role.
 
     Attributes:
-        x: (T, N, features).
-        cont: (T, N, 1).
-        static: (N, static features), or None.
+        x: the inputs (T, N, features).
+        cont: (T, N, 1), 0 where a sequence begins.
+        static: the inputs of all steps (N, static features), or None.
         start: the state before the first step, each (N, num_output).
-        input_blobs: the blobs applied to x and static: weight, bias, and a weight for static.
+        input_blobs: the blobs applied to x and static: weight, bias, and the weight for static if there is one.
         state_blobs: the blobs applied to the state.
         exposed: whether the states are bottoms and tops.
-        products: the dtype that factors of products are rounded to, or None to keep their dtype.
+        product_dtype: the dtype to which the factors of products are rounded, or None to keep their dtype.
     """
 
     x: jax.Array
@@ -54,38 +58,43 @@ class Sequence:
     input_blobs: Arrays
     state_blobs: Arrays
     exposed: bool
-    products: Any = None
+    product_dtype: Any = None
 
     @property
-    def drive(self) -> jax.Array:
-        """The part of the gates that does not depend on the state, for every step; (T, N, outputs of the weight)."""
+    def input_projection(self) -> jax.Array:
+        """The part of the gates that does not depend on the state, (T, N, outputs of the weight), for every step."""
         weight, bias, *static_weight = self.input_blobs
-        drive = self.times(self.x, weight) + bias
-        return drive + self.times(self.static, *static_weight) if self.static is not None else drive
+        projection = self.multiply_by_weight(self.x, weight) + bias
+        return (
+            projection + self.multiply_by_weight(self.static, *static_weight) if self.static is not None else projection
+        )
 
-    def times(self, x: jax.Array, weight: jax.Array) -> jax.Array:
-        """Multiply `x` by the weight's rows, rounded to `products`, and sum in float32 at least."""
+    def multiply_by_weight(self, x: jax.Array, weight: jax.Array) -> jax.Array:
+        """Multiply `x` by the rows of `weight`, and sum in at least float32.
+
+        If `product_dtype` is set, `x` and `weight` are first rounded to it.
+        """
         # cast in every step, so that the gradients of the steps are summed in float32
-        x, weight = (a if self.products is None else a.astype(self.products) for a in (x, weight))
+        x, weight = (a if self.product_dtype is None else a.astype(self.product_dtype) for a in (x, weight))
         return jnp.matmul(x, weight.T, preferred_element_type=jnp.promote_types(x.dtype, jnp.float32))
 
     def recurrent(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
         """Return the part of the gates that depends on the previous state."""
-        return self.times(cont * h, weight)
+        return self.multiply_by_weight(cont * h, weight)
 
     def recurrent_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
         """Return the gradient of the previous state, given the gradient `d` of the gates."""
         return cont * (d @ weight)
 
-    def drive_diffs(self, d: jax.Array) -> tuple[list[jax.Array], jax.Array, jax.Array | None]:
-        """Return the gradients of `input_blobs`, x and static, given the gradient `d` of `drive`."""
+    def input_diffs(self, d: jax.Array) -> tuple[list[jax.Array], jax.Array, jax.Array | None]:
+        """Return the gradients of `input_blobs`, x and static, given the gradient `d` of `input_projection`."""
         weight, _, *static_weight = self.input_blobs
         blobs = [jnp.einsum("tng,tnf->gf", d, promote(self.x)), d.sum((0, 1))]
         dx = d @ promote(weight)
         if self.static is None:
             return blobs, dx, None
-        d_all = d.sum(0)
-        return [*blobs, d_all.T @ promote(self.static)], dx, d_all @ promote(static_weight[0])
+        d_sum = d.sum(0)
+        return [*blobs, d_sum.T @ promote(self.static)], dx, d_sum @ promote(static_weight[0])
 
     def tops(self, top: jax.Array, end: Arrays) -> tuple[Arrays, Arrays]:
         """Return the tops and the carried state, given the first top and the state after the last step."""
@@ -109,16 +118,16 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
             start[0].shape[1] == cont.shape[1],
             f"has {cont.shape[1]} streams, but the recurrent state has {start[0].shape[1]}",
         )
-    n_into = 2 if static is None else 3
+    n_input_blobs = 2 if static is None else 3
     return Sequence(
         x=x.reshape(*x.shape[:2], -1),
         cont=lax.stop_gradient(cont)[:, :, None].astype(x.dtype),
         static=None if static is None else static.reshape(len(static), -1),
         start=tuple(vary_as(lax.stop_gradient(s)[0], *bottoms, *blobs) for s in start),
-        input_blobs=blobs[:n_into],
-        state_blobs=blobs[n_into:],
+        input_blobs=blobs[:n_input_blobs],
+        state_blobs=blobs[n_input_blobs:],
         exposed=exposed,
-        products=jnp.bfloat16 if ctx.compute_config.precision == "bfloat16" else None,
+        product_dtype=jnp.bfloat16 if ctx.compute_config.precision == "bfloat16" else None,
     )
 
 
@@ -128,14 +137,14 @@ def declare_params(
     """Declare the blobs in Caffe's order: weight and bias of x, weight of static, `state_specs`, carried state."""
     _check(ctx, n_states, bottoms)
     p, x = ctx.param, bottoms[0]
-    into = [
+    input_specs = [
         ParamSpec((width, math.prod(x.shape[2:])), p.weight_filler),
         ParamSpec((width,), p.bias_filler),
     ]
     if _has_static(ctx, n_states, bottoms):
-        into.append(ParamSpec((width, math.prod(bottoms[2].shape[1:])), p.weight_filler))
+        input_specs.append(ParamSpec((width, math.prod(bottoms[2].shape[1:])), p.weight_filler))
     state = ParamSpec((1, x.shape[1], p.num_output), learnable=False, persistent=False)
-    return [*into, *state_specs, *([] if p.expose_hidden else [state] * n_states)]
+    return [*input_specs, *state_specs, *([] if p.expose_hidden else [state] * n_states)]
 
 
 def _has_static(ctx: Context, n_states: int, bottoms: Any) -> bool:
@@ -177,17 +186,17 @@ _NONLINEARITIES: dict[str, tuple[Any, Any]] = {
 
 
 def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
-    """h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h); the top is o_t = tanh(W_ho h_t + b_o), (T, N, num_output).
+    """Return o_t = tanh(W_ho h_t + b_o) for every step, where h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h).
 
-    Bottoms: x (T, N, ...), cont (T, N), [x_static (N, ...)], [h_0 (1, N, num_output)]. Tops: o, [h_T (1, N,
-    num_output)]. Blobs: W_xh, b_h, [W_xh_static], W_hh, W_ho, b_o. In cbfinn/caffe rnn_param selects other functions
-    than tanh: `recurrent_nonlinearity` for h, `output_nonlinearity` for o. Caffe's rule: rnn_layer.cpp.
+    Bottoms: x (T, N, ...), cont (T, N), [x_static (N, ...)], [h_0 (1, N, num_output)]. Tops: o (T, N, num_output), [h_T
+    (1, N, num_output)]. Blobs: W_xh, b_h, [W_xh_static], W_hh, W_ho, b_o. In cbfinn/caffe rnn_param selects functions
+    other than tanh: `recurrent_nonlinearity` for h, `output_nonlinearity` for o. Caffe's rule: rnn_layer.cpp.
     """
     s = sequence(ctx, 1, blobs, bottoms)
     _, w_out, b_out = s.state_blobs
     (recurrent, _), (output, _) = _nonlinearities(ctx)
     h = _hidden_states(s, recurrent)
-    top = output(s.times(h, w_out) + b_out).astype(s.x.dtype)
+    top = output(s.multiply_by_weight(h, w_out) + b_out).astype(s.x.dtype)
     return s.tops(top, (h[-1],))
 
 
@@ -210,7 +219,10 @@ def _nonlinearities(ctx: Context) -> list[tuple[Any, Any]]:
     p = ctx.layer.rnn_param
     names = p.recurrent_nonlinearity, p.output_nonlinearity
     choices = ", ".join(_NONLINEARITIES)
-    require(all(n in _NONLINEARITIES for n in names), f"rnn_param: a nonlinearity is one of {choices}, not {names}")
+    require(
+        all(n in _NONLINEARITIES for n in names),
+        f"rnn_param: nonlinearities must be one of {choices}, not {' and '.join(names)}",
+    )
     return [_NONLINEARITIES[name] for name in names]
 
 
@@ -218,12 +230,12 @@ def _hidden_states(s: Sequence, nonlinearity: Any) -> jax.Array:
     """Return the state after every step, (T, N, num_output)."""
     w_h = s.state_blobs[0]
 
-    def step(h: jax.Array, now: Any) -> Pair:
-        drive, cont = now
-        h = nonlinearity(drive + s.times(cont * h, w_h)).astype(h.dtype)
+    def step(h: jax.Array, inputs: Any) -> Pair:
+        projection, cont = inputs
+        h = nonlinearity(projection + s.multiply_by_weight(cont * h, w_h)).astype(h.dtype)
         return h, h
 
-    return lax.scan(step, s.start[0].astype(s.x.dtype), (s.drive, s.cont))[1]
+    return lax.scan(step, s.start[0].astype(s.x.dtype), (s.input_projection, s.cont))[1]
 
 
 def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -232,18 +244,18 @@ def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: A
     w_h, w_out, _ = (promote(b) for b in s.state_blobs)
     (recurrent, recurrent_slope), (_, output_slope) = _nonlinearities(ctx)
     h = _hidden_states(s, recurrent)
-    before = s.cont * jnp.concatenate([s.start[0][None].astype(h.dtype), h[:-1]])
+    previous = s.cont * jnp.concatenate([s.start[0][None].astype(h.dtype), h[:-1]])
     d_out = d_top * output_slope(top)
 
-    def step(dh: jax.Array, now: Any) -> Pair:
-        h, dh_now, cont = now
-        d = (dh + dh_now) * recurrent_slope(h)
+    def step(dh: jax.Array, inputs: Any) -> Pair:
+        h, dh_top, cont = inputs
+        d = (dh + dh_top) * recurrent_slope(h)
         return cont * (d @ w_h), d
 
     steps = (promote(h), d_out @ w_out, promote(s.cont))
     d = lax.scan(step, jnp.zeros_like(steps[0][0]), steps, reverse=True)[1]
     state_diffs = [
-        jnp.einsum("tng,tnd->gd", d, promote(before)),
+        jnp.einsum("tng,tnd->gd", d, promote(previous)),
         jnp.einsum("tng,tnd->gd", d_out, promote(h)),
         d_out.sum((0, 1)),
     ]
@@ -254,16 +266,16 @@ define_layer(
     Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param", further_params=("rnn_param",)),
     Traced(rnn, params=rnn_params, stateful=True),
     Gradient(rnn_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=NO_DIFFS_OF_STATES),
-    docs=LayerDocs(unsupported=CARRIES),
+    docs=LayerDocs(unsupported=UNSUPPORTED),
 )
 
 
 def diffs(
-    s: Sequence, blobs: Arrays, bottoms: Arrays, d_drive: jax.Array, state_diffs: list[jax.Array]
+    s: Sequence, blobs: Arrays, bottoms: Arrays, d_projection: jax.Array, state_diffs: list[jax.Array]
 ) -> tuple[Any, ...]:
-    """Return all gradients in the order of a backward rule; cont and states have none."""
-    into, dx, d_static = s.drive_diffs(d_drive)
-    param_diffs = [*into, *state_diffs]
+    """Return all gradients in the order of a backward rule. The indicators cont and the states have no gradient."""
+    input_diffs, dx, d_static = s.input_diffs(d_projection)
+    param_diffs = [*input_diffs, *state_diffs]
     blob_diffs = (*param_diffs, *(None for _ in blobs[len(param_diffs) :]))
     bottom_diffs = [dx.reshape(bottoms[0].shape), None]
     if d_static is not None:
@@ -272,7 +284,7 @@ def diffs(
 
 
 def lstm_unit(ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array) -> Arrays:
-    """One LSTM step: c' = cont * f * c + i * g and h = o * tanh(c'); the tops are c' and h, (1, N, D) each.
+    """Compute one LSTM step: c' = cont * f * c + i * g and h = o * tanh(c'). The tops are c' and h, (1, N, D) each.
 
     Bottoms: cell c (1, N, D), gates i, f, o, g before their nonlinearity (1, N, 4D) and cont (1, N). As in Caffe
     (lstm_unit_layer.cpp) the gradient of f is f (1 - f) with f already multiplied by cont, which makes no difference
@@ -337,10 +349,11 @@ def _unit_diffs(gates: Arrays, c_prev: jax.Array, dc: jax.Array, dh: jax.Array) 
 
 
 def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
-    """LSTMUnit for each step, with gates W_hc cont_t h_{t-1} + W_xc x_t + b_c; the top is h, (T, N, num_output).
+    """Apply an LSTMUnit in each step. The first top is h, (T, N, num_output).
 
-    Bottoms: x (T, N, ...), cont (T, N), [x_static (N, ...)], [h_0, c_0 (1, N, num_output)]. Tops: h, [h_T, c_T (1, N,
-    num_output)]. Blobs: W_xc, b_c, [W_xc_static], W_hc. Caffe's rule: lstm_layer.cpp.
+    The gates are W_hc cont_t h_{t-1} + W_xc x_t + b_c. Bottoms: x (T, N, ...), cont (T, N), [x_static (N, ...)], [h_0,
+    c_0 (1, N, num_output)]. Tops: h, [h_T, c_T (1, N, num_output)]. Blobs: W_xc, b_c, [W_xc_static], W_hc. Caffe's
+    rule: lstm_layer.cpp.
     """
     return run_lstm(sequence(ctx, 2, blobs, bottoms))
 
@@ -348,17 +361,17 @@ def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arra
 def run_lstm(s: Sequence) -> tuple[Arrays, Arrays]:
     """Return the tops and the carried state of a sequence."""
     (w_h,) = s.state_blobs
-    # in bfloat16 the values between gates and state are recomputed in the backward pass, to save memory
-    unit = _unit if s.products is None else jax.checkpoint(_unit, prevent_cse=False)
+    # in bfloat16 the values between gates and state are recomputed in the backward pass to save memory
+    unit = _unit if s.product_dtype is None else jax.checkpoint(_unit, prevent_cse=False)
 
-    def step(state: Pair, now: Any) -> tuple[Pair, jax.Array]:
-        (h, c), (drive, cont) = state, now
-        c, hidden = unit(c, drive + s.recurrent(h, cont, w_h), promote(cont))
+    def step(state: Pair, inputs: Any) -> tuple[Pair, jax.Array]:
+        (h, c), (projection, cont) = state, inputs
+        c, hidden = unit(c, projection + s.recurrent(h, cont, w_h), promote(cont))
         h = hidden.astype(h.dtype)
         return (h, c), h
 
     h_0, c_0 = s.start
-    end, top = lax.scan(step, (h_0.astype(s.x.dtype), promote(c_0)), (s.drive, s.cont))
+    end, top = lax.scan(step, (h_0.astype(s.x.dtype), promote(c_0)), (s.input_projection, s.cont))
     return s.tops(top, end)
 
 
@@ -376,26 +389,26 @@ def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: 
     return diffs(s, blobs, bottoms, d, [jnp.einsum("tng,tnd->gd", d, promote(s.cont * _previous_hidden(s, top)))])
 
 
-def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, most: float = math.inf) -> jax.Array:
-    """Return the gradients of the gates before their nonlinearity, (T, N, 4D), each clipped to [-most, most]."""
+def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, limit: float = math.inf) -> jax.Array:
+    """Return the gradients of the gates before their nonlinearity, (T, N, 4D), each clipped to [-limit, limit]."""
     (w_h,) = s.state_blobs
-    # the gates follow from the hidden states at once; cells need a scan forward, gradients a scan backward
-    gates = _activate_gates(s.drive + s.recurrent(_previous_hidden(s, top), s.cont, w_h), promote(s.cont))
+    # all gates are computed at once from the hidden states; cells need a forward scan, and gradients a backward scan
+    gates = _activate_gates(s.input_projection + s.recurrent(_previous_hidden(s, top), s.cont, w_h), promote(s.cont))
 
-    def cell(c: jax.Array, now: Any) -> Pair:
-        i, f, _, g = now
+    def cell(c: jax.Array, inputs: Any) -> Pair:
+        i, f, _, g = inputs
         return f * c + i * g, c
 
     c_before = lax.scan(cell, promote(s.start[1]), gates)[1]
 
-    def step(diff: Pair, now: Any) -> tuple[Pair, jax.Array]:
-        (dh, dc), (gates, c_prev, dh_now, cont) = diff, now
-        dc, d_gates = _unit_diffs(gates, c_prev, dc, dh + dh_now)
-        d_gates = d_gates if math.isinf(most) else jnp.clip(d_gates, -most, most)
+    def step(diff: Pair, inputs: Any) -> tuple[Pair, jax.Array]:
+        (dh, dc), (gates, c_prev, dh_top, cont) = diff, inputs
+        dc, d_gates = _unit_diffs(gates, c_prev, dc, dh + dh_top)
+        d_gates = d_gates if math.isinf(limit) else jnp.clip(d_gates, -limit, limit)
         return (s.recurrent_diff(d_gates, cont, promote(w_h)), dc), d_gates
 
-    none = jnp.zeros_like(c_before[0])
-    return lax.scan(step, (none, none), (gates, c_before, promote(d_top), promote(s.cont)), reverse=True)[1]
+    zeros = jnp.zeros_like(c_before[0])
+    return lax.scan(step, (zeros, zeros), (gates, c_before, promote(d_top), promote(s.cont)), reverse=True)[1]
 
 
 def _previous_hidden(s: Sequence, top: jax.Array) -> jax.Array:
@@ -407,5 +420,5 @@ define_layer(
     Signature("LSTM", bottoms=(2, 5), tops=(1, 3), param="recurrent_param"),
     Traced(lstm, params=lstm_params, stateful=True),
     Gradient(lstm_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=NO_DIFFS_OF_STATES),
-    docs=LayerDocs(unsupported=CARRIES),
+    docs=LayerDocs(unsupported=UNSUPPORTED),
 )

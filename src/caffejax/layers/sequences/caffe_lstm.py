@@ -55,7 +55,7 @@ def lstm_backward(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array, y
     d = gate_diffs(s, h, dy.reshape(steps), most)
     start = promote(s.start[0])[: None if _has_sequence_axis(ctx.param, x) else 1]
     d_recurrent = jnp.einsum("tng,tnd->gd", d[1:], h[:-1]) + d[0, : len(start)].T @ start
-    (d_weight, d_bias), dx, _ = s.drive_diffs(d)
+    (d_weight, d_bias), dx, _ = s.input_diffs(d)
     return (d_weight, d_recurrent, d_bias, *(None for _ in blobs[3:])), dx.reshape(x.shape), *(None for _ in clip)
 
 
@@ -64,7 +64,7 @@ class OneState(Sequence):
 
     def recurrent(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
         """Return the part of the gates that depends on the previous hidden state of the first sequence."""
-        return cont * self.times(h[..., :1, :], weight)
+        return cont * self.multiply_by_weight(h[..., :1, :], weight)
 
     def recurrent_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
         """Return the gradient of the previous state, given the gradient `d` of the gates.
@@ -166,7 +166,7 @@ def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> Se
         input_blobs=(weight, bias),
         state_blobs=(recurrent,),
         exposed=False,
-        products=jnp.bfloat16 if ctx.compute_config.precision == "bfloat16" else None,
+        product_dtype=jnp.bfloat16 if ctx.compute_config.precision == "bfloat16" else None,
     )
 
 
