@@ -18,18 +18,18 @@ from .types import Gradient, LayerTraits, Signature, Traced
 
 
 def im2col(ctx: Context, x: jax.Array) -> jax.Array:
-    """The cells under a convolution's windows: (N, C, *size) to (N, C * kernel cells, *output size).
+    """Return the cells under the windows of a convolution: (N, C, *size) to (N, C * kernel cells, *output size).
 
-    The kernel cells of a channel are in row-major order. Padding is zeros. Sizes are as in Convolution.
+    The kernel cells of a channel are in row-major order. Padding cells are 0. Sizes are computed as in Convolution.
     """
     window, axis, out = _window(ctx, x)
-    cells = windows(x, window, out)
+    cells = gather_windows(x, window, out)
     return cells.reshape(*x.shape[:axis], x.shape[axis] * math.prod(window.kernel), *out)
 
 
 def im2col_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     window, axis, out = _window(ctx, x)
-    return overlay(dy.reshape(*x.shape[: axis + 1], *window.kernel, *out), x.shape[axis + 1 :], window)
+    return scatter_windows(dy.reshape(*x.shape[: axis + 1], *window.kernel, *out), x.shape[axis + 1 :], window)
 
 
 def im2col_window(ctx: Context, x: jax.Array) -> Window:
@@ -60,34 +60,36 @@ def _window(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:
     return window, axis, convolution_output(x.shape[axis + 1 :], window)
 
 
-def windows(x: jax.Array, window: Window, out: Shape) -> jax.Array:
+def gather_windows(x: jax.Array, window: Window, out: Shape) -> jax.Array:
     """Gather the cells under each position of a window over the last axes: (..., *size) to (..., *kernel, *out)."""
     n = len(out)
-    lead = x.ndim - n
-    low_high = window.fit_padding(x.shape[lead:], out).padding
-    cells = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * lead + [(low, high, 0) for low, high in low_high])
+    n_leading = x.ndim - n
+    low_high = window.fit_padding(x.shape[n_leading:], out).padding
+    cells = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * n_leading + [(low, high, 0) for low, high in low_high])
     for k in range(n):  # axis by axis: size becomes kernel, out
         positions = jnp.arange(window.kernel[k])[:, None] * window.dilation[k] + jnp.arange(out[k]) * window.stride[k]
-        cells = jnp.take(cells, positions, axis=lead + 2 * k, mode="clip")
-    pairs = range(lead, lead + 2 * n)
-    return cells.transpose(*range(lead), *pairs[::2], *pairs[1::2])
+        cells = jnp.take(cells, positions, axis=n_leading + 2 * k, mode="clip")
+    pairs = range(n_leading, n_leading + 2 * n)
+    return cells.transpose(*range(n_leading), *pairs[::2], *pairs[1::2])
 
 
-def overlay(cells: jax.Array, size: Shape, window: Window) -> jax.Array:
-    """Transpose `windows`: (..., *kernel, *out) to (..., *size), adding cells of the same position."""
+def scatter_windows(cells: jax.Array, size: Shape, window: Window) -> jax.Array:
+    """Apply the transpose of `gather_windows`: add cells (..., *kernel, *out) at their positions in (..., *size)."""
     n = len(size)
-    lead, out = cells.ndim - 2 * n, cells.shape[cells.ndim - n :]
+    n_leading, out = cells.ndim - 2 * n, cells.shape[cells.ndim - n :]
     low_high = window.fit_padding(size, out).padding
     for k in reversed(range(n)):
         # here: (..., kernels up to k, outs up to k, finished axes)
-        at, along = lead + k, lead + 2 * k + 1
-        parts = jnp.moveaxis(cells, at, 0)
-        reach = (out[k] - 1) * window.stride[k] + window.extent[k]
-        shape = [reach if axis == along - 1 else length for axis, length in enumerate(parts.shape[1:])]
+        kernel_axis, out_axis = n_leading + k, n_leading + 2 * k + 1
+        parts = jnp.moveaxis(cells, kernel_axis, 0)
+        covered = (out[k] - 1) * window.stride[k] + window.extent[k]
+        shape = [covered if axis == out_axis - 1 else length for axis, length in enumerate(parts.shape[1:])]
         total = jnp.zeros(shape, cells.dtype)
         for i, part in enumerate(parts):
             start = i * window.dilation[k]
             positions = slice(start, start + (out[k] - 1) * window.stride[k] + 1, window.stride[k])
-            total = total.at[(slice(None),) * (along - 1) + (positions,)].add(part)
+            total = total.at[(slice(None),) * (out_axis - 1) + (positions,)].add(part)
         cells = total
-    return lax.pad(cells, jnp.zeros((), cells.dtype), [(0, 0, 0)] * lead + [(-low, -high, 0) for low, high in low_high])
+    return lax.pad(
+        cells, jnp.zeros((), cells.dtype), [(0, 0, 0)] * n_leading + [(-low, -high, 0) for low, high in low_high]
+    )

@@ -1,4 +1,4 @@
-"""Pooling and SPP: maximum, average or random choice over windows of the plane (pooling_layer.cpp, spp_layer.cpp)."""
+"""Pooling and SPP: maximum, average or random cell of windows of the plane (pooling_layer.cpp, spp_layer.cpp)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ..kernels.window import Window
 from .context import Context, Shape
 from .dtype_policy import promote
 from .helpers import first_top
-from .im2col import overlay, windows
+from .im2col import gather_windows, scatter_windows
 from .registry import define_layer
 from .types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
-_MOST_STEPS = 8192  # more steps take minutes to compile
-_LARGEST = 1024  # each cell of a kernel is a step of the computation; larger kernels than the plane are useless
+_MAX_STEPS = 8192  # more steps take minutes to compile
+_MAX_KERNEL = 1024  # each cell of a kernel is a step of the computation; kernels larger than the plane are useless
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class PoolingSettings:
 
     Attributes:
         method: "MAX", "AVE" or "STOCHASTIC".
-        kernel: height and width in cells; None for the whole plane (global_pooling).
+        kernel: height and width in cells, or None for the whole plane (global_pooling).
         stride, pad: height and width in cells.
-        rounding: how output sizes are rounded: `math.ceil`, or `math.floor`.
+        rounding: the function that rounds output sizes: `math.ceil` or `math.floor`.
     """
 
     method: str
@@ -73,14 +73,15 @@ def read_pooling(ctx: Context) -> PoolingSettings:
 
 
 def pooling(ctx: Context, x: jax.Array) -> object:
-    """MAX, AVE or STOCHASTIC pooling over windows: (N, C, H, W) to (N, C, *output size). See pooling_layer.cpp.
+    """Pool windows by MAX, AVE or STOCHASTIC: (N, C, H, W) to (N, C, *output size). Caffe's rule: pooling_layer.cpp.
 
-    Output sizes (size + 2 * pad - kernel) / stride + 1 round up, or down with `round_mode: FLOOR` (in forks:
-    `ceil_mode: false`); a last window that would start in the padding is dropped.
+    Output sizes are (size + 2 * pad - kernel) / stride + 1, rounded up, or down with `round_mode: FLOOR` (in forks:
+    `ceil_mode: false`). A last window that would start in the padding is dropped.
 
     MAX takes the first maximum in row-major order; the optional second top holds its index in the plane. A window
-    without input gives -FLT_MAX and index -1. AVE divides by the part of the window inside the padded plane. STOCHASTIC
-    draws a cell of each window with a probability proportional to its value; in TEST it computes the expectation.
+    without input gives -FLT_MAX and index -1. AVE divides by the number of cells of the window inside the padded plane.
+    STOCHASTIC samples a cell of each window with a probability proportional to its value in TRAIN, and computes the
+    expectation in TEST.
     """
     window, out = window_and_size(ctx, x)
     if ctx.n_tops == 1:
@@ -120,7 +121,7 @@ define_layer(
 def pool(
     method: str, x: jax.Array, window: Window, out: Shape, key: jax.Array | None = None, *, fast: bool = False
 ) -> jax.Array:
-    """Pool windows of the last two of four axes by MAX, AVE or STOCHASTIC, which draws cells only if given a key."""
+    """Pool windows of the last two of four axes by MAX, AVE or STOCHASTIC, which samples cells only if given a key."""
     if method == "STOCHASTIC":
         return stochastic_windows(x, window, out, key)
     if method == "AVE":
@@ -131,7 +132,7 @@ def pool(
 def pool_diff(
     method: str, x: jax.Array, d_top: jax.Array, window: Window, out: Shape, key: jax.Array | None = None
 ) -> jax.Array:
-    """Return the gradient of the bottom: each window's gradient goes to its cells, one kernel position at a time."""
+    """Return the gradient of the bottom: add each window's gradient to its cells, one kernel position at a time."""
     if method == "STOCHASTIC":
         return stochastic_diff(x, d_top, window, out, key)
     (low_h, high_h), (low_w, high_w) = pad_to_cover(x, window, out).padding
@@ -142,13 +143,13 @@ def pool_diff(
         _, row, column = max_windows(x, window, out)
     for i in range(window.kernel[0]):
         for j in range(window.kernel[1]):
-            rows, columns = _cells(i, 0, window, out), _cells(j, 1, window, out)
+            rows, columns = _kernel_slice(i, 0, window, out), _kernel_slice(j, 1, window, out)
             if method == "AVE":
                 part = per_cell
             else:
-                at_i = row == np.arange(out[0])[:, None] * window.stride[0] - low_h + i
-                at_j = column == np.arange(out[1]) * window.stride[1] - low_w + j
-                part = jnp.where(at_i & at_j, d_top, 0)
+                is_row = row == np.arange(out[0])[:, None] * window.stride[0] - low_h + i
+                is_column = column == np.arange(out[1]) * window.stride[1] - low_w + j
+                part = jnp.where(is_row & is_column, d_top, 0)
             dx = dx.at[:, :, rows, columns].add(part)
     return lax.slice(dx, (0, 0, low_h, low_w), (*x.shape[:2], low_h + x.shape[2], low_w + x.shape[3]))
 
@@ -182,8 +183,9 @@ def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
     window = Window.symmetric(kernel, s.stride, s.pad)
     check_window(s.method, window)
     require(
-        max(kernel) <= max(_LARGEST, *size),
-        f"the kernel {kernel} is larger than both the plane {size} and {_LARGEST}; use global_pooling or a smaller one",
+        max(kernel) <= max(_MAX_KERNEL, *size),
+        f"the kernel {kernel} is larger than both the plane {size} and {_MAX_KERNEL}; use global_pooling or a smaller "
+        "kernel",
     )
     out = pooled_size(size, window, s.rounding)
     check_steps(s.method, window, out)
@@ -191,14 +193,14 @@ def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
 
 
 def check_steps(method: str, window: Window, out: Shape) -> None:
-    """Raise `LayerError` if windows have too many cells along an axis: the computation has a step for each.
+    """Raise `LayerError` if windows have too many cells along an axis, since the computation has a step for each cell.
 
     Averages over a single window, such as the whole plane, take one step.
     """
     if method != "AVE" or math.prod(out) > 1:
         require(
-            max(window.kernel) <= _MOST_STEPS,
-            f"the kernel {window.kernel} is larger than {_MOST_STEPS}, the maximum that can be computed cell by cell; "
+            max(window.kernel) <= _MAX_STEPS,
+            f"the kernel {window.kernel} is larger than {_MAX_STEPS}, the maximum that can be computed cell by cell; "
             "pool a smaller plane, or use two layers",
         )
 
@@ -227,18 +229,19 @@ def pooled_size(size: Shape, window: Window, rounding: Callable[[float], int]) -
 def window_pair(p: Any, both: str, height: str, width: str) -> Shape:
     """Return height and width of a setting that has one field for both, or one for each.
 
-    As in Caffe, if the field for both is set, a single one of the other two is ignored, except for stride and pad.
+    As in Caffe, if the field for both is set and only one of the other two, this one is ignored, except for stride and
+    pad.
 
     Raises:
         LayerError: if the setting is set twice or for one axis only, or is missing and has no default.
     """
     has_default = both in ("stride", "pad")
-    one = p.HasField(height) != p.HasField(width)
-    if one and p.HasField(both) and not has_default:
+    has_only_one = p.HasField(height) != p.HasField(width)
+    if has_only_one and p.HasField(both) and not has_default:
         return (getattr(p, both),) * 2
-    either = p.HasField(height) or p.HasField(width)
-    require(not (p.HasField(both) and either), f"give either {both} or {height} and {width}, not both")
-    if not either:
+    has_any = p.HasField(height) or p.HasField(width)
+    require(not (p.HasField(both) and has_any), f"give either {both} or {height} and {width}, not both")
+    if not has_any:
         require(has_default or p.HasField(both), f"{both} (or {height} and {width}) must be given")
         return (getattr(p, both),) * 2
     require(p.HasField(height) and p.HasField(width), f"{height} and {width} must both be given")
@@ -246,17 +249,18 @@ def window_pair(p: Any, both: str, height: str, width: str) -> Shape:
 
 
 def max_windows(x: jax.Array, window: Window, out: Shape) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the maxima over windows, and the row and column of each (-1 for none); all (N, C, *out).
+    """Return the maxima over windows, and the row and column of each, all (N, C, *out).
 
-    Maxima are taken along the rows, then along the columns: 2k comparisons for a k x k window. Strict comparison keeps
-    the first maximum in row-major order, and makes autodiff send the whole gradient there.
+    Row and column are -1 for a window without input. Maxima are taken along the rows, then along the columns: 2k
+    comparisons for a k x k window. Strict comparison selects the first maximum in row-major order, so that autodiff
+    passes the gradient to this maximum only.
     """
     (low_h, high_h), (low_w, high_w) = pad_to_cover(x, window, out).padding
-    least = jnp.finfo(x.dtype).min
+    lowest = jnp.finfo(x.dtype).min
     column = jnp.broadcast_to(jnp.arange(x.shape[3], dtype=jnp.int32), x.shape)
-    best, (column,) = _first_max(x, (column,), 3, low_w, high_w, window, out, least)
+    best, (column,) = _first_max(x, (column,), 3, low_w, high_w, window, out, lowest)
     row = jnp.broadcast_to(jnp.arange(x.shape[2], dtype=jnp.int32)[:, None], best.shape)
-    best, (row, column) = _first_max(best, (row, column), 2, low_h, high_h, window, out, least)
+    best, (row, column) = _first_max(best, (row, column), 2, low_h, high_h, window, out, lowest)
     return best, row, column
 
 
@@ -268,35 +272,37 @@ def _first_max(
     high: int,
     window: Window,
     out: Shape,
-    least: Any,
+    lowest: Any,
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     kernel, stride, n = window.kernel[axis - 2], window.stride[axis - 2], out[axis - 2]
     best: jax.Array | None = None
-    at: tuple[jax.Array, ...] = ()
-    values = _slices(_pad_axis(x, axis, low, high, least), axis, kernel, stride, n)
-    slices = [_slices(_pad_axis(p, axis, low, high, -1), axis, kernel, stride, n) for p in positions]
+    best_positions: tuple[jax.Array, ...] = ()
+    values = _kernel_slices(_pad_axis(x, axis, low, high, lowest), axis, kernel, stride, n)
+    slices = [_kernel_slices(_pad_axis(p, axis, low, high, -1), axis, kernel, stride, n) for p in positions]
     for value, *position in zip(values, *slices, strict=True):
         if best is None:
-            best, at = jnp.full_like(value, least), tuple(jnp.full_like(p, -1) for p in position)
-        higher = value > best
-        best = jnp.where(higher, value, best)
-        at = tuple(jnp.where(higher, new, old) for new, old in zip(position, at, strict=True))
+            best, best_positions = jnp.full_like(value, lowest), tuple(jnp.full_like(p, -1) for p in position)
+        is_higher = value > best
+        best = jnp.where(is_higher, value, best)
+        best_positions = tuple(
+            jnp.where(is_higher, new, old) for new, old in zip(position, best_positions, strict=True)
+        )
     assert best is not None
-    return best, at
+    return best, best_positions
 
 
 def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = False) -> jax.Array:
-    """Average windows of the last two of four axes; padding counts as zeros, cells beyond the padding do not count."""
-    padded, total = pad_to_cover(x, window, out), promote(x)
+    """Average windows of the last two of four axes. Padding counts as zeros; cells beyond it do not count."""
+    covering, total = pad_to_cover(x, window, out), promote(x)
     if fast:
-        return average_pool(total, padded, partial(window_areas, x.shape[2:], window, out)).astype(x.dtype)
+        return average_pool(total, covering, partial(window_areas, x.shape[2:], window, out)).astype(x.dtype)
     for axis in (3, 2):
-        longer = _pad_axis(total, axis, *padded.padding[axis - 2], 0)
+        extended = _pad_axis(total, axis, *covering.padding[axis - 2], 0)
         kernel, stride = window.kernel[axis - 2], window.stride[axis - 2]
         if out[axis - 2] == 1:
-            total = lax.slice_in_dim(longer, 0, kernel, axis=axis).sum(axis, keepdims=True)
+            total = lax.slice_in_dim(extended, 0, kernel, axis=axis).sum(axis, keepdims=True)
         else:
-            total = sum(_slices(longer, axis, kernel, stride, out[axis - 2]))  # type: ignore[assignment]
+            total = sum(_kernel_slices(extended, axis, kernel, stride, out[axis - 2]))  # type: ignore[assignment]
     return (total / areas_of(x.shape[2:], window, out, total.dtype)).astype(x.dtype)
 
 
@@ -306,7 +312,7 @@ def areas_of(size: Shape, window: Window, out: Shape, dtype: Any) -> jax.Array:
 
 
 def window_areas(size: Shape, window: Window, out: Shape) -> np.ndarray:
-    """Count the cells of the padded plane that each window covers."""
+    """Return the number of cells of the padded plane that each window covers, (*out)."""
     lengths = []
     for n, kernel, stride, (low, high), o in zip(size, window.kernel, window.stride, window.padding, out, strict=True):
         start = np.arange(o) * stride - low
@@ -315,7 +321,7 @@ def window_areas(size: Shape, window: Window, out: Shape) -> np.ndarray:
 
 
 def pad_to_cover(x: Any, window: Window, out: Shape) -> Window:
-    """Adjust the padding so that exactly `out` windows fit the padded plane."""
+    """Return the window with its padding adjusted so that exactly `out` windows fit the padded plane."""
     size = x.shape[2:]
     return window.fit_padding(size, out).drop_negative_padding(size)
 
@@ -325,24 +331,24 @@ def _pad_axis(x: jax.Array, axis: int, low: int, high: int, value: Any) -> jax.A
     return lax.pad(x, jnp.asarray(value, x.dtype), widths)
 
 
-def _slices(x: jax.Array, axis: int, kernel: int, stride: int, n: int) -> Iterator[jax.Array]:
-    """Yield, for each kernel position, the cells that the n windows have at that position."""
+def _kernel_slices(x: jax.Array, axis: int, kernel: int, stride: int, n: int) -> Iterator[jax.Array]:
+    """Yield, for each kernel position, the cells at this position of the n windows."""
     for i in range(kernel):
         yield lax.slice_in_dim(x, i, i + (n - 1) * stride + 1, stride, axis)
 
 
-def _cells(i: int, axis: int, window: Window, out: Shape) -> slice:
+def _kernel_slice(i: int, axis: int, window: Window, out: Shape) -> slice:
     return slice(i, i + (out[axis] - 1) * window.stride[axis] + 1, window.stride[axis])
 
 
 def stochastic_windows(x: jax.Array, window: Window, out: Shape, key: jax.Array | None) -> jax.Array:
-    """Return the drawn cells or, without a key, the mean of each window's values weighted by themselves.
+    """Return a sampled cell of each window or, without a key, the mean of its values weighted by themselves.
 
-    A window of zeros gives 0. The gradient goes to the drawn cell.
+    A window of zeros gives 0. The gradient goes to the sampled cell.
     """
     cells = _stochastic_cells(x, window, out)
     if key is not None:
-        return jnp.take_along_axis(cells, _draw_cells(cells, key), axis=2)[:, :, 0]
+        return jnp.take_along_axis(cells, _sample_cells(cells, key), axis=2)[:, :, 0]
     values = promote(cells)
     total = values.sum(2)
     mean = jnp.square(values).sum(2) / jnp.where(total > 0, total, 1)
@@ -350,30 +356,33 @@ def stochastic_windows(x: jax.Array, window: Window, out: Shape, key: jax.Array 
 
 
 def stochastic_diff(x: jax.Array, dy: jax.Array, window: Window, out: Shape, key: jax.Array | None) -> jax.Array:
-    """Return the gradient of the bottom, computed for each cell of each window and then summed."""
+    """Return the gradient of the bottom: the gradients of the cells of all windows, added at their positions."""
     cells = _stochastic_cells(x, window, out)
     if key is not None:
-        slope = (jnp.arange(cells.shape[2])[:, None, None] == _draw_cells(cells, key)).astype(jnp.float32)
+        slope = (jnp.arange(cells.shape[2])[:, None, None] == _sample_cells(cells, key)).astype(jnp.float32)
     else:  # of sum(v^2) / sum(v) by v: (2 v - mean) / sum(v)
         values = promote(cells)
         total = values.sum(2, keepdims=True)
         safe = jnp.where(total > 0, total, 1)
         slope = jnp.where(total > 0, (2 * values - jnp.square(values).sum(2, keepdims=True) / safe) / safe, 0)
     diffs = slope * promote(dy)[:, :, None]
-    return overlay(diffs.reshape(*x.shape[:2], *window.kernel, *out), x.shape[2:], window).astype(x.dtype)
+    return scatter_windows(diffs.reshape(*x.shape[:2], *window.kernel, *out), x.shape[2:], window).astype(x.dtype)
 
 
 def _stochastic_cells(x: jax.Array, window: Window, out: Shape) -> jax.Array:
-    """Return (N, C, kernel cells in row-major order, *out); cells beyond the plane are 0 and never drawn."""
-    return windows(x, window, out).reshape(*x.shape[:2], math.prod(window.kernel), *out)
+    """Return the inputs of each pooling window, (N, C, kernel cells in row-major order, *out).
+
+    Cells outside the plane are 0 and are never sampled.
+    """
+    return gather_windows(x, window, out).reshape(*x.shape[:2], math.prod(window.kernel), *out)
 
 
-def _draw_cells(cells: jax.Array, key: jax.Array) -> jax.Array:
-    """Draw a cell of each window: the first at which the running sum reaches a random part of the total."""
+def _sample_cells(cells: jax.Array, key: jax.Array) -> jax.Array:
+    """Sample a cell of each window: the first at which the running sum reaches a random fraction of the total."""
     running = jnp.cumsum(lax.stop_gradient(promote(cells)), axis=2)
     total = running[:, :, -1:]
-    part = 1 - jax.random.uniform(key, total.shape, total.dtype)  # above 0, since zeros must not be drawn
-    return jnp.argmax(running >= part * total, axis=2, keepdims=True)
+    fraction = 1 - jax.random.uniform(key, total.shape, total.dtype)  # above 0, since zeros must not be sampled
+    return jnp.argmax(running >= fraction * total, axis=2, keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -393,14 +402,14 @@ def read_spp(ctx: Context) -> SppSettings:
     """Read an SPPParameter.
 
     Raises:
-        LayerError: for a method that is not supported, or no height.
+        LayerError: if the method is not supported, or pyramid_height is not positive.
     """
-    require(ctx.param.pyramid_height > 0, "pyramid_height must be given and positive")
+    require(ctx.param.pyramid_height > 0, f"pyramid_height must be set and positive, not {ctx.param.pyramid_height}")
     return SppSettings(pool_method(ctx.param), ctx.param.pyramid_height)
 
 
 def spp(ctx: Context, x: jax.Array) -> jax.Array:
-    """Pooling into 1 x 1, 2 x 2, 4 x 4 ... bins, `pyramid_height` levels, concatenated for each item: (N, C * bins).
+    """Pool into 1 x 1, 2 x 2, 4 x 4 ... bins, `pyramid_height` levels, and concatenate the levels: (N, C * bins).
 
     Planes that are not divisible into the bins are padded on both sides. With one level the top is (N, C, 1, 1).
     Caffe's rule: spp_layer.cpp.
@@ -439,7 +448,7 @@ def _spp_key(ctx: Context, level: int) -> jax.Array | None:
 
 
 def _spp_levels(ctx: Context, x: Any) -> list[tuple[Window, Shape]]:
-    """Return window and output size of each level."""
+    """Return the window and the output size of each level."""
     height = ctx.settings.height
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     size = tuple(x.shape[2:])
