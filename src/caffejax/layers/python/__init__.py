@@ -18,36 +18,36 @@ log = logging.getLogger("caffejax.net")
 
 
 def make_python(ctx: Context, site: Site) -> LayerType:
-    """A class or function in a user's Python module, named by `python_param`.
+    """Return a layer that is computed by the user's Python class or function that `python_param` names.
 
     A class with pycaffe's methods (setup, reshape, forward, backward) runs on the host, between the compiled parts of
     the net, and computes its gradients. A function of the bottoms, or a class whose instances are such functions, is
     traced and compiled with the net. The module is searched in sys.path, the working directory and the net's folder. If
-    it is missing, some layers of py-faster-rcnn, MNC, ENet and DetectNet are built in under their usual names. See
-    [python_layers.md](python_layers.md).
+    the module is missing, some layers of py-faster-rcnn, MNC, ENet and DetectNet are built in under their usual names.
+    See [python_layers.md](python_layers.md).
     """
     p = ctx.param
     if not (p.module and p.layer):
         raise LayerError("python_param must set `module` and `layer`: a Python module, and a class or function in it")
-    where = f"{p.module}.{p.layer}"
+    full_name = f"{p.module}.{p.layer}"
     if site.data_config.no_python_layers:
         refusal = (
-            f"would run {where}, which is Python code; no_python_layers (--no_python_layers) refuses Python layers"
+            f"would run {full_name}, which is Python code; no_python_layers (--no_python_layers) refuses Python layers"
         )
-        return _built_in(ctx, site, LayerError(refusal))
+        return _builtin_or_raise(ctx, site, LayerError(refusal))
     try:
         module = find_module(p.module, site.folder)
     except LayerError as error:  # the module is missing
-        return _built_in(ctx, site, error)
+        return _builtin_or_raise(ctx, site, error)
     user_code = find_callable(module, p.layer)
     if not inspect.isclass(user_code):
-        return traced.function_type(ctx.type, site, user_code, where)
+        return traced.function_type(ctx.type, site, user_code, full_name)
     if callable(getattr(user_code, "forward", None)):
-        return host.class_type(ctx.type, site, user_code, where)
+        return host.class_type(ctx.type, site, user_code, full_name)
     if "__call__" in dir(user_code):
-        return traced.class_type(ctx.type, site, user_code, where)
+        return traced.class_type(ctx.type, site, user_code, full_name)
     raise LayerError(
-        f"class {where} must have forward(self, bottom, top), like Caffe's Python layers, or __call__, like "
+        f"class {full_name} must have forward(self, bottom, top), like Caffe's Python layers, or __call__, like "
         "traced layers"
     )
 
@@ -60,11 +60,11 @@ PYTHON = define_layer(
 )
 
 
-def _built_in(ctx: Context, site: Site, missing: LayerError) -> LayerType:
-    """Return the built-in type for the module and class, or raise `missing`."""
+def _builtin_or_raise(ctx: Context, site: Site, error: LayerError) -> LayerType:
+    """Return the built-in type for the module and class. If there is none, raise `error`."""
     kind = builtin_type(ctx.param.module, ctx.param.layer)
     if kind is None:
-        raise missing
+        raise error
     for problem in kind.signature.count_problems(len(site.layer.bottom), len(site.layer.top)):
         raise LayerError(f"{ctx.param.layer}, which is built in, {problem}")
     reason = (
@@ -96,7 +96,7 @@ def name_python_layer(layer: Any, user: Any) -> str:
     """Set a user's class or function as the `python_param` of a LayerParameter; return the type's name.
 
     Raises:
-        LayerError: if it cannot be imported by its name, for example since it is defined inside a function.
+        LayerError: if it cannot be imported by its name, for example because it is defined inside a function.
     """
     module, name = user.__module__, user.__qualname__
     if get_dotted(find_module(module, None), name) is not user:

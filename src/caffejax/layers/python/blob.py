@@ -17,7 +17,7 @@ class Blob:
 
     def __init__(self, *shape: int) -> None:
         self._shape = tuple(shape)
-        self._stores: dict[str, np.ndarray] = {}
+        self._arrays: dict[str, np.ndarray] = {}
         self._shared: Blob | None = None
 
     def __repr__(self) -> str:
@@ -30,7 +30,7 @@ class Blob:
 
     @property
     def diff(self) -> np.ndarray:
-        """The gradient, or after a step of a solver the update; writing into the array changes the blob."""
+        """The gradient, or the update after a step of a solver; writing into the array changes the blob."""
         return self._view("diff")
 
     @property
@@ -45,33 +45,33 @@ class Blob:
 
     @property
     def num(self) -> int:
-        """The length of axis 0, 1 if missing. For blobs of at most four axes."""
-        return self._legacy(0)
+        """The length of axis 0, or 1 if it is missing. Only for blobs of at most four axes."""
+        return self._legacy_size(0)
 
     @property
     def channels(self) -> int:
-        """The length of axis 1, 1 if missing. For blobs of at most four axes."""
-        return self._legacy(1)
+        """The length of axis 1, or 1 if it is missing. Only for blobs of at most four axes."""
+        return self._legacy_size(1)
 
     @property
     def height(self) -> int:
-        """The length of axis 2, 1 if missing. For blobs of at most four axes."""
-        return self._legacy(2)
+        """The length of axis 2, or 1 if it is missing. Only for blobs of at most four axes."""
+        return self._legacy_size(2)
 
     @property
     def width(self) -> int:
-        """The length of axis 3, 1 if missing. For blobs of at most four axes."""
-        return self._legacy(3)
+        """The length of axis 3, or 1 if it is missing. Only for blobs of at most four axes."""
+        return self._legacy_size(3)
 
     def reshape(self, *shape: int) -> None:
         """Change the shape. As in Caffe, the memory stays the same if the new shape fits into it.
 
         Raises:
-            ValueError: for a negative length.
+            ValueError: if a length is negative.
         """
         new = tuple(map(operator.index, shape))
         if any(n < 0 for n in new):
-            raise ValueError(f"a blob cannot have shape {shape}")
+            raise ValueError(f"a blob cannot have shape {shape}: lengths must not be negative")
         self._shape = new
 
     def share_memory(self, other: Blob) -> None:
@@ -80,18 +80,18 @@ class Blob:
 
     @property
     def is_shared(self) -> bool:
-        """True after `share`."""
+        """True after `share_memory`."""
         return self._shared is not None
 
-    def _legacy(self, axis: int) -> int:
+    def _legacy_size(self, axis: int) -> int:
         if len(self._shape) > 4:
             raise ValueError(f"a blob with {len(self._shape)} axes has no num, channels, height and width; use shape")
         return self._shape[axis] if axis < len(self._shape) else 1
 
-    def _view(self, which: str) -> np.ndarray:
+    def _view(self, kind: str) -> np.ndarray:
         if self._shared is not None:
-            return self._shared._view(which)
-        store = self._stores.get(which)
-        if store is None or store.size < self.count:
-            store = self._stores[which] = np.zeros(self.count, np.float32)
-        return store[: self.count].reshape(self._shape)
+            return self._shared._view(kind)
+        array = self._arrays.get(kind)
+        if array is None or array.size < self.count:
+            array = self._arrays[kind] = np.zeros(self.count, np.float32)
+        return array[: self.count].reshape(self._shape)

@@ -1,6 +1,6 @@
 """Built-in versions of Python layers of well-known projects, under the names that their nets use.
 
-They are used if the module is missing; a module of that name that can be imported takes precedence.
+They are used if the module is missing. A module of that name that can be imported takes precedence.
 """
 
 from __future__ import annotations

@@ -25,12 +25,12 @@ Arrays = tuple[np.ndarray, ...]
 log = logging.getLogger("caffejax.net")
 
 
-def class_type(kind: LayerType, site: Site, cls: type, where: str) -> LayerType:
+def class_type(kind: LayerType, site: Site, cls: type, full_name: str) -> LayerType:
     """Return the type of one layer, whose functions call a new instance of the class.
 
     A layer without bottoms and blobs becomes a data source, so that the rest of the net can be compiled.
     """
-    layer = HostLayer(site, cls, where)
+    layer = HostLayer(site, cls, full_name)
     position = layer if layer.has_position else None
     if not site.layer.bottom and not layer.params([]):
         source = HostSource(layer)
@@ -66,9 +66,9 @@ class HostLayer:
         user: the instance.
     """
 
-    def __init__(self, site: Site, cls: type, where: str) -> None:
-        self._site, self._where = site, where
-        make = with_error_note(cls, site, where)
+    def __init__(self, site: Site, cls: type, full_name: str) -> None:
+        self._site, self._full_name = site, full_name
+        make = with_error_note(cls, site, full_name)
         self.user = make(site.layer) if issubclass(cls, Layer) else make()
         self._bottoms = [Blob() for _ in site.layer.bottom]
         # a top in place is the same blob as its bottom, as in Caffe
@@ -78,7 +78,7 @@ class HostLayer:
         ]
         self._is_set_up = False
         self._has_warned = False
-        self._last: tuple[Arrays, Arrays] | None = None  # the arguments of the last forward
+        self._last_arguments: tuple[Arrays, Arrays] | None = None  # the arguments of the last forward
 
     def params(self, bottoms: Sequence[Shape]) -> list[ParamSpec]:
         """Declare the learnable blobs, with the values that `setup` set."""
@@ -93,32 +93,34 @@ class HostLayer:
     def forward(self, blobs: Arrays, bottoms: Arrays) -> Arrays:
         """Run `reshape` and `forward`; return copies of the tops."""
         self._set_up([b.shape for b in bottoms])
-        _write(self._bottoms, bottoms)
-        _write(self._blobs, blobs)
+        _write_data(self._bottoms, bottoms)
+        _write_data(self._blobs, blobs)
         self._call("reshape", self._bottoms, self._tops)
         self._call("forward", self._bottoms, self._tops)
-        self._last = (blobs, bottoms)
+        self._last_arguments = (blobs, bottoms)
         self._warn_of_changes(blobs)
         return tuple(top.data.copy() for top in self._tops)
 
     def backward(
         self, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, propagate_down: Sequence[bool] | None
     ) -> tuple[Any, ...]:
-        """Run `backward`; return the diffs of the blobs, then of the bottoms, None where `propagate_down` is False."""
-        if not _same(self._last, (blobs, bottoms)):  # the last forward pass had other arguments
+        """Run `backward`; return the diffs of the blobs, then of the bottoms.
+
+        The diff of a bottom is None where `propagate_down` is False.
+        """
+        if not _have_equal_arrays(self._last_arguments, (blobs, bottoms)):  # the last forward pass had other arguments
             self.forward(blobs, bottoms)
-        down = [True] * len(bottoms) if propagate_down is None else list(propagate_down)
-        earlier = [
-            blob.diff.copy() for blob in self._blobs
-        ]  # in pycaffe it is the net's memory, which the pass adds to
+        propagate = [True] * len(bottoms) if propagate_down is None else list(propagate_down)
+        # in pycaffe the diffs are the net's memory, to which the pass adds
+        previous_diffs = [blob.diff.copy() for blob in self._blobs]
         for blob in (*self._bottoms, *self._blobs):
             blob.diff[...] = 0
         for top, diff in zip(self._tops, top_diffs, strict=True):
             top.diff[...] = diff
-        self._call("backward", self._tops, down, self._bottoms)
-        bottom_diffs = (b.diff.copy() if needed else None for b, needed in zip(self._bottoms, down, strict=True))
+        self._call("backward", self._tops, propagate, self._bottoms)
+        bottom_diffs = (b.diff.copy() if needed else None for b, needed in zip(self._bottoms, propagate, strict=True))
         diffs = [blob.diff.copy() for blob in self._blobs]
-        for blob, diff in zip(self._blobs, earlier, strict=True):
+        for blob, diff in zip(self._blobs, previous_diffs, strict=True):
             blob.diff[...] = diff
         return tuple(diffs), *bottom_diffs
 
@@ -133,15 +135,17 @@ class HostLayer:
         Raises:
             LayerError: if the user's get_state returns values that JSON does not support.
         """
-        state = with_error_note(self.user.get_state, self._site, f"{self._where}.get_state")()
+        state = with_error_note(self.user.get_state, self._site, f"{self._full_name}.get_state")()
         try:
             return json.loads(json.dumps(state))
         except (TypeError, ValueError) as error:
-            raise LayerError(f"{self._where}.get_state must return plain values that JSON supports: {error}") from error
+            raise LayerError(
+                f"{self._full_name}.get_state must return plain values that JSON supports: {error}"
+            ) from error
 
     def set_state(self, state: Any) -> None:
         """Move the instance to a position that `get_state` returned."""
-        with_error_note(self.user.set_state, self._site, f"{self._where}.set_state")(state)
+        with_error_note(self.user.set_state, self._site, f"{self._full_name}.set_state")(state)
 
     @property
     def _blobs(self) -> list[Blob]:
@@ -162,7 +166,7 @@ class HostLayer:
     def _call(self, method: str, *args: Any) -> None:
         function = getattr(self.user, method, None)
         if function is not None:  # setup and reshape may be missing
-            with_error_note(function, self._site, f"{self._where}.{method}")(*args)
+            with_error_note(function, self._site, f"{self._full_name}.{method}")(*args)
 
     def _warn_of_changes(self, blobs: Arrays) -> None:
         if self._has_warned or all(
@@ -174,19 +178,19 @@ class HostLayer:
             "Layer '%s' (Python): %s.forward changes the layer's blobs; the changes are discarded, since only the "
             "solver changes parameters here",
             self._site.layer.name,
-            self._where,
+            self._full_name,
         )
 
 
 class HostSource:
-    """A Python layer without bottoms as a data source; it wraps the layer's only instance, so closing has no effect."""
+    """A Python layer without bottoms as a data source. It wraps the layer's only instance, so closing has no effect."""
 
     def __init__(self, layer: HostLayer) -> None:
         self._layer = layer
 
     @property
     def tops(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Shapes and dtypes after the layer was set up; each batch may have other shapes."""
+        """Shapes and dtypes after the layer was set up. Each batch may have different shapes."""
         return tuple(jax.ShapeDtypeStruct(shape, np.float32) for shape in self._layer.top_shapes([]))
 
     def __next__(self) -> Arrays:
@@ -206,13 +210,13 @@ class HostSource:
         """Do nothing."""
 
 
-def _write(blobs: Sequence[Blob], arrays: Arrays) -> None:
+def _write_data(blobs: Sequence[Blob], arrays: Arrays) -> None:
     for blob, array in zip(blobs, arrays, strict=True):
         blob.reshape(*array.shape)
         blob.data[...] = array
 
 
-def _same(a: tuple[Arrays, Arrays] | None, b: tuple[Arrays, Arrays]) -> bool:
+def _have_equal_arrays(a: tuple[Arrays, Arrays] | None, b: tuple[Arrays, Arrays]) -> bool:
     return a is not None and all(
         x is y or _equal(x, y) for one, other in zip(a, b, strict=True) for x, y in zip(one, other, strict=True)
     )

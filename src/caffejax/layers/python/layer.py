@@ -16,14 +16,14 @@ class BlobVec(list[Any]):
 
 
 class Layer:
-    """Base class of a layer for `type: "Python"`; a class with another base is accepted if it has the methods.
+    """Base class of a layer for `type: "Python"`; a class with a different base is accepted if it has the methods.
 
     A layer defines `forward(bottom, top)`, which writes `top[i].data`, and optionally
 
     - `setup(bottom, top)`: called once, when the net is built; adds learnable blobs and sets their values;
     - `reshape(bottom, top)`: called after `setup` and before every `forward`; sets the shapes of the tops;
-    - `backward(top, propagate_down, bottom)`: writes `bottom[i].diff` where `propagate_down[i]`, and the diffs of
-      `blobs`, which are zero before the call; without it no gradient passes the layer.
+    - `backward(top, propagate_down, bottom)`: writes `bottom[i].diff` where `propagate_down[i]` is true, and the diffs
+      of `blobs`, which are zero before the call. Without it no gradient passes through the layer.
 
     `bottom` and `top` are lists of `Blob`.
 

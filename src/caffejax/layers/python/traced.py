@@ -16,40 +16,40 @@ from ..types import LayerType, Traced
 from .user import set_settings, with_error_note
 
 
-def function_type(kind: LayerType, site: Site, function: Callable[..., Any], where: str) -> LayerType:
+def function_type(kind: LayerType, site: Site, function: Callable[..., Any], full_name: str) -> LayerType:
     """Return the type of a function `f(*bottoms)`, which is also passed `key=` if it has a parameter of that name."""
-    call = with_error_note(function, site, where)
+    call = with_error_note(function, site, full_name)
     takes_key = _takes_key(function)
 
     def forward(ctx: Context, *bottoms: Any) -> Any:
-        return _check_tops(call(*bottoms, **_key(ctx, takes_key)), where)
+        return _check_tops(call(*bottoms, **_key(ctx, takes_key)), full_name)
 
     return replace(kind, implementation=Traced(forward, instance=function))
 
 
-def class_type(kind: LayerType, site: Site, cls: Callable[[], Any], where: str) -> LayerType:
+def class_type(kind: LayerType, site: Site, cls: Callable[[], Any], full_name: str) -> LayerType:
     """Return the type of a class whose instances are called like the function of `function_type`.
 
     If the class has a method `blobs(*bottoms)`, which returns a list of `caffejax.ParamSpec`, the layer has these
-    learnable blobs, passed as a tuple before the bottoms. If it has a method `backward`, a backward rule as in
-    `layers.types` but without `ctx`, the layer has a hand-written gradient.
+    learnable blobs, and the instance takes them as a tuple before the bottoms. If it has a method `backward`, a
+    backward rule as in `layers.types` but without `ctx`, the layer has a hand-written gradient.
     """
-    instance = with_error_note(cls, site, where)()
+    instance = with_error_note(cls, site, full_name)()
     set_settings(instance, site)
-    call = with_error_note(instance, site, f"{where}.__call__")
+    call = with_error_note(instance, site, f"{full_name}.__call__")
     takes_key = _takes_key(instance.__call__)
 
     def forward(ctx: Context, *arrays: Any) -> Any:
-        return _check_tops(call(*arrays, **_key(ctx, takes_key)), where)
+        return _check_tops(call(*arrays, **_key(ctx, takes_key)), full_name)
 
-    params = _params(instance, site, where) if hasattr(instance, "blobs") else None
-    rule = _rule(instance, site, where) if hasattr(instance, "backward") else None
+    params = _params(instance, site, full_name) if hasattr(instance, "blobs") else None
+    rule = _rule(instance, site, full_name) if hasattr(instance, "backward") else None
     gradient = replace(kind.gradient, backward=rule)
     return replace(kind, implementation=Traced(forward, params=params, instance=instance), gradient=gradient)
 
 
-def _params(instance: Any, site: Site, where: str) -> Callable[..., list[ParamSpec]]:
-    declare = with_error_note(instance.blobs, site, f"{where}.blobs")
+def _params(instance: Any, site: Site, full_name: str) -> Callable[..., list[ParamSpec]]:
+    declare = with_error_note(instance.blobs, site, f"{full_name}.blobs")
 
     def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
         return list(declare(*bottoms))
@@ -57,8 +57,8 @@ def _params(instance: Any, site: Site, where: str) -> Callable[..., list[ParamSp
     return params
 
 
-def _rule(instance: Any, site: Site, where: str) -> Callable[..., Sequence[Any]]:
-    backward = with_error_note(instance.backward, site, f"{where}.backward")
+def _rule(instance: Any, site: Site, full_name: str) -> Callable[..., Sequence[Any]]:
+    backward = with_error_note(instance.backward, site, f"{full_name}.backward")
 
     def rule(ctx: Context, *arrays: Any, y: Any, dy: Any) -> Sequence[Any]:
         return backward(*arrays, y=y, dy=dy)
@@ -74,10 +74,12 @@ def _takes_key(function: Callable[..., Any]) -> bool:
     return "key" in parameters
 
 
-def _check_tops(tops: Any, where: str) -> Any:
+def _check_tops(tops: Any, full_name: str) -> Any:
     arrays = tops if isinstance(tops, tuple | list) else [tops]
-    if wrong := [type(top).__name__ for top in arrays if not isinstance(top, jax.Array | np.ndarray)]:
-        raise LayerError(f"{where} must return an array, or a tuple of one per top, but returned {', '.join(wrong)}")
+    if invalid := [type(top).__name__ for top in arrays if not isinstance(top, jax.Array | np.ndarray)]:
+        raise LayerError(
+            f"{full_name} must return an array, or a tuple of one per top, but returned {', '.join(invalid)}"
+        )
     return tops
 
 

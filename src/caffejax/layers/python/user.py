@@ -1,4 +1,4 @@
-"""Calls of user code: import of the modules that Python layers name, and notes on exceptions."""
+"""Calls of user code: import of the modules of Python layers, and notes on exceptions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find_module(name: str, folder: Path | None) -> ModuleType:
 
 @contextmanager
 def importable(folder: Path | None) -> Iterator[None]:
-    """Return a context manager in which user code can import modules beside it, and caffejax as `caffe`.
+    """Return a context manager in which user code can import modules of its folder, and caffejax as `caffe`.
 
     Within it, the working directory and the net's folder are appended to sys.path. The alias `caffe` is not used if the
     real Caffe was imported.
@@ -88,7 +88,10 @@ R = TypeVar("R")
 
 
 def with_error_note(function: Callable[..., R], site: Site, function_name: str) -> Callable[..., R]:
-    """Wrap a function of user code: its imports work as in its module, and its exceptions get a note with the layer."""
+    """Wrap a function of user code, so that its imports work as in its module.
+
+    Its exceptions get a note with the layer and `function_name`.
+    """
     note = f"in layer '{site.layer.name}' ({site.layer.type}): {function_name}"
 
     @functools.wraps(function, updated=())
@@ -105,7 +108,7 @@ def with_error_note(function: Callable[..., R], site: Site, function_name: str) 
 
 
 class _Phase(enum.IntEnum):
-    """The phase of a Python layer: a number as in Caffe, whose text is the name as in py-faster-rcnn's fork."""
+    """The phase of a Python layer: a number, as in Caffe, whose text is its name, as in py-faster-rcnn's fork."""
 
     TRAIN = 0
     TEST = 1
@@ -115,6 +118,6 @@ class _Phase(enum.IntEnum):
 
 
 def set_settings(instance: Any, site: Site) -> None:
-    """Set `param_str` (and `param_str_`, its earlier name) and `phase`, 0 for TRAIN and 1 for TEST."""
+    """Set `param_str`, `param_str_` (its earlier name) and `phase` (0 for TRAIN, 1 for TEST) of an instance."""
     instance.param_str = instance.param_str_ = site.layer.python_param.param_str
     instance.phase = _Phase.TRAIN if site.training else _Phase.TEST
