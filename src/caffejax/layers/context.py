@@ -24,7 +24,7 @@ Phase = Literal["TRAIN", "TEST"]
 Shape = tuple[int, ...]
 
 _FROM_MESSAGE = ("param", "settings", "_definition")  # properties of a Context that layer, type and phase determine
-# fields of a LayerParameter that wire the layer into its net and do not affect what it computes
+# fields of a LayerParameter that wire the layer into its net and do not affect its computation
 _WIRING = ("name", "bottom", "top", "loss_weight", "param", "blobs", "propagate_down", "include", "exclude", "phase")
 
 
@@ -34,13 +34,14 @@ class ParamSpec:
 
     Attributes:
         shape: the blob's shape, as in Caffe.
-        filler: the FillerParameter of the initial values; None for zeros.
+        filler: the FillerParameter of the initial values, or None for zeros.
         learnable: False for running statistics, which are state, not parameters.
         persistent: False for state that is kept from one forward pass to the next and is not saved, such as the
-            hidden state of an LSTM. Caffe does not count it as a blob. Declared after all others.
+            hidden state of an LSTM. Caffe does not count it as a blob. It is declared after all other blobs.
         value: an array of initial values, used instead of the filler.
-        rewrite: a function of the blob that returns the values with which Caffe's forward pass overwrites it, such
-            as normalized rows, before training updates them. Forward must apply it too; see `Net.rewrite_params`.
+        rewrite: a function of the blob. It returns the values with which Caffe's forward pass overwrites the blob, such
+            as normalized rows, before training updates them. Forward must apply the function, too; see
+            `Net.rewrite_params`.
     """
 
     shape: Shape
@@ -63,21 +64,21 @@ class ParamSpec:
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """Everything that a layer computes with besides its arrays.
+    """The settings, phase, options and random key with which a layer computes.
 
-    Contexts are equal if layers compute the same in them: by type, settings, phase, mesh axis, and the options of
-    `compute_config` that concern layers. Equal contexts share one trace. `base_key` and `propagate_down` belong to one
-    pass and do not take part in the comparison.
+    Contexts are equal if layers compute the same in them: if type, settings, phase, mesh axis, and the options of
+    `compute_config` that concern layers are equal. Equal contexts share one trace. `base_key` and `propagate_down`
+    belong to one pass and do not take part in the comparison.
 
     Attributes:
-        layer: the LayerParameter without its wiring: no name, and an empty name for each bottom and top.
+        layer: the LayerParameter without its wiring: it has no name, and the names of bottoms and tops are empty.
         type: the layer's type.
         phase: "TRAIN" or "TEST".
         compute_config: how the net computes.
         base_key: the random key of one forward pass and the layer's number in it, or None; see `key`.
-        propagate_down: in the backward pass of a host layer, whether each bottom needs a gradient; None if all do.
+        propagate_down: in the backward pass of a host layer, whether each bottom needs a gradient, or None if all do.
         per_layer: whether the type was made for this layer only, see `PerLayer`.
-        axis: the mesh axis whose devices share a batch, see `layers.cross_replica`; None on one device.
+        axis: the mesh axis whose devices share a batch, see `layers.cross_replica`, or None on one device.
     """
 
     layer: Any
@@ -91,13 +92,13 @@ class Context:
 
     @functools.cached_property
     def param(self) -> Any:
-        """The type's own parameter message, defaults included."""
+        """The type's parameter message, where unset fields have their defaults, or None if the type has no message."""
         field = self.type.signature.param
         return getattr(self.layer, field) if field else None
 
     @functools.cached_property
     def settings(self) -> Any:
-        """The settings as `LayerType.settings` reads them from the message, once; None if the type reads none.
+        """The settings that `LayerType.settings` reads from the message once, or None if the type does not set it.
 
         Raises:
             LayerError: for settings that are missing, out of range or contradictory.
@@ -135,7 +136,7 @@ class Context:
         return self.replace(compute_config=self.compute_config.plain())
 
     def replace(self, **changes: Any) -> Context:
-        """Return a copy with changed fields. Layer, type and phase stay, so the settings are not read again."""
+        """Return a copy with changed fields, other than layer, type and phase, so that settings are not read again."""
         context = replace(self, **changes)
         context.__dict__.update({name: self.__dict__[name] for name in _FROM_MESSAGE if name in self.__dict__})
         return context
@@ -167,7 +168,7 @@ class Site:
     """A layer's full definition and its file, for layers that read files or run a user's code, and for messages.
 
     Attributes:
-        layer: the whole LayerParameter.
+        layer: the full LayerParameter, including its wiring.
         phase: "TRAIN" or "TEST".
         file: the path of the net's file, or None if the net is not from a file.
         data_config: the options for reading data.
@@ -189,17 +190,17 @@ class Site:
         return Path(self.file).parent if self.file else None
 
     def path(self, name: str) -> Path:
-        """Resolve a path in the net, relative to the working directory as in Caffe, else to the net's folder.
+        """Resolve a path in the net relative to the working directory, as in Caffe, or else to the folder of the net.
 
         Raises:
-            LayerError: if the name has a NUL character.
+            LayerError: if the name contains a NUL character.
         """
         require("\0" not in name, f"a file name must not contain a NUL character: {name!r}")
         return find(name, self.folder)
 
 
 def strip_wiring(layer: Any) -> Any:
-    """Return a copy of a LayerParameter without name and wiring, as `Context.layer` is."""
+    """Return a copy of a LayerParameter without name and wiring, for `Context.layer`."""
     message = type(layer)()
     message.CopyFrom(layer)
     for name in _WIRING:
@@ -234,15 +235,15 @@ class Epilogue:
     """A layer that works in place on the top of the layer before it and may be fused with that layer.
 
     Attributes:
-        ctx: its context.
-        blobs: its blobs, or values with their shapes.
+        ctx: the context of the layer.
+        blobs: the blobs of the layer, or values with their shapes.
     """
 
     ctx: Context
     blobs: tuple[Any, ...]
 
     def is_by_channel(self, axis: int, channels: int) -> bool:
-        """Return whether the layer is exactly a factor and a bias for each of `channels` along an axis."""
+        """Return whether the layer exactly computes factor * x + bias for each of `channels` along `axis`."""
         affine = self.ctx.type.traits.by_channel
         return affine is not None and affine.applies(self.ctx, [tuple(b.shape) for b in self.blobs], axis, channels)
 

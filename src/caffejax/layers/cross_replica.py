@@ -1,15 +1,15 @@
-"""Sums and means over the devices whose batches together are one batch.
+"""Sums and means over the devices that share one batch.
 
 Under `jax.shard_map` over `ComputeConfig.axis_name` each device runs the net on its shard of the rows, and a loss
-refers to the whole batch. The interpreter takes the mean over devices of a top without axes. A layer with such a top
-therefore returns, for
+refers to the batch of all devices. The interpreter takes the mean over devices of a top without axes. A layer with such
+a top therefore returns, for
 
 - a mean over rows: the mean over the device's rows; nothing else is needed;
 - a sum over rows: `axis_size` times the sum over the device's rows;
 - a sum divided by a count: the device's sum divided by `global_count`.
 
-Backward rules receive the gradients of these tops and differentiate the same expressions. Other tops, such as one with
-an axis of classes, are computed with `psum`.
+Backward rules receive the gradients of these tops and differentiate the same expressions. Other tops, such as a top
+with an axis of classes, are computed with `psum`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .context import Context
 
 
 def axis_size(ctx: Context) -> int:
-    """Return the number of devices that share a batch, 1 without a mesh axis."""
+    """Return the number of devices that share a batch, or 1 without a mesh axis."""
     return 1 if ctx.axis is None else int(jax.lax.axis_size(ctx.axis))
 
 
@@ -36,7 +36,7 @@ def axis_index(ctx: Context) -> Any:
 
 
 def psum(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return the sum of x over the devices, replicated."""
+    """Return the sum of x over the devices; the result is replicated."""
     if ctx.axis is None:
         return x
     total: jax.Array = jax.lax.psum(vary(x, frozenset({ctx.axis})), ctx.axis)
@@ -44,15 +44,17 @@ def psum(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def pmean(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return the mean of x over the devices, replicated."""
+    """Return the mean of x over the devices; the result is replicated."""
     return x if ctx.axis is None else psum(ctx, x) / axis_size(ctx)
 
 
 def global_count(ctx: Context, valid: jax.Array) -> jax.Array:
-    """Return the divisor of a device's sum over valid items: their mean count over devices, at least 1 in total.
+    """Return the divisor for a device's sum over valid items.
+
+    It is the number of valid items on all devices, counted as at least 1, divided by the number of devices.
 
     Args:
-        valid: whether each item counts, bool, any shape.
+        valid: bool, of any shape, True for items that count.
     """
     return jnp.maximum(1.0 / axis_size(ctx), pmean(ctx, jnp.sum(valid, dtype=jnp.float32)))
 
@@ -60,9 +62,9 @@ def global_count(ctx: Context, valid: jax.Array) -> jax.Array:
 def with_mesh_axis(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
     """Return a layer's context with the mesh axis set if its bottoms differ between devices.
 
-    A layer whose bottoms are replicated, such as one that reads parameters only, computes as on one device.
+    A layer with replicated bottoms, such as a layer that only reads parameters, computes as on one device.
     """
-    return ctx.replace(axis=ctx.compute_config.axis_name) if any(_differs(ctx, x) for x in bottoms) else ctx
+    return ctx.replace(axis=ctx.compute_config.axis_name) if any(_may_differ(ctx, x) for x in bottoms) else ctx
 
 
 def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
@@ -72,7 +74,7 @@ def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Arr
     """
     name: Any = ctx.compute_config.axis_name
     return tuple(
-        jax.lax.psum(top / jax.lax.axis_size(name), name) if top.ndim == 0 and _differs(ctx, top) else top
+        jax.lax.psum(top / jax.lax.axis_size(name), name) if top.ndim == 0 and _may_differ(ctx, top) else top
         for top in tops
     )
 
@@ -80,21 +82,22 @@ def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Arr
 def psum_loss(ctx: Context, loss: jax.Array) -> jax.Array:
     """Return the sum of a loss over the devices; a replicated loss counts once."""
     name: Any = ctx.compute_config.axis_name
-    total: jax.Array = jax.lax.psum(loss, name) if _differs(ctx, loss) else loss
+    total: jax.Array = jax.lax.psum(loss, name) if _may_differ(ctx, loss) else loss
     return total
 
 
-def _differs(ctx: Context, x: jax.Array) -> bool:
+def _may_differ(ctx: Context, x: jax.Array) -> bool:
     """Return whether x may differ between devices along the mesh axis."""
     name = ctx.compute_config.axis_name
     if name is None:
         return False
     try:
-        number = jax.lax.axis_index(name)
+        index = jax.lax.axis_index(name)
     except NameError:  # outside of `jax.shard_map`, for example while shapes are evaluated
         return False
     require(
-        name in varying_axes(jax.typeof(number)),
-        f'axis_name "{name}" must be an axis of jax.shard_map with check_vma=True, which records what devices share',
+        name in varying_axes(jax.typeof(index)),
+        f'axis_name "{name}" must be an axis of jax.shard_map with check_vma=True, which records the values '
+        "that devices share",
     )
     return name in varying_axes(jax.typeof(x))

@@ -32,7 +32,7 @@ class Source(Position, Protocol):
         ...
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        """Return the next batch, one array per top; after the last example the first follows, as in Caffe.
+        """Return the next batch, one array per top. After the last example the data start again, as in Caffe.
 
         If `SourceSpec.device_transform` is set, it computes the tops from these arrays."""
         ...
@@ -44,21 +44,23 @@ class Source(Position, Protocol):
 
 @runtime_checkable
 class SharedSource(Source, Protocol):
-    """A source that can read only the shard of one process, `DataConfig.shard`.
+    """A source that is able to read only the shard of one process, `DataConfig.shard`.
 
-    `next` returns the shard's next batch. The position refers to the whole data, whatever the shard. Every process
-    reads any other source completely, and the loader drops the batches of other shards.
+    `next` returns the next batch of the shard. The position refers to the data of all processes, whatever the shard.
+    Every process reads sources of other kinds completely, and the loader drops the batches of other shards.
     """
 
     @property
     def number(self) -> int:
-        """The index of the next batch of the whole data, according to the position."""
+        """The index of the next batch in the data of all processes, according to the position."""
         ...
 
     def take(self, number: int) -> tuple[np.ndarray, ...] | None:
-        """Advance by one batch of the whole data; return the batch if `number` belongs to the shard, else None.
+        """Advance by one batch of all processes; return the batch if `number` belongs to the shard, else None.
 
-        `number` is the index of the batch, or its index among the batches of several sources; it increases by 1."""
+        `number` is the index of the batch in this source, or among the batches of several sources. It increases by 1
+        with each call.
+        """
         ...
 
 
@@ -67,10 +69,11 @@ class SourceSpec(NamedTuple):
 
     Attributes:
         tops: shape and dtype of each top.
-        device_transform: `device_transform(*arrays) -> tops`, traced: computes the tops from the source's arrays on the
-            device; None if the arrays are the tops.
-        arrays: shape and dtype of the source's arrays; None if they equal `tops`.
-        padded: the numbers of the tops whose rows vary by batch, with padding behind them, see `layers.row_padding`.
+        device_transform: a traced function `device_transform(*arrays) -> tops` that computes the tops from the source's
+            arrays on the device, or None if the arrays are the tops.
+        arrays: shape and dtype of the source's arrays, or None if they equal `tops`.
+        padded: the indices of the tops whose number of rows varies by batch and that end with padding; see
+            `layers.row_padding`.
     """
 
     tops: Tops

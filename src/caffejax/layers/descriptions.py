@@ -1,6 +1,6 @@
-"""Layer types in words, for the documentation and `caffejax layers`: what a type does, and its settings.
+"""Descriptions of layer types and their settings, for the documentation and `caffejax layers`.
 
-The meaning of a setting is the comment above its field in schema/caffe.proto.
+The description of a setting is the comment above its field in schema/caffe.proto.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..schema import caffe_pb2
 from ..schema.fork_fields import fork_fields
 from .types import ON_HOST, TRANSFORMS, Fed, LayerType, OnHost, PerLayer, Reads, Traced, Variants
 
-# messages that several types have, each described once
+# messages that several types share; each is described once
 SHARED_MESSAGES = (
     *("LayerParameter", "ParamSpec", "NetStateRule", "FillerParameter", "LossParameter", "TransformationParameter"),
     *("ResizeParameter", "NoiseParameter", "DistortionParameter", "ExpansionParameter", "EmitConstraint"),
@@ -30,14 +30,14 @@ _KINDS = {1: "float", 2: "float", 3: "int", 4: "int", 5: "int", 8: "bool", 9: "s
 
 @dataclass(frozen=True)
 class Setting:
-    """A field of a parameter message in words.
+    """The description of a field of a parameter message.
 
     Attributes:
-        name: the field; of a message within a message after the outer field and a point.
+        name: the name of the field, after the outer field and a dot if the message is nested.
         kind: its type: int, float, bool, string, the names of an enum's values, or the name of a message.
         default: the default as text, "" if there is none.
-        repeated: whether it may be set several times.
-        meaning: one line, or "" for a field that is not described.
+        repeated: whether the field may be set several times.
+        meaning: a description in one line, or "" if there is none.
     """
 
     name: str
@@ -60,17 +60,17 @@ def description(t: LayerType) -> str:
 
 
 def variants(t: LayerType) -> dict[str, LayerType]:
-    """Return the variants of a type by name; none of most."""
+    """Return the variants of a type by name. Most types have none."""
     return dict(t.implementation.types) if isinstance(t.implementation, Variants) else {}
 
 
-def _makes_own_gradient(t: LayerType) -> bool:
-    """Return whether each layer of a type makes its gradient itself, as Python layers do."""
+def _has_gradient_by_layer(t: LayerType) -> bool:
+    """Return whether each layer of a type defines its own gradient, as Python layers do."""
     return isinstance(t.implementation, PerLayer) and t.gradient.backward is None and t.gradient.exists
 
 
 def facts(t: LayerType) -> str:
-    """Return a type's numbers of bottoms and tops, and how its gradient is known to be right."""
+    """Return a sentence with the numbers of bottoms and tops of a type, and how its gradient is checked."""
     bottoms, tops = _count(t.signature.bottoms), _count(t.signature.tops)
     return f"Number of bottoms: {bottoms}; of tops: {tops}; gradient: {_gradient(t)}."
 
@@ -87,20 +87,20 @@ def _count(n: Any) -> str:
 
 def _gradient(t: LayerType) -> str:
     if t.gradient.backward is None:
-        return "its own" if _makes_own_gradient(t) else "none"
+        return "its own" if _has_gradient_by_layer(t) else "none"
     if t.on_host:
         return "two ways"
     return "Caffe's rule" if t.gradient.overrides_autodiff else "three ways"
 
 
 def restrictions(t: LayerType) -> list[str]:
-    """Return what a type does not do, and the transformations of JAX that do not work with it, in sentences."""
-    stated = [t.docs.restrictions] if t.docs.restrictions else []
+    """Return the restrictions of a type, and the JAX transformations that do not support it, in sentences."""
+    sentences = [t.docs.restrictions] if t.docs.restrictions else []
     if t.on_host:
-        return [*stated, f"No transformation but `jax.grad`: {ON_HOST}."]
-    if _makes_own_gradient(t):
-        stated.append(f"For a class with pycaffe's methods: no transformation but `jax.grad`: {ON_HOST}.")
-    return [*stated, *(f"Cannot {TRANSFORMS[question]}: {reason}." for question, reason in t.unsupported.items())]
+        return [*sentences, f"No transformation but `jax.grad`: {ON_HOST}."]
+    if _has_gradient_by_layer(t):
+        sentences.append(f"For a class with pycaffe's methods: no transformation but `jax.grad`: {ON_HOST}.")
+    return [*sentences, *(f"Cannot {TRANSFORMS[transform]}: {reason}." for transform, reason in t.unsupported.items())]
 
 
 def params_of(t: LayerType) -> list[str]:
@@ -109,33 +109,33 @@ def params_of(t: LayerType) -> list[str]:
 
 
 def settings_of(t: LayerType, param: str) -> list[Setting]:
-    """Return the settings of a type in a field of LayerParameter; those of forks that it does not support left out."""
+    """Return the settings of a type in a field of LayerParameter, without fork settings that it does not support."""
     message = caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[param].message_type
     return list(_settings(message, "", t.signature.fork_settings))
 
 
 def settings_of_message(name: str) -> list[Setting]:
-    """Return the settings in one of `SHARED_MESSAGES`; those of forks only if layers support them."""
+    """Return the settings in one of `SHARED_MESSAGES`, including fork settings only if layers support them."""
     return list(_settings(getattr(caffe_pb2, name).DESCRIPTOR))
 
 
-def _settings(message: Any, before: str = "", supported: tuple[str, ...] | None = None) -> Iterator[Setting]:
-    """Yield a setting for each field, and for each field of a message within one unless that is described elsewhere.
+def _settings(message: Any, prefix: str = "", supported: tuple[str, ...] | None = None) -> Iterator[Setting]:
+    """Yield a setting for each field, and for the fields of nested messages that are not described elsewhere.
 
     Args:
         message: the descriptor.
-        before: what stands before the names of fields.
-        supported: the fields of forks that are yielded; None: all that are described.
+        prefix: text before the names of fields.
+        supported: the fork fields to include. Default: all that are described.
     """
-    added, meanings = fork_fields().get(message.name, {}), field_meanings().get(message.full_name, {})
+    fork_names, meanings = fork_fields().get(message.name, {}), field_meanings().get(message.full_name, {})
     for field in message.fields:
-        of_a_type = message.name == "LayerParameter" and field.number >= 100 and field.name not in COMMON_PARAMS
-        if of_a_type or (field.name in added and field.name not in (meanings if supported is None else supported)):
+        is_param = message.name == "LayerParameter" and field.number >= 100 and field.name not in COMMON_PARAMS
+        if is_param or (field.name in fork_names and field.name not in (meanings if supported is None else supported)):
             continue
-        name, inner = before + field.name, field.message_type
+        name, nested = prefix + field.name, field.message_type
         yield Setting(name, _kind(field), _default(field), field.is_repeated, meanings.get(field.name, ""))
-        if inner is not None and inner.name not in _PLAIN:
-            yield from _settings(inner, f"{name}.")
+        if nested is not None and nested.name not in _PLAIN:
+            yield from _settings(nested, f"{name}.")
 
 
 def _kind(field: Any) -> str:

@@ -1,4 +1,4 @@
-"""Uniform calls of a layer type's functions for nets and checks: tuples of arrays in, tuples of arrays out."""
+"""Uniform calls of the functions of layer types, for nets and checks: arguments and results are tuples of arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ Arrays = tuple[jax.Array, ...]
 
 
 def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Arrays, Arrays]:
-    """Compute the tops, and the new values of the blobs that are not learnable (empty unless the type is stateful)."""
+    """Compute the tops, and the new values of the blobs that are not learnable.
+
+    The second tuple is empty if the type is not stateful.
+    """
     impl = ctx.type.implementation
     assert isinstance(impl, Traced | OnHost), f"{ctx.type.name} does not compute"
     return _tops_and_state(ctx, impl.forward(ctx, *_blob_argument(ctx, blobs), *bottoms))
@@ -33,7 +36,7 @@ def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple
 def run_fused(
     ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
-    """Compute a layer fused with its epilogues: the top of the last one, and the new state of the first one."""
+    """Compute a layer fused with its epilogues; return the top of the last epilogue and the layer's new state."""
     assert ctx.type.fusion is not None
     return _tops_and_state(ctx, ctx.type.fusion.run(ctx, tuple(blobs), *bottoms, epilogues))
 
@@ -45,7 +48,7 @@ def backward(
     tops: Sequence[Any],
     top_diffs: Sequence[Any],
 ) -> tuple[Arrays, Arrays]:
-    """Compute blob and bottom diffs by the hand-written rule; zeros where the rule returns None."""
+    """Compute blob and bottom diffs by the hand-written rule, with zeros where the rule returns None."""
     rule = ctx.type.gradient.backward
     assert rule is not None, f"{ctx.type.name} has no backward rule"
     # a single top is passed as an array, as forward returned it
@@ -57,12 +60,13 @@ def backward(
         f"the backward rule must return {'a tuple of gradients for the blobs, then ' * has_blobs}a gradient for each "
         f"bottom: {has_blobs + len(bottoms)} in all, not {len(diffs)}",
     )
-    return _like(_tuple(diffs[0]) if has_blobs else (), blobs), _like(diffs[1:] if has_blobs else diffs, bottoms)
+    blob_diffs, bottom_diffs = (_tuple(diffs[0]), diffs[1:]) if has_blobs else ((), diffs)
+    return _cast_diffs(blob_diffs, blobs), _cast_diffs(bottom_diffs, bottoms)
 
 
 @validate_params
 def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    """Run `forward`, differentiable according to `ComputeConfig.backward`: by autodiff, or by a hand-written rule.
+    """Run `forward`, with a gradient by autodiff or by a hand-written rule, as `ComputeConfig.backward` selects.
 
     Types with `overrides_autodiff` always use their rule.
     """
@@ -87,7 +91,7 @@ def _call_traced(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax
 def cached_call(
     ctx: Context, key: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[Arrays, Arrays]:
-    """Run `call` in a forward pass with a base key; layers with equal contexts are traced and lowered once."""
+    """Run `call` in a forward pass with a base key. Layers with equal contexts are traced and lowered once."""
     if ctx.type.on_host or ctx.per_layer:
         return call(ctx.with_key(key), blobs, bottoms)
     result: tuple[Arrays, Arrays] = _jitted_call(ctx, key, tuple(blobs), tuple(bottoms))
@@ -97,11 +101,11 @@ def cached_call(
 def cached_fused_call(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
-    """Compute a layer with its epilogues by `fused`, tracing equal layers once."""
+    """Run `run_fused`. Layers with equal contexts are traced and lowered once."""
     if any(c.per_layer for c in (ctx, *(e.ctx for e in epilogues))):
         return validate_params(run_fused)(ctx, blobs, bottoms, epilogues)
-    contexts, arrays = tuple(f.ctx for f in epilogues), tuple(f.blobs for f in epilogues)
-    result: tuple[Arrays, Arrays] = _jitted_fused(ctx, contexts, tuple(blobs), tuple(bottoms), arrays)
+    epilogue_contexts, epilogue_blobs = tuple(f.ctx for f in epilogues), tuple(f.blobs for f in epilogues)
+    result: tuple[Arrays, Arrays] = _jitted_fused(ctx, epilogue_contexts, tuple(blobs), tuple(bottoms), epilogue_blobs)
     return result
 
 
@@ -112,25 +116,29 @@ def _jitted_call(ctx: Context, key: Any, blobs: Arrays, bottoms: Arrays) -> tupl
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _jitted_fused(
-    ctx: Context, contexts: tuple[Context, ...], blobs: Arrays, bottoms: Arrays, arrays: tuple[Arrays, ...]
+    ctx: Context,
+    epilogue_contexts: tuple[Context, ...],
+    blobs: Arrays,
+    bottoms: Arrays,
+    epilogue_blobs: tuple[Arrays, ...],
 ) -> tuple[Arrays, Arrays]:
-    return validate_params(run_fused)(ctx, blobs, bottoms, list(map(Epilogue, contexts, arrays)))
+    return validate_params(run_fused)(ctx, blobs, bottoms, list(map(Epilogue, epilogue_contexts, epilogue_blobs)))
 
 
 def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    """Run `call` for host types on NumPy arrays, which exist outside of jax.jit, also under jax.grad."""
+    """Run `call` for host types with NumPy arrays, which are available outside of jax.jit, also under jax.grad."""
 
-    def numpy(arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
-        # under jit a new array is traced, too, which shows it even if the layer has no arrays
+    def to_numpy(arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
+        # under jit a new array is traced, too, which reveals jit even if the layer has no arrays
         if any(isinstance(a, jax.core.Tracer) for a in (*arrays, jnp.zeros(()))):
             raise LayerError("runs on the host and cannot be compiled: call the net outside of jax.jit")
         return tuple(np.asarray(a) for a in arrays)
 
     def forward_on_host(ctx: Context, blobs: Any, bottoms: Any) -> Any:
-        return jax.tree.map(jnp.asarray, forward(ctx, numpy(blobs), numpy(bottoms)))
+        return jax.tree.map(jnp.asarray, forward(ctx, to_numpy(blobs), to_numpy(bottoms)))
 
     def backward_on_host(ctx: Context, *arrays: Any) -> Any:
-        return jax.tree.map(jnp.asarray, backward(ctx, *map(numpy, arrays)))
+        return jax.tree.map(jnp.asarray, backward(ctx, *map(to_numpy, arrays)))
 
     @jax.custom_vjp
     def run(blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
@@ -146,8 +154,8 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
         blobs, bottoms, tops, needs_gradient = residuals
         if ctx.type.gradient.backward is None:
             raise LayerError("has no backward pass, but the gradient of another layer or input needs one")
-        down = ctx.propagate_down or (False,) * len(bottoms)
-        context = ctx.replace(propagate_down=tuple(map(operator.or_, down, needs_gradient.bottoms)))
+        required = ctx.propagate_down or (False,) * len(bottoms)
+        context = ctx.replace(propagate_down=tuple(map(operator.or_, required, needs_gradient.bottoms)))
         zero = jax.custom_derivatives.SymbolicZero
         top_diffs = [jnp.zeros_like(t) if isinstance(d, zero) else d for d, t in zip(diffs[0], tops, strict=True)]
         return backward_on_host(context, blobs, bottoms, tops, top_diffs)
@@ -166,7 +174,7 @@ class _NeedsGradient:
 
 
 def _with_rule(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    """Run `forward`, differentiated by the hand-written rule."""
+    """Run `forward`, with the gradient of the hand-written rule."""
 
     def run(key: Any, blobs: Arrays, bottoms: Arrays) -> Any:
         tops, state = forward(ctx.with_key(key), blobs, bottoms)
@@ -198,12 +206,12 @@ def _tuple(value: Any) -> Arrays:
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
-def _like(diffs: Sequence[Any], arrays: Sequence[jax.Array]) -> Arrays:
+def _cast_diffs(diffs: Sequence[Any], arrays: Sequence[jax.Array]) -> Arrays:
     require(
         len(diffs) == len(arrays),
         f"the backward rule must return a gradient for each blob, but returned {len(diffs)} for {len(arrays)}",
     )
-    like = (
+    cast = (
         (jnp.zeros_like(a) if d is None else jnp.asarray(d)).astype(a.dtype) for d, a in zip(diffs, arrays, strict=True)
     )
-    return tuple(like)
+    return tuple(cast)

@@ -6,8 +6,8 @@
 | `OnHost` | a function of NumPy arrays, called between compiled parts of the net |
 | `Reads` | read from a data source |
 | `Fed` | inputs of the net |
-| `PerLayer` | one of these, made for each layer from its settings |
-| `Variants` | one of several types, since forks use one name for different things |
+| `PerLayer` | implemented in one of these ways, decided for each layer |
+| `Variants` | of one of several types, since forks use one name for different things |
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Fusion:
     """A faster way to compute a layer together with layers that follow it in place on its only top.
 
     Attributes:
-        fusible: `fusible(ctx, bottom, epilogues)` returns how many of the following layers can be fused, given as
-            `Epilogue`s; bottom and blobs have `.shape` only.
-        run: `run(ctx, blobs, bottom, epilogues)` computes the layer with exactly these and returns the result of
-            `forward`.
+        fusible: `fusible(ctx, bottom, epilogues)` returns how many of the following layers, which are passed as
+            `Epilogue`s, can be fused. Bottom and blobs only have `.shape`.
+        run: `run(ctx, blobs, bottom, epilogues)` computes the layer fused with all these epilogues. It returns a result
+            like `forward`.
     """
 
     fusible: Callable[..., int]
@@ -38,13 +38,13 @@ class Fusion:
 
 @dataclass(frozen=True)
 class Traced:
-    """A function of JAX arrays, compiled with the rest of the net. Tops' shapes come from evaluating it abstractly.
+    """A function of JAX arrays, compiled with the rest of the net. The shapes of its tops are evaluated abstractly.
 
     Attributes:
         forward: `forward(ctx, [blobs,] *bottoms)` returns the top, or a tuple of tops.
         params: `params(ctx, *bottoms)` returns a list with a `ParamSpec` for each blob of the layer; bottoms have
-            `.shape` and `.dtype`. None if the layer has no blobs.
-        stateful: whether forward returns `(tops, state)`, where state holds the new values of the blobs that are not
+            `.shape` and `.dtype`. It is None if the layer has no blobs.
+        stateful: whether forward returns `(tops, state)`, where the state is the new values of the blobs that are not
             learnable.
         fusion: how the layer is fused with layers that follow it, or None if it cannot be.
         instance: the user's object that computes the layer, or None.
@@ -69,7 +69,7 @@ class OnHost:
     Attributes:
         forward: `forward(ctx, [blobs,] *bottoms)` returns the top, or a tuple of tops.
         top_shapes: `top_shapes(ctx, *bottoms)` returns the largest shapes of the tops.
-        params: as in `Traced`.
+        params: see `Traced`.
         ragged: whether the number of rows of the tops depends on the data.
         in_float32: whether it computes in float32, whatever the dtype of its bottoms.
         instance: the user's object that computes the layer, or None.
@@ -119,11 +119,11 @@ class Fed:
 
 @dataclass(frozen=True)
 class PerLayer:
-    """An implementation that is made for each layer: the settings decide it, or it has a file or an object.
+    """An implementation that is made for each layer, since it depends on the layer's settings, file or object.
 
     Attributes:
-        make: `make(ctx, site)` returns the `LayerType` of one layer, usually `ctx.type` with another implementation.
-            Called once for each layer of each graph.
+        make: `make(ctx, site)` returns the `LayerType` of one layer, usually `ctx.type` with a different
+            implementation. It is called once for each layer of each graph.
         on_host: whether the result is known to run on the host.
     """
 
@@ -132,12 +132,12 @@ class PerLayer:
 
 
 class LayerContext(NamedTuple):
-    """The surroundings of a layer in its net.
+    """The net of a layer, and the shapes of the layer's bottoms.
 
     Attributes:
-        shapes: the shapes of its bottoms, each None if unknown.
+        shapes: the shapes of the layer's bottoms, each None if unknown.
         layers: the LayerParameters of the net.
-        siblings: the LayerParameters among `layers` that also read its first bottom.
+        siblings: the LayerParameters among `layers` that also read the layer's first bottom.
     """
 
     shapes: tuple[tuple[int, ...] | None, ...]
@@ -147,14 +147,14 @@ class LayerContext(NamedTuple):
 
 @dataclass(frozen=True)
 class Variants:
-    """Several layer types for which forks use one name; the settings and blobs of a layer say which it is.
+    """Several layer types for which forks use one name; the settings and blobs of a layer select one of them.
 
     Attributes:
         select: `select(layer)` returns the name of the variant that a LayerParameter belongs to.
-        types: the LayerTypes, which all have the same name, by the names of variants. Documentation shows these.
+        types: the LayerTypes by variant name, which documentation shows. They all have the same type name.
         selection_doc: how variants are told apart, in a sentence.
-        resolve: `resolve(layer, context)` returns the LayerParameter with settings added that `select` needs and
-            that only the layer's `LayerContext` shows; None if the layer alone always suffices.
+        resolve: `resolve(layer, context)` returns the LayerParameter with added settings, which `select` needs and
+            which depend on the `LayerContext`. It is None if `select` does not need them.
     """
 
     select: Callable[[Any], str]

@@ -1,8 +1,8 @@
 """The registry of layer types by Caffe's type name.
 
 The module of a type is imported when the type is first requested. `index.json`, written by
-`scripts/make_layer_index.py`, maps types to modules; without it, or for a name that it lacks, all modules of layers are
-imported. Other packages register types in a module named by an entry point of the group `caffejax.layers`.
+`scripts/make_layer_index.py`, maps types to modules. Without it, or for a name that it lacks, all modules of layers are
+imported. Other packages register types in a module that an entry point of the group `caffejax.layers` names.
 """
 
 from __future__ import annotations
@@ -33,24 +33,25 @@ _builtin: list[LayerType] = []  # types of this package, including variants
 
 
 def register(layer_type: LayerType) -> LayerType:
-    """Register a layer type by its name; return it.
+    """Register a layer type by its name, and return it.
 
-    A type that `__main__` registers, such as a cell of a notebook, replaces one that `__main__` registered before.
+    A type that `__main__` registers, such as a cell of a notebook, replaces a type of the same name that `__main__`
+    registered before.
 
     Raises:
-        ValueError: if the name is taken, a trait has an unknown value, or LayerParameter has no such parameter message.
+        ValueError: if the name is already registered, or LayerParameter lacks the parameter message of the type.
     """
     module = sys._getframe(1).f_globals.get("__name__", "")
     names = (layer_type.name, *layer_type.signature.aliases)
     for name in names:
         _import_indexed(name)
     if module == "__main__" and layer_type.name in _interactive:
-        replaced = _types.pop(layer_type.name)
-        for alias in replaced.signature.aliases:
+        previous = _types.pop(layer_type.name)
+        for alias in previous.signature.aliases:
             del _aliases[alias]
-    if taken := [name for name in names if name in _types or name in _aliases]:
-        raise ValueError(f"layer type '{taken[0]}' is already registered; give yours another name")
-    _check(layer_type)
+    if registered := [name for name in names if name in _types or name in _aliases]:
+        raise ValueError(f"layer type '{registered[0]}' is already registered; use a different name")
+    _validate(layer_type)
     _types[layer_type.name] = layer_type
     _aliases.update(dict.fromkeys(layer_type.signature.aliases, layer_type.name))
     if module == "__main__":
@@ -73,7 +74,7 @@ def define_layer(
     docs: LayerDocs = LayerDocs(),
     settings: Function | None = None,
 ) -> LayerType:
-    """Register the layer type of this package that has these attributes, see `LayerType`; return it."""
+    """Register the layer type of this package with these attributes of `LayerType`, and return it."""
     return register(LayerType(signature, implementation, gradient, traits, docs, settings))
 
 
@@ -84,28 +85,28 @@ def is_builtin(layer_type: LayerType) -> bool:
 
 @contextlib.contextmanager
 def register_temporarily(layer_type: LayerType) -> Iterator[LayerType]:
-    """Register a layer type within a with block, replacing one of the same name; yield it."""
-    _check(layer_type)
-    _import_all()  # before the block: within it the name may be taken
-    replaced = _types.get(layer_type.name)
+    """Register a layer type within a with block, where it replaces any type of the same name, and yield it."""
+    _validate(layer_type)
+    _import_all()  # before the block: within it the name is registered
+    previous = _types.get(layer_type.name)
     _types[layer_type.name] = layer_type
     try:
         yield layer_type
     finally:
-        if replaced is None:
+        if previous is None:
             del _types[layer_type.name]
         else:
-            _types[layer_type.name] = replaced
+            _types[layer_type.name] = previous
 
 
-def _check(layer_type: LayerType) -> None:
+def _validate(layer_type: LayerType) -> None:
     if isinstance(layer_type.implementation, Variants):
         for variant in layer_type.implementation.types.values():
             if variant.name != layer_type.name:
                 raise ValueError(
                     f"layer type '{layer_type.name}': all variants must have this name, not '{variant.name}'"
                 )
-            _check(variant)
+            _validate(variant)
     signature = layer_type.signature
     for param in filter(None, (signature.param, *signature.further_params)):
         if param not in LayerParameter.DESCRIPTOR.fields_by_name:
@@ -119,7 +120,7 @@ def layer_types() -> dict[str, LayerType]:
 
 
 def layer_type(name: str) -> LayerType:
-    """Return the type with that name or alias.
+    """Return the type that has this name or alias.
 
     Raises:
         GraphError: if the name is unknown; the message suggests the most similar name.
@@ -135,7 +136,7 @@ def layer_type(name: str) -> LayerType:
 
 
 def type_of(layer: LayerParameter) -> LayerType:
-    """Return the type of a layer; if the type has variants, the variant of the layer.
+    """Return the type of a layer, or the variant of the layer if the type has variants.
 
     Raises:
         GraphError: if the name of the type is unknown.
@@ -153,7 +154,7 @@ def _variant(name: str, variant: str) -> LayerType:
     return impl.types[variant] if isinstance(impl, Variants) else layer_type(name)
 
 
-def _reduce(kind: LayerType) -> tuple[Any, tuple[str, ...]]:
+def _reduce_type(kind: LayerType) -> tuple[Any, tuple[str, ...]]:
     impl = _types[kind.name].implementation if kind.name in _types else None
     if isinstance(impl, Variants):
         for name, variant in impl.types.items():
@@ -163,12 +164,12 @@ def _reduce(kind: LayerType) -> tuple[Any, tuple[str, ...]]:
 
 
 # a type is pickled as its name: PerLayer may have put functions or objects into it
-copyreg.pickle(LayerType, _reduce)
+copyreg.pickle(LayerType, _reduce_type)
 
 
 @functools.cache
 def _index() -> Mapping[str, str]:
-    """Return the module that registers each type, by the type's names."""
+    """Return the module that registers each type, keyed by the names of the type."""
     return json.loads(_INDEX.read_text()) if _INDEX.exists() else {}
 
 

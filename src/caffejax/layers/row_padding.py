@@ -1,4 +1,4 @@
-"""Padded tops: arrays with the maximum number of rows; the number of valid rows depends on the data."""
+"""Padded tops: arrays with the maximum number of rows, where the number of valid rows depends on the data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def num_valid_rows(top: Any) -> int:
-    """Return the number of valid rows of a padded top; rows of padding begin with a negative number.
+    """Return the number of valid rows of a padded top. Padding rows begin with a negative number.
 
     Rows are along the axis before the last, not counting last axes of size 1. The rows of a top with one axis are its
     elements.
@@ -21,7 +21,7 @@ def num_valid_rows(top: Any) -> int:
 
 
 def strip_padding(top: Any, rows: int | None = None) -> Any:
-    """Return a padded top without its padding: the first `rows` rows, default: its valid rows."""
+    """Return the first `rows` rows of a padded top. Default: its valid rows."""
     return first_rows(top, num_valid_rows(top) if rows is None else rows, rows_axis(top))
 
 

@@ -1,6 +1,6 @@
-"""The description of a layer type: frozen values, stated once where the type is registered.
+"""Descriptions of layer types: frozen values, stated once, where a type is registered.
 
-`define_layer` makes a `LayerType` of them and registers it; outside of this package it is `register(LayerType(...))`.
+`define_layer` makes a `LayerType` from these values and registers it. Other packages call `register(LayerType(...))`.
 
     def unit_rows(ctx, blobs, x):             # forward: arrays in, the top (or a tuple of tops) out
         ...
@@ -20,9 +20,9 @@
     )
 
 Forward takes the layer's `Context`, its blobs as one tuple if the type declares `params`, and its bottoms. A backward
-rule takes the same arguments, the result of forward (`y`) and the gradients of the tops (`dy`); it returns what
-`jax.vjp` of forward would: one gradient for each argument after `ctx`, or None for zero. With one top, `y` and `dy` are
-arrays, else tuples of arrays.
+rule takes the same arguments, the result of forward (`y`) and the gradients of the tops (`dy`). Like `jax.vjp` of
+forward, it returns one gradient for each argument after `ctx`, where None stands for zero. With one top, `y` and `dy`
+are arrays, else tuples of arrays.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Signature:
         further_params: further fields of LayerParameter with settings of the type, besides loss_param and
             transform_param.
         in_place: whether a top may have the name of a bottom.
-        loss: whether the first top is a loss: its loss_weight defaults to 1, and it exists even if the layer names no
+        loss: whether the first top is a loss. Its loss_weight defaults to 1, and it exists even if the layer names no
             top.
         requires_loss_weight: whether the prototxt must set loss_weight, since forks disagree about its default.
         fork_settings: settings of forks that the type supports; any other setting of a fork is an error.
@@ -117,10 +117,10 @@ class Signature:
     def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
         """Yield a message for a wrong number of bottoms, and for a wrong number of tops."""
         if not _fits(n_bottoms, self.bottoms):
-            yield f"takes {_words(self.bottoms, 'bottom')}, but {n_bottoms} given"
+            yield f"takes {_format_count(self.bottoms, 'bottom')}, but {n_bottoms} given"
         tops = n_bottoms if isinstance(self.tops, str) else self.tops
         if not _fits(n_tops, tops) and not (self.loss and n_tops == 0):
-            yield f"produces {_words(tops, 'top')}, but {n_tops} given"
+            yield f"produces {_format_count(tops, 'top')}, but {n_tops} given"
 
 
 @dataclass(frozen=True)
@@ -128,17 +128,17 @@ class Indices:
     """The bottoms that hold labels or indices; requesting a gradient into them is an error.
 
     Attributes:
-        bottoms: their positions among the bottoms; -1 is the last bottom.
+        bottoms: the positions of these bottoms among all bottoms; -1 is the last bottom.
         classes: `classes(ctx, *bottoms)` returns the number of classes n, or None if the shapes do not determine it.
             Values of the first of these bottoms must be in 0 .. n - 1. Bottoms have `.shape`.
         ignore_label: `ignore_label(ctx)` returns a value outside 0 .. n - 1 that is allowed and has no effect, or None.
         gathers: whether the values select rows of an array: forward returns NaN for values out of range, and a check
             reports them. Otherwise they are class numbers.
         ignores_gradient: whether a requested gradient into these bottoms is zero, as in Caffe's Backward, instead of an
-            error: for coordinates and weights that trained layers may compute.
-        counts_ignored: whether labels out of range that another reader of the same labels ignores count as wrong, with
-            a warning, instead of being an error: for metrics.
-        sample: `sample(ctx, random, *bottoms)` draws random values for the last of these bottoms, for tests, where
+            error. It is set for coordinates and weights that trained layers may compute.
+        counts_ignored: for metrics, whether labels out of range that another layer ignores count as incorrect, with a
+            warning. Otherwise they are an error.
+        sample: `sample(ctx, random, *bottoms)` returns random values for the last of these bottoms, for tests, where
             random integers would be meaningless (boxes, for example). Bottoms have `.shape`.
     """
 
@@ -155,7 +155,7 @@ class Indices:
             raise ValueError("Indices with `gathers` need `classes`, and Indices with `classes` need `bottoms`")
 
     def positions(self, n: int) -> frozenset[int]:
-        """Return their positions, counted from 0, in a layer with n bottoms."""
+        """Return the positions of these bottoms, counted from 0, in a layer with n bottoms."""
         return frozenset(i % n for i in self.bottoms if -n <= i < n)
 
 
@@ -165,17 +165,18 @@ class Gradient:
 
     Attributes:
         backward: the hand-written Backward rule (see the module's docstring), or None if the type relies on autodiff.
-        overrides_autodiff: whether nets use the rule instead of autodiff, since Caffe's gradient is not the derivative.
+        overrides_autodiff: whether nets use the rule instead of autodiff, as Caffe's gradient is not the derivative.
         exists: False where Caffe has no backward pass; requesting a gradient is an error.
         indices: the bottoms that hold labels or indices.
         exempt_from_force_backward: positions of bottoms that `force_backward` skips, such as the labels of a loss.
-        not_derivative: a description of gradients that forward stops, as Caffe does, and that a derivative would have.
-            Checks then compare the rule with autodiff only, not with finite differences. Default: "", none.
+        not_derivative: a description of the difference between Caffe's gradient and the derivative, if forward stops
+            gradients as Caffe does. Checks then compare the rule with autodiff only, not with finite differences.
+            Default: "", no difference.
         stops_gradient: whether Caffe's backward pass does nothing, so that earlier layers get no gradient.
         overwrites: whether the backward pass of the fork overwrites the diffs of the layer's blobs instead of adding to
             them. `pycaffe.Net.backward` does so too; training always sums over passes.
         deconv: `deconv(ctx, dy)` returns the bottom's diff in `pycaffe.Net.deconv`, the pass of the fork of the Deep
-            Visualization Toolbox. If it is None or returns None, the gradient is used.
+            Visualization Toolbox. If `deconv` is None or returns None, the gradient is used.
     """
 
     backward: Function | None = None
@@ -191,13 +192,13 @@ class Gradient:
 
 @dataclass(frozen=True)
 class ByChannel:
-    """How to recognize that a layer computes y = factor * x + bias by channel, to fuse or fold it.
+    """Functions that recognize layers that compute y = factor * x + bias by channel, to fuse or fold them.
 
     Attributes:
         applies: `applies(ctx, shapes, axis, channels)` returns whether the layer computes exactly this along `axis` of
             its bottom, which has `channels` channels; `shapes` are the shapes of its blobs.
-        factor_and_bias: `factor_and_bias(ctx, blobs)` returns both, (channels,) each, if it applies: NumPy arrays if
-            the blobs are NumPy arrays, without compiling anything, else JAX arrays.
+        factor_and_bias: `factor_and_bias(ctx, blobs)` returns both, (channels,) each, if `applies` is true for the
+            layer. The results are NumPy arrays if the blobs are NumPy arrays, without compilation, else JAX arrays.
     """
 
     applies: Callable[..., bool]
@@ -213,27 +214,27 @@ class LayerTraits:
             order of the axes makes no difference. Implies `row_wise`.
         row_wise: each row (index along axis 0) of the tops depends only on the same row of the bottoms; a function of
             the context if the settings decide it.
-        row_bottoms: the positions of the bottoms with these rows, if only some have them: each row of the tops depends
-            on the other bottoms completely. Default: all bottoms.
+        row_bottoms: the positions of the bottoms with these rows. Each row of the tops may depend on all values of
+            other bottoms. Default: all bottoms.
         is_relu: `is_relu(ctx)` returns whether the layer computes exactly max(x, 0).
-        by_channel: for a layer that can be a factor and a bias by channel, such as Scale.
+        by_channel: set for a type that can compute factor * x + bias by channel, such as Scale.
         depends_only_on_shapes: the tops depend on the bottoms' shapes and not on their values, as in PriorBox.
-        fold_scale_bias: `fold_scale_bias(ctx, blobs, factor, bias)`, for a type whose tops along axis 1 are products
-            with its weight: returns the LayerParameter and blobs that compute factor * top + bias, or None if the
-            settings rule it out. Factor and bias have shape (channels,) or ().
+        fold_scale_bias: set for a type whose tops along axis 1 are products with its weight. `fold_scale_bias(ctx,
+            blobs, factor, bias)` returns the LayerParameter and blobs that compute factor * top + bias, or None if the
+            settings do not allow it. Factor and bias have shape (channels,) or ().
         is_identity: `is_identity(ctx)` returns whether every top equals the bottom.
-        data_movement: which of the bottoms' values the tops hold unchanged: "whole" (all of them), "parts" (some), or
-            "nothing" (tops are computed).
+        data_movement: the values of the bottoms that the tops hold unchanged: "whole" (all values), "parts" (some), or
+            "nothing" (the tops are computed).
         dtype_policy: the dtype in a bfloat16 net: "float32", "bottoms" (their dtype), or "products" (in bfloat16); see
-            `layers.dtypes`.
+            `layers.dtype_policy`.
         accepts_integers: whether every bottom may have an integer dtype, since values are only moved or first cast to
             float32. Otherwise integers are an error except in `Indices`.
         spatial_map: the position of the bottom's pixels in the top: the "same" (implied by `elementwise`), "windows"
             (each pixel of the top is computed from a window), "transposed" windows, "cropped", or "unknown".
         window: `window(ctx, bottom)` returns the `Window` of "windows" and "transposed"; the bottom has `.shape`.
-        receptive_window: `receptive_window(ctx, bottom)`, for a type whose top has the bottom's height and width: the
-            `Window` of bottom pixels that a top pixel depends on, None for the whole plane. Default: the same pixel if
-            pixels keep their position or the layer only moves data, else unknown.
+        receptive_window: set for a type whose top has the bottom's height and width. `receptive_window(ctx, bottom)`
+            returns the `Window` of bottom pixels that a top pixel depends on, or None for the whole plane. Default: the
+            same pixel if pixels keep their position or the layer only moves data, else unknown.
         weight_axes: the number of axes of the first blob; legacy weight files pad all blobs to four axes.
         pads_rows: the tops have the maximum number of rows (along the axis before the last). Rows of padding come last
             and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
@@ -325,17 +326,17 @@ class LayerType:
 
     @property
     def is_fed(self) -> bool:
-        """True if its tops come from a data source or from the caller."""
+        """True if the tops come from a data source or from the caller."""
         return isinstance(self.implementation, Reads | Fed)
 
     @property
     def params(self) -> Function | None:
-        """The function that declares the layer's blobs, or None if it has none."""
+        """The function that declares the blobs of a layer, or None if layers have no blobs."""
         return self.implementation.params if isinstance(self.implementation, Traced | OnHost) else None
 
     @property
     def fusion(self) -> Fusion | None:
-        """How the layer is fused with the layers after it, or None if it cannot be."""
+        """The fusion of the layer with the layers after it, or None if it cannot be fused."""
         return self.implementation.fusion if isinstance(self.implementation, Traced) else None
 
     @property
@@ -345,17 +346,17 @@ class LayerType:
 
     @property
     def position(self) -> Position | None:
-        """The interface to save and restore that object's position in its data, or None if it has none."""
+        """The interface to save and restore the position of `instance` in its data, or None if it has none."""
         return self.implementation.position if isinstance(self.implementation, OnHost | Reads) else None
 
     @property
     def has_backward(self) -> bool:
-        """True if it has a gradient, by its rule or by autodiff; host layers have no autodiff."""
+        """True if the type has a gradient, by its rule or by autodiff. Host layers have no autodiff."""
         return self.gradient.exists and (self.gradient.backward is not None or not self.on_host)
 
     @property
     def stops_gradients(self) -> bool:
-        """True if earlier layers get no gradient through it; padded tops have none."""
+        """True if earlier layers get no gradient through this layer, as through padded tops."""
         return self.gradient.stops_gradient or self.traits.pads_rows
 
     def takes_gradient(self, bottom: int, bottoms: int) -> bool:
@@ -365,7 +366,7 @@ class LayerType:
 
     @property
     def unsupported(self) -> Mapping[Transform, str]:
-        """The JAX transformations that it does not support, with reasons; host layers support none."""
+        """The JAX transformations that the type does not support, with reasons. Host layers support none of them."""
         return MappingProxyType(dict.fromkeys(TRANSFORMS, ON_HOST)) if self.on_host else self.docs.unsupported
 
 
@@ -374,7 +375,7 @@ def _fits(n: int, count: Count) -> bool:
     return low <= n and (high is None or n <= high)
 
 
-def _words(count: Count, noun: str) -> str:
+def _format_count(count: Count, noun: str) -> str:
     if isinstance(count, int):
         return f"exactly {format_count(count, noun)}"
     low, high = count

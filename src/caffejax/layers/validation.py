@@ -21,22 +21,23 @@ from .context import Context, ParamSpec
 R = TypeVar("R")
 
 _LIBRARIES = ("caffejax", "jax", "jaxlib", "numpy")
-_PASSED_ON = (CaffejaxError, FloatingPointError, jax.errors.JaxRuntimeError)  # clear already, or not about shapes
+# these are clear already, or do not concern shapes
+_UNCHANGED_ERRORS = (CaffejaxError, FloatingPointError, jax.errors.JaxRuntimeError)
 
 
 def validate_params(run: Callable[..., R]) -> Callable[..., R]:
     """Decorate a function `run(ctx, blobs, bottoms, ...)` to check first that the blobs match the bottoms.
 
-    Unexpected exceptions become LayerErrors. For Python layers, which declare their blobs once, when they are set up,
-    there is no check, and exceptions pass unchanged.
+    Unexpected exceptions become LayerErrors. Python layers are not checked, because they declare their blobs only once,
+    when they are set up, and their exceptions pass unchanged.
     """
 
     @functools.wraps(run)
-    def call(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], *more: Any) -> R:
+    def call(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], *args: Any) -> R:
         with wrap_layer_errors(bottoms, unless=ctx.type.instance is not None):
             if ctx.type.instance is None:
                 check_param_shapes(ctx, blobs, bottoms)
-            return run(ctx, blobs, bottoms, *more)
+            return run(ctx, blobs, bottoms, *args)
 
     return call
 
@@ -55,25 +56,25 @@ def check_param_shapes(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any
     """Check that blobs have the shapes that a layer declares for its bottoms; return the specs.
 
     Args:
-        ctx: the layer.
+        ctx: the context of the layer.
         blobs: the blobs, or values with their shapes.
         bottoms: the bottoms, or values with their shapes.
 
     Raises:
-        LayerError: if a blob has another shape.
+        LayerError: if a blob has a different shape.
     """
-    declared = declared_params(ctx, bottoms)
-    for i, (blob, spec) in enumerate(zip(blobs, declared, strict=False)):
+    specs = declared_params(ctx, bottoms)
+    for i, (blob, spec) in enumerate(zip(blobs, specs, strict=False)):
         if spec.persistent and tuple(blob.shape) != tuple(spec.shape):  # layers report mismatches of other blobs
             needs = "needs" if len(bottoms) == 1 else "need"
             raise LayerError(
                 f"blob {i} is of shape {tuple(blob.shape)}, but {format_bottoms(bottoms)} {needs} {tuple(spec.shape)}"
             )
-    return declared
+    return specs
 
 
 def check_dtypes(ctx: Context, names: Sequence[str], bottoms: Sequence[Any]) -> None:
-    """Raise `LayerError` for a bottom that is not floating point where the layer computes with it.
+    """Raise `LayerError` if a bottom that the layer computes with does not have a floating-point dtype.
 
     Labels, indices and data that are only moved may be integers. `names` are the names of the bottoms.
     """
@@ -95,11 +96,11 @@ def wrap_layer_errors(bottoms: Sequence[Any], *, unless: bool = False) -> Iterat
 
     Args:
         bottoms: arrays, or values with their shapes and dtypes.
-        unless: whether exceptions pass unchanged instead, as for Python layers.
+        unless: whether exceptions pass unchanged instead, as is the case for Python layers.
     """
     try:
         yield
-    except _PASSED_ON:
+    except _UNCHANGED_ERRORS:
         raise
     except Exception as error:
         if unless:
@@ -109,7 +110,7 @@ def wrap_layer_errors(bottoms: Sequence[Any], *, unless: bool = False) -> Iterat
 
 
 def _user_frame(error: Exception) -> str:
-    """Return the place in a user's code where an error was raised, and its type; "" if it was raised elsewhere."""
+    """Return the location in user code where an error was raised, and its type, or "" if it was raised elsewhere."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if module not in _LIBRARIES and module not in sys.stdlib_module_names:
@@ -119,31 +120,31 @@ def _user_frame(error: Exception) -> str:
 
 
 def _explain(error: Exception, bottoms: Sequence[Any]) -> str:
-    """Return the text of an error, preceded by its meaning for settings and shapes if its type shows it."""
+    """Return the text of an error, preceded by its cause in the settings or shapes if the error's type shows it."""
     if not isinstance(error, OverflowError | MemoryError) and any(0 in tuple(b.shape) for b in bottoms):
         return f"a size is 0, but the layer needs at least one element ({error})"
     match error:
         case OverflowError():
-            meaning = "one of its settings is too large"
+            cause = "one of its settings is too large"
         case MemoryError():
-            meaning = "its settings or its bottoms need more memory than is available"
+            cause = "its settings or its bottoms need more memory than is available"
         case ZeroDivisionError():
-            meaning = "it divides by a size or a setting of 0"
+            cause = "it divides by a size or a setting of 0"
         case IndexError() if "tuple index" in str(error):
-            meaning = "a bottom has too few axes"
+            cause = "a bottom has too few axes"
         case TypeError() if "same dtypes" in str(error):
-            meaning = 'params and inputs must be float32; Net(..., precision="bfloat16") computes in less'
+            cause = 'params and inputs must be float32; Net(..., precision="bfloat16") computes in less'
         case TypeError() if "positional argument" in str(error):
-            meaning = "its forward must take (ctx, blobs, *bottoms), without blobs if the type has no params"
+            cause = "its forward must take (ctx, blobs, *bottoms), without blobs if the type has no params"
         case _:
-            return str(error).partition("\n")[0]  # the other lines of JAX's messages are about programming
-    return f"{meaning} ({error})" if str(error) else meaning
+            return str(error).partition("\n")[0]  # the other lines of JAX's messages concern programming
+    return f"{cause} ({error})" if str(error) else cause
 
 
 def shape_remedy(shape: Sequence[int], needed: Sequence[int]) -> str:
-    """Return "; give it 4 axes" or "; transpose it ..." for an array that cannot be a blob of a shape, otherwise ""."""
+    """Return advice such as "; transpose it ..." for an array whose shape is not the shape of a blob, or ""."""
     if len(shape) != len(needed):
-        return f"; give it {len(needed)} axes, of which only the first may differ"
+        return f"; give it {len(needed)} axes; only the first may have a different size"
     if len(shape) == 4 and (shape[3], *shape[1:3]) == tuple(needed[1:]) != tuple(shape[1:]):
         return "; transpose it by (0, 3, 1, 2) to Caffe's order"
     return ""
