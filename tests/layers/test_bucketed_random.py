@@ -39,10 +39,10 @@ def test_the_same_numbers_under_other_settings() -> None:
 
 
 def test_shapes_share_sizes() -> None:
-    sizes = {bucketed_random._size(n) for n in range(1, 1 << 20, 997)}
+    sizes = {bucketed_random._bucket_size(n) for n in range(1, 1 << 20, 997)}
     assert sizes == {1 << k for k in range(10, 21)}
-    assert bucketed_random._size((1 << 20) + 1) == 2 << 20
-    assert bucketed_random._size(5 << 20) == 5 << 20
+    assert bucketed_random._bucket_size((1 << 20) + 1) == 2 << 20
+    assert bucketed_random._bucket_size(5 << 20) == 5 << 20
 
 
 def _assert_equal(actual: Any, expected: Any) -> None:

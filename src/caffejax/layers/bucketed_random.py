@@ -1,4 +1,4 @@
-"""Random arrays with few compilations: sizes are rounded up, since XLA takes about half a second for each size."""
+"""Random arrays with few compilations: sizes are rounded up, since XLA takes about half a second per size."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from jax.extend.random import define_prng_impl
 from ..kernels.compilation import is_tracing_nothing, on_cpu
 from ..kernels.window import Shape
 
-_LEAST = 1 << 10
+_MIN_SIZE = 1 << 10
 _STEP = 1 << 20  # sizes up to here are powers of two, those above multiples of it
-_PIECE = 1 << 17  # values per piece on a CPU: half a megabyte stays in its caches
+_PIECE_SIZE = 1 << 17  # values per piece on a CPU: half a megabyte stays in its caches
 
 
 def bucketed_draw(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shape) -> jax.Array:
-    """Return the values of `draw(key, shape)`, computed by a draw of a size that other shapes share.
+    """Return the values of `draw(key, shape)`, sampled with a size that many shapes share.
 
-    With JAX's default keys the n-th value depends on the key and n alone. On a CPU one program draws all values, piece
-    by piece. With other keys, and while tracing (the result is compiled once anyway), `draw` is called directly.
+    With JAX's default keys the n-th value depends only on the key and n. On a CPU one program samples all values in
+    pieces of one size. With other keys, and while tracing (the result is compiled once anyway), `draw` is called
+    directly.
 
     Args:
         draw: a function such as `jax.random.normal`, whose n-th value is computed from the n-th random bits.
@@ -40,31 +41,31 @@ def bucketed_draw(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shap
         and on_cpu(key)
         and not (key.committed or jax.config.read("jax_enable_x64"))
     ):
-        return jax.device_put(_pieces(draw, key, n).reshape(shape))
-    return _take_first(draw(key, (_size(n),)), shape)
+        return jax.device_put(_sample_in_pieces(draw, key, n).reshape(shape))
+    return _take_first(draw(key, (_bucket_size(n),)), shape)
 
 
-def _pieces(draw: Callable[[Any, Shape], jax.Array], key: Any, n: int) -> np.ndarray:
-    """Return the first n values of a draw, (n,), computed in pieces of one size."""
+def _sample_in_pieces(draw: Callable[[Any, Shape], jax.Array], key: Any, n: int) -> np.ndarray:
+    """Return the first n values of `draw`, (n,), sampled in pieces of one size."""
     key_words, values = np.asarray(jax.random.key_data(key)), None
-    for offset in range(0, n, _PIECE):
+    for offset in range(0, n, _PIECE_SIZE):
         words: Any = np.append(key_words, np.uint32(offset))
         key_at_offset = jax.random.wrap_key_data(words, impl=_FROM_AN_OFFSET)
-        piece = np.asarray(draw(key_at_offset, (_PIECE,)))
+        piece = np.asarray(draw(key_at_offset, (_PIECE_SIZE,)))
         values = np.empty(n, piece.dtype) if values is None else values
-        values[offset : offset + _PIECE] = piece[: n - offset]
+        values[offset : offset + _PIECE_SIZE] = piece[: n - offset]
     assert values is not None
     return values
 
 
 def _bits(key: jax.Array, width: int, shape: Shape) -> jax.Array:
-    """Return the random bits of a default key by Threefry, from an offset less than 2^32 on.
+    """Return the random bits of a default key by Threefry, starting at an offset less than 2^32.
 
-    Written without a loop: XLA compiles it in a third of the time that JAX's loop over the rounds takes, and it runs in
-    a quarter of the time.
+    The rounds are written out: compared with JAX's loop over the rounds, XLA compiles them in a third of the time, and
+    they run in a quarter of the time.
 
     Args:
-        key: the two words of the default key, then the offset; (3,), uint32.
+        key: (3,), uint32: the two words of the default key, then the offset.
         width: the number of bits of a value; must be 32.
         shape: the shape, with one axis.
     """
@@ -73,15 +74,15 @@ def _bits(key: jax.Array, width: int, shape: Shape) -> jax.Array:
     words = key[0], key[1], key[0] ^ key[1] ^ np.uint32(0x1BD11BDA)
     left, right = jnp.broadcast_to(words[0], shape), jax.lax.iota(np.uint32, size) + key[2] + words[1]
     for i in range(5):
-        for turn in ((13, 15, 26, 6), (17, 29, 16, 24))[i % 2]:
+        for rotation in ((13, 15, 26, 6), (17, 29, 16, 24))[i % 2]:
             left = left + right
-            right = left ^ (right << np.uint32(turn) | right >> np.uint32(32 - turn))
+            right = left ^ (right << np.uint32(rotation) | right >> np.uint32(32 - rotation))
         left, right = left + words[(i + 1) % 3], right + words[(i + 2) % 3] + np.uint32(i + 1)
     return left ^ right
 
 
 def _unsupported(*_: Any) -> NoReturn:
-    raise NotImplementedError("this key supports drawing random bits only")
+    raise NotImplementedError("this key only supports sampling random bits")
 
 
 _FROM_AN_OFFSET = define_prng_impl(
@@ -95,14 +96,14 @@ _FROM_AN_OFFSET = define_prng_impl(
 
 
 def _is_counter_based(key: Any) -> bool:
-    by_number: bool = getattr(jax.config, "jax_threefry_partitionable", True)  # missing in its type stubs
-    return by_number and str(jax.random.key_impl(key)) == "threefry2x32"
+    is_partitionable: bool = getattr(jax.config, "jax_threefry_partitionable", True)  # missing in its type stubs
+    return is_partitionable and str(jax.random.key_impl(key)) == "threefry2x32"
 
 
-def _size(n: int) -> int:
+def _bucket_size(n: int) -> int:
     if n > _STEP:
         return -(-n // _STEP) * _STEP
-    return max(_LEAST, 1 << max(n - 1, 0).bit_length())
+    return max(_MIN_SIZE, 1 << max(n - 1, 0).bit_length())
 
 
 @partial(jax.jit, static_argnums=1)
@@ -115,7 +116,7 @@ _PARITY = np.uint32(0x1BD11BDA)
 
 
 def threefry(key: np.ndarray, first: Any, second: Any) -> np.ndarray:
-    """Encrypt two uint32 words by Threefry with 20 rounds and a key of two words; return (2,)."""
+    """Return two uint32 words, (2,), encrypted by Threefry with 20 rounds and a key of two words."""
     words = np.asarray([first, second], np.uint32)
     keys = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
     with np.errstate(over="ignore"):
@@ -138,15 +139,15 @@ def folded_bits(key: jax.Array, number: Any) -> int:
 
 
 def key_of_seed(seed: int) -> jax.Array:
-    """Return `jax.random.key(seed)`; JAX's default keys take no compilation."""
+    """Return `jax.random.key(seed)`, without compilation for JAX's default keys."""
     if jax.config.values["jax_default_prng_impl"] != "threefry2x32" or not 0 <= seed < 1 << 31:
         return jax.random.key(seed)
     return jax.random.wrap_key_data(jax.device_put(np.asarray([0, seed], np.uint32)))
 
 
 def fold_in(key: jax.Array, number: Any) -> jax.Array:
-    """Return `jax.random.fold_in(key, number)`; JAX's default keys take no compilation if they are uncommitted."""
-    concrete = not isinstance(key, jax.core.Tracer) and is_tracing_nothing() and not key.committed
-    if not concrete or str(jax.random.key_impl(key)) != "threefry2x32":
+    """Return `jax.random.fold_in(key, number)`, without compilation for JAX's default keys if they are uncommitted."""
+    is_concrete = not isinstance(key, jax.core.Tracer) and is_tracing_nothing() and not key.committed
+    if not is_concrete or str(jax.random.key_impl(key)) != "threefry2x32":
         return jax.random.fold_in(key, number)
     return jax.random.wrap_key_data(jax.device_put(threefry(np.asarray(jax.random.key_data(key)), 0, number)))

@@ -1,4 +1,4 @@
-"""Fillers: the initial values of blobs. `fill` is the entry; each rule is a function of (filler, key, shape).
+"""Fillers: the initial values of blobs. `fill` applies a filler; each rule is a function of (filler, key, shape).
 
 Caffe's rules: filler.hpp.
 """
@@ -52,7 +52,7 @@ def check_filler(filler: Any) -> None:
 
 
 def scale_filler(filler: Any, factor: float, shape: Shape) -> Any:
-    """Return a filler of blobs of a shape whose values are those of `filler` times `factor`.
+    """Return a filler for blobs of a shape that gives the values of `filler` times `factor`.
 
     Raises:
         LayerError: for a filler other than constant, uniform, gaussian, xavier and msra.
@@ -71,12 +71,12 @@ def scale_filler(filler: Any, factor: float, shape: Shape) -> Any:
 
 
 def is_random(filler: Any) -> bool:
-    """Return whether a filler draws random values."""
+    """Return whether the values of a filler are random."""
     return filler is not None and filler.type not in ("constant", "bilinear", "expectation", "imagexy")
 
 
 def _fan(filler: Any, shape: Shape) -> float:
-    """Return the number of inputs, outputs, or their mean, which scales xavier and msra."""
+    """Return the number of inputs, the number of outputs, or their mean, with which xavier and msra scale."""
     count = math.prod(shape)
     fan_in = count / shape[0]
     fan_out = count / shape[1] if len(shape) > 1 else count
@@ -104,8 +104,8 @@ def _gaussian(filler: Any, key: Any, shape: Shape) -> jax.Array:
     if filler.sparse < 0:
         return values
     # `sparse` is the expected number of non-zero inputs of an output
-    keep = jax.random.bernoulli(sparse_key, min(1.0, filler.sparse / shape[0]), shape)
-    return jnp.where(keep, values, 0)
+    mask = jax.random.bernoulli(sparse_key, min(1.0, filler.sparse / shape[0]), shape)
+    return jnp.where(mask, values, 0)
 
 
 def _positive_unitball(filler: Any, key: Any, shape: Shape) -> jax.Array:
@@ -145,35 +145,47 @@ def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:
     return jnp.broadcast_to(tent[:, None] * tent, shape)
 
 
-_EXPECTED: dict[str, tuple[str, ...]] = {"x": ("x",), "y": ("y",), "xy": ("x", "y"), "-x^2y^2": ("-x^2", "-y^2")}
-_OF_CHANNELS = {"x": ("x",), "y": ("y",), "ones": ("1",), "both": ("x", "y"), "nboth2": ("-x^2", "-y^2")}
+_EXPECTATION_ROWS: dict[str, tuple[str, ...]] = {
+    "x": ("x",),
+    "y": ("y",),
+    "xy": ("x", "y"),
+    "-x^2y^2": ("-x^2", "-y^2"),
+}
+_IMAGEXY_ROWS = {"x": ("x",), "y": ("y",), "ones": ("1",), "both": ("x", "y"), "nboth2": ("-x^2", "-y^2")}
 
 
 def _expectation(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    """Return cbfinn's coordinates of a map from -1 to 1, which turn probabilities into expected coordinates."""
+    """Return cbfinn/caffe's coordinates of a map, from -1 to 1, which turn probabilities into expected coordinates."""
     option, (height, width) = filler.expectation_option, (filler.height, filler.width)
-    require(option in _EXPECTED, f"expectation filler: expectation_option must be one of {', '.join(_EXPECTED)}")
-    names = _EXPECTED[option]
+    require(
+        option in _EXPECTATION_ROWS,
+        f"expectation filler: expectation_option must be one of {', '.join(_EXPECTATION_ROWS)}, not '{option}'",
+    )
+    names = _EXPECTATION_ROWS[option]
     _require_shape("expectation", shape, (len(names), height * width))
-    grid = np.meshgrid(_ends(height, 1), _ends(width, 1), indexing="ij")
+    grid = np.meshgrid(*(_side_coordinates(n, with_start=True) for n in (height, width)), indexing="ij")
     return jnp.stack([_coordinate(name, *grid).ravel() for name in names])
 
 
 def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
     """Return coordinates in the older form, a block for each channel. They start after -1 and end at 1."""
     n, height, width = filler.channels, filler.height, filler.width
-    require(filler.xy in _OF_CHANNELS, f"imagexy filler: xy must be one of {', '.join(_OF_CHANNELS)}")
-    names = _OF_CHANNELS[filler.xy]
+    require(
+        filler.xy in _IMAGEXY_ROWS, f"imagexy filler: xy must be one of {', '.join(_IMAGEXY_ROWS)}, not '{filler.xy}'"
+    )
+    names = _IMAGEXY_ROWS[filler.xy]
     _require_shape("imagexy", shape, (n * len(names), n * height * width))
-    grid = np.meshgrid(_ends(height, 0), _ends(width, 0), indexing="ij")
+    grid = np.meshgrid(*(_side_coordinates(n, with_start=False) for n in (height, width)), indexing="ij")
     rows = np.stack([_coordinate(name, *grid).ravel() for name in names])
     return jnp.asarray(np.kron(np.eye(n, dtype=np.float32), rows))
 
 
-def _ends(n: int, less: int) -> np.ndarray:
-    """Return n coordinates along a side: from -1 to 1 (`less` 1), or without the first of n + 1 (`less` 0)."""
-    require(n > less, f"width and height of the map must be set, to more than {less}")
-    return (2 * (np.arange(n) + (1 - less)) / (n - less) - 1).astype(np.float32)
+def _side_coordinates(n: int, *, with_start: bool) -> np.ndarray:
+    """Return n equidistant coordinates along a side. They start at -1, or one step after it, and end at 1."""
+    first = 0 if with_start else 1
+    steps = n - 1 + first
+    require(steps > 0, f"width and height of the map must be set to at least {2 - first}, not {n}")
+    return (2 * (np.arange(n) + first) / steps - 1).astype(np.float32)
 
 
 def _coordinate(name: str, y: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Helpers of layer functions: axes, tuples of tops, zero gradients, receptive windows, NumPy or JAX arrays."""
+"""Helpers for layer functions: axes, tuples of tops, zero gradients, receptive windows, NumPy or JAX arrays."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..errors import require
 from ..kernels.window import Window
 from .context import Context, Shape
 
-_MOST = 2**31 - 1  # elements of a blob: Caffe counts them with an int
-_LONGEST = 2**24  # cells along a side
+_MAX_ELEMENTS = 2**31 - 1  # elements of a blob: Caffe counts them with an int
+_MAX_SIDE = 2**24  # cells along a side
 
 
 def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
-    """Count an axis from the front: 0 .. len(shape) - 1.
+    """Return an axis, negative from the end, as an index 0 .. len(shape) - 1.
 
     Raises:
         LayerError: if the blob has no such axis.
@@ -30,12 +30,12 @@ def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
     return axis % n
 
 
-def refuse_set(p: Any, names: Container[str], remedy: str) -> None:
-    """Raise `LayerError`, with the remedy, if a message has one of the fields with a value other than its default."""
+def refuse_set(p: Any, names: Container[str], hint: str) -> None:
+    """Raise `LayerError` if a message sets one of the fields `names` to a value other than its default."""
     for field, value in p.ListFields():
         require(
             field.name not in names or (not field.is_repeated and value == field.default_value),
-            f"{field.name} does not apply to this form of the layer: {remedy}",
+            f"{field.name} does not apply to this form of the layer: {hint}",
         )
 
 
@@ -45,20 +45,20 @@ def is_after_first_axis(ctx: Context) -> bool:
 
 
 def outer_inner(shape: Shape, axis: int) -> tuple[int, int]:
-    """Return the number of elements before and after an axis."""
+    """Return the product of the sizes before an axis, and the product of the sizes after it."""
     return math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
 
 
 def four_axis_shape(shape: Shape) -> Shape:
-    """Return the shape with axes of size 1 appended up to four, like the forks' blobs."""
+    """Append axes of size 1 to a shape until it has four axes, like the blobs of the forks."""
     return (*shape, 1, 1, 1)[: max(4, len(shape))]
 
 
 def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]:
-    """Return num, channels, height, width, 1 for missing axes. Caffe's oldest layers accept no other axes.
+    """Return num, channels, height and width, 1 for missing axes. Caffe's oldest layers do not support more axes.
 
     Raises:
-        LayerError: for a shape with more axes.
+        LayerError: if the shape has more than four axes.
     """
     require(len(shape) <= 4, f"{name} has {len(shape)} axes, shape {shape}; this layer supports at most 4")
     num, channels, height, width = (*shape, 1, 1, 1, 1)[:4]
@@ -68,31 +68,31 @@ def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]
 def check_plane_size(size: Shape, shape: Shape) -> None:
     """Check that a bottom (num, channels, height, width) can be resized to a height and width.
 
-    Called before tables of the length of the sides are allocated.
+    It is called before tables with the length of the sides are allocated.
 
     Raises:
         LayerError: if the result has more elements than a blob can have, or a side is longer than 2^24 cells.
     """
     count = math.prod(n for n in (*shape[:2], *size) if isinstance(n, int))
     require(
-        count <= _MOST,
+        count <= _MAX_ELEMENTS,
         f"a top of height {size[0]} and width {size[1]} with the bottom's images and channels {shape[:2]} would have "
-        f"{count} elements, but a blob has at most {_MOST}; check the settings",
+        f"{count} elements, but a blob has at most {_MAX_ELEMENTS}; check the settings",
     )
     check_side_length(size)
 
 
 def check_side_length(size: Shape) -> None:
-    """Check that tables of the length of the sides of a plane can be allocated.
+    """Check that tables with the length of the sides of a plane can be allocated.
 
     Raises:
-        LayerError: for a side of more than 2^24 cells.
+        LayerError: if a side has more than 2^24 cells.
     """
     longest = max(n for n in (*size, 0) if isinstance(n, int))
     require(
-        longest <= _LONGEST,
-        f"the settings, or the bottom, require a plane of height {size[0]} and width {size[1]}, but a side has "
-        f"{_LONGEST} cells at most",
+        longest <= _MAX_SIDE,
+        f"the settings, or the bottom, require a plane of height {size[0]} and width {size[1]}, but a side has at "
+        f"most {_MAX_SIDE} cells",
     )
 
 
@@ -107,17 +107,17 @@ def first_top(tops: Any) -> Any:
 
 
 def same_shape(ctx: Any, x: Any) -> list[tuple[int, ...]]:
-    """Return the shape of the bottom for the only top; a `Traced.top_shapes`."""
+    """Return the shape of the bottom as the shape of the only top, for `Traced.top_shapes`."""
     return [x.shape]
 
 
 def no_gradient(ctx: Context, *bottoms: Any, y: Any, dy: Any) -> tuple[None, ...]:
-    """Return a zero gradient for every bottom; a `Gradient.backward`."""
+    """Return a zero gradient for every bottom, for `Gradient.backward`."""
     return (None,) * len(bottoms)
 
 
 def namespace_of(*arrays: Any) -> ModuleType:
-    """Return `numpy` if all arrays are NumPy's, else `jax.numpy`."""
+    """Return `numpy` if all arrays are NumPy arrays, else `jax.numpy`."""
     return np if all(isinstance(a, np.ndarray) for a in arrays) else jnp
 
 
@@ -145,17 +145,20 @@ _CHANNELS = 1
 
 
 def pointwise_window(ctx: Context, bottom: Any) -> Window:
-    """Return the window of one pixel at the same position; a `LayerTraits.receptive_window`."""
+    """Return the window of one pixel at the same position, for `LayerTraits.receptive_window`."""
     n = len(bottom.shape) - _CHANNELS - 1
     return Window.symmetric((1,) * n, (1,) * n, (0,) * n)
 
 
 def global_window(ctx: Context, bottom: Any) -> None:
-    """Return None: each pixel depends on the whole plane; a `LayerTraits.receptive_window`."""
+    """Return None for `LayerTraits.receptive_window`: each pixel depends on the whole plane."""
 
 
 def pointwise_window_along(axis: Callable[[Context], int]) -> Callable[[Context, Any], Window | None]:
-    """Return a `receptive_window`: the same pixel if `axis(ctx)` is batch or channels, else the whole plane."""
+    """Return a function for `LayerTraits.receptive_window` of layers that compute along `axis(ctx)`.
+
+    Its window is the pixel at the same position if the axis is the batch or channel axis, or None, the whole plane.
+    """
 
     def window(ctx: Context, bottom: Any) -> Window | None:
         return pointwise_window(ctx, bottom) if canonical_axis(axis(ctx), bottom.shape) <= _CHANNELS else None

@@ -11,26 +11,29 @@ import yaml  # type: ignore[import-untyped]
 
 from ..errors import LayerError, did_you_mean, require
 
-_BARE = re.compile(r"(^|[{,\n])(\s*)([A-Za-z_]\w*)(\s*):")  # a name without quotes, as in YAML
+_UNQUOTED_NAME = re.compile(r"(^|[{,\n])(\s*)([A-Za-z_]\w*)(\s*):")  # a name without quotes, as in YAML
 _WORDS = {"true": "True", "false": "False", "null": "None"}
 
 
 def settings(text: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a param_str such as `'feat_stride': 16` or `{'feat_stride': 16, 'scales': [8, 16]}`; no code is run.
+    """Read a param_str such as `'feat_stride': 16` or `{'feat_stride': 16, 'scales': [8, 16]}`. No code is run.
 
     Args:
         text: the param_str: a Python dict, with or without braces and quotes, or YAML with `!!python/tuple`.
         defaults: all supported names with their default values; a default of None accepts values of any type.
 
     Raises:
-        LayerError: for a text in another format, an unknown name, or a value of another type than the default.
+        LayerError: if the text has a different format, a name is unknown, or a value has the wrong type.
     """
     values = next((v for v in map(_dict_or_none, (_read_python, _read_yaml), (text, text)) if v is not None), None)
     if values is None:
         raise LayerError(f"cannot read param_str {text!r}: write it like \"{{'feat_stride': 16}}\"")
     for key, value in values.items():
         require(key in defaults, f"param_str has no setting '{key}'{did_you_mean(key, defaults)}")
-        require(_alike(value, defaults[key]), f"param_str's {key} must be like {defaults[key]!r}, not {value!r}")
+        require(
+            _has_type_of(value, defaults[key]),
+            f"param_str's {key} must be like {defaults[key]!r}, not {value!r}",
+        )
     return {**defaults, **values}
 
 
@@ -46,15 +49,17 @@ def _read_python(text: str) -> Any:
     """Evaluate a Python literal, a dict that may lack its braces and the quotes of its keys."""
     body = text.strip()
     body = body if body.startswith("{") else "{" + body.replace("\n", ",\n") + "}"
-    return ast.literal_eval(re.sub(r"\b(true|false|null)\b", lambda m: _WORDS[m[1]], _BARE.sub(r"\1\2'\3'\4:", body)))
+    return ast.literal_eval(
+        re.sub(r"\b(true|false|null)\b", lambda m: _WORDS[m[1]], _UNQUOTED_NAME.sub(r"\1\2'\3'\4:", body))
+    )
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """A loader of plain YAML values and of `!!python/tuple`. It refuses aliases, which make short texts huge."""
+    """A loader of plain YAML values and of `!!python/tuple`. It rejects aliases, which can make short texts huge."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not read")
+            raise yaml.YAMLError("YAML aliases are not supported in param_str")
         return super().compose_node(parent, index)
 
 
@@ -65,11 +70,11 @@ def _read_yaml(text: str) -> Any:
     return yaml.load(text, _Loader)
 
 
-def _alike(value: Any, default: Any) -> bool:
+def _has_type_of(value: Any, default: Any) -> bool:
     if default is None:
         return True
     if isinstance(default, tuple):
-        return isinstance(value, list | tuple) and all(_alike(v, 0.5) for v in value)
+        return isinstance(value, list | tuple) and all(_has_type_of(v, 0.5) for v in value)
     if isinstance(default, float):
         return isinstance(value, int | float) and not isinstance(value, bool)
     return isinstance(value, type(default))

@@ -14,14 +14,19 @@ from .dtype_policy import promote
 
 
 def weight_and_bias(p: Any, shape: Shape) -> list[ParamSpec]:
-    """Declare a weight of this shape and, with `p.bias_term`, a bias (num_output,); `p` is the layer's message."""
+    """Declare a weight of this shape and, with `p.bias_term`, a bias (num_output,).
+
+    `p` is the message of the layer, or its settings.
+    """
     weight = ParamSpec(shape, p.weight_filler)
     return [weight, ParamSpec((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
 
 
 @dataclass(frozen=True, eq=False)
 class ScaledWeight:
-    """A weight times a factor for each of its outputs, in float32; multiplied each time NumPy converts it to an array.
+    """A weight times a factor for each of its outputs, in float32.
+
+    The product is computed each time NumPy converts the object to an array.
 
     Attributes:
         weight: the weight, (outputs, ...), or another ScaledWeight.
@@ -38,15 +43,19 @@ class ScaledWeight:
 
     @property
     def ndim(self) -> int:
-        """The number of its axes."""
+        """The number of axes of the weight."""
         return len(self.shape)
 
     dtype = np.dtype(np.float32)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return the product."""
-        along = self.factor.reshape(*self.factor.shape, *(1,) * (self.ndim - 1)) if self.factor.ndim else self.factor
-        return (np.asarray(self.weight, np.float32) * along.astype(np.float32)).astype(dtype or np.float32, copy=False)
+        broadcast_factor = (
+            self.factor.reshape(*self.factor.shape, *(1,) * (self.ndim - 1)) if self.factor.ndim else self.factor
+        )
+        return (np.asarray(self.weight, np.float32) * broadcast_factor.astype(np.float32)).astype(
+            dtype or np.float32, copy=False
+        )
 
 
 def fold_scale_bias(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[Any, tuple[Any, np.ndarray]] | None:
@@ -54,7 +63,7 @@ def fold_scale_bias(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[A
 
     Returns:
         The layer's message with `bias_term`, and the two blobs: a `ScaledWeight`, and a bias in float32. None if the
-            outputs are on another axis.
+            outputs are along a different axis.
     """
     layer = type(ctx.layer)()
     layer.CopyFrom(ctx.layer)
@@ -63,9 +72,9 @@ def fold_scale_bias(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[A
     if p.axis != 1 or getattr(p, "transpose", False):
         return None
     p.bias_term = True
-    weight, *before = blobs
+    weight, *biases = blobs
     factor, bias = np.asarray(factor, np.float64), np.asarray(bias, np.float64)
-    old_bias = np.asarray(before[0], np.float32).ravel() if before else np.zeros(weight.shape[0])
+    old_bias = np.asarray(biases[0], np.float32).ravel() if biases else np.zeros(weight.shape[0])
     return layer, (ScaledWeight(weight, factor), (old_bias * factor + bias).astype(np.float32))
 
 
