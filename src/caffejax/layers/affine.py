@@ -1,4 +1,4 @@
-"""Layers that scale and shift: Bias, Scale, and with factors from bottoms Axpy and ChannelScale.
+"""Layers that scale and shift: Bias and Scale, and Axpy and ChannelScale, whose factors are bottoms.
 
 Caffe's rules: bias_layer.cpp and scale_layer.cpp.
 """
@@ -29,13 +29,13 @@ Arrays = tuple[jax.Array, ...]
 
 
 def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
-    """x plus a bias that is broadcast: its axes are the axes of x from `axis` on.
+    """Add a bias to x. The bias is broadcast: its axes are the axes of x from `axis` on.
 
-    The bias is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes of x: -1 for all from `axis`
-    on, 0 for a single number. The top has the shape of x.
+    The bias is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes of x. With num_axes -1 it
+    spans all axes from `axis` on, with 0 it is a single number. The top has the shape of x.
     """
-    x, added = *bottoms, *blobs
-    return _apply_steps(ctx, x, [(operator.add, added)])
+    x, addend = *bottoms, *blobs
+    return _apply_steps(ctx, x, [(operator.add, addend)])
 
 
 def _spans_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
@@ -57,9 +57,9 @@ def affine_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape] | None:
 
 
 def bias_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
-    x, added = *bottoms, *blobs
-    d_added = _sum_to_blob(dy, added, x, ctx.param.axis)
-    return ((d_added,), dy) if blobs else ((), dy, d_added)
+    x, addend = *bottoms, *blobs
+    d_addend = _sum_to_blob(dy, addend, x, ctx.param.axis)
+    return ((d_addend,), dy) if blobs else ((), dy, d_addend)
 
 
 define_layer(
@@ -71,20 +71,20 @@ define_layer(
 
 
 def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
-    """x times a factor that is broadcast: its axes are the axes of x from `axis` on. The top has the shape of x.
+    """Multiply x by a factor. The factor is broadcast: its axes are the axes of x from `axis` on.
 
     The factor is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes, as in Bias. With
-    `bias_term` a second blob of the same shape is added; with two bottoms it is the only blob. `min_value` and
-    `max_value` (forks) clamp the factor.
+    `bias_term` a learnable bias of the same shape is added; with two bottoms it is the only blob. `min_value` and
+    `max_value` (forks) clamp the factor. The top has the shape of x.
     """
-    x, factor, *added = *bottoms, *blobs
+    x, factor, *biases = *bottoms, *blobs
     factor = _clamp_factor(ctx, factor)
-    return _apply_steps(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in added)])
+    return _apply_steps(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in biases)])
 
 
 def scale_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    factor, *added = _clamp_factor(ctx, blobs[0]), *blobs[1:]
-    return factor, added[0] if added else namespace_of(factor).zeros_like(factor)
+    factor, *biases = _clamp_factor(ctx, blobs[0]), *blobs[1:]
+    return factor, biases[0] if biases else namespace_of(factor).zeros_like(factor)
 
 
 def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
@@ -97,12 +97,12 @@ def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
 
 def scale_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     axis = ctx.param.axis
-    x, factor, *added = *bottoms, *blobs
+    x, factor, *biases = *bottoms, *blobs
     factor = _clamp_factor(ctx, factor)
     dx = dy * _broadcast_blob(factor, x, axis)
     d_factor = _sum_to_blob(promote(dy) * x, factor, x, axis)
-    d_added = tuple(_sum_to_blob(dy, b, x, axis) for b in added)
-    return ((d_factor, *d_added), dx) if len(bottoms) == 1 else (d_added, dx, d_factor)
+    d_biases = tuple(_sum_to_blob(dy, b, x, axis) for b in biases)
+    return ((d_factor, *d_biases), dx) if len(bottoms) == 1 else (d_biases, dx, d_factor)
 
 
 define_layer(
@@ -119,8 +119,8 @@ def _clamp_factor(ctx: Context, factor: Any) -> Any:
     low, high = (getattr(p, f) if p.HasField(f) else None for f in ("min_value", "max_value"))
     if low is None and high is None:
         return factor
-    held = namespace_of(factor).clip(factor, low, high)
-    return held if isinstance(held, np.ndarray) else straight_through(factor, held)
+    clamped = namespace_of(factor).clip(factor, low, high)
+    return clamped if isinstance(clamped, np.ndarray) else straight_through(factor, clamped)
 
 
 def _spanned_shape(p: Any, shape: Shape) -> Shape:
@@ -136,8 +136,8 @@ def _spanned_shape(p: Any, shape: Shape) -> Shape:
     return shape[start : start + p.num_axes]
 
 
-def _start(blob: Any, x: Any, axis: int) -> int:
-    """Return the axis of `x` at which the axes of `blob` begin; 0 for a single number."""
+def _first_axis(blob: Any, x: Any, axis: int) -> int:
+    """Return the axis of `x` at which the axes of `blob` begin, or 0 for a blob without axes."""
     start = canonical_axis(axis, x.shape) if blob.shape else 0
     require(
         tuple(x.shape[start : start + len(blob.shape)]) == tuple(blob.shape),
@@ -147,10 +147,10 @@ def _start(blob: Any, x: Any, axis: int) -> int:
 
 
 def _apply_steps(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[..., Any], jax.Array]]) -> jax.Array:
-    """Apply the operation of each step to `x` and the blob of the step, in order."""
-    if ctx.fast and all(b.ndim == 1 and _start(b, x, ctx.param.axis) == 1 for _, b in steps):
-        by = dict(steps)
-        return channel_affine(x, by.get(operator.mul), by.get(operator.add)).astype(x.dtype)
+    """Apply the steps, pairs of an operation and a blob, to `x` in order."""
+    if ctx.fast and all(b.ndim == 1 and _first_axis(b, x, ctx.param.axis) == 1 for _, b in steps):
+        operands = dict(steps)
+        return channel_affine(x, operands.get(operator.mul), operands.get(operator.add)).astype(x.dtype)
     y = x
     for operation, blob in steps:
         y = operation(y, _broadcast_blob(blob, x, ctx.param.axis))
@@ -158,29 +158,29 @@ def _apply_steps(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[...,
 
 
 def _broadcast_blob(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
-    """Append axes of length 1 to `blob` so that it broadcasts along `x`."""
-    return blob.reshape(*blob.shape, *(1,) * (x.ndim - _start(blob, x, axis) - blob.ndim))
+    """Append axes of size 1 to `blob` so that it broadcasts with `x`."""
+    return blob.reshape(*blob.shape, *(1,) * (x.ndim - _first_axis(blob, x, axis) - blob.ndim))
 
 
 def _sum_to_blob(d: jax.Array, blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
     """Sum `d` over all axes that `blob` was broadcast along."""
-    start = _start(blob, x, axis)
+    start = _first_axis(blob, x, axis)
     return jnp.sum(promote(d), axis=[k for k in range(x.ndim) if not start <= k < start + blob.ndim])
 
 
 def axpy(ctx: Context, a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-    """a * x + y, where `a` is a factor for each channel of each item (SENet's axpy_layer.cpp).
+    """Return a * x + y, where `a` is a factor for each channel of each item (SENet's axpy_layer.cpp).
 
-    Bottoms: `a` (N, C) or (N, C, 1, 1), x (N, C, ...) and y of the shape of x. The top has the shape of x.
+    Bottoms: `a` (N, C) or (N, C, 1, 1), x (N, C, ...) and y with the shape of x. The top has the shape of x.
     """
     return (_factors(a, x, y) * x + y).astype(x.dtype)
 
 
 def axpy_backward(
-    ctx: Context, a: jax.Array, x: jax.Array, added: jax.Array, *, y: jax.Array, dy: jax.Array
+    ctx: Context, a: jax.Array, x: jax.Array, addend: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     da = jnp.sum(promote(dy) * x, axis=tuple(range(2, x.ndim)))
-    return da.reshape(a.shape), _factors(a, x, added) * dy, dy
+    return da.reshape(a.shape), _factors(a, x, addend) * dy, dy
 
 
 define_layer(
@@ -197,14 +197,14 @@ def _factors(a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
     require(x.shape == y.shape, f"bottoms 1 and 2 must have equal shapes, not {x.shape} and {y.shape}")
     require(
         a.shape[:2] == x.shape[:2] and all(n == 1 for n in a.shape[2:]),
-        f"bottom 0 must hold a factor for each channel, {x.shape[:2]}, not have shape {a.shape}",
+        f"bottom 0 must hold a factor for each channel, {x.shape[:2]}, but has shape {a.shape}",
     )
     return a.reshape(*x.shape[:2], *(1,) * (x.ndim - 2))
 
 
 def channel_scale(ctx: Context, x: jax.Array, scale: jax.Array) -> jax.Array:
-    """Each channel of x (N, C, H, W) times bottom 1, (N, 1, H, W). The top has the shape of x."""
-    require(ctx.n_tops == 1, "has a second top only with global_scale")
+    """Multiply each channel of x (N, C, H, W) by bottom 1, (N, 1, H, W). The top has the shape of x."""
+    require(ctx.n_tops == 1, "must not have a second top without global_scale: true")
     return (x * _broadcast_scale(x, scale)).astype(x.dtype)
 
 
@@ -217,20 +217,20 @@ def channel_scale_backward(
 def channel_scale_by_settings(
     ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array
 ) -> tuple[Any, tuple[jax.Array, ...]]:
-    """ChannelScale with global_scale, or where a product is left out of the forward or the backward pass.
+    """Apply ChannelScale with global_scale, or without the product in the forward or the backward pass.
 
-    With `global_scale` x is multiplied by one number, the blob (1,), which a second top holds. In TRAIN it is first
-    moved by 1 % towards the mean magnitude of bottom 1, or set to it if it is negative, and clamped to
-    [min_global_scale, max_global_scale]. Without `do_forward` the top is x. The gradients are the gradients of the
-    product with bottom 1, except that without `do_backward_feature` the gradient of x is the top's, and without
-    `do_backward_scale` the gradient of bottom 1 is 0.
+    With `global_scale`, x is multiplied by one number, which is the blob (1,) and the optional second top. In TRAIN the
+    blob is first moved by 1 % towards the mean magnitude of bottom 1, or set to it if the blob is negative, and then
+    clamped to [min_global_scale, max_global_scale]. Without `do_forward` the top is x. The gradients are the gradients
+    of the product with bottom 1, with two exceptions: without `do_backward_feature` the gradient of x is the gradient
+    of the top, and without `do_backward_scale` the gradient of bottom 1 is 0.
     """
     p, factors = ctx.param, _broadcast_scale(x, scale)
-    require(ctx.n_tops == 1 or p.global_scale, "has a second top only with global_scale")
+    require(ctx.n_tops == 1 or p.global_scale, "must not have a second top without global_scale: true")
     if blobs and ctx.training and p.do_forward:
-        now = cross_replica.pmean(ctx, jnp.mean(jnp.abs(promote(scale))))
-        moved = jnp.where(blobs[0] < 0, now, 0.99 * blobs[0] + 0.01 * now)
-        blobs = (jax.lax.stop_gradient(jnp.clip(moved, p.min_global_scale, p.max_global_scale)),)
+        mean_magnitude = cross_replica.pmean(ctx, jnp.mean(jnp.abs(promote(scale))))
+        updated = jnp.where(blobs[0] < 0, mean_magnitude, 0.99 * blobs[0] + 0.01 * mean_magnitude)
+        blobs = (jax.lax.stop_gradient(jnp.clip(updated, p.min_global_scale, p.max_global_scale)),)
     top = (x * (blobs[0][0] if blobs else factors) if p.do_forward else x).astype(x.dtype)
     return (top if ctx.n_tops == 1 else (top, *blobs)), blobs
 
@@ -281,12 +281,12 @@ register(
                     gradient=Gradient(
                         channel_scale_by_settings_backward,
                         overrides_autodiff=True,
-                        not_derivative="The gradients are of the product with bottom 1, whatever the top is.",
+                        not_derivative="Gradients are computed for the product with bottom 1, whatever the top is.",
                     ),
                     traits=LayerTraits(dtype_policy="bottoms", spatial_map="same"),
                 ),
             },
-            "Settings other than the defaults select the second variant.",
+            "Settings that differ from the defaults select the second variant.",
         ),
     )
 )

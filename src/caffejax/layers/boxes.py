@@ -30,36 +30,39 @@ Divisor = Literal["union", "smaller", "first"]
 
 
 def areas(boxes: Any, plus: float = 0.0) -> Any:
-    """Return the areas (...) of boxes (..., 4); 0 where x2 < x1 or y2 < y1."""
+    """Return the areas (...) of boxes (..., 4). An area is 0 if x2 < x1 or y2 < y1."""
     x1, y1, x2, y2 = (boxes[..., i] for i in range(4))
     return namespace_of(boxes).where((x2 < x1) | (y2 < y1), 0.0, (x2 - x1 + plus) * (y2 - y1 + plus))
 
 
 def intersections(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False) -> Any:
-    """Return the common areas (...) of boxes a and b (..., 4), which broadcast; the module describes the options."""
+    """Return the common areas (...) of boxes a and b (..., 4), which broadcast.
+
+    The module docstring describes the options.
+    """
     xp = namespace_of(a, b)
-    reach = xp.minimum(a[..., 2:], b[..., 2:]) - xp.maximum(a[..., :2], b[..., :2])
-    sides = reach + plus
-    meet = xp.all((reach >= 0) if touching else (sides > 0), axis=-1)
-    return xp.where(meet, sides[..., 0] * sides[..., 1], 0.0)
+    lengths = xp.minimum(a[..., 2:], b[..., 2:]) - xp.maximum(a[..., :2], b[..., :2])
+    sides = lengths + plus
+    intersects = xp.all((lengths >= 0) if touching else (sides > 0), axis=-1)
+    return xp.where(intersects, sides[..., 0] * sides[..., 1], 0.0)
 
 
 def overlaps(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False, over: Divisor = "union") -> Any:
-    """Return the overlaps (...) of boxes a and b, by default intersection over union; 0 for boxes that are apart.
+    """Return the overlaps (...) of boxes a and b: by default the intersection over union, 0 for disjoint boxes.
 
     Args:
         a, b: the boxes (..., 4), which broadcast.
         plus: added to x2 - x1 for the side of a box.
-        touching: whether boxes intersect only if they share a point without `plus`.
+        touching: whether boxes intersect only if they share a point even without `plus`.
         over: the divisor of the intersection: the "union", the "smaller" area, or the area of `a` ("first").
     """
     xp = namespace_of(a, b)
-    inside, area = intersections(a, b, plus, touching=touching), areas(a, plus)
+    intersection, area = intersections(a, b, plus, touching=touching), areas(a, plus)
     if over == "union":
-        union = area + areas(b, plus) - inside
+        divisor = area + areas(b, plus) - intersection
     else:
-        union = area if over == "first" else xp.minimum(area, areas(b, plus))
-    return xp.where(union > 0, inside / xp.where(union > 0, union, 1.0), 0.0)
+        divisor = area if over == "first" else xp.minimum(area, areas(b, plus))
+    return xp.where(divisor > 0, intersection / xp.where(divisor > 0, divisor, 1.0), 0.0)
 
 
 class Selection(NamedTuple):
@@ -91,12 +94,12 @@ def select_best(
 
     Args:
         boxes: (N, 4).
-        scores: (N,). The first of equal scores comes first.
+        scores: (N,). Among equal scores, the first comes first.
         valid: (N,), False for boxes that are ignored.
         threshold, plus, or_equal, measure: see `non_max_suppression`.
         n_candidates: the number of best boxes to consider. Default: all.
-        max_selected: the maximum number of boxes to keep. Default: no limit.
-        order: (M,), the indices of the boxes in the order in which they are considered. Default: by falling score.
+        max_selected: the maximum number of boxes to select. Default: no limit.
+        order: (M,), the indices of the boxes in the order in which they are considered. Default: by descending score.
 
     Returns:
         A selection of length min(n_candidates, max_selected), or M (default: N) if that is smaller.
@@ -124,23 +127,24 @@ def non_max_suppression(
     max_selected: int | None = None,
     measure: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
 ) -> jax.Array:
-    """Return the mask of boxes that no kept box before them overlaps by more than the threshold.
+    """Return the mask of the boxes that remain after non-maximum suppression.
 
-    Each round of the loop keeps the next box that no kept box suppresses, so there is one round for each kept box.
+    A box is suppressed if an earlier box that remains overlaps it by more than the threshold. Each round of the loop
+    selects the next box that is not suppressed, so there is one round for each selected box.
 
     Args:
         boxes: (N, 4), the best first.
         valid: (N,), False for padding.
         threshold: the overlap above which a box is suppressed.
         plus: added to x2 - x1 for the side of a box.
-        eta: a factor, applied to the threshold after each kept box while eta is below 1 and the threshold above 0.5.
+        eta: if it is below 1, each selected box multiplies the threshold by it while the threshold is above 0.5.
         or_equal: whether an overlap equal to the threshold also suppresses.
-        max_selected: the maximum number of boxes to keep. Default: no limit.
-        measure: `measure(kept, boxes)` returns the overlap of boxes (..., 4), which broadcast. Default: `overlaps` with
-            `plus`.
+        max_selected: the maximum number of boxes to select. Default: no limit.
+        measure: `measure(selected, boxes)` returns the overlap of boxes (..., 4), which broadcast. Default: `overlaps`
+            with `plus`.
 
     Returns:
-        (N,), True for the kept boxes.
+        (N,), True for the selected boxes.
     """
     boxes, n = lax.stop_gradient(boxes), boxes.shape[0]
     # The initial carry is made to depend on the boxes: under shard_map the carry's type must not change in the loop.
@@ -163,7 +167,7 @@ def non_max_suppression(
         remains = jnp.any(remaining_boxes(carry))
         return remains if max_selected is None else remains & (jnp.sum(carry.selected) < max_selected)
 
-    def keep_next(carry: _Carry) -> _Carry:
+    def select_next(carry: _Carry) -> _Carry:
         i = jnp.argmax(remaining_boxes(carry)).astype(jnp.int32)
         new = overlaps(boxes[i], boxes, plus) if measure is None else measure(boxes[i], boxes)
         lower = (eta < 1) & (carry.limit > 0.5)
@@ -175,7 +179,7 @@ def non_max_suppression(
         )
 
     return lax.while_loop(
-        has_next, keep_next, _Carry(selected, jnp.sum(selected, dtype=jnp.int32) - 1, overlap, limit)
+        has_next, select_next, _Carry(selected, jnp.sum(selected, dtype=jnp.int32) - 1, overlap, limit)
     ).selected
 
 
@@ -186,7 +190,7 @@ _in_rounds: ContextVar[bool] = ContextVar("in_rounds", default=False)
 def suppress_without_loops() -> Iterator[None]:
     """Trace `non_max_suppression` within a `with` block as a fixed number of rounds, one for each box, without a loop.
 
-    Results are the same. It is for exports to engines in which loops do not work. Suppression with eta below 1 keeps
+    The results are the same. Exports to engines in which loops do not work use it. Suppression with eta below 1 keeps
     its loop.
     """
     token = _in_rounds.set(True)
@@ -196,23 +200,24 @@ def suppress_without_loops() -> Iterator[None]:
         _in_rounds.reset(token)
 
 
-def _suppress_in_rounds(above: jax.Array, valid: jax.Array, max_selected: int | None) -> jax.Array:
-    """Return the mask of kept boxes.
+def _suppress_in_rounds(suppresses: jax.Array, valid: jax.Array, max_selected: int | None) -> jax.Array:
+    """Return the mask of selected boxes, (N,).
 
-    Each round suppresses the boxes that a box kept by the round before overlaps. After round n, the mask of the first n
-    boxes is final.
+    In each round, a box is selected if no earlier box that was selected in the previous round suppresses it. After
+    round n, the mask of the first n boxes is final.
 
     Args:
-        above: (N, N), whether the box of the row suppresses the box of the column, if it is before it and is kept.
+        suppresses: (N, N), whether the box of the row, if it comes first and is selected, suppresses the box of the
+            column.
         valid: (N,), False for padding.
-        max_selected: the maximum number of boxes to keep, or None.
+        max_selected: the maximum number of boxes to select, or None.
     """
-    n = above.shape[0]
-    suppresses = jnp.swapaxes(above & np.triu(np.ones((n, n), bool), 1), 0, 1).astype(jnp.float32)
-    possible = valid.astype(jnp.float32)
-    selected = possible
+    n = suppresses.shape[0]
+    suppressed_by = jnp.swapaxes(suppresses & np.triu(np.ones((n, n), bool), 1), 0, 1).astype(jnp.float32)
+    candidates = valid.astype(jnp.float32)
+    selected = candidates
     for _ in range(n - 1):
-        selected = possible * (1 - jnp.minimum(suppresses @ selected, 1))
+        selected = candidates * (1 - jnp.minimum(suppressed_by @ selected, 1))
     mask = selected > 0
     return mask if max_selected is None else mask & (jnp.cumsum(selected) <= max_selected)
 
@@ -221,10 +226,10 @@ class _Carry(NamedTuple):
     """State of the loop of `non_max_suppression`.
 
     Attributes:
-        selected: (N,), True for boxes kept up to now.
-        last: the index of the last kept box, -1 before the first.
-        overlap: (N,), the largest overlap of each box with a kept box.
-        limit: the threshold, which eta lowers.
+        selected: (N,), True for the boxes selected so far.
+        last: the index of the last selected box, or -1 before the first.
+        overlap: (N,), the largest overlap of each box with a selected box.
+        limit: the current threshold, which eta lowers.
     """
 
     selected: jax.Array
@@ -234,7 +239,7 @@ class _Carry(NamedTuple):
 
 
 def encode_offsets(code: str, boxes: jax.Array, priors: jax.Array, variances: jax.Array | None) -> jax.Array:
-    """Return the offsets (..., 4) of boxes (..., 4) from priors (..., 4); the inverse of `decode_offsets`."""
+    """Return the offsets (..., 4) of boxes (..., 4) from priors (..., 4), the inverse of `decode_offsets`."""
     sides = priors[..., 2:] - priors[..., :2]
     if code == "CORNER":
         offsets = boxes - priors
@@ -252,11 +257,11 @@ def decode_offsets(code: str, offsets: Any, priors: Any, variances: Any) -> Any:
 
     Args:
         code: CORNER: offsets of the corners. CORNER_SIZE: offsets of the corners divided by the prior's sides.
-            CENTER_SIZE: the shift of the centre divided by the prior's sides, and the logarithms of the ratios of the
-            sides to the prior's.
+            CENTER_SIZE: the shift of the centre divided by the prior's sides, and the logarithms of the box's sides
+            divided by the prior's sides.
         offsets: predicted or encoded offsets.
         priors: the boxes that the offsets move.
-        variances: (..., 4), factors of the offsets; None if the offsets already include them.
+        variances: (..., 4), factors of the offsets, or None if the offsets already include them.
     """
     offsets = offsets if variances is None else offsets * variances
     sides = priors[..., 2:] - priors[..., :2]

@@ -41,10 +41,10 @@ class AxisSizes:
 
     Attributes:
         name: the repeated field, such as "kernel_size".
-        values: its values: none, one for all axes, or one per axis.
+        values: the values of this field: none, one for all axes, or one per axis.
         pair_names: the fields for height and width, such as ("kernel_h", "kernel_w").
-        pair: their values, each None if not set.
-        default: the size if nothing is set; None if a size is required.
+        pair: the values of these fields, each None if not set.
+        default: the size if nothing is set, or None if a size is required.
     """
 
     name: str
@@ -177,9 +177,9 @@ class Correlation:
 
     Attributes:
         window: kernel, stride, padding and dilation.
-        axis: the channel axis: axes before it are independent, axes after it spatial.
+        axis: the channel axis. Axes before it are independent, and axes after it are spatial.
         group: the number of groups of channels; the outputs of a group depend on its inputs only.
-        fast: whether forward uses the fast kernels; the transposes, used by backward rules, do not.
+        fast: whether the correlation uses the fast kernels. Its transposes, which backward rules use, do not.
     """
 
     window: Window
@@ -202,8 +202,8 @@ class Correlation:
     ) -> jax.Array:
         """Correlate (..., inputs, *size) to (..., outputs, *output size).
 
-        Then multiply by `factor` and add `bias`, (outputs,) each, if present, and with `relu` replace negative values
-        by 0.
+        Then multiply by `factor` and add `bias`, (outputs,) each, if they are present. With `relu`, replace negative
+        values by 0.
         """
         size = self.size(x)
         window = self.window.fit_padding(size, convolution_output(size, self.window))
@@ -213,21 +213,21 @@ class Correlation:
     def transpose(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
         """Transpose the correlation: (..., outputs, *output size) to (..., inputs, *size).
 
-        Computed as a correlation of `y`, dilated by the stride, with the flipped kernel.
+        It is computed as a correlation of `y`, dilated by the stride, with the flipped kernel.
         """
         n = len(size)
-        back = self.window.fit_padding(size, self.size(y)).transpose()
+        transposed = self.window.fit_padding(size, self.size(y)).transpose()
 
         def run(y: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
-            swapped = weight.reshape(groups, -1, *weight.shape[1:]).swapaxes(1, 2)
+            by_group = weight.reshape(groups, -1, *weight.shape[1:]).swapaxes(1, 2)
             return lax.conv_general_dilated(
                 y,
-                jnp.flip(swapped.reshape(-1, *swapped.shape[2:]), range(2, 2 + n)),
-                back.stride,
-                back.padding,
+                jnp.flip(by_group.reshape(-1, *by_group.shape[2:]), range(2, 2 + n)),
+                transposed.stride,
+                transposed.padding,
                 lhs_dilation=self.window.stride,
-                rhs_dilation=back.dilation,
-                dimension_numbers=_plain(n),
+                rhs_dilation=transposed.dilation,
+                dimension_numbers=_caffe_dimension_numbers(n),
                 feature_group_count=groups,
             )
 
@@ -283,39 +283,42 @@ def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
 
 
 def sum_diffs(diffs: Iterable[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
-    """Add up the (bottom, weight, bias) diffs of several bottoms; return (weight, bias), then the bottoms' diffs."""
+    """Sum (bottom, weight, bias) diffs over bottoms; return the (weight, bias) diffs, then the diffs of the bottoms."""
     dxs, *blob_diffs = zip(*diffs, strict=True)
     return tuple(sum(d[1:], d[0]) for d in blob_diffs), *dxs
 
 
 def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
-    """Cross-correlation of each bottom with one weight, plus a bias.
+    """Cross-correlate each bottom with one weight, and add a bias.
 
     Bottoms: (N, C, *size), all of one shape. Tops: (N, num_output, *output size). Blobs: weight (num_output, C / group,
-    *kernel), bias (num_output,). `axis` is the channel axis: axes before it are independent, axes after it spatial. As
-    in Caffe an output size is (size + 2 * pad - extent) / stride + 1, rounded towards zero; a kernel that is larger
-    than the padded input by less than a stride reads zeros beyond it.
+    *kernel), bias (num_output,). `axis` is the channel axis: axes before it are independent, and axes after it are
+    spatial. As in Caffe, an output size is (size + 2 * pad - extent) / stride + 1, rounded towards zero. A kernel that
+    is larger than the padded input by less than a stride reads zeros beyond the padding.
     """
     c = correlation(ctx, xs)
     return tuple(c(x, *blobs) for x in xs)
 
 
 def count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count the following factors and biases by channel (BatchNorm by stored statistics, Scale, Bias), then a ReLU."""
+    """Return how many of the epilogues can be fused: factors and biases by channel, then a ReLU.
+
+    Factors and biases by channel are BatchNorm by stored statistics, Scale and Bias.
+    """
     axis = canonical_axis(ctx.settings.axis, x.shape)
     affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.settings.num_output), epilogues)))
     return affine + any(f.is_relu for f in epilogues[affine : affine + 1])
 
 
 def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> jax.Array:
-    """Compute a convolution with the epilogues that `count_fusible` counts."""
+    """Compute a convolution fused with `epilogues`, which `count_fusible` counts."""
     weight, bias = blobs if len(blobs) > 1 else (blobs[0], None)
     *affine, last = epilogues
     relu, factor = last.is_relu, None
     for epilogue in affine if relu else epilogues:
-        by, added = epilogue.factor_and_bias()
-        factor = by if factor is None else factor * by
-        bias = added if bias is None else bias * by + added
+        scale, shift = epilogue.factor_and_bias()
+        factor = scale if factor is None else factor * scale
+        bias = shift if bias is None else bias * scale + shift
     return correlation(ctx, (x,))(x, weight, bias, factor=factor, relu=relu)
 
 
@@ -375,13 +378,13 @@ define_layer(
 )
 
 
-def _plain(n: int) -> lax.ConvDimensionNumbers:
-    """Return Caffe's axis order: batch, channels, space; for weights outputs, inputs, space."""
+def _caffe_dimension_numbers(n: int) -> lax.ConvDimensionNumbers:
+    """Return Caffe's axis order: batch, channels, space for arrays, and outputs, inputs, space for weights."""
     return lax.ConvDimensionNumbers(*((tuple(range(n + 2)),) * 3))
 
 
 def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
-    """The transpose of Convolution: each value times the kernel, summed where kernels overlap, plus a bias.
+    """Apply the transpose of Convolution: multiply each value by the kernel, sum where kernels overlap, and add a bias.
 
     Bottoms: (N, C, *size), all of one shape. Tops: (N, num_output, *output size), where a size n becomes stride * (n -
     1) + extent - 2 * pad. Blobs: weight (C, num_output / group, *kernel), bias (num_output,).
@@ -433,7 +436,7 @@ def _deconvolution_output(c: Correlation, x: jax.Array) -> Shape:
 
 
 def depthwise_convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
-    """Convolution under another name; it is depthwise only if `group` is set to the number of channels."""
+    """Compute a Convolution. It is depthwise only if `group` is set to the number of channels."""
     return convolution(ctx, blobs, *xs)
 
 
@@ -457,15 +460,18 @@ define_layer(
 
 
 def convolution_depthwise(ctx: Context, blobs: Arrays, x: jax.Array) -> Arrays:
-    """Cross-correlation of each channel with a separate kernel: (N, C, H, W) to (N, C, *output size).
+    """Cross-correlate each channel with a separate kernel: (N, C, H, W) to (N, C, *output size).
 
-    Blobs: weight (C, 1, *kernel), bias (C,). `num_output` and `group` are ignored. Sizes round as in Convolution.
+    Blobs: weight (C, 1, *kernel), bias (C,). `num_output` and `group` are ignored. Sizes are rounded as in Convolution.
     """
     return convolution(depthwise_context(ctx, x), blobs, x)
 
 
-def _depthwise(function: Function, bottom: int = 0) -> Function:
-    """Return a function of Convolution for ConvolutionDepthwise; `bottom` is the bottom's number after the context."""
+def _adapt_to_depthwise(function: Function, bottom: int = 0) -> Function:
+    """Adapt a function of Convolution to ConvolutionDepthwise.
+
+    `bottom` is the index of the bottom among the arguments after the context.
+    """
 
     def with_groups(ctx: Context, *arguments: Any, **tops: Any) -> Any:
         return function(depthwise_context(ctx, arguments[bottom]), *arguments, **tops)
@@ -477,18 +483,18 @@ define_layer(
     Signature("ConvolutionDepthwise", param="convolution_param"),
     Traced(
         convolution_depthwise,
-        params=_depthwise(convolution_params),
-        fusion=Fusion(_depthwise(count_fusible), _depthwise(convolution_fused, 1)),
+        params=_adapt_to_depthwise(convolution_params),
+        fusion=Fusion(_adapt_to_depthwise(count_fusible), _adapt_to_depthwise(convolution_fused, 1)),
     ),
-    Gradient(_depthwise(convolution_backward, 1)),
-    replace(CONVOLUTION_TRAITS, row_wise=True, window=_depthwise(convolution_window_of)),
+    Gradient(_adapt_to_depthwise(convolution_backward, 1)),
+    replace(CONVOLUTION_TRAITS, row_wise=True, window=_adapt_to_depthwise(convolution_window_of)),
     LayerDocs(origin="Tiny-DSOD, ShuffleNet"),
     settings=read_convolution,
 )
 
 
 def depthwise_context(ctx: Context, x: Any) -> Context:
-    """Return the context of the equivalent Convolution: one group, with one output, for each channel.
+    """Return the context of the equivalent Convolution, which has one group with one output for each channel.
 
     Args:
         ctx: the context of a ConvolutionDepthwise layer.

@@ -1,4 +1,4 @@
-"""Dropout, SpatialDropout of whole channels, and SeLu with SeLuDropout, which preserve mean 0 and variance 1."""
+"""Dropout, SpatialDropout, which drops channels, and SeLu with SeLuDropout, which preserve mean 0 and variance 1."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Trace
 
 
 def dropout(ctx: Context, x: jax.Array) -> jax.Array:
-    """Set elements to 0 with probability dropout_ratio in TRAIN, and divide the rest by 1 - dropout_ratio.
+    """Set elements to 0 with probability dropout_ratio in TRAIN, and divide the others by 1 - dropout_ratio.
 
-    In TEST the top equals the bottom. Top: the shape of the bottom. Caffe's rule: dropout_layer.cpp. In forks, with
-    `scale_train: false` TRAIN does not scale and TEST multiplies by 1 - dropout_ratio instead, and
-    `sample_weights_test: true` drops in TEST, too.
+    In TEST the top equals the bottom. The top has the shape of the bottom. In forks, with `scale_train: false` TRAIN
+    does not divide, and TEST multiplies by 1 - dropout_ratio instead. With `sample_weights_test: true`, TEST drops
+    elements, too. Caffe's rule: dropout_layer.cpp.
     """
     factor = _dropout_factor(ctx, x)
     return x if factor is None else x * factor
@@ -44,21 +44,21 @@ define_layer(
 
 
 def _dropout_factor(ctx: Context, x: jax.Array) -> jax.Array | float | None:
-    ratio, scaled_in_training = ctx.param.dropout_ratio, ctx.param.scale_train
+    ratio, scales_in_training = ctx.param.dropout_ratio, ctx.param.scale_train
     require(0 <= ratio < 1, f"dropout_ratio must be at least 0 and less than 1, not {ratio:g}")
     if dropout_is_identity(ctx):
         return None
     if not (ctx.training or ctx.param.sample_weights_test):
         return 1 - ratio
-    keep = jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
-    return keep.astype(x.dtype) / ((1 - ratio) if scaled_in_training else 1)
+    mask = jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
+    return mask.astype(x.dtype) / ((1 - ratio) if scales_in_training else 1)
 
 
 def selu(ctx: Context, x: jax.Array) -> jax.Array:
-    """lambda * x where x > 0, else lambda * alpha * (exp(x) - 1). The top has the shape of the bottom."""
+    """Return lambda * x where x > 0, else lambda * alpha * (exp(x) - 1). The top has the shape of the bottom."""
     p = ctx.param
-    below = jnp.where(x > 0, 0, x)  # an overflow in the branch not taken would reach the gradient
-    return getattr(p, "lambda") * jnp.where(x > 0, x, p.alpha * jnp.expm1(below))
+    negative = jnp.where(x > 0, 0, x)  # an overflow in the branch that is not selected would reach the gradient
+    return getattr(p, "lambda") * jnp.where(x > 0, x, p.alpha * jnp.expm1(negative))
 
 
 def selu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -76,20 +76,20 @@ define_layer(
 
 
 def selu_dropout(ctx: Context, x: jax.Array) -> jax.Array:
-    """Set elements to `alpha` with probability dropout_ratio in TRAIN; then scale and shift to keep mean and variance.
+    """Set elements to `alpha` with probability dropout_ratio in TRAIN, then scale and shift to keep mean and variance.
 
     In TEST the top equals the bottom. The top has the shape of the bottom.
     """
     if not ctx.training:
         return x
-    p, factor, added = ctx.param, *_alpha_factor_and_bias(ctx)
-    return (factor * jnp.where(_draw_kept(ctx, x), x, p.alpha) + added).astype(x.dtype)
+    p, factor, bias = ctx.param, *_alpha_factor_and_bias(ctx)
+    return (factor * jnp.where(_sample_mask(ctx, x), x, p.alpha) + bias).astype(x.dtype)
 
 
 def selu_dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     if not ctx.training:
         return dy
-    return jnp.where(_draw_kept(ctx, x), dy * _alpha_factor_and_bias(ctx)[0], 0)
+    return jnp.where(_sample_mask(ctx, x), dy * _alpha_factor_and_bias(ctx)[0], 0)
 
 
 define_layer(
@@ -102,22 +102,22 @@ define_layer(
 
 
 def _alpha_factor_and_bias(ctx: Context) -> tuple[float, float]:
-    dropped, alpha = ctx.param.dropout_ratio, ctx.param.alpha
-    keep_rate = 1 - dropped
-    factor = 1 / math.sqrt(keep_rate * (1 + dropped * alpha**2))
-    return factor, -factor * dropped * alpha
+    ratio, alpha = ctx.param.dropout_ratio, ctx.param.alpha
+    keep_rate = 1 - ratio
+    factor = 1 / math.sqrt(keep_rate * (1 + ratio * alpha**2))
+    return factor, -factor * ratio * alpha
 
 
 def spatial_dropout(ctx: Context, x: jax.Array) -> jax.Array:
-    """Set whole channels to 0 with probability dropout_ratio in TRAIN, and divide the rest by 1 - dropout_ratio.
+    """Set whole channels to 0 with probability dropout_ratio in TRAIN, and divide the others by 1 - dropout_ratio.
 
     Bottom and top: (N, C, ...). In TEST the top equals the bottom.
     """
-    return jnp.where(_draw_kept_channels(ctx, x), x / (1 - ctx.param.dropout_ratio), 0) if ctx.training else x
+    return jnp.where(_sample_channel_mask(ctx, x), x / (1 - ctx.param.dropout_ratio), 0) if ctx.training else x
 
 
 def spatial_dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return jnp.where(_draw_kept_channels(ctx, x), dy / (1 - ctx.param.dropout_ratio), 0) if ctx.training else dy
+    return jnp.where(_sample_channel_mask(ctx, x), dy / (1 - ctx.param.dropout_ratio), 0) if ctx.training else dy
 
 
 define_layer(
@@ -129,21 +129,22 @@ define_layer(
 )
 
 
-def _draw_kept_channels(ctx: Context, x: jax.Array) -> jax.Array:
+def _sample_channel_mask(ctx: Context, x: jax.Array) -> jax.Array:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
-    return _draw_kept(ctx, x[(..., *(slice(0, 1),) * (x.ndim - 2))])
+    return _sample_mask(ctx, x[(..., *(slice(0, 1),) * (x.ndim - 2))])
 
 
-def _draw_kept(ctx: Context, x: jax.Array) -> jax.Array:
+def _sample_mask(ctx: Context, x: jax.Array) -> jax.Array:
     ratio = ctx.param.dropout_ratio
     require(0 <= ratio < 1, f"dropout_ratio must be at least 0 and less than 1, not {ratio:g}")
     return jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
 
 
 def spatial_dropout_layer(ctx: Context, x: jax.Array) -> jax.Array:
-    """Set each channel of each item to 0 with probability `p`, and divide the rest by 1 - p; (N, C, ...).
+    """Set each channel of each item (N, C, ...) to 0 with probability `p`, and divide the others by 1 - p.
 
-    The `phase` in the param_str applies, not the net's. In TEST every channel is divided by 1 - p, as in ENet's layer.
+    The `phase` in the param_str applies, not the phase of the net. In TEST every channel is divided by 1 - p, as in
+    ENet's layer.
     """
     return (x * _spatial_factor(ctx, x)).astype(x.dtype)
 

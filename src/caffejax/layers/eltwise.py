@@ -1,4 +1,4 @@
-"""Eltwise, over several bottoms of one shape, and Reduction, over the axes of one bottom.
+"""Eltwise, which combines bottoms of one shape, and Reduction, which reduces axes of one bottom.
 
 Caffe's rules: eltwise_layer.cpp and reduction_layer.cpp.
 """
@@ -57,11 +57,11 @@ def read_eltwise(ctx: Context) -> EltwiseSettings:
 
 
 def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
-    """The product (PROD), sum weighted by `coeff` (SUM) or maximum (MAX) of bottoms of one shape, element by element.
+    """Combine bottoms of one shape by element: product (PROD), sum weighted by `coeff` (SUM) or maximum (MAX).
 
-    The top has the shape of the bottoms. The gradient of MAX goes to one of several equal maxima: bottom 1 before
-    bottom 0, and both before later bottoms. `stable_prod_grad` has no effect: the gradient of PROD is exact also where
-    a bottom is 0.
+    The top has the shape of the bottoms. The gradient of MAX goes to a single bottom: among equal maxima, bottom 1
+    comes before bottom 0, and both come before later bottoms. `stable_prod_grad` has no effect: the gradient of PROD is
+    exact even where a bottom is 0.
     """
     for i, x in enumerate(xs):
         require(
@@ -104,7 +104,7 @@ define_layer(
 
 
 def reduction(ctx: Context, x: jax.Array) -> jax.Array:
-    """`coeff` times the sum, sum of |x|, sum of squares or mean over `axis` and all later axes.
+    """Return `coeff` times the sum, the sum of |x|, the sum of squares or the mean over `axis` and all later axes.
 
     The top has the axes of the bottom before `axis`. The gradient of |x| at 0 is 0.
     """
@@ -137,14 +137,17 @@ define_layer(Signature("Reduction", param="reduction_param"), Traced(reduction),
 
 def _reduction_operation(ctx: Context) -> str:
     operation = str(ctx.param.ReductionOp.Name(ctx.param.operation))
-    require(operation in ("SUM", "ASUM", "SUMSQ", "MEAN"), f"operation {operation} is not supported")
+    require(
+        operation in ("SUM", "ASUM", "SUMSQ", "MEAN"),
+        f"operation {operation} is not supported; use SUM, ASUM, SUMSQ or MEAN",
+    )
     return operation
 
 
 def _coefficient(ctx: Context, shape: Shape) -> float:
     """Return the factor of the sum over the elements on this device."""
-    of_batch = canonical_axis(ctx.param.axis, shape) == 0 and _reduction_operation(ctx) != "MEAN"
-    return float(ctx.param.coeff) * (cross_replica.axis_size(ctx) if of_batch else 1)
+    sums_over_batch = canonical_axis(ctx.param.axis, shape) == 0 and _reduction_operation(ctx) != "MEAN"
+    return float(ctx.param.coeff) * (cross_replica.axis_size(ctx) if sums_over_batch else 1)
 
 
 def _flatten_reduced(ctx: Context, x: jax.Array) -> jax.Array:

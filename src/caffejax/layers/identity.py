@@ -1,4 +1,4 @@
-"""Layers whose tops equal their bottoms: Gather, Debug, and GradientScaler, which scales gradients."""
+"""Gather, Debug and GradientScaler, whose tops equal their bottoms, and MemoryLoss, which is 0."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Arrays = tuple[jax.Array, ...]
 
 
 def gather(ctx: Context, *xs: jax.Array) -> Arrays:
-    """The bottoms unchanged: the fork gathers the batches of all processes of an MPI job; here there is one process."""
+    """Return the bottoms unchanged. The fork gathers the batches of all MPI processes; here there is one process."""
     require(
         not ctx.layer.HasField("gather_param"),
-        "gather_param is not supported; this Gather joins the batches of processes",
+        "gather_param is not supported: this Gather is yjxiong/caffe's, which collects the batches of processes",
     )
     return xs
 
 
 def debug(ctx: Context, *xs: jax.Array) -> Arrays:
-    """The bottoms unchanged, for inspection in MyCaffe's debugger; the last bottoms, such as labels, may lack a top."""
+    """Return the bottoms unchanged, for MyCaffe's debugger. The last bottoms, such as labels, may lack a top."""
     require(ctx.n_tops <= len(xs), f"has {ctx.n_tops} tops, but only {len(xs)} bottoms")
     return xs[: ctx.n_tops]
 
 
 def memory_loss(ctx: Context, *xs: jax.Array) -> jax.Array:
-    """The loss that MyCaffe's trainer of reinforcement learning computes; a scalar, which is 0 here."""
-    warn_once("MemoryLoss is 0: MyCaffe's trainer computes it; put the loss that you train with in its place")
+    """Return 0, a scalar, instead of the loss that MyCaffe's reinforcement learning trainer computes."""
+    warn_once("MemoryLoss is 0, because MyCaffe's trainer computes it; replace it with the loss that you train with")
     return jnp.zeros((), jnp.float32)
 
 
@@ -66,7 +66,7 @@ for _name, _forward, _origin, _tops in (
 
 
 def gradient_scaler(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
-    """The bottom unchanged; the gradient of the top times a negative factor that depends on the number of passes.
+    """Return the bottom unchanged; multiply the gradient by a negative factor that depends on the number of passes.
 
     The factor after t forward passes in TRAIN is -(lower_bound + (upper_bound - lower_bound) * (2 / (1 + exp(-alpha *
     progress)) - 1)), where progress is min(t / max_iter, 1). The blob, (1,), counts the passes.
@@ -100,7 +100,7 @@ define_layer(
     LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="whole", spatial_map="same"),
     docs=LayerDocs(
         origin="ddtm/caffe (DANN)",
-        restrictions="Forward passes are counted, where the fork uses the iteration of the solver: with iter_size "
+        restrictions="Forward passes are counted, while the fork uses the iteration of the solver: with iter_size "
         "set, multiply max_iter by it. No recorded case.",
         unsupported={"second": "second derivatives have the wrong sign, because the gradient is negated again"},
     ),
@@ -116,5 +116,5 @@ def _factor(ctx: Context, count: jax.Array) -> jax.Array:
 def _with_negative_gradient(x: jax.Array, factor: jax.Array) -> jax.Array:
     """Return x, with `-factor` as its derivative."""
     finite = jnp.where(jnp.isfinite(x), x, 0)
-    nothing = finite - jax.lax.stop_gradient(finite)
-    return jax.lax.stop_gradient(x) - (jax.lax.stop_gradient(factor) * nothing).astype(x.dtype)
+    zero = finite - jax.lax.stop_gradient(finite)
+    return jax.lax.stop_gradient(x) - (jax.lax.stop_gradient(factor) * zero).astype(x.dtype)

@@ -22,24 +22,24 @@ from .weight_and_bias import weight_and_bias
 
 
 def argmax(ctx: Context, x: jax.Array) -> jax.Array:
-    """The indices of the `top_k` largest values, largest first; of equal values the last one comes first.
+    """Return the indices of the `top_k` largest values, largest first; among equal values the last one comes first.
 
-    Without `axis` the top is (N, 1, top_k): indices into each flattened item; with `out_max_val` it is (N, 2, top_k),
+    Without `axis` the top is (N, 1, top_k), the indices into each flattened item, or with `out_max_val` (N, 2, top_k),
     the indices and then the values. Axes of size 1 are appended up to the bottom's number of axes. With `axis` the top
     has the bottom's shape with top_k along that axis, and `out_max_val` returns the values instead of the indices.
     Caffe's rule: argmax_layer.cpp.
     """
-    p, along = ctx.param, ctx.param.HasField("axis")
-    axis = canonical_axis(p.axis, x.shape) if along else 1
-    rows = jnp.moveaxis(x, axis, -1) if along else x.reshape(x.shape[0], math.prod(x.shape[1:]))
+    p, has_axis = ctx.param, ctx.param.HasField("axis")
+    axis = canonical_axis(p.axis, x.shape) if has_axis else 1
+    rows = jnp.moveaxis(x, axis, -1) if has_axis else x.reshape(x.shape[0], math.prod(x.shape[1:]))
     size = rows.shape[-1]
     require(1 <= p.top_k <= size, f"top_k must be between 1 and {size}, the number of values, not {p.top_k}")
-    # a stable sort keeps the last of equals last; -0 must equal 0. XLA's top_k would gather a sharded batch
-    numbers = lax.broadcasted_iota(jnp.int32, rows.shape, rows.ndim - 1)
-    rising = lax.sort((jnp.where(rows == 0, 0, rows), numbers), num_keys=1, is_stable=True)
-    values, indices = (jnp.flip(part[..., size - p.top_k :], -1) for part in rising)
+    # a stable sort keeps equal values in order; -0 must equal 0. XLA's top_k would gather a sharded batch
+    positions = lax.broadcasted_iota(jnp.int32, rows.shape, rows.ndim - 1)
+    ascending = lax.sort((jnp.where(rows == 0, 0, rows), positions), num_keys=1, is_stable=True)
+    values, indices = (jnp.flip(part[..., size - p.top_k :], -1) for part in ascending)
     indices = indices.astype(x.dtype)
-    if along:
+    if has_axis:
         return lax.stop_gradient(jnp.moveaxis(values if p.out_max_val else indices, -1, axis))
     both = jnp.stack([indices, values] if p.out_max_val else [indices], axis=1)
     return lax.stop_gradient(both.reshape(*both.shape, *(1,) * (x.ndim - 3)))
@@ -59,14 +59,14 @@ define_layer(
 
 
 def batch_reindex(ctx: Context, x: jax.Array, index: jax.Array) -> jax.Array:
-    """Items of bottom 0 along axis 0, selected by the indices in bottom 1: (N, ...) and (M,) to (M, ...).
+    """Select items of bottom 0 along axis 0 by the indices in bottom 1: (N, ...) and (M,) to (M, ...).
 
     An index outside 0 .. N - 1 gives an item of NaN. Caffe's rule: batch_reindex_layer.cpp.
     """
     require(index.ndim == 1, f"the indices, bottom 1, must have one axis, not shape {index.shape}")
-    require(x.ndim >= 1, "bottom 0 needs an axis to be indexed")
+    require(x.ndim >= 1, "bottom 0 needs at least one axis, but is a single number")
     # gradients of repeated items add up, in float32, since values are promoted first
-    items = promote(x).at[_positions(index, x.shape[0])].get(mode="fill", fill_value=jnp.nan)
+    items = promote(x).at[_truncate_indices(index, x.shape[0])].get(mode="fill", fill_value=jnp.nan)
     return items.astype(x.dtype)
 
 
@@ -77,7 +77,7 @@ def batch_reindex_classes(ctx: Context, x: Any, index: Any) -> int:
 def batch_reindex_backward(
     ctx: Context, x: jax.Array, index: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    return jax.ops.segment_sum(promote(dy), _positions(index, x.shape[0]), num_segments=x.shape[0]), None
+    return jax.ops.segment_sum(promote(dy), _truncate_indices(index, x.shape[0]), num_segments=x.shape[0]), None
 
 
 define_layer(
@@ -89,17 +89,17 @@ define_layer(
 )
 
 
-def _positions(index: jax.Array, n: int) -> jax.Array:
+def _truncate_indices(index: jax.Array, n: int) -> jax.Array:
     """Truncate indices to integers, as Caffe does; negative indices become n, which is out of range."""
     truncated = index.astype(jnp.int32)
     return jnp.where(truncated < 0, n, truncated)
 
 
 def crop(ctx: Context, x: jax.Array, like: jax.Array) -> jax.Array:
-    """Bottom 0 cropped to the size of bottom 1 in `axis` and all later axes (crop_layer.cpp).
+    """Crop bottom 0 to the size of bottom 1 in `axis` and all later axes (crop_layer.cpp).
 
     The crop starts at `offset`, which has one value for all cropped axes or one for each. The values of bottom 1 are
-    not used. Top: axes before `axis` from bottom 0, the others from bottom 1.
+    not used. The top has the sizes of bottom 0 before `axis`, and the sizes of bottom 1 from `axis` on.
     """
     starts, sizes = crop_box(ctx, x.shape, like.shape)
     return lax.slice(x, starts, [a + n for a, n in zip(starts, sizes, strict=True)])
@@ -109,8 +109,8 @@ def crop_backward(
     ctx: Context, x: jax.Array, like: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
     starts, sizes = crop_box(ctx, x.shape, like.shape)
-    around = [(a, n - a - size, 0) for a, n, size in zip(starts, x.shape, sizes, strict=True)]
-    return lax.pad(dy, jnp.zeros((), dy.dtype), around), None
+    padding = [(a, n - a - size, 0) for a, n, size in zip(starts, x.shape, sizes, strict=True)]
+    return lax.pad(dy, jnp.zeros((), dy.dtype), padding), None
 
 
 define_layer(
@@ -145,15 +145,14 @@ Arrays = tuple[jax.Array, ...]
 
 
 def embed(ctx: Context, blobs: Arrays, index: jax.Array) -> jax.Array:
-    """The rows of the weight that the bottom's indices select, plus a bias: (...) to (..., num_output).
+    """Return the rows of the weight that the bottom's indices select, plus a bias: (...) to (..., num_output).
 
     Blobs: weight (input_dim, num_output), bias (num_output,). Indices are truncated to integers. An index outside 0 ..
     input_dim - 1 gives a row of NaN. Caffe's rule: embed_layer.cpp.
     """
     weight, *bias = blobs
-    at = index.astype(jnp.int32)
-    at = jnp.where(at < 0, weight.shape[0], at)  # negative indices would count from the end
-    rows = jnp.take(weight, at, axis=0, mode="fill", fill_value=jnp.nan)
+    indices = _truncate_indices(index, weight.shape[0])  # negative indices would count from the end
+    rows = jnp.take(weight, indices, axis=0, mode="fill", fill_value=jnp.nan)
     return rows + bias[0] if bias else rows
 
 
@@ -188,7 +187,7 @@ HostArrays = tuple[np.ndarray, ...]
 
 
 def filter_(ctx: Context, *bottoms: np.ndarray) -> HostArrays:
-    """The rows of each bottom but the last for which the last bottom, the selector, is not zero.
+    """Select the rows for which the last bottom, the selector, is not zero, from each of the other bottoms.
 
     Bottoms: (N, ...) each, and the selector (N,). Tops: (M, ...), where M depends on the data. Caffe's rule:
     filter_layer.cpp.
@@ -231,13 +230,13 @@ FILTER_ROWS = LayerType(
 
 
 def filter_channels(ctx: Context, blobs: tuple[jax.Array, ...], *bottoms: jax.Array) -> tuple[jax.Array, ...]:
-    """The first `num_output` entries of each bottom along `axis` for which the blob, the selector, is not zero.
+    """Select the first `num_output` entries of each bottom along `axis` for which the blob, the selector, is not zero.
 
     Bottoms: (N, C, ...) each. Tops: (N, num_output, ...). Blob: selector (C,), which is not trained.
     """
     p = ctx.param
-    chosen = jnp.flatnonzero(blobs[0], size=p.num_output, fill_value=0)
-    return tuple(jnp.take(x, chosen, axis=canonical_axis(p.axis, x.shape)) for x in bottoms)
+    selected = jnp.flatnonzero(blobs[0], size=p.num_output, fill_value=0)
+    return tuple(jnp.take(x, selected, axis=canonical_axis(p.axis, x.shape)) for x in bottoms)
 
 
 def filter_channels_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
@@ -246,7 +245,9 @@ def filter_channels_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     sizes = {b.shape[canonical_axis(p.axis, b.shape)] for b in bottoms}
     require(len(sizes) == 1, f"bottoms must have one size along axis {p.axis}, not {sorted(sizes)}")
     (size,) = sizes
-    require(0 < p.num_output <= size, f"num_output must be 1 to {size}, the size along axis {p.axis}: {p.num_output}")
+    require(
+        0 < p.num_output <= size, f"num_output must be 1 to {size}, the size along axis {p.axis}, not {p.num_output}"
+    )
     return [ParamSpec((size,), FillerParameter(value=1), learnable=False)]
 
 

@@ -36,7 +36,7 @@ class InnerProductSettings:
         num_output: the number of outputs.
         bias_term: whether there is a bias.
         weight_filler, bias_filler: FillerParameters.
-        axis: the first axis of the inputs, negative from the end.
+        axis: the first axis of the inputs; a negative axis counts from the end.
         transpose: whether the weight is (inputs, num_output) instead of (num_output, inputs).
     """
 
@@ -60,21 +60,21 @@ def read_inner_product(ctx: Context) -> InnerProductSettings:
 
 
 def inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """x, flattened from `axis` on to K inputs, times the weight, plus a bias: (N, ...) to (N, num_output).
+    """Multiply x, flattened from `axis` on to K inputs, by the weight, and add a bias: (N, ...) to (N, num_output).
 
     Blobs: weight (num_output, K), or (K, num_output) with `transpose`, and bias (num_output,). Axes before `axis`
     remain. Caffe's rule: inner_product_layer.cpp.
     """
-    return product_of_rows(ctx, x, *blobs)
+    return multiply_by_weight(ctx, x, *blobs)
 
 
-def product_of_rows(ctx: Context, x: jax.Array, weight: jax.Array, *bias: jax.Array) -> jax.Array:
+def multiply_by_weight(ctx: Context, x: jax.Array, weight: jax.Array, *bias: jax.Array) -> jax.Array:
     """Multiply the rows of x by a weight, and add a bias if there is one."""
-    (lead, inputs), transpose = ctx.settings.rows_and_inputs(x.shape), ctx.settings.transpose
-    y = multiply_rows(x.reshape(*(lead or (1,)), inputs), weight, transpose, fast=ctx.fast)
+    (row_shape, inputs), transpose = ctx.settings.rows_and_inputs(x.shape), ctx.settings.transpose
+    y = multiply_rows(x.reshape(*(row_shape or (1,)), inputs), weight, transpose, fast=ctx.fast)
     if bias:
         y = add_bias_to_rows(y, bias[0], fast=ctx.fast).astype(y.dtype)
-    return y.reshape(*lead, weight.shape[1 if transpose else 0])
+    return y.reshape(*row_shape, weight.shape[1 if transpose else 0])
 
 
 def inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
@@ -100,8 +100,8 @@ def _product_gradients(
     ctx: Context, x: jax.Array, weight: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the gradients of the weight and of x, and dy as (rows, outputs)."""
-    (lead, inputs), transpose = ctx.settings.rows_and_inputs(x.shape), ctx.settings.transpose
-    rows = x.reshape(math.prod(lead), inputs)
+    (row_shape, inputs), transpose = ctx.settings.rows_and_inputs(x.shape), ctx.settings.transpose
+    rows = x.reshape(math.prod(row_shape), inputs)
     d_rows = dy.reshape(rows.shape[0], weight.shape[1 if transpose else 0])
     d_weight = jnp.einsum("mn,mk->kn" if transpose else "mn,mk->nk", d_rows, rows)
     dx = jnp.einsum("mn,kn->mk" if transpose else "mn,nk->mk", d_rows, weight)
@@ -120,37 +120,37 @@ INNER_PRODUCT = LayerType(  # registered below, with its variants
 def inner_product_of_bottoms(
     ctx: Context, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array
 ) -> jax.Array:
-    """InnerProduct with the weight (num_output, K) from bottom 1, and the bias from bottom 2 or, by default, a blob.
+    """Apply InnerProduct with the weight (num_output, K) from bottom 1, and the bias from bottom 2 or else from a blob.
 
     The weight determines the number of outputs; `num_output` and `weight_filler` are ignored.
     """
-    _check(ctx, x, weight, *bias)
-    return product_of_rows(ctx, x, weight.reshape(_flat(weight)), *(bias or blobs))
+    _check_bottoms(ctx, x, weight, *bias)
+    return multiply_by_weight(ctx, x, weight.reshape(_matrix_shape(weight)), *(bias or blobs))
 
 
 def inner_product_of_bottoms_params(ctx: Context, x: Any, weight: Any, *bias: Any) -> list[ParamSpec]:
-    _check(ctx, x, weight, *bias)
-    outputs = _flat(weight)[1 if ctx.settings.transpose else 0]
+    _check_bottoms(ctx, x, weight, *bias)
+    outputs = _matrix_shape(weight)[1 if ctx.settings.transpose else 0]
     return [ParamSpec((outputs,), ctx.settings.bias_filler)] if ctx.settings.bias_term and not bias else []
 
 
 def inner_product_of_bottoms_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    d_flat, dx, d_rows = _product_gradients(ctx, x, weight.reshape(_flat(weight)), dy)
+    d_flat, dx, d_rows = _product_gradients(ctx, x, weight.reshape(_matrix_shape(weight)), dy)
     d_weight = d_flat.reshape(weight.shape)
     d_bias = tuple(promote(d_rows).sum(0) for _ in (bias or blobs))
     return ((), dx, d_weight, *d_bias) if bias or not blobs else (d_bias, dx, d_weight)
 
 
-def _flat(weight: Any) -> tuple[int, int]:
+def _matrix_shape(weight: Any) -> tuple[int, int]:
     return weight.shape[0], math.prod(weight.shape[1:])
 
 
-def _check(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
+def _check_bottoms(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
     require(weight.shape, "bottom 1, the weight, must have at least one axis")
     _, inputs = ctx.settings.rows_and_inputs(x.shape)
-    outputs, columns = _flat(weight)[:: -1 if ctx.settings.transpose else 1]
+    outputs, columns = _matrix_shape(weight)[:: -1 if ctx.settings.transpose else 1]
     require(columns == inputs, f"bottom 1, the weight {weight.shape}, must have {inputs} inputs to match {x.shape}")
     require(
         not bias or (ctx.settings.bias_term and bias[0].shape == (outputs,)),
@@ -159,7 +159,7 @@ def _check(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
 
 
 def inner_product_of_unit_rows(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """InnerProduct with `normalize`: each row of the weight is first divided by its length, also in the stored weight.
+    """Apply InnerProduct with `normalize`: each row of the weight, also of the stored weight, is divided by its length.
 
     As in the fork, the numbers of a transposed weight (K, num_output) are divided in groups of K, as if they were rows.
     """
@@ -182,10 +182,11 @@ def _unit_rows(outputs: int, weight: jax.Array) -> jax.Array:
 
 
 def noisy_inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """InnerProduct with `enable_noise`: in TRAIN weight and bias are mean + deviation * noise, with noise in -1 .. 1.
+    """Apply InnerProduct with `enable_noise`: in TRAIN, weight and bias are mean + deviation * noise.
 
-    Blobs: the means of weight and bias, as InnerProduct's, then their deviations, of the same shapes. The noise is
-    uniform and drawn for each pass; MyCaffe draws it when its trainer says so. TEST computes with the means.
+    Blobs: the means of weight and bias, which have the shapes of InnerProduct's blobs, then their deviations, with the
+    same shapes. The noise is uniform in -1 .. 1 and sampled in each pass; MyCaffe samples it when its trainer requests
+    it. TEST computes with the means.
     """
     return inner_product(ctx, _with_noise(blobs, _noise(ctx, blobs)), x)
 
@@ -208,12 +209,12 @@ def noisy_inner_product_backward(
 ) -> tuple[Any, jax.Array]:
     noise = _noise(ctx, blobs)
     diffs, dx = inner_product_backward(ctx, _with_noise(blobs, noise), x, y=y, dy=dy)
-    of_deviations = [d * n for d, n in zip(diffs, noise, strict=True)] if noise else [None] * len(diffs)
-    return (*diffs, *of_deviations), dx
+    deviation_diffs = [d * n for d, n in zip(diffs, noise, strict=True)] if noise else [None] * len(diffs)
+    return (*diffs, *deviation_diffs), dx
 
 
 def _noise(ctx: Context, blobs: Arrays) -> list[jax.Array]:
-    """Return the noise of the weight and, if there is one, the bias; none in TEST."""
+    """Return the noise of the weight and, if there is one, of the bias; in TEST return an empty list."""
     if not ctx.training:
         return []
     means = blobs[: len(blobs) // 2]

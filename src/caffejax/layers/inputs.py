@@ -12,7 +12,7 @@ from .types import Fed, Gradient, Signature, Traced
 
 
 def input_shapes(ctx: Context) -> list[Shape]:
-    """Inputs of the net, which the caller passes, with the shapes of `input_param`.
+    """Declare inputs of the net, which the caller passes, with the shapes of `input_param`.
 
     One shape applies to all tops; otherwise there is one for each top.
     """
@@ -30,7 +30,7 @@ define_layer(Signature("Input", bottoms=0, tops=(1, None), param="input_param"),
 
 
 def memory_data_shapes(ctx: Context) -> list[Shape]:
-    """Images (batch_size, channels, height, width) and labels (batch_size,), set as arrays by the caller.
+    """Declare images (batch_size, channels, height, width) and labels (batch_size,), which the caller sets as arrays.
 
     With one top (MyCaffe) there are no labels.
     """
@@ -47,9 +47,9 @@ define_layer(
 
 
 def dummy_data(ctx: Context) -> tuple[jax.Array, ...]:
-    """Tops filled by `data_filler`; random fillers draw new values in every forward pass.
+    """Return tops filled by `data_filler`. Random fillers sample new values in every forward pass.
 
-    One shape or filler applies to all tops; otherwise there is one for each top. Without a filler tops are zeros.
+    One shape or filler applies to all tops; otherwise there is one for each top. Without a filler, tops are zeros.
     Caffe's rule: dummy_data_layer.cpp.
     """
     shapes, fillers = _dummy_shapes(ctx), list(ctx.param.data_filler)
@@ -69,16 +69,17 @@ define_layer(Signature("DummyData", bottoms=0, tops=(1, None), param="dummy_data
 
 def _dummy_shapes(ctx: Context) -> list[Shape]:
     p = ctx.param
-    old = [list(p.num), list(p.channels), list(p.height), list(p.width)]
-    require(not (p.shape and any(old)), "give either shape or num, channels, height and width, not both")
+    legacy_sizes = [list(p.num), list(p.channels), list(p.height), list(p.width)]
+    require(not (p.shape and any(legacy_sizes)), "give either shape or num, channels, height and width, not both")
     if p.shape:
         shapes = [tuple(int(d) for d in shape.dim) for shape in p.shape]
     else:
         require(
-            all(len(dims) in (1, ctx.n_tops) for dims in old),
-            "each of num, channels, height and width must be set once, or once per top",
+            all(len(dims) in (1, ctx.n_tops) for dims in legacy_sizes),
+            "each of num, channels, height and width must be set once, or once per top, but they are set "
+            f"{', '.join(str(len(dims)) for dims in legacy_sizes)} times for {ctx.n_tops} tops",
         )
-        shapes = list(zip(*(dims * ctx.n_tops if len(dims) == 1 else dims for dims in old), strict=True))
+        shapes = list(zip(*(dims * ctx.n_tops if len(dims) == 1 else dims for dims in legacy_sizes), strict=True))
     require(
         len(shapes) in (1, ctx.n_tops),
         f"dummy_data_param needs one shape or one per top, but has {len(shapes)} for {ctx.n_tops} tops",
@@ -87,7 +88,10 @@ def _dummy_shapes(ctx: Context) -> list[Shape]:
 
 
 def parameter(ctx: Context, blobs: tuple[jax.Array]) -> jax.Array:
-    """A learnable blob as a top, with the `shape` of parameter_param; initially zeros, or `blob_filler` (forks)."""
+    """Return a learnable blob as a top, with the `shape` of parameter_param.
+
+    It is initially zero, or filled by `blob_filler` (forks).
+    """
     return blobs[0]
 
 

@@ -26,16 +26,16 @@ class LrnSettings:
     """The settings of an LRNParameter.
 
     Attributes:
-        local_size: the number n of channels, or of cells along the side of the window, odd.
+        local_size: the odd number n of channels, or of cells along a side of the window.
         alpha, beta, k: the constants of the formula.
-        within: whether sums are over the plane (WITHIN_CHANNEL) instead of across channels.
+        within_channel: whether sums are over the plane (WITHIN_CHANNEL) instead of across channels.
     """
 
     local_size: int
     alpha: float
     beta: float
     k: float
-    within: bool
+    within_channel: bool
 
 
 def read_lrn(ctx: Context) -> LrnSettings:
@@ -50,13 +50,13 @@ def read_lrn(ctx: Context) -> LrnSettings:
 
 
 def lrn(ctx: Context, x: jax.Array) -> jax.Array:
-    """x * scale**-beta, where scale = k + alpha / n * (sum of squares over n neighboring channels), n = local_size.
+    """Return x * scale**-beta, where scale = k + alpha / n * (sum of squares over n = local_size neighboring channels).
 
     Bottom and top: (N, C, H, W). WITHIN_CHANNEL sums over an n x n window of the plane instead, with k = 1, and divides
-    like average pooling: by the part of the window inside the padded plane. Caffe's rule: lrn_layer.cpp.
+    by the number of cells of the window inside the padded plane, like average pooling. Caffe's rule: lrn_layer.cpp.
     """
     p = ctx.settings
-    if ctx.fast and not p.within:
+    if ctx.fast and not p.within_channel:
         _check(x)
         return normalize_response(x, p.local_size, p.k, p.alpha / p.local_size, p.beta)
     scale = _scale(ctx, x)
@@ -66,8 +66,8 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def lrn_top_shapes(ctx: Context, x: jax.ShapeDtypeStruct) -> list[Shape] | None:
-    """Return the shape of the top; None for WITHIN_CHANNEL, where forward may raise an error."""
-    if ctx.settings.within:
+    """Return the shape of the top, or None for WITHIN_CHANNEL, where forward may raise an error."""
+    if ctx.settings.within_channel:
         return None
     _check(x)
     return [x.shape]
@@ -76,16 +76,20 @@ def lrn_top_shapes(ctx: Context, x: jax.ShapeDtypeStruct) -> list[Shape] | None:
 def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     p, scale = ctx.settings, _scale(ctx, x)
     ratio = dy * y / scale
-    if p.within:
+    if p.within_channel:
         # the window sum is linear; its transpose adds each ratio to the cells of its window
-        spread = jax.linear_transpose(lambda squares: _window_mean(p, squares), ratio)(ratio)[0]
-        return (dy * scale**-p.beta - 2 * p.alpha * p.beta * x * spread).astype(x.dtype)
-    spread = _channel_sum(ratio, p.local_size)
-    return (dy * scale**-p.beta - 2 * p.alpha * p.beta / p.local_size * x * spread).astype(x.dtype)
+        ratio_sums = jax.linear_transpose(lambda squares: _window_mean(p, squares), ratio)(ratio)[0]
+        return (dy * scale**-p.beta - 2 * p.alpha * p.beta * x * ratio_sums).astype(x.dtype)
+    ratio_sums = _channel_sum(ratio, p.local_size)
+    return (dy * scale**-p.beta - 2 * p.alpha * p.beta / p.local_size * x * ratio_sums).astype(x.dtype)
 
 
 def _receptive_window(ctx: Context, bottom: Any) -> Window:
-    return _squares_window(ctx.settings, bottom.shape[2:]) if ctx.settings.within else pointwise_window(ctx, bottom)
+    return (
+        _squares_window(ctx.settings, bottom.shape[2:])
+        if ctx.settings.within_channel
+        else pointwise_window(ctx, bottom)
+    )
 
 
 define_layer(
@@ -104,11 +108,11 @@ def _check(x: jax.Array | jax.ShapeDtypeStruct) -> None:
 def _scale(ctx: Context, x: jax.Array) -> jax.Array:
     _check(x)
     p = ctx.settings
-    if p.within and ctx.fast:
+    if p.within_channel and ctx.fast:
         (squares,) = elementwise(lambda x: (jnp.square(promote(x)).astype(x.dtype),), x)
         return elementwise(lambda mean: (1 + p.alpha * promote(mean),), _window_mean(p, squares, fast=True))[0]
     squares = jnp.square(promote(x))
-    if p.within:
+    if p.within_channel:
         return 1 + p.alpha * _window_mean(p, squares)
     return p.k + p.alpha / p.local_size * _channel_sum(squares, p.local_size)
 

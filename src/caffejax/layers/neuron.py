@@ -25,11 +25,11 @@ Arrays = tuple[jax.Array, ...]
 
 
 def relu(ctx: Context, x: jax.Array) -> jax.Array:
-    """x where x > 0, else negative_slope * x. At 0 the gradient is the slope."""
+    """Return x where x > 0, else negative_slope * x. At 0 the gradient is the slope."""
     if ctx.fast and ctx.param.negative_slope == 0:
         return maximum_with_0(x)
     slope = ctx.param.negative_slope
-    return jnp.where(x <= 0, slope * x if slope else 0, x)  # 0 * x would be -0 where Caffe has 0; NaN passes
+    return jnp.where(x <= 0, slope * x if slope else 0, x)  # 0 * x would be -0 where Caffe has 0; NaN remains NaN
 
 
 def relu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -45,7 +45,7 @@ define_layer(
 
 
 def prelu(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """x where x > 0, else slope * x, with one learnable slope per channel, or one for all (`channel_shared`).
+    """Return x where x > 0, else slope * x, with one learnable slope per channel, or one for all (`channel_shared`).
 
     Bottom and top: (N, C, ...). Blob: slope (C,) or (). At 0 the gradient of x is the slope, and the gradient of the
     slope is 0.
@@ -95,9 +95,9 @@ def _define_elementwise(
 
 
 def elu(ctx: Context, x: jax.Array) -> jax.Array:
-    """x where x > 0, else alpha * (exp(x) - 1). At 0 the gradient is alpha."""
-    below = jnp.where(x > 0, 0, x)  # an overflow in the branch that is not selected would reach the gradient
-    return jnp.where(x > 0, x, ctx.param.alpha * jnp.expm1(below))
+    """Return x where x > 0, else alpha * (exp(x) - 1). At 0 the gradient is alpha."""
+    negative = jnp.where(x > 0, 0, x)  # an overflow in the branch that is not selected would reach the gradient
+    return jnp.where(x > 0, x, ctx.param.alpha * jnp.expm1(negative))
 
 
 def elu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -108,7 +108,7 @@ _define_elementwise("ELU", elu, elu_backward, param="elu_param")
 
 
 def sigmoid(ctx: Context, x: jax.Array) -> jax.Array:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     return jax.nn.sigmoid(x)
 
 
@@ -120,7 +120,7 @@ _define_elementwise("Sigmoid", sigmoid, sigmoid_backward, param="sigmoid_param")
 
 
 def tanh(ctx: Context, x: jax.Array) -> jax.Array:
-    """The hyperbolic tangent of x."""
+    """Return the hyperbolic tangent of x."""
     return jnp.tanh(x)
 
 
@@ -132,7 +132,7 @@ _define_elementwise("TanH", tanh, tanh_backward, param="tanh_param")
 
 
 def swish(ctx: Context, x: jax.Array) -> jax.Array:
-    """x * sigmoid(beta * x)."""
+    """Return x * sigmoid(beta * x)."""
     return x * jax.nn.sigmoid(ctx.param.beta * x)
 
 
@@ -145,7 +145,7 @@ _define_elementwise("Swish", swish, swish_backward, param="swish_param")
 
 
 def bnll(ctx: Context, x: jax.Array) -> jax.Array:
-    """log(1 + exp(x)), without overflow."""
+    """Return log(1 + exp(x)), computed without overflow."""
     return jax.nn.softplus(x)
 
 
@@ -157,7 +157,7 @@ define_layer(Signature("BNLL"), Traced(bnll), Gradient(bnll_backward), LayerTrai
 
 
 def absval(ctx: Context, x: jax.Array) -> jax.Array:
-    """|x|. At 0 the gradient is 0."""
+    """Return |x|. At 0 the gradient is 0."""
     return jnp.sign(x) * x
 
 
@@ -169,10 +169,10 @@ _define_elementwise("AbsVal", absval, absval_backward, in_place=False)
 
 
 def clip(ctx: Context, x: jax.Array) -> jax.Array:
-    """x clamped to [min, max]. On both bounds the gradient is 1."""
+    """Clamp x to [min, max]. On both bounds the gradient is 1."""
     p = ctx.param
     require(p.HasField("min") and p.HasField("max"), "clip_param must set min and max")
-    # the maximum is applied last, and min wins where min > max
+    # the maximum is applied last, so that min wins if min > max
     bounded = jnp.maximum(jnp.minimum(x, p.max), p.min)
     return jnp.where(_inside(p, x), x, jax.lax.stop_gradient(bounded))
 
@@ -194,7 +194,7 @@ def _inside(p: Any, x: jax.Array) -> jax.Array:
 
 
 def threshold(ctx: Context, x: jax.Array) -> jax.Array:
-    """1 where x > threshold, else 0. Caffe has no gradient."""
+    """Return 1 where x > threshold, else 0. Caffe defines no gradient."""
     return (x > ctx.param.threshold).astype(x.dtype)
 
 
@@ -207,12 +207,12 @@ define_layer(
 
 
 def power(ctx: Context, x: jax.Array) -> jax.Array:
-    """(shift + scale * x) ** power. If scale or power is 0, the top is constant."""
+    """Return (shift + scale * x) ** power. If scale or power is 0, the top is constant."""
     p = ctx.param
     if p.power == 0:
         return jnp.ones_like(x)
-    inner = _scale_and_shift(p, x) if p.scale else jnp.full_like(x, p.shift)
-    return inner if p.power == 1 else inner**p.power
+    shifted = _scale_and_shift(p, x) if p.scale else jnp.full_like(x, p.shift)
+    return shifted if p.power == 1 else shifted**p.power
 
 
 def power_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array | None:
@@ -233,7 +233,7 @@ define_layer(
 
 
 def exp(ctx: Context, x: jax.Array) -> jax.Array:
-    """base ** (shift + scale * x), where base -1 means e."""
+    """Return base ** (shift + scale * x), where base -1 means e."""
     return jnp.exp(log_base(ctx.param) * _scale_and_shift(ctx.param, x))
 
 
@@ -245,7 +245,7 @@ define_layer(Signature("Exp", param="exp_param"), Traced(exp), Gradient(exp_back
 
 
 def log(ctx: Context, x: jax.Array) -> jax.Array:
-    """The logarithm of shift + scale * x to `base`, where base -1 means e."""
+    """Return the logarithm of shift + scale * x to `base`, where base -1 means e."""
     require(ctx.param.base != 1, "base 1 has no logarithm; set another base")
     return jnp.log(_scale_and_shift(ctx.param, x)) / log_base(ctx.param)
 
@@ -266,27 +266,27 @@ def log_base(p: Any) -> float:
     """Return the natural logarithm of the base.
 
     Raises:
-        LayerError: for a base that is not positive and finite, nor -1.
+        LayerError: if the base is neither -1 nor positive and finite.
     """
     require(p.base == -1 or 0 < p.base < math.inf, f"base must be positive, or -1 for e, not {p.base:g}")
     return 1.0 if p.base == -1 else math.log(p.base)
 
 
 def mish(ctx: Context, x: jax.Array) -> jax.Array:
-    """x * tanh(log(1 + exp(x)))."""
+    """Return x * tanh(log(1 + exp(x)))."""
     return x * jnp.tanh(jax.nn.softplus(x))
 
 
 def mish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    bend = jnp.tanh(jax.nn.softplus(x))
-    return dy * (bend + x * (1 - jnp.square(bend)) * jax.nn.sigmoid(x))
+    gate = jnp.tanh(jax.nn.softplus(x))
+    return dy * (gate + x * (1 - jnp.square(gate)) * jax.nn.sigmoid(x))
 
 
 _define_elementwise("Mish", mish, mish_backward, origin="YOLOv4")
 
 
 def relu6(ctx: Context, x: jax.Array) -> jax.Array:
-    """min(x, 6) where x > 0, else negative_slope * x. At 0 the gradient is the slope, at 6 it is 0."""
+    """Return min(x, 6) where x > 0, else negative_slope * x. At 0 the gradient is the slope, and at 6 it is 0."""
     return jnp.where(x > 0, jnp.where(x < 6, x, 6), ctx.param.negative_slope * x)
 
 
@@ -298,9 +298,9 @@ _define_elementwise("ReLU6", relu6, relu6_backward, param="relu6_param", origin=
 
 
 def hard_sigmoid(ctx: Context, x: jax.Array) -> jax.Array:
-    """alpha * x + beta clamped to [0, 1]. On both bounds the gradient is 0."""
-    line = ctx.param.alpha * x + ctx.param.beta
-    return jnp.where(line > 0, jnp.where(line < 1, line, 1), 0)
+    """Clamp alpha * x + beta to [0, 1]. On both bounds the gradient is 0."""
+    linear = ctx.param.alpha * x + ctx.param.beta
+    return jnp.where(linear > 0, jnp.where(linear < 1, linear, 1), 0)
 
 
 def hard_sigmoid_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -313,7 +313,7 @@ _define_elementwise(
 
 
 def hard_swish(ctx: Context, x: jax.Array) -> jax.Array:
-    """x * min(max(x + 3, 0), 6) / 6."""
+    """Return x * min(max(x + 3, 0), 6) / 6."""
     return jnp.where(x > -3, jnp.where(x < 3, x * (x + 3) / 6, x), 0)
 
 

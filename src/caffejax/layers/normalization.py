@@ -25,7 +25,7 @@ from .types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerTyp
 Arrays = tuple[jax.Array, ...]
 
 
-_LEAST_EPS = 1e-5  # CUDNN_BN_MIN_EPSILON, which NVIDIA Caffe applies
+_MIN_EPS = 1e-5  # CUDNN_BN_MIN_EPSILON, which NVIDIA Caffe applies
 
 
 @dataclass(frozen=True)
@@ -35,52 +35,52 @@ class BatchNormSettings:
     Attributes:
         eps: the number added to the variance.
         fraction: moving_average_fraction, by which older statistics are multiplied at each update.
-        uses_stored: whether the layer normalizes by its stored statistics instead of the batch's.
-        stats_batch_size: Intel's number of images from which statistics are computed; 0 for the whole batch.
-        sums: whether the blobs hold sums, as in Caffe, instead of NVIDIA's moving averages.
+        uses_stored: whether the layer normalizes by its stored statistics instead of the batch statistics.
+        stats_batch_size: Intel's number of images from which statistics are computed, or 0 for the whole batch.
+        has_sums: whether the blobs hold sums, as in Caffe, instead of NVIDIA's moving averages.
     """
 
     eps: float
     fraction: float
     uses_stored: bool
     stats_batch_size: int
-    sums: bool
+    has_sums: bool
 
 
 def read_batch_norm(ctx: Context) -> BatchNormSettings:
-    """Read a BatchNormParameter; `use_global_stats` defaults to true in TEST and false in TRAIN."""
+    """Read a BatchNormParameter, where `use_global_stats` defaults to true in TEST and false in TRAIN."""
     p = ctx.param
     uses_stored = bool(p.use_global_stats) if p.HasField("use_global_stats") else not ctx.training
-    return BatchNormSettings(p.eps, p.moving_average_fraction, uses_stored, p.stats_batch_size, sums=True)
+    return BatchNormSettings(p.eps, p.moving_average_fraction, uses_stored, p.stats_batch_size, has_sums=True)
 
 
 def read_scaled_batch_norm(ctx: Context) -> BatchNormSettings:
-    """Read a BatchNormParameter like Intel Caffe if it has settings of that fork only, else like NVIDIA Caffe."""
+    """Read a BatchNormParameter like Intel Caffe if it sets fields of this fork only, else like NVIDIA Caffe."""
     settings = read_batch_norm(ctx)
-    if any(ctx.param.HasField(field) for field in _INTELS):
+    if any(ctx.param.HasField(field) for field in _INTEL_SETTINGS):
         return settings
     uses_stored = settings.uses_stored or not ctx.training
-    return replace(settings, eps=max(settings.eps, _LEAST_EPS), uses_stored=uses_stored, sums=False)
+    return replace(settings, eps=max(settings.eps, _MIN_EPS), uses_stored=uses_stored, has_sums=False)
 
 
 def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
-    """(x - mean) / sqrt(variance + eps) for each channel, without learnable scale and bias.
+    """Return (x - mean) / sqrt(variance + eps) for each channel, without learnable scale and bias.
 
-    Bottom and top: (N, C, ...). Blobs: sums of means (C,), of variances (C,) and of weights (1,). With
-    `use_global_stats`, the default in TEST, mean and variance are the stored sums divided by the sum of weights.
-    Otherwise they are the batch's, and every forward pass, also in TEST, multiplies the blobs by
-    `moving_average_fraction` and adds the mean, the variance times m / (m - 1) for m values per channel, and 1. With
+    Bottom and top: (N, C, ...). Blobs: sums of means (C,), of variances (C,) and of weights (1,), which get no
+    gradient. With `use_global_stats`, the default in TEST, mean and variance are the stored sums divided by the sum of
+    weights. Otherwise they are the statistics of the batch. Then every forward pass, also in TEST, multiplies the blobs
+    by `moving_average_fraction` and adds the mean, the variance times m / (m - 1) for m values per channel, and 1. With
     Intel's `stats_batch_size` each part of that many images has its own statistics, and updates the blobs, in order.
-    The blobs get no gradient. Caffe's rule: batch_norm_layer.cpp.
+    Caffe's rule: batch_norm_layer.cpp.
     """
     if ctx.settings.uses_stored:
         mean, variance = stored_statistics(blobs)
-        return ((promote(x) - along(mean, x)) / _deviation(ctx, variance, x)).astype(x.dtype), blobs
+        return ((promote(x) - broadcast_channels(mean, x)) / _deviation(ctx, variance, x)).astype(x.dtype), blobs
     if ctx.fast:
         return batch_norm_fused(ctx, blobs, x, ())
     parts = split_batch(ctx, x)
     mean, variance = batch_statistics(ctx, parts)
-    top = (promote(parts) - along(mean, parts)) / _deviation(ctx, variance, parts)
+    top = (promote(parts) - broadcast_channels(mean, parts)) / _deviation(ctx, variance, parts)
     return join_batch(top.astype(x.dtype), x), update_sums(ctx, blobs, mean, variance, parts)
 
 
@@ -122,25 +122,25 @@ def batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.A
 
 
 def batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count a following Scale, then a ReLU, if the layer uses batch statistics."""
+    """Return how many epilogues can be fused: a Scale, then a ReLU, if the layer uses batch statistics."""
     if ctx.settings.uses_stored:
         return 0
-    scaled = int(epilogues[0].is_by_channel(1, x.shape[1]))
-    return scaled + any(f.is_relu for f in epilogues[scaled : scaled + 1])
+    n_scales = int(epilogues[0].is_by_channel(1, x.shape[1]))
+    return n_scales + any(f.is_relu for f in epilogues[n_scales : n_scales + 1])
 
 
 def batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Compute BatchNorm by batch statistics with the epilogues that `batch_norm_fusible` counts."""
+    """Compute BatchNorm by batch statistics, fused with `epilogues`, which `batch_norm_fusible` counts."""
     relu = bool(epilogues) and epilogues[-1].is_relu
     scales = epilogues[:-1] if relu else epilogues
     mean_estimate = stored_statistics(blobs)[0]
     ones, zeros = jnp.ones_like(mean_estimate), jnp.zeros_like(mean_estimate)
     affine = map(promote, scales[0].factor_and_bias()) if scales else (ones, zeros)
     parts = split_batch(ctx, x)
-    factor, bias, near = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
-    top, mean, variance = normalize_batch(ctx, parts, factor, bias, near, ctx.settings.eps, relu=relu)
+    factor, bias, part_estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
+    top, mean, variance = normalize_batch(ctx, parts, factor, bias, part_estimate, ctx.settings.eps, relu=relu)
     return join_batch(top, x), update_sums(ctx, blobs, mean, variance, parts)
 
 
@@ -164,7 +164,7 @@ PLAIN_BATCH_NORM = LayerType(  # registered below, with its variant
 
 
 def stored_statistics(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    """Return mean and variance, (channels,) each, from the sums; both 0 before the first update."""
+    """Return mean and variance, (channels,) each, from the sums. Both are 0 before the first update."""
     means, variances, weight = (stop_gradient(promote(b)) for b in blobs)
     xp = namespace_of(weight)
     inverse = xp.where(weight == 0, 0, 1 / xp.where(weight == 0, 1, weight))
@@ -172,7 +172,7 @@ def stored_statistics(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
 
 
 def split_batch(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return a batch (N, C, ...) with its parts of `stats_batch_size` images as channels: (size, N / size * C, ...)."""
+    """Split a batch (N, C, ...) into parts of size `stats_batch_size` along the channels: (size, N / size * C, ...)."""
     size = ctx.settings.stats_batch_size
     if not 0 < size < x.shape[0]:
         return x
@@ -180,7 +180,7 @@ def split_batch(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def join_batch(parts: jax.Array, x: jax.Array) -> jax.Array:
-    """Return the batch whose parts `split_batch` returned, in the shape of `x`."""
+    """Return the batch, in the shape of `x`, from the parts that `split_batch` returned."""
     if parts.shape == x.shape:
         return parts
     return parts.reshape(parts.shape[0], -1, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)
@@ -192,7 +192,7 @@ def repeat_channels(by_channel: jax.Array, x: jax.Array, parts: jax.Array) -> ja
 
 
 def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x: jax.Array) -> Arrays:
-    """Add the statistics of the batch `x`, or of its parts in their order, to the sums."""
+    """Add the statistics of the batch `x`, or of its parts in order, to the sums."""
     fraction = ctx.settings.fraction
     m = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.compute_config.sync_bn else 1)
     unbiased = variance * (m / (m - 1) if m > 1 else 1.0)
@@ -208,7 +208,10 @@ def sync_axis(ctx: Context) -> str | None:
 
 
 def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
-    """Return the mean of each array in each channel, (channels,); with `sync_bn` over the batches of all devices."""
+    """Return the mean of each array in each channel, (channels,).
+
+    With `sync_bn` the means are taken over the batches of all devices.
+    """
     means = [jnp.mean(a, axis=other_axes(a)) for a in arrays]
     return list(cross_replica.pmean(ctx, jnp.stack(means))) if ctx.compute_config.sync_bn else means
 
@@ -217,43 +220,43 @@ def batch_statistics(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the batch's mean and variance in each channel, (channels,) each, by the plain lowering."""
     values = promote(x)
     (mean,) = channel_means(ctx, values)
-    (variance,) = channel_means(ctx, jnp.square(values - along(mean, x)))
+    (variance,) = channel_means(ctx, jnp.square(values - broadcast_channels(mean, x)))
     return mean, variance
 
 
 def normalize_batch(
-    ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array, eps: float, *, relu: bool
+    ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array, mean_estimate: jax.Array, eps: float, *, relu: bool
 ) -> Arrays:
     """Return the batch-normalized bottom, and the mean and variance of the batch, (channels,) each.
 
     Args:
-        ctx: the layer.
+        ctx: the context of the layer.
         x: the bottom (N, channels, ...).
         factor, bias: (channels,), applied after the normalization.
-        near: (channels,), an estimate of the mean.
+        mean_estimate: (channels,), an estimate of the mean.
         eps: added to the variance.
-        relu: whether to compute a ReLU of the top as well, with `ctx.fast`.
+        relu: whether to apply a ReLU to the top; without `ctx.fast` there is none.
     """
     if ctx.fast:
-        guess = jax.lax.stop_gradient(promote(near))
-        guess = jnp.where(jnp.isfinite(guess), guess, 0)
-        how: Any = {"relu": relu, "axis_name": sync_axis(ctx)}
-        results: Arrays = normalize_channels(x, promote(factor), promote(bias), guess, eps, **how)
+        estimate = jax.lax.stop_gradient(promote(mean_estimate))
+        estimate = jnp.where(jnp.isfinite(estimate), estimate, 0)
+        options: Any = {"relu": relu, "axis_name": sync_axis(ctx)}
+        results: Arrays = normalize_channels(x, promote(factor), promote(bias), estimate, eps, **options)
         return results
     mean, variance = batch_statistics(ctx, x)
-    y = (promote(x) - along(mean, x)) / along(jnp.sqrt(variance + eps), x)
-    y = y * along(factor, x) + along(bias, x)
+    y = (promote(x) - broadcast_channels(mean, x)) / broadcast_channels(jnp.sqrt(variance + eps), x)
+    y = y * broadcast_channels(factor, x) + broadcast_channels(bias, x)
     return y.astype(x.dtype), jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
 def project_out(ctx: Context, dy: jax.Array, y: jax.Array) -> jax.Array:
-    """Return `dy` minus its mean and minus its projection on `y`, in each channel of the batch."""
+    """Subtract from `dy` its mean and its projection on `y`, in each channel of the batch."""
     mean, part = channel_means(ctx, dy, dy * y)
-    return dy - along(mean, y) - y * along(part, y)
+    return dy - broadcast_channels(mean, y) - y * broadcast_channels(part, y)
 
 
 def _deviation(ctx: Context, variance: jax.Array, x: jax.Array) -> jax.Array:
-    return along(jnp.sqrt(variance + ctx.settings.eps), x)
+    return broadcast_channels(jnp.sqrt(variance + ctx.settings.eps), x)
 
 
 def other_axes(x: jax.Array) -> tuple[int, ...]:
@@ -261,22 +264,22 @@ def other_axes(x: jax.Array) -> tuple[int, ...]:
     return (0, *range(2, x.ndim))
 
 
-def along(statistic: jax.Array, x: jax.Array) -> jax.Array:
+def broadcast_channels(statistic: jax.Array, x: jax.Array) -> jax.Array:
     """Reshape (channels,) to broadcast along axis 1 of `x`."""
     return statistic.reshape(-1, *(1,) * (x.ndim - 2))
 
 
 def scaled_batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
-    """BatchNorm, then times a factor and plus a bias for each channel, blobs 3 and 4, (C,) each.
+    """Apply BatchNorm, then multiply by a factor and add a bias for each channel, blobs 3 and 4, (C,) each.
 
-    NVIDIA's blobs 0 and 1 are moving averages, the variance without the factor m / (m - 1), and TEST always uses them;
-    blob 2 is 1 after the first update. Intel's are sums, like BVLC's, and with `bias_term: false` there is no blob 4.
-    With NVIDIA eps is at least 1e-5.
+    In NVIDIA Caffe, blobs 0 and 1 are moving averages, which TEST always uses, and the variance is not multiplied by
+    m/(m-1). Blob 2 is 1 after the first update, and eps is at least 1e-5. In Intel Caffe, the blobs are sums, as in
+    BVLC Caffe, and with `bias_term: false` there is no blob 4.
     """
     if not ctx.settings.uses_stored:
         return scaled_batch_norm_fused(ctx, blobs, x, ())
     factor, bias = scaled_by_channel(ctx, blobs)
-    return (promote(x) * along(factor, x) + along(bias, x)).astype(x.dtype), blobs[:3]
+    return (promote(x) * broadcast_channels(factor, x) + broadcast_channels(bias, x)).astype(x.dtype), blobs[:3]
 
 
 def scaled_batch_norm_params(ctx: Context, x: Any) -> list[ParamSpec]:
@@ -294,10 +297,12 @@ def scaled_batch_norm_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[Any, ...], jax.Array]:
     d_top, stored = promote(dy), ctx.settings.uses_stored
-    parts, d_normalised = (a if stored else split_batch(ctx, a) for a in (x, d_top * along(promote(blobs[3]), x)))
+    parts, d_normalised = (
+        a if stored else split_batch(ctx, a) for a in (x, d_top * broadcast_channels(promote(blobs[3]), x))
+    )
     mean, variance = stored_statistics(blobs[:3]) if stored else batch_statistics(ctx, parts)
-    deviation = along(jnp.sqrt(variance + ctx.settings.eps), parts)
-    normalised = (promote(parts) - along(mean, parts)) / deviation
+    deviation = broadcast_channels(jnp.sqrt(variance + ctx.settings.eps), parts)
+    normalised = (promote(parts) - broadcast_channels(mean, parts)) / deviation
     if not stored:
         d_normalised = project_out(ctx, d_normalised, normalised)
     d_factor, d_bias = ((d_top * factor).sum(other_axes(x)) for factor in (join_batch(normalised, x), 1))
@@ -311,38 +316,40 @@ def scaled_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array
 
 
 def scaled_batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count a following ReLU, if the layer uses batch statistics."""
+    """Return 1 if a ReLU follows and the layer uses batch statistics, else 0."""
     return 0 if ctx.settings.uses_stored else int(any(f.is_relu for f in epilogues[:1]))
 
 
 def scaled_batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Normalize by batch statistics, with the epilogues that `scaled_batch_norm_fusible` counts."""
+    """Normalize by batch statistics, fused with `epilogues`, which `scaled_batch_norm_fusible` counts."""
     parts = split_batch(ctx, x)
     mean_estimate = stored_statistics(blobs[:3])[0]
     affine = (*map(promote, blobs[3:]), jnp.zeros_like(mean_estimate))[:2]
-    factor, bias, near = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
-    top, mean, variance = normalize_batch(ctx, parts, factor, bias, near, ctx.settings.eps, relu=bool(epilogues))
-    if ctx.settings.sums:
+    factor, bias, part_estimate = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
+    top, mean, variance = normalize_batch(
+        ctx, parts, factor, bias, part_estimate, ctx.settings.eps, relu=bool(epilogues)
+    )
+    if ctx.settings.has_sums:
         return join_batch(top, x), update_sums(ctx, blobs[:3], mean, variance, parts)
     return top, _update_averages(ctx, blobs[:3], mean, variance)
 
 
 def _update_averages(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array) -> Arrays:
-    """Move the averages towards the batch's statistics; the first update replaces them."""
+    """Move the averages towards the statistics of the batch. The first update replaces them."""
     fraction = ctx.settings.fraction
-    means, variances, begun = blobs
+    means, variances, is_updated = blobs
     new = (
-        jnp.where(begun == 0, now, fraction * promote(old) + (1 - fraction) * now)
-        for old, now in ((means, mean), (variances, variance))
+        jnp.where(is_updated == 0, batch_value, fraction * promote(old) + (1 - fraction) * batch_value)
+        for old, batch_value in ((means, mean), (variances, variance))
     )
     return tuple(
-        jax.lax.stop_gradient(n.astype(b.dtype)) for n, b in zip((*new, jnp.ones_like(begun)), blobs, strict=True)
+        jax.lax.stop_gradient(n.astype(b.dtype)) for n, b in zip((*new, jnp.ones_like(is_updated)), blobs, strict=True)
     )
 
 
-_INTELS = ("filler", "use_weight_bias", "bias_term", "stats_batch_size")
+_INTEL_SETTINGS = ("filler", "use_weight_bias", "bias_term", "stats_batch_size")
 
 
 def _batch_norm_variant(layer: Any) -> str:
@@ -356,7 +363,7 @@ SCALED_BATCH_NORM = LayerType(
     Signature(
         "BatchNorm",
         param="batch_norm_param",
-        fork_settings=("scale_bias", "scale_filler", "bias_filler", *_INTELS),
+        fork_settings=("scale_bias", "scale_filler", "bias_filler", *_INTEL_SETTINGS),
     ),
     Traced(
         scaled_batch_norm,
@@ -377,19 +384,19 @@ register(
             _batch_norm_variant,
             {"BVLC's": PLAIN_BATCH_NORM, "with scale and bias": SCALED_BATCH_NORM},
             selection_doc="With `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA), `filler`, `use_weight_bias` or "
-            "`bias_term` (Intel), or more than three blobs, it is the one with scale and bias; with `use_weight_bias: "
-            "false` it is BVLC's.",
+            "`bias_term` (Intel), or more than three blobs, it is the variant with scale and bias; with "
+            "`use_weight_bias: false` it is BVLC's.",
         ),
     )
 )
 
 
 def mvn(ctx: Context, x: jax.Array) -> jax.Array:
-    """Subtract the mean and divide by the standard deviation plus eps, for each channel of each image; (N, C, H, W).
+    """Subtract the mean and divide by the standard deviation plus eps, for each channel of each image (N, C, H, W).
 
-    With `across_channels` the statistics are of each image. The top always has four axes. As in Caffe, the gradient
-    ignores that eps is added to the standard deviation. With `normalize_variance: false` only the mean is subtracted.
-    Caffe's rule: mvn_layer.cpp.
+    With `across_channels` the statistics are computed over each image. With `normalize_variance: false` only the mean
+    is subtracted. The top always has four axes. As in Caffe, the gradient ignores that eps is added to the standard
+    deviation. Caffe's rule: mvn_layer.cpp.
     """
     images = promote(x).reshape(four_axes(x.shape))
     centred = images - jnp.mean(images, axis=_mvn_axes(ctx), keepdims=True)

@@ -18,12 +18,13 @@ from .implementation import LayerContext
 from .registry import define_layer
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
-_SSDS = ("across_spatial", "scale_filler", "channel_shared", "eps", "add_eps_before_sqrt")  # settings of norm_param
+# settings of norm_param
+_SSD_SETTINGS = ("across_spatial", "scale_filler", "channel_shared", "eps", "add_eps_before_sqrt")
 _NORMFACE_EPS = 1e-6
 
 
 def normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> jax.Array:
-    """Each image (N, C, H, W), or each position with across_spatial: false, divided by its length, times a scale.
+    """Divide each image (N, C, H, W), or each position with across_spatial: false, by its length; multiply by a scale.
 
     The length is sqrt(sum of squares + eps). Blob: scale () or, with channel_shared: false, (C,). The top has the shape
     of the bottom.
@@ -44,10 +45,10 @@ def normalize_backward(
 ) -> tuple[tuple[jax.Array], jax.Array]:
     _, length = _normalize(ctx, blobs, x)
     (scale,) = blobs
-    by_scale = jnp.sum(promote(dy) * promote(x) / length, axis=_other_axes(scale, x))
+    d_scale = jnp.sum(promote(dy) * promote(x) / length, axis=_other_axes(scale, x))
     # the fork removes the part along x before scaling, which is not the derivative if the scale differs by channel
     dx = _broadcast_channels(scale, x) * _unit_diff(promote(x), length, promote(dy), _lengths_axes(ctx, x))
-    return (by_scale,), dx.astype(x.dtype)
+    return (d_scale,), dx.astype(x.dtype)
 
 
 def _receptive_window(ctx: Context, bottom: Any) -> Window | None:
@@ -64,9 +65,9 @@ NORMALIZE_SSD = LayerType(
 
 
 def _normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the top, in float32 at least, and the lengths that it was divided by."""
+    """Return the top, in float32 at least, and the lengths by which x is divided."""
     p = ctx.layer.norm_param
-    refuse_set(p, ("bp_norm", "normalize_type"), "it is of normalize_param, NormFace's")
+    refuse_set(p, ("bp_norm", "normalize_type"), "it belongs to NormFace's normalize_param")
     four_axes(x.shape)
     require(len(x.shape) >= 2, f"needs a bottom with 2 to 4 axes, not shape {x.shape}")
     require(p.add_eps_before_sqrt, "add_eps_before_sqrt: false is not supported; remove it")
@@ -87,20 +88,20 @@ def _other_axes(scale: jax.Array, x: jax.Array) -> tuple[int, ...]:
     return tuple(axis for axis in range(x.ndim) if axis != 1 or not scale.ndim)
 
 
-def normalize_places(ctx: Context, x: jax.Array) -> object:
-    """The vector of channels at each position, divided by its length; (N, C, H, W).
+def normalize_positions(ctx: Context, x: jax.Array) -> object:
+    """Divide the vector of channels at each position of (N, C, H, W) by its length.
 
     The length is sqrt(sum of squares + 1e-6), or with normalize_type "L1" the sum of absolute values + 1e-6. The
-    optional second top holds the lengths, (N, 1, H, W); its gradient is ignored unless bp_norm is true.
+    optional second top holds the lengths, (N, 1, H, W). Its gradient is ignored if bp_norm is false.
     """
-    y, length = _unit(ctx, x)
+    y, length = _normalize_positions(ctx, x)
     if ctx.n_tops == 1:
         return y.astype(x.dtype)
     return y.astype(x.dtype), (length if ctx.param.bp_norm else jax.lax.stop_gradient(length)).astype(x.dtype)
 
 
-def normalize_places_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
-    top, length = _unit(ctx, x)
+def normalize_positions_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
+    top, length = _normalize_positions(ctx, x)
     d_top, *d_length = map(promote, as_tuple(dy))
     slope = jnp.sign(top) if ctx.param.normalize_type == "L1" else top  # of the length
     dx = (d_top - jnp.sum(d_top * top, axis=1, keepdims=True) * slope) / length
@@ -111,18 +112,18 @@ def normalize_places_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) ->
 
 NORMALIZE_NORMFACE = LayerType(
     Signature("Normalize", tops=(1, 2), param="normalize_param"),
-    Traced(normalize_places),
+    Traced(normalize_positions),
     Gradient(
-        normalize_places_backward, not_derivative="The gradient of the lengths is ignored unless bp_norm is true."
+        normalize_positions_backward, not_derivative="The gradient of the lengths is ignored if bp_norm is false."
     ),
     LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
     docs=LayerDocs(origin="NormFace", restrictions="fix_gradient has no effect, as in the fork on a CPU."),
 )
 
 
-def _unit(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _normalize_positions(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the normalized positions (N, C, H, W) and their lengths (N, 1, H, W), in float32 at least."""
-    refuse_set(ctx.param, _SSDS, "it is of norm_param, SSD's")
+    refuse_set(ctx.param, _SSD_SETTINGS, "it belongs to SSD's norm_param")
     kind, images = ctx.param.normalize_type, promote(x).reshape(four_axes(x.shape))
     require(kind in ("L1", "L2"), f'normalize_type must be "L1" or "L2", not "{kind}"')
     if kind == "L1":

@@ -17,7 +17,7 @@ from .types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 
 def permute(ctx: Context, x: jax.Array) -> jax.Array:
-    """The bottom with its axes in the order of `order`; axes that it does not list follow in their old order."""
+    """Permute the axes of the bottom to `order`. Axes that `order` does not list follow in their old order."""
     return jnp.transpose(x, permuted_axes(ctx, x.shape))
 
 
@@ -25,7 +25,7 @@ def permute_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
     return _inverse_transpose(dy, permuted_axes(ctx, x.shape))
 
 
-def permutes_rows(ctx: Context) -> bool:
+def permutes_within_rows(ctx: Context) -> bool:
     return not ctx.param.order or ctx.param.order[0] == 0
 
 
@@ -34,7 +34,7 @@ define_layer(
     Traced(permute, top_shapes=lambda ctx, x: [tuple(x.shape[i] for i in permuted_axes(ctx, x.shape))]),
     Gradient(permute_backward),
     LayerTraits(
-        row_wise=permutes_rows,
+        row_wise=permutes_within_rows,
         data_movement="whole",
         dtype_policy="bottoms",
         accepts_integers=True,
@@ -45,7 +45,7 @@ define_layer(
 
 
 def permuted_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
-    """Return the bottom's axes in the order of the top's."""
+    """Return the axes of the bottom in the order in which the top has them."""
     order = list(ctx.param.order)
     require(
         len(set(order)) == len(order) and all(axis < len(shape) for axis in order),
@@ -55,7 +55,7 @@ def permuted_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
 
 
 def transpose(ctx: Context, x: jax.Array) -> jax.Array:
-    """The bottom with its axes in the order of `dim`, which lists all of them; negative axes count from the end."""
+    """Permute the axes of the bottom to `dim`, which lists all of them. Negative axes count from the end."""
     return jnp.transpose(x, transposed_axes(ctx, x.shape))
 
 
@@ -63,7 +63,7 @@ def transpose_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Arra
     return _inverse_transpose(dy, transposed_axes(ctx, x.shape))
 
 
-def transposes_rows(ctx: Context) -> bool:
+def transposes_within_rows(ctx: Context) -> bool:
     return bool(ctx.param.dim) and ctx.param.dim[0] == 0
 
 
@@ -72,7 +72,7 @@ define_layer(
     Traced(transpose),
     Gradient(transpose_backward),
     LayerTraits(
-        row_wise=transposes_rows,
+        row_wise=transposes_within_rows,
         data_movement="whole",
         dtype_policy="bottoms",
         accepts_integers=True,
@@ -103,7 +103,7 @@ def _inverse_transpose(dy: jax.Array, order: tuple[int, ...]) -> jax.Array:
 
 
 def reverse(ctx: Context, x: jax.Array) -> jax.Array:
-    """The bottom reversed along each axis of `axis`; default: along axis 0, which is time in CTPN."""
+    """Reverse the bottom along each axis of `axis`. Default: axis 0, which is time in CTPN."""
     return jnp.flip(x, reversed_axes(ctx, x.shape))
 
 
@@ -132,7 +132,7 @@ def reversed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
 
 
 def flip(ctx: Context, x: jax.Array) -> jax.Array:
-    """Images (N, C, H, W) flipped left to right (unless flip_width is false) and, with flip_height, upside down."""
+    """Flip images (N, C, H, W) left to right, if flip_width is not false, and upside down, if flip_height is true."""
     return jnp.flip(x, flipped_axes(ctx, x.shape))
 
 
@@ -152,11 +152,11 @@ define_layer(
 def flipped_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
     """Return the axes that Flip reverses."""
     require(len(shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {shape}")
-    return tuple(axis for axis, flipped in ((2, ctx.param.flip_height), (3, ctx.param.flip_width)) if flipped)
+    return tuple(axis for axis, is_flipped in ((2, ctx.param.flip_height), (3, ctx.param.flip_width)) if is_flipped)
 
 
 def shuffle_channel(ctx: Context, x: jax.Array) -> jax.Array:
-    """The channels of (N, C, ...), seen as (group, C / group), transposed to (C / group, group)."""
+    """View the channels of (N, C, ...) as (group, C / group) and transpose them to (C / group, group)."""
     return _swap_groups(x, *_groups(ctx, x))
 
 

@@ -1,4 +1,4 @@
-"""Layers that only move values: concatenation, slicing, copies, other shapes."""
+"""Layers that only move values: concatenation, slicing, copies and changes of shape."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Arrays = tuple[jax.Array, ...]
 
 
 def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
-    """The bottoms concatenated along `axis` (old name: `concat_dim`); their other axes must be equal.
+    """Concatenate the bottoms along `axis` (old name: `concat_dim`). Their other axes must be equal.
 
     Caffe's rule: concat_layer.cpp.
     """
@@ -33,7 +33,7 @@ def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
         agree = x.ndim == len(first) and all(
             a == b for k, (a, b) in enumerate(zip(x.shape, first, strict=True)) if k != axis
         )
-        require(agree, f"bottom {i} has shape {x.shape}, bottom 0 {first}: only axis {axis} may differ")
+        require(agree, f"bottom {i} has shape {x.shape}, and bottom 0 has {first}: only axis {axis} may differ")
     if ctx.fast and axis == 1 < len(first) - 1:
         return concatenate_channels(xs)
     return jnp.concatenate(xs, axis)
@@ -72,7 +72,7 @@ def concat_axis(ctx: Context, xs: Sequence[Any]) -> int:
 
 
 def split(ctx: Context, x: jax.Array) -> tuple[jax.Array, ...]:
-    """A copy of the bottom for each top. Nets insert Split layers where a blob has several readers."""
+    """Return a copy of the bottom for each top. Nets insert Split layers where several layers read a blob."""
     return (x,) * ctx.n_tops
 
 
@@ -89,7 +89,7 @@ define_layer(
 
 
 def slice_(ctx: Context, x: jax.Array) -> Arrays:
-    """The bottom cut along `axis` (old name: `slice_dim`) at each slice_point, by default into equal parts.
+    """Split the bottom along `axis` (old name: `slice_dim`) at each slice_point, by default into equal parts.
 
     Caffe's rule: slice_layer.cpp.
     """
@@ -116,8 +116,8 @@ define_layer(
 def cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
     """Return the axis, and the start of each top except the first."""
     p, n_tops = ctx.param, ctx.n_tops
-    both = p.HasField("axis") and p.HasField("slice_dim") and p.axis != p.slice_dim  # MyCaffe writes both, equal
-    require(not both, "give either axis or slice_dim, not both")
+    conflict = p.HasField("axis") and p.HasField("slice_dim") and p.axis != p.slice_dim  # MyCaffe writes both, equal
+    require(not conflict, "give either axis or slice_dim, not both")
     axis = canonical_axis(p.slice_dim if p.HasField("slice_dim") else p.axis, shape)
     size, points = shape[axis], list(p.slice_point)
     if not points:
@@ -128,7 +128,7 @@ def cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
         return axis, [k * size // n_tops for k in range(1, n_tops)]
     require(
         len(points) == n_tops - 1,
-        "slice_point must be set once less than there are tops, but there are "
+        "slice_point must be set n - 1 times for n tops, but there are "
         f"{format_count(len(points), 'point')} for "
         f"{format_count(n_tops, 'top')}",
     )
@@ -140,7 +140,7 @@ def cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
 
 
 def flatten(ctx: Context, x: jax.Array) -> jax.Array:
-    """The axes from `axis` to `end_axis` merged into one: (N, C, H, W) to (N, C * H * W) by default.
+    """Merge the axes from `axis` to `end_axis` into one: (N, C, H, W) to (N, C * H * W) by default.
 
     If end_axis is the axis before `axis`, an axis of size 1 is inserted. Caffe's rule: flatten_layer.cpp.
     """
@@ -167,7 +167,7 @@ define_layer(
 
 
 def reshape(ctx: Context, x: jax.Array) -> jax.Array:
-    """The bottom with `num_axes` axes from `axis` on replaced by `shape`: 0 copies an axis, one -1 is inferred.
+    """Replace `num_axes` axes of the bottom from `axis` on by `shape`, where 0 copies an axis and one -1 is inferred.
 
     With num_axes 0 the new axes are inserted; a negative `axis` then counts from the position after the last axis.
     Caffe's rule: reshape_layer.cpp.
@@ -193,10 +193,10 @@ def _new_shape(ctx: Context, shape: Shape) -> Shape:
     require(0 <= start <= n, f"axis {p.axis} is out of range for a blob with {n} axes, shape {shape}")
     require(p.num_axes >= -1, f"num_axes must be 0 or more, or -1 for all, not {p.num_axes}")
     end = n if p.num_axes == -1 else start + p.num_axes
-    require(end <= n, f"axis {p.axis} and num_axes {p.num_axes} go past the last axis of shape {shape}")
+    require(end <= n, f"axis {p.axis} and num_axes {p.num_axes} extend past the last axis of shape {shape}")
     new = [int(d) for d in p.shape.dim]
     require(all(d >= -1 for d in new), f"shape may hold sizes, 0 to copy and -1 to infer, not {new}")
-    require(new.count(-1) <= 1, f"shape may contain only one -1: {new}")
+    require(new.count(-1) <= 1, f"shape may contain only one -1, but is {new}")
     for i, d in enumerate(new):
         require(d != 0 or start + i < n, f"shape {new} copies axis {start + i}, which bottom {shape} does not have")
     new_shape = [*shape[:start], *(d or shape[start + i] for i, d in enumerate(new)), *shape[end:]]
@@ -212,9 +212,9 @@ def _new_shape(ctx: Context, shape: Shape) -> Shape:
 
 
 def tile(ctx: Context, x: jax.Array) -> jax.Array:
-    """The bottom repeated `tiles` times along `axis`, whose size is multiplied by `tiles` (tile_layer.cpp)."""
+    """Repeat the bottom `tiles` times along `axis`, whose size is multiplied by `tiles` (tile_layer.cpp)."""
     axis = canonical_axis(ctx.param.axis, x.shape)
-    require(ctx.param.tiles > 0, "tiles must be given and positive")
+    require(ctx.param.tiles > 0, f"tiles must be set and positive, not {ctx.param.tiles}")
     rows = jnp.broadcast_to(jnp.expand_dims(x, axis), (*x.shape[:axis], ctx.param.tiles, *x.shape[axis:]))
     return rows.reshape(*x.shape[:axis], ctx.param.tiles * x.shape[axis], *x.shape[axis + 1 :])
 
@@ -234,7 +234,10 @@ define_layer(
 
 
 def silence(ctx: Context, *xs: jax.Array) -> Arrays:
-    """No top: marks its bottoms as read, to remove them from the outputs of the net (silence_layer.cpp)."""
+    """Mark the bottoms as read, to remove them from the outputs of the net (silence_layer.cpp).
+
+    There is no top.
+    """
     return ()
 
 
