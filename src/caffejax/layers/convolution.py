@@ -26,7 +26,7 @@ from .helpers import as_tuple, canonical_axis, is_after_first_axis
 from .implementation import Function
 from .registry import define_layer
 from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, LayerTraits, Signature, Traced
-from .weight_and_bias import fold_scale_bias, weight_and_bias
+from .weight_and_bias import fold_scale_bias, weight_and_bias_specs
 
 Arrays = tuple[jax.Array, ...]
 
@@ -324,7 +324,9 @@ def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequ
 
 def convolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
     c = correlation(ctx, xs)
-    return weight_and_bias(ctx.settings, (ctx.settings.num_output, xs[0].shape[c.axis] // c.group, *c.window.kernel))
+    return weight_and_bias_specs(
+        ctx.settings, (ctx.settings.num_output, xs[0].shape[c.axis] // c.group, *c.window.kernel)
+    )
 
 
 def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -396,7 +398,9 @@ def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
 
 def deconvolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
     c = correlation(ctx, xs)
-    return weight_and_bias(ctx.settings, (xs[0].shape[c.axis], ctx.settings.num_output // c.group, *c.window.kernel))
+    return weight_and_bias_specs(
+        ctx.settings, (xs[0].shape[c.axis], ctx.settings.num_output // c.group, *c.window.kernel)
+    )
 
 
 def deconvolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:

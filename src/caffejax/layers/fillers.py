@@ -1,4 +1,4 @@
-"""Fillers: the initial values of blobs. `fill` applies a filler; each rule is a function of (filler, key, shape).
+"""Fillers: the initial values of blobs. `fill` applies a filler; each filler is a function of (filler, key, shape).
 
 Caffe's rules: filler.hpp.
 """
@@ -20,7 +20,7 @@ from ..schema.caffe_pb2 import FillerParameter
 from .bucketed_random import bucketed_draw
 from .context import Shape
 
-_Rule = Callable[[Any, Any, Shape], jax.Array]
+_Filler = Callable[[Any, Any, Shape], jax.Array]
 
 
 def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.float32) -> jax.Array:
@@ -42,13 +42,13 @@ def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.floa
         filler.sparse == -1 or filler.type == "gaussian",
         f"filler '{filler.type}' does not support sparse; only gaussian does",
     )
-    return _RULES[filler.type](filler, key, shape).astype(dtype)
+    return _FILLERS[filler.type](filler, key, shape).astype(dtype)
 
 
 def check_filler(filler: Any) -> None:
     """Raise `LayerError` for an unknown filler type; None fills with zeros."""
-    is_known = filler is None or filler.type in _RULES
-    require(is_known, "" if is_known else f"unknown filler type '{filler.type}'{did_you_mean(filler.type, _RULES)}")
+    is_known = filler is None or filler.type in _FILLERS
+    require(is_known, "" if is_known else f"unknown filler type '{filler.type}'{did_you_mean(filler.type, _FILLERS)}")
 
 
 def scale_filler(filler: Any, factor: float, shape: Shape) -> Any:
@@ -145,23 +145,23 @@ def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:
     return jnp.broadcast_to(tent[:, None] * tent, shape)
 
 
-_EXPECTATION_ROWS: dict[str, tuple[str, ...]] = {
+_EXPECTATION_COORDINATES: dict[str, tuple[str, ...]] = {
     "x": ("x",),
     "y": ("y",),
     "xy": ("x", "y"),
     "-x^2y^2": ("-x^2", "-y^2"),
 }
-_IMAGEXY_ROWS = {"x": ("x",), "y": ("y",), "ones": ("1",), "both": ("x", "y"), "nboth2": ("-x^2", "-y^2")}
+_IMAGEXY_COORDINATES = {"x": ("x",), "y": ("y",), "ones": ("1",), "both": ("x", "y"), "nboth2": ("-x^2", "-y^2")}
 
 
 def _expectation(filler: Any, key: Any, shape: Shape) -> jax.Array:
     """Return cbfinn/caffe's coordinates of a map, from -1 to 1, which turn probabilities into expected coordinates."""
     option, (height, width) = filler.expectation_option, (filler.height, filler.width)
     require(
-        option in _EXPECTATION_ROWS,
-        f"expectation filler: expectation_option must be one of {', '.join(_EXPECTATION_ROWS)}, not '{option}'",
+        option in _EXPECTATION_COORDINATES,
+        f"expectation filler: expectation_option must be one of {', '.join(_EXPECTATION_COORDINATES)}, not '{option}'",
     )
-    names = _EXPECTATION_ROWS[option]
+    names = _EXPECTATION_COORDINATES[option]
     _require_shape("expectation", shape, (len(names), height * width))
     grid = np.meshgrid(*(_side_coordinates(n, with_start=True) for n in (height, width)), indexing="ij")
     return jnp.stack([_coordinate(name, *grid).ravel() for name in names])
@@ -171,9 +171,10 @@ def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
     """Return coordinates in the older form, a block for each channel. They start after -1 and end at 1."""
     n, height, width = filler.channels, filler.height, filler.width
     require(
-        filler.xy in _IMAGEXY_ROWS, f"imagexy filler: xy must be one of {', '.join(_IMAGEXY_ROWS)}, not '{filler.xy}'"
+        filler.xy in _IMAGEXY_COORDINATES,
+        f"imagexy filler: xy must be one of {', '.join(_IMAGEXY_COORDINATES)}, not '{filler.xy}'",
     )
-    names = _IMAGEXY_ROWS[filler.xy]
+    names = _IMAGEXY_COORDINATES[filler.xy]
     _require_shape("imagexy", shape, (n * len(names), n * height * width))
     grid = np.meshgrid(*(_side_coordinates(n, with_start=False) for n in (height, width)), indexing="ij")
     rows = np.stack([_coordinate(name, *grid).ravel() for name in names])
@@ -196,7 +197,7 @@ def _require_shape(name: str, shape: Shape, needed: Shape) -> None:
     require(shape == needed, f"{name} filler: its settings need a blob of shape {needed}, not {shape}")
 
 
-_RULES: dict[str, _Rule] = {
+_FILLERS: dict[str, _Filler] = {
     "constant": _constant,
     "uniform": _uniform,
     "gaussian": _gaussian,

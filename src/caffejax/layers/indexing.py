@@ -18,7 +18,7 @@ from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, pointwise_window
 from .registry import define_layer
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, OnHost, Signature, Traced, Variants
-from .weight_and_bias import weight_and_bias
+from .weight_and_bias import weight_and_bias_specs
 
 
 def argmax(ctx: Context, x: jax.Array) -> jax.Array:
@@ -164,7 +164,7 @@ def embed_params(ctx: Context, index: Any) -> list[ParamSpec]:
     p = ctx.param
     require(p.num_output > 0, "num_output must be positive")
     require(p.input_dim > 0, "input_dim must be positive")
-    return weight_and_bias(p, (p.input_dim, p.num_output))
+    return weight_and_bias_specs(p, (p.input_dim, p.num_output))
 
 
 def embed_backward(

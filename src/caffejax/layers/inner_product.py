@@ -23,7 +23,7 @@ from .fillers import scale_filler
 from .helpers import canonical_axis, is_after_first_axis
 from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
-from .weight_and_bias import fold_scale_bias, normalize_rows, weight_and_bias
+from .weight_and_bias import fold_scale_bias, normalize_rows, weight_and_bias_specs
 
 Arrays = tuple[jax.Array, ...]
 
@@ -81,7 +81,7 @@ def inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     s = ctx.settings
     require(s.num_output > 0, "num_output must be positive")
     _, inputs = s.rows_and_inputs(x.shape)
-    return weight_and_bias(s, (inputs, s.num_output) if s.transpose else (s.num_output, inputs))
+    return weight_and_bias_specs(s, (inputs, s.num_output) if s.transpose else (s.num_output, inputs))
 
 
 def inner_product_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:

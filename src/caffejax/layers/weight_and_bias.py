@@ -13,7 +13,7 @@ from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
 
 
-def weight_and_bias(p: Any, shape: Shape) -> list[ParamSpec]:
+def weight_and_bias_specs(p: Any, shape: Shape) -> list[ParamSpec]:
     """Declare a weight of this shape and, with `p.bias_term`, a bias (num_output,).
 
     `p` is the message of the layer, or its settings.
@@ -72,9 +72,9 @@ def fold_scale_bias(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[A
     if p.axis != 1 or getattr(p, "transpose", False):
         return None
     p.bias_term = True
-    weight, *biases = blobs
+    weight, *old_biases = blobs
     factor, bias = np.asarray(factor, np.float64), np.asarray(bias, np.float64)
-    old_bias = np.asarray(biases[0], np.float32).ravel() if biases else np.zeros(weight.shape[0])
+    old_bias = np.asarray(old_biases[0], np.float32).ravel() if old_biases else np.zeros(weight.shape[0])
     return layer, (ScaledWeight(weight, factor), (old_bias * factor + bias).astype(np.float32))
 
 

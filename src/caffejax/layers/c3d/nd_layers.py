@@ -14,7 +14,7 @@ from ..convolution import Correlation
 from ..helpers import refuse_set
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
-from ..weight_and_bias import weight_and_bias
+from ..weight_and_bias import weight_and_bias_specs
 from .c3d_layers import NOT_READ, pool_windows, pool_windows_diff
 
 Arrays = tuple[jax.Array, ...]
@@ -33,7 +33,7 @@ def nd_convolution(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
 
 def nd_convolution_params(ctx: Context, x: Any) -> list[ParamSpec]:
     p, c = ctx.param, nd_correlation(ctx, x)
-    return weight_and_bias(p, (p.num_output, x.shape[1] // p.group, *c.window.kernel))
+    return weight_and_bias_specs(p, (p.num_output, x.shape[1] // p.group, *c.window.kernel))
 
 
 def nd_convolution_backward(

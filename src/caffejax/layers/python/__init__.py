@@ -12,7 +12,7 @@ from ..registry import define_layer
 from ..types import Gradient, LayerTraits, LayerType, PerLayer, Signature
 from . import host, traced
 from .builtin import builtin_type
-from .user import find_module, get_dotted
+from .user import get_dotted, import_user_module
 
 log = logging.getLogger("caffejax.net")
 
@@ -36,7 +36,7 @@ def make_python(ctx: Context, site: Site) -> LayerType:
         )
         return _builtin_or_raise(ctx, site, LayerError(refusal))
     try:
-        module = find_module(p.module, site.folder)
+        module = import_user_module(p.module, site.folder)
     except LayerError as error:  # the module is missing
         return _builtin_or_raise(ctx, site, error)
     user_code = find_callable(module, p.layer)
@@ -99,7 +99,7 @@ def name_python_layer(layer: Any, user: Any) -> str:
         LayerError: if it cannot be imported by its name, for example because it is defined inside a function.
     """
     module, name = user.__module__, user.__qualname__
-    if get_dotted(find_module(module, None), name) is not user:
+    if get_dotted(import_user_module(module, None), name) is not user:
         raise LayerError(f"{name} cannot be found in module '{module}': define it at the top level of a module")
     layer.python_param.module, layer.python_param.layer = module, name
     return PYTHON.name

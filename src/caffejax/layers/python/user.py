@@ -21,7 +21,7 @@ from ..context import Site
 _lock = threading.Lock()
 
 
-def find_module(name: str, folder: Path | None) -> ModuleType:
+def import_user_module(name: str, folder: Path | None) -> ModuleType:
     """Import a module from sys.path, the working directory or the net's folder, in this order.
 
     Raises:
@@ -31,7 +31,7 @@ def find_module(name: str, folder: Path | None) -> ModuleType:
         return sys.modules[name]
     importlib.invalidate_caches()
     try:
-        with importable(folder):
+        with user_import_path(folder):
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
@@ -44,7 +44,7 @@ def find_module(name: str, folder: Path | None) -> ModuleType:
 
 
 @contextmanager
-def importable(folder: Path | None) -> Iterator[None]:
+def user_import_path(folder: Path | None) -> Iterator[None]:
     """Return a context manager in which user code can import modules of its folder, and caffejax as `caffe`.
 
     Within it, the working directory and the net's folder are appended to sys.path. The alias `caffe` is not used if the
@@ -97,7 +97,7 @@ def with_error_note(function: Callable[..., R], site: Site, function_name: str) 
     @functools.wraps(function, updated=())
     def call(*args: Any, **kwargs: Any) -> R:
         try:
-            with importable(site.folder):
+            with user_import_path(site.folder):
                 return function(*args, **kwargs)
         except Exception as error:
             if note not in getattr(error, "__notes__", ()):
