@@ -20,7 +20,7 @@ _MAX_SIDE = 2**24  # cells along a side
 
 
 def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
-    """Return an axis, negative from the end, as an index 0 .. len(shape) - 1.
+    """Return the index of an axis, 0 .. len(shape) - 1. A negative axis counts from the end.
 
     Raises:
         LayerError: if the blob has no such axis.
