@@ -172,9 +172,7 @@ def stored_statistics(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
 
 
 def split_batch(ctx: Context, x: jax.Array) -> jax.Array:
-    """Split a batch (N, C, ...) into parts of `stats_batch_size` images, stacked as channels: (size, N / size * C,
-    ...).
-    """
+    """Split a batch (N, C, ...) into parts of `stats_batch_size` images as channels: (size, N / size * C, ...)."""
     size = ctx.settings.stats_batch_size
     if not 0 < size < x.shape[0]:
         return x
