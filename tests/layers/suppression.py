@@ -11,7 +11,7 @@ def suppress_sequentially(
     plus: float = 0.0,
     eta: float = 1.0,
     or_equal: bool = False,
-    n_kept: int | None = None,
+    max_selected: int | None = None,
 ) -> list[int]:
     """The numbers of the boxes kept, each compared with all that were kept before it."""
     kept_indices: list[int] = []
@@ -19,7 +19,7 @@ def suppress_sequentially(
     for i in np.flatnonzero(valid):
         overlaps = [_overlap(boxes[k], boxes[i], np.float32(plus)) for k in kept_indices]
         is_suppressed = any(share >= limit if or_equal else share > limit for share in overlaps)
-        if is_suppressed or len(kept_indices) == n_kept:
+        if is_suppressed or len(kept_indices) == max_selected:
             continue
         kept_indices.append(int(i))
         if eta < 1 and limit > 0.5:

@@ -18,7 +18,7 @@ CASES = {
     "as py-faster-rcnn": {"threshold": 0.3, "plus": 1.0},
     "a threshold that falls": {"threshold": 0.9, "eta": 0.9},
     "an equal overlap suppresses": {"threshold": 0.5, "or_equal": True},
-    "not more than": {"threshold": 0.6, "n_kept": 5},
+    "not more than": {"threshold": 0.6, "max_selected": 5},
 }
 
 

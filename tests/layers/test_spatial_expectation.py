@@ -76,7 +76,7 @@ def test_shapes_of_all_tops() -> None:
 def test_values_of_fillers(text: str, shape: tuple[int, ...], rows: Any) -> None:
     filler = text_format.Parse(text, caffe_pb2.FillerParameter())
     if rows is None:
-        with pytest.raises(CaffejaxError, match="more than 1"):
+        with pytest.raises(CaffejaxError, match="at least 2, not 1"):
             fill(filler, None, shape)
     else:
         np.testing.assert_allclose(fill(filler, None, shape), rows, atol=1e-6)
