@@ -31,7 +31,7 @@ def make_page() -> str:
     parts = [INTRO]
     for title, commands in (*cli._GROUPS.items(), ("Caffe's other tools", cli._CAFFES_TOOLS)):
         parts.append(f"## {title[0].upper()}{title[1:]}\n")
-        parts += [_section(name, parser.of_commands[name]) for name in map(cli._name, commands)]
+        parts += [_section(name, parser.subparsers[name]) for name in map(cli._name, commands)]
     return "\n".join(parts)
 
 

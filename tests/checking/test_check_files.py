@@ -9,7 +9,7 @@ import pytest
 from caffejax.checking import Report, check_files
 from caffejax.checking.check import check_file
 from caffejax.checking.check_report import findings_of
-from caffejax.checking.model_files import kind_of, model_files
+from caffejax.checking.model_files import find_model_files, kind_of
 from caffejax.checkpoints.caffemodel import write_caffemodel
 from caffejax.errors import Problem
 from caffejax.schema import read_net
@@ -65,7 +65,7 @@ def test_folders_are_searched_without_duplicates(tmp_path: Path) -> None:
     names = ["a.prototxt", "b/c.pt", "b/d.pbtxt", "b/e.txt", "f.caffemodel"]
     for name in names:
         (tmp_path / name).write_text("")
-    result = [p.relative_to(tmp_path).as_posix() for p in model_files([tmp_path, tmp_path / "a.prototxt"])]
+    result = [p.relative_to(tmp_path).as_posix() for p in find_model_files([tmp_path, tmp_path / "a.prototxt"])]
     assert result == ["a.prototxt", "b/c.pt", "b/d.pbtxt"]
 
 
@@ -274,7 +274,7 @@ def test_a_crash_and_a_hang_do_not_stop_the_rest(tmp_path: Path) -> None:
         (tmp_path / f"{name}_module.py").write_text(code)
         (tmp_path / f"{name}.prototxt").write_text(INPUT + python_layer % f"{name}_module")
     (tmp_path / "z.prototxt").write_text(INPUT + CONV)
-    files = list(model_files([tmp_path]))
+    files = list(find_model_files([tmp_path]))
     start = time.monotonic()
     reports = {Path(r.file).stem: r for r in check_files(files, jobs=2, timeout=5)}
     assert list(reports) == ["bad", "crash", "hang", "z"]

@@ -66,7 +66,7 @@ def test_the_next_command_exists(report: Report, command: str) -> None:
     program, name, *_ = shlex.split(command)
     parser: Parser = cli._parser()
     assert program == "caffejax"
-    assert name in parser.of_commands
+    assert name in parser.subparsers
     assert all(re.match("--(solver|weights|import)=", word) for word in command.split() if word.startswith("--"))
 
 

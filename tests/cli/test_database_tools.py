@@ -107,7 +107,7 @@ def test_check_size_refuses_images_of_different_sizes(tmp_path, capsys):
     for flags, code in ([], 0), (["--check_size"], 1):
         database = str(tmp_path / f"db{code}")
         assert main(["convert_imageset", "--encoded", *flags, "./", "list_var.txt", database]) == code
-    assert "is (3, " in capsys.readouterr().err
+    assert "has shape (3, " in capsys.readouterr().err
     assert not (tmp_path / "db1").exists()
 
 
@@ -193,8 +193,8 @@ def test_extract_features(net_and_features, backend):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ip,pool", "a", "1", "lmdb"), "2 blobs are to be stored in 1 databases"),
-        (("ip,pool", "a,a", "1", "lmdb"), "a database is named twice"),
+        (("ip,pool", "a", "1", "lmdb"), "2 blobs need 2 databases, but 1 are named"),
+        (("ip,pool", "a,a", "1", "lmdb"), "the database 'a' is named twice"),
         (("ip,poo", "a,b", "1", "lmdb"), "no blob 'poo' in the net; did you mean 'pool'?"),
         (("ip", "net.prototxt", "1", "leveldb"), "net.prototxt: already exists"),
         (("ip", "a", "1", "lmdb", "GPU", "7"), "JAX sees no gpu device here"),

@@ -92,7 +92,7 @@ def test_damaged_files_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     write_mnist()
     images_file = Path("images").read_bytes()
     for content, message in [
-        (images_file[:60], "says that it has 7 x 3 x 4 bytes after its header, but has 44"),
+        (images_file[:60], "its header announces 7 x 3 x 4 bytes of data, but 44 follow"),
         (images_file[:9], "is not an IDX file of images, which begins with the number 2051"),
         (Path("labels").read_bytes(), "is not an IDX file of images"),
         (gzip.compress(images_file), "unpack it with gunzip"),
@@ -119,7 +119,11 @@ def test_get_image_size_lists_heights_and_widths(capsys: pytest.CaptureFixture[s
     ]:
         assert main(["get_image_size", *flags, root, "list", "sizes"]) == 0
         assert Path("sizes").read_text() == expected
-    for ids, message in ("c 12\nd 4", "has no number for image 'a.b'"), ("c 1 c 2", "'c' twice"), ("c", "is not a"):
+    for ids, message in (
+        ("c 12\nd 4", "has no number for image 'a.b'"),
+        ("c 1 c 2", "'c' twice"),
+        ("c", "a name and a number"),
+    ):
         Path("ids").write_text(ids)
         assert message in error_output(capsys, "get_image_size", "--name_id_file=ids", "pictures/", "list", "sizes")
 

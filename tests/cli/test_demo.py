@@ -28,7 +28,7 @@ def test_the_folder_has_data_and_pictures(
     assert cv2.imread(str(folder / f"{name}_3.png")).shape == (size, size, 3)
     assert tuple(len(Lmdb(folder / f"{data}_{part}_lmdb")) for part in ("train", "test")) == records
     assert main(["demo", name, str(folder)]) == 1
-    assert capsys.readouterr().err.endswith("exists already; name a new folder\n")
+    assert capsys.readouterr().err.endswith("already exists; name a new folder\n")
     orbax = "snapshots/lenet.orbax" if name == "digits" else "snapshots/ssd_shapes.orbax"
     (folder / orbax / "100").mkdir(parents=True)
     assert main(["demo", name, str(folder)]) == 1

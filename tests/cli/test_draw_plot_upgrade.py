@@ -50,14 +50,14 @@ def test_draw_net_takes_old_nets(tmp_path: Path) -> None:
             ("draw_net", LENET, "no_folder/net.dot"),
             r"no_folder/net.dot: cannot be written: .*; create the folder first",
         ),
-        (("draw_net", LENET, "net"), "net: the ending of the name must be a format"),
+        (("draw_net", LENET, "net"), "net: the file's extension must be an image format"),
         (
             ("draw_net", "net.prototxt", "net.svg", "--phase=TRAIN"),
             "net.prototxt: layer a has both include and exclude",
         ),
         (
             ("draw_net", "net.prototxt", "net.svg", "--display_lrm"),
-            "net.prototxt: layer 'b' has 3 param entries; there are at most two, for weights and biases",
+            "net.prototxt: layer 'b' has 3 param entries, but can have two, for weights and biases",
         ),
         (("parse_log", "absent.log", "."), "absent.log: cannot be read"),
         (("upgrade_net_proto_text", "absent", "new"), "absent: no such file"),
@@ -135,7 +135,7 @@ def test_plots_show_the_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("chart", "target", "log", "message"),
     [
-        ("0", "p.png", "train_only.log", r"train_only\.log: has nothing to plot as test accuracy; .*: none"),
+        ("0", "p.png", "train_only.log", r"train_only\.log: has no output to plot as test accuracy; .*: none"),
         ("6", "p.nonsense", "a.log", r"p\.nonsense: .*not a picture format; choose one of"),
         ("6", "no_folder/p.png", "a.log", "create the folder first"),
     ],

@@ -70,7 +70,9 @@ def test_the_exported_module_follows_the_flags(
     result = export(*arguments)
     assert [str(aval) for aval in result.in_avals] == inputs
     assert result.platforms == (("cpu",) if "--platforms=cpu" in arguments else ("cpu", "cuda", "tpu"))
-    warning_pattern = r"layer 'fixed' \(Reshape\): takes no symbolic batch: .*; --batch=N exports it for N rows"
+    warning_pattern = (
+        r"layer 'fixed' \(Reshape\): does not support a symbolic batch size: .*; --batch=N sets a fixed size"
+    )
     assert bool(re.search(warning_pattern, capsys.readouterr().err)) == (arguments[0] == "fixed.prototxt")
 
 
@@ -133,7 +135,10 @@ def test_flax_source_is_written_into_a_new_folder_only(
             [WEIGHTS, "--batch_axis=2"],
             ["--batch_axis=2: axes are counted from 0, and there is no such axis in data (2, 3)"],
         ),
-        (["fixed.prototxt", WEIGHTS, "--batch=any"], ["layer 'fixed' (Reshape): takes no symbolic batch"]),
+        (
+            ["fixed.prototxt", WEIGHTS, "--batch=any"],
+            ["layer 'fixed' (Reshape): does not support a symbolic batch size"],
+        ),
         (["fixed.prototxt", WEIGHTS, "--batch=3"], ["layer 'fixed' (Reshape)"]),
     ],
 )

@@ -120,7 +120,7 @@ def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
         ("draw deploy.prototxt --filters --weights=cat.png", r"cat\.png"),
         ("draw deploy.prototxt --blob=conf --image=cat.png", r"no blob 'conf' in the net; did you mean 'conv'"),
         ("draw deploy.prototxt --blob=conv", r"deploy\.prototxt: the net has no data layer.*give --image"),
-        ("draw deploy.prototxt --blob=conv --image=cat.png --out=cat.png", "would overwrite the file that is read"),
+        ("draw deploy.prototxt --blob=conv --image=cat.png --out=cat.png", "would overwrite an input file"),
         ("draw deploy.prototxt --blob=conv --image=none.png", r"none\.png: no such file"),
         ("draw deploy.prototxt --blob=conv --image=list.txt", r"list\.txt: its image of"),
         ("draw deploy.prototxt --blob=conv --image=cat.png --images_dim=4,4", "4 x 4 cannot be cropped to 8 x 6"),
@@ -129,7 +129,7 @@ def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
             "draw deep.prototxt --blob=x --image=cat.png",
             r"images, \(N, 1, H, W\) or \(N, 3, H, W\); .*'x': \(1, 5,",
         ),
-        ("draw train_val.prototxt --blob=conv --example=9", r"--example=9: the net's data has 9 examples, 0 to 8"),
+        ("draw train_val.prototxt --blob=conv --example=9", r"--example=9: the net's data has examples 0 to 8"),
     ],
 )
 def test_drawings_that_cannot_work_are_refused(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:

@@ -122,7 +122,11 @@ def test_flag_files_are_read_where_they_are_named(
     options = tool_parser.parse_args(["--size=1", f"--flagfile={outer}", "x", "--gray=f"])
     assert (options.size, options.name, options.gray, options.first) == (7, "a b", False, "x")
     bad.write_text(f"--flagfile={bad}")
-    for name, message in (bad, "was read already"), (tmp_path / "none", "cannot be read"), (inner, "is not a flag"):
+    for name, message in (
+        (bad, "has already been read"),
+        (tmp_path / "none", "cannot be read"),
+        (inner, "is not a flag"),
+    ):
         inner.write_text("size=7")
         with pytest.raises(SystemExit):
             tool_parser.parse_args([f"--flagfile={name}", "x"])

@@ -51,7 +51,7 @@ def test_missing_modules_are_named(folder: Path, capsys: pytest.CaptureFixture[s
     assert main(["summary", "net.prototxt", "--import=nowhere.layers"]) == 1
     output = capsys.readouterr().err
     assert output.startswith(f"caffejax: --import=nowhere.layers: there is no module 'nowhere' in {folder}")
-    for name, message in (("thrice.py", "give the module's name, 'thrice'"), ("a b", "is not a module's name")):
+    for name, message in (("thrice.py", "give the module's name, 'thrice'"), ("a b", "is not a valid module name")):
         with pytest.raises(SystemExit):
             main(["summary", "net.prototxt", f"--import={name}"])
         assert message in capsys.readouterr().err

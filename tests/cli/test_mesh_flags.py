@@ -58,4 +58,4 @@ def test_invalid_numbers_of_devices_are_refused(scaling: str, capsys: pytest.Cap
     plan.add_flags(parser)
     with pytest.raises(SystemExit):
         parser.parse_args(["x", "--target=cuda:h100:8", f"--scaling={scaling}"])
-    assert "is not a positive number" in capsys.readouterr().err
+    assert "is not a positive integer" in capsys.readouterr().err

@@ -96,8 +96,8 @@ def probabilities(picture: np.ndarray, variables: Variables, mean: Any, scale: f
         ("CaffeNet", "", "", (104, 117, 123), 1, False, "the published CaffeNet"),
         ("CIFAR10_full", "", "", (125.3, 123, 113.9), 1, True, "the published CIFAR10_full"),
         ("MOBILENET", "mean_value: 9 scale: 0.5", "", (9, 9, 9), 0.5, False, "transform_param of train_val.prototxt"),
-        ("mine", "mean_value: 1 mean_value: 2 mean_value: 3", "--scale=2", (1, 2, 3), 2, False, "--scale, else"),
-        ("mine", 'mean_file: "mean.npy"', "--mean=7,8,9", (7, 8, 9), 1, False, "--mean, else transform_param"),
+        ("mine", "mean_value: 1 mean_value: 2 mean_value: 3", "--scale=2", (1, 2, 3), 2, False, "--scale, otherwise"),
+        ("mine", 'mean_file: "mean.npy"', "--mean=7,8,9", (7, 8, 9), 1, False, "--mean, otherwise transform_param"),
         ("CaffeNet", 'mean_file: "absent"', "", (104, 117, 123), 1, False, "the published CaffeNet"),
         (
             "CaffeNet",
@@ -108,7 +108,7 @@ def probabilities(picture: np.ndarray, variables: Variables, mean: Any, scale: f
             True,
             "--mean, --scale, --ch",
         ),
-        ("mine", "", "--mean=mean.npy", (1, 5, 9), 1, False, "--mean, else Caffe's defaults"),
+        ("mine", "", "--mean=mean.npy", (1, 5, 9), 1, False, "--mean, otherwise Caffe's defaults"),
     ],
 )
 def test_classes_and_where_the_preprocessing_comes_from(
@@ -278,12 +278,13 @@ def test_the_size_flag_enlarges_the_input(capsys: pytest.CaptureFixture[str]) ->
     [
         (
             'layer { name: "sum" type: "Reduction" bottom: "ip" top: "sum" }',
-            "no output is scores of classes (N, C), of",
+            "no output has class scores (N, C), pixel",
         ),
         (
             'layer { name: "b" type: "Input" top: "b" input_param { shape { dim: 1 dim: 7 } } } '
             'layer { name: "sum" type: "Eltwise" bottom: "ip" bottom: "b" top: "sum" }',
-            "predict feeds one input of images, (N, 1, H, W) or (N, 3, H, W); the net's inputs are 'data' (1, 3, 4, 6)",
+            "predict needs one input of images, (N, 1, H, W) or (N, 3, H, W), "
+            "but the net's inputs are 'data' (1, 3, 4, 6)",
         ),
     ],
 )
@@ -300,7 +301,7 @@ def test_nan_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
     write_net(CLASSIFIER, {"ip": [np.full((7, 72), np.nan), np.zeros(7)]})
     write_pictures(1)
     assert main("predict net.prototxt 0.png --weights=net.npz --out=drawn.png".split()) == 1
-    assert "caffejax: net.prototxt: the output 'prob' has NaN: check the weights" in capsys.readouterr().err
+    assert "caffejax: net.prototxt: the output 'prob' contains NaN: check the weights" in capsys.readouterr().err
     assert not Path("drawn.png").exists()
 
 
@@ -314,15 +315,15 @@ def test_colors_are_those_of_pascal_voc() -> None:
     ("arguments", "messages"),
     [
         ("0.png absent.png bad.png", ["absent.png: no such file", "bad.png: its image of 3 bytes cannot be decoded"]),
-        ("0.png --out=0.png", ["0.png: the output would overwrite the file that is read"]),
-        ("0.png 1.png --out=drawn.png", ["--out=drawn.png: name a folder that exists, for 2 pictures"]),
+        ("0.png --out=0.png", ["0.png: the output would overwrite an input file"]),
+        ("0.png 1.png --out=drawn.png", ["--out=drawn.png: 2 pictures need an existing folder"]),
         ("0.png --out=drawn.xyz", ["drawn.xyz: '.xyz' is not a picture format"]),
-        ("0.png --mean=1,2", ["--mean: the mean has 2 channels, the net's input 3"]),
+        ("0.png --mean=1,2", ["--mean: the mean has 2 channels, but the net's input has 3"]),
         ("0.png --mean=absent.npy", ["absent.npy: the mean cannot be read"]),
         ("0.png --size=3", ["--size must be a height and a width"]),
         ("0.png --output=absent", ["net.prototxt: outputs: no blob 'absent'"]),
         ("0.png --labels=absent.txt", ["absent.txt: no such file"]),
-        ("0.png --labels=0.png", ["0.png: should have the name of a class in each line, but is a picture"]),
+        ("0.png --labels=0.png", ["0.png: must have one class name on each line, but is a picture"]),
         ("0.png --weights=other.npz", ["other.npz: has no blobs for any layer of the net"]),
     ],
 )

@@ -33,7 +33,7 @@ net_param {
 def test_the_display_shows_scores_speed_and_waiting_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outputs: tuple[str, ...], displayed_outputs: list[str]
 ) -> None:
-    monkeypatch.setattr(training_progress, "_SECONDS_BETWEEN", 0)
+    monkeypatch.setattr(training_progress, "_MIN_INTERVAL", 0)
     solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"')
     bar = Progress(TextColumn("{task.fields[numbers]}"), console=Console(file=StringIO()), disable=True)
     display = TrainingDisplay(solver, outputs, bar)
@@ -83,7 +83,7 @@ class Terminal(StringIO):
 def test_train_shows_the_display_on_a_terminal_and_writes_metrics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training_progress, "_SECONDS_BETWEEN", 0)
+    monkeypatch.setattr(training_progress, "_MIN_INTERVAL", 0)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "120")  # all in one line

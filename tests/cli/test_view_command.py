@@ -51,7 +51,7 @@ def test_problems_are_printed_and_the_page_is_written(tmp_path: Path, capsys: py
         (("absent.prototxt",), "absent.prototxt: no such file"),
         ((".",), "this is a folder"),
         ((str(LENET), "--out", "no_folder/a.html"), "cannot be written: .*create the folder first"),
-        ((str(LENET), "--out", str(LENET)), "would overwrite the file that is read"),
+        ((str(LENET), "--out", str(LENET)), "would overwrite an input file"),
         ((str(LENET), "--serve", "--out", "a.html"), "give one of them"),
         (("absent.prototxt", "--serve"), "no such file"),
     ],
@@ -73,7 +73,7 @@ def test_invalid_ports_are_refused(port: str, capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit) as caught:
         main(["view", str(LENET), "--serve", f"--port={port}"])
     assert caught.value.code == 2
-    assert "is not a port" in capsys.readouterr().err
+    assert "is not a port number" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ def test_the_command_prints_caffes_table(capsys):
     assert sums["Forward-Backward"] == pytest.approx(sums["Forward pass"] + sums["Backward pass"], rel=1e-3)
     assert sums.keys() >= {"fused Forward pass", "fused Forward-Backward"}
     assert sum(line.startswith("Iteration: ") for line in lines) == 2
-    plan = lines[lines.index("Compiled as one, which is what training and testing run:") + 1 :]
+    plan = lines[lines.index("Compiled as one program, which training and testing run:") + 1 :]
     assert plan[0] == "  compiled: mnist .. loss"
     result = json.loads(out)
     assert (result["iterations"], [layer["name"] for layer in result["layers"]]) == (2, names)

@@ -128,7 +128,7 @@ def refusals(tmp_path: Path) -> list[tuple[Any, str]]:
     return [
         (lambda: dnn.readNetFromCaffe(str(tmp_path / "absent.prototxt")), "absent.prototxt"),
         (lambda: dnn.readNetFromCaffe(model_files("maps")[1], str(tmp_path / "empty.caffemodel")), "empty.caffemodel"),
-        (lambda: dnn.readNetFromCaffe(model_files("boxes")[1], model_files("maps")[0]), "has them for maps"),
+        (lambda: dnn.readNetFromCaffe(model_files("boxes")[1], model_files("maps")[0]), "only for maps"),
         (lambda: dnn.readNetFromCaffe(b"layer { name: 3x }", MODEL), "bufferProto"),
         (lambda: dnn.readNetFromCaffe(TEXT, MODEL[:-3]), "bufferModel"),
         (lambda: dnn.readNet("net.onnx"), "cv2.dnn.readNet"),

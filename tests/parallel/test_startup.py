@@ -80,8 +80,8 @@ def test_missing_and_duplicate_processes(
     [
         (["--processes=2"], "--processes needs --coordinator"),
         (["--coordinator=localhost:1"], "--processes=N and --process_id=I"),
-        (["--coordinator=auto", "--process_id=0"], "leave out --process_id"),
-        (["--coordinator=localhost:1", "--processes=2", "--process_id=2"], "must be one of 0 to 1"),
+        (["--coordinator=auto", "--process_id=0"], "--process_id cannot be combined with"),
+        (["--coordinator=localhost:1", "--processes=2", "--process_id=2"], "must be from 0 to 1 with --processes=2"),
         (["--gpu=0,x"], "--gpu=0,x: give numbers"),
         (["--gpu=0,1", "--device=cpu"], "not both"),
         (["--gpu=all"], "JAX sees no gpu"),
@@ -176,7 +176,7 @@ def four_devices() -> Iterator[ProcessPoolExecutor]:
     [
         (HOST, [], "layer 'some' (Filter): runs on the host, so the net cannot be trained on several devices"),
         ("", ["--batch=global"], "batch"),
-        ("", ["--mesh=data=1,model=2"], "--mesh is for 2 devices, but there are 4"),
+        ("", ["--mesh=data=1,model=2"], "--mesh has 2 devices, but there are 4"),
         ("", ["--debug_nans"], "train on one"),
     ],
     ids=["host layer", "batch", "mesh", "debug_nans"],

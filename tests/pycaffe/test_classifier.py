@@ -137,7 +137,7 @@ def test_a_mean_image_fills_up_too(model_folder: Path) -> None:
 
 
 def test_detections_that_are_refused(model_folder: Path) -> None:
-    with pytest.raises(ValueError, match="context of 5 needs a square input"):
+    with pytest.raises(ValueError, match="context_pad=5 needs a square input"):
         Detector(model_folder / "deploy.prototxt", model_folder / "net.caffemodel", context_pad=5)
     detector = Detector(model_folder / "deploy.prototxt", model_folder / "net.caffemodel")
     for window in ((5, 5, 5, 9), (25, 0, 30, 9)):
@@ -219,7 +219,7 @@ def test_detect_writes_the_detectors_predictions(model_folder: Path, tmp_path: P
         (("classify", "{job}/0.png", "out.npy", "--pretrained_model=absent"), r"absent: no such file"),
         (("classify", "{job}/0.png", "no_folder/out.npy"), r"create the folder first"),
         (("detect", "bad.csv", "out.csv"), r"bad\.csv:2: ymin.*\n.*bad\.csv:3: ymin"),
-        (("detect", "columns.csv", "out.csv"), r"columns\.csv:1: the first line has no column xmax"),
+        (("detect", "columns.csv", "out.csv"), r"columns\.csv:1: the first line must name the columns xmax"),
         (("detect", "empty.csv", "out.csv"), r"empty\.csv lists no windows"),
         (("detect", "list.txt", "out.csv"), r"selective search needs MATLAB"),
         (("detect", "list.txt", "out.txt"), r"out\.txt: the name must end in \.csv or \.h5"),

@@ -275,7 +275,7 @@ def test_graphviz_gets_the_dot_text(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_drawings_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CaffejaxError, match="rankdir must be one of LR, RL, TB, BT, not 'XY'"):
         draw.draw_net(read_net(NET), "XY", "dot")
-    with pytest.raises(CaffejaxError, match="the ending of the name must be a format"):
+    with pytest.raises(CaffejaxError, match="the file's extension must be an image format"):
         draw.draw_net_to_file(read_net(NET), tmp_path / "net")
 
 

@@ -245,7 +245,9 @@ def test_regions_of_images(write: Write) -> None:
     n.data, n.rois, n.labels = L.Python(module=HERE, layer="Regions", ntop=3)
     n.conv = L.Convolution(n.data, kernel_size=3, num_output=4, weight_filler=XAVIER)
     n.image_score = L.Pooling(n.conv, pool=P.Pooling.AVE, global_pooling=True)
-    n.kept, n.kept_labels = L.Python(n.rois, n.labels, module=HERE, layer="Kept", ntop=2, propagate_down=[False] * 2)
+    n.kept, n.kept_labels = L.Python(
+        n.rois, n.labels, module=HERE, layer="SelectRows", ntop=2, propagate_down=[False] * 2
+    )
     n.cls_score = L.InnerProduct(n.kept, num_output=3, weight_filler=XAVIER)
     n.loss_cls = L.SoftmaxWithLoss(n.cls_score, n.kept_labels)
     n.loss_image = L.Reduction(n.image_score, operation=P.Reduction.SUMSQ, loss_weight=0.5)

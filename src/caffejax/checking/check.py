@@ -39,20 +39,20 @@ from ..training import solver_param
 from .check_report import Kind, PhaseReport, Report, WeightsReport, findings_of
 from .model_files import find_weights, kind_of
 
-_FLOAT = 4  # bytes of a float32
-_TRAINED = 3  # numbers in memory for each parameter: the parameter, its gradient and its history
-_KEPT = 2  # numbers in memory for each activation: the activation and its gradient
+_FLOAT_BYTES = 4
+_COPIES_OF_PARAMETERS = 3  # in training: the parameter, its gradient and its history
+_COPIES_OF_ACTIVATIONS = 2  # in training: the activation and its gradient
 
 
 def check_file(
     path: str | os.PathLike[str], weights: Sequence[str | os.PathLike[str]] = (), data_config: DataConfig = DataConfig()
 ) -> Report:
-    """Check a net or a solver. No layer runs, and missing data is not opened.
+    """Check a net or a solver. No layer runs, and data sources need not exist.
 
     Args:
         path: a prototxt.
         weights: weights files to compare with the net; default: files in the same folder with the same base name.
-        data_config: how existing data is read.
+        data_config: settings for reading data sources that exist.
     """
     file = Path(path)
     try:
@@ -64,8 +64,8 @@ def check_file(
     with collect_warnings(f"{file}: ") as notes:
         try:
             if kind == "net":
-                named = [Path(w) for w in weights] or find_weights(file)
-                return _net_report(file, *read_valid_part(file), named, data_config, notes)
+                weights_files = [Path(w) for w in weights] or find_weights(file)
+                return _net_report(file, *read_valid_part(file), weights_files, data_config, notes)
             if kind == "solver":
                 return _solver_report(file, read_solver(file), data_config, notes)
         except CaffejaxError as error:
@@ -73,45 +73,47 @@ def check_file(
     if len(Tokens(text)) == 1:
         return Report(str(file), "unreadable", findings_of([Problem("the file is empty")], "text"))
     _, problems = parse_valid_fields(text, NetParameter)
-    reasons = problems[:1] or [Problem("it has neither layers and inputs nor settings of a solver")]
+    reasons = problems[:1] or [Problem("the file has neither layers and inputs nor solver settings")]
     return Report(str(file), "other", findings_of(reasons, "text"))
 
 
 def _net_report(
     file: Path,
     net: NetParameter,
-    wrong: Sequence[Problem],
+    text_problems: Sequence[Problem],
     weights: Sequence[Path],
     data_config: DataConfig,
     notes: Sequence[str],
 ) -> Report:
-    phases = tuple(_phase_report(file, net, state, weights, data_config, wrong) for state in net_states(net))
-    return Report(str(file), "net", findings_of(wrong, "text"), _drop_repeated(phases), tuple(dict.fromkeys(notes)))
+    phases = tuple(_phase_report(file, net, state, weights, data_config, text_problems) for state in net_states(net))
+    return Report(
+        str(file), "net", findings_of(text_problems, "text"), _drop_repeated(phases), tuple(dict.fromkeys(notes))
+    )
 
 
 def _solver_report(file: Path, param: SolverParameter, data_config: DataConfig, notes: list[str]) -> Report:
     """Return the report on a solver: problems of its settings, and reports on the nets that its file contains.
 
-    For a net in another file there is only a note whether the file exists.
+    If a net is in a different file, the report has only a note that says whether this file exists.
     """
     problems: tuple[Problem, ...] = ()
     try:
         solver_param.check_solver(param, needs_net=False)
     except CaffejaxError as error:
         problems = error.problems
-    inside: list[tuple[str, NetParameter]] = [("TEST", net) for net in param.test_net_param]
-    inside += [("TRAIN", param.train_net_param)] if param.HasField("train_net_param") else []
-    inside += [("T", param.net_param)] if param.HasField("net_param") else []  # both
+    nets: list[tuple[str, NetParameter]] = [("TEST", net) for net in param.test_net_param]
+    nets += [("TRAIN", param.train_net_param)] if param.HasField("train_net_param") else []
+    nets += [("T", param.net_param)] if param.HasField("net_param") else []  # for both phases
     phases = [
         _phase_report(file, net, state, (), data_config)
-        for start, net in inside
+        for prefix, net in nets
         for state in net_states(net)
-        if state.name.startswith(start)
+        if state.name.startswith(prefix)
     ]
-    for named in (param.net, param.train_net, *param.test_net):
-        if named:
-            exists = os.path.exists(find(named, file.parent))
-            notes.append(f"its net {named} is {'checked separately' if exists else 'missing'}")
+    for name in (param.net, param.train_net, *param.test_net):
+        if name:
+            exists = os.path.exists(find(name, file.parent))
+            notes.append(f"its net {name} is {'checked separately' if exists else 'missing'}")
     return Report(str(file), "solver", findings_of(problems, "setting"), tuple(phases), tuple(dict.fromkeys(notes)))
 
 
@@ -121,21 +123,21 @@ def _phase_report(
     state: State,
     weights: Sequence[Path],
     data_config: DataConfig,
-    wrong: Sequence[Problem] = (),
+    text_problems: Sequence[Problem] = (),
 ) -> PhaseReport:
     if has_no_data(net, state.message):
         return PhaseReport(state.name, "no data")
     best: PhaseReport | None = None
     try:
-        for graph, _, assumed, guessed in assumed_graphs(net, state.message, file, data_config, wrong):
+        for graph, _, assumed, is_guess in assumed_graphs(net, state.message, file, data_config, text_problems):
             report = _loaded_report(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
-            best = best or (replace(report, parameters=0, memory=0) if guessed else report)
+            best = best or (replace(report, parameters=0, memory=0) if is_guess else report)
             if not weights or not any(w.mismatched for w in report.weights):
                 return report if weights else best  # the first assumed size whose shapes fit the weights
     except MissingSourceError as reason:
         return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not checked",))
     except CaffejaxError as error:
-        return PhaseReport(state.name, "fails", findings_of(p for p in error.problems if p not in wrong))
+        return PhaseReport(state.name, "fails", findings_of(p for p in error.problems if p not in text_problems))
     assert best is not None  # assumed_graphs yields a graph or raises
     return best
 
@@ -143,34 +145,40 @@ def _phase_report(
 def _loaded_report(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence[Any]) -> PhaseReport:
     on_host = tuple(f"{x.name} ({x.type.name})" for x in graph.layers if x.type.on_host)
     n_inputs = sum(x.type.is_fed for x in graph.layers)
-    splits = sum(x.inserted_split for x in graph.layers)
+    n_splits = sum(x.inserted_split for x in graph.layers)
     parameters, activations = net_sizes(graph)
     training = graph.phase == "TRAIN" and any(graph.losses)
-    numbers = parameters * _TRAINED + activations * _KEPT if training else parameters + activations
+    numbers = (
+        parameters * _COPIES_OF_PARAMETERS + activations * _COPIES_OF_ACTIVATIONS
+        if training
+        else parameters + activations
+    )
     return PhaseReport(
         name,
         "loads",
         assumed=assumed,
-        compiled=len(graph.layers) - len(on_host) - n_inputs - splits,
+        compiled=len(graph.layers) - len(on_host) - n_inputs - n_splits,
         on_host=on_host,
         parameters=parameters,
-        memory=numbers * _FLOAT,
+        memory=numbers * _FLOAT_BYTES,
         weights=tuple(weights),
     )
 
 
 def _drop_repeated(phases: Sequence[PhaseReport]) -> tuple[PhaseReport, ...]:
     """Drop the reports on stages that equal the report on the same phase without stages."""
-    plain = {phase.state: phase for phase in phases if "+" not in phase.state}
-    return tuple(p for p in phases if "+" not in p.state or not _same(p, plain[p.state.partition("+")[0]]))
+    without_stages = {phase.state: phase for phase in phases if "+" not in phase.state}
+    return tuple(
+        p for p in phases if "+" not in p.state or not _are_equal(p, without_stages[p.state.partition("+")[0]])
+    )
 
 
-def _same(a: PhaseReport, b: PhaseReport) -> bool:
+def _are_equal(a: PhaseReport, b: PhaseReport) -> bool:
     return (a.outcome, a.findings, a.compiled, a.parameters) == (b.outcome, b.findings, b.compiled, b.parameters)
 
 
 def weights_report(graph: Graph, path: Path) -> WeightsReport:
-    """Return a comparison of the blobs in a weights file with a net's blobs. Layers match by name, as in loading."""
+    """Return a comparison of a weights file's blobs with a net's blobs. Layers are matched by name, as in loading."""
     try:
         stored, _, copies = open_blobs(path)
         _, report = match_blobs(graph, stored, path, copies=copies)
@@ -182,7 +190,7 @@ def weights_report(graph: Graph, path: Path) -> WeightsReport:
     return WeightsReport(str(path), len(report.loaded), findings, report.missing, len(report.unused))
 
 
-_START = 120  # seconds for a process to start
+_START_TIMEOUT = 120  # seconds
 
 
 class _Worker:
@@ -198,7 +206,7 @@ class _Worker:
         try:
             self._start()
             self._pipe.send((os.fspath(path), list(weights), data_config))
-            report = self._reply(timeout)
+            report = self._receive(timeout)
         except TimeoutError:
             self.end(hangs=True)
             return _crash_report(path, f"is still being checked after {timeout:g} s; raise --timeout to wait longer")
@@ -223,19 +231,24 @@ class _Worker:
         if self._process is None:
             folders = [p for p in (_package_folder(), os.environ.get("PYTHONPATH")) if p]
             environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(folders)}
-            self._pipe, other = Pipe()
-            with other:
+            self._pipe, child_end = Pipe()
+            with child_end:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", f"from {__name__} import serve; serve({other.fileno()})", *self._imports],
+                    [
+                        sys.executable,
+                        "-c",
+                        f"from {__name__} import serve; serve({child_end.fileno()})",
+                        *self._imports,
+                    ],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,  # of users' modules
                     stderr=subprocess.DEVNULL,
-                    pass_fds=[other.fileno()],
+                    pass_fds=[child_end.fileno()],
                     env=environment,
                 )
-            self._reply(_START)
+            self._receive(_START_TIMEOUT)
 
-    def _reply(self, timeout: float) -> Any:
+    def _receive(self, timeout: float) -> Any:
         if not self._pipe.poll(timeout):
             raise TimeoutError
         return self._pipe.recv()
@@ -254,10 +267,10 @@ def check_files(
 
     Args:
         paths: the files.
-        weights: as for `check_file`.
+        weights: see `check_file`.
         jobs: number of processes; default: the number of cores.
-        timeout: seconds for each file.
-        data_config: how existing data is read.
+        timeout: the time limit for each file, in seconds.
+        data_config: settings for reading data sources that exist.
         imports: modules that each process imports first, such as those that register layer types.
     """
     files, names = [Path(path) for path in paths], [os.fspath(w) for w in weights]
@@ -294,7 +307,7 @@ def _package_folder() -> str:
 def serve(pipe_number: int) -> None:
     """Import the modules named on the command line, and answer the requests of a pipe until it is closed.
 
-    Each request, `(path, weights, reading)`, is answered with a report.
+    Each request is `(path, weights, data_config)`; the answer is a report.
     """
     for module in sys.argv[1:]:
         importlib.import_module(module)

@@ -13,8 +13,8 @@ R = TypeVar("R")
 Kind = Literal["net", "solver", "unreadable", "other"]
 Cause = Literal["text", "type", "setting", "python", "blob", "shape", "weights", "crash"]
 
-# causes by the beginning of the message; the cause of other messages is "shape"
-_BEGINNINGS: dict[str, Cause] = {
+# by the beginning of the message; the cause of other messages is "shape"
+_CAUSES: dict[str, Cause] = {
     UNKNOWN_TYPE: "type",
     "setting ": "setting",
     "there is no Python module": "python",
@@ -49,8 +49,8 @@ class WeightsReport:
 
     Attributes:
         file: the path of the weights file.
-        matched: number of layers whose blobs are in the file with the right shapes.
-        mismatched: problems of blobs with other shapes or counts.
+        matched: number of layers whose blobs are in the file with the net's shapes.
+        mismatched: problems of blobs whose shapes or numbers differ from the net's.
         missing: layers with blobs that are not in the file; fillers would initialise them.
         unused: number of layers in the file that are not in the net.
     """
@@ -96,7 +96,7 @@ class Report:
 
     Attributes:
         file: the path of the file.
-        kind: "net", "solver", "unreadable" for a file that holds no text of fields, or "other" for other messages.
+        kind: "net", "solver", "unreadable" for a file that contains no text of fields, or "other" for other messages.
         findings: problems of the file's text, or of a solver's settings.
         phases: reports on the states of the net, or of the nets that a solver's file contains.
         notes: old forms, ignored settings of Caffe's forks, and nets that a solver names by path.
@@ -128,13 +128,13 @@ class Report:
 def findings_of(problems: Iterable[Problem], cause: Cause | None = None) -> tuple[Finding, ...]:
     """Return a finding for each distinct message, with its first lines and the names of all layers with this problem.
 
-    The default of `cause` is derived from the beginning of the message.
+    If `cause` is None, it is derived from the beginning of each message.
     """
     occurrences: dict[tuple[Cause, str], tuple[list[int], list[str]]] = {}  # lines and layers
     for problem in problems:
         message = problem.message
-        begun: list[Cause] = [c for start, c in _BEGINNINGS.items() if problem.message.startswith(start)]
-        kind: Cause = cause or (begun or ["shape"])[0]
+        causes: list[Cause] = [c for start, c in _CAUSES.items() if problem.message.startswith(start)]
+        kind: Cause = cause or (causes or ["shape"])[0]
         if kind == "python":  # without the list of searched folders
             message = message.partition(";")[0]
         lines, layers = occurrences.setdefault((kind, message), ([], []))
@@ -149,24 +149,24 @@ def findings_of(problems: Iterable[Problem], cause: Cause | None = None) -> tupl
 
 
 def _format_lines(lines: list[int]) -> str:
-    """Return "line 3: ", or "lines 3, 9, 12 and 2 more: " for several; "" without lines."""
+    """Return "line 3: ", or for several lines "lines 3, 9, 12 and 2 more: "; without lines, return ""."""
     more = f" and {len(lines) - 3} more" if lines[3:] else ""
     numbers = ", ".join(map(str, lines[:3]))
     return f"line{'s' * (len(lines) > 1)} {numbers}{more}: " if lines else ""
 
 
 def distinct_phases(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:
-    """Yield distinct reports without weights. States with equal ones, apart from memory, share one: "TRAIN, TEST"."""
-    for bare, states in _join_states((replace(p, state="", memory=0, weights=()), p.state) for p in phases):
-        yield replace(bare, state=states)
+    """Yield the distinct reports without weights and memory; `state` lists all their states, such as "TRAIN, TEST"."""
+    for report, states in _merge_states((replace(p, state="", memory=0, weights=()), p.state) for p in phases):
+        yield replace(report, state=states)
 
 
 def distinct_weights(phases: tuple[PhaseReport, ...]) -> Iterator[tuple[WeightsReport, str]]:
-    """Yield distinct reports on weights with the states that have them: "TRAIN, TEST"."""
-    return _join_states((match, phase.state) for phase in phases for match in phase.weights)
+    """Yield each distinct weights report with the states that it applies to, such as "TRAIN, TEST"."""
+    return _merge_states((match, phase.state) for phase in phases for match in phase.weights)
 
 
-def _join_states(reports: Iterable[tuple[R, str]]) -> Iterator[tuple[R, str]]:
+def _merge_states(reports: Iterable[tuple[R, str]]) -> Iterator[tuple[R, str]]:
     states: dict[R, str] = {}
     for report, state in reports:
         states[report] = f"{states[report]}, {state}" if report in states else state

@@ -40,11 +40,11 @@ _COLOURS = {
     "Softmax": "#c94f4f",
     "Accuracy": "#c94f4f",
 }
-_CELL, _MOST_LAYERS = 9, 1500
+_CELL, _MAX_LAYERS = 9, 1500
 
 
 def html_report(reports: Sequence[Report], headline: str, skipped: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return a page with a section for each model: phases, problems, weights, a drawing and the next command.
+    """Return a page with a section for each model: phases, problems, weights, a drawing and the command to run next.
 
     Args:
         reports: the reports on the models.
@@ -58,7 +58,7 @@ def html_report(reports: Sequence[Report], headline: str, skipped: Mapping[str, 
 <html lang="en"><head><meta charset="utf-8"/><meta name="viewport" content="width=device-width"/>
 <title>{escape(headline)}</title><style>{_STYLE}</style></head><body>
 <h1>{escape(headline)}</h1>
-<p>Made by <code>caffejax check --html</code>. Models with problems stand first. Memory is for the net's batch; in phase
+<p>Made by <code>caffejax check --html</code>. Models with problems come first. Memory is for the net's batch; in phase
 TRAIN it is the memory of training.</p>
 {sections}
 {others}
@@ -100,8 +100,9 @@ def _weights(report: Report) -> Iterator[str]:
         text = (
             f"{escape(states)}: <code>{escape(match.file)}</code>: blobs for {format_count(match.matched, 'layer')} fit"
         )
-        text += f", none for {escape(', '.join(match.missing[:8]))}" if match.missing else ""
-        text += f", {match.unused} not used" if match.unused else ""
+        missing = escape(", ".join(match.missing[:8]))
+        text += f"; {len(match.missing)} without blobs: {missing}" if match.missing else ""
+        text += f"; {format_count(match.unused, 'layer')} of the file not in the net" if match.unused else ""
         yield from _items([text, *(_finding(problem) for problem in match.mismatched)])
 
 
@@ -115,7 +116,7 @@ def _items(items: Sequence[str]) -> Iterator[str]:
 
 
 def next_command(report: Report) -> str:
-    """Return the command to run next: training or scoring what loads, or the command that helps with a problem."""
+    """Return the command to run next: it trains or runs a model that loads, or helps to find its problem."""
     file = shlex.quote(report.file)
     findings = [*report.findings, *(f for phase in report.phases for f in phase.findings)]
     if any(finding.cause in ("type", "python") for finding in findings):
@@ -130,9 +131,9 @@ def next_command(report: Report) -> str:
 
 
 def _drawing(report: Report) -> Iterator[str]:
-    """Yield a drawing of a net, a cell for each layer, from left to right in the order of computation."""
+    """Yield a drawing of a net with a cell for each layer, from left to right in the order of computation."""
     if report.kind != "net" or any(finding.cause == "crash" for finding in report.findings):
-        return  # what ended a worker process is not read here
+        return  # this file crashed a worker process
     try:
         net, _ = read_valid_part(Path(report.file))
     except CaffejaxError:
@@ -145,17 +146,17 @@ def _drawing(report: Report) -> Iterator[str]:
     for number, (x, y) in positions.items():
         layer: LayerParameter = net.layer[number]
         colour = next((c for start, c in _COLOURS.items() if layer.type.startswith(start)), "#8a9aa8")
-        at = f'x="{x * _CELL}" y="{y * _CELL}" width="{_CELL - 2}" height="{_CELL - 2}"'
-        yield f'<rect {at} fill="{colour}"><title>{escape(f"{layer.name} ({layer.type})")}</title></rect>'
+        geometry = f'x="{x * _CELL}" y="{y * _CELL}" width="{_CELL - 2}" height="{_CELL - 2}"'
+        yield f'<rect {geometry} fill="{colour}"><title>{escape(f"{layer.name} ({layer.type})")}</title></rect>'
     yield "</svg>"
 
 
 def _positions(net: NetParameter) -> Mapping[int, tuple[int, int]]:
-    """Return the column and row of each layer: the column is one after the last layer that it reads."""
+    """Return the column and row of each layer. The column is one after the last layer whose tops it reads."""
     columns: dict[str, int] = {}  # of the layer that writes a blob
-    rows: dict[int, int] = {}  # used so far, by column
+    rows: dict[int, int] = {}  # number of occupied rows by column
     positions = {}
-    for number, layer in enumerate(net.layer[:_MOST_LAYERS]):
+    for number, layer in enumerate(net.layer[:_MAX_LAYERS]):
         column = 1 + max((columns.get(name, -1) for name in layer.bottom), default=-1)
         positions[number] = (column, rows.get(column, 0))
         rows[column] = rows.get(column, 0) + 1

@@ -11,18 +11,20 @@ from ..schema.caffe_pb2 import NetParameter, SolverParameter
 from ..schema.tokens import END, Tokens
 from .check_report import Kind
 
-_ENDINGS = (".prototxt", ".pt", ".pbtxt")
-_WEIGHTS = (".caffemodel", ".caffemodel.h5", ".h5")
-_OF_NETS = {"layer", "layers", "input", "input_shape", "input_dim"}
-_RESEMBLANCE = 0.75  # the ratio of difflib; "lyer" and "layer" have 0.89, "label" and "layer" 0.6
+_EXTENSIONS = (".prototxt", ".pt", ".pbtxt")
+_WEIGHTS_EXTENSIONS = (".caffemodel", ".caffemodel.h5", ".h5")
+_NET_FIELDS = {"layer", "layers", "input", "input_shape", "input_dim"}
+_SIMILARITY = 0.75  # the ratio of difflib; "lyer" and "layer" have 0.89, "label" and "layer" 0.6
 
 
-def model_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
+def find_model_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
     """Yield each path that is a file, and all prototxt files in each path that is a folder, without duplicates."""
     yielded: set[Path] = set()
     for path in map(Path, paths):
-        inside = sorted(p for p in path.rglob("*") if p.suffix in _ENDINGS and p.is_file()) if path.is_dir() else [path]
-        for file in inside:
+        files = (
+            sorted(p for p in path.rglob("*") if p.suffix in _EXTENSIONS and p.is_file()) if path.is_dir() else [path]
+        )
+        for file in files:
             if file not in yielded:
                 yielded.add(file)
                 yield file
@@ -31,25 +33,25 @@ def model_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
 def kind_of(text: str) -> Kind:
     """Return the kind of a text ("net", "solver" or "other") from its top-level field names.
 
-    A text with layers or inputs is a net. Another text with a field that only solvers have is a solver. Without either,
-    a name that resembles `layer` or `input` is taken for a mistake in a net.
+    A text with layers or inputs is a net; otherwise a text with a field that only solvers have is a solver. If it has
+    neither, but a field name that resembles `layer` or `input`, it is assumed to be a net with a typo.
     """
     solvers = set(SolverParameter.DESCRIPTOR.fields_by_name) - set(NetParameter.DESCRIPTOR.fields_by_name)
-    names = set(_top_level(text))
-    if names & _OF_NETS:
+    names = set(_top_level_names(text))
+    if names & _NET_FIELDS:
         return "net"
     if names & solvers:
         return "solver"
-    resembling = any(get_close_matches(name.lower(), _OF_NETS, 1, _RESEMBLANCE) for name in names)
-    return "net" if resembling else "other"
+    has_typo = any(get_close_matches(name.lower(), _NET_FIELDS, 1, _SIMILARITY) for name in names)
+    return "net" if has_typo else "other"
 
 
 def find_weights(file: Path) -> list[Path]:
     """Return the weights files in the folder of a net's file that have the same base name."""
-    return [path for ending in _WEIGHTS if (path := file.with_name(file.stem + ending)).is_file()]
+    return [path for extension in _WEIGHTS_EXTENSIONS if (path := file.with_name(file.stem + extension)).is_file()]
 
 
-def _top_level(text: str) -> Iterator[str]:
+def _top_level_names(text: str) -> Iterator[str]:
     depth = 0
     tokens = Tokens(text)
     for token, after in zip(tokens, [*tokens[1:], END], strict=True):

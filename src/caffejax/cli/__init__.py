@@ -58,26 +58,26 @@ from .image_lists import create_label_map, get_image_size
 from .parser import Parser
 from .upgrade import upgrade_net_proto_binary, upgrade_net_proto_text, upgrade_solver_proto_text
 
-# modules, or classes, with HELP, EXAMPLE, `add_flags` and `run`, named as the commands
+# modules or classes that have HELP, EXAMPLE, `add_flags` and `run`, and are named like the commands
 _GROUPS: dict[str, tuple[Any, ...]] = {
     "train and run": (train, test, predict, time),
-    "look at a model": (check, summary, view, draw),
+    "inspect a model": (check, summary, view, draw),
     "compare and verify": (gradcheck, dump, compare),
-    "take it elsewhere": (export, convert, plan),
-    "follow training": (plot,),
-    "everything else": (demo, layers, run, upgrade, info, completion),
+    "export and plan": (export, convert, plan),
+    "plot training": (plot,),
+    "other commands": (demo, layers, run, upgrade, info, completion),
 }
-_CAFFES_TOOLS = (  # also of its scripts and its forks
+_CAFFES_TOOLS = (  # including its scripts, and tools of its forks
     *(classify, detect, extract_features, convert_imageset, convert_annoset, convert_mnist_data),
     *(convert_mnist_siamese_data, convert_cifar_data, compute_image_mean, create_label_map, get_image_size),
     *(parse_log, plot_training_log, draw_net, device_query, tools, collect),
     *(upgrade_net_proto_text, upgrade_net_proto_binary, upgrade_solver_proto_text),
 )
-_ON_NETS = (
+_NET_COMMANDS = (
     *(train, test, predict, time, summary, gradcheck, dump, collect, compare, draw, extract_features, classify, detect),
     *(device_query, info, run),
 )
-_OWN_TYPES = (
+_IMPORT_HINT = (
     "--import=MODULE imports a module that registers a layer type of your own; the documentation's page "
     "'Adding a layer' shows how to write one"
 )
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for problem in error.problems:
             print(f"caffejax: {problem}", file=sys.stderr)
         if any(problem.message.startswith(UNKNOWN_TYPE) for problem in error.problems):
-            print(f"caffejax: {_OWN_TYPES}", file=sys.stderr)
+            print(f"caffejax: {_IMPORT_HINT}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         _discard_stdout()  # the reader of the output, such as `head`, has closed the pipe
@@ -124,9 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prepare(options: argparse.Namespace) -> None:
     """Apply the command's process-wide settings and import the user's modules."""
-    if options.command in (*_ON_NETS, convert, export):
+    if options.command in (*_NET_COMMANDS, convert, export):
         hide_late_errors()
-    if options.command in _ON_NETS:
+    if options.command in _NET_COMMANDS:
         tune_process()
     elif options.command is plan:
         compile_for_absent_devices()
@@ -143,10 +143,10 @@ def _stdout_fails() -> bool:
 
 
 def _discard_stdout() -> None:
-    """Redirect stdout to /dev/null, so that Python does not try to write the rest of its buffer at exit."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    os.close(nothing)
+    """Redirect stdout to /dev/null, so that Python does not try to write its remaining buffer at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
 
 
 def _parser() -> Parser:
@@ -170,7 +170,7 @@ def _parser() -> Parser:
         )
         command.add_flags(sub)
         sub.set_defaults(command=command, parser=parser)
-    parser.of_commands = commands.choices
+    parser.subparsers = commands.choices
     return parser
 
 
@@ -189,8 +189,8 @@ def _overview() -> str:
 
 _INDENT: Any = {"initial_indent": "  ", "subsequent_indent": "  ", "fix_sentence_endings": False}
 _NOTES = (
-    "`caffejax COMMAND --help` explains a command, with an example. First time here? `caffejax check FOLDER` says "
+    "`caffejax COMMAND --help` explains a command, with an example. First time here? `caffejax check FOLDER` reports "
     "which of your models load. Flags may be written with one dash or two, and with _ or - between words. Compiled "
-    "programs are stored in ~/.cache/caffejax (the environment variable CAFFEJAX_CACHE names another folder, or off), "
-    "and freed memory is kept for later steps (CAFFEJAX_BLOCKS=off turns this off)."
+    "programs are stored in ~/.cache/caffejax; the environment variable CAFFEJAX_CACHE selects a different folder, or "
+    "turns this off (CAFFEJAX_CACHE=off). Freed memory is kept for later steps (CAFFEJAX_BLOCKS=off turns this off)."
 )

@@ -1,7 +1,8 @@
-"""Check models: whether they load in each phase, missing files, whether weights fit, which layers run on the host.
+"""Report whether models load in each phase, missing files, whether weights fit, and which layers run on the host.
 
-FILE is a net or a solver. In a FOLDER and its subfolders all *.prototxt, *.pt and *.pbtxt files are checked. No layer
-runs, and data files need not exist. The exit code is 0 if all models load, otherwise 1; also if there are none.
+FILE is a net or a solver. In a FOLDER and its subfolders, all *.prototxt, *.pt and *.pbtxt files are checked. No layer
+runs, and data files need not exist. The exit code is 0 if all models load; it is 1 if a model does not load or if
+there are no models.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths", nargs="+", type=_existing_path, metavar="FILE|FOLDER", help="nets, solvers, or folders"
     )
-    weights = "check these weights against the nets (default: a .caffemodel beside the net with its name)"
+    weights = "check these weights against the nets (default: files in the net's folder with its base name)"
     flags.add(parser, "weights", weights, type=_existing_path, metavar="FILE")
     flags.add_json(parser, "print everything as JSON")
-    flags.add(parser, "html", "also write a page with all models, drawings and next commands", metavar="FILE.html")
+    flags.add(
+        parser, "html", "also write an HTML page with all models, drawings and suggested commands", metavar="FILE.html"
+    )
     net_flags.add_code_and_limits(parser)
     jobs = "number of files to check in parallel (default: the number of cores)"
     parser.add_argument("-j", "--jobs", type=flags.positive, metavar="N", help=jobs)
@@ -48,11 +51,12 @@ def run(options: argparse.Namespace) -> None:
     """Check the models and print a report on each."""
     from ..atomic_write import replace_file
     from ..checking.check import check_files
-    from ..checking.model_files import model_files
+    from ..checking.model_files import find_model_files
 
-    files = list(model_files(options.paths))
+    files = list(find_model_files(options.paths))
     if not files:
-        raise CaffejaxError("there are no *.prototxt, *.pt or *.pbtxt files in these folders")
+        folders = ", ".join(map(str, options.paths))
+        raise CaffejaxError(f"there are no *.prototxt, *.pt or *.pbtxt files in {folders}")
     if options.html:
         flags.check_out(options.html, *map(str, files))
     weights = [options.weights] if options.weights else []
@@ -64,11 +68,11 @@ def run(options: argparse.Namespace) -> None:
         data_config=flags.data_config(options),
         imports=options.imports or (),
     )
-    named = {str(path) for path in options.paths}
+    arguments = {str(path) for path in options.paths}
     models: list[Report] = []
     skipped: dict[str, str] = {}  # other files in folders, and why they are not models
     for report in reports:
-        if report.kind == "other" and report.file not in named:
+        if report.kind == "other" and report.file not in arguments:
             skipped[report.file] = str(report.findings[0])
             continue
         if not options.json:
@@ -110,27 +114,27 @@ def _lines(report: Report) -> Iterator[str]:
 
     loading = [phase for phase in report.phases if phase.outcome == "loads"]
     states = " ".join(phase.state for phase in loading)
-    where = states if len(states) <= _STATES else f"{len(loading)} states"
-    where = where or ("settings" if report.kind == "solver" else "")
-    in_brackets = f"({where})" if where and not (report.loads and states) else where
+    summary = states if len(states) <= _STATES else f"{len(loading)} states"
+    summary = summary or ("settings" if report.kind == "solver" else "")
+    outcome = f"({summary})" if summary and not (report.loads and states) else summary
     parameters, memory = (max((getattr(p, f) for p in loading), default=0) for f in ("parameters", "memory"))
     numbers = (format_number(parameters), format_bytes(memory) if memory else "-")
-    yield _ROW.format(_shorten(report.file), in_brackets if report.loads else f"FAILS {in_brackets}", *numbers).rstrip()
-    yield from _wrap((f"loads in {states}",) if states not in ("", where) else (), "")
+    yield _ROW.format(_shorten(report.file), outcome if report.loads else f"FAILS {outcome}", *numbers).rstrip()
+    yield from _wrap((f"loads in {states}",) if states not in ("", summary) else (), "")
     yield from _wrap((str(finding) for finding in report.findings), "")
     for phase in distinct_phases(report.phases):
         if phase.outcome == "no data":
-            yield f"  {phase.state}: no data layer for it"
+            yield f"  {phase.state}: no data layer for this phase"
         yield from _wrap((str(finding) for finding in phase.findings), f"{phase.state}: ")
         yield from _wrap(phase.assumed, f"{phase.state}: ")
         if phase.on_host:
-            hosts = f"on the host: {', '.join(phase.on_host)}; {format_count(phase.compiled, 'layer')} compiled"
-            yield from _wrap([hosts], f"{phase.state}: ")
+            layers = f"on the host: {', '.join(phase.on_host)}; {format_count(phase.compiled, 'layer')} compiled"
+            yield from _wrap([layers], f"{phase.state}: ")
     for match, states in distinct_weights(report.phases):
-        lacking = f", none for {len(match.missing)}: {', '.join(match.missing[:5])}" if match.missing else ""
-        unused = f", {match.unused} not used" if match.unused else ""
-        fit = f"{match.file}: blobs for {format_count(match.matched, 'layer')} fit{lacking}{unused}"
-        yield from _wrap([fit, *map(str, match.mismatched)], f"{states}: ")
+        missing = f"; {len(match.missing)} without blobs: {', '.join(match.missing[:5])}" if match.missing else ""
+        unused = f"; {format_count(match.unused, 'layer')} of the file not in the net" if match.unused else ""
+        sentence = f"{match.file}: blobs for {format_count(match.matched, 'layer')} fit{missing}{unused}"
+        yield from _wrap([sentence, *map(str, match.mismatched)], f"{states}: ")
     yield from _wrap(report.notes, "note: ")
 
 
@@ -154,22 +158,24 @@ def _count_loading(models: list[Report]) -> str:
     return _count_by_kind([report for report in models if report.loads], models, "loads", "load")
 
 
-def _count_by_kind(some: list[Report], models: list[Report], does: str, do: str) -> str:
-    """Return the text of counts by kind of model: "2 of 3 nets and 1 of 1 solver load"; "0 nets load" without models.
+def _count_by_kind(selected: list[Report], models: list[Report], singular: str, plural: str) -> str:
+    """Return a text with the counts by kind of model, such as "2 of 3 nets and 1 of 1 solver load".
 
     Args:
-        some: the models to count.
-        models: all models.
-        does, do: the verb in singular and plural.
+        selected: the models to count.
+        models: all models; if there are none, the text is "0 nets load".
+        singular, plural: the verb in singular and plural.
     """
     kinds = {"net": "net", "solver": "solver", "unreadable": "unreadable file", "other": "other file"}
     totals = {kind: [report for report in models if report.kind == kind] for kind in kinds}
     parts = [
-        f"{sum(report.kind == kind for report in some)} of {format_count(len(all_of), kinds[kind])}"
-        for kind, all_of in totals.items()
-        if all_of
+        f"{sum(report.kind == kind for report in selected)} of {format_count(len(reports), kinds[kind])}"
+        for kind, reports in totals.items()
+        if reports
     ]
-    return f"{' and '.join(parts) or '0 nets'} {does if len(parts) == 1 in (len(some), len(models)) else do}"
+    return (
+        f"{' and '.join(parts) or '0 nets'} {singular if len(parts) == 1 in (len(selected), len(models)) else plural}"
+    )
 
 
 def _shorten(name: str) -> str:

@@ -17,7 +17,7 @@ EXAMPLE = (
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("input_file", help="an image, a folder of images, or a .npy file of them (N, H, W, K)")
+    parser.add_argument("input_file", help="an image, a folder of images, or a .npy file of images (N, H, W, K)")
     parser.add_argument("output_file", help="the .npy file to write")
     image_flags.add_flags(parser)
     flags.add(parser, "center_only", help="use the centre crop instead of ten crops per image", action="store_true")
@@ -28,7 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=image_flags.numbers,
         default=(256, 256),
     )
-    flags.add(parser, "ext", help="the ending of the images' names in a folder", default="jpg")
+    flags.add(parser, "ext", help="the file extension of the images in a folder", default="jpg")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
 
     start_logging()
     image_flags.check_files(options)
-    image_flags.default_mean(options)
+    image_flags.set_default_mean(options)
     image_flags.set_limits(options)
     source = Path(options.input_file)
     if source.suffix == ".npy":
@@ -56,12 +56,12 @@ def run(options: argparse.Namespace) -> None:
         files = sorted(source.glob(f"*.{options.ext}")) if os.path.isdir(source) else [source]
         if not files:
             raise DataError(
-                Problem(f"contains no *.{options.ext} images; --ext sets the ending of their names", str(source))
+                Problem(f"contains no *.{options.ext} images; --ext sets their file extension", str(source))
             )
         inputs = [caffe.io.load_image(file) for file in files]
     image_flags.choose_device(options)
     settings = image_flags.settings(options)
-    with image_flags.refusals(options.model_def):
+    with image_flags.convert_errors(options.model_def):
         classifier = Classifier(
             options.model_def,
             options.pretrained_model,

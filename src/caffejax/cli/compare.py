@@ -1,6 +1,7 @@
-"""Compare two dumps, or a dump with a net that runs on the dump's inputs, layer by layer: forward, then backward.
+"""Compare two dumps, or a dump and a net that runs on the dump's inputs, layer by layer.
 
-The exit code is 1 if they differ. By default the net has the dump's phase and the dump's parameters.
+The values of the forward pass are compared first, then the gradients of the backward pass. The exit code is 1 if the
+dumps differ. By default the net runs in the dump's phase with the dump's parameters.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NETS = (".prototxt", ".pt", ".pbtxt", ".txt")  # the extensions of nets
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("a", help="a dump from `caffejax dump` or scripts/collect_with_caffe.py", metavar="A.npz")
-    parser.add_argument("b", help="another dump, or the net to run on the dump's inputs", nargs="?", metavar="B")
+    parser.add_argument("b", help="the second dump, or the net to run on the dump's inputs", nargs="?", metavar="B")
     flags.add(parser, "model", "the net prototxt, instead of B", metavar="FILE")
     flags.add(parser, "weights", "the net's .caffemodel[.h5] file (default: the dump's parameters)", metavar="FILE")
     net_flags.add_strict_flag(parser)
@@ -35,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_switch(parser, "each_layer", "with a net: run each layer on the dump's bottoms and top diffs")
     flags.add_switch(parser, "random", "also count differences due to random layers, such as dropout in TRAIN")
     flags.add_json(parser)
-    flags.add(parser, "picture", "draw the error along depth (needs matplotlib)", metavar="FILE.png")
+    flags.add(parser, "picture", "plot the error of each layer (needs matplotlib)", metavar="FILE.png")
     flags.add_options(parser, "kernels", "precision")
     device_flags.add_device_flag(parser)
 
@@ -51,7 +52,7 @@ def _tolerance(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the comparison; the first difference is an error."""
+    """Print the comparison; raise `CaffejaxError` for the first difference."""
     start_logging()
     from ..debugging.dumps import ATOL, RTOL, compare, draw_errors, read_dump
 
@@ -88,7 +89,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _run_net(options: argparse.Namespace, dump: Dump) -> Dump:
-    """Run the net of the flags on the dump's inputs; return the net's dump."""
+    """Run the net that the flags describe on the dump's inputs; return the net's dump."""
     from ..debugging.dumps import replay
 
     options.phase = options.phase or dump.phase

@@ -23,9 +23,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the script."""
-    shtab = _shtab()
+    shtab = _import_shtab()
     parser: Parser = options.parser
-    for command in parser.of_commands.values():
+    for command in parser.subparsers.values():
         for action in command._actions:
             action.option_strings = action.option_strings[:1]
             if action.nargs != 0 and action.choices is None and action.type is None:
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
     print(shtab.complete(parser, shell=options.shell))
 
 
-def _shtab() -> ModuleType | Any:
+def _import_shtab() -> ModuleType | Any:
     try:
         import shtab
     except ImportError as error:

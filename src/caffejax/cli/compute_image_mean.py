@@ -13,13 +13,13 @@ HELP = "compute the mean of a database's images"
 EXAMPLE = "caffejax compute_image_mean train_lmdb mean.binaryproto"
 
 _LOG_EVERY = 10000
-_AT_ONCE = 100
+_READ_SIZE = 100
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("database", help="the database", metavar="INPUT_DB")
-    parser.add_argument("output", help="the .binaryproto to write", metavar="OUTPUT_FILE", nargs="?")
+    parser.add_argument("output", help="the .binaryproto file to write", metavar="OUTPUT_FILE", nargs="?")
     flags.add_backend_flag(parser)
     flags.add_options(parser, "max_image_pixels")
     flags.add_switch(parser, "skip_errors", "skip images that cannot be read, with a warning")
@@ -39,16 +39,16 @@ def run(options: argparse.Namespace) -> None:
     total = len(records)
     log.info("Starting iteration")
     with counter(total, "images") as advance:
-        for start in range(0, total, _AT_ONCE):
-            for key, value in records.read_range(start, min(_AT_ONCE, total - start)):
+        for start in range(0, total, _READ_SIZE):
+            for key, value in records.read_range(start, min(_READ_SIZE, total - start)):
                 try:
                     mean.add(read_datum(value, max_pixels=options.max_image_pixels)[0])
                 except DataError as error:
                     name = key.decode("utf-8", "backslashreplace")
-                    named = DataError(Problem(f"record '{name}' {error}", options.database))
+                    located = DataError(Problem(f"record '{name}' {error}", options.database))
                     if not options.skip_errors:
-                        raise named from error
-                    log.warning("%s; skipped", named)
+                        raise located from error
+                    log.warning("%s; skipped", located)
                     continue
                 advance()
                 if mean.count % _LOG_EVERY == 0:

@@ -13,8 +13,10 @@ EXAMPLE = "caffejax convert --from=lenet_iter_1000.caffemodel --to=lenet.npz"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    flags.add(parser, "from", "the weights to read; the ending selects the format", required=True, metavar="FILE")
-    flags.add(parser, "to", "the file to write; the ending selects the format", required=True, metavar="FILE")
+    flags.add(
+        parser, "from", "the weights to read; the file extension selects the format", required=True, metavar="FILE"
+    )
+    flags.add(parser, "to", "the file to write; the file extension selects the format", required=True, metavar="FILE")
     flags.add(
         parser,
         "model",

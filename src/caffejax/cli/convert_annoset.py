@@ -30,20 +30,38 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("database", help="the folder to create", metavar="DB_NAME")
     flags.add_backend_flag(parser)
     kinds = ("classification", "detection")
-    flags.add(parser, "anno_type", "the list names labels, or files of boxes", choices=kinds, default=kinds[0])
-    flags.add(parser, "label_type", "the format of the files of boxes", choices=_KINDS, default=_KINDS[0])
+    flags.add(
+        parser, "anno_type", "the list contains labels, or names files with boxes", choices=kinds, default=kinds[0]
+    )
+    flags.add(parser, "label_type", "the format of the files with boxes", choices=_KINDS, default=_KINDS[0])
     flags.add(parser, "label_map_file", "a LabelMap with the class numbers; optional for txt files", default="")
     flags.add_switch(parser, "check_label", "has no effect: names and labels are always checked for duplicates")
     flags.add_switch(parser, "gray", "store one channel instead of three")
     flags.add_switch(parser, "shuffle", "store the images in a random order")
     flags.add(parser, "seed", "the seed of the random order", type=flags.count, default=0, metavar="N")
-    flags.add(parser, "min_dim", "enlarge images to this shorter side, in pixels", type=flags.count, default=0)
-    flags.add(parser, "max_dim", "then shrink them to this longer side, in pixels", type=flags.count, default=0)
-    flags.add(parser, "resize_width", "resize to this width in pixels, with a height", type=flags.count, default=0)
-    flags.add(parser, "resize_height", "resize to this height in pixels, with a width", type=flags.count, default=0)
-    flags.add_switch(parser, "check_size", "stop if an image differs in size from the first")
+    flags.add(
+        parser,
+        "min_dim",
+        "enlarge smaller images until the shorter side has this length in pixels",
+        type=flags.count,
+        default=0,
+    )
+    flags.add(
+        parser,
+        "max_dim",
+        "then shrink larger images until the longer side has this length in pixels",
+        type=flags.count,
+        default=0,
+    )
+    flags.add(
+        parser, "resize_width", "resize to this width in pixels; needs --resize_height", type=flags.count, default=0
+    )
+    flags.add(
+        parser, "resize_height", "resize to this height in pixels; needs --resize_width", type=flags.count, default=0
+    )
+    flags.add_switch(parser, "check_size", "stop if an image differs in size from the first image")
     flags.add_switch(parser, "encoded", "store compressed images; files are copied unchanged if possible")
-    flags.add(parser, "encode_type", "compress to jpg, png, ... (default: the ending of each file's name)", default="")
+    flags.add(parser, "encode_type", "compress to jpg, png, ... (default: the extension of each file)", default="")
     flags.add_options(parser, "max_image_pixels")
 
 
@@ -61,15 +79,15 @@ def run(options: argparse.Namespace) -> None:
         log.info("Shuffling data")
         images = [images[i] for i in np.random.default_rng(options.seed).permutation(len(images)).tolist()]
     log.info("A total of %d images.", len(images))
-    done = 0
+    count = 0
     with WRITERS[options.backend](options.database) as put, counter(len(images), "images") as advance:
-        for done, (key, record) in enumerate(_records(options, images), 1):
+        for count, (key, record) in enumerate(_records(options, images), 1):
             put(key, record)
             advance()
-            if done % _LOG_EVERY == 0:
-                log.info("Processed %d files.", done)
-    if done % _LOG_EVERY:
-        log.info("Processed %d files.", done)
+            if count % _LOG_EVERY == 0:
+                log.info("Processed %d files.", count)
+    if count % _LOG_EVERY:
+        log.info("Processed %d files.", count)
 
 
 class _Image(NamedTuple):
@@ -108,14 +126,17 @@ def _records(options: argparse.Namespace, images: list[_Image]) -> Iterator[tupl
     from ..data.write_imageset import guess_encoding
 
     size = {"height": options.resize_height, "width": options.resize_width}
-    storing = StorageOptions(
+    storage = StorageOptions(
         not options.gray, min_dim=options.min_dim, max_dim=options.max_dim, max_pixels=options.max_image_pixels, **size
     )
-    first = None
+    first_shape = None
     for line, image in enumerate(images):
         encoding = options.encode_type or (guess_encoding(image.name) if options.encoded else "")
-        record, shape = encode_annotated(image.path, image.label, replace(storing, encoding=encoding))
-        first = first or shape
-        if options.check_size and shape != first:
-            raise DataError(f"image '{image.path}' is {shape} (channels, height, width), but the first is {first}")
+        record, shape = encode_annotated(image.path, image.label, replace(storage, encoding=encoding))
+        first_shape = first_shape or shape
+        if options.check_size and shape != first_shape:
+            message = (
+                f"image '{image.path}' has shape {shape} (channels, height, width), but the first has {first_shape}"
+            )
+            raise DataError(message)
         yield b"%08d_" % line + image.name.encode("utf-8", "surrogateescape"), record

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 _CIFAR_SHAPE = (3, 32, 32)
-_AXES = {1: "labels", 3: "images"}  # of MNIST's files
+_CONTENTS = {1: "labels", 3: "images"}  # of MNIST's files, by their number of axes
 
 
-class convert_mnist_data:  # noqa: N801  named as the command
-    """Make a database of MNIST's images and labels, or of another data set in its format (IDX)."""
+class convert_mnist_data:  # noqa: N801  named like the command
+    """Make a database of MNIST's images and labels, or of a different dataset in the same format (IDX)."""
 
-    HELP = "make a database of MNIST's files"
+    HELP = "make a database from MNIST's files"
     EXAMPLE = "caffejax convert_mnist_data train-images-idx3-ubyte train-labels-idx1-ubyte mnist_train_lmdb"
 
     @staticmethod
@@ -70,7 +70,7 @@ class convert_mnist_siamese_data:  # noqa: N801
 class convert_cifar_data:  # noqa: N801
     """Make databases of CIFAR-10's training and test images, cifar10_train_DB_TYPE and cifar10_test_DB_TYPE."""
 
-    HELP = "make databases of CIFAR-10's files"
+    HELP = "make databases from CIFAR-10's files"
     EXAMPLE = "caffejax convert_cifar_data cifar-10-batches-bin . lmdb"
 
     @staticmethod
@@ -104,7 +104,7 @@ def _add_mnist_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _read_mnist(options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
-    """Return the images, uint8 (N, H, W), and the labels, int8 (N,) as Caffe's `char`."""
+    """Return the images, uint8 (N, H, W), and the labels, int8 (N,) because Caffe stores them as `char`."""
     import numpy as np
 
     images, labels = read_idx(options.images, 3), read_idx(options.labels, 1)
@@ -116,31 +116,33 @@ def _read_mnist(options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_idx(path: str, axes: int) -> np.ndarray:
-    """Read an IDX file of bytes: MNIST's labels, with one axis, or images, with three.
+    """Read an IDX file of bytes, which contains MNIST's labels (1 axis) or images (3 axes).
 
     Raises:
-        DataError: naming the file, if it cannot be read, is in another format, is truncated or has no items.
+        DataError: if the file cannot be read, has a different format, is truncated or has no items; the message names
+            the file.
     """
     import numpy as np
 
     from ..data.image_decoding import read_file
 
-    data, magic, start = read_file(path), 0x800 + axes, 4 + 4 * axes
-    if len(data) < start or unpack_from(">I", data) != (magic,):
+    data, magic, header_size = read_file(path), 0x800 + axes, 4 + 4 * axes
+    if len(data) < header_size or unpack_from(">I", data) != (magic,):
         hint = "; it is compressed: unpack it with gunzip first" if data.startswith(b"\x1f\x8b") else ""
         raise DataError(
-            Problem(f"is not an IDX file of {_AXES[axes]}, which begins with the number {magic}{hint}", path)
+            Problem(f"is not an IDX file of {_CONTENTS[axes]}, which begins with the number {magic}{hint}", path)
         )
     shape = unpack_from(f">{axes}I", data, 4)
     size = math.prod(shape)
-    if not 0 < size <= len(data) - start:
+    if not 0 < size <= len(data) - header_size:
         sizes = " x ".join(map(str, shape))
-        raise DataError(Problem(f"says that it has {sizes} bytes after its header, but has {len(data) - start}", path))
-    return np.frombuffer(data, np.uint8, size, start).reshape(shape)
+        message = f"its header announces {sizes} bytes of data, but {len(data) - header_size} follow"
+        raise DataError(Problem(message, path))
+    return np.frombuffer(data, np.uint8, size, header_size).reshape(shape)
 
 
 def _read_cifar(path: str) -> np.ndarray:
-    """Read a batch of CIFAR-10, uint8 (N, 3073): the label and the pixels of each image."""
+    """Return a batch of CIFAR-10 as uint8 (N, 3073), the label and the pixels of each image."""
     import numpy as np
 
     from ..data.image_decoding import read_file
@@ -160,11 +162,12 @@ def _write(
 
     Args:
         kind: the format of the database.
-        database: its folder.
+        database: the folder of the database.
         images: uint8 (N, C, H, W), or (M, H, W) with `rows`.
         labels: integers (N,).
         digits: the number of digits of the keys, which count the items.
-        rows: the images that are the channels of each datum, integers (N, C).
+        rows: for each datum, the indices of the images that are its channels, integers (N, C); None if datum n
+            is image n.
     """
     from ..data.database import WRITERS
     from ..schema.caffe_pb2 import Datum

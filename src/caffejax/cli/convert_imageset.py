@@ -29,11 +29,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_switch(parser, "gray", "store one channel instead of three")
     flags.add_switch(parser, "shuffle", "store the images in a random order")
     flags.add(parser, "seed", "the seed of the random order", type=flags.count, default=0, metavar="N")
-    flags.add(parser, "resize_width", "resize to this width in pixels, with a height", type=flags.count, default=0)
-    flags.add(parser, "resize_height", "resize to this height in pixels, with a width", type=flags.count, default=0)
-    flags.add_switch(parser, "check_size", "stop if an image differs in size from the first")
+    flags.add(
+        parser, "resize_width", "resize to this width in pixels; needs --resize_height", type=flags.count, default=0
+    )
+    flags.add(
+        parser, "resize_height", "resize to this height in pixels; needs --resize_width", type=flags.count, default=0
+    )
+    flags.add_switch(parser, "check_size", "stop if an image differs in size from the first image")
     flags.add_switch(parser, "encoded", "store compressed images; files are copied unchanged if possible")
-    flags.add(parser, "encode_type", "compress to jpg, png, ... (default: the ending of each file's name)", default="")
+    flags.add(parser, "encode_type", "compress to jpg, png, ... (default: the extension of each file)", default="")
     flags.add_options(parser, "max_image_pixels")
     flags.add_switch(parser, "skip_errors", "skip images that cannot be read, with a warning")
 
@@ -60,24 +64,24 @@ def run(options: argparse.Namespace) -> None:
     log.info("A total of %d images.", len(paths))
     if options.encode_type and not options.encoded:
         log.info("encode_type specified, assuming encoded=true.")
-    done = 0
+    count = 0
     with WRITERS[options.backend](options.database) as put, counter(len(paths), "images") as advance:
-        for done, (key, datum) in enumerate(_records(options, images, paths, order), 1):
+        for count, (key, datum) in enumerate(_records(options, images, paths, order), 1):
             put(key, datum)
             advance()
-            if done % _LOG_EVERY == 0:
-                log.info("Processed %d files.", done)
-    if done % _LOG_EVERY:
-        log.info("Processed %d files.", done)
+            if count % _LOG_EVERY == 0:
+                log.info("Processed %d files.", count)
+    if count % _LOG_EVERY:
+        log.info("Processed %d files.", count)
 
 
 def _records(
     options: argparse.Namespace, images: ImageList, paths: list[str], order: Iterable[int]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the key and the Datum of each image that can be read, in the given order."""
+    """Yield the key and the Datum of each image that can be read, in the order of the indices `order`."""
     from ..data.write_imageset import encode_image_datum, guess_encoding
 
-    first = None
+    first_shape = None
     for line, i in enumerate(order):
         encoding = options.encode_type or (guess_encoding(images.names[i]) if options.encoded else "")
         try:
@@ -95,7 +99,8 @@ def _records(
                 raise
             log.warning("%s; skipped", error)
             continue
-        first = first or shape
-        if options.check_size and shape != first:
-            raise DataError(f"image '{paths[i]}' is {shape} (channels, height, width), but the first is {first}")
+        first_shape = first_shape or shape
+        if options.check_size and shape != first_shape:
+            message = f"image '{paths[i]}' has shape {shape} (channels, height, width), but the first has {first_shape}"
+            raise DataError(message)
         yield b"%08d_" % line + images.names[i].encode("utf-8", "surrogateescape"), datum

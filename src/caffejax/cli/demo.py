@@ -1,8 +1,9 @@
-"""Copy a small model with its data into a folder, train it, and draw what it has learned. No network is needed.
+"""Copy a small model with its data into a folder, train it, and draw its predictions. No network is needed.
 
-digits: LeNet on handwritten digits, under a minute on two cores. shapes: SSD on drawn discs, squares and triangles, a
-minute or more. face: the same SSD on drawn faces that smile, are sad or surprised. The folder has the prototxts, the
-data and a few pictures, to change and to train again.
+digits trains LeNet on handwritten digits, which takes less than a minute on two cores. shapes trains SSD on synthetic
+pictures of discs, squares and triangles, which takes a minute or more. face trains the same SSD on synthetic faces that
+are smiling, sad or surprised. The folder contains the prototxts, the data and a few pictures; change them and train
+again.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ EXAMPLE = "caffejax demo digits"
 
 @dataclass(frozen=True)
 class _Demo:
-    folder: str  # in configs
+    folder: str  # the folder in configs
     solver: str
     net: str  # for predictions
     prefix: str  # of snapshots
     iterations: int
-    labels: tuple[str, ...] = ()  # the flag of `predict`
+    label_flags: tuple[str, ...] = ()  # of `predict`
 
 
 _DETECTION = _Demo(
@@ -46,7 +47,7 @@ _DEMOS = {
     "shapes": _DETECTION,
     "face": _DETECTION,
 }
-_EXAMPLES = 4  # pictures to predict
+_N_PICTURES = 4  # on which the demo predicts
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
     """Write the folder, train, and draw.
 
     Raises:
-        CaffejaxError: if the folder has files already or cannot be written, or a command fails.
+        CaffejaxError: if the folder already contains files or cannot be written, or a command fails.
     """
     demo = _DEMOS[options.name]
     folder = Path(options.folder or f"caffejax_{options.name}")
@@ -83,10 +84,10 @@ def _write_folder(name: str, folder: Path) -> list[str]:
     """Write the files of a demo into a new or empty folder; return its pictures' paths, relative to it."""
     demo = _DEMOS[name]
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        resumes = f"cd {folder}; caffejax train --solver={demo.solver} --snapshot={demo.prefix}.orbax"
+        command = f"cd {folder}; caffejax train --solver={demo.solver} --snapshot={demo.prefix}.orbax"
         has_snapshot = any(folder.glob(f"{demo.prefix}.orbax/[0-9]*"))
-        to_resume = f", or resume its training: {resumes}" if has_snapshot else ""
-        raise CaffejaxError(f"{folder} exists already; name a new folder{to_resume}")
+        hint = f", or resume its training: {command}" if has_snapshot else ""
+        raise CaffejaxError(f"{folder} already exists; name a new folder{hint}")
     shutil.copytree(_source(demo.folder), folder, ignore=shutil.ignore_patterns("lock.mdb"), dirs_exist_ok=True)
     if demo is _DETECTION:
         from .demo_shapes import OBJECTS, write_databases
@@ -99,7 +100,7 @@ def _write_folder(name: str, folder: Path) -> list[str]:
 def _commands(demo: _Demo, images: list[str]) -> Iterator[list[str]]:
     yield ["train", f"--solver={demo.solver}"]
     weights = f"--weights={demo.prefix}_iter_{demo.iterations}.caffemodel"
-    yield ["predict", demo.net, *images, weights, *demo.labels, "--out=predicted"]
+    yield ["predict", demo.net, *images, weights, *demo.label_flags, "--out=predicted"]
     if find_spec("matplotlib"):
         yield ["plot", f"{demo.prefix}.metrics.jsonl", "--out=curves.png"]
 
@@ -127,11 +128,11 @@ def _images(name: str, folder: Path) -> Iterator[np.ndarray]:
     if _DEMOS[name] is _DETECTION:
         from .demo_shapes import draw_pictures
 
-        for image, _ in draw_pictures(name, _EXAMPLES, seed=1):
+        for image, _ in draw_pictures(name, _N_PICTURES, seed=1):
             yield image
         return
     from ..data.image_decoding import read_datum
     from ..data.lmdb import Lmdb
 
-    for _, record in Lmdb(folder / "digits_test_lmdb").read_range(0, _EXAMPLES):
+    for _, record in Lmdb(folder / "digits_test_lmdb").read_range(0, _N_PICTURES):
         yield read_datum(record)[0].transpose(1, 2, 0)

@@ -1,7 +1,8 @@
-"""Drawn pictures, of shapes or of faces, on which a small SSD learns to detect.
+"""Synthetic pictures of shapes or faces, to train a small SSD detector.
 
-A picture is 96 x 96 and has one to four objects of random colour, size and place on a random background. Databases hold
-them as the SSD fork's AnnotatedDatum, a PNG with boxes: 600 for training and 150 others for testing.
+A picture has 96 x 96 pixels and one to four objects of random colour, size and position on a random background. The
+databases store each picture as the SSD fork's AnnotatedDatum, which is a PNG image with boxes. 600 pictures are for
+training and 150 different ones for testing.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from ..schema import caffe_pb2
 SIZE = 96
 # labels 1, 2, 3 of the objects of each demo; 0 is the background
 OBJECTS = {"shapes": ("disc", "square", "triangle"), "face": ("smiling", "sad", "surprised")}
-_SIDES = {"shapes": (14, 52), "face": (30, 66)}  # pixels, at least and less than
+_SIDES = {"shapes": (14, 52), "face": (30, 66)}  # half-open ranges of side lengths in pixels
 _PICTURES = {"train": 600, "test": 150}
 
 
 def write_databases(demo: str, folder: Path) -> None:
     """Write `shapes_train_lmdb` and `shapes_test_lmdb`, with the objects of a demo, into a folder."""
-    for seed, (part, count) in enumerate(_PICTURES.items()):
-        write_lmdb(folder / f"shapes_{part}_lmdb", _records(demo, count, seed))
+    for seed, (split, count) in enumerate(_PICTURES.items()):
+        write_lmdb(folder / f"shapes_{split}_lmdb", _records(demo, count, seed))
 
 
 def draw_pictures(demo: str, count: int, seed: int) -> Iterator[tuple[np.ndarray, list[tuple[int, np.ndarray]]]]:
-    """Yield pictures, uint8 (SIZE, SIZE, 3), each with the label and box (x1, y1, x2, y2 in pixels) of its objects."""
+    """Yield pictures, uint8 (SIZE, SIZE, 3), with labels and boxes (x1, y1, x2, y2 in pixels) of their objects."""
     random = np.random.RandomState(seed)
     for _ in range(count):
         yield _draw_picture(demo, random)
@@ -45,7 +46,7 @@ def _draw_picture(demo: str, random: np.random.RandomState) -> tuple[np.ndarray,
         side = random.randint(*_SIDES[demo])
         x, y = random.randint(1, SIZE - side - 1, 2)
         box = np.array([x, y, x + side, y + side])
-        if any(_touch(box, other) for _, other in objects):
+        if any(_are_close(box, other) for _, other in objects):
             continue
         label = random.randint(1, len(OBJECTS[demo]) + 1)
         colour = tuple(int(c) for c in (image[y, x].astype(int) + random.randint(70, 186, 3)) % 256)
@@ -55,7 +56,7 @@ def _draw_picture(demo: str, random: np.random.RandomState) -> tuple[np.ndarray,
     return image, objects
 
 
-def _touch(a: np.ndarray, b: np.ndarray) -> bool:
+def _are_close(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.all(a[:2] < b[2:] + 2) and np.all(b[:2] < a[2:] + 2))
 
 
@@ -72,18 +73,18 @@ def _draw_shape(image: np.ndarray, shape: str, box: np.ndarray, colour: tuple[in
 
 def _draw_face(image: np.ndarray, mood: str, box: np.ndarray, colour: tuple[int, ...]) -> None:
     side = int(box[2] - box[0])
-    ink = (0, 0, 0) if sum(colour) > 3 * 127 else (255, 255, 255)
+    line_colour = (0, 0, 0) if sum(colour) > 3 * 127 else (255, 255, 255)
     vertex = lambda x, y: (int(box[0] + x * side), int(box[1] + y * side))  # noqa: E731
     cv2.circle(image, vertex(0.5, 0.5), side // 2, colour, -1)
     for x in 0.32, 0.68:
-        cv2.circle(image, vertex(x, 0.38), max(1, side // 14), ink, -1)
-    line = max(1, side // 16)
+        cv2.circle(image, vertex(x, 0.38), max(1, side // 14), line_colour, -1)
+    thickness = max(1, side // 16)
     if mood == "smiling":
-        cv2.ellipse(image, vertex(0.5, 0.55), (int(0.26 * side), int(0.24 * side)), 0, 15, 165, ink, line)
+        cv2.ellipse(image, vertex(0.5, 0.55), (int(0.26 * side), int(0.24 * side)), 0, 15, 165, line_colour, thickness)
     elif mood == "sad":
-        cv2.ellipse(image, vertex(0.5, 0.85), (int(0.26 * side), int(0.24 * side)), 0, 195, 345, ink, line)
+        cv2.ellipse(image, vertex(0.5, 0.85), (int(0.26 * side), int(0.24 * side)), 0, 195, 345, line_colour, thickness)
     else:
-        cv2.circle(image, vertex(0.5, 0.7), max(2, side // 8), ink, -1)
+        cv2.circle(image, vertex(0.5, 0.7), max(2, side // 8), line_colour, -1)
 
 
 def _annotate(image: np.ndarray, objects: list[tuple[int, np.ndarray]]) -> Any:

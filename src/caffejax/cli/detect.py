@@ -48,13 +48,13 @@ def run(options: argparse.Namespace) -> None:
     if not options.output_file.endswith((".csv", ".h5", ".hdf5")):
         raise DataError(f"{options.output_file}: the name must end in .csv or .h5")
     image_flags.check_files(options)
-    image_flags.default_mean(options)
+    image_flags.set_default_mean(options)
     windows = _windows(options.input_file)
     image_flags.choose_device(options)
     settings = image_flags.settings(options)
     if settings["mean"] is not None and settings["mean"].ndim == 3:  # one value per channel, as in Caffe's script
         settings["mean"] = settings["mean"].mean(axis=(1, 2))
-    with image_flags.refusals(options.model_def):
+    with image_flags.convert_errors(options.model_def):
         detector = Detector(
             options.model_def,
             options.pretrained_model,
@@ -71,12 +71,12 @@ def run(options: argparse.Namespace) -> None:
         raise DataError(f"{options.input_file} lists no windows")
     write = _write_csv if options.output_file.endswith(".csv") else _write_hdf5
     write(options.output_file, detections)
-    what = f"{format_count(len(detections), 'window')} of {format_count(len(windows), 'image')}"
-    print(f"Classified {what}; wrote {options.output_file}")
+    counts = f"{format_count(len(detections), 'window')} of {format_count(len(windows), 'image')}"
+    print(f"Classified {counts}; wrote {options.output_file}")
 
 
 def _windows(path: str) -> dict[str, list[np.ndarray]]:
-    """Return the windows in a file by image; the windows are empty if the file is a list of images."""
+    """Return the windows in a file by image; if the file is a list of images, the lists of windows are empty."""
     import numpy as np
 
     from ..errors import DataError, Problem
@@ -87,7 +87,7 @@ def _windows(path: str) -> dict[str, list[np.ndarray]]:
                 return {line.strip(): [] for line in file if line.strip()}
             reader = csv.DictReader(file)
             if missing := [c for c in ("filename", *_COORDINATES) if c not in (reader.fieldnames or ())]:
-                raise DataError(Problem(f"the first line has no column {', '.join(missing)}", path, 1))
+                raise DataError(Problem(f"the first line must name the columns {', '.join(missing)}", path, 1))
             windows: dict[str, list[np.ndarray]] = {}
             problems = []
             for row in reader:
@@ -95,7 +95,9 @@ def _windows(path: str) -> dict[str, list[np.ndarray]]:
                     window = np.array([round(float(row[c])) for c in _COORDINATES])
                     windows.setdefault(row["filename"], []).append(window)
                 except (TypeError, ValueError, OverflowError):
-                    problems.append(Problem("ymin, xmin, ymax and xmax have to be numbers", path, reader.line_num))
+                    values = ", ".join(str(row[c]) for c in _COORDINATES)
+                    message = f"ymin, xmin, ymax and xmax must be finite numbers, but are {values}"
+                    problems.append(Problem(message, path, reader.line_num))
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(Problem(f"cannot be read: {getattr(error, 'strerror', None) or error}", path)) from error
     if problems:
@@ -111,17 +113,17 @@ def _write_csv(path: str, detections: list[dict[str, Any]]) -> None:
     classes = range(detections[0]["prediction"].size)
     writer.writerow(["filename", *_COORDINATES, *(f"class{i}" for i in classes)])
     for detection in detections:
-        writer.writerow([detection["filename"], *detection["window"], *_plain(detection["prediction"].ravel())])
+        writer.writerow([detection["filename"], *detection["window"], *_strings(detection["prediction"].ravel())])
     with replace_file(path) as file:
         file.write(text.getvalue().encode())
 
 
-def _plain(values: Iterable[Any]) -> list[str]:
+def _strings(values: Iterable[Any]) -> list[str]:
     return [str(value) for value in values]
 
 
 def _write_hdf5(path: str, detections: list[dict[str, Any]]) -> None:
-    """Write an HDF5 file with the data sets filename (N,), window (N, 4) and prediction (N, ...)."""
+    """Write an HDF5 file with the datasets filename (N,), window (N, 4) and prediction (N, ...)."""
     import h5py
     import numpy as np
 

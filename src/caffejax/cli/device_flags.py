@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TITLE = "several devices and processes"
 _AUTO = "auto"
-# parts of JAX's error messages when another process does not answer
+# patterns of JAX's error messages if a different process does not answer
 _LOST = re.compile(
     r"UNAVAILABLE|DEADLINE_EXCEEDED|[A-Z_]+: .*(gloo|nccl|coordination|connection|socket)", re.IGNORECASE
 )
@@ -33,9 +33,9 @@ _LOST = re.compile(
 
 def add_distributed_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags for training on several devices and in several processes."""
-    spread = flags.group(parser, TITLE)
+    group = flags.group(parser, TITLE)
     flags.add(
-        spread,
+        group,
         "devices",
         "the number of devices that each process trains on; on a CPU they are simulated",
         metavar="N",
@@ -44,38 +44,38 @@ def add_distributed_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_fields(parser, Parallel, ["batch"], TITLE)
     add_mesh_flags(parser)
     flags.add(
-        spread,
+        group,
         "coordinator",
         "train in several processes: the address of process 0, or auto under SLURM, Open MPI or on a TPU pod",
         metavar="HOST:PORT",
     )
-    flags.add(spread, "processes", "the number of processes", type=flags.positive, metavar="N")
-    flags.add(spread, "process_id", "the number of this process, counted from 0", type=flags.count, metavar="I")
-    wait = "the time that processes wait for each other at the start, in seconds"
-    flags.add(spread, "start_timeout", wait, type=flags.positive, metavar="N", default=60)
+    flags.add(group, "processes", "the number of processes", type=flags.positive, metavar="N")
+    flags.add(group, "process_id", "the number of this process, counted from 0", type=flags.count, metavar="I")
+    timeout = "the time that processes wait for each other at the start, in seconds"
+    flags.add(group, "start_timeout", timeout, type=flags.positive, metavar="N", default=60)
 
 
 def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
-    """Add `--mesh`, `--shard` and `--reduce_dtype`, which arrange devices in a mesh and shard arrays over them."""
-    spread = flags.group(parser, TITLE)
+    """Add `--mesh`, `--shard` and `--reduce_dtype`, which arrange devices in a mesh and shard arrays over it."""
+    group = flags.group(parser, TITLE)
     flags.add(
-        spread,
+        group,
         "mesh",
-        "arrange all devices in a mesh: data=4,model=2 is 4 rows of 2; each row takes a batch and shards large weights "
-        "over its devices",
+        "arrange all devices in a mesh, such as data=4,model=2 for 4 rows of 2 devices; each row processes a different "
+        "batch and shards large weights over its devices",
         metavar="AXES",
-        type=_mesh,
+        type=_parse_mesh,
     )
     flags.add_fields(parser, Parallel, ["shard", "reduce_dtype"], TITLE, shard=None)
 
 
 def is_multiprocess(options: argparse.Namespace) -> bool:
-    """Return whether this process is one of several that train together, which is the case with `--coordinator`."""
+    """Return whether `--coordinator` is set, which means that several processes train together."""
     return getattr(options, "coordinator", None) is not None
 
 
 def parallel_config(options: argparse.Namespace, batch: BatchOf | None = None) -> Parallel:
-    """Return a `Parallel` from the flags. `batch` replaces `--batch` for commands that do not have this flag."""
+    """Return a `Parallel` from the flags. `batch` replaces `--batch` in commands that do not have this flag."""
     shard: Shard = options.shard or ("optimizer" if options.mesh else "none")
     model = (options.mesh or {}).get("model", 1)
     return Parallel(batch or options.batch, model, shard, options.reduce_dtype)
@@ -90,10 +90,10 @@ def join_processes(options: argparse.Namespace) -> None:
         CaffejaxError: if the flags contradict each other, or a process does not start in time.
     """
     simulated = options.devices or (options.coordinator is None and math.prod((options.mesh or {}).values()))
-    if simulated > 1 and _on_cpu(options):
+    if simulated > 1 and _uses_cpu(options):
         import jax
 
-        with suppress(RuntimeError):  # in a user's program JAX may be running; then its devices are fixed
+        with suppress(RuntimeError):  # if JAX already runs in a user's program, its devices are fixed
             jax.config.update("jax_num_cpu_devices", simulated)
     present = [name for name in ("processes", "process_id") if getattr(options, name) is not None]
     if options.coordinator is None:
@@ -103,17 +103,20 @@ def join_processes(options: argparse.Namespace) -> None:
         return
     if options.coordinator == _AUTO:
         if present:
-            raise CaffejaxError(f"--coordinator=auto detects this: leave out --{present[0]}")
+            raise CaffejaxError(f"--{present[0]} cannot be combined with --coordinator=auto, which detects it")
     elif len(present) < 2 or ":" not in options.coordinator:
         raise CaffejaxError("each of several processes needs --coordinator=HOST:PORT, --processes=N and --process_id=I")
     elif options.process_id >= options.processes:
-        raise CaffejaxError(f"--process_id={options.process_id} must be one of 0 to {options.processes - 1}")
+        raise CaffejaxError(
+            f"--process_id={options.process_id} must be from 0 to {options.processes - 1} with "
+            f"--processes={options.processes}"
+        )
     import jax
 
     from ..parallel import initialize_distributed
 
     address = None if options.coordinator == _AUTO else options.coordinator
-    gpus = [] if options.gpu == "all" else _numbers(options.gpu)
+    gpus = [] if options.gpu == "all" else _gpu_numbers(options.gpu)
     initialize_distributed(address, options.processes, options.process_id, gpus, options.start_timeout)
     start_logging(process=jax.process_index())
     log.info("Process %d of %d; %d devices in all", jax.process_index(), jax.process_count(), jax.device_count())
@@ -133,12 +136,12 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
     elif options.gpu is not None and (options.gpu == "all" or "," in options.gpu):
         if options.device is not None:
             raise CaffejaxError("give --gpu or --device, not both")
-        numbers = _numbers(options.gpu)
-        every = list_devices("gpu")
-        devices = every if numbers is None else [device_of("gpu", str(n)) for n in numbers]
+        numbers = _gpu_numbers(options.gpu)
+        gpus = list_devices("gpu")
+        devices = gpus if numbers is None else [device_of("gpu", str(n)) for n in numbers]
     elif options.devices or mesh > 1:
-        named = options.device is not None or options.gpu is not None
-        kind = pick_device(options, prefer_gpu, device_id).platform if named else jax.default_backend()
+        is_selected = options.device is not None or options.gpu is not None
+        kind = pick_device(options, prefer_gpu, device_id).platform if is_selected else jax.default_backend()
         devices = list_devices(kind)
         number = options.devices or mesh
         if len(devices) < number:
@@ -161,26 +164,26 @@ def _devices_of_processes(options: argparse.Namespace) -> Sequence[jax.Device]:
             "--gpu=N picks one GPU"
         )
     kind = options.device or ("gpu" if options.gpu is not None else jax.default_backend())
-    here, every = list_devices(kind), jax.devices(kind)
+    local_devices, devices = list_devices(kind), jax.devices(kind)
     if not options.devices:
-        return every
-    if len(here) < options.devices:
-        there = format_count(len(here), f"{kind} device")
-        raise CaffejaxError(f"{options.devices} devices are needed, but JAX has {there}")
-    by_process = itertools.groupby(sorted(every, key=lambda d: (d.process_index, d.id)), lambda d: d.process_index)
+        return devices
+    if len(local_devices) < options.devices:
+        available = format_count(len(local_devices), f"{kind} device")
+        raise CaffejaxError(f"{options.devices} devices are needed, but JAX has {available}")
+    by_process = itertools.groupby(sorted(devices, key=lambda d: (d.process_index, d.id)), lambda d: d.process_index)
     return [device for _, group in by_process for device in itertools.islice(group, options.devices)]
 
 
 def check_mesh(options: argparse.Namespace, devices: int, where: str = "") -> None:
-    """Raise `CaffejaxError` if `--mesh` is present and is not for exactly `devices` devices."""
+    """Raise `CaffejaxError` if `--mesh` is set and does not have exactly `devices` devices."""
     n_devices = math.prod((options.mesh or {}).values())
     if options.mesh and n_devices != devices:
-        raise CaffejaxError(f"--mesh is for {n_devices} devices, but there are {devices}{where}")
+        raise CaffejaxError(f"--mesh has {n_devices} devices, but there are {devices}{where}")
 
 
 @contextmanager
 def end_together() -> Iterator[None]:
-    """Return a context in which an error in this process or another training process ends this process at once.
+    """Return a context in which an error in this or a different training process ends this process at once.
 
     Without it, this process would wait for processes that have ended, or they would wait for this process.
     """
@@ -218,8 +221,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _on_cpu(options: argparse.Namespace) -> bool:
-    """Return whether devices are simulated on the CPU: the flags select the CPU, or JAX has only the CPU."""
+def _uses_cpu(options: argparse.Namespace) -> bool:
+    """Return whether the flags select the CPU or, by default, JAX has only the CPU. CPU devices can be simulated."""
     if options.gpu is not None:
         return False
     if options.device is not None:
@@ -234,7 +237,7 @@ def _has_accelerator() -> bool:
     return any(find_spec(name) for name in ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "libtpu"))
 
 
-def _numbers(gpu: str | None) -> list[int] | None:
+def _gpu_numbers(gpu: str | None) -> list[int] | None:
     if gpu is None or gpu == "all":
         return None
     parts = gpu.split(",")
@@ -243,8 +246,8 @@ def _numbers(gpu: str | None) -> list[int] | None:
     return [int(part) for part in parts]
 
 
-def _mesh(text: str) -> dict[str, int]:
-    """Parse a mesh, such as "data=4,model=2", to a dictionary of axis sizes."""
+def _parse_mesh(text: str) -> dict[str, int]:
+    """Parse a mesh, such as "data=4,model=2", and return its axis sizes by name."""
     axes: dict[str, int] = {}
     for part in text.split(","):
         name, _, number = part.partition("=")
@@ -269,7 +272,7 @@ def add_device_flag(parser: argparse.ArgumentParser, gpu: str = "run on the GPU 
 
 
 def on_device(options: argparse.Namespace) -> AbstractContextManager[object]:
-    """Return a context in which JAX computes on the device that `--gpu` or `--device` names, or else on the CPU."""
+    """Return a context in which JAX computes on the device that `--gpu` or `--device` names; the default is the CPU."""
     import jax
 
     return jax.default_device(pick_device(options, prefer_gpu=False))

@@ -47,7 +47,7 @@ def _describe(device: Any) -> dict[str, Any]:
     if device.platform == "cpu":
         reason = onednn.missing()
         facts["Convolutions"] = f"XLA, not oneDNN: {reason}" if reason else "oneDNN"
-        facts["Memory of a run"] = "kept for the next" if keeps_freed_memory() else "freed"
+        facts["Freed memory"] = "kept for later steps" if keeps_freed_memory() else "returned to the system"
     return facts | {"Process": device.process_index}
 
 

@@ -1,7 +1,8 @@
-"""Draw a net: its layers and blobs as a graph, or with weights a layer's filters, or a blob's channels for an image.
+"""Draw a net as a graph of layers and blobs, or draw a layer's filters, or a blob's channels for an image.
 
-The graph needs Graphviz for formats other than .svg and .dot. Filters and channels are tiles from black (lowest) to
-white (highest value). Images are preprocessed as in `caffejax classify --center_only`, with the same flags.
+Graphs in formats other than .svg and .dot need Graphviz. Filters and channels need --weights, and are drawn as tiles
+from black (lowest value) to white (highest value). Images are preprocessed as in `caffejax classify --center_only`,
+with the same flags.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser,
         "phase",
-        "the net's phase (default: TEST; for the graph both)",
+        "the net's phase (default: ALL for the graph, otherwise TEST)",
         choices=("TRAIN", "TEST", "ALL"),
     )
     flags.add(parser, "weights", "the net's weights, for filters and blobs", metavar="FILE")
@@ -44,7 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_graph_flags(graph: flags.Flags) -> None:
     flags.add(graph, "rankdir", "direction in which the graph is drawn", choices=("LR", "RL", "TB", "BT"), default="LR")
-    flags.add_switch(graph, "display_lrm", "show the multipliers of the learning rate")
+    flags.add_switch(graph, "display_lrm", "show the learning rate multipliers")
 
 
 def _add_tile_flags(tiles: flags.Flags) -> None:
@@ -53,12 +54,12 @@ def _add_tile_flags(tiles: flags.Flags) -> None:
     flags.add_switch(tiles, "rgb", "the three channels are red, green, blue (default: blue first, as in Caffe)")
     flags.add(tiles, "blob", "draw this blob's channels")
     flags.add(tiles, "image", "the image for --blob (default: an example of the net's data)", metavar="FILE")
-    example = "the number of the example of the net's data, counted from 0"
+    example = "the number of the example in the net's data, counted from 0"
     flags.add(tiles, "example", example, type=flags.count, default=0, metavar="N")
     dims = "height and width to resize to before cropping (default: the input's)"
     flags.add(tiles, "images_dim", dims, type=image_flags.numbers, metavar="H,W")
     flags.add(tiles, "maps", "draw only the first N tiles (default: all)", type=flags.positive, metavar="N")
-    flags.add_switch(tiles, "each", "scale each tile from black to white by itself (default: all tiles together)")
+    flags.add_switch(tiles, "each", "scale each tile from black to white separately (default: all tiles together)")
     size = "approximate longer side of the picture, in pixels"
     flags.add(tiles, "size", size, type=flags.positive, default=800, metavar="N")
 
@@ -75,13 +76,13 @@ def run(options: argparse.Namespace) -> None:
     image_flags.check_image(options.out)
     options.phase = options.phase or "TEST"
     if options.phase == "ALL":
-        raise CaffejaxError("filters and blobs are of one phase: --phase=TRAIN or TEST")
+        raise CaffejaxError("filters and blobs belong to one phase: give --phase=TRAIN or --phase=TEST")
     with device_flags.on_device(options):
         (_draw_filters if options.filters else _draw_blob)(options)
 
 
 def draw_graph(options: argparse.Namespace, phase: str) -> None:
-    """Draw the layers of a phase, TRAIN, TEST or ALL, and their blobs."""
+    """Draw the layers of a phase and their blobs; `phase` is TRAIN, TEST or ALL."""
     from pathlib import Path
 
     from ..atomic_write import check_writable
@@ -93,12 +94,12 @@ def draw_graph(options: argparse.Namespace, phase: str) -> None:
     check_writable(options.out)
     net = read_net(Path(options.model))
     number = None if phase == "ALL" else caffe_pb2.Phase.Value(phase)
-    with image_flags.refusals(options.model):
+    with image_flags.convert_errors(options.model):
         draw_net_to_file(net, options.out, options.rankdir, number, options.display_lrm)
     print(f"Drew {options.out}")
 
 
-class draw_net:  # noqa: N801  named as Caffe's script
+class draw_net:  # noqa: N801  named like Caffe's script
     """Draw a net: layers, blobs and their connections. Formats other than .svg and .dot need Graphviz."""
 
     HELP = "draw a net"
@@ -130,7 +131,7 @@ def _draw_filters(options: argparse.Namespace) -> None:
     if filters is None:
         message = "no layer has filters larger than 1 x 1"
         if options.layer:
-            message = f"no layer '{options.layer}' with filters (weights with four axes)"
+            message = f"there is no layer '{options.layer}' with filters (weights with four axes)"
             message += did_you_mean(options.layer, by_layer)
         raise GraphError(Problem(f"{message}; layers with filters: {', '.join(by_layer) or 'none'}", options.model))
     params = net_flags.variables_of(net, options.weights, options.strict_weights).params
@@ -159,8 +160,8 @@ def _draw_blob(options: argparse.Namespace) -> None:
             loader = batches = Loader(net.graph)
             stack.callback(loader.close)
             if loader.examples is not None and options.example >= loader.examples:
-                there = f"the net's data has {loader.examples} examples, 0 to {loader.examples - 1}"
-                raise DataError(Problem(f"--example={options.example}: {there}", options.model))
+                message = f"the net's data has examples 0 to {loader.examples - 1}"
+                raise DataError(Problem(f"--example={options.example}: {message}", options.model))
         computed = features(net, variables, [options.blob], batches)
         values = np.atleast_1d(np.asarray(next(islice(computed, number, None))[options.blob], np.float32))
     if row >= len(values):
@@ -186,14 +187,14 @@ def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
     shapes = {name: net.graph.blobs[name].shape for name in net.graph.input_names}
     name = next((name for name, shape in shapes.items() if len(shape) == 4 and shape[1] in (1, 3)), None)
     if name is None:
-        what = f"no input takes images, (N, 1, H, W) or (N, 3, H, W); inputs: {shapes}"
-        raise GraphError(Problem(what, options.model))
+        message = f"no input takes images, (N, 1, H, W) or (N, 3, H, W); inputs: {shapes}"
+        raise GraphError(Problem(message, options.model))
     channels, *dims = shapes[name][1:]
     settings = image_flags.settings(options)
     if channels != len(settings["channel_swap"]):
         settings["channel_swap"] = None
     image_flags.set_limits(options)
-    with image_flags.refusals(options.model):
+    with image_flags.convert_errors(options.model):
         transformer = io.transformer_of(name, shapes[name], **settings)
         image = io.load_image(options.image, color=channels != 1)
         resized = io.resize_image(image, options.images_dim or dims)

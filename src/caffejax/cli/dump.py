@@ -1,8 +1,8 @@
-"""Run a net once and write every blob, with --backward also every diff and gradient, to an .npz file.
+"""Run a net once and write every blob to an .npz file; with --backward, also write every diff and gradient.
 
-The inputs are the arrays of --inputs. Inputs that are not in --inputs are the first batch of the net's data layers, or
-for Input layers random numbers from NumPy's RandomState(seed).normal, in the order of the inputs. The dump contains the
-inputs too.
+Inputs are read from --inputs. An input that --inputs does not contain is the first batch of its data layer, or, for an
+Input layer, random numbers from NumPy's RandomState(seed).normal, which are generated in the order of the inputs. The
+dump also contains the inputs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "weights", "the .caffemodel[.h5] file (default: random weights)", metavar="FILE")
     net_flags.add_strict_flag(parser)
     flags.add(parser, "out", "the file to write", required=True, metavar="FILE.npz")
-    flags.add(parser, "inputs", "the input arrays, by blob; a dump can be used", metavar="FILE.npz")
+    flags.add(parser, "inputs", "the input arrays by blob name; can be a dump", metavar="FILE.npz")
     flags.add_switch(parser, "backward", "collect diffs and gradients too; the net needs a loss", dest="diffs")
     flags.add(parser, "seed", "the seed of random inputs and random layers", type=flags.count, default=0, metavar="N")
     flags.add_options(parser, "kernels", "precision")
@@ -43,15 +43,15 @@ def run(options: argparse.Namespace) -> None:
         variables = net_flags.variables_of(net, options.weights, options.strict_weights)
         dump = collect(net, variables, inputs, backward=options.diffs, seed=options.seed)
     write_dump(options.out, dump)
-    counts = [format_count(n, thing) for kind, thing in _COUNTED if (n := len(dump.group(kind)))]
+    counts = [format_count(n, noun) for kind, noun in _NOUNS if (n := len(dump.group(kind)))]
     print(f"Wrote {options.out}: {', '.join(counts)}; loss {dump.arrays['loss']:g}")
 
 
-_COUNTED = (("input", "input"), ("param", "param"), ("blob", "blob"), ("diff", "diff"), ("grad", "gradient"))
+_NOUNS = (("input", "input"), ("param", "param"), ("blob", "blob"), ("diff", "diff"), ("grad", "gradient"))
 
 
-class collect:  # noqa: N801  Intel's name of the command
-    """Run a net once and write every blob to an .npz file: the command `dump`."""
+class collect:  # noqa: N801  Intel's name for the command
+    """Run a net once and write every blob to an .npz file; the same command as `dump`."""
 
     HELP = HELP
     EXAMPLE = "caffejax collect net.prototxt --weights=net.caffemodel --out=A.npz"

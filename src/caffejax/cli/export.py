@@ -1,7 +1,7 @@
 """Export a net with its weights as StableHLO, as ONNX, or as the source of a flax module.
 
-The file extension of --to selects the form: .stablehlo or .onnx. With --to=flax the source is written to the folder
---out.
+The file extension of --to selects the format: .stablehlo or .onnx. With --to=flax, the source is written to the
+folder --out.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ EXAMPLE = "caffejax export deploy.prototxt --weights=net.caffemodel --to=net.sta
 
 _ANY = "any"
 _CLASSIFY, _TRANSFORM = "classify", "transform_param"
-_MEAN = "mean_file", "raw_scale", "input_scale"  # flags with a counterpart in transform_param
-_FORMS = {".stablehlo": "stablehlo", ".onnx": "onnx", "flax": "flax"}
-_ONLY_FOR = {  # the forms to which a flag applies
+_CLASSIFY_FLAGS = "mean_file", "raw_scale", "input_scale"  # flags with a counterpart in transform_param
+_FORMATS = {".stablehlo": "stablehlo", ".onnx": "onnx", "flax": "flax"}
+_FORMATS_BY_FLAG = {  # the formats to which a flag applies
     "platforms": ("stablehlo",),
     "batch": ("stablehlo", "onnx"),
     "batch_axis": ("stablehlo", "onnx"),
@@ -46,7 +46,7 @@ _ONLY_FOR = {  # the forms to which a flag applies
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments and flags."""
     net_flags.add_net(parser)
-    flags.add(parser, "weights", "the weights; several files are loaded in this order", metavar="W[,W2]")
+    flags.add(parser, "weights", "the weights; several files are loaded in the given order", metavar="W[,W2]")
     flags.add_switch(parser, "random_weights", "initialise layers without weights by their fillers")
     flags.add(parser, "to", "the file to write, *.stablehlo or *.onnx; or flax", required=True, metavar="FILE|flax")
     flags.add(parser, "out", "with --to=flax: the folder to write", metavar="FOLDER")
@@ -56,11 +56,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "batch_axis", "the batch axis of the inputs (default: 0)", type=flags.count, metavar="N")
     flags.add(parser, "platforms", "StableHLO: the platforms it runs on (default: cpu,cuda,tpu)", metavar="A,B")
     flags.add(parser, "opset", "ONNX: the version of the operator set", type=flags.positive, metavar="N")
-    pad_rows = "ONNX: fix the number of rows of detections at the maximum; rows of -1 follow them"
+    pad_rows = "ONNX: pad detections with rows of -1 to their maximum number"
     flags.add_switch(parser, "pad_rows", pad_rows)
     weights_as = "flax: the format of the weights (default: safetensors)"
     flags.add(parser, "weights_as", weights_as, choices=("safetensors", "orbax"))
-    phase = "the phase whose layers are exported; they always compute as in TEST"
+    phase = "the phase whose layers are exported; they always compute as in phase TEST"
     flags.add(parser, "phase", phase, choices=("TRAIN", "TEST"), default="TEST")
     net_flags.add_state_flags(parser)
     add_preprocessing_flags(parser)
@@ -69,8 +69,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Export the net."""
     start_logging()
-    form = _form(options)
-    _check_place(form, options)
+    export_format = _selected_format(options)
+    _check_target(export_format, options)
     from ..export import InferenceModel, load_export_weights, zero_weight_warnings
 
     net = net_flags.net_of(options)
@@ -82,54 +82,54 @@ def run(options: argparse.Namespace) -> None:
     subject = InferenceModel(inference, load_export_weights(net, inference, files, random=options.random_weights))
     for warning in zero_weight_warnings(subject):
         log.warning("%s", warning)
-    takes, gives = _WRITERS[form](net, subject, options)
+    inputs, outputs = _WRITERS[export_format](net, subject, options)
     log.info(
         "Exported %s: %s to %s",
         format_count(len(subject.layers), "layer"),
-        _format_shapes(takes),
-        _format_shapes(gives),
+        _format_shapes(inputs),
+        _format_shapes(outputs),
     )
-    log.info("Wrote %s", options.out if form == "flax" else options.to)
+    log.info("Wrote %s", options.out if export_format == "flax" else options.to)
 
 
-def _form(options: argparse.Namespace) -> str:
-    """Return the form that `--to` selects: "stablehlo", "onnx" or "flax".
+def _selected_format(options: argparse.Namespace) -> str:
+    """Return the format that `--to` selects: "stablehlo", "onnx" or "flax".
 
     Raises:
-        CaffejaxError: naming all flags that contradict each other.
+        CaffejaxError: if flags contradict each other; the error lists all of them.
     """
-    form = _FORMS.get(options.to if options.to == "flax" else os.path.splitext(options.to)[1], "")
-    problems = [] if form else [f"--to={options.to}: name a file that ends in .stablehlo or .onnx, or flax"]
-    for name, forms in _ONLY_FOR.items():
-        if form and form not in forms and getattr(options, name) not in (None, False):
-            remedy = "; preprocess images before calling the module" if name == "preprocess" else ""
-            problems.append(f"--{name} works only with {' and '.join(forms)}{remedy}")
-    if form == "flax" and not options.out:
+    export_format = _FORMATS.get(options.to if options.to == "flax" else os.path.splitext(options.to)[1], "")
+    problems = [] if export_format else [f"--to={options.to}: name a file that ends in .stablehlo or .onnx, or flax"]
+    for name, formats in _FORMATS_BY_FLAG.items():
+        if export_format and export_format not in formats and getattr(options, name) not in (None, False):
+            hint = "; preprocess images before calling the module" if name == "preprocess" else ""
+            problems.append(f"--{name} works only with {' and '.join(formats)}{hint}")
+    if export_format == "flax" and not options.out:
         problems.append("--to=flax needs --out=FOLDER")
     problems += preprocessing_problems(options)
     if problems:
         raise CaffejaxError(problems)
-    return form
+    return export_format
 
 
-def _check_place(form: str, options: argparse.Namespace) -> None:
+def _check_target(export_format: str, options: argparse.Namespace) -> None:
     """Raise `CaffejaxError` if the file or folder of the export cannot be written."""
     from ..atomic_write import check_writable
     from ..export.flax import check_folder
 
-    if form == "flax":
+    if export_format == "flax":
         check_folder(options.out)
     else:
         check_writable(options.to)
 
 
 def _check_axis(net: Net, axis: int) -> None:
-    """Raise `CaffejaxError` naming every input that does not have this axis."""
+    """Raise `CaffejaxError` if an input does not have this axis; the message names each such input."""
     shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
-    wrong = [f"{name} {shape}" for name, shape in shapes.items() if len(shape) <= axis]
-    if wrong:
+    too_short = [f"{name} {shape}" for name, shape in shapes.items() if len(shape) <= axis]
+    if too_short:
         raise CaffejaxError(
-            f"--batch_axis={axis}: axes are counted from 0, and there is no such axis in {', '.join(wrong)}"
+            f"--batch_axis={axis}: axes are counted from 0, and there is no such axis in {', '.join(too_short)}"
         )
 
 
@@ -144,8 +144,8 @@ def _write_stablehlo(net: Net, subject: InferenceModel, options: argparse.Namesp
         "preprocessing": preprocessing_of(net, subject, options),
     }
     exported = _export_with_batch(lambda batch: write_stablehlo(subject, options.to, batch=batch, **settings), options)
-    (takes,), _ = jax.tree.unflatten(exported.in_tree, exported.in_avals)
-    return takes, jax.tree.unflatten(exported.out_tree, exported.out_avals)
+    (inputs,), _ = jax.tree.unflatten(exported.in_tree, exported.in_avals)
+    return inputs, jax.tree.unflatten(exported.out_tree, exported.out_avals)
 
 
 def _write_onnx(net: Net, subject: InferenceModel, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
@@ -173,7 +173,7 @@ def _write_flax(net: Net, subject: InferenceModel, options: argparse.Namespace) 
 
 
 def _channels_last(blobs: Shapes) -> Shapes:
-    """Return the shapes of blobs in flax source: channels last, and "batch" as the batch size."""
+    """Return the shapes that blobs have in flax source, with the channels last and "batch" as the batch size."""
     from ..export.flax import channels_last_shape
 
     return {
@@ -197,7 +197,7 @@ def _export_with_batch(write: Callable[[bool], T], options: argparse.Namespace) 
     try:
         return write(True)
     except BatchError as error:
-        problems = list(_with_remedy(error))
+        problems = list(_add_hint(error))
         if options.batch == _ANY:
             raise BatchError(problems) from error
         for problem in problems:
@@ -205,11 +205,11 @@ def _export_with_batch(write: Callable[[bool], T], options: argparse.Namespace) 
         return write(False)
 
 
-def _with_remedy(error: CaffejaxError) -> Iterator[Problem]:
+def _add_hint(error: CaffejaxError) -> Iterator[Problem]:
     from dataclasses import replace
 
     for p in error.problems:
-        yield replace(p, message=f"takes no symbolic batch: {p.message}; --batch=N exports it for N rows")
+        yield replace(p, message=f"does not support a symbolic batch size: {p.message}; --batch=N sets a fixed size")
 
 
 def _rows(text: str) -> Any:
@@ -222,23 +222,23 @@ def _format_shapes(shapes: Shapes) -> str:
 
 def add_preprocessing_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--preprocess` and the flags that modify it."""
-    what = (
-        "take uint8 images (N, H, W, C) in R, G, B as inputs and preprocess them: classify, as caffejax classify does "
-        "with the flags below, or transform_param, as the net's data layer does"
+    preprocess = (
+        "take uint8 RGB images (N, H, W, C) as inputs and preprocess them: classify does it like `caffejax classify`, "
+        "with the flags below; transform_param does it like the net's data layer"
     )
-    flags.add(parser, "preprocess", what, choices=(_CLASSIFY, _TRANSFORM))
-    dims = "height and width of these images, which are cropped at the centre (default: the input's)"
+    flags.add(parser, "preprocess", preprocess, choices=(_CLASSIFY, _TRANSFORM))
+    dims = "height and width of these images, whose centre is cropped (default: the input's)"
     flags.add(parser, "images_dim", help=dims, type=image_flags.numbers, metavar="H,W")
     image_flags.add_preprocessing_flags(parser)
 
 
 def preprocessing_problems(options: argparse.Namespace) -> Iterator[str]:
     """Yield a message for each preprocessing flag that contradicts another flag."""
-    present = [name for name in ("images_dim", "channel_swap", *_MEAN) if getattr(options, name) is not None]
+    present = [name for name in ("images_dim", "channel_swap", *_CLASSIFY_FLAGS) if getattr(options, name) is not None]
     for name in present:
         if options.preprocess is None:
             yield f"--{name} needs --preprocess={_CLASSIFY}"
-        elif options.preprocess == _TRANSFORM and name in _MEAN:
+        elif options.preprocess == _TRANSFORM and name in _CLASSIFY_FLAGS:
             yield f"--{name} works only with --preprocess={_CLASSIFY}: transform_param has its own setting"
     if options.images_dim is not None and (len(options.images_dim) != 2 or min(options.images_dim) < 1):
         yield "--images_dim must be a height and a width, such as 256,256"
@@ -248,7 +248,7 @@ def preprocessing_of(net: Net, subject: InferenceModel, options: argparse.Namesp
     """Return the preprocessing that the flags select, or None if they select none.
 
     Args:
-        net: the whole net.
+        net: the full net.
         subject: the exported part of the net.
         options: the command's flags.
     """
@@ -258,7 +258,7 @@ def preprocessing_of(net: Net, subject: InferenceModel, options: argparse.Namesp
         return None
     if options.preprocess == _TRANSFORM:
         return data_layer_preprocessing(net, subject, options.images_dim, options.channel_swap)
-    with image_flags.refusals(options.model):
+    with image_flags.convert_errors(options.model):
         return _classify_preprocessing(find_image_input(subject), subject, options)
 
 

@@ -54,9 +54,9 @@ def run(options: argparse.Namespace) -> None:
 
     names, targets = options.blobs.split(","), options.databases.split(",")
     if len(names) != len(targets):
-        raise CaffejaxError(f"{len(names)} blobs are to be stored in {len(targets)} databases; name one for each")
-    if len(set(targets)) < len(targets):
-        raise CaffejaxError("a database is named twice; give each blob a different one")
+        raise CaffejaxError(f"{len(names)} blobs need {len(names)} databases, but {len(targets)} are named")
+    if duplicates := [target for i, target in enumerate(targets) if target in targets[:i]]:
+        raise CaffejaxError(f"the database '{duplicates[0]}' is named twice; give each blob a different one")
     number = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
     device = device_flags.device_of(options.kind.lower(), number)
     check_exist([options.model, options.weights])
@@ -76,8 +76,8 @@ def run(options: argparse.Namespace) -> None:
                 array = np.asarray(values[name], np.float32)
                 with locate_errors(file=options.model):
                     write(array)
-                before, counts[name] = counts[name], counts[name] + (len(array) if array.ndim else 0)
-                if counts[name] // _LOG_EVERY > before // _LOG_EVERY:
+                previous, counts[name] = counts[name], counts[name] + (len(array) if array.ndim else 0)
+                if counts[name] // _LOG_EVERY > previous // _LOG_EVERY:
                     log.info("Extracted features of %d query images for feature blob %s", counts[name], name)
             advance()
     for name in names:
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _database_writer(kind: str, target: str, name: str) -> Iterator[Callable[[Any], object]]:
-    """Return a context that opens a database, with a function that appends a batch of a blob, one record per row."""
+    """Return a context whose value is a function that appends a batch of a blob to a database, one record per row."""
     from ..data.database import WRITERS
     from ..data.write_imageset import encode_feature_datums
 
@@ -103,9 +103,9 @@ def _database_writer(kind: str, target: str, name: str) -> Iterator[Callable[[An
 
 @contextmanager
 def _npz_writer(target: str, name: str) -> Iterator[Callable[[Any], object]]:
-    """Return a context with a function that collects batches of a blob.
+    """Return a context whose value is a function that collects batches of a blob.
 
-    At its end the context writes the batches, joined along axis 0, to an .npz file.
+    At its end, the context concatenates the batches along axis 0 and writes them to an .npz file.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Flags shared by several commands, with the spellings of Caffe's flags: `--name=value`, `-name value`."""
+"""Flags that several commands share, with the spellings of Caffe's flags: `--name=value`, `-name value`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def group(parser: argparse.ArgumentParser, title: str) -> Flags:
     return parser.add_argument_group(title)
 
 
-def add(parser: Flags, name: str, help: str, **more: Any) -> None:
+def add(parser: Flags, name: str, help: str, **arguments: Any) -> None:
     """Add a flag, spelled with one or two dashes, and with `_` or `-` between words: `--debug_nans`, `-debug-nans`.
 
-    `more` are further arguments of `add_argument`.
+    `arguments` are additional arguments of `add_argument`.
     """
     spellings = dict.fromkeys((name, name.replace("_", "-")))
-    more = {"dest": name, **more}
-    parser.add_argument(*(f"{dashes}{s}" for s in spellings for dashes in ("--", "-")), help=help, **more)
+    arguments = {"dest": name, **arguments}
+    parser.add_argument(*(f"{dashes}{s}" for s in spellings for dashes in ("--", "-")), help=help, **arguments)
 
 
 def add_switch(parser: Flags, name: str, help: str, dest: str | None = None) -> None:
@@ -56,14 +56,14 @@ def print_json(values: Any) -> None:
 def count(text: str) -> int:
     """Parse an integer of at least 0."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of at least 0")
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer of at least 0")
     return int(text)
 
 
 def positive(text: str) -> int:
     """Parse an integer of at least 1."""
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive integer")
     return int(text)
 
 
@@ -74,7 +74,7 @@ def level(text: str) -> int:
     except ValueError:
         number = 2**31
     if not -(2**31) <= number < 2**31:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a level: an integer of at most 32 bits")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a level, which is an integer of at most 32 bits")
     return number
 
 
@@ -87,7 +87,7 @@ def size(text: str) -> int:
 
 
 def several(text: str | None) -> list[str]:
-    """Split a flag's value at its commas; an empty list for None."""
+    """Split a flag's value at its commas. None gives an empty list."""
     return [name for name in (text or "").split(",") if name]
 
 
@@ -107,7 +107,7 @@ _TITLES: dict[type, str] = {ComputeConfig: COMPUTES, DataConfig: "how data is re
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add flags for the fields `names` of `ComputeConfig` and `DataConfig`; default: all except the limits on files."""
+    """Add flags for the fields `names` of `ComputeConfig` and `DataConfig`, by default all but the limits on files."""
     for kind in (ComputeConfig, DataConfig):
         add_fields(parser, kind, names or [f.name for f in fields(kind) if f.name not in LIMITS])
 
@@ -124,17 +124,17 @@ def add_fields(
         title: title of the group of flags in the help; default: the title for the class, if there is one.
         defaults: default values by field name, which replace the class's defaults.
     """
-    to = group(parser, title) if (title := title or _TITLES.get(kind, "")) else parser
+    target = group(parser, title) if (title := title or _TITLES.get(kind, "")) else parser
     for field in fields(kind):
         if not field.metadata or (names and field.name not in names):
             continue
         name, default = field.metadata["flag"] or field.name, defaults.get(field.name, field.default)
         if isinstance(default, bool):
-            add_switch(to, name, field.metadata["help"], dest=field.name)
+            add_switch(target, name, field.metadata["help"], dest=field.name)
             continue
         parse, metavar = _PARSERS.get(field.metadata["kind"], (None, None))
         add(
-            to,
+            target,
             name,
             field.metadata["help"],
             dest=field.name,
@@ -156,16 +156,16 @@ def data_config(options: argparse.Namespace) -> DataConfig:
 
 
 def fields_of(kind: type, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of the fields of a configuration class for which the command has flags, by name."""
+    """Return the values of a configuration class's fields by name, for the fields that are flags of the command."""
     return {f.name: getattr(options, f.name) for f in fields(kind) if f.metadata and hasattr(options, f.name)}
 
 
-def check_out(out: str, *read: str | None) -> None:
+def check_out(out: str, *inputs: str | None) -> None:
     """Check that the file `out` can be written and would not overwrite a file that the command reads.
 
     Raises:
-        CaffejaxError: if `out` cannot be written, or is one of the files `read`.
+        CaffejaxError: if `out` cannot be written, or is one of the files `inputs`.
     """
     target = check_writable(out)
-    if any(path is not None and os.path.realpath(path) == str(target) for path in read):
-        raise CaffejaxError(f"{out}: the output would overwrite the file that is read; name another file with --out")
+    if any(path is not None and os.path.realpath(path) == str(target) for path in inputs):
+        raise CaffejaxError(f"{out}: the output would overwrite an input file; name a different output file")

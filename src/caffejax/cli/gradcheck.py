@@ -1,4 +1,4 @@
-"""Compare three kinds of gradients: autodiff, the layers' hand-written Backward, finite differences."""
+"""Compare gradients by autodiff, by the layers' hand-written Backward, and by finite differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser,
         "inputs",
-        "arrays for the input blobs, by name (default: a batch of the data layers, or random)",
+        "arrays for the input blobs, by name (default: a batch of the data layers, or random arrays)",
         metavar="FILE.npz",
     )
     flags.add(parser, "samples", "the number of elements per array for finite differences", type=int, metavar="N")
@@ -32,7 +32,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the table; a disagreement is an error."""
+    """Print the table; raise `CaffejaxError` if gradients disagree."""
     start_logging()
     from ..gradcheck import check_gradients
 

@@ -55,17 +55,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def add_preprocessing_flags(
     parser: argparse.ArgumentParser, raw_scale: float | None = None, channel_swap: tuple[int, ...] | None = None
 ) -> None:
-    """Add flags for preprocessing; the arguments are the defaults of the flags."""
-    more = "" if raw_scale is None else "; default: Caffe's ILSVRC mean, from $CAFFE_ROOT; empty for none"
-    what = f"the mean to subtract: .npy, (K,) or (K, H, W), or .binaryproto{more}"
-    flags.add(parser, "mean_file", help=what, metavar="FILE")
+    """Add flags for preprocessing; the arguments are the flags' defaults."""
+    default = "; default: Caffe's ILSVRC mean, from $CAFFE_ROOT; an empty value subtracts none"
+    mean_file = "the mean to subtract: a .npy file, (K,) or (K, H, W), or a .binaryproto file"
+    mean_file += "" if raw_scale is None else default
+    flags.add(parser, "mean_file", help=mean_file, metavar="FILE")
     flags.add(parser, "input_scale", help="factor after subtracting the mean", type=factor)
     flags.add(parser, "raw_scale", help="factor before subtracting the mean", type=factor, default=raw_scale)
     flags.add(parser, "channel_swap", help="order of the channels", type=numbers, default=channel_swap)
 
 
 def check_files(options: argparse.Namespace) -> None:
-    """Raise `CaffejaxError` naming every missing file: images, net, weights or mean."""
+    """Raise `CaffejaxError` if the images, net, weights or mean do not exist; the message names each missing file."""
     from ..paths import check_exist
 
     mean = [options.mean_file] if options.mean_file else []
@@ -89,10 +90,10 @@ def choose_device(options: argparse.Namespace) -> None:
         caffe.set_mode_cpu()
 
 
-def default_mean(options: argparse.Namespace) -> None:
+def set_default_mean(options: argparse.Namespace) -> None:
     """Set `--mean_file`, if it is absent, to the mean image of Caffe's scripts, a file in Caffe's Python folder.
 
-    If the file is not found, log a warning that no mean is subtracted, with the remedy.
+    If the file is not found, no mean is subtracted; a logged warning says how to set it.
     """
     from ..glog import log
 
@@ -117,12 +118,12 @@ def default_mean(options: argparse.Namespace) -> None:
 def settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return the values of the preprocessing flags as keyword arguments of Classifier and Detector."""
     names = ("input_scale", "raw_scale", "channel_swap")
-    return {"mean": _mean(options.mean_file), **{name: getattr(options, name) for name in names}}
+    return {"mean": _read_mean(options.mean_file), **{name: getattr(options, name) for name in names}}
 
 
 @contextmanager
-def refusals(model: str) -> Iterator[None]:
-    """Return a context that converts errors of preprocessing to `CaffejaxError` with the net's file, `model`."""
+def convert_errors(model: str) -> Iterator[None]:
+    """Return a context that converts a ValueError to `CaffejaxError`; errors name the net's file `model`."""
     from ..errors import DataError, locate_errors
 
     with locate_errors(file=model):
@@ -132,7 +133,7 @@ def refusals(model: str) -> Iterator[None]:
             raise DataError(str(error)) from error
 
 
-def _mean(path: str | None) -> np.ndarray | None:
+def _read_mean(path: str | None) -> np.ndarray | None:
     from ..schema.blob_proto import read_blob_proto
 
     if not path:
@@ -160,18 +161,18 @@ def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
         raise DataError(Problem(f"is not a .npy file, or cannot be read: {reason}", str(path))) from error
 
 
-def write_tiles(maps: np.ndarray, options: argparse.Namespace, what: str) -> None:
-    """Write maps as a picture with the settings of the flags; print the picture's size and contents (`what`)."""
+def write_tiles(maps: np.ndarray, options: argparse.Namespace, title: str) -> None:
+    """Write maps as a picture with the settings of the flags; print `title` and the number and size of the maps."""
     from ..atomic_write import replace_file
     from ..debugging.visualize import encode_picture, enlarge, grid
     from ..errors import locate_errors
 
-    drawn = maps[: options.maps] if options.maps else maps
+    selected = maps[: options.maps] if options.maps else maps
     with locate_errors(file=options.out):
-        picture = encode_picture(enlarge(grid(drawn, each=options.each), options.size), Path(options.out).suffix)
+        picture = encode_picture(enlarge(grid(selected, each=options.each), options.size), Path(options.out).suffix)
     with replace_file(options.out) as file:
         file.write(picture)
-    print(f"Wrote {options.out}: {what}, {len(drawn)} of {len(maps)} maps of {maps.shape[1]} x {maps.shape[2]}")
+    print(f"Wrote {options.out}: {title}, {len(selected)} of {len(maps)} maps of {maps.shape[1]} x {maps.shape[2]}")
 
 
 def check_figure(path: str) -> None:

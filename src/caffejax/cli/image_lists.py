@@ -13,10 +13,10 @@ from . import flags
 from .progress_bar import counter
 
 
-class get_image_size:  # noqa: N801  named as the command
+class get_image_size:  # noqa: N801  named like the command
     """Write a line `name height width` for each image of a list, as the SSD fork's tool does.
 
-    The name is without folder and ending, or the number that --name_id_file has for this name.
+    The name is the file name without folder and extension, or the number that --name_id_file has for this name.
     """
 
     HELP = "write the sizes of the images in a list"
@@ -57,9 +57,9 @@ class get_image_size:  # noqa: N801  named as the command
 
 
 class create_label_map:  # noqa: N801
-    """Write a label map of lines `name`, `name number` or `name number display_name`, as the SSD fork's tool does."""
+    """Write a label map from lines `name`, `name number` or `name number display_name`, as the SSD fork's tool does."""
 
-    HELP = "write a label map of a list of class names"
+    HELP = "write a label map from a list of class names"
     EXAMPLE = "caffejax create_label_map --include_background names.txt labelmap.prototxt"
 
     @staticmethod
@@ -84,9 +84,11 @@ class create_label_map:  # noqa: N801
         lines = read_file(options.list).decode("utf-8", "replace").splitlines()
         rows = [re.split(separator, line) for line in lines]
         for number, row in enumerate(rows, 1):
-            wrong = len(row) != len(rows[0]) or len(row) > 3 or not row[0]
-            if wrong or not (len(row) == 1 or re.fullmatch(r"[+-]?\d{1,9}", row[1])):
-                raise DataError(Problem(f"'{lines[number - 1]}' is not {_parts(len(rows[0]))}", options.list, number))
+            is_invalid = len(row) != len(rows[0]) or len(row) > 3 or not row[0]
+            if is_invalid or not (len(row) == 1 or re.fullmatch(r"[+-]?\d{1,9}", row[1])):
+                raise DataError(
+                    Problem(f"'{lines[number - 1]}' is not {_line_format(len(rows[0]))}", options.list, number)
+                )
             items.append((row[0], int(row[1]) if len(row) > 1 else len(items), row[-1] if len(row) == 3 else row[0]))
         label_map = LabelMap()
         for name, label, display_name in items:
@@ -96,8 +98,8 @@ class create_label_map:  # noqa: N801
         log.info("Wrote %d classes to %s", len(items), options.output)
 
 
-def _parts(count: int) -> str:
-    """Return the form of a line with `count` parts, for messages."""
+def _line_format(count: int) -> str:
+    """Return a description of a line with `count` parts, for messages."""
     return {1: "a name", 2: "a name and a number"}.get(count, "a name, a number and a name to display")
 
 
@@ -108,8 +110,8 @@ def _read_numbers(path: str) -> dict[str, str]:
     words = read_file(path).decode("utf-8", "surrogateescape").split()
     names, numbers = words[::2], words[1::2]
     if len(names) != len(numbers) or not all(re.fullmatch(r"-?\d+", number) for number in numbers):
-        raise DataError(Problem("is not a list of lines with a name and a number", path))
+        raise DataError(Problem("must have a name and a number on each line", path))
     if len(set(names)) < len(names):
         name = next(name for i, name in enumerate(names) if name in names[:i])
-        raise DataError(Problem(f"has name '{name}' twice", path))
+        raise DataError(Problem(f"contains the name '{name}' twice", path))
     return dict(zip(names, numbers, strict=True))

@@ -1,4 +1,4 @@
-"""Print what a report of a problem needs: versions, devices, CPU kernels, caches and optional packages."""
+"""Print the facts that a problem report needs: versions, devices, CPU kernels, caches and optional packages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def collect_facts() -> dict[str, dict[str, Any]]:
-    """Return facts about the installation, `{title: {name: value}}`, with strings or integers as values."""
+    """Return facts about the installation as `{title: {name: value}}`; the values are strings or integers."""
     import jax
 
     from ..kernels import onednn
@@ -54,7 +54,7 @@ def collect_facts() -> dict[str, dict[str, Any]]:
         "devices": {f"{d.platform}:{d.id}": d.device_kind for d in jax.devices()},
         "CPU kernels": {
             "convolutions, products": f"XLA, because {reason}" if reason else "oneDNN",
-            "freed memory": "kept for later steps" if keeps_freed_memory() else "given back",
+            "freed memory": "kept for later steps" if keeps_freed_memory() else "returned to the system",
         },
         "caches": {"compiled programs": jax.config.values["jax_compilation_cache_dir"] or "off"},
     }

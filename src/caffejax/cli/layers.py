@@ -1,4 +1,4 @@
-"""Describe layer types: what they do and do not do, their bottoms and tops, and what each setting means."""
+"""Describe layer types: their purpose, restrictions, bottoms and tops, and the meaning of each setting."""
 
 from __future__ import annotations
 
@@ -62,24 +62,24 @@ def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
         if name in descriptions.SHARED_MESSAGES:
             values.append({"name": name, "settings": {name: [*map(asdict, descriptions.settings_of_message(name))]}})
             continue
-        chosen = layer_type(name)
-        for variant, t in (descriptions.variants(chosen) or {"": chosen}).items():
+        layer = layer_type(name)
+        for variant, t in (descriptions.variants(layer) or {"": layer}).items():
             settings = {
                 param: [*map(asdict, descriptions.settings_of(t, param))] for param in descriptions.params_of(t)
             }
-            about = {
-                "name": chosen.name,
+            entry = {
+                "name": layer.name,
                 "variant": variant,
-                "aliases": chosen.signature.aliases,
+                "aliases": layer.signature.aliases,
                 "from": t.docs.origin,
             }
-            about |= {"description": descriptions.description(t), "facts": descriptions.facts(t)}
-            values.append({**about, "restrictions": descriptions.restrictions(t), "settings": settings})
+            entry |= {"description": descriptions.description(t), "facts": descriptions.facts(t)}
+            values.append({**entry, "restrictions": descriptions.restrictions(t), "settings": settings})
     return values
 
 
 def _lines(title: str, t: LayerType, printed: set[tuple[Setting, ...]]) -> Iterator[str]:
-    """Yield the description of a type and of its settings, unless an earlier variant's were the same."""
+    """Yield lines that describe a type and its settings. Settings that are in `printed` are not repeated."""
     from ..layers import descriptions
 
     yield f"{title} (from {t.docs.origin})" if t.docs.origin != "BVLC" else title
@@ -100,7 +100,7 @@ def _lines(title: str, t: LayerType, printed: set[tuple[Setting, ...]]) -> Itera
 
 
 def _setting_lines(settings: Iterable[Setting]) -> Iterator[str]:
-    """Yield the name and the default of each setting on a line, and its meaning on the next."""
+    """Yield two lines for each setting: its name and default, and its meaning."""
     for s in settings:
         kind = f"{s.kind}, repeated" if s.repeated else s.kind
         yield f"  {s.name} ({kind}; default: {s.default})" if s.default else f"  {s.name} ({kind})"

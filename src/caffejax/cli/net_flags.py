@@ -1,4 +1,4 @@
-"""Flags that describe a net and its weights, and functions that make a net, graph or variables from them."""
+"""Flags that describe a net and its weights, and functions that build a net, graph or variables from them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 def add_net(parser: argparse.ArgumentParser, help: str = "the net prototxt") -> None:
     """Add the argument NET, which may also be written as Caffe's flags `--model=NET` and `--model_def=NET`."""
-    add_word(parser, "NET", help, "model", "model_def")
+    add_first_argument(parser, "NET", help, "model", "model_def")
 
 
-def add_word(parser: argparse.ArgumentParser, metavar: str, help: str, name: str, *others: str) -> None:
-    """Add the first positional argument, which may also be written as Caffe's flag `--name=...` or one of `others`."""
+def add_first_argument(parser: argparse.ArgumentParser, metavar: str, help: str, name: str, *aliases: str) -> None:
+    """Add the first positional argument, which may also be written as Caffe's flag `--name=...` or `--alias=...`."""
     parser.add_argument(name, help=f"{help}; also --{name}={metavar}", metavar=metavar)
     if isinstance(parser, Parser):
-        parser.named_words |= {name, *others}
+        parser.positional_flags |= {name, *aliases}
 
 
 def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> None:
-    """Add NET and the flags of `add_state_flags`; add `--phase` if `phase` is None, else the phase is fixed."""
+    """Add NET, `--phase` and the flags of `add_state_flags`. If `phase` is not None, add no `--phase`; it is fixed."""
     add_net(parser)
     if phase is None:
         flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
@@ -92,7 +92,7 @@ def graph_of(options: argparse.Namespace) -> Graph:
     Shapes that are assumed for missing sources are logged as warnings.
 
     Raises:
-        CaffejaxError: as `net_of`; also if the source of a data layer is missing and the layer's settings do not
+        CaffejaxError: see `net_of`; also if the source of a data layer is missing and the layer's settings do not
             determine its shapes.
     """
     from ..data.placeholder_sources import MissingSourceError, assumed_graphs
@@ -104,10 +104,10 @@ def graph_of(options: argparse.Namespace) -> Graph:
 
     check_exist([options.model])
     file = Path(options.model)
-    message, wrong = read_valid_part(file)
+    message, problems = read_valid_part(file)
     state = net_state(message, options.phase, options.level, stages(options))
     try:
-        candidate = next(assumed_graphs(message, state, file, flags.data_config(options), wrong))
+        candidate = next(assumed_graphs(message, state, file, flags.data_config(options), problems))
     except MissingSourceError as error:
         raise CaffejaxError(Problem(str(error), options.model)) from error
     for sentence in candidate.assumed:
@@ -131,10 +131,10 @@ def add_strict_flag(parser: argparse.ArgumentParser) -> None:
 def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables:
     """Return a net's variables with the weights of comma-separated files; later files override earlier ones.
 
-    Blobs that are in no file, or all blobs if `files` is None, are initialised by their fillers.
+    Blobs that no file contains are initialised by their fillers; if `files` is None, these are all blobs.
 
     Raises:
-        WeightsError: as `load_weights`.
+        WeightsError: see `load_weights`.
     """
     from ..checkpoints.load_save import load_weights
 
@@ -148,18 +148,18 @@ def add_import_flag(parser: argparse.ArgumentParser) -> None:
         "import",
         "a Python module to import first, for example one that registers layer types; may be repeated",
         dest="imports",
-        type=_module,
+        type=_parse_module_name,
         action="append",
         metavar="MODULE",
     )
 
 
-def _module(text: str) -> str:
+def _parse_module_name(text: str) -> str:
     """Parse the dotted name of a Python module."""
     if text.endswith(".py"):
         raise argparse.ArgumentTypeError(f"'{text}' is a file; give the module's name, '{text.removesuffix('.py')}'")
     if not all(part.isidentifier() for part in text.split(".")):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a module's name, such as my_layers")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a valid module name, such as my_layers")
     return text
 
 
@@ -177,5 +177,5 @@ def import_modules(names: Sequence[str]) -> None:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise  # the module exists, but a module that it imports does not
-            search_path = f"{os.getcwd()} and the rest of sys.path; PYTHONPATH can name more folders"
+            search_path = f"{os.getcwd()} or the folders of sys.path; PYTHONPATH can name more folders"
             raise CaffejaxError(f"--import={name}: there is no module '{error.name}' in {search_path}") from None

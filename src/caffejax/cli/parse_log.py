@@ -14,7 +14,7 @@ EXAMPLE = "caffejax parse_log train.log tables"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("logfile_path", help="the log of a training run, Caffe's or caffejax's", metavar="LOGFILE")
+    parser.add_argument("logfile_path", help="the log of a training run with Caffe or caffejax", metavar="LOGFILE")
     parser.add_argument("output_dir", help="the folder for the tables", metavar="FOLDER")
     flags.add(parser, "verbose", help="print the rows too", action="store_true")
     flags.add(parser, "delimiter", help="the character between two columns", type=_character, default=",")
@@ -28,7 +28,7 @@ def _character(text: str) -> str:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Make the tables."""
+    """Write the tables."""
     from ..logs import parse_log, write_csv
 
     log = Path(options.logfile_path)

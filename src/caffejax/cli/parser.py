@@ -17,8 +17,8 @@ _HELP, _HELP_ALL = (
     {dashes + name for dashes in ("-", "--") for name in names}
     for names in (("help", "helpshort"), ("help-all", "help_all", "helpfull"))
 )
-HIDDEN_TITLE = "limits on files from others"  # a group of flags that only --help-all shows
-# glog's flags; the first two describe where the log goes in any case
+HIDDEN_TITLE = "limits on files from others"  # title of the group of flags that only --help-all shows
+# glog's flags, which have no effect; the log always goes to stderr
 _GLOG_SWITCHES = {"logtostderr", "alsologtostderr", "colorlogtostderr", "log_prefix", "stop_logging_if_full_disk"}
 _GLOG = {"log_dir", "log_link", "v", "vmodule", "minloglevel", "stderrthreshold", "logbuflevel", "logbufsecs"} | {
     "max_log_size",
@@ -27,7 +27,7 @@ _GLOG = {"log_dir", "log_link", "v", "vmodule", "minloglevel", "stderrthreshold"
 
 
 class Help(argparse.HelpFormatter):
-    """Help formatter that shows one spelling of each flag, and the default unless it is None, a boolean or empty."""
+    """Help formatter that shows one spelling of each flag, and its default if that is not None, a boolean or empty."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, **{"max_help_position": 33, **options})
@@ -47,8 +47,8 @@ class Help(argparse.HelpFormatter):
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         text = action.help or ""
-        plain = not action.option_strings or isinstance(action.default, bool) or "%(default)" in text
-        if action.default in (None, "", (), argparse.SUPPRESS) or plain:
+        hides_default = not action.option_strings or isinstance(action.default, bool) or "%(default)" in text
+        if action.default in (None, "", (), argparse.SUPPRESS) or hides_default:
             return text
         return f"{text} (default: %(default)s)"
 
@@ -57,18 +57,18 @@ class Parser(argparse.ArgumentParser):
     """An `argparse.ArgumentParser` with gflags' rules; its subparsers have the same class.
 
     A switch, which is a flag with the action "store_true", is also written `--name=value` or `--noname`, where value
-    is 1, t, true, y, yes, 0, f, false, n or no in any case. A flag takes the next argument, whatever it is, as its
-    value. The value of a flag of `named_words` is a positional argument before all others. Flags may precede the
-    command, and follow other arguments up to `--`. `--flagfile` names files with a flag on each line, `--undefok`
-    flags that need not exist. glog's flags are ignored. All unknown flags and wrong values of switches are reported at
-    once, before missing arguments.
+    is 1, t, true, y, yes, 0, f, false, n or no, in upper or lower case. A flag takes the next argument, whatever it is,
+    as its value. The value of a flag in `positional_flags` becomes the first positional argument. Flags may precede
+    the command, and may follow other arguments up to `--`. `--flagfile` names files with a flag on each line, and
+    `--undefok` names flags that need not exist. glog's flags are ignored. All unknown flags and invalid values of
+    switches are reported at once, before missing arguments.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"formatter_class": Help, **options})
         self._positionals.title, self._optionals.title = "arguments", "flags"
-        self.of_commands: dict[str, Parser] = {}
-        self.named_words: set[str] = set()  # flags whose value is the first positional argument
+        self.subparsers: dict[str, Parser] = {}  # by command
+        self.positional_flags: set[str] = set()  # flags whose value is the first positional argument
         self._shows_all = False
 
     @property
@@ -91,49 +91,49 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments. Unknown commands and flags are reported before missing arguments."""
         if args is not None:
-            args = self._put_command_first(list(args)) if self.of_commands else self._put_flags_first(args)
+            args = self._put_command_first(list(args)) if self.subparsers else self._put_flags_first(args)
         return super().parse_known_args(args, namespace)
 
     def _put_command_first(self, arguments: list[str]) -> list[str]:
         if arguments and arguments[0] in _HELP | _HELP_ALL:
             return ["--help"]
         words = [a for a in arguments if not a.startswith("-")]
-        command = next((a for a in words if a in self.of_commands), None)
+        command = next((a for a in words if a in self.subparsers), None)
         if arguments and words[:1] != arguments[:1] and arguments[0] not in self.spellings and command:
             arguments.remove(command)
             return [command, *arguments]
-        if words and words[0] not in self.of_commands:
-            self.error(f"there is no command '{words[0]}'{did_you_mean(words[0], self.of_commands)}")
+        if words and words[0] not in self.subparsers:
+            self.error(f"there is no command '{words[0]}'{did_you_mean(words[0], self.subparsers)}")
         return arguments
 
     def _put_flags_first(self, arguments: Sequence[str]) -> list[str]:
-        """Return the arguments with each flag as one word before all others, and switches without values."""
-        opaque = any(action.nargs == argparse.REMAINDER for action in self._actions)  # arguments of another program
+        """Return the arguments with each flag as one word before all other words, and switches without values."""
+        has_remainder = any(action.nargs == argparse.REMAINDER for action in self._actions)  # for another program
         flags: list[str] = []
         switches: dict[str, str] = {}  # the switches that are on, by dest
         words: list[str] = []
-        named: list[str] = []  # the value of a flag of `named_words`
+        first_words: list[str] = []  # the value of a flag of `positional_flags`
         problems: dict[str, str] = {}  # by the flag's name
-        undefined: set[str] = set()
+        optional: set[str] = set()  # flags that `--undefok` names
         queue, files = deque(arguments), set[str]()
         while queue:
             argument = queue.popleft()
             flag, equals, value = argument.partition("=")
             name = flag.lstrip("-").replace("-", "_")
-            if argument == "--" or (opaque and not argument.startswith("-")):
-                words += [argument] * opaque + list(queue)
+            if argument == "--" or (has_remainder and not argument.startswith("-")):
+                words += [argument] * has_remainder + list(queue)
                 break
             if len(flag) < 2 or not flag.startswith("-") or _NUMBER.match(flag):
                 words.append(argument)
                 continue
-            action, is_on = self._find(flag)
+            action, is_on = self._find_action(flag)
             if flag in _HELP | _HELP_ALL:
                 self._shows_all = flag in _HELP_ALL
                 flags.append("--help")
-            elif name in self.named_words:
+            elif name in self.positional_flags:
                 if not (equals or queue):
                     self.error(f"{flag} needs a value: {flag}=FILE")
-                named = [value if equals else queue.popleft()]  # the last one counts
+                first_words = [value if equals else queue.popleft()]  # the last value overrides earlier ones
             elif isinstance(action, argparse._StoreTrueAction):
                 if equals and is_on and value.lower() not in _TRUE + _FALSE:
                     problems[name] = f"{argument}: '{value}' is not true or false (or t, yes, y, 1, f, no, n, 0)"
@@ -150,21 +150,21 @@ class Parser(argparse.ArgumentParser):
             elif action:
                 flags.append(argument)
             elif name == "undefok":
-                undefined.update(part.lstrip("-").replace("-", "_") for part in value.split(","))
+                optional.update(part.lstrip("-").replace("-", "_") for part in value.split(","))
             elif name == "flagfile":
                 queue.extendleft(reversed(self._read_flag_files(value, files)))
             elif name not in _GLOG:
                 visible = [spelling for spelling in self.spellings if spelling.startswith("--")]
-                visible += [f"--{word}" for word in self.named_words]
+                visible += [f"--{word}" for word in self.positional_flags]
                 problems[name] = f"there is no flag {flag}{did_you_mean(flag, visible)}"
-        wrong = [text for name, text in problems.items() if undefined.isdisjoint((name, name.removeprefix("no")))]
-        if wrong:
-            self.error("; ".join(wrong))
-        words = named + words
-        return [*flags, *switches.values(), *["--"] * bool(words and not opaque), *words]
+        messages = [text for name, text in problems.items() if optional.isdisjoint((name, name.removeprefix("no")))]
+        if messages:
+            self.error("; ".join(messages))
+        words = first_words + words
+        return [*flags, *switches.values(), *["--"] * bool(words and not has_remainder), *words]
 
-    def _find(self, flag: str) -> tuple[argparse.Action | None, bool]:
-        """Return the action of a flag, and False if the flag is a switch with "no" before its name."""
+    def _find_action(self, flag: str) -> tuple[argparse.Action | None, bool]:
+        """Return the action of a flag, or None, and whether the flag turns it on; a switch like `--nogray` does not."""
         action = self._option_string_actions.get(flag)
         if action is None and (match := re.match("(--?)no(.+)", flag)):
             switch = self._option_string_actions.get(match[1] + match[2])
@@ -172,18 +172,18 @@ class Parser(argparse.ArgumentParser):
                 return switch, False
         return action, True
 
-    def _read_flag_files(self, names: str, read: set[str]) -> list[str]:
-        """Return the lines with flags in the files `names`, which are separated by commas; add the names to `read`."""
+    def _read_flag_files(self, names: str, read_names: set[str]) -> list[str]:
+        """Return the lines with flags in the comma-separated files `names`; add their names to `read_names`."""
         lines: list[str] = []
         for name in names.split(","):
-            if name in read:
-                self.error(f"--flagfile={name}: the file was read already")
-            read.add(name)
+            if name in read_names:
+                self.error(f"--flagfile={name}: the file has already been read")
+            read_names.add(name)
             try:
                 text = Path(name).read_text(errors="surrogateescape")
             except OSError as error:
                 self.error(f"--flagfile={name}: the file cannot be read: {error.strerror}")
             lines += [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
-        if other := next((line for line in lines if not line.startswith("-")), None):
-            self.error(f"--flagfile={names}: '{other}' is not a flag of the form --name=value")
+        if invalid := next((line for line in lines if not line.startswith("-")), None):
+            self.error(f"--flagfile={names}: '{invalid}' is not a flag of the form --name=value")
         return lines

@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser,
         "target",
-        "the devices: tpu:v5e:2x2, cuda:h100:4, or a chip's data sheet as in chip.toml:4",
+        "the devices: tpu:v5e:2x2, cuda:h100:4, or the file of a chip's data sheet, such as chip.toml:4",
         required=True,
         metavar="TARGET",
     )
@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser,
         "batch",
-        "examples for each device, or each row of --mesh (default: the net's batch size)",
+        "examples for each device, or for each row of --mesh (default: the net's batch size)",
         type=flags.positive,
         metavar="N",
     )
@@ -56,7 +56,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser,
         "largest",
-        "find the largest batch that fits: estimate compiles once more, check about four times more",
+        "find the largest batch that fits: estimate compiles one more time, check about four more times",
         choices=("estimate", "check", "none"),
         default="estimate",
     )
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
     from ..planning import parse_target, plan
 
     target = parse_target(options.target)
-    net, solver = _subject(options)
+    net, solver = _read_net(options)
     solver_option: dict[str, Any] = {} if solver is None else {"solver": solver}
     device_flags.check_mesh(options, target.devices, f" in {target}")
     result = plan(
@@ -107,8 +107,8 @@ def _numbers(text: str) -> list[int]:
     return [flags.positive(part) for part in text.split(",")]
 
 
-def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
-    """Return the net and the solver of a solver's file, or the net of a net's file and None."""
+def _read_net(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
+    """Return the train or test net of a solver file and the solver, or the net of a net file and None."""
     from ..checking.model_files import kind_of
     from ..net import Net
     from ..schema import read_solver
@@ -128,24 +128,28 @@ def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
     solver = read_solver(path)
     solver_param.check_solver(solver, str(path))
     test = solver_param.test_nets(solver, path.parent) if options.phase == "TEST" else []
-    chosen = test[0] if test else solver_param.train_net(solver, path.parent)
+    selected = test[0] if test else solver_param.train_net(solver, path.parent)
     return Net(
-        chosen.message, state=chosen.state, file=chosen.file, compute_config=compute_config, data_config=data_config
+        selected.message,
+        state=selected.state,
+        file=selected.file,
+        compute_config=compute_config,
+        data_config=data_config,
     ), solver
 
 
 def _lines(plan: Plan) -> list[str]:
     chip, n = plan.target.chip, plan.target.devices
-    what = "training step" if plan.phase == "TRAIN" else "forward pass"
-    rows = "" if plan.model == 1 else f" row of {plan.model}"
+    step = "training step" if plan.phase == "TRAIN" else "forward pass"
+    rows = "" if plan.model == 1 else f" row of {plan.model} devices"
     memory = (
-        f"{format_bytes(plan.needed)} of {format_bytes(plan.usable)} ({format_bytes(chip.memory)} less the "
+        f"{format_bytes(plan.needed)} of {format_bytes(plan.usable)} ({format_bytes(chip.memory)} minus the "
         "runtime's share)"
     )
-    each = f"{format_count(plan.batch, 'example')} each{rows}"
+    batch = f"{format_count(plan.batch, 'example')} each{rows}"
     lines = [
-        f"{what} in {plan.precision} on {n} x {chip.platform} {chip.name}, {each}",
-        f"memory a device    {memory}: {'fits' if plan.fits else 'DOES NOT FIT'}",
+        f"{step} in {plan.precision} on {n} x {chip.platform} {chip.name}, {batch}",
+        f"memory per device  {memory}: {'fits' if plan.fits else 'DOES NOT FIT'}",
     ]
     if plan.program is not None:
         program = plan.program
@@ -155,7 +159,7 @@ def _lines(plan: Plan) -> list[str]:
             f"operations         {plan.operations / 1e9:,.1f} G in products and convolutions",
             f"memory traffic     {program.traffic / 1e9:,.2f} GB",
             f"collectives        {program.num_collectives}",
-            *(f"                   {_collective(c, n)}" for c in program.collectives),
+            *(f"                   {_format_collective(c, n)}" for c in program.collectives),
             f"fusions, copies    {program.num_fusions}, {program.num_copies}",
             f"compiled in        {plan.compile_seconds:.1f} s",
         ]
@@ -172,19 +176,20 @@ def _lines(plan: Plan) -> list[str]:
     return lines
 
 
-def _collective(of: Collective, devices: int) -> str:
-    among = "" if of.group_size == devices else f" among {of.group_size}"
-    return f"{of.count} x {of.kind} of {format_bytes(of.bytes)}{among}"
+def _format_collective(collective: Collective, devices: int) -> str:
+    group = "" if collective.group_size == devices else f" among {collective.group_size} devices"
+    return f"{collective.count} x {collective.kind} of {format_bytes(collective.bytes)}{group}"
 
 
 def _scaling_lines(plan: Plan, scaling: Sequence[ScalingEstimate]) -> list[str]:
-    """Return a text line for each number of devices, with the times of a step at best and at worst."""
+    """Return a text line for each number of devices, with the best and the worst time of a step."""
     lines = []
     for s in scaling:
         worst, best = s.efficiency
         lines.append(
-            f"on {s.devices:<5,} devices   {1000 * s.best:.3g} to {1000 * s.worst:.3g} ms a step, collectives "
-            f"{1000 * s.collective_seconds:.3g} ms of it: {100 * best:.0f} to {100 * worst:.0f} % of the speed without"
+            f"on {s.devices:<5,} devices   {1000 * s.best:.3g} to {1000 * s.worst:.3g} ms per step, collectives "
+            f"{1000 * s.collective_seconds:.3g} ms of it: "
+            f"{100 * best:.0f} to {100 * worst:.0f} % of the speed without them"
         )
     return lines
 

@@ -1,6 +1,6 @@
 """Plot training runs: the loss, all outputs of the test nets and the learning rate, in one figure.
 
-Logs are caffejax's or Caffe's own, or the JSON lines that caffejax writes while it trains (*.metrics.jsonl).
+A log is a text log of caffejax or Caffe, or the JSON lines that caffejax writes while it trains (*.metrics.jsonl).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ EXAMPLE = "caffejax plot snapshots/lenet.metrics.jsonl caffe.log --out curves.sv
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("logs", help="logs of training runs", nargs="+", metavar="LOG")
-    formats = "the picture; the ending selects the format: .png, .svg, .pdf"
+    formats = "the picture; the file extension selects the format: .png, .svg, .pdf"
     flags.add(parser, "out", formats, default="curves.png", metavar="FILE")
     flags.add(parser, "x", "the unit of the horizontal axis", choices=("iterations", "seconds"), default="iterations")
-    means = "draw training outputs as means over this many points, and the points faintly"
-    flags.add(parser, "smooth", means, type=flags.positive, default=1, metavar="N")
+    smooth = "smooth training outputs with means over N points; the points themselves are drawn faintly"
+    flags.add(parser, "smooth", smooth, type=flags.positive, default=1, metavar="N")
     flags.add_switch(parser, "log_loss", "draw the loss on a logarithmic scale")
-    flags.add(parser, "names", "names of the runs, separated by commas (default: their files' names)", metavar="A,B")
+    flags.add(parser, "names", "names of the runs, separated by commas (default: the file names)", metavar="A,B")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -36,8 +36,9 @@ def run(options: argparse.Namespace) -> None:
     names = options.names.split(",") if options.names else names_of(options.logs)
     if len(names) != len(options.logs):
         raise CaffejaxError(f"--names names {len(names)} runs, but there are {len(options.logs)} logs")
-    if len(set(names)) < len(names):
-        raise CaffejaxError("a run is named twice: give each log once, and each run a different name")
+    if duplicates := [name for i, name in enumerate(names) if name in names[:i]]:
+        name = duplicates[0]
+        raise CaffejaxError(f"the run '{name}' is named twice: give each log once, and each run a different name")
     logs = dict(zip(names, read_logs(options.logs), strict=True))
     figure = draw_runs(logs, axis=options.x, smooth=options.smooth, log_loss=options.log_loss)
     write_figure(figure, options.out)
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
-    """Return a name for each log: the file's name without extension. Logs with equal names keep their folders."""
+    """Return a name for each log: the file name without extension, with its folder if file names are equal."""
     names = [Path(path).as_posix() for path in paths]
     for suffix in (".metrics.jsonl", ".jsonl", ".log", ".txt"):
         names = [name.removesuffix(suffix) for name in names]

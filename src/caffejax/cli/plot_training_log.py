@@ -1,4 +1,4 @@
-"""Plot training logs, each as a curve. Chart types, by number or by name:
+"""Plot training logs, one curve for each. The chart type is one of these numbers or names:
 
 0 test_accuracy_vs_iters, 1 test_accuracy_vs_seconds, 2 test_loss_vs_iters, 3 test_loss_vs_seconds,
 4 train_learning_rate_vs_iters, 5 train_learning_rate_vs_seconds, 6 train_loss_vs_iters, 7 train_loss_vs_seconds.
@@ -19,8 +19,8 @@ HELP = "plot training logs (needs the extra 'plot')"
 EXAMPLE = "caffejax plot_training_log 6 loss.png train.log"
 
 _CHARTS = tuple(
-    f"{what}_vs_{axis}"
-    for what in ("test_accuracy", "test_loss", "train_learning_rate", "train_loss")
+    f"{quantity}_vs_{axis}"
+    for quantity in ("test_accuracy", "test_loss", "train_learning_rate", "train_loss")
     for axis in ("iters", "seconds")
 )
 
@@ -29,8 +29,8 @@ _COLUMNS = {"iters": "NumIters", "seconds": "Seconds"}
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("chart_type", help="0 to 7, or its name", type=_chart, metavar="CHART")
-    parser.add_argument("output", help="the picture; the ending selects the format", metavar="FILE")
+    parser.add_argument("chart_type", help="the chart type, 0 to 7 or its name", type=_chart, metavar="CHART")
+    parser.add_argument("output", help="the picture; the file extension selects the format", metavar="FILE")
     parser.add_argument("logs", help="logs of training runs", nargs="+", metavar="LOG")
 
 
@@ -51,44 +51,43 @@ def run(options: argparse.Namespace) -> None:
     from ..logs import new_figure, write_figure
 
     image_flags.check_figure(options.output)
-    what, _, axis = options.chart_type.partition("_vs_")
+    quantity, _, axis = options.chart_type.partition("_vs_")
     problems: list[Problem] = []
     figure = new_figure()
     axes = figure.add_subplot()
     for log in options.logs:
         try:
-            for label, rows in _curves(log, what).items():
+            for label, rows in _curves(log, quantity).items():
                 x, y = zip(*((row[_COLUMNS[axis]], row[label]) for row in rows), strict=True)
                 axes.plot(x, y, marker=".", label=f"{Path(log).name}: {label}")
         except CaffejaxError as error:
             problems += error.problems
     if problems:
         raise CaffejaxError(problems)
-    words = what.replace("_", " ").capitalize()
-    axes.set(xlabel=axis.capitalize(), ylabel=words, title=f"{words} vs. {axis.capitalize()}")
+    title = quantity.replace("_", " ").capitalize()
+    axes.set(xlabel=axis.capitalize(), ylabel=title, title=f"{title} vs. {axis.capitalize()}")
     axes.legend()
     write_figure(figure, options.output)
     print(f"Wrote {options.output}")
 
 
-def _curves(path: str, what: str) -> dict[str, list[dict[str, float]]]:
-    """Return the curves of a log, by label: the rows of the table that contains the plotted column `what`."""
+def _curves(path: str, quantity: str) -> dict[str, list[dict[str, float]]]:
+    """Return the curves of a log: for each label, the rows of the table that have a value of `quantity`."""
     from ..errors import DataError, Problem
     from ..logs import read_log
 
     log = read_log(path)
-    if what == "train_learning_rate" and log.rate:
+    if quantity == "train_learning_rate" and log.rate:
         return {"LearningRate": log.rate}
-    if what == "train_loss" and log.loss:
+    if quantity == "train_loss" and log.loss:
         return {"loss": log.loss}
-    net, _, kind = what.partition("_")
+    net, _, kind = quantity.partition("_")
     rows = log.train if net == "train" else log.test
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    word = kind.removesuffix("uracy")  # "acc", because outputs such as top1_acc are accuracies too
-    curves = {c: [row for row in rows if c in row] for c in columns if word in c.lower()}
+    keyword = kind.removesuffix("uracy")  # "acc", because outputs such as top1_acc are accuracies too
+    curves = {c: [row for row in rows if c in row] for c in columns if keyword in c.lower()}
     if not curves:
         outputs = ", ".join(columns[3:]) or "none"
-        raise DataError(
-            Problem(f"has nothing to plot as {what.replace('_', ' ')}; outputs of its {net} net: {outputs}", path)
-        )
+        message = f"has no output to plot as {quantity.replace('_', ' ')}; outputs of the {net} net: {outputs}"
+        raise DataError(Problem(message, path))
     return curves

@@ -1,9 +1,9 @@
-"""Predict the classes of pictures, boxes of objects, or a label for each pixel.
+"""Predict the classes of pictures, the boxes of objects, or a label for each pixel.
 
-The net's outputs determine the kind of results; scores that the net compares with labels by SoftmaxWithLoss become
-probabilities. Pictures are resized to the net's input; mean, scale and order of channels come from the flags, else from
-the transform_param of the net or of a train net beside it, else from a table of published nets, else they are Caffe's
-defaults (no mean, scale 1, B G R). A log line names their source.
+The net's outputs determine the kind of results. Scores that the net compares with labels by SoftmaxWithLoss are
+converted to probabilities. Pictures are resized to the net's input. Mean, scale and channel order come from the flags,
+otherwise from the transform_param of the net or of a train net in its folder, otherwise from a table of published nets;
+if none of these has them, they are Caffe's defaults (no mean, scale 1, B G R). A log line names the source.
 """
 
 from __future__ import annotations
@@ -33,21 +33,26 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_net(parser)
     parser.add_argument("images", help="the pictures", metavar="IMAGE", nargs="+")
     flags.add(parser, "weights", "the net's weights: .caffemodel[.h5], .npz, ...", required=True, metavar="FILES")
-    flags.add(parser, "labels", "names of the classes: a line for each, or SSD's labelmap.prototxt", metavar="FILE")
+    flags.add(
+        parser,
+        "labels",
+        "the class names: a text file with one on each line, or SSD's labelmap.prototxt",
+        metavar="FILE",
+    )
     flags.add(parser, "out", "draw the results: a .png or .jpg file, or a folder for several pictures", metavar="FILE")
     flags.add_json(parser)
     flags.add(parser, "top", "the number of classes to print", type=flags.positive, default=5, metavar="N")
-    flags.add(parser, "threshold", "the smallest score of a box", type=image_flags.factor, default=0.5, metavar="X")
+    flags.add(parser, "threshold", "the minimum score of a box", type=image_flags.factor, default=0.5, metavar="X")
     flags.add(parser, "batch", "the number of pictures to run at once", type=flags.positive, default=16, metavar="N")
     flags.add(
         parser, "output", "the blobs to interpret, separated by commas (default: the net's outputs)", metavar="A,B"
     )
-    pixels = flags.group(parser, "how pixels, 0 to 255, become the net's input")
+    pixels = flags.group(parser, "how pixels from 0 to 255 are converted to the net's input")
     flags.add(
         pixels, "mean", "the mean to subtract: a number for each channel, .binaryproto or .npy", metavar="B,G,R|FILE"
     )
     flags.add(pixels, "scale", "factor after the subtraction", type=image_flags.factor, metavar="X")
-    flags.add(pixels, "channels", "the net's order of channels", choices=("BGR", "RGB"))
+    flags.add(pixels, "channels", "the net's channel order", choices=("BGR", "RGB"))
     flags.add(
         pixels, "size", "height and width of the input (default: the net's)", type=image_flags.numbers, metavar="H,W"
     )
@@ -77,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
     check_exist([options.model, *flags.several(options.weights), *([options.labels] if options.labels else [])])
     files = _output_files(options)
     message = read_net(options.model)
-    label_map = find(_forget_files(message), Path(options.model).parent)
+    label_map = find(_remove_output_files(message), Path(options.model).parent)
     labels = options.labels or (str(label_map) if label_map.is_file() else None)
     names = read_names(labels) if labels else {}
     with device_flags.on_device(options):
@@ -85,7 +90,9 @@ def run(options: argparse.Namespace) -> None:
         net = full_net.for_inference(flags.several(options.output) or None)
         if not options.output and (main := main_outputs(full_net.graph, net.outputs)) != net.outputs:
             others = ", ".join(name for name in net.outputs if name not in main)
-            log.info("Output: %s; auxiliary, by their smaller loss weights: %s (see --output)", ", ".join(main), others)
+            log.info(
+                "Output: %s; auxiliary outputs, with smaller loss weights: %s (see --output)", ", ".join(main), others
+            )
             net = full_net.for_inference(main)
         check_outputs(net.graph)
         if labels and (problem := names_problem(net.graph, names)):
@@ -100,14 +107,14 @@ def run(options: argparse.Namespace) -> None:
             channels=options.channels,
         )
         log.info("Preprocessing: %d x %d, %s", *shape[1:], prepare)
-        pictures = _read(options, gray=shape[0] == 1)
-        scores = {layer.bottom[0] for layer in message.layer if layer.type == "SoftmaxWithLoss" and layer.bottom}
+        pictures = _read_pictures(options, gray=shape[0] == 1)
+        score_names = {layer.bottom[0] for layer in message.layer if layer.type == "SoftmaxWithLoss" and layer.bottom}
         frozen = net.freeze(net_flags.variables_of(full_net, options.weights, options.strict_weights))
         results: list[list[Result]] = []
-        for at in range(0, len(pictures), options.batch):
-            batch = pictures[at : at + options.batch]
+        for start in range(0, len(pictures), options.batch):
+            batch = pictures[start : start + options.batch]
             outputs = frozen({blob: prepare(batch, shape[1:])})
-            outputs |= {name: jax.nn.softmax(outputs[name], 1) for name in scores & outputs.keys()}
+            outputs |= {name: jax.nn.softmax(outputs[name], 1) for name in score_names & outputs.keys()}
             sizes = [picture.shape[:2] for picture in batch]
             results += results_of(net.graph, outputs, sizes, top=options.top, threshold=options.threshold)
     for path, picture, image_results in zip(files, pictures, results, strict=False):
@@ -123,8 +130,8 @@ def run(options: argparse.Namespace) -> None:
         log.info("Wrote %s", path)
 
 
-def _forget_files(net: NetParameter) -> str:
-    """Remove the output files of DetectionOutput, which published deploy nets have; return its label map, or ""."""
+def _remove_output_files(net: NetParameter) -> str:
+    """Remove the output files of DetectionOutput layers, as in published deploy nets; return their label map, or ""."""
     file = ""
     for layer in net.layer:
         file = file or layer.detection_output_param.save_output_param.label_map_file
@@ -134,9 +141,9 @@ def _forget_files(net: NetParameter) -> str:
 
 
 def _build(net: NetParameter, options: argparse.Namespace) -> Net:
-    """Build the net; data layers whose sources are missing become inputs of assumed sizes, which are logged.
+    """Build the net. Data layers with missing sources become inputs of assumed sizes, which are logged.
 
-    Of several sizes the first is taken that fits the weights.
+    If several sizes are possible, the first that fits the weights is used.
     """
     from ..checking.check import weights_report
     from ..data.placeholder_sources import MissingSourceError, assumed_graphs, has_absent_source
@@ -160,10 +167,11 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
 
 
 def _output_files(options: argparse.Namespace) -> list[Path]:
-    """Return the files of `--out`, one for each picture, or none without the flag.
+    """Return the output files, one for each picture; none without `--out`.
 
     Raises:
-        CaffejaxError: if they cannot be written, are read as well, or are fewer than the pictures.
+        CaffejaxError: if a file cannot be written or is also an input, if several pictures would have the same output
+            file, or if `--out` is no folder although there are several pictures.
     """
     if options.out is None:
         return []
@@ -171,10 +179,10 @@ def _output_files(options: argparse.Namespace) -> list[Path]:
     files = [out]
     if out.is_dir() or len(options.images) > 1:
         if not out.is_dir():
-            raise CaffejaxError(f"--out={out}: name a folder that exists, for {len(options.images)} pictures")
+            raise CaffejaxError(f"--out={out}: {len(options.images)} pictures need an existing folder")
         files = [out / f"{Path(image).stem}.png" for image in options.images]
         if len(set(files)) < len(files):
-            raise CaffejaxError(f"--out={out}: pictures of one name would overwrite each other's results")
+            raise CaffejaxError(f"--out={out}: results of pictures with the same name would overwrite each other")
     for path in files:
         image_flags.check_image(str(path))
         flags.check_out(str(path), options.model, options.labels, *options.images)
@@ -182,15 +190,15 @@ def _output_files(options: argparse.Namespace) -> list[Path]:
 
 
 def _image_input(net: Net, options: argparse.Namespace) -> tuple[str, tuple[int, int, int]]:
-    """Return the name of the net's only input, and (C, H, W) of it.
+    """Return the name of the net's only input, and its shape (C, H, W).
 
     Raises:
         GraphError: if the net has several inputs, or its input is not an image.
     """
     shapes = {name: tuple(net.graph.blobs[name].shape) for name in net.input_names}
     if len(shapes) != 1 or any(len(shape) != 4 or shape[1] not in (1, 3) for shape in shapes.values()):
-        listed = ", ".join(f"'{name}' {shape}" for name, shape in shapes.items()) or "none"
-        message = f"predict feeds one input of images, (N, 1, H, W) or (N, 3, H, W); the net's inputs are {listed}"
+        inputs = ", ".join(f"'{name}' {shape}" for name, shape in shapes.items()) or "none"
+        message = f"predict needs one input of images, (N, 1, H, W) or (N, 3, H, W), but the net's inputs are {inputs}"
         raise GraphError(Problem(message, options.model))
     ((name, (_, channels, height, width)),) = shapes.items()
     size = options.size or (height, width)
@@ -199,11 +207,11 @@ def _image_input(net: Net, options: argparse.Namespace) -> tuple[str, tuple[int,
     return name, (channels, *size)
 
 
-def _read(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
-    """Return the pictures, uint8 (H, W, 3) with channels B, G, R, or (H, W).
+def _read_pictures(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
+    """Return the pictures as uint8, (H, W, 3) with channels B, G, R, or (H, W) if `gray`.
 
     Raises:
-        DataError: naming all files that cannot be read.
+        DataError: if files cannot be read; the error lists all of them.
     """
     from ..data.image_decoding import COLOUR, GREY, decode_pixels
     from ..errors import locate_errors

@@ -1,4 +1,4 @@
-"""Progress displays on a terminal, for training and for loops of known length, and flags that record training."""
+"""Progress displays on a terminal for training and for loops of known length, and flags for records of training."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _OFF = "off"
 def show_progress(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]:
     """Return a context that shows the progress of training below the log.
 
-    It has no effect outside of the first process, or if stderr is not a terminal with a cursor.
+    It has no effect in processes other than the first, or if stderr is not a terminal with a cursor.
 
     Args:
         solver: the solver to watch.
         outputs: the outputs of test nets to show; default: scalar outputs that are not losses, such as accuracies.
 
     Raises:
-        SolverError: before training, if no test net has an output with such a name.
+        SolverError: if no test net has one of `outputs`.
     """
     from ..parallel import is_first
     from .training_progress import TrainingDisplay, check_outputs
@@ -51,9 +51,10 @@ def show_progress(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]
 
 @contextmanager
 def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
-    """Return a context that shows the progress of `total` steps below the log, with a function to call after each step.
+    """Return a context that shows the progress of `total` steps below the log.
 
-    `noun` is the text after the numbers. Nothing is shown if stderr is not a terminal with a cursor.
+    Its value is a function to call after each step. `noun` is the text after the numbers. Nothing is shown if stderr is
+    not a terminal with a cursor.
     """
     if not _has_cursor():
         yield lambda: None
@@ -64,11 +65,12 @@ def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
 
 
 def _has_cursor() -> bool:
-    """Return whether stderr is a terminal that moves its cursor. The output of `!command` in a notebook is not.
+    """Return whether stderr is a terminal that moves its cursor.
 
-    Jupyter runs such commands in a pseudo-terminal, and shows what they print as it is.
+    Jupyter runs `!command` in a pseudo-terminal, but shows its output without moving the cursor.
     """
-    environment, notebook = os.environ, {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}  # of any front end
+    environment = os.environ
+    notebook = {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}  # set by each front end of Jupyter
     in_notebook = "JPY_PARENT_PID" in environment or notebook.items() <= environment.items()
     return sys.stderr.isatty() and not in_notebook and environment.get("TERM") != "dumb"
 
@@ -82,7 +84,7 @@ def _bar() -> Iterator[Progress]:
 
     columns = (
         TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-        BarColumn(bar_width=None, table_column=Column(ratio=1)),  # fills the rest of the line
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),  # fills the remaining line
         TextColumn("{task.fields[numbers]}", table_column=Column()),  # wraps to two lines on narrow terminals
         TimeRemainingColumn(table_column=Column(no_wrap=True)),
     )
@@ -101,7 +103,7 @@ def add_recording_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         records,
         "metrics",
-        "append a line of JSON for each display, test and snapshot to this file, or off "
+        "append a line of JSON for each display, test and snapshot to this file; off writes none "
         "(default: <snapshot_prefix>.metrics.jsonl)",
         metavar="FILE|off",
     )

@@ -1,7 +1,7 @@
-"""Run an unchanged Python script with `import caffe` importing caffejax, as `python -m caffejax SCRIPT` does too.
+"""Run an unchanged Python script in which `import caffe` imports caffejax, like `python -m caffejax SCRIPT`.
 
-`import caffe` works in processes that the script starts, too. `cv2.dnn` reads Caffe's models in the script, as in
-OpenCV 4. The script's folder is first on Python's path, as usual.
+`import caffe` also imports caffejax in processes that the script starts. In the script, `cv2.dnn` reads Caffe's models,
+as in OpenCV 4. The script's folder is first on Python's path, as usual.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
     """Run the script. The command exits with the script's exit code.
 
     Raises:
-        CaffejaxError: if the script does not exist, or another `caffe` was imported already.
+        CaffejaxError: if the script does not exist, or a different `caffe` has already been imported.
         SystemExit: if the script raises it; with code 1 after an error in the script, whose traceback is printed.
     """
     from .. import dnn, pycaffe, shim
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
     if not options.module and not os.path.isfile(options.script):
         raise CaffejaxError(f"there is no script {options.script}")
     pycaffe.install()
-    with suppress(ImportError):  # where OpenCV cannot be imported, a script may not need it
+    with suppress(ImportError):  # if OpenCV cannot be imported, the script may not need it
         dnn.install()
     enable_compilation_cache()
     sys.argv = [options.script, *options.arguments]
@@ -59,8 +59,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _strip_runpy_frames(frames: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without runpy's frames before the script, or unchanged if it has no frame of the script."""
-    inner = frames
-    while inner is not None and inner.tb_frame.f_globals.get("__name__") != "__main__":
-        inner = inner.tb_next
-    return inner or frames
+    """Return a traceback without runpy's frames before the script; if it has no frame of the script, unchanged."""
+    script_frames = frames
+    while script_frames and script_frames.tb_frame.f_globals.get("__name__") != "__main__":
+        script_frames = script_frames.tb_next
+    return script_frames or frames

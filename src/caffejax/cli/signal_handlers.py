@@ -1,4 +1,4 @@
-"""Signal handlers of training (snapshot, stop or ignore) and for Ctrl-C, and replacement of closed standard streams."""
+"""Signal handlers for training (snapshot, stop or ignore) and Ctrl-C, and replacement of closed standard streams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..training import Solver
 
 _EFFECTS = ("stop", "snapshot", "none")
-_ONE = 1.0  # seconds; signals within it count as one: schedulers may signal both a process and its parent
+_DUPLICATES = 1.0  # seconds; signals within it count as one: schedulers may signal both a process and its parent
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -47,8 +47,8 @@ def handle_signals(solver: Solver, options: argparse.Namespace) -> Iterator[None
         signal.SIGHUP: options.sighup_effect,
         signal.SIGTERM: "stop",
     }
-    first: dict[int, float] = {}
-    pending: list[str] = []  # a handler may interrupt the logger itself, so messages are logged between iterations
+    first_times: dict[int, float] = {}
+    pending: list[str] = []  # logged between iterations, because a handler may interrupt the logger itself
 
     def log_pending(solver: Solver) -> None:
         while pending:
@@ -57,26 +57,26 @@ def handle_signals(solver: Solver, options: argparse.Namespace) -> Iterator[None
     def handler(number: int, frame: FrameType | None) -> None:
         effect = effects[signal.Signals(number)]
         now = time.monotonic()
-        if number == signal.SIGINT and effect == "stop" and now - first.setdefault(number, now) > _ONE:
+        if number == signal.SIGINT and effect == "stop" and now - first_times.setdefault(number, now) > _DUPLICATES:
             raise KeyboardInterrupt
         if effect != "none":
             solver.request(effect)
-        hint = "; a second Ctrl-C ends at once" if (number, effect) == (signal.SIGINT, "stop") else ""
+        hint = "; a second Ctrl-C stops at once" if (number, effect) == (signal.SIGINT, "stop") else ""
         pending.append(f"{signal.Signals(number).name}: {_MESSAGES[effect]}{hint}")
 
     solver.callbacks.append(log_pending)
-    before = {number: signal.signal(number, handler) for number in effects}
+    previous = {number: signal.signal(number, handler) for number in effects}
     try:
         yield
     finally:
-        for number, old in before.items():
-            signal.signal(number, old)
+        for number, previous_handler in previous.items():
+            signal.signal(number, previous_handler)
         solver.callbacks.remove(log_pending)
 
 
 _MESSAGES = {
-    "stop": "a snapshot after this iteration, then the end",
-    "snapshot": "a snapshot after this iteration",
+    "stop": "a snapshot will be written after this iteration, then training stops",
+    "snapshot": "a snapshot will be written after this iteration",
     "none": "ignored",
 }
 
@@ -86,22 +86,22 @@ _RETRY = 0.02  # seconds between tries to raise a delayed interrupt
 
 @contextmanager
 def handle_ctrl_c() -> Iterator[None]:
-    """Return a context in which Ctrl-C raises KeyboardInterrupt. After it, Ctrl-C ends the process silently.
+    """Return a context in which Ctrl-C raises KeyboardInterrupt. After the context, Ctrl-C ends the process silently.
 
-    The interrupt is delayed, and tried again every 20 ms, in two cases: during an import, because some libraries crash
+    The interrupt is delayed, and retried every 20 ms, in two cases: during an import, because some libraries crash
     if their import is interrupted, and in functions whose exceptions Python only reports, such as callbacks of the
     garbage collector.
     """
-    report = sys.unraisablehook
+    previous_hook = sys.unraisablehook
 
     def retry(unraisable: Any) -> None:
         if isinstance(unraisable.exc_value, KeyboardInterrupt):
             signal.setitimer(signal.ITIMER_REAL, _RETRY)
         else:
-            report(unraisable)
+            previous_hook(unraisable)
 
     sys.unraisablehook = retry
-    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):  # not ignored, as by nohup
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):  # nohup ignores the signal
         signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGALRM, _interrupt)
     try:
@@ -124,8 +124,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def open_missing_streams() -> None:
     """Open /dev/null for each standard stream that is closed.
 
-    Otherwise files opened later would get the numbers of these streams, and the text written to the streams. Call this
-    before any file is opened.
+    Otherwise, files that are opened later would get the numbers of these streams, and text for the streams would be
+    written to the files. Call this before any file is opened.
     """
     for number in range(3):
         try:

@@ -1,8 +1,8 @@
 """Summarise a net: layers, shapes, parameters, multiply-adds, activation memory, receptive field and stride.
 
 Receptive field and stride are in pixels of the net's inputs along each spatial axis; "-" means that an output depends
-on all pixels, as after an InnerProduct, or that they are undefined. Multiply-adds and activations are for the whole
-batch. With --memory the table has the bytes of each layer, followed by the memory of training.
+on all pixels, like after an InnerProduct, or that they are undefined. Multiply-adds and activations are for the full
+batch. With --memory, the table shows the bytes of each layer; the memory of training follows.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _print_memory(options: argparse.Namespace) -> None:
 
 
 def _print_compiled(memory: CompiledMemory) -> None:
-    words = ", ".join(f"{name} {format_bytes(size)}" for name, size in memory._asdict().items())
-    print(f"XLA, loss and gradients: {words}")
+    sizes = ", ".join(f"{name} {format_bytes(size)}" for name, size in memory._asdict().items())
+    print(f"XLA, loss and gradients: {sizes}")
 
 
 def _as_json(report: MemoryReport, compiled: CompiledMemory | None) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 When several processes train together and one is lost, JAX may abort the others at any moment from one of its threads,
 with a C++ stack trace, before Python can react. The parent process does not use JAX. It replaces the stack trace by one
-line, passes on signals, and exits when the child exits.
+line, forwards signals, and exits when the child exits.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ LOST = (
 )
 _VARIABLE = "CAFFEJAX_WATCHED"  # number of a pipe's read end in the child; the pipe is closed when the parent ends
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_LOOK_UP = 1  # second between looks at the child
-_PATIENCE = 5  # seconds to wait for the child's last output after its end
+_POLL = 1  # second between checks of the child
+_JOIN_TIMEOUT = 5  # seconds to wait for the child's last output after its end
 # lines with glog's prefix; one line replaces the long messages of JAX's coordination service
-_HEAD = re.compile(r"(?P<level>[IWEF])\d{4} [\d:.]+ +\d+ (?P<file>[\w.]+):\d+\] ")
+_PREFIX = re.compile(r"(?P<level>[IWEF])\d{4} [\d:.]+ +\d+ (?P<file>[\w.]+):\d+\] ")
 _COORDINATION = ("client.h", "coordination_service_agent.cc", "coordination_service.cc")
 _STATUS = re.compile(r"absl::Status: (.{1,300})")
 
@@ -39,8 +39,8 @@ def is_supervised() -> bool:
     return True
 
 
-def _end_with_parent(lifeline: int) -> None:
-    os.read(lifeline, 1)  # nothing is written to the pipe, so read returns when the parent's end is closed
+def _end_with_parent(pipe: int) -> None:
+    os.read(pipe, 1)  # nothing is written to the pipe, so read returns when the parent's end is closed
     os._exit(1)
 
 
@@ -48,51 +48,51 @@ def supervise(process_id: int | None, start_timeout: int) -> int:
     """Run this process's command line again in a child process and return its exit code.
 
     Args:
-        process_id: the number of the process among the processes that train together; None if unknown.
-        start_timeout: how long processes wait for each other at the start, in seconds.
+        process_id: the number of the process among the processes that train together, or None if it is unknown.
+        start_timeout: the time that processes wait for each other at the start, in seconds.
     """
-    theirs, ours = os.pipe()
+    read_end, write_end = os.pipe()
     pending: list[int] = []
     child: subprocess.Popen[bytes] | None = None
 
     def forward_signal(number: int, frame: FrameType | None) -> None:
         pending.append(number) if child is None else child.send_signal(number)
 
-    heeded = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, forward_signal) for number in heeded}
+    signals = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, forward_signal) for number in signals}
     try:
         child = subprocess.Popen(
             [sys.executable, *sys.orig_argv[1:]],
-            env={**os.environ, _VARIABLE: str(theirs)},
-            pass_fds=(theirs,),
+            env={**os.environ, _VARIABLE: str(read_end)},
+            pass_fds=(read_end,),
             stderr=None if sys.stderr.isatty() else subprocess.PIPE,
             process_group=0,  # Ctrl-C reaches the child once, through this process
         )
-        os.close(theirs)
+        os.close(read_end)
         for number in pending:
             child.send_signal(number)
         relay = _Relay(child.stderr)
         code = None
-        while code is None:  # waits are short: a signal that comes just before a wait is passed on only after it
+        while code is None:  # short waits: a signal that comes just before a wait is forwarded only after it
             with contextlib.suppress(subprocess.TimeoutExpired):
-                code = child.wait(_LOOK_UP)
+                code = child.wait(_POLL)
         relay.join()
     finally:
-        os.close(ours)
-        for number, handler in before.items():
+        os.close(write_end)
+        for number, handler in previous.items():
             signal.signal(number, handler)
     if code >= 0:
         return code
     if not relay.explained:
-        named = "" if process_id is None else f"[process {process_id}] "
-        print(f"caffejax: {named}{_why(-code, relay.status, start_timeout)}", file=sys.stderr, flush=True)
+        prefix = "" if process_id is None else f"[process {process_id}] "
+        print(f"caffejax: {prefix}{_abort_message(-code, relay.status, start_timeout)}", file=sys.stderr, flush=True)
     return 1
 
 
-def _why(number: int, status: str, start_timeout: int) -> str:
-    """Return a message why the process was ended by the signal `number`.
+def _abort_message(number: int, status: str, start_timeout: int) -> str:
+    """Return a message that explains why the signal `number` ended the process.
 
-    The message is derived from JAX's last status line, which may be empty.
+    `status` is JAX's last status line, or "".
     """
     if not status:
         return f"ended by {signal.Signals(number).name}; see the last lines of its log"
@@ -118,19 +118,19 @@ class _Relay:
 
     def join(self) -> None:
         """Wait until all output is copied, at most 5 s, because the child's child processes may keep stderr open."""
-        self._thread.join(_PATIENCE)
+        self._thread.join(_JOIN_TIMEOUT)
 
     def _run(self, stderr: IO[bytes] | None) -> None:
-        in_hidden = False  # True inside a hidden message, whose further lines have no prefix
+        in_hidden = False  # True inside a hidden message, whose other lines have no prefix
         for line in stderr or ():
             text = line.decode(errors="replace")
-            head = _HEAD.match(text)
+            prefix = _PREFIX.match(text)
             # a Traceback inside a hidden message is from a thread that waited for the lost process, such as orbax's
             if text.startswith(("caffejax: ",) if in_hidden else ("caffejax: ", "Traceback ")):
                 in_hidden, self.explained = False, True
-            is_hidden = in_hidden if head is None else head["file"] in _COORDINATION
-            if head is not None:
-                in_hidden = is_hidden and head["level"] in "EF"
+            is_hidden = in_hidden if prefix is None else prefix["file"] in _COORDINATION
+            if prefix is not None:
+                in_hidden = is_hidden and prefix["level"] in "EF"
             if not is_hidden:
                 sys.stderr.buffer.write(line)
                 sys.stderr.buffer.flush()

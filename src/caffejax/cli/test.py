@@ -1,4 +1,4 @@
-"""Score a trained net: the mean of each output over a number of batches, in phase TEST."""
+"""Score a trained net: print the mean of each output over a number of batches in phase TEST."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time a net: each layer compiled separately, for Caffe's table, and the whole net compiled as one program."""
+"""Time each layer of a net, compiled separately as in Caffe's table, and the full net, compiled as one program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import device_flags, flags, net_flags
 if TYPE_CHECKING:
     from ..debugging import LayerTime, Timer
 
-HELP = "time a net's layers, and the whole net"
+HELP = "time a net's layers, and the full net"
 EXAMPLE = "caffejax time configs/digits/lenet_train_test.prototxt --iterations=20"
 
 
@@ -63,12 +63,12 @@ def _time(timer: Timer, iterations: int, plan: str) -> dict[str, Any]:
     passes = []
     for i in range(iterations):
         passes.append(timer.layers())
-        both = sum(layer.forward + layer.backward for layer in passes[-1])
-        log.info("Iteration: %d forward-backward time: %.3g ms.", i + 1, both)
+        total = sum(layer.forward + layer.backward for layer in passes[-1])
+        log.info("Iteration: %d forward-backward time: %.3g ms.", i + 1, total)
     totals = [timer.time_net() for _ in range(iterations)]
     layers = list(mean_times(passes))
     _log_layers(layers, iterations)
-    log.info("Compiled as one, which is what training and testing run:")
+    log.info("Compiled as one program, which training and testing run:")
     for line in plan.splitlines():
         log.info("  %s", line)
     by_pass = dict(zip(totals[0]._fields, zip(*totals, strict=True), strict=True))
@@ -82,7 +82,7 @@ def _time(timer: Timer, iterations: int, plan: str) -> dict[str, Any]:
 
 
 def _log_layers(means: Sequence[LayerTime], iterations: int) -> None:
-    """Log the mean times of each layer over all passes, in the form of Caffe's table."""
+    """Log the mean times of each layer over all passes, in the format of Caffe's table."""
     forward, backward = sum(layer.forward for layer in means), sum(layer.backward for layer in means)
     log.info("Average time per layer:")
     for layer in means:

@@ -1,7 +1,7 @@
 """Write Caffe's programs into the folder of a Caffe checkout, so that its shell scripts run unchanged on caffejax.
 
-The folder gets build/tools/caffe, convert_imageset, ... and build/examples/mnist/convert_mnist_data, ..., each also
-with the ending .bin. They are shell scripts that run caffejax with the Python that runs this command.
+The programs are build/tools/caffe, convert_imageset, ... and build/examples/mnist/convert_mnist_data, ..., each also
+with the extension .bin. They are shell scripts that run caffejax with the Python that runs this command.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _EXAMPLES = {
     "cifar10/convert_cifar_data": "convert_cifar_data",
     "siamese/convert_mnist_siamese_data": "convert_mnist_siamese_data",
 }
-_DEPRECATED = {  # programs that only name their successors, in Caffe too
+_DEPRECATED = {  # programs that only print their successors, as in Caffe
     "train_net": "caffe train --solver=... [--snapshot=...]",
     "finetune_net": "caffe train --solver=... [--weights=...]",
     "test_net": "caffe test --model=... --weights=... [--iterations=...]",
     "net_speed_benchmark": "caffe time --model=... [--iterations=...]",
 }
-_MARK = "# written by `caffejax tools`"
+_MARKER = "# written by `caffejax tools`"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     from . import flags
 
-    parser.add_argument("folder", help="the checkout of Caffe, or another folder", metavar="FOLDER")
+    parser.add_argument("folder", help="a checkout of Caffe, or any other folder", metavar="FOLDER")
     flags.add_switch(parser, "replace", "replace programs that this command did not write, such as Caffe's own")
 
 
@@ -50,7 +50,8 @@ def run(options: argparse.Namespace) -> None:
     """Write the programs.
 
     Raises:
-        CaffejaxError: if the folder does not exist, or has such programs from elsewhere and `--replace` is absent.
+        CaffejaxError: if the folder does not exist, or contains programs that this command did not write, without
+            `--replace`.
     """
     from ..atomic_write import replace_file
 
@@ -61,14 +62,14 @@ def run(options: argparse.Namespace) -> None:
     foreign = [path for path in programs if os.path.lexists(path) and not _is_written_here(path)]
     if foreign and not options.replace:
         raise CaffejaxError(
-            f"{', '.join(map(str, foreign))}: not written by `caffejax tools`; nothing was written. --replace replaces "
-            f"{'it' if len(foreign) == 1 else 'them'}"
+            f"{', '.join(map(str, foreign))}: not written by `caffejax tools`, so nothing was changed; --replace "
+            f"replaces {'it' if len(foreign) == 1 else 'them'}"
         )
     for path, text in programs.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.is_symlink():
-                path.unlink()  # the file that it points to is left alone
+                path.unlink()  # the file that it points to does not change
         except OSError as error:
             raise CaffejaxError(f"{path}: cannot be written: {error.strerror}") from error
         with replace_file(path) as file:
@@ -80,19 +81,19 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _programs(build: Path) -> dict[Path, str]:
-    """Return the shell scripts by path."""
+    """Return the text of each shell script by path."""
     paths = {f"tools/{name}": command for name, command in (_TOOLS | {c: c for c in _EXAMPLES.values()}).items()}
     paths |= {f"examples/{name}": command for name, command in _EXAMPLES.items()}
     texts = {name: _script(command) for name, command in paths.items()}
-    for name, instead in _DEPRECATED.items():
-        texts[f"tools/{name}"] = f"#!/bin/sh\n{_MARK}\necho {shlex.quote(f'{name}: use {instead}')} >&2\nexit 1\n"
-    return {build / (name + ending): text for name, text in texts.items() for ending in ("", ".bin")}
+    for name, successor in _DEPRECATED.items():
+        texts[f"tools/{name}"] = f"#!/bin/sh\n{_MARKER}\necho {shlex.quote(f'{name}: use {successor}')} >&2\nexit 1\n"
+    return {build / (name + extension): text for name, text in texts.items() for extension in ("", ".bin")}
 
 
 def _script(command: str) -> str:
     package = Path(__file__).parents[2].resolve()
-    lines = ["#!/bin/sh", _MARK]
-    if str(package) not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):  # it may be on no path then
+    lines = ["#!/bin/sh", _MARKER]
+    if str(package) not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):  # may not be on sys.path
         lines.append(f"export PYTHONPATH=${{PYTHONPATH:+$PYTHONPATH:}}{shlex.quote(str(package))}")
     # -P: modules of the working directory do not hide Python's own
     lines.append(f'exec {shlex.quote(sys.executable)} -P -m caffejax {command}{" " * bool(command)}"$@"\n')
@@ -102,6 +103,6 @@ def _script(command: str) -> str:
 def _is_written_here(path: Path) -> bool:
     try:
         with open(path, "rb") as file:
-            return _MARK.encode() in file.read(100)
+            return _MARKER.encode() in file.read(100)
     except OSError:
         return False

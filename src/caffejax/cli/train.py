@@ -1,4 +1,4 @@
-"""Train a net as a solver prototxt defines, including tests and snapshots, and log in Caffe's format."""
+"""Train a net as its solver prototxt defines it, with tests and snapshots, and log in Caffe's format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLE = "caffejax train --solver=configs/digits/lenet_solver.prototxt"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    net_flags.add_word(parser, "SOLVER", "the solver prototxt", "solver")
+    net_flags.add_first_argument(parser, "SOLVER", "the solver prototxt", "solver")
     flags.add_fields(parser, TrainConfig)
     net_flags.add_state_flags(parser)
     flags.add_options(parser)
@@ -51,11 +51,11 @@ def run(options: argparse.Namespace) -> None:
 def _train(param: SolverParameter, options: argparse.Namespace) -> None:
     from ..training import Solver
 
-    chosen = device_flags.pick_devices(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
-    log.info("Running on %s", ", ".join(map(str, chosen)) if isinstance(chosen, list) else chosen)
+    devices = device_flags.pick_devices(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
+    log.info("Running on %s", ", ".join(map(str, devices)) if isinstance(devices, list) else devices)
     config: Any = flags.fields_of(TrainConfig, options)
     config |= {
-        "devices" if isinstance(chosen, list) else "device": chosen,
+        "devices" if isinstance(devices, list) else "device": devices,
         "parallel": device_flags.parallel_config(options),
         "compute_config": flags.compute_config(options),
         "data_config": flags.data_config(options),

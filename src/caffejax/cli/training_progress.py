@@ -13,17 +13,19 @@ from ..training import Callback, Pace, Scores, Solver
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-_SECONDS_BETWEEN = 0.5  # not at every iteration, because reading the loss waits for the device
+_MIN_INTERVAL = (
+    0.5  # seconds; the display is not updated at every iteration, because reading the loss waits for the device
+)
 
 
 def check_outputs(solver: Solver, outputs: Sequence[str]) -> None:
-    """Raise `SolverError` if an output is in no test net."""
+    """Raise `SolverError` if no test net has one of the outputs; the error lists all such outputs."""
     names = {name for evaluator in solver.tests.evaluators for name in evaluator.net.outputs}
-    there = f"; outputs: {', '.join(sorted(names))}" if names else "; there is no test net"
+    hint = f"; outputs: {', '.join(sorted(names))}" if names else "; there is no test net"
     unknown = [name for name in outputs if name not in names]
     if unknown:
         raise SolverError(
-            f"--show: no test net has an output '{name}'{did_you_mean(name, names) or there}" for name in unknown
+            f"--show: no test net has an output '{name}'{did_you_mean(name, names) or hint}" for name in unknown
         )
 
 
@@ -49,7 +51,7 @@ class TrainingDisplay(Callback):
 
     def on_step(self, solver: Solver) -> None:
         """Show loss, scores and speed, at most twice a second and at the end."""
-        if self._stopwatch.seconds < _SECONDS_BETWEEN and solver.iteration < solver.param.max_iter:
+        if self._stopwatch.seconds < _MIN_INTERVAL and solver.iteration < solver.param.max_iter:
             return
         loss = solver.smoothed_loss  # waits for the running iterations
         pace = self._stopwatch.lap(solver.iteration)

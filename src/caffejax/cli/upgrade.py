@@ -13,9 +13,9 @@ HELP = "convert an old net, solver or .caffemodel to Caffe's current format"
 EXAMPLE = "caffejax upgrade old.prototxt new.prototxt"
 
 
-def add_flags(parser: argparse.ArgumentParser, what: str = "net, solver or .caffemodel") -> None:
-    """Add the arguments INPUT, the file to read, and OUTPUT, the file to write; `what` is the kind of the file."""
-    parser.add_argument("input", help=f"the {what} to read", metavar="INPUT")
+def add_flags(parser: argparse.ArgumentParser, file_kind: str = "net, solver or .caffemodel") -> None:
+    """Add the arguments INPUT, a file of kind `file_kind`, and OUTPUT, the file to write."""
+    parser.add_argument("input", help=f"the {file_kind} to read", metavar="INPUT")
     parser.add_argument("output", help="the file to write", metavar="OUTPUT")
 
 
@@ -31,13 +31,13 @@ def run(options: argparse.Namespace, kind: str = "") -> None:
     kind = kind or _kind_of(data)
     if kind == "weights":
         message = _upgrade_weights(data, options.input)
-        content, form = message.SerializeToString(), "binary"
+        content, encoding = message.SerializeToString(), "binary"
     else:
         message = (read_solver if kind == "solver" else read_net)(Path(options.input))
-        content, form = format_text(message).encode(), "text"
+        content, encoding = format_text(message).encode(), "text"
     with replace_file(options.output) as file:
         file.write(content)
-    log.info("Wrote upgraded %s %s proto to %s", message.DESCRIPTOR.name, form, options.output)
+    log.info("Wrote upgraded %s %s proto to %s", message.DESCRIPTOR.name, encoding, options.output)
 
 
 def _kind_of(data: bytes) -> str:
@@ -64,12 +64,12 @@ def _upgrade_weights(data: bytes, path: str) -> Any:
     return net
 
 
-class upgrade_net_proto_text:  # noqa: N801  named as the command
+class upgrade_net_proto_text:  # noqa: N801  named like the command
     """Convert an old net prototxt to Caffe's current format; input and output may be the same file."""
 
     HELP = "upgrade an old net prototxt"
     EXAMPLE = "caffejax upgrade_net_proto_text old.prototxt new.prototxt"
-    add_flags = staticmethod(partial(add_flags, what="net prototxt"))
+    add_flags = staticmethod(partial(add_flags, file_kind="net prototxt"))
     run = staticmethod(partial(run, kind="net"))
 
 
@@ -78,7 +78,7 @@ class upgrade_net_proto_binary:  # noqa: N801
 
     HELP = "upgrade an old .caffemodel"
     EXAMPLE = "caffejax upgrade_net_proto_binary old.caffemodel new.caffemodel"
-    add_flags = staticmethod(partial(add_flags, what=".caffemodel"))
+    add_flags = staticmethod(partial(add_flags, file_kind=".caffemodel"))
     run = staticmethod(partial(run, kind="weights"))
 
 
@@ -87,5 +87,5 @@ class upgrade_solver_proto_text:  # noqa: N801
 
     HELP = "upgrade an old solver prototxt"
     EXAMPLE = "caffejax upgrade_solver_proto_text old.prototxt new.prototxt"
-    add_flags = staticmethod(partial(add_flags, what="solver prototxt"))
+    add_flags = staticmethod(partial(add_flags, file_kind="solver prototxt"))
     run = staticmethod(partial(run, kind="solver"))

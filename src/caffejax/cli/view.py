@@ -1,4 +1,4 @@
-"""Show a net in a browser, as one HTML page with graph, shapes, parameters and multiply-adds; it needs no network."""
+"""Show a net in a browser as one HTML page with graph, shapes, parameters and multiply-adds; it needs no network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLE = "caffejax view configs/googlenet/train_val.prototxt --out googlenet.ht
 def port(text: str) -> int:
     """Parse a port number from 0 to 65535."""
     if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a port: a number up to 65535")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a port number from 0 to 65535")
     return int(text)
 
 
@@ -46,26 +46,28 @@ def run(options: argparse.Namespace) -> None:
     file, stages, data_config = Path(options.model), net_flags.stages(options), flags.data_config(options)
     if options.serve:
         if options.out is not None:
-            raise CaffejaxError("--out writes a page to a file and --serve shows it without a file; give one of them")
-        serve(file, options.port, options.level, stages, _say_where, data_config)
+            raise CaffejaxError(
+                "--out writes the page to a file, but --serve shows it without a file; give one of them"
+            )
+        serve(file, options.port, options.level, stages, _print_address, data_config)
         return
     out = Path(options.out or f"{file.stem}.html")
     flags.check_out(str(out), options.model)
     if out.suffix.lower() in _PICTURES:
         raise CaffejaxError(f"{out}: this command writes an HTML page; `caffejax draw` draws pictures")
-    _report(write_page(file, out, options.level, stages, data_config), out)
+    _print_report(write_page(file, out, options.level, stages, data_config), out)
 
 
-def _say_where(server: ThreadingHTTPServer) -> None:
+def _print_address(server: ThreadingHTTPServer) -> None:
     host, port = server.server_address[:2]
     print(f"Showing the net at http://{host!s}:{port}/ until interrupted (Ctrl-C)", flush=True)
 
 
-def _report(view: NetView, out: Path) -> None:
+def _print_report(view: NetView, out: Path) -> None:
     """Print the path of the page, then raise an error if the net has problems.
 
     Raises:
-        CaffejaxError: with all problems of the net, if there are any.
+        CaffejaxError: if the net has problems; the error lists all of them.
     """
     from ..errors import CaffejaxError
     from ..view.net_view import all_problems

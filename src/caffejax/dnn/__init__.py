@@ -6,7 +6,7 @@
     net.setInput(dnn.blobFromImage(image, 1.0, (300, 300), (104, 177, 123)))
     detections = net.forward()
 
-`install()` puts these functions and classes into `cv2.dnn`, for scripts as they are.
+`install()` puts these functions and classes into `cv2.dnn`, for unchanged scripts.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ DNN_TARGET_CPU_FP16 = 10
 def install() -> None:
     """Let `cv2.dnn` read Caffe's models with caffejax until the process ends. Further calls have no effect.
 
-    `readNetFromCaffe` is then this module's. `readNet` and the model classes become functions that keep Caffe's files
-    and this module's nets here, and pass everything else on to OpenCV. Constants of OpenCV 4 are added.
+    `readNetFromCaffe` is replaced by this module's function. `readNet` and the model classes are replaced by functions
+    that use this module for Caffe's files and this module's nets, and OpenCV for everything else. Constants of OpenCV 4
+    are added.
     """
     from ..data.import_cv2 import cv2
 
@@ -61,20 +62,20 @@ def install() -> None:
             setattr(cv2.dnn, name, value)
 
 
-def _dispatch_caffe(function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls `function` with Caffe's files and with nets of this module, else `otherwise`."""
+def _dispatch_caffe(function: Callable[..., Any], fallback: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls `function` for Caffe's files and nets of this module, and otherwise `fallback`."""
 
-    @functools.wraps(otherwise)
+    @functools.wraps(fallback)
     def choose(*args: Any, **kwargs: Any) -> Any:
         values = (*args, *kwargs.values())
-        chosen = function if is_caffe(*values) or any(isinstance(v, Net) for v in values) else otherwise
-        return chosen(*args, **kwargs)
+        selected = function if is_caffe(*values) or any(isinstance(v, Net) for v in values) else fallback
+        return selected(*args, **kwargs)
 
     return choose
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith(("NMSBoxes", "blobFromImage", "imagesFromBlob")):  # OpenCV's own, and their variants
+    if name.startswith(("NMSBoxes", "blobFromImage", "imagesFromBlob")):  # OpenCV's functions and their variants
         from ..data.import_cv2 import cv2
 
         return getattr(cv2.dnn, name)

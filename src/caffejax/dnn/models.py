@@ -1,4 +1,4 @@
-"""OpenCV's models: a net with the preprocessing of its images, and results in a form that is easy to use."""
+"""OpenCV's model classes: a net with the preprocessing of its images, and results that are easy to use."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Array = np.ndarray
 
 
 class Model:
-    """A net that takes images as OpenCV has them: uint8 (height, width, channels) in B, G, R.
+    """A net that takes OpenCV's images: uint8 (height, width, channels) with channels B, G, R.
 
     Args:
-        model: a net; or the path of a .caffemodel or a prototxt.
-        config: the path of the other of the two.
-        network: another name for a net as the first argument.
+        model: a net, or the path of a .caffemodel or a prototxt.
+        config: the path of the prototxt if `model` is a .caffemodel, or of the .caffemodel if `model` is a prototxt.
+        network: a net, instead of `model`.
     """
 
     def __init__(self, model: Any = None, config: str = "", *, network: Net | None = None) -> None:
@@ -39,11 +39,11 @@ class Model:
         """Set the preprocessing: `scale * (resized image - mean)`.
 
         Args:
-            scale: the factor; a number or one for each channel.
+            scale: the factor, a number or one number for each channel.
             size: width and height of the net's input.
             mean: up to four numbers, in the order of the channels after `swapRB`.
             swapRB: whether to swap the first and the last channel.
-            crop: whether to keep the aspect ratio and cut at the centre, instead of stretching the image.
+            crop: whether to keep the aspect ratio and crop at the centre, instead of stretching the image.
         """
         self.setInputScale(scale).setInputSize(size).setInputMean(mean).setInputSwapRB(swapRB).setInputCrop(crop)
 
@@ -59,7 +59,7 @@ class Model:
         return self
 
     def setInputScale(self, scale: Any) -> Model:
-        """Set the factor, or one for each channel."""
+        """Set the factor, a number or one number for each channel."""
         factors = np.ravel(scale).astype(float)
         self._scale = tuple(factors) if len(factors) > 1 else (float(factors[0]),) * 4
         return self
@@ -70,22 +70,22 @@ class Model:
         return self
 
     def setInputCrop(self, crop: bool) -> Model:
-        """Set whether images are cut to the aspect ratio of the input, instead of stretched."""
+        """Set whether images are cropped to the aspect ratio of the input, instead of stretched."""
         self._crop = bool(crop)
         return self
 
     def setOutputNames(self, outNames: Any) -> Model:
-        """Select the layers whose tops `predict` returns; default: the layers that no other reads."""
+        """Select the layers whose tops `predict` returns, by default the layers whose tops no layer reads."""
         self._outputs = list(outNames)
         return self
 
     def setPreferableBackend(self, backendId: int) -> Model:
-        """Select the backend, as `Net.setPreferableBackend`."""
+        """Select the backend, like `Net.setPreferableBackend`."""
         self._net.setPreferableBackend(backendId)
         return self
 
     def setPreferableTarget(self, targetId: int) -> Model:
-        """Select the device, as `Net.setPreferableTarget`."""
+        """Select the device, like `Net.setPreferableTarget`."""
         self._net.setPreferableTarget(targetId)
         return self
 
@@ -128,7 +128,7 @@ class Model:
 
 
 class ClassificationModel(Model):
-    """A net that gives a score for each class."""
+    """A net that computes a score for each class."""
 
     _softmax = False
 
@@ -152,7 +152,7 @@ class ClassificationModel(Model):
 
 
 class SegmentationModel(Model):
-    """A net that gives scores (1, classes, height, width)."""
+    """A net that computes class scores for each cell, (1, classes, height, width)."""
 
     def segment(self, frame: Array, mask: Any = None) -> Array:
         """Return the best class of each cell of the scores, uint8 (height, width)."""
@@ -160,14 +160,14 @@ class SegmentationModel(Model):
 
 
 class KeypointsModel(Model):
-    """A net that gives a map for each keypoint, and one for the background; or their coordinates."""
+    """A net that computes a map for each keypoint and one for the background, or the keypoints' coordinates."""
 
     def estimate(self, frame: Array, thresh: float = 0.5) -> Array:
         """Return x and y of each keypoint in the image, float32 (keypoints, 2).
 
         Args:
             frame: the image.
-            thresh: keypoints whose map does not exceed it are (-1, -1).
+            thresh: the score that a keypoint's map must exceed; other keypoints are (-1, -1).
         """
         output = self._predict_one(frame)
         if output.ndim != 4:
@@ -186,7 +186,7 @@ class DetectionModel(Model):
     _across_classes = False
 
     def setNmsAcrossClasses(self, value: bool) -> DetectionModel:
-        """Accept the setting: DetectionOutput has suppressed boxes already."""
+        """Store the setting. It has no effect, because DetectionOutput has already suppressed overlapping boxes."""
         self._across_classes = bool(value)
         return self
 
@@ -199,8 +199,8 @@ class DetectionModel(Model):
 
         Args:
             frame: the image.
-            confThreshold: the lowest confidence of a detection.
-            nmsThreshold: ignored: DetectionOutput has suppressed boxes already.
+            confThreshold: the minimum confidence of a detection.
+            nmsThreshold: ignored, because DetectionOutput has already suppressed overlapping boxes.
 
         Returns:
             int32 (n,), float32 (n,) and int32 (n, 4) with left, top, width and height; three empty tuples for n = 0.

@@ -24,7 +24,7 @@ Array = np.ndarray
 
 _CPU, _CUDA, _CUDA_FP16 = 0, 6, 7  # targets
 _BACKENDS = (0, 3, 5)  # default, OpenCV and CUDA: the target alone selects the device
-_MAX_COMPILED = 4  # selections of outputs that stay compiled
+_MAX_COMPILED = 4  # number of output selections whose compiled nets are cached
 
 
 class Layer:
@@ -32,7 +32,7 @@ class Layer:
 
     Attributes:
         name: OpenCV's name of the layer.
-        type: its type.
+        type: OpenCV's type of the layer.
         preferableTarget: the number of the net's target.
     """
 
@@ -42,19 +42,19 @@ class Layer:
 
     @property
     def blobs(self) -> tuple[Array, ...]:
-        """The params and running statistics. To set them, assign a sequence of arrays."""
+        """The parameters and running statistics. To set them, assign a sequence of arrays."""
         return tuple(self._net.getParam(self._number, i) for i in range(len(self._net._params(self._number))))
 
     @blobs.setter
     def blobs(self, arrays: Sequence[Any]) -> None:
         if len(arrays) != len(self._net._params(self._number)):
             count = len(self._net._params(self._number))
-            raise CaffejaxError(f"layer '{self.name}' has {count} blobs, and {len(arrays)} arrays were assigned")
+            raise CaffejaxError(f"layer '{self.name}' has {count} blobs, but {len(arrays)} arrays were assigned")
         for i, array in enumerate(arrays):
             self._net.setParam(self._number, i, array)
 
     def outputNameToIndex(self, outputName: str) -> int:
-        """Return an input's number for layer 0, -1 if the net has no such input; 0 for other layers."""
+        """Return the number of an input for layer 0, or -1 if the net has no such input. Other layers return 0."""
         if self._number:
             return 0
         return self._net._inputs.index(outputName) if outputName in self._net._inputs else -1
@@ -63,9 +63,9 @@ class Layer:
 class Net:
     """A Caffe net with OpenCV 4's interface. `readNetFromCaffe` returns one; `Net()` is empty.
 
-    Layers have OpenCV's names and numbers, from 1 on: a Convolution has the name of its top, and other layers the names
-    in the prototxt, which are accepted for Convolutions too. Layer 0 is the net's inputs. Shapes are lists of integers.
-    Errors are `CaffejaxError`.
+    Layers have OpenCV's names: a Convolution has the name of its top, and other layers have their names in the
+    prototxt, which are also accepted for Convolutions. Layers are numbered from 1; layer 0 stands for the net's inputs.
+    Shapes are lists of integers. Errors are `CaffejaxError`.
     """
 
     def __init__(self) -> None:
@@ -74,19 +74,19 @@ class Net:
         self._numbers: dict[str, int] = {}
         self._inputs: list[str] = []
         self._arrays: dict[str, Array] = {}
-        self._absent: set[Slot] = set()
+        self._missing_slots: set[Slot] = set()
         self._compiled: OrderedDict[tuple[str, ...], Frozen] = OrderedDict()
-        self._timed, self._nanoseconds = 0, 0
+        self._last_index, self._nanoseconds = 0, 0
         self._net: CaffeNet | None = None
         self._variables: Variables
         self._input_names: tuple[str, ...] = ()
         self._reshaped: Graph
 
-    def _set(self, net: CaffeNet, variables: Variables, absent: set[Slot]) -> None:
-        """Use a net in phase TEST with its params and state. Slots in `absent` were never loaded."""
+    def _set_net(self, net: CaffeNet, variables: Variables, missing_slots: set[Slot]) -> None:
+        """Use a net in phase TEST with its parameters and state. `missing_slots` have no weights yet."""
         self._net = net.for_inference(net.graph.blobs)
         self._reshaped = self._net.graph
-        self._variables, self._absent = variables, absent
+        self._variables, self._missing_slots = variables, missing_slots
         self._input_names = net.graph.input_names
         self._inputs = list(self._input_names)
         self._nodes = list(list_nodes(net.graph, self._net.graph))
@@ -124,7 +124,7 @@ class Net:
     def getUnconnectedOutLayers(self) -> Array:
         """Return the numbers of the layers whose tops no layer reads, int32."""
         read = {bottom for node in self._nodes for bottom in node.layer.bottoms}
-        last = {id(node.layer): node for node in self._nodes}  # the layers that OpenCV takes apart end with this node
+        last = {id(node.layer): node for node in self._nodes}  # the last node of a layer that OpenCV splits into two
         ends = (node for node in last.values() if read.isdisjoint(node.layer.tops))
         return np.array([self._nodes.index(node) + 1 for node in ends], np.int32)
 
@@ -135,11 +135,15 @@ class Net:
     def _number(self, layer: int | str) -> int:
         number = self.getLayerId(layer) if isinstance(layer, str) else int(layer)
         if not 0 <= number <= len(self._nodes):
-            hint = did_you_mean(layer, self._numbers) if isinstance(layer, str) else f"; it has {len(self._nodes)}"
+            hint = (
+                did_you_mean(layer, self._numbers)
+                if isinstance(layer, str)
+                else f"; the last layer is {len(self._nodes)}"
+            )
             raise CaffejaxError(f"no layer {layer!r} in the net{hint}")
         return number
 
-    # -- params
+    # -- parameters
 
     def _params(self, number: int) -> tuple[Param, ...]:
         return self._nodes[number - 1].params if number else ()
@@ -148,11 +152,11 @@ class Net:
         number = self._number(layer)
         params = self._params(number)
         if not 0 <= index < len(params):
-            raise CaffejaxError(f"layer {layer!r} has {len(params)} blobs; there is no blob {index}")
+            raise CaffejaxError(f"layer {layer!r} has {len(params)} blobs, so there is no blob {index}")
         return number, params[index]
 
     def getParam(self, layer: int | str, numParam: int = 0) -> Array:
-        """Return a copy of a layer's blob, float32. A blob with one axis gets a second one, as in OpenCV."""
+        """Return a float32 copy of a layer's blob. A blob with one axis is returned with two axes, as in OpenCV."""
         number, param = self._param(layer, numParam)
         array = np.array(param.array(*self._variables), np.float32)
         if array.ndim > 1:
@@ -166,38 +170,40 @@ class Net:
         _, param = self._param(layer, numParam)
         new, old = np.array(blob, np.float32), param.array(*self._variables)
         if new.size != old.size:
-            raise CaffejaxError(f"blob {numParam} of layer {layer!r} has shape {old.shape}, the new array {new.shape}")
+            raise CaffejaxError(
+                f"blob {numParam} of layer {layer!r} has shape {old.shape}, the new array has {new.shape}"
+            )
         tree = self._variables[not param.spec.learnable]
         blobs = {**tree[param.owner.layer]}
         blobs[param.owner.index] = jax.device_put(new.reshape(blobs[param.owner.index].shape))
         changed = {**tree, param.owner.layer: blobs}
         field = "params" if param.spec.learnable else "state"
         self._variables = self._variables._replace(**{field: changed})
-        self._absent.discard(param.owner)
+        self._missing_slots.discard(param.owner)
         self._compiled.clear()
 
     # -- inputs and outputs
 
     def setInputsNames(self, inputBlobNames: Sequence[str]) -> None:
-        """Give the inputs other names."""
+        """Rename the inputs."""
         if len(inputBlobNames) != len(self._inputs):
-            raise CaffejaxError(f"the net has {len(self._inputs)} inputs; {len(inputBlobNames)} names were given")
+            raise CaffejaxError(f"the net has {len(self._inputs)} inputs, but {len(inputBlobNames)} names were given")
         self._inputs = list(inputBlobNames)
 
     def setInputShape(self, inputName: str, shape: Sequence[int]) -> None:
-        """Reshape the net to another shape of an input. `setInput` does this with each array too."""
-        self._reshape({self._fed_name(inputName): tuple(map(int, shape))})
+        """Reshape the net for a new shape of an input. `setInput` also accepts arrays of new shapes without it."""
+        self._reshape({self._find_input(inputName): tuple(map(int, shape))})
 
     def setInput(self, blob: Any, name: str = "", scalefactor: float = 1.0, mean: Any = ()) -> None:
         """Copy an input's values: `(blob - mean) * scalefactor`.
 
         Args:
             blob: an array of any dtype and of any shape that the net supports.
-            name: the input; default: the first.
+            name: the name of the input; default: the first input.
             scalefactor: the factor.
             mean: a number, or up to four numbers, one for each channel.
         """
-        input_name = self._fed_name(name)
+        input_name = self._find_input(name)
         array = np.array(blob)
         if array.dtype.kind not in "fiub":
             raise CaffejaxError(f"input '{input_name}': expected an array of numbers, not {type(blob).__name__}")
@@ -206,8 +212,8 @@ class Net:
         numbers = np.ravel(mean).astype(np.float64)
         if len(numbers) > 4 or (numbers.any() and array.ndim > 1 and array.shape[1] > 4):
             raise CaffejaxError(
-                f"input '{input_name}': mean has up to 4 numbers, for up to 4 channels; it has {len(numbers)}, and the "
-                f"blob's shape is {array.shape}"
+                f"input '{input_name}': mean must have at most 4 numbers, for at most 4 channels, but has "
+                f"{len(numbers)} for a blob of shape {array.shape}"
             )
         means[: len(numbers)] = numbers
         if scalefactor != 1 or means.any():
@@ -222,11 +228,11 @@ class Net:
         """Run the layers that lead to an output.
 
         Args:
-            outputName: the name of a layer, default: the last one; or a sequence of names.
+            outputName: the name of a layer, or a sequence of names; default: the last layer.
             outputBlobs: ignored.
 
         Returns:
-            The first top of the layer, a new float32 array; or a tuple of such arrays for a sequence.
+            The first top of the layer as a new float32 array, or a tuple of such arrays for a sequence of names.
         """
         names = [outputName] if isinstance(outputName, str) else outputName
         nodes = [self._output(name) for name in (names or [""])]
@@ -241,27 +247,29 @@ class Net:
         return tuple(tuple(blobs[top].copy() for top in node.tops) for node in nodes)
 
     def forwardAsync(self, outputName: str = "") -> Any:
-        """Raise an error: in OpenCV, too, only Intel's inference engine runs in the background."""
-        raise CaffejaxError("forwardAsync is not supported; call forward, in a thread if it must not wait")
+        """Raise an error, because nets do not run in the background; in OpenCV, only Intel's inference engine does."""
+        raise CaffejaxError(
+            "forwardAsync is not supported; call forward, in a thread if the program must not wait for it"
+        )
 
     def quantize(self, calibData: Any, inputsDtype: int, outputsDtype: int, perChannel: bool = True) -> Net:
-        """Raise an error: int8 is not supported."""
+        """Raise an error, because int8 is not supported."""
         raise CaffejaxError("quantize is not supported: nets compute in float32")
 
     def _output(self, name: str) -> Node:
-        self._check_read()
+        self._require_net()
         number = self._number(name) if name else len(self._nodes)
         if not number or not self._nodes[number - 1].tops:
             raise CaffejaxError(f"layer '{name or self._nodes[-1].name}' has no output")
         return self._nodes[number - 1]
 
-    def _check_read(self) -> CaffeNet:
+    def _require_net(self) -> CaffeNet:
         if self._net is None:
-            raise CaffejaxError("the net is empty; readNetFromCaffe reads one")
+            raise CaffejaxError("the net is empty; readNetFromCaffe reads a net")
         return self._net
 
-    def _fed_name(self, name: str) -> str:
-        self._check_read()
+    def _find_input(self, name: str) -> str:
+        self._require_net()
         if name and name not in self._inputs:
             raise CaffejaxError(f"no input '{name}' in the net{did_you_mean(name, self._inputs)}")
         return self._input_names[self._inputs.index(name) if name else 0]
@@ -274,7 +282,7 @@ class Net:
         if missing := [self._inputs[self._input_names.index(n)] for n in frozen.input_names if n not in self._arrays]:
             raise CaffejaxError(f"call setInput before forward, for {', '.join(missing)}")
         start = time.perf_counter_ns()
-        inputs = {name: self._place(self._arrays[name]) for name in frozen.input_names}
+        inputs = {name: self._to_device(self._arrays[name]) for name in frozen.input_names}
         blobs = frozen(inputs, jax.random.key(0) if frozen.may_draw(inputs) else None)
         arrays = {name: np.array(blob, np.float32) for name, blob in frozen.strip_padding(blobs).items()}
         for node in self._nodes:
@@ -284,17 +292,17 @@ class Net:
                 arrays[node.tops[0]] = np.zeros(top_shapes(self._reshaped, node)[0], np.float32)
                 arrays[node.tops[0]][0, 0, : len(rows)] = rows[np.lexsort((-rows[:, 2], rows[:, 0]))]
         self._nanoseconds = time.perf_counter_ns() - start
-        self._timed = max(i for i, node in enumerate(self._nodes) if not set(tops).isdisjoint(node.tops))
+        self._last_index = max(i for i, node in enumerate(self._nodes) if not set(tops).isdisjoint(node.tops))
         return arrays
 
     def _compile(self, tops: tuple[str, ...]) -> Frozen:
         frozen = self._compiled.pop(tops, None)
         if frozen is None:
-            net = self._check_read().for_inference(tops)
-            absent = [layer for layer in net.graph.layers if any(p.owner in self._absent for p in layer.params)]
-            if absent:
+            net = self._require_net().for_inference(tops)
+            layers = [layer for layer in net.graph.layers if any(p.owner in self._missing_slots for p in layer.params)]
+            if layers:
                 raise CaffejaxError(
-                    layer.problem("has no weights; read the net with its .caffemodel") for layer in absent
+                    layer.problem("has no weights; read the net with its .caffemodel") for layer in layers
                 )
             frozen = net.freeze(self._variables, tops)
         self._compiled[tops] = frozen
@@ -302,8 +310,8 @@ class Net:
             self._compiled.popitem(last=False)
         return frozen
 
-    def _place(self, array: Array) -> Any:
-        """Return an input on the device of the target."""
+    def _to_device(self, array: Array) -> Any:
+        """Return an input on the target's device."""
         import jax
 
         from ..kernels.compilation import only_cpus
@@ -328,7 +336,7 @@ class Net:
         self._target = targetId
 
     def enableFusion(self, fusion: bool) -> None:
-        """Accept the setting: layers are always fused, and results do not depend on it."""
+        """Accept the setting, which has no effect: layers are always fused."""
 
     def enableWinograd(self, useWinograd: bool) -> None:
         """Accept the setting, which has no effect."""
@@ -350,12 +358,12 @@ class Net:
         return (shape[3], shape[2]) if len(shape) == 4 else (0, 0)
 
     def _shapes_for(self, netInputShapes: Any) -> tuple[list[tuple[Shape, ...]], list[tuple[Shape, ...]]]:
-        """Return the bottom and top shapes of all layers, the inputs first, for one input's shape or a list of them."""
-        self._check_read()
-        several = bool(len(netInputShapes)) and np.ndim(netInputShapes[0]) > 0
-        shapes = [tuple(map(int, shape)) for shape in (netInputShapes if several else [netInputShapes])]
+        """Return the bottom and top shapes of all layers, after the inputs' shapes, for one or several input shapes."""
+        self._require_net()
+        is_list = bool(len(netInputShapes)) and np.ndim(netInputShapes[0]) > 0
+        shapes = [tuple(map(int, shape)) for shape in (netInputShapes if is_list else [netInputShapes])]
         if len(shapes) != len(self._input_names):
-            raise CaffejaxError(f"the net has {len(self._input_names)} inputs; {len(shapes)} shapes were given")
+            raise CaffejaxError(f"the net has {len(self._input_names)} inputs, but {len(shapes)} shapes were given")
         self._reshape(dict(zip(self._input_names, shapes, strict=True)))
         graph = self._reshaped
         bottoms = [tuple(graph.blobs[name].shape for name in node.layer.bottoms) for node in self._nodes]
@@ -364,21 +372,22 @@ class Net:
     def getLayersShapes(
         self, netInputShapes: Any
     ) -> tuple[Array, tuple[tuple[Array, ...], ...], tuple[tuple[Array, ...], ...]]:
-        """Return the numbers of all layers, 0 included, and the shapes of their bottoms and tops, as int32 arrays."""
-        both = (
-            [tuple(np.array(s, np.int32) for s in each) for each in side] for side in self._shapes_for(netInputShapes)
+        """Return the numbers of all layers, including 0, and the shapes of their bottoms and tops, as int32 arrays."""
+        arrays = (
+            [tuple(np.array(shape, np.int32) for shape in shapes) for shapes in layers]
+            for layers in self._shapes_for(netInputShapes)
         )
-        bottoms, tops = map(tuple, both)
+        bottoms, tops = map(tuple, arrays)
         return np.arange(len(self._nodes) + 1, dtype=np.int32), bottoms, tops
 
     def getLayerShapes(self, netInputShapes: Any, layerId: int) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """Return the shapes of a layer's bottoms and tops. It is in OpenCV's C++ interface only."""
+        """Return the shapes of a layer's bottoms and tops. OpenCV has this method only in C++."""
         _, bottoms, tops = self.getLayersShapes(netInputShapes)
         number = self._number(layerId)
         return bottoms[number], tops[number]
 
     def _split_arguments(self, layer_and_shapes: tuple[Any, ...]) -> tuple[Sequence[int], Any]:
-        """Return the numbers of the layer in the arguments, or else of all layers, and the shapes of `_shapes_for`."""
+        """Return the number of the given layer, or of all layers if none is given, and the result of `_shapes_for`."""
         *layer, shapes = layer_and_shapes
         return [self._number(*layer)] if layer else range(len(self._nodes) + 1), self._shapes_for(shapes)
 
@@ -388,24 +397,24 @@ class Net:
         return sum(count_operations(self._nodes[i - 1], bottoms[i], tops[i]) for i in numbers if i)
 
     def getMemoryConsumption(self, *layer_and_shapes: Any) -> tuple[int, int]:
-        """Return bytes of params and of tops: `getMemoryConsumption([layerId,] netInputShapes)`."""
+        """Return the bytes of parameters and of tops: `getMemoryConsumption([layerId,] netInputShapes)`."""
         numbers, (_, tops) = self._split_arguments(layer_and_shapes)
         weights = sum(4 * prod(param.spec.shape) for i in numbers for param in self._params(i))
         return weights, sum(4 * prod(shape) for i in numbers for shape in tops[i])
 
     def getPerfProfile(self) -> tuple[int, Array]:
-        """Return the duration of the last `forward` in ticks of OpenCV's clock, and the part of each layer.
+        """Return the duration of the last `forward`, and of each layer in it, in ticks of OpenCV's clock.
 
-        Layers are compiled together, so the whole duration is the part of the last of them.
+        Layers are compiled together, so the last layer that ran has the full duration, and others have 0.
         """
-        parts = np.zeros(len(self._nodes))
+        durations = np.zeros(len(self._nodes))
         if self._nodes:
-            parts[self._timed] = self._nanoseconds
-        return self._nanoseconds, parts
+            durations[self._last_index] = self._nanoseconds
+        return self._nanoseconds, durations
 
     def dump(self) -> str:
-        """Return the layers with types and shapes as a graph in the DOT language."""
-        makers = {top: node.name for node in self._nodes for top in node.layer.tops}
+        """Return the graph of layers, with types and shapes, in the DOT language."""
+        producers = {top: node.name for node in self._nodes for top in node.layer.tops}
         lines = []
         for node in self._nodes:
             shapes = [" x ".join(map(str, shape)) for shape in top_shapes(self._reshaped, node)]
@@ -413,7 +422,7 @@ class Net:
             lines.append(f"\t{_quote(node.name)} [label={_quote(text)} style=filled shape=box]")
         for node in self._nodes:
             for bottom in node.layer.bottoms:
-                lines.append(f"\t{_quote(makers.get(bottom, '_input'))} -> {_quote(node.name)}")
+                lines.append(f"\t{_quote(producers.get(bottom, '_input'))} -> {_quote(node.name)}")
         return "\n".join(["digraph G {", *lines, "}", ""])
 
     def dumpToFile(self, path: str) -> None:

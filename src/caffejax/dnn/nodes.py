@@ -22,8 +22,9 @@ class Node(NamedTuple):
         name: OpenCV's name.
         type: OpenCV's type.
         layer: the layer of the graph in which each blob is produced once.
-        params: the params and statistics that OpenCV counts to it.
-        tops: the names of its tops in that graph. Silence passes its bottoms on; none if only OpenCV computes them.
+        params: the parameters and statistics that OpenCV assigns to it.
+        tops: the names of its tops in that graph, or of its bottoms for a layer without tops, such as Silence. A node
+            that exists only in OpenCV has none.
     """
 
     name: str
@@ -34,9 +35,10 @@ class Node(NamedTuple):
 
 
 def top_shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
-    """Return the shapes of a layer's tops in OpenCV, in a graph for certain shapes of the inputs.
+    """Return the shapes that a layer's tops have in OpenCV, for the input shapes of `graph`.
 
-    DetectionOutput has `keep_top_k` rows for each image: detections by image and falling score, then rows of zeros.
+    DetectionOutput has `keep_top_k` rows for each image. Detections are sorted by image and descending score; rows of
+    zeros follow them.
     """
     shapes = tuple(graph.blobs[top].shape for top in node.tops)
     if not node.layer.tops:
@@ -47,7 +49,7 @@ def top_shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
 
 
 def list_nodes(graph: Graph, produced_once: Graph) -> Iterator[Node]:
-    """Yield the layers of a net in OpenCV's names and types.
+    """Yield the layers of a net with OpenCV's names and types.
 
     Args:
         graph: the net's graph.
@@ -61,17 +63,17 @@ def list_nodes(graph: Graph, produced_once: Graph) -> Iterator[Node]:
     for original in graph.layers:
         if original.inserted_split:
             continue
-        repeated = counts[original.name]
+        n_previous = counts[original.name]
         counts[original.name] += 1
         if original.type.is_fed:
             continue
-        name = f"{original.name}_{repeated}" if repeated else original.name
+        name = f"{original.name}_{n_previous}" if n_previous else original.name
         layer, message = layers.get(original.key), original.site.layer
-        if layer is None:  # it has no tops
+        if layer is None:  # the layer has no tops
             layer = replace(original, bottoms=tuple(names[bottom] for bottom in original.bottoms))
         kind = str(message.type)
-        statistics = message.batch_norm_param
-        if kind == "BatchNorm" and statistics.HasField("use_global_stats") and not statistics.use_global_stats:
+        settings = message.batch_norm_param
+        if kind == "BatchNorm" and settings.HasField("use_global_stats") and not settings.use_global_stats:
             yield Node(f"{name}/mvn", "MVN", layer, (), layer.tops)
         elif kind == "Axpy":
             yield Node(f"{name}/scale", "Scale", layer, (), ())
@@ -138,14 +140,14 @@ def _lrn(node: Node, bottoms: Shapes, tops: Shapes) -> int:
     if settings.norm_region == settings.WITHIN_CHANNEL:
         return prod(tops[0]) * (2 * settings.local_size**2 + 2)
     half = (settings.local_size - 1) // 2
-    # the sum over channels slides along them, in OpenCV's own count of its first and last windows
+    # OpenCV counts a sum over a window that slides over the channels, with a rule for the first and last windows
     sums = 2 * channels - 1 + 2 * half * (images - 1) if channels > half else 2 * images * channels
     return prod(plane) * (4 * images * channels + sums)
 
 
 def _mvn(node: Node, bottoms: Shapes, tops: Shapes) -> int:
-    divides = node.layer.site.layer.mvn_param.normalize_variance
-    return 6 * prod(tops[0]) + 3 * prod(tops[0][: 2 if divides else 1])
+    normalizes_variance = node.layer.site.layer.mvn_param.normalize_variance
+    return 6 * prod(tops[0]) + 3 * prod(tops[0][: 2 if normalizes_variance else 1])
 
 
 def _prior_box(node: Node, bottoms: Shapes, tops: Shapes) -> int:

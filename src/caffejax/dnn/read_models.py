@@ -28,7 +28,7 @@ def readNetFromCaffe(
         prototxt: the path of the prototxt, or its content: bytes, a bytearray, or a uint8 array.
         caffeModel: the path of the .caffemodel, or its content. Without it, the net has layers and shapes, and
             `forward` runs once `setParam` has set the weights.
-        bufferProto, bufferModel: other names of the two, for contents.
+        bufferProto, bufferModel: the contents of the prototxt and the .caffemodel, instead of the first two arguments.
 
     Raises:
         CaffejaxError: if a file cannot be read, the net cannot be built, or no layer takes weights from the model.
@@ -39,7 +39,7 @@ def readNetFromCaffe(
     prototxt = prototxt if bufferProto is None else bufferProto
     model = caffeModel if bufferModel is None else bufferModel
     if is_buffer(prototxt):
-        text = _content(prototxt).decode("utf-8-sig", "surrogateescape")
+        text = _to_bytes(prototxt).decode("utf-8-sig", "surrogateescape")
         file, message = "bufferProto", read_net(f"{text}\n", name="bufferProto")  # the line break marks a text
     else:
         file, message = os.fspath(prototxt), read_net(Path(prototxt))
@@ -49,7 +49,7 @@ def readNetFromCaffe(
     net = CaffeNet(message, "TEST", file=file)
     arrays = _read_weights(net.graph, model) if is_buffer(model) or os.fspath(model) else {}
     result = Net()
-    result._set(net, *_complete(net.graph, arrays))
+    result._set_net(net, *_fill_with_zeros(net.graph, arrays))
     return result
 
 
@@ -69,7 +69,7 @@ def readNet(
         bufferModel, bufferConfig: the contents of .caffemodel and prototxt.
 
     Raises:
-        CaffejaxError: if the files are not Caffe's, or as for `readNetFromCaffe`.
+        CaffejaxError: if the files are not Caffe's; see also `readNetFromCaffe`.
     """
     if is_buffer(config):
         framework, bufferModel, bufferConfig = model, config, bufferConfig or framework
@@ -77,8 +77,8 @@ def readNet(
         model, config, framework = bufferModel, bufferConfig, framework or model
     if not is_caffe(model, config, framework):
         raise CaffejaxError(
-            f"caffejax.dnn reads a .prototxt and a .caffemodel, not {model!s:.99}, {config!s:.99}; name the framework "
-            '"caffe" if these are such files with other suffixes, and use cv2.dnn.readNet for other models'
+            f"caffejax.dnn reads a .prototxt and a .caffemodel, not {model!s:.99}, {config!s:.99}; pass "
+            'framework="caffe" if these are such files with other suffixes, and use cv2.dnn.readNet for other models'
         )
     if not is_buffer(model) and (_has_suffix(model, _PROTOTXT) or _has_suffix(config, _CAFFEMODEL)):
         model, config = config, model
@@ -86,7 +86,7 @@ def readNet(
 
 
 def is_caffe(*arguments: Any) -> bool:
-    """Return whether arguments of `readNet` name Caffe: as the framework, or by a file's suffix."""
+    """Return whether arguments of `readNet` select Caffe, by the framework or by a file's suffix."""
     names = [os.fspath(a) for a in arguments if isinstance(a, str | os.PathLike)]
     return any(name.lower() == "caffe" or name.endswith((_PROTOTXT, _CAFFEMODEL)) for name in names)
 
@@ -100,7 +100,7 @@ def is_buffer(value: Any) -> bool:
     return isinstance(value, bytes | bytearray | memoryview | np.ndarray)
 
 
-def _content(buffer: Any) -> bytes:
+def _to_bytes(buffer: Any) -> bytes:
     return np.asarray(buffer, np.uint8).tobytes() if isinstance(buffer, np.ndarray) else bytes(buffer)
 
 
@@ -108,7 +108,7 @@ def _read_weights(graph: Graph, model: Any) -> Mapping[Slot, np.ndarray]:
     """Return the arrays of a .caffemodel for a net, by slot.
 
     Raises:
-        WeightsError: if the model cannot be read, its blobs do not fit the net, or no layer has blobs in it.
+        WeightsError: if the model cannot be read, its blobs do not fit the net, or it has no blobs for any layer.
     """
     from ..checkpoints.caffemodel import decode_caffemodel, read_caffemodel
     from ..checkpoints.match_by_name import match_blobs
@@ -116,7 +116,7 @@ def _read_weights(graph: Graph, model: Any) -> Mapping[Slot, np.ndarray]:
 
     if is_buffer(model):
         name, copies = "bufferModel", True
-        stored = decode_caffemodel(memoryview(_content(model)), name)
+        stored = decode_caffemodel(memoryview(_to_bytes(model)), name)
     else:
         name, copies, stored = os.fspath(model), not is_hdf5(model), read_caffemodel(model)
     arrays, report = match_blobs(graph, stored, name, copies=copies)
@@ -124,18 +124,18 @@ def _read_weights(graph: Graph, model: Any) -> Mapping[Slot, np.ndarray]:
         raise WeightsError(report.mismatched)
     if not arrays and graph.variables:
         names = ", ".join(shorten_list([layer for layer, blobs in stored.items() if blobs])) or "no layer"
-        raise WeightsError(Problem(f"no layer of the net has weights in this file, which has them for {names}", name))
+        raise WeightsError(Problem(f"contains no weights for layers of this net, only for {names}", name))
     return arrays
 
 
-def _complete(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[Variables, set[Slot]]:
-    """Return a net's params and state with these arrays and zeros elsewhere, and the slots of the zeros."""
+def _fill_with_zeros(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[Variables, set[Slot]]:
+    """Return a net's parameters and state from `arrays`, with zeros for missing arrays, and the slots of the zeros."""
     import jax
 
     from ..checkpoints.match_by_name import missing_layers
     from ..net.init import initial_variables
 
-    absent = {p.owner for layer in missing_layers(graph, arrays.keys()) for p in layer.params} - arrays.keys()
-    zeros = {p.slot: np.zeros(p.spec.shape, np.float32) for p in graph.variables if p.slot in absent}
+    missing = {p.owner for layer in missing_layers(graph, arrays.keys()) for p in layer.params} - arrays.keys()
+    zeros = {p.slot: np.zeros(p.spec.shape, np.float32) for p in graph.variables if p.slot in missing}
     values = {slot: jax.device_put(array) for slot, array in {**zeros, **arrays}.items()}
-    return initial_variables(graph, None, np.float32, {}, values), absent
+    return initial_variables(graph, None, np.float32, {}, values), missing

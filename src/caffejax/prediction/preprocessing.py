@@ -1,4 +1,4 @@
-"""Conversion of pictures to a net's input: mean, scale and order of channels, as published or as in training."""
+"""Conversion of pictures to a net's input: mean, scale and channel order, as published or as in training."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class PublishedNet(NamedTuple):
     """The preprocessing of a published net, for pixels from 0 to 255.
 
     Attributes:
-        mean: what is subtracted from each channel, in the net's order of channels.
+        mean: the mean of each channel, which is subtracted, in the net's channel order.
         scale: the factor after the subtraction.
-        channels: the net's order of channels, "BGR" or "RGB", or "gray".
-        layer: a layer that tells the net where files with this net have no name; "" if they have one.
+        channels: the net's channel order, "BGR" or "RGB", or "gray".
+        layer: the name of a layer that identifies the net in files without a net name; "" if files have this name.
     """
 
     mean: tuple[float, ...]
@@ -44,7 +44,7 @@ _SHICAI = PublishedNet((103.94, 116.78, 123.68), 0.017)
 _SE = ("SE-BN-Inception", "SE-ResNet-50", "SE-ResNet-101", "SE-ResNet-152", "SENet")
 _SE_NEXT = tuple(f"SE-ResNeXt-{layers} (32 x 4d)" for layers in (50, 101))
 
-# By the nets' names; configs/README.md says whose most of them are. The first whose name or layer fits counts.
+# By net name; configs/README.md lists the authors of most nets. The first entry whose name or layer matches is used.
 PUBLISHED: Mapping[str, PublishedNet] = {
     "LeNet": PublishedNet((0,), 1 / 256, "gray"),
     "CIFAR10_full": PublishedNet((125.3, 123, 113.9), 1, "RGB"),
@@ -59,19 +59,19 @@ PUBLISHED: Mapping[str, PublishedNet] = {
     "PSPNet-50": _VGG._replace(layer="conv5_3_pool1_conv"),
     **dict.fromkeys(("MobileNet-SSD", "MobileNetv2-SSDLite"), PublishedNet((127.5, 127.5, 127.5), 0.007843)),
     "res10_300x300_ssd": PublishedNet((104, 177, 123), layer="layer_64_1_conv1_h"),
-    "VGG_VOC0712_SSD_300x300": _IMAGENET._replace(layer="conv4_3_norm_mbox_loc"),  # and those of other sizes and data
+    "VGG_VOC0712_SSD_300x300": _IMAGENET._replace(layer="conv4_3_norm_mbox_loc"),  # also with other sizes and datasets
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """Pictures resized to the net's input, then (pixel - mean) * scale, for pixels from 0 to 255.
+    """Preprocessing of pictures: resize them to the net's input, then compute (pixel - mean) * scale.
 
     Attributes:
-        mean: float32, (C, 1, 1) or (C, h, w), in the net's order of channels.
+        mean: float32, (C, 1, 1) or (C, h, w), in the net's channel order, for pixels from 0 to 255.
         scale: the factor.
         channels: "BGR" or "RGB", or "gray" for nets of one channel.
-        source: where the settings come from, for people.
+        source: a description of the source of these settings, for people.
     """
 
     mean: np.ndarray
@@ -80,7 +80,7 @@ class Preprocessing:
     source: str
 
     def __call__(self, pictures: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
-        """Return the net's input, float32 (N, C, h, w), of uint8 pictures (H, W, 3) in B, G, R, or (H, W)."""
+        """Return the net's input, float32 (N, C, h, w), from uint8 pictures, (H, W, 3) in B, G, R or (H, W)."""
         import cv2
 
         height, width = size
@@ -107,26 +107,26 @@ def preprocessing_of(
 ) -> Preprocessing:
     """Return the preprocessing of a net.
 
-    It comes from the arguments, else from the transform_param of a data layer of the net or of the train net beside
-    it, else from `PUBLISHED`, else it has Caffe's defaults: no mean, scale 1, and B, G, R.
+    It comes from the arguments, otherwise from the transform_param of a data layer of the net or of a train net in its
+    folder, otherwise from `PUBLISHED`, and otherwise from Caffe's defaults: no mean, scale 1, and B, G, R.
 
     Args:
         net: the net.
         file: the net's file.
         shape: (C, h, w) of the input.
-        mean: numbers separated by commas, one for all channels or one for each; or a .binaryproto or .npy file, whose
-            image of another size than the input is averaged.
+        mean: numbers separated by commas, one for all channels or one for each; or a .binaryproto or .npy file. A mean
+            image with a different size than the input is replaced by its average for each channel.
         scale: the factor after the subtraction.
         channels: "BGR" or "RGB".
 
     Raises:
-        DataError: if the mean cannot be read or has another number of channels.
+        DataError: if the mean cannot be read, does not fit the channels of the input, or is not finite.
     """
     order = "gray" if shape[0] == 1 else "BGR"
     settings = Preprocessing(np.zeros((1, 1, 1), np.float32), 1.0, order, "Caffe's defaults")
-    published, trained = _find_published(net), next(_transforms(net, file), None)
-    if trained is not None and (mean is not None or published is None or _has_mean(*trained)):
-        param, source = trained
+    published, train_transform = _find_published(net), next(_transforms(net, file), None)
+    if train_transform is not None and (mean is not None or published is None or _has_mean(*train_transform)):
+        param, source = train_transform
         average = settings.mean if mean is not None else _mean_of(param, source, shape)
         settings = Preprocessing(average, param.scale, order, f"transform_param of {source}")
     elif published is not None:
@@ -142,24 +142,24 @@ def preprocessing_of(
         settings.mean if mean is None else _parse_mean(mean, shape),
         settings.scale if scale is None else scale,
         channels or settings.channels,
-        ", ".join(flags) + ("" if is_complete else f", else {settings.source}"),
+        ", ".join(flags) + ("" if is_complete else f", otherwise {settings.source}"),
     )
 
 
 def _find_published(net: NetParameter) -> tuple[str, PublishedNet] | None:
     layers = {layer.name for layer in net.layer}
-    for name, known in PUBLISHED.items():
-        if net.name == name or net.name.startswith(f"{name}_") or (known.layer and known.layer in layers):
-            return name, known
+    for name, entry in PUBLISHED.items():
+        if net.name == name or net.name.startswith(f"{name}_") or (entry.layer and entry.layer in layers):
+            return name, entry
     return None
 
 
 def _transforms(net: NetParameter, file: Path) -> Iterator[tuple[TransformationParameter, Path]]:
-    """Yield each transform_param of the net and of train nets in its folder, with its file; those of TEST first."""
+    """Yield the transform_params of the net and of train nets in its folder, each with its file; TEST comes first."""
     names = {layer.name for layer in net.layer}
     yield from ((layer.transform_param, file) for layer in _with_transform(net))
     for other in sorted(file.parent.glob("*train*.prototxt")):
-        with collect_warnings(), suppress(CaffejaxError):  # a solver, or another net that is wrong
+        with collect_warnings(), suppress(CaffejaxError):  # the file is a solver, or an invalid net
             train = NetParameter() if other == file else read_net(other)
             if 2 * len(names & {layer.name for layer in train.layer}) > len(names):
                 yield from ((layer.transform_param, other) for layer in _with_transform(train))
@@ -201,12 +201,14 @@ def _read_mean(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
     image = np.asarray(stored, np.float32)
     image = image.reshape(-1, 1, 1) if image.ndim == 1 else image.reshape(image.shape[-3:])
     if image.ndim != 3 or not image.size:
-        raise DataError(Problem(f"the mean is of shape {np.shape(stored)}, not (C,) or (C, H, W)", str(path)))
+        raise DataError(Problem(f"the mean has shape {np.shape(stored)}, not (C,) or (C, H, W)", str(path)))
     return _fit_mean(image if image.shape == shape else image.mean(axis=(1, 2), keepdims=True), str(path), shape)
 
 
 def _fit_mean(mean: np.ndarray, file: str, shape: tuple[int, int, int]) -> np.ndarray:
-    if len(mean) not in (1, shape[0]) or not np.isfinite(mean).all():
-        message = f"the mean has {len(mean)} channels, the net's input {shape[0]}; give --mean with finite numbers"
+    if len(mean) not in (1, shape[0]):
+        message = f"the mean has {len(mean)} channels, but the net's input has {shape[0]}; give a fitting --mean"
         raise DataError(Problem(message, file))
+    if not np.isfinite(mean).all():
+        raise DataError(Problem("the mean contains NaN or infinity; give --mean with finite numbers", file))
     return np.broadcast_to(mean, (shape[0], *mean.shape[1:]))

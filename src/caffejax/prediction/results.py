@@ -1,4 +1,4 @@
-"""Results of a net for a picture: the best classes, boxes, or a label for each pixel; as text, JSON and drawings."""
+"""Results of a net for a picture (the best classes, boxes, or a label for each pixel) as text, JSON and drawings."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..schema.text import parse_text
 from ..text_table import align_columns
 
 Names = Mapping[int, str]
-_FONT_HEIGHT = 22  # pixels of OpenCV's simplex font at scale 1, about
+_FONT_HEIGHT = 22  # approximate height of OpenCV's simplex font at scale 1, in pixels
 
 
 def read_names(file: str) -> Names:
-    """Return the names of classes: a line for each class, from 0; or SSD's labelmap, a .prototxt.
+    """Read class names by label, from a text file with one name on each line, or from SSD's labelmap .prototxt.
 
     Raises:
         DataError: if the file cannot be read.
     """
     content = read_bytes(file, DataError)
     if (kind := recognize(content) or "a binary file") != "a text" and content:
-        raise DataError(Problem(f"should have the name of a class in each line, but is {kind}", file))
+        raise DataError(Problem(f"must have one class name on each line, but is {kind}", file))
     text = content.decode(errors="replace")
     if file.endswith((".prototxt", ".pbtxt")):
         labels = parse_text(text, LabelMap, file=file)
@@ -39,7 +39,7 @@ def read_names(file: str) -> Names:
 
 
 def names_problem(graph: Graph, names: Names) -> str | None:
-    """Return how the names of classes differ in number from the classes of an output, or None."""
+    """Return a message if the number of names differs from the number of an output's classes, otherwise None."""
     for output in graph.outputs:
         if _kind(graph, output) in ("classes", "pixels") and names:
             count = graph.blobs[output].shape[1]
@@ -49,7 +49,10 @@ def names_problem(graph: Graph, names: Names) -> str | None:
 
 
 def main_outputs(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
-    """Return the outputs without auxiliary classifiers: those like another, but with a smaller loss weight."""
+    """Return the outputs without those of auxiliary classifiers.
+
+    An output is auxiliary if a different output has the same shape and a larger loss weight.
+    """
     weights = dict.fromkeys(outputs, 0.0)
     sources = {top: layer.bottoms[0] for layer in graph.layers if layer.inserted_split for top in layer.tops}
     for layer in graph.layers:
@@ -72,7 +75,7 @@ class Classes:
 
     Attributes:
         blob: the output.
-        best: label and score, the best first.
+        best: pairs of label and score, by descending score.
         score: "probability" or "score".
     """
 
@@ -84,10 +87,10 @@ class Classes:
         """Return a dict for each class, for tables and JSON."""
         return [{self.score: value, "label": label, "name": names.get(label, "")} for label, value in self.best]
 
-    def draw(self, picture: np.ndarray, names: Names, times: int) -> None:
-        """Write the classes on a picture (H, W, 3) that was enlarged by a factor."""
+    def draw(self, picture: np.ndarray, names: Names, factor: int) -> None:
+        """Write the classes on a picture (H, W, 3), which was enlarged by `factor`."""
         for line, (label, value) in enumerate(self.best):
-            _write(picture, f"{value:.3g} {names.get(label) or label}", (4, 4 + line * _line(picture)))
+            _write_text(picture, f"{value:.3g} {names.get(label) or label}", (4, 4 + line * _line_height(picture)))
 
 
 @dataclass(frozen=True)
@@ -96,28 +99,30 @@ class Boxes:
 
     Attributes:
         blob: the output.
-        found: label, score, and the box's (left, top, right, bottom) in pixels of the picture, the best first.
+        detections: label, score, and box (left, top, right, bottom) in pixels of the picture, by descending score.
     """
 
     blob: str
-    found: tuple[tuple[int, float, tuple[int, ...]], ...]
+    detections: tuple[tuple[int, float, tuple[int, ...]], ...]
 
     def rows(self, names: Names) -> list[dict[str, Any]]:
         """Return a dict for each box, for tables and JSON."""
         return [
             {"score": score, "label": label, "name": names.get(label, ""), "box": list(box)}
-            for label, score, box in self.found
+            for label, score, box in self.detections
         ]
 
-    def draw(self, picture: np.ndarray, names: Names, times: int) -> None:
-        """Draw the boxes on a picture (H, W, 3) that was enlarged by a factor."""
+    def draw(self, picture: np.ndarray, names: Names, factor: int) -> None:
+        """Draw the boxes on a picture (H, W, 3), which was enlarged by `factor`."""
         import cv2
 
-        for label, score, found in reversed(self.found):
-            box = [times * at for at in found]
+        for label, score, corners in reversed(self.detections):
+            box = [factor * coordinate for coordinate in corners]
             color = palette()[label % 256].tolist()
-            cv2.rectangle(picture, box[:2], box[2:], color, max(1, _line(picture) // 8))
-            _write(picture, f"{names.get(label) or label} {score:.2f}", (box[0], box[1] - _line(picture)), color)
+            cv2.rectangle(picture, box[:2], box[2:], color, max(1, _line_height(picture) // 8))
+            _write_text(
+                picture, f"{names.get(label) or label} {score:.2f}", (box[0], box[1] - _line_height(picture)), color
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,10 +142,10 @@ class Pixels:
         labels, counts = np.unique(self.labels, return_counts=True)
         order = np.argsort(-counts, kind="stable")
         shares = zip(labels[order].tolist(), (counts[order] / counts.sum()).tolist(), strict=True)
-        return [{"share": probability, "label": label, "name": names.get(label, "")} for label, probability in shares]
+        return [{"share": share, "label": label, "name": names.get(label, "")} for label, share in shares]
 
-    def draw(self, picture: np.ndarray, names: Names, times: int) -> None:
-        """Color the pixels of a picture (H, W, 3) by their labels; those of 0, the background in most nets, stay."""
+    def draw(self, picture: np.ndarray, names: Names, factor: int) -> None:
+        """Color the pixels of a picture (H, W, 3) by their labels, except label 0, the background in most nets."""
         import cv2
 
         size = picture.shape[1::-1]
@@ -149,33 +154,33 @@ class Pixels:
         picture[labels > 0] = colored[labels > 0]
         for line, row in enumerate(row for row in self.rows(names)[:8] if row["label"]):
             color = palette()[row["label"] % 256].tolist()
-            _write(picture, row["name"] or str(row["label"]), (4, 4 + line * _line(picture)), color)
+            _write_text(picture, row["name"] or str(row["label"]), (4, 4 + line * _line_height(picture)), color)
 
 
 Result = Classes | Boxes | Pixels
 
 
 def check_outputs(graph: Graph) -> None:
-    """Check that at least one output has a meaning for a picture.
+    """Check that at least one output can be interpreted as a result for a picture.
 
     Raises:
-        GraphError: naming the outputs and their shapes.
+        GraphError: if no output can be interpreted; the message names the outputs and their shapes.
     """
     if not any(_kind(graph, name) for name in graph.outputs):
         shapes = ", ".join(f"'{name}' {graph.blobs[name].shape}" for name in graph.outputs)
-        meant = "scores of classes (N, C), of pixels (N, C, H, W), or SSD's boxes (1, 1, rows, 7)"
-        message = f"no output is {meant}: {shapes}; name another blob with --output"
+        supported = "class scores (N, C), pixel scores (N, C, H, W) or SSD's boxes (1, 1, rows, 7)"
+        message = f"no output has {supported}; the outputs are {shapes}; name a different blob with --output"
         raise GraphError(Problem(message, graph.file))
 
 
 def _kind(graph: Graph, name: str) -> str:
     """Return "boxes", "pixels", "labels" (of pixels), "classes", or "" if an output has none of these meanings."""
     shape = graph.blobs[name].shape
-    maker = next(layer for layer in reversed(graph.layers) if name in layer.tops)
-    if len(shape) == 4 and shape[3] == 7 and maker.type.traits.pads_rows:
+    producer = next(layer for layer in reversed(graph.layers) if name in layer.tops)
+    if len(shape) == 4 and shape[3] == 7 and producer.type.traits.pads_rows:
         return "boxes"
     if len(shape) == 4 and math.prod(shape[2:]) > 1:
-        return "labels" if shape[1] == 1 and maker.type.name == "ArgMax" else "pixels" if shape[1] > 1 else ""
+        return "labels" if shape[1] == 1 and producer.type.name == "ArgMax" else "pixels" if shape[1] > 1 else ""
     return "classes" if len(shape) > 1 and shape[1] > 1 and math.prod(shape[2:]) == 1 else ""
 
 
@@ -185,20 +190,20 @@ def results_of(
     """Return the results for each picture of a batch.
 
     Args:
-        graph: the net's.
+        graph: the net's graph.
         outputs: the outputs of a batch.
         sizes: height and width of each picture.
-        top: the number of classes.
-        threshold: the smallest score of a box.
+        top: the number of best classes.
+        threshold: the minimum score of a box.
 
     Raises:
-        GraphError: if an output has NaN.
+        GraphError: if an output contains NaN.
     """
     results: list[list[Result]] = [[] for _ in sizes]
     for name in graph.outputs:
         kind, array = _kind(graph, name), np.asarray(outputs[name])
         if np.isnan(array).any():
-            message = f"the output '{name}' has NaN: check the weights, and --mean and --scale"
+            message = f"the output '{name}' contains NaN: check the weights, and --mean and --scale"
             raise GraphError(Problem(message, graph.file))
         for i, (height, width) in enumerate(sizes):
             if kind == "boxes":
@@ -247,31 +252,31 @@ def draw(picture: np.ndarray, results: Sequence[Result], names: Names, file: Pat
     """Return the bytes of an image file with a picture, uint8 (H, W, 3) or (H, W), and the results drawn on it.
 
     Raises:
-        CaffejaxError: if the file's extension is of no known format.
+        CaffejaxError: if the file extension is not a known image format.
     """
     from ..debugging.visualize import encode_picture, enlarge
 
-    drawn = enlarge(np.repeat(np.atleast_3d(picture), 3 if picture.ndim == 2 else 1, axis=2), 384)
+    canvas = enlarge(np.repeat(np.atleast_3d(picture), 3 if picture.ndim == 2 else 1, axis=2), 384)
     for result in results:
-        result.draw(drawn, names, len(drawn) // len(picture))
-    return encode_picture(drawn, file.suffix)
+        result.draw(canvas, names, len(canvas) // len(picture))
+    return encode_picture(canvas, file.suffix)
 
 
-def _line(picture: np.ndarray) -> int:
+def _line_height(picture: np.ndarray) -> int:
     """Return the height of a line of text in a picture, in pixels."""
     return max(14, min(picture.shape[:2]) // 24)
 
 
-def _write(picture: np.ndarray, text: str, corner: tuple[int, int], color: Sequence[int] = (0, 0, 0)) -> None:
-    """Write white text on a color, with the upper left corner as near to `corner` as the picture allows."""
+def _write_text(picture: np.ndarray, text: str, corner: tuple[int, int], color: Sequence[int] = (0, 0, 0)) -> None:
+    """Write white text on a color, with the upper left corner as close to `corner` as the picture allows."""
     import cv2
 
-    line = _line(picture)
-    scale = line / _FONT_HEIGHT / 1.5
+    line_height = _line_height(picture)
+    scale = line_height / _FONT_HEIGHT / 1.5
     text = text.encode("ascii", "replace").decode()
     (width, height), _ = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
     left = max(0, min(corner[0], picture.shape[1] - width - 4))
-    top = max(0, min(corner[1], picture.shape[0] - line))
-    cv2.rectangle(picture, (left, top), (left + width + 4, top + line), tuple(color), cv2.FILLED)
-    origin = (left + 2, top + (line + height) // 2)
+    top = max(0, min(corner[1], picture.shape[0] - line_height))
+    cv2.rectangle(picture, (left, top), (left + width + 4, top + line_height), tuple(color), cv2.FILLED)
+    origin = (left + 2, top + (line_height + height) // 2)
     cv2.putText(picture, text, origin, cv2.FONT_HERSHEY_SIMPLEX, scale, (255, 255, 255), 1, cv2.LINE_AA)

@@ -1,6 +1,6 @@
 """Caffe's Python interface: `import caffejax.pycaffe as caffe`.
 
-Modules that forks add to it, such as SSD's `caffe.model_libs`, are found in folders `caffe` on Python's path.
+Modules that forks add to the package, such as SSD's `caffe.model_libs`, are found in folders `caffe` on Python's path.
 """
 
 import importlib
@@ -38,7 +38,7 @@ from ._net import Net
 from .net_spec import NetSpec, layers, params, to_proto
 
 _SOLVERS = ("AdaDeltaSolver", "AdaGradSolver", "AdamSolver", "NesterovSolver", "RMSPropSolver", "SGDSolver")
-_LAZY = {  # names with modules that take long to import or are seldom used; imported on first use
+_LAZY = {  # names from modules that are slow to import or rarely used, which are imported on first use
     **dict.fromkeys((*_SOLVERS, "Solver", "get_solver"), "._solver"),
     "Classifier": ".classifier",
     "Detector": ".detector",

@@ -85,7 +85,7 @@ class Memories:
             self.slots[slot].diff_memory.clear()
 
     def rewrite_params(self, layer: Layer) -> None:
-        """Write to the layer's parameters what Caffe's forward pass writes, see `ParamSpec.rewrite`."""
+        """Change the layer's parameters as Caffe's forward pass changes them; see `ParamSpec.rewrite`."""
         for param in layer.params:
             if param.spec.rewrite:
                 blob = self.slots[param.owner]
@@ -110,9 +110,9 @@ class Memories:
         self.blobs[name].data_memory.store(array)
 
     def store_rows(self, name: str, padded: jax.Array) -> None:
-        """Store the valid rows of a padded top, or one row if there are none, as Caffe's blob holds them.
+        """Store the valid rows of a padded top as in Caffe's blob, or one row if no row is valid.
 
-        Passes get the padded top, see `inputs`: they are compiled for its shape.
+        Passes get the padded top from `inputs`, because they are compiled for its shape.
         """
         self.store(name, strip_padding(padded, max(1, num_valid_rows(padded))))
         blob = self.blobs[name]
@@ -121,14 +121,14 @@ class Memories:
     def inputs(self, names: Iterable[str]) -> dict[str, jax.Array]:
         """Return the data of the blobs `names` as JAX arrays, by name.
 
-        A top that `store_rows` stored has its padding, unless it has been changed since.
+        A top that `store_rows` stored is returned with its padding, unless it has been changed since.
         """
         values = {}
         for name in names:
             shape, version, padded = self._padded.get(name, (None, None, None))
             blob = self.blobs[name]
-            same = padded is not None and (blob.shape, blob.data_memory.current_version()) == (shape, version)
-            values[name] = padded if same and padded is not None else blob.data_on(self.device)
+            is_unchanged = padded is not None and (blob.shape, blob.data_memory.current_version()) == (shape, version)
+            values[name] = padded if is_unchanged and padded is not None else blob.data_on(self.device)
         return values
 
     def set_shape(self, name: str, shape: Shape) -> None:
@@ -138,7 +138,7 @@ class Memories:
                 self.blobs[other].reshape(*shape)
 
     def reshape(self, graph: Graph, layers: range) -> None:
-        """Reshape the tops and the recurrent state of layers to their shapes in `graph`, for new input shapes.
+        """Reshape the tops and the recurrent state of `layers` to their shapes in `graph`, for new input shapes.
 
         State with a new shape becomes zero.
         """
@@ -155,7 +155,7 @@ class Memories:
         self._set_loss_weights(changed)
 
     def move(self, device: jax.Device) -> None:
-        """Move all data and diffs to another device."""
+        """Move all data and diffs to `device`."""
         self.device = device
         for blob in (*self.blobs.values(), *self.slots.values()):
             blob.data_memory.move(device)

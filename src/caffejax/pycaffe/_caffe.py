@@ -1,6 +1,6 @@
 """Alias of `caffejax.pycaffe` under the name of Caffe's compiled module: `from caffe._caffe import layer_type_list`.
 
-It also has the types of Caffe's vectors. Except the blobs of a layer, these are lists here.
+It also has the types of Caffe's vectors. Here these are lists, except for the blobs of a layer.
 """
 
 from __future__ import annotations

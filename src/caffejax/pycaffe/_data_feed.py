@@ -1,4 +1,4 @@
-"""Data feed: writes the next batches of data layers and MemoryData arrays into the tops of a net."""
+"""Batches of data layers and MemoryData layers, which are written to the tops of a net."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ._blob_store import Memories
 
 
 class FedLayers:
-    """Data layers and MemoryData layers, whose next batches are written to their tops. Input layers are not written.
+    """The data layers and MemoryData layers of a net, whose batches are written to their tops. Input layers are not.
 
     Args:
         loader: reads the data layers.
@@ -31,7 +31,7 @@ class FedLayers:
     def __init__(self, loader: Loader, memories: Memories) -> None:
         self.arrays: dict[str, ArraySource] = {}
         self._loader, self._memories = loader, memories
-        self._finish: dict[str, Any] = {}
+        self._transforms: dict[str, Any] = {}
 
     def check(self, layers: Iterable[Layer]) -> None:
         """Raise `GraphError` if a MemoryData layer among `layers` has no arrays to read."""
@@ -54,9 +54,9 @@ class FedLayers:
     def _store(self, layer: Layer, arrays: tuple[Any, ...]) -> None:
         tops = jax.device_put(arrays, self._memories.device)
         if layer.device_transform is not None:
-            if layer.key not in self._finish:
-                self._finish[layer.key] = jax.jit(lambda arrays: layer.transform_on_device(arrays))
-            tops = self._finish[layer.key](tops)
+            if layer.key not in self._transforms:
+                self._transforms[layer.key] = jax.jit(lambda arrays: layer.transform_on_device(arrays))
+            tops = self._transforms[layer.key](tops)
         padded = () if layer.source_spec is None else layer.source_spec.padded
         for i, (name, array) in enumerate(zip(layer.tops, tops, strict=True)):
             (self._memories.store_rows if i in padded else self._memories.store)(name, array)
@@ -69,7 +69,7 @@ _MISMATCH = {
 
 
 def takes_arrays(layer: Layer) -> bool:
-    """Return whether a layer reads its batches from arrays: a MemoryData layer."""
+    """Return whether a layer reads its batches from arrays, as MemoryData layers do."""
     return isinstance(layer.type.implementation, Fed) and layer.type.implementation.from_arrays
 
 
@@ -77,7 +77,7 @@ def array_source(graph: Graph, data: np.ndarray, labels: np.ndarray) -> ArraySou
     """Return a source of arrays for a net's first layer, which must be MemoryData.
 
     Raises:
-        GraphError: if the arrays do not fit, or the first layer is not MemoryData.
+        GraphError: if the arrays do not fit the layer, or the first layer is not MemoryData.
     """
     layer = graph.layers[0]
     if not takes_arrays(layer):
@@ -105,31 +105,33 @@ def write_batch(
     """
     if set(arrays) != set(names):
         raise GraphError(f"{_MISMATCH[which]}: given {sorted(arrays)}, the net has {sorted(names)}")
-    what = "Input" if which == "data" else "Diff"
+    noun = "Input" if which == "data" else "Diff"
     for name, array in arrays.items():
         shape = blobs[name].shape
         if np.shape(array)[:1] != shape[:1]:
-            raise GraphError(f"{what} is not batch sized: '{name}' is {np.shape(array)}, the blob {shape}")
+            raise GraphError(f"{noun} is not batch sized: '{name}' is {np.shape(array)}, the blob {shape}")
         getattr(blobs[name], which)[...] = array
 
 
 def _check_arrays(layer: Layer, top: tuple[int, ...], data: np.ndarray, labels: np.ndarray) -> None:
-    """Raise `GraphError` unless a MemoryData layer with a first top of this shape can read the arrays."""
+    """Raise `GraphError` if a MemoryData layer whose first top has the shape `top` cannot read the arrays."""
     batch_size, *image = top
     problems: list[str] = []
-    for what, array, shape in (
+    for name, array, shape in (
         ("data", data, tuple(image)),
         ("labels", labels, (1, 1, 1)),
     ):
         if not array.flags.c_contiguous:
-            problems.append(f"{what} array must be C contiguous")
+            problems.append(f"{name} array must be C contiguous")
         if array.dtype != np.float32:
-            problems.append(f"{what} array must be float32, not {array.dtype}")
+            problems.append(f"{name} array must be float32, not {array.dtype}")
         if array.ndim != 4 or array.shape[1:] != shape:
-            problems.append(f"{what} array must be of shape (N, {', '.join(map(str, shape))}), not {array.shape}")
+            problems.append(f"{name} array must be of shape (N, {', '.join(map(str, shape))}), not {array.shape}")
     if len(data) != len(labels):
         problems.append(f"data and labels must have the same first dimension, not {len(data)} and {len(labels)}")
     if len(data) % batch_size or not len(data):
-        problems.append(f"the arrays' first dimension must be a multiple of the batch size {batch_size}")
+        problems.append(
+            f"the arrays' first dimension must be a multiple of the batch size {batch_size}, not {len(data)}"
+        )
     if problems:
         raise GraphError(map(layer.problem, problems))

@@ -31,34 +31,34 @@ Callback = Callable[[int], object]
 class Executor:
     """A net with its memories, and passes over ranges of its layers.
 
-    A pass returns the net's outputs and the blobs that users have read repeatedly. When a user reads another blob, the
-    same pass runs a second time and returns all blobs.
+    A pass returns the net's outputs and the blobs that users have read repeatedly. When a user reads a different blob,
+    the same pass runs a second time and returns all blobs.
 
     Args:
         net: the net.
         variables: initial parameters and state.
-        loader: the loader of its data layers.
+        loader: the loader of the net's data layers.
 
     Attributes:
         memories: blobs, parameters and state.
-        fed: the data layers and the arrays of MemoryData layers.
-        callbacks: functions of a layer's index by event, such as "before_forward"; with callbacks layers run one by
-            one.
+        fed_layers: the data layers and the arrays of MemoryData layers.
+        callbacks: functions that are called with a layer's index, by event such as "before_forward". If there are any,
+            layers run one at a time.
     """
 
     def __init__(self, net: pure.Net, variables: pure.Variables, loader: Loader) -> None:
         self.memories = Memories(net.graph, variables, _global_state.device())
         self.fed_layers = FedLayers(loader, self.memories)
         self.callbacks: dict[str, list[Callback]] = {
-            f"{when}_{what}": [] for when in ("before", "after") for what in ("forward", "backward")
+            f"{when}_{direction}": [] for when in ("before", "after") for direction in ("forward", "backward")
         }
         self._net = net
         self._frozen: dict[tuple[int, int], FrozenForward] = {}  # by the first and last layer
-        self._by_hand = net.graph.user_inputs
-        self._use(Ranges(net.graph))
-        shapes = {name: net.graph.blobs[name].shape for name in self._by_hand}
-        self._known = {_shape_key(net.graph, range(len(net.graph.layers)), shapes): self._ranges}
-        self._unshaped: set[int] = set()  # layers that have not run since the shapes of their bottoms changed
+        self._user_inputs = net.graph.user_inputs
+        self._set_ranges(Ranges(net.graph))
+        shapes = {name: net.graph.blobs[name].shape for name in self._user_inputs}
+        self._ranges_by_shapes = {_shape_key(net.graph, range(len(net.graph.layers)), shapes): self._ranges}
+        self._stale_layers: set[int] = set()  # layers that were not reshaped since their bottoms' shapes changed
 
     @property
     def graph(self) -> Graph:
@@ -68,36 +68,36 @@ class Executor:
     def read_user_inputs(self) -> dict[str, jax.Array]:
         """Return the current tops of Input layers, and the next batch for the tops of MemoryData layers, by name."""
         self.fed_layers.read_arrays(self.graph.layers)
-        return self.memories.values(self._by_hand)
+        return self.memories.values(self._user_inputs)
 
     def reshape(self, first: int = 0, last: int | None = None) -> None:
-        """Reshape layers `first` to `last` to the current shapes of their inputs.
+        """Reshape layers `first` to `last` for the current shapes of their inputs.
 
         The other layers keep their shapes, and are reshaped before they run.
 
         Raises:
-            GraphError: if one of these layers cannot work with the shapes, or does not fit into memory.
+            GraphError: if one of these layers does not support the shapes, or does not fit into memory.
         """
         last = len(self.graph.layers) - 1 if last is None else last
         old, layers = self.graph, range(first, last + 1)
         inputs = {name: self.memories.blobs[root].shape for name, root in self._ranges.get(first, last).inputs}
-        if self._unshaped.isdisjoint(layers) and all(old.blobs[name].shape == s for name, s in inputs.items()):
+        if self._stale_layers.isdisjoint(layers) and all(old.blobs[name].shape == s for name, s in inputs.items()):
             return
         key = _shape_key(old, layers, inputs)
-        if key not in self._known:
+        if key not in self._ranges_by_shapes:
             new = reshape_graph(old, inputs, layers)
             check_layers_fit(new)
-            self._known[key] = Ranges(new)
-        self._use(self._known[key])
+            self._ranges_by_shapes[key] = Ranges(new)
+        self._set_ranges(self._ranges_by_shapes[key])
         self.memories.reshape(self.graph, layers)
-        self._unshaped = {
+        self._stale_layers = {
             i
             for i, layer in enumerate(old.layers)
             if i not in layers
-            and (i in self._unshaped or any(old.blobs[b].shape != self.graph.blobs[b].shape for b in layer.bottoms))
+            and (i in self._stale_layers or any(old.blobs[b].shape != self.graph.blobs[b].shape for b in layer.bottoms))
         }
 
-    def follow(self) -> None:
+    def move_to_current_device(self) -> None:
         """Move the net's memories to the process's current device."""
         if (device := _global_state.device()) is not self.memories.device:
             self.memories.move(device)
@@ -109,7 +109,7 @@ class Executor:
 
     def forward(self, first: int, last: int, key: Key | None = None) -> list[jax.Array]:
         """Run layers `first` to `last` on the current blobs; return the weighted losses, one per range of layers."""
-        self.follow()
+        self.move_to_current_device()
         self.reshape(first, last)
         key = key or _global_state.next_key()
         losses = []
@@ -120,24 +120,24 @@ class Executor:
         return losses
 
     def backward(self, high: int, low: int, diffs: Iterable[str] = (), deconv: bool = False) -> None:
-        """Run layers `high` down to `low` backward; `diffs` names the blobs whose diffs are read next.
+        """Run layers `high` down to `low` backward.
 
         Args:
             high, low: indices of the last and the first layer.
-            diffs: the names of blobs.
+            diffs: the names of the blobs whose diffs are read next.
             deconv: run a deconvolution pass.
 
         Raises:
             GraphError: if a gradient does not exist.
         """
         self.graph.check_backward(slice(low, high + 1))
-        self.follow()
-        read_next = frozenset(diffs)
-        groups = {layers.high: (done, layers) for done, layers in self._groups(high, low, deconv)}
+        self.move_to_current_device()
+        wanted = frozenset(diffs)
+        groups = {layers.high: (forward, layers) for forward, layers in self._groups(high, low, deconv)}
         for i in range(high, low - 1, -1):
             self._call("before_backward", i)
             if i in groups:
-                self._backward(*groups[i], read_next)
+                self._backward(*groups[i], wanted)
             self._call("after_backward", i)
 
     def forward_backward(self, key: Key | None = None) -> list[jax.Array]:
@@ -147,18 +147,18 @@ class Executor:
             The weighted losses, one per range of layers; their sum is the net's loss.
         """
         last = len(self.graph.layers) - 1
-        self.follow()
+        self.move_to_current_device()
         self.reshape()
         key = key or _global_state.next_key()
-        part = [i for i, layer in enumerate(self.graph.layers) if has_backward(layer)]
-        if self.graph.has_varying_rows or self._has_callbacks or not part:
+        indices = [i for i, layer in enumerate(self.graph.layers) if has_backward(layer)]
+        if self.graph.has_varying_rows or self._has_callbacks or not indices:
             losses = self.forward(0, last, key)
             self.backward(last, 0)
             return losses
         self.graph.check_backward()
         full_range = self._ranges.get(0, last)
-        layers = full_range.backward_range(part[0], part[-1])
-        forward = self._start(full_range, key)
+        layers = full_range.backward_range(indices[0], indices[-1])
+        forward = self._prepare_pass(full_range, key)
         back = BackwardPass(forward, layers, self.memories)
         blobs, diffs = self._blobs_to_return(forward), self._diffs_to_return(layers, frozenset())
         outputs, output_diffs = full_range.forward_backward(forward.inputs, back.seeds, layers, blobs, diffs)
@@ -171,19 +171,19 @@ class Executor:
     def _has_callbacks(self) -> bool:
         return any(self.callbacks.values())
 
-    def _use(self, ranges: Ranges) -> None:
+    def _set_ranges(self, ranges: Ranges) -> None:
         self._ranges = ranges
         self._history = History(self._ranges, self.memories)
 
-    def _start(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
-        """Return a new pass that has not run yet; data layers read their next batch."""
+    def _prepare_pass(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
+        """Return a new pass that has not run yet, for which data layers have read their next batch."""
         self.fed_layers.read(layers.fed_layers)
         return new_pass(layers, self.memories, key, frozen)
 
     def _forward(self, layers: LayerRange, key: Key) -> jax.Array:
-        if (ends := (layers.first, layers.last)) not in self._frozen:
-            self._frozen[ends] = FrozenForward(self._net, layers)
-        forward = self._start(layers, key, self._frozen[ends])
+        if (bounds := (layers.first, layers.last)) not in self._frozen:
+            self._frozen[bounds] = FrozenForward(self._net, layers)
+        forward = self._prepare_pass(layers, key, self._frozen[bounds])
         outputs = forward.run(self._blobs_to_return(forward))
         forward.finish(outputs, self.memories)
         self._history.add(forward)
@@ -193,23 +193,23 @@ class Executor:
         """Return the names of the blobs that a forward pass should return."""
         layers, inputs = forward.range, forward.inputs.blobs
         blobs, shapes = self.memories.blobs, self.graph.blobs
-        before = self.graph.layers[: layers.last + 1]
-        rows_vary = any(layer.type.on_host for layer in before) or self._ranges.padding_is_read
+        layers_to_last = self.graph.layers[: layers.last + 1]
+        rows_vary = any(layer.type.on_host for layer in layers_to_last) or self._ranges.padding_is_read
         if rows_vary or any(inputs[name].shape != shapes[name].shape for name in layers.reads):
             return layers.writes  # shapes are known only after the pass
-        sure = {*layers.leaves, *(name for _, name in layers.indices)}
-        # inputs overwritten in place, which users write and read
-        sure |= set(self._by_hand).intersection(layers.writes)
-        return tuple(name for name in layers.writes if blobs[name].data_memory.expects_read() or name in sure)
+        required = {*layers.leaves, *(name for _, name in layers.indices)}
+        # users also read inputs that layers overwrite in place
+        required |= set(self._user_inputs).intersection(layers.writes)
+        return tuple(name for name in layers.writes if blobs[name].data_memory.expects_read() or name in required)
 
     def _groups(self, high: int, low: int, deconv: bool) -> Iterator[tuple[Pass, BackwardRange]]:
         """Yield the forward passes and layer ranges of the backward pass from layer `high` down to `low`."""
-        part = [i for i in range(high, low - 1, -1) if has_backward(self.graph.layers[i])]
-        passes = {i: self._history.pass_to_differentiate(i) for i in part}
-        while part:
-            top = bottom = part.pop(0)
-            while part and passes[part[0]] is passes[top] and not self._has_callbacks:
-                bottom = part.pop(0)
+        indices = [i for i in range(high, low - 1, -1) if has_backward(self.graph.layers[i])]
+        passes = {i: self._history.pass_to_differentiate(i) for i in indices}
+        while indices:
+            top = bottom = indices.pop(0)
+            while indices and passes[indices[0]] is passes[top] and not self._has_callbacks:
+                bottom = indices.pop(0)
             yield passes[top], passes[top].range.backward_range(bottom, top, deconv)
 
     def _backward(self, forward: Pass, layers: BackwardRange, wanted: frozenset[str]) -> None:
@@ -220,16 +220,16 @@ class Executor:
         """Return the names of the blobs whose diffs a backward pass should return."""
         if self.graph.has_varying_rows:
             return layers.writes
-        sure, blobs = {*layers.leaves, *wanted}, self.memories.blobs
-        return tuple(name for name in layers.writes if blobs[name].diff_memory.expects_read() or name in sure)
+        required, blobs = {*layers.leaves, *wanted}, self.memories.blobs
+        return tuple(name for name in layers.writes if blobs[name].diff_memory.expects_read() or name in required)
 
-    def _call(self, what: str, layer: int) -> None:
-        for callback in self.callbacks[what]:
+    def _call(self, event: str, layer: int) -> None:
+        for callback in self.callbacks[event]:
             callback(layer)
 
 
 def _shape_key(graph: Graph, layers: range, inputs: Mapping[str, tuple[int, ...]]) -> Any:
-    """Return a key of the graph that `reshape_graph` returns."""
+    """Return the cache key of the graph that `reshape_graph` returns for these arguments."""
     computed = {top for layer in graph.layers[layers.start : layers.stop] for top in layer.tops}
     return layers, *(inputs.get(name, None if name in computed else blob.shape) for name, blob in graph.blobs.items())
 
@@ -247,20 +247,20 @@ def open_executor(
 
     Args:
         network_file: the prototxt.
-        phase, level, stages: the state of the net.
+        phase, level, stages: the net's state.
         weights: a .caffemodel or .caffemodel.h5 to start from; default: initial parameters from the fillers.
-        strict: as for `load_weights`.
+        strict: see `load_weights`.
 
     Raises:
-        WeightsError: as `load_weights`, if `weights` cannot be loaded.
+        WeightsError: if `weights` cannot be loaded; see `load_weights`.
     """
     data_config = replace(_global_state.data_config(), seed=_global_state.next_seed())
     net = pure.Net(network_file, phase, level=level, stages=stages, data_config=data_config)
     log_creation(net.graph)
     key, number = _global_state.next_key()
     loader = Loader(net.graph, by_hand=dict)
-    own_key = fold_in(key, name_number(f"net {number}"))
+    init_key = fold_in(key, name_number(f"net {number}"))
     variables = (
-        net.init(own_key) if weights is None else load_weights(weights, net.graph, net.initializer(own_key), strict)
+        net.init(init_key) if weights is None else load_weights(weights, net.graph, net.initializer(init_key), strict)
     )
     return Executor(net, variables, loader), loader

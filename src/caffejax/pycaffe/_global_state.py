@@ -38,9 +38,9 @@ class _Process:
         self.solvers, self.rank, self.multiprocess = 1, 0, False
         self.seed: int | None = None
         self.key: jax.Array | None = None
-        self.drawn = 0
-        self.warned = False
-        self.logs = True
+        self.n_keys = 0
+        self.has_warned = False
+        self.is_logging = True
         self.limits: dict[str, Any] = {}
         self.lock = threading.Lock()
 
@@ -66,7 +66,7 @@ def set_device(device_id: int) -> None:
     """
     gpus = _gpus()
     if gpus and not 0 <= device_id < len(gpus):
-        raise ValueError(f"no GPU {device_id}: there are {len(gpus)}, numbered from 0")
+        raise ValueError(f"there is no GPU {device_id}; the GPUs have the numbers 0 to {len(gpus) - 1}")
     _process.gpu = device_id
 
 
@@ -77,8 +77,8 @@ def device() -> jax.Device:
     if _process.mode == "gpu":
         if gpus := _gpus():
             return gpus[_process.gpu]
-        if not _process.warned:
-            _process.warned = True
+        if not _process.has_warned:
+            _process.has_warned = True
             warnings.warn("set_mode_gpu: JAX finds no GPU here, so nets run on the CPU", stacklevel=2)
         return jax.devices("cpu")[0]
     return jax.devices()[0]
@@ -87,11 +87,11 @@ def device() -> jax.Device:
 def set_random_seed(seed: int) -> None:
     """Set the seed for the fillers and data layers of new nets, and for random layers of all nets."""
     with _process.lock:
-        _process.seed, _process.key, _process.drawn = int(seed), None, 0
+        _process.seed, _process.key, _process.n_keys = int(seed), None, 0
 
 
 def set_limits(**limits: Any) -> None:
-    """Set limits for reading files from now on. The names are the names of `caffejax.DataConfig`.
+    """Set limits for reading files from now on. Their names are the fields of `caffejax.DataConfig`.
 
     Args:
         limits: `max_image_pixels`, `max_hdf5_bytes` or `no_python_layers`; other limits stay unchanged.
@@ -117,8 +117,8 @@ def next_key() -> tuple[jax.Array, np.uint32]:
             _process.seed = secrets.randbits(31)
         if _process.key is None:
             _process.key = key_of_seed(_process.seed)
-        _process.drawn += 1
-        return _process.key, np.uint32(_process.drawn)
+        _process.n_keys += 1
+        return _process.key, np.uint32(_process.n_keys)
 
 
 def next_seed() -> int:
@@ -127,7 +127,7 @@ def next_seed() -> int:
 
 
 def set_multiprocess(multiprocess: bool) -> None:
-    """Store the flag, which has no effect: pycaffe's solvers train on one device."""
+    """Store the flag. It has no effect, because pycaffe's solvers train on one device."""
     _process.multiprocess = bool(multiprocess)
 
 
@@ -192,7 +192,7 @@ class Timer:
 
     @property
     def ms(self) -> float:
-        """The time measured last, in milliseconds."""
+        """The last measured time, in milliseconds."""
         return self._seconds * 1e3
 
 
@@ -205,11 +205,11 @@ _LEVELS = {0: logging.INFO, 1: logging.WARNING, 2: logging.ERROR}  # by glog's n
 
 
 def init_log(level: int = 0, to_stderr: bool = True) -> None:
-    """Send the log of the whole process to stderr in Caffe's form, including what caffejax logs outside of pycaffe.
+    """Send the process's log to stderr in Caffe's format, including the log of caffejax outside of pycaffe.
 
     Args:
         level: 0 for all records, 1 for warnings and errors, 2 for errors.
-        to_stderr: False leaves the log to Python's `logging`.
+        to_stderr: if False, Python's `logging` handles the log.
     """
     if to_stderr:
         start_logging()
@@ -217,12 +217,12 @@ def init_log(level: int = 0, to_stderr: bool = True) -> None:
 
 
 def set_logging(enabled: bool) -> None:
-    """Switch on or off the log that nets and solvers write to stderr. It is on at first, as in Caffe.
+    """Turn the log that nets and solvers write to stderr on or off. By default it is on, as in Caffe.
 
     False also undoes `init_log`. `GLOG_minloglevel` in the environment limits the log as in Caffe: 1 to warnings and
     errors, 2 to errors, 3 to nothing.
     """
-    _process.logs = bool(enabled)
+    _process.is_logging = bool(enabled)
     if not enabled:
         logger = logging.getLogger("caffejax")
         logger.handlers.clear()
@@ -232,12 +232,12 @@ def set_logging(enabled: bool) -> None:
 
 @contextmanager
 def caffe_log() -> Iterator[None]:
-    """Write the log to stderr in Caffe's form within a `with` block or a decorated function, unless it is off."""
-    if not _process.logs:
+    """Return a context or decorator that writes the log to stderr in Caffe's format, unless the log is off."""
+    if not _process.is_logging:
         yield
         return
-    least = os.environ.get("GLOG_minloglevel", "")  # noqa: SIM112  glog's spelling
-    with log_to_stderr(_LEVELS.get(int(least), logging.CRITICAL) if least.isdecimal() else logging.INFO):
+    min_level = os.environ.get("GLOG_minloglevel", "")  # noqa: SIM112  glog's spelling
+    with log_to_stderr(_LEVELS.get(int(min_level), logging.CRITICAL) if min_level.isdecimal() else logging.INFO):
         yield
 
 
@@ -260,6 +260,6 @@ def install() -> None:
     They have priority over an installed Caffe. Further calls have no effect.
 
     Raises:
-        CaffejaxError: if another `caffe` was imported already.
+        CaffejaxError: if a different `caffe` has already been imported.
     """
     alias_package("caffe", declared_package("caffe"))

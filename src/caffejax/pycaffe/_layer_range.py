@@ -41,9 +41,9 @@ from ..kernels import compilation
 from ..kernels.program_cache import Programs
 from ..layers.row_padding import strip_padding
 
-_SMALL = 2**28  # numbers
+_SMALL = 2**28  # elements
 
-Key = tuple[jax.Array, *tuple[Any, ...]]  # a PRNG key, and numbers that are folded into it in turn
+Key = tuple[jax.Array, *tuple[Any, ...]]  # a PRNG key, and numbers that are folded into it in this order
 
 
 class BackwardRange:
@@ -63,11 +63,11 @@ class BackwardRange:
         reads: dict[str, None] = {}
         writes: dict[str, None] = {}
         layers = graph.layers[low : high + 1]
-        taking_part = [layer for layer in layers if has_backward(layer)]
-        for layer in reversed(taking_part):
+        layers_with_backward = [layer for layer in layers if has_backward(layer)]
+        for layer in reversed(layers_with_backward):
             reads.update(dict.fromkeys(t for t in layer.tops if t not in writes and t != UNNAMED_TOP))
             writes.update(dict.fromkeys(differentiated_bottoms(layer)))
-        self.differentiated = frozenset(layer.key for layer in taking_part)
+        self.differentiated = frozenset(layer.key for layer in layers_with_backward)
         tops = {top for layer in layers for top in layer.tops}
         self.reads, self.writes = tuple(reads), tuple(writes)
         self.leaves = tuple(name for name in writes if name not in tops)
@@ -88,7 +88,8 @@ class LayerRange:
         on_host: True if the range is a host layer, which is not compiled.
         fed_layers: the Input and data layers of the range, whose tops are stored in the blobs before the pass.
         reads: the input blobs: tops of Input and data layers, and blobs from earlier layers.
-        writes: the computed blobs. A Split's tops are its bottom under other names: `Graph.split_roots`.
+        writes: the computed blobs, without the tops of Splits, which are their bottoms under different names; see
+            `Graph.split_roots`.
         params, state: the slots that the layers use, as trees with the structure of `Net.init`'s result.
         indices: the layers that select by index, each with the blob of its indices.
     """
@@ -116,16 +117,16 @@ class LayerRange:
 
     @cached_property
     def inputs(self) -> tuple[tuple[str, str], ...]:
-        """The blobs whose shapes users set: tops of the range's Input layers, and blobs that earlier layers computed.
+        """The blobs whose shapes users set: tops of the range's Input layers, and blobs that earlier layers compute.
 
-        Each is a pair of a name and its `root`. Tops of data layers are not included. In nets with rows that vary by
-        batch, blobs that layers computed are not included either.
+        Each is a pair of a name and its `root`. Tops of data layers are not included. In nets whose number of rows
+        varies by batch, computed blobs are not included either.
         """
         computed = make_part(layer for layer in self.graph.layers[: self.first] if not layer.type.is_fed).writes
-        mine = {top for layer in self.layers for top in layer.tops}
-        inputs = [name for name in self.graph.user_inputs if name in mine or name in self._part.reads]
-        before = () if self.graph.has_varying_rows else sorted(computed.intersection(self._part.reads))
-        return tuple((name, self.root(name)) for name in (*inputs, *before))
+        tops = {top for layer in self.layers for top in layer.tops}
+        inputs = [name for name in self.graph.user_inputs if name in tops or name in self._part.reads]
+        earlier = () if self.graph.has_varying_rows else sorted(computed.intersection(self._part.reads))
+        return tuple((name, self.root(name)) for name in (*inputs, *earlier))
 
     def root(self, name: str) -> str:
         """Return the name of the Split's bottom if `name` is a Split's top, else `name`."""
@@ -157,7 +158,7 @@ class LayerRange:
             seeds: the blobs' diffs to start from, by name.
             back: the layers to run backward.
             wanted: the blobs whose diffs to return.
-            host_tops: the tops that a host layer made in the forward pass; empty for other layers.
+            host_tops: the tops that a host layer computed in the forward pass; empty for other layers.
         """
         wanted = self._all_if_small(back.writes, wanted)
         return self._function("backward", self._backward, back, wanted)(inputs, seeds, host_tops)
@@ -195,14 +196,16 @@ class LayerRange:
     def _jit(self, function: Any, key: tuple[Any, ...]) -> Any:
         compute_config, cache_key = self.layers[0].context.compute_config, None
         if Programs.folder is not None:
-            from ..training.program_keys import graph_function  # imports what inference does not need
+            from ..training.program_keys import graph_function  # its imports are not needed for inference
 
             cache_key = graph_function(f"pycaffe {self.first} {self.last} {key}", self.graph, compute_config)
         return compilation.jit(function, compute_config.kernels, cache_key=cache_key)
 
     def _forward(self, wanted: tuple[str, ...], inputs: PassInputs) -> PassOutputs:
         schedule = fuse(Schedule(self.graph, (self._part,)))
-        return _select(inputs, run_schedule(schedule, _fold_key(inputs), earlier_blobs=self._before(inputs)), wanted)
+        return _select(
+            inputs, run_schedule(schedule, _fold_key(inputs), earlier_blobs=self._input_values(inputs)), wanted
+        )
 
     def _backward(
         self, back: BackwardRange, wanted: tuple[str, ...], inputs: PassInputs, seeds: Values, host_tops: Values
@@ -231,7 +234,9 @@ class LayerRange:
             return result
 
         schedule = split_by_layer(Schedule(self.graph, (self._make_part(last),)))
-        result = run_schedule(schedule, _fold_key(inputs), earlier_blobs=self._before(inputs), runner=record_pullback)
+        result = run_schedule(
+            schedule, _fold_key(inputs), earlier_blobs=self._input_values(inputs), runner=record_pullback
+        )
         blobs, params = dict(seeds), dict[Slot, jax.Array]()
         for _, diffs in pull_back(pullbacks, blobs):
             for slot, diff in diffs.params.items():
@@ -243,14 +248,14 @@ class LayerRange:
         layers = self.graph.layers[self.first : last + 1]
         return make_part(layer for layer in layers if not layer.type.is_fed)
 
-    def _before(self, inputs: PassInputs) -> Values:
-        """Return the input blobs by name. A blob behind earlier Splits has the names of the Splits' tops too."""
-        split = {name: inputs.blobs[self._roots[name]] for name in self._part.reads if name in self._roots}
-        return {**inputs.blobs, **split}
+    def _input_values(self, inputs: PassInputs) -> Values:
+        """Return the input blobs by name. Blobs that earlier Splits copy also have the names of the Splits' tops."""
+        aliases = {name: inputs.blobs[self._roots[name]] for name in self._part.reads if name in self._roots}
+        return {**inputs.blobs, **aliases}
 
 
 class Ranges:
-    """A cache of the layer ranges of a graph; each range is made once.
+    """A cache of the layer ranges of a graph; each range is created once.
 
     Attributes:
         graph: the graph.
@@ -261,19 +266,19 @@ class Ranges:
         self.graph = graph
         padded = padded_tops(graph.layers)
         self.padding_is_read = any(padded.intersection(layer.bottoms) for layer in graph.layers)
-        self._known: dict[tuple[int, int], LayerRange] = {}
+        self._ranges: dict[tuple[int, int], LayerRange] = {}
 
     def get(self, first: int, last: int) -> LayerRange:
         """Return the range of layers `first` to `last` (indices, inclusive)."""
-        if (first, last) not in self._known:
-            self._known[first, last] = LayerRange(self.graph, first, last)
-        return self._known[first, last]
+        if (first, last) not in self._ranges:
+            self._ranges[first, last] = LayerRange(self.graph, first, last)
+        return self._ranges[first, last]
 
     def split(self, first: int, last: int, *, by_layer: bool) -> Iterator[LayerRange]:
         """Yield the ranges that together run layers `first` to `last` (indices, inclusive).
 
         Each host layer is a separate range, and so is each layer with padded tops that other layers read. The layers
-        after such a layer then run on the valid rows only. If `by_layer` is True, every layer is a separate range.
+        after such a layer run on the valid rows only. If `by_layer` is True, every layer is a separate range.
         """
         schedule = make_schedule(self.graph, first, last)
         for part in (

@@ -1,4 +1,4 @@
-"""`caffe.Net`: a net in the form of Caffe's Python interface."""
+"""`caffe.Net`: a net with Caffe's Python interface."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Rows:
 
     def first_rows(self, n: int, size: int) -> dict[str, np.ndarray]:
         """Return the arrays of `n` examples, without the rows that padded the last batch to `size` examples."""
-        filled = -(-n // size) * size
-        return {name: np.asarray(rows[:n] if len(rows) == filled else rows) for name, rows in self._rows.items()}
+        n_padded = -(-n // size) * size
+        return {name: np.asarray(rows[:n] if len(rows) == n_padded else rows) for name, rows in self._rows.items()}
 
 
 def batches(arrays: Mapping[str, Any], size: int) -> Iterator[dict[str, np.ndarray]]:
@@ -74,20 +74,20 @@ class NetLayer(PythonLayer):
 
 
 def layer_item(layer: Layer, blobs: BlobVec) -> Any:
-    """Return the item of `Net.layers` for a layer: a `NetLayer`, or for a Python layer the user's object.
+    """Return the item of `Net.layers` for a layer: the user's object for a Python layer, otherwise a `NetLayer`.
 
     The blobs of the user's object share the memory of the net's blobs.
     """
-    user = layer.type.instance
-    if user is None:
+    user_layer = layer.type.instance
+    if user_layer is None:
         return NetLayer(layer.type.name, blobs)
-    for mine, blob in zip(getattr(user, "blobs", ()), blobs, strict=False):
-        mine.share_memory(blob)
-    return user
+    for user_blob, blob in zip(getattr(user_layer, "blobs", ()), blobs, strict=False):
+        user_blob.share_memory(blob)
+    return user_layer
 
 
 def layer_blobs(executor: Executor, layer: Layer) -> BlobVec:
-    """Return a layer's blobs. A shared blob uses the memory of the layer that owns it, possibly in another shape."""
+    """Return a layer's blobs. A shared blob uses its owner's memory, possibly with a different shape."""
 
     def blob(owner: SyncedBlob, shape: tuple[int, ...], owns_data: bool) -> SyncedBlob:
         return owner if owns_data else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
@@ -96,26 +96,26 @@ def layer_blobs(executor: Executor, layer: Layer) -> BlobVec:
     return BlobVec(blob(slots[p.owner], p.spec.shape, p.is_owner) for p in layer.params)
 
 
-def share_data(mine: Iterable[tuple[str, list[SyncedBlob]]], theirs: Mapping[str, list[SyncedBlob]]) -> None:
-    """Make the layers in `mine` use the data of the blobs in `theirs`, for layers with the same name.
+def share_data(targets: Iterable[tuple[str, list[SyncedBlob]]], sources: Mapping[str, list[SyncedBlob]]) -> None:
+    """Make the blobs of layers use the data of a different net's layers with the same names.
 
     Args:
-        mine: pairs of a layer's name and blobs.
-        theirs: the other net's blobs by layer name.
+        targets: pairs of a layer's name and blobs.
+        sources: the blobs of the different net by layer name.
 
     Raises:
-        GraphError: if their blobs differ in number or shape.
+        GraphError: if the layers' blobs differ in number or shape.
     """
-    common = [(name, blobs, theirs[name]) for name, blobs in mine if name in theirs]
-    shapes = [(name, [b.shape for b in here], [b.shape for b in there]) for name, here, there in common]
+    common = [(name, blobs, sources[name]) for name, blobs in targets if name in sources]
+    shapes = [(name, [b.shape for b in target], [b.shape for b in source]) for name, target, source in common]
     if problems := [
-        Problem(f"has blobs of shapes {here} in one net, but {there} in the other", layer=name)
-        for name, here, there in shapes
-        if here != there
+        Problem(f"has blobs of shapes {target} in one net, but {source} in the other", layer=name)
+        for name, target, source in shapes
+        if target != source
     ]:
         raise GraphError(problems)
-    for _, here, there in common:
-        for blob, shared in zip(here, there, strict=True):
+    for _, target, source in common:
+        for blob, shared in zip(target, source, strict=True):
             blob.data_memory = shared.data_memory
 
 
@@ -132,10 +132,10 @@ class Net:
     Args:
         network_file: a prototxt's path (or its text).
         phase: TRAIN or TEST.
-        level, stages: further conditions of the layers' include and exclude rules.
+        level, stages: the level and the stages of the net's state, with which layers are included or excluded.
         weights: a .caffemodel or .caffemodel.h5 to start from.
-        strict_weights: True: raise if the file lacks weights of some layer; False: raise if it has none for any layer;
-            default: log the names of these layers.
+        strict_weights: if True, raise an error if the file lacks weights of a layer; if False, only if it has weights
+            for no layer. By default, such layers are logged.
 
     Attributes:
         name: the net's name; scripts may change it.
@@ -144,7 +144,8 @@ class Net:
         layers: all layers, in order; `layer_dict` has them by name. A Python layer is the user's object.
 
     Raises:
-        CaffejaxError: for files that cannot be read or nets that cannot be built, with all problems and their places.
+        CaffejaxError: if a file cannot be read or the net cannot be built; the error lists all problems with their
+            positions.
     """
 
     def __init__(
@@ -168,17 +169,17 @@ class Net:
             raise WeightsError(missing_problem(weights))
         name: Phase = "TRAIN" if phase == TRAIN else "TEST"
         executor, loader = open_executor(network_file, name, level or 0, tuple(stages or ()), weights, strict_weights)
-        self._show(executor)
+        self._set_executor(executor)
         weakref.finalize(self, loader.close)
 
     @classmethod
     def _from_executor(cls, executor: Executor) -> Net:
         """Return a `Net` that uses an existing executor."""
         net = cls.__new__(cls)
-        net._show(executor)
+        net._set_executor(executor)
         return net
 
-    def _show(self, executor: Executor) -> None:
+    def _set_executor(self, executor: Executor) -> None:
         self._executor = executor
         graph = executor.graph
         self.name = graph.name
@@ -229,13 +230,14 @@ class Net:
             kwargs: an array for each of the net's inputs; without arrays the current blobs are used.
 
         Returns:
-            The net's outputs, or with `end` that layer's tops: views of the blobs, which the next pass overwrites.
+            The net's outputs, or with `end` the tops of that layer. The arrays are views of the blobs, which the next
+            pass overwrites.
         """
         first = self._layer_index(start) if start is not None else 0
         last = self._layer_index(end) if end is not None else len(self.layers) - 1
         if kwargs:
             write_batch("data", kwargs, self.blobs, self.inputs)
-        self._run(first, last)
+        self._run_forward(first, last)
         names = self.top_names[end] if end is not None else self.outputs
         return {name: self._blob(name).data for name in dict.fromkeys((*names, *(blobs or ())))}
 
@@ -254,17 +256,18 @@ class Net:
         Returns:
             The diffs of the net's inputs, or with `end` the diffs of that layer's bottoms.
         """
-        return self._pass_back(False, diffs, start, end, kwargs)
+        return self._run_backward(False, diffs, start, end, kwargs)
 
     def deconv(
         self, diffs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
     ) -> Arrays:
         """Run a deconvolution pass (Zeiler and Fergus 2013), as in the fork of the Deep Visualization Toolbox.
 
-        It is a backward pass in which a ReLU layer passes on the positive part of its top's diff, whatever its bottom
-        was, and an LRN layer with `deconv_ignore: true` its top's diff. Arguments and result are as in `backward`.
+        It is a backward pass in which a ReLU layer returns the positive part of its top's diff, independent of its
+        bottom, and an LRN layer with `deconv_ignore: true` returns its top's diff unchanged. Arguments and result are
+        the same as in `backward`.
         """
-        return self._pass_back(True, diffs, start, end, kwargs)
+        return self._run_backward(True, diffs, start, end, kwargs)
 
     def backward_from_layer(
         self, start_name: str, start_diff: np.ndarray, diffs: Iterable[str] | None = None, zero_higher: bool = False
@@ -281,7 +284,7 @@ class Net:
             The diffs of the net's inputs.
 
         Raises:
-            GraphError: if there is no such layer or blob, or the diff has another shape.
+            GraphError: if there is no such layer or blob, or the shape of the diff differs from the blob's.
         """
         self._set_start(start_name, start_diff, zero_higher)
         return self.backward(diffs=diffs, start=start_name)
@@ -289,7 +292,7 @@ class Net:
     def deconv_from_layer(
         self, start_name: str, start_diff: np.ndarray, diffs: Iterable[str] | None = None, zero_higher: bool = False
     ) -> Arrays:
-        """Run a deconvolution pass from a layer in the middle of the net; the rest is as in `backward_from_layer`."""
+        """Run a deconvolution pass from a layer in the middle of the net. For arguments see `backward_from_layer`."""
         self._set_start(start_name, start_diff, zero_higher)
         return self.deconv(diffs=diffs, start=start_name)
 
@@ -301,7 +304,7 @@ class Net:
             kwargs: for each of the net's inputs an array with all examples along its first axis.
 
         Returns:
-            Copies with one row per example. For a loss, which is a scalar, one value per batch.
+            Copies of the blobs by name, with one row per example. A loss, which is a scalar, has one value per batch.
         """
         rows = Rows((*self.outputs, *(blobs or ())))
         for batch in self._batch(kwargs):
@@ -314,16 +317,17 @@ class Net:
         """Run forward and backward over any number of examples, in batches.
 
         Args:
-            blobs, diffs: names to return in addition to the outputs, and to the inputs' diffs.
+            blobs, diffs: names of blobs to return in addition to the outputs, and of diffs in addition to the inputs'
+                diffs.
             kwargs: arrays for the net's inputs, and diffs for its outputs, with all examples along the first axis.
 
         Returns:
             Copies of the blobs and of the diffs.
         """
         rows, diff_rows = Rows((*self.outputs, *(blobs or ()))), Rows((*self.inputs, *(diffs or ())))
-        ahead = self._batch({name: kwargs[name] for name in self.inputs if name in kwargs})
-        back = self._batch({name: kwargs[name] for name in self.outputs if name in kwargs})
-        for batch, top_diffs in zip_longest(ahead, back, fillvalue=dict[str, Any]()):
+        input_batches = self._batch({name: kwargs[name] for name in self.inputs if name in kwargs})
+        diff_batches = self._batch({name: kwargs[name] for name in self.outputs if name in kwargs})
+        for batch, top_diffs in zip_longest(input_batches, diff_batches, fillvalue=dict[str, Any]()):
             rows.add(self.forward(blobs=blobs, **batch))
             diff_rows.add(self.backward(diffs=diffs, **top_diffs))
         n, size = len(next(iter(kwargs.values()))), self._batch_size
@@ -333,7 +337,7 @@ class Net:
         """Reshape the net to the current shapes of its input blobs.
 
         Raises:
-            GraphError: if a layer cannot work with these shapes.
+            GraphError: if a layer does not support these shapes.
         """
         self._executor.reshape()
 
@@ -342,30 +346,33 @@ class Net:
         self._executor.memories.clear_param_diffs()
 
     def before_forward(self, callback: Callback) -> None:
-        """Have `callback(index)` called before each layer's forward pass. The net then runs layer by layer."""
+        """Register a function that is called with each layer's index before its forward pass.
+
+        A net with callbacks runs one layer at a time.
+        """
         self._executor.callbacks["before_forward"].append(callback)
 
     def after_forward(self, callback: Callback) -> None:
-        """Have `callback(index)` called after each layer's forward pass."""
+        """Register a function that is called with each layer's index after its forward pass."""
         self._executor.callbacks["after_forward"].append(callback)
 
     def before_backward(self, callback: Callback) -> None:
-        """Have `callback(index)` called before each layer's backward pass."""
+        """Register a function that is called with each layer's index before its backward pass."""
         self._executor.callbacks["before_backward"].append(callback)
 
     def after_backward(self, callback: Callback) -> None:
-        """Have `callback(index)` called after each layer's backward pass."""
+        """Register a function that is called with each layer's index after its backward pass."""
         self._executor.callbacks["after_backward"].append(callback)
 
     def set_input_arrays(self, data: np.ndarray, labels: np.ndarray) -> None:
-        """Set the arrays that the net's first layer, a MemoryData layer, reads from in a loop.
+        """Set the arrays from which the net's first layer, a MemoryData layer, reads batches in a loop.
 
         Args:
-            data: (N, channels, height, width), float32, contiguous; N a multiple of the batch size.
-            labels: (N,) or (N, 1, 1, 1), float32, contiguous.
+            data: float32 (N, channels, height, width), contiguous; N must be a multiple of the batch size.
+            labels: float32 (N,) or (N, 1, 1, 1), contiguous.
 
         Raises:
-            GraphError: if the arrays do not fit, or the first layer is not MemoryData.
+            GraphError: if the arrays do not fit the layer, or the first layer is not MemoryData.
         """
         graph = self._executor.graph
         self._executor.fed_layers.arrays[graph.layers[0].key] = array_source(graph, data, labels)
@@ -377,7 +384,7 @@ class Net:
 
         Args:
             weights: the file.
-            strict: as `strict_weights` of `Net`.
+            strict: see `strict_weights` of `Net`.
 
         Raises:
             WeightsError: if the file cannot be read, if blobs do not fit, or, with `strict`, if blobs are missing.
@@ -412,15 +419,15 @@ class Net:
         From now on a change of these parameters in one net changes the other net.
 
         Raises:
-            GraphError: if their blobs differ in number or shape.
+            GraphError: if the layers' blobs differ in number or shape.
         """
-        theirs = dict(zip(other._layer_names, other._layer_blobs, strict=True))
-        share_data(zip(self._layer_names, self._layer_blobs, strict=True), theirs)
+        sources = dict(zip(other._layer_names, other._layer_blobs, strict=True))
+        share_data(zip(self._layer_names, self._layer_blobs, strict=True), sources)
         self._executor.forget_passes()
 
     def _forward(self, first: int, last: int) -> float:
         """Run layers `first` to `last` (indices, inclusive) forward; return the weighted loss."""
-        return float(sum(float(loss) for loss in self._run(first, last)))
+        return float(sum(float(loss) for loss in self._run_forward(first, last)))
 
     def _backward(self, high: int, low: int) -> None:
         self._executor.backward(high, low)
@@ -428,7 +435,7 @@ class Net:
     def _deconv(self, high: int, low: int) -> None:
         self._executor.backward(high, low, deconv=True)
 
-    def _pass_back(
+    def _run_backward(
         self, deconv: bool, diffs: Iterable[str] | None, start: str | None, end: str | None, output_diffs: Arrays
     ) -> Arrays:
         high = self._layer_index(start) if start is not None else len(self.layers) - 1
@@ -451,7 +458,7 @@ class Net:
         for later in self._blob_names[self._blob_names.index(name) + 1 :] if zero_higher else ():
             self.blobs[later].diff[...] = 0
 
-    def _run(self, first: int, last: int) -> list[Any]:
+    def _run_forward(self, first: int, last: int) -> list[Any]:
         self._executor.fed_layers.check(self._executor.graph.layers[first : last + 1])
         return self._executor.forward(first, last)
 

@@ -17,18 +17,18 @@ from ..inference.policy import FrozenPassCache, scored_blobs
 from . import _global_state
 from ._blob_store import Memories
 from ._layer_range import BackwardRange, Key, LayerRange, Ranges
-from ._synced_memory import Memory, now
+from ._synced_memory import Memory, next_version
 
 
 class FrozenForward:
-    """Forward passes by an inference function, while the weights do not change.
+    """Forward passes that run an inference function as long as the weights do not change.
 
     The passes run the first layers of a net, or all layers.
 
     Args:
         net: the net.
-        layers: the layers. A range has no inference function if it does not begin with the net's first layer, ends
-            before the net's last layer and contains losses, or is a host layer.
+        layers: the layers. There is no inference function for a range that does not begin with the net's first layer,
+            for a range that contains losses and ends before the net's last layer, and for a host layer.
     """
 
     def __init__(self, net: pure.Net, layers: LayerRange) -> None:
@@ -36,15 +36,15 @@ class FrozenForward:
         subject = net if self._covers_net or layers.first else net.first_layers(layers.last)
         outputs = scored_blobs(net.graph) if self._covers_net else layers.leaves
         self._outputs = frozenset(name for name in outputs if name not in net.graph.input_names)
-        self._possible = bool(self._outputs) and not layers.first and not layers.on_host
+        self._is_supported = bool(self._outputs) and not layers.first and not layers.on_host
         if not self._covers_net and any(any(layer.loss_weights) for layer in layers.layers):
-            self._possible = False
+            self._is_supported = False
         self.cache = FrozenPassCache(subject.graph, subject.compute_config)
-        self._fold = jax.jit(jax.random.fold_in)
+        self._fold_in = jax.jit(jax.random.fold_in)
 
     def run(self, layers: LayerRange, inputs: PassInputs, wanted: tuple[str, ...]) -> PassOutputs | None:
         """Run a pass that returns the blobs in `wanted`; return None if no inference function can run it."""
-        if not self._possible:
+        if not self._is_supported:
             return None
         passes = self.cache.find(self._outputs.union(wanted), _variables(inputs))
         if passes is None:
@@ -53,7 +53,7 @@ class FrozenForward:
         def make_key() -> jax.Array:
             key, *numbers = inputs.key
             for number in numbers:
-                key = self._fold(key, number)
+                key = self._fold_in(key, number)
             return key
 
         blobs = passes.run_transformed(inputs.blobs, make_key)
@@ -77,14 +77,14 @@ class Pass:
         range: the layers to run.
         inputs: the inputs of the pass; the key is a `Key`.
         host_tops: the tops of a host layer, which must not run again for its backward pass; empty for other layers.
-        time: the version number at the end of the pass; memories with a larger version were written after it.
+        end_version: the version number at the end of the pass; memories with a larger version were written after it.
     """
 
     def __init__(self, layers: LayerRange, inputs: PassInputs, frozen: FrozenForward | None = None) -> None:
         self.range, self.inputs, self._frozen = layers, inputs, frozen
         self.host_tops: dict[str, jax.Array] = {}
-        self.time = -1
-        self._waiting: dict[str, Memory] = {}
+        self.end_version = -1
+        self._deferred: dict[str, Memory] = {}
 
     def run(self, wanted: tuple[str, ...]) -> PassOutputs:
         """Run the pass; return the blobs in `wanted`, the changed state and the loss."""
@@ -108,8 +108,8 @@ class Pass:
             if name in outputs.values:
                 memories.store(name, outputs.values[name])
             else:
-                memories.set_shape(name, blobs[name].shape)  # the previous pass may have set another shape
-                memory = self._waiting[name] = memories.blobs[name].data_memory
+                memories.set_shape(name, blobs[name].shape)  # the previous pass may have set a different shape
+                memory = self._deferred[name] = memories.blobs[name].data_memory
                 memory.defer(self)
         for layer in self.range.layers:
             memories.rewrite_params(layer)
@@ -117,14 +117,14 @@ class Pass:
             self.host_tops = outputs.values
             for param in (param for layer in self.range.layers for param in layer.params):
                 memories.slots[param.owner].data_memory.current_version()  # Python layers may write to their blobs
-        self.time = now()
+        self.end_version = next_version()
 
     def resolve(self) -> None:
         """Run the pass again, and store the blobs that it has not returned before."""
         if self._frozen and not self._frozen.cache.is_current(_variables(self.inputs)):
             self._frozen = None  # the inference function has newer parameters
         values = self.run(self.range.writes).values
-        for name, memory in self._waiting.items():
+        for name, memory in self._deferred.items():
             memory.fill(self, values[name])
 
 
@@ -147,7 +147,7 @@ class BackwardPass:
     def __init__(self, forward: Pass, layers: BackwardRange, memories: Memories) -> None:
         self.forward, self._layers = forward, layers
         self.seeds = {name: memories.blobs[name].diff_on(memories.device) for name in layers.reads}
-        self._waiting: dict[str, Memory] = {}
+        self._deferred: dict[str, Memory] = {}
 
     def run(self, wanted: tuple[str, ...]) -> Diffs:
         """Run the pass; return the diffs of parameters, and of the blobs in `wanted`."""
@@ -156,10 +156,10 @@ class BackwardPass:
         )
 
     def finish(self, diffs: Diffs, memories: Memories) -> None:
-        """Store the blobs' diffs in `memories`, and add the parameters'; diffs that are not in `diffs` are deferred."""
-        earlier = {slot: memories.slots[slot] for slot in diffs.params if not memories.slots[slot].diff_memory.is_zero}
-        before = {slot: blob.diff_on(memories.device) for slot, blob in earlier.items()}
-        sums = _add(before, {slot: diffs.params[slot] for slot in before}) if before else {}
+        """Store the diffs of blobs in `memories` and add the diffs of parameters. Diffs not in `diffs` are deferred."""
+        nonzero = {slot: memories.slots[slot] for slot in diffs.params if not memories.slots[slot].diff_memory.is_zero}
+        current = {slot: blob.diff_on(memories.device) for slot, blob in nonzero.items()}
+        sums = _add(current, {slot: diffs.params[slot] for slot in current}) if current else {}
         for slot, array in {**diffs.params, **sums}.items():
             memories.slots[slot].diff_memory.store(array)
         for name in self._layers.writes:
@@ -167,13 +167,13 @@ class BackwardPass:
             if name in diffs.blobs:
                 memory.store(diffs.blobs[name])
             else:
-                self._waiting[name] = memory
+                self._deferred[name] = memory
                 memory.defer(self)
 
     def resolve(self) -> None:
         """Run the pass again, and store the diffs that it has not returned before."""
         diffs = self.run(self._layers.writes)
-        for name, memory in self._waiting.items():
+        for name, memory in self._deferred.items():
             memory.fill(self, diffs.blobs[name])
 
 
@@ -202,9 +202,9 @@ class History:
         """Forget all passes; backward passes then start from the current memories."""
         self._last = [None] * len(self._layers)
 
-    def add(self, done: Pass) -> None:
+    def add(self, forward: Pass) -> None:
         """Record a pass that has run."""
-        self._last[done.range.first : done.range.last + 1] = [done] * len(done.range.layers)
+        self._last[forward.range.first : forward.range.last + 1] = [forward] * len(forward.range.layers)
 
     def last(self, i: int) -> Pass | None:
         """Return the most recent pass of layer `i`, or None."""
@@ -214,28 +214,29 @@ class History:
         """Return the forward pass that the backward pass of layer `i` differentiates.
 
         This is the most recent pass of the layer, or a new pass if an input of the layer was written to after it. For
-        a new pass, bottoms that the layer overwrote in place are recomputed, unless their maker has run since.
+        a new pass, bottoms that the layer overwrote in place are recomputed, unless the layer that computes them has
+        run since.
         """
         last, layer = self._last[i], self._layers[i]
         layers = self._ranges.get(i, i)
         if last is None:
             new = new_pass(layers, self._memories, _global_state.next_key())
         else:
-            overwritten = [name for name in _in_place_blobs(layer) if not self._was_remade(i, name, last)]
+            overwritten = [name for name in _in_place_blobs(layer) if not self._was_recomputed(i, name, last)]
             if len(overwritten) == len(_in_place_blobs(layer)) and not self._was_written(layer, last):
                 return last
             new = new_pass(layers, self._memories, last.inputs.key)
-            blobs = {**new.inputs.blobs, **self._read(i, last, overwritten)}
+            blobs = {**new.inputs.blobs, **self._read_bottoms(i, last, overwritten)}
             new.inputs = new.inputs._replace(state=last.inputs.state, blobs=blobs)
         if layers.on_host:
             new.host_tops = self._memories.values(layers.writes)
         return new
 
-    def _was_remade(self, i: int, name: str, last: Pass) -> bool:
-        """Return whether the layer that makes the bottom `name` of layer `i` has run after the pass `last`."""
-        maker = max(j for j, layer in enumerate(self._layers[:i]) if name in layer.tops)
-        later = self._last[maker]
-        return later is not None and later.time > last.time
+    def _was_recomputed(self, i: int, name: str, last: Pass) -> bool:
+        """Return whether the layer that computes the bottom `name` of layer `i` has run after the pass `last`."""
+        producer = max(j for j, layer in enumerate(self._layers[:i]) if name in layer.tops)
+        later = self._last[producer]
+        return later is not None and later.end_version > last.end_version
 
     def _was_written(self, layer: Layer, last: Pass) -> bool:
         """Return whether an input of the layer's backward pass was written to after the forward pass `last`.
@@ -244,9 +245,9 @@ class History:
         """
         blobs = [self._memories.blobs[name] for name in layer.bottoms if name not in _in_place_blobs(layer)]
         params = [self._memories.slots[p.owner] for p in layer.params if p.spec.learnable]
-        return any(blob.data_memory.current_version() >= last.time for blob in (*blobs, *params))
+        return any(blob.data_memory.current_version() >= last.end_version for blob in (*blobs, *params))
 
-    def _read(self, i: int, last: Pass, names: Iterable[str]) -> dict[str, jax.Array]:
+    def _read_bottoms(self, i: int, last: Pass, names: Iterable[str]) -> dict[str, jax.Array]:
         """Return the bottoms `names` as layer `i` read them in the pass `last`, before it overwrote them."""
         names = tuple(sorted(names))
         first = last.range.first

@@ -1,4 +1,4 @@
-"""`caffe.Solver` and its subclasses: solvers in the form of Caffe's Python interface."""
+"""`caffe.Solver` and its subclasses: solvers with Caffe's Python interface."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class BlobUpdater:
         executor: the train net's executor.
 
     Attributes:
-        on_start, on_gradients: functions called before an iteration's first pass, and before its update.
-        last_update, steps_per_dispatch, wait_seconds: as in `Updater`.
+        on_start, on_gradients: functions that are called before the first pass and before the update of each iteration.
+        last_update, steps_per_dispatch, wait_seconds: see `Updater`.
     """
 
     steps_per_dispatch = 1
@@ -64,7 +64,7 @@ class BlobUpdater:
     @property
     def train_state(self) -> TrainState:
         """The train state on the current device, with the net's current parameters and running statistics."""
-        self._follow()
+        self._move_to_current_device()
         params, state = self._executor.memories.variables
         return self._other_variables.replace(params=params, state=state)
 
@@ -104,7 +104,7 @@ class BlobUpdater:
         (rate,) = rates
         for call in self.on_start:
             call()
-        self._follow()
+        self._move_to_current_device()
         self._executor.memories.clear_param_diffs()
         losses = [self._pass(i, debug_info) for i in range(self._iter_size)]
         loss = jnp.mean(jnp.stack(losses)) if len(losses) > 1 else losses[0]
@@ -115,7 +115,7 @@ class BlobUpdater:
 
     def apply_update(self, rate: np.float32) -> None:
         """Replace the diffs of the train net's parameters by their updates, and subtract the updates."""
-        self._follow()
+        self._move_to_current_device()
         before = self._other_variables.replace(params=self._executor.memories.params)
         after, update = self._apply(self._executor.memories.param_diffs, before, rate)
         assert update is not None
@@ -143,12 +143,12 @@ class BlobUpdater:
         ):
             _global_state.log(line)
 
-    def _follow(self) -> None:
+    def _move_to_current_device(self) -> None:
         """Move the train state and the net to the current device."""
         if (device := _global_state.device()) is not self._device:
             self._device = device
             self._other_variables = jax.device_put(self._other_variables, device)
-            self._executor.follow()
+            self._executor.move_to_current_device()
 
 
 def _drop_variables(state: TrainState) -> TrainState:
@@ -167,7 +167,7 @@ class Solver:
 
     Attributes:
         net: the train net.
-        test_nets: the test nets; they have the train net's params.
+        test_nets: the test nets, which have the train net's parameters.
         param: the solver's settings.
 
     Raises:
@@ -194,7 +194,7 @@ class Solver:
             ),
             open_loader=lambda net: Loader(net.graph, by_hand=lambda: executors[net].read_user_inputs()),
         )
-        _make_workspaces(setup, start, executors)
+        _make_executors(setup, start, executors)
         self._updater = BlobUpdater(setup, start, executors[setup.net])
         self._trainer = Trainer(setup, self._updater, FiniteCheck(setup.net, param.iter_size))
         self._param = setup.param
@@ -263,7 +263,7 @@ class Solver:
         """Restore the state of a snapshot: a .solverstate, a .solverstate.h5 or a checkpoint.
 
         Raises:
-            WeightsError: if the snapshot cannot be read, or belongs to another net.
+            WeightsError: if the snapshot cannot be read, or belongs to a different net.
         """
         self._trainer.restore(state_file)
 
@@ -273,19 +273,19 @@ class Solver:
         self._trainer.iteration += 1
 
     def share_weights(self, net: Net) -> None:
-        """Make another net use the parameters of this solver's net."""
+        """Make `net` use the parameters of this solver's train net."""
         net.share_with(self.net)
 
     def add_callback(self, on_start: Callable[[], object], on_gradients: Callable[[], object]) -> None:
         """Register functions for every iteration: before the first pass, and after the gradients are computed.
 
-        `on_gradients` may change the params' diffs before the update uses them.
+        `on_gradients` may change the diffs of the parameters before the update uses them.
         """
         self._updater.on_start.append(on_start)
         self._updater.on_gradients.append(on_gradients)
 
 
-def _make_workspaces(setup: Setup, start: TrainState, executors: dict[PureNet, Executor]) -> None:
+def _make_executors(setup: Setup, start: TrainState, executors: dict[PureNet, Executor]) -> None:
     """Create the executors of the train net and the test nets, and make tests read the test nets' blobs."""
     trained = Variables(start.params, start.state)
     executors[setup.net] = Executor(setup.net, trained, setup.loader)
@@ -293,49 +293,49 @@ def _make_workspaces(setup: Setup, start: TrainState, executors: dict[PureNet, E
     for i, evaluator in enumerate(tests.evaluators):
         variables = copy_trained_params(evaluator.net.graph, tests.net_variables[i](), setup.net.graph, trained)
         executors[evaluator.net] = Executor(evaluator.net, variables, evaluator.loader)
-        tests.net_variables[i] = partial(_current, evaluator, executors[evaluator.net])
+        tests.net_variables[i] = partial(_current_variables, evaluator, executors[evaluator.net])
 
 
-def _current(evaluator: Evaluator, executor: Executor) -> Variables:
+def _current_variables(evaluator: Evaluator, executor: Executor) -> Variables:
     """Move a test net and its evaluator to the current device; return the net's parameters and state."""
-    executor.follow()
+    executor.move_to_current_device()
     if not isinstance(evaluator, MeshEvaluator):
         evaluator.device = executor.memories.device
     return executor.memories.variables
 
 
 class SGDSolver(Solver):
-    """Solver with stochastic gradient descent, whatever type its file names."""
+    """Solver with stochastic gradient descent, regardless of the type in its file."""
 
     _type = "SGD"
 
 
 class NesterovSolver(SGDSolver):
-    """Solver with Nesterov's accelerated gradient, whatever type its file names."""
+    """Solver with Nesterov's accelerated gradient, regardless of the type in its file."""
 
     _type = "Nesterov"
 
 
 class AdaGradSolver(SGDSolver):
-    """Solver with AdaGrad, whatever type its file names."""
+    """Solver with AdaGrad, regardless of the type in its file."""
 
     _type = "AdaGrad"
 
 
 class RMSPropSolver(SGDSolver):
-    """Solver with RMSProp, whatever type its file names."""
+    """Solver with RMSProp, regardless of the type in its file."""
 
     _type = "RMSProp"
 
 
 class AdaDeltaSolver(SGDSolver):
-    """Solver with AdaDelta, whatever type its file names."""
+    """Solver with AdaDelta, regardless of the type in its file."""
 
     _type = "AdaDelta"
 
 
 class AdamSolver(SGDSolver):
-    """Solver with Adam, whatever type its file names."""
+    """Solver with Adam, regardless of the type in its file."""
 
     _type = "Adam"
 

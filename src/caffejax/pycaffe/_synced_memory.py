@@ -21,13 +21,13 @@ from ..layers.python.blob import Blob
 
 Shape = tuple[int, ...]
 
-_OFTEN = 2  # after this number of consecutive values that were read, every pass returns the blob
+_FREQUENT = 2  # after this number of consecutive values that were read, every pass returns the blob
 
 _versions = itertools.count()
 
 
-def now() -> int:
-    """Return the next version number. It is larger than all earlier ones."""
+def next_version() -> int:
+    """Return the next version number, which is larger than all earlier ones."""
     return next(_versions)
 
 
@@ -35,7 +35,7 @@ class Deferred(Protocol):
     """A computation that runs when one of its results is read."""
 
     def resolve(self) -> None:
-        """Compute the results, and pass each result to `fill` of the `Memory` that waits for it."""
+        """Compute the results, and pass each result to `fill` of the `Memory` that it was deferred for."""
         ...
 
 
@@ -43,85 +43,85 @@ class Memory:
     """One float32 array with a copy on the host and a copy on the device. It is zero until it is written to.
 
     Attributes:
-        version: the version of the value, from `now`, which counts versions of all memories.
+        version: the version of the value, from `next_version`, which counts the versions of all memories.
         was_read: True if the current value has been read on the host.
         streak: the number of consecutive values that were read.
     """
 
-    __slots__ = ("_array", "_buffer", "_handed_out", "_on_host", "_waiting_for", "streak", "version", "was_read")
+    __slots__ = ("_array", "_buffer", "_deferred", "_is_exposed", "_on_host", "streak", "version", "was_read")
 
     def __init__(self, array: jax.Array | None = None) -> None:
         self._buffer = np.zeros(0, np.float32)
         self._array = array
         self._on_host = False  # True if the buffer has the newest value; a buffer without a value is zero
-        self._handed_out = False
-        self._waiting_for: Deferred | None = None
-        self.version = now()
+        self._is_exposed = False  # True if a caller may have written to a view of the buffer
+        self._deferred: Deferred | None = None
+        self.version = next_version()
         self.was_read = False
         self.streak = 0
 
     @property
-    def held(self) -> bool:
+    def has_views(self) -> bool:
         """True if a view of the host's buffer exists. A view is detected by its reference to the buffer."""
-        return sys.getrefcount(self._buffer) > _UNHELD
+        return sys.getrefcount(self._buffer) > _REFERENCES
 
     @property
     def is_zero(self) -> bool:
         """True if the value was never set or was cleared, so it is known to be zero without reading it."""
-        return self._array is None and not self._on_host and self._waiting_for is None
+        return self._array is None and not self._on_host and self._deferred is None
 
     def view(self, shape: Shape) -> np.ndarray:
         """Return a view of the host's buffer in this shape, after copying the newest value to the buffer."""
         self.was_read = True
         count = math.prod(shape)
         self._to_host(count)
-        self._handed_out = True
+        self._is_exposed = True
         return self._buffer[:count].reshape(shape)
 
     def on_device(self, shape: Shape, device: jax.Device) -> jax.Array:
         """Return the newest value as a JAX array with this shape on `device`."""
         if self._array is not None and not self._on_host and self._array.shape == shape:
             return self._array
-        if self._waiting_for is not None:
-            self._waiting_for.resolve()
+        if self._deferred is not None:
+            self._deferred.resolve()
         if self.is_zero:
             return full(shape, 0, device=device)
-        written = self._on_host and self._handed_out
-        if written or self._array is None or self._array.shape != shape:
+        may_have_changed = self._on_host and self._is_exposed
+        if may_have_changed or self._array is None or self._array.shape != shape:
             count = math.prod(shape)
             self._to_host(count)
             self._array = jax.device_put(_private_copy(self._buffer[:count]).reshape(shape), device)
-            self._handed_out = self.held  # a caller that holds a view may write to it and then drop it unnoticed
-            self.version = now()
+            self._is_exposed = self.has_views  # a caller that holds a view may write to it and then drop it unnoticed
+            self.version = next_version()
         return self._array
 
     def store(self, array: jax.Array) -> None:
         """Store a new value and update existing views."""
-        self._array, self._waiting_for = array, None
-        self._on_host = self._handed_out = self.was_read = False
-        self.version = now()
+        self._array, self._deferred = array, None
+        self._on_host = self._is_exposed = self.was_read = False
+        self.version = next_version()
         self._refresh()
 
-    def defer(self, work: Deferred) -> None:
-        """Store a deferred value, which `work` computes when it is read."""
-        self._array, self._waiting_for = None, work
-        self._on_host = self._handed_out = self.was_read = False
-        self.version = now()
+    def defer(self, computation: Deferred) -> None:
+        """Store a deferred value, which `computation` computes when it is read."""
+        self._array, self._deferred = None, computation
+        self._on_host = self._is_exposed = self.was_read = False
+        self.version = next_version()
 
-    def fill(self, work: Deferred, array: jax.Array) -> None:
-        """Store the value that the deferred `work` has computed, unless another value was stored since `defer`."""
-        if self._waiting_for is work:
-            self._array, self._waiting_for = array, None
+    def fill(self, computation: Deferred, array: jax.Array) -> None:
+        """Store the value that the deferred `computation` has computed, unless a new value was stored since `defer`."""
+        if self._deferred is computation:
+            self._array, self._deferred = array, None
 
     def clear(self) -> None:
         """Set the value to zero."""
-        self._array = self._waiting_for = None
-        self._on_host = self._handed_out = False
-        self.version = now()
+        self._array = self._deferred = None
+        self._on_host = self._is_exposed = False
+        self.version = next_version()
         self._refresh()
 
     def move(self, device: jax.Device) -> None:
-        """Move the device's copy, if there is one, to another device."""
+        """Move the device's copy, if there is one, to `device`."""
         if self._array is not None:
             self._array = jax.device_put(self._array, device)
 
@@ -129,32 +129,33 @@ class Memory:
         """Return whether the next value is likely to be read. Call it once for each new value."""
         if self.was_read:
             self.streak += 1
-        elif self.streak < _OFTEN:
+        elif self.streak < _FREQUENT:
             self.streak = 0
-        return self.streak >= _OFTEN or self.held
+        return self.streak >= _FREQUENT or self.has_views
 
     def current_version(self) -> int:
-        """Return the version; a new one if the host's buffer has changed since the device read it."""
-        suspect = self._array is not None and self._on_host and self._handed_out
-        if suspect and not self._same():
+        """Return the version. It is a new one if the host's buffer has changed since the device read it."""
+        may_have_changed = self._array is not None and self._on_host and self._is_exposed
+        if may_have_changed and not self._buffer_equals_array():
             self._array = None
-            self.version = now()
+            self.version = next_version()
         return self.version
 
-    def _same(self) -> bool:
+    def _buffer_equals_array(self) -> bool:
         array = np.asarray(self._array).reshape(-1)
-        return bool(np.array_equal(self._buffer[: array.size].view(np.int32), array.view(np.int32)))  # bits: NaNs too
+        buffer = self._buffer[: array.size]
+        return bool(np.array_equal(buffer.view(np.int32), array.view(np.int32)))  # compares bits, because NaN != NaN
 
     def _refresh(self) -> None:
         """Copy the newest value to the host's buffer if a view of the buffer exists."""
-        if not self._on_host and self.held:
+        if not self._on_host and self.has_views:
             self._to_host(0)
-            self._handed_out = True
+            self._is_exposed = True
 
     def _to_host(self, count: int) -> None:
         """Copy the newest value to the host's buffer, and enlarge the buffer to at least `count` elements."""
-        if self._waiting_for is not None:
-            self._waiting_for.resolve()
+        if self._deferred is not None:
+            self._deferred.resolve()
         size = max(count, 0 if self._array is None or self._on_host else self._array.size)
         if self._buffer.size < size:
             old, self._buffer = self._buffer, np.zeros(size, np.float32)
@@ -210,4 +211,4 @@ def _references() -> int:
     return sys.getrefcount(memory._buffer)
 
 
-_UNHELD = _references()
+_REFERENCES = _references()

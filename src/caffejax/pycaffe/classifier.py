@@ -18,9 +18,9 @@ class ImageNet(Net):
 
     Args:
         model_file: the net prototxt.
-        pretrained_file: its weights.
-        mean, input_scale, raw_scale, channel_swap: as for `io.Transformer`; None skips a step.
-        strict_weights: as for `Net`.
+        pretrained_file: the net's weights.
+        mean, input_scale, raw_scale, channel_swap: see `io.Transformer`; None skips a step.
+        strict_weights: see `Net`.
 
     Attributes:
         transformer: converts images (H, W, K) to the input.
@@ -57,11 +57,11 @@ class Classifier(ImageNet):
 
     Args:
         model_file: the net prototxt.
-        pretrained_file: its weights.
+        pretrained_file: the net's weights.
         image_dims: height and width to which images are resized before they are cropped to the input's size; default:
             the input's size.
-        mean, input_scale, raw_scale, channel_swap: as for `io.Transformer`.
-        strict_weights: as for `Net`.
+        mean, input_scale, raw_scale, channel_swap: see `io.Transformer`.
+        strict_weights: see `Net`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Classifier(ImageNet):
                 centre is classified.
 
         Returns:
-            (N, classes). With `oversample=False`, the net's output in its shape, one row per image.
+            Probabilities, (N, classes). With `oversample=False`, the net's output in its shape, with one row per image.
 
         Raises:
             ValueError: if the crops are larger than the images after resizing.

@@ -1,4 +1,4 @@
-"""Coordinate maps between blobs, for cropping one blob to another as in fully convolutional nets.
+"""Coordinate maps between blobs, to crop one blob to the position of another, as in fully convolutional nets.
 
 A map from a layer's bottom to its top is `(axis, scale, shift)`: along each spatial axis, beginning with `axis`,
 position `x` in the bottom corresponds to position `scale * x + shift` in the top. Positions are in pixels, measured
@@ -57,7 +57,7 @@ def conv_params(fn: Function) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def crop_params(fn: Function) -> tuple[int, np.ndarray]:
-    """Return the first axis that a Crop layer crops, and an array of offsets for this axis and those after it."""
+    """Return the first axis that a Crop layer crops, and an array of offsets for this axis and all later axes."""
     settings = fn.params.get("crop_param") or fn.params
     return settings.get("axis", 2), np.atleast_1d(settings.get("offset", 0))
 
@@ -80,7 +80,7 @@ def coord_map(fn: Function) -> CoordMap:
     if pixels == "cropped":
         axis, offset = crop_params(fn)
         return axis - 1, 1, -offset  # the first spatial axis comes after a map's axis, the channels
-    raise UndefinedMapException(f"coordinates cannot be followed through {fn.type_name}")
+    raise UndefinedMapException(f"there is no coordinate map for layers of type {fn.type_name}")
 
 
 def _pixels(fn: Function) -> SpatialMap:
@@ -103,7 +103,7 @@ def compose(base_map: CoordMap, next_map: CoordMap) -> CoordMap:
         raise AxisMismatchException(f"one map begins after axis {axis1}, the other after axis {axis2}")
     if len({n for n in map(np.size, (scale1, shift1, scale2, shift2)) if n > 1}) > 1:
         sizes = [max(np.size(scale), np.size(shift)) for scale, shift in ((scale1, shift1), (scale2, shift2))]
-        raise AxisMismatchException(f"one map is of {sizes[0]} spatial axes, the other of {sizes[1]}")
+        raise AxisMismatchException(f"one map has {sizes[0]} spatial axes, the other {sizes[1]}")
     return axis2 if axis1 is None else axis1, scale1 * scale2, scale1 * shift2 + shift1
 
 
@@ -113,25 +113,25 @@ def inverse(coord_map: CoordMap) -> CoordMap:
     return axis, 1 / scale, -shift / scale
 
 
-def _walk(top: Top) -> Iterator[tuple[Top, CoordMap]]:
+def _walk_ancestors(top: Top) -> Iterator[tuple[Top, CoordMap]]:
     """Yield a blob and its ancestors, nearest first, each with the map from the ancestor to the blob."""
     maps = {top: _IDENTITY}
-    waiting = [top]
-    for here in waiting:  # the list grows during the loop
-        yield here, maps[here]
+    queue = [top]
+    for blob in queue:  # the list grows during the loop
+        yield blob, maps[blob]
         try:
-            step = coord_map(here.fn)
+            layer_map = coord_map(blob.fn)
         except UndefinedMapException:
             continue
         # the second bottom of a Crop determines only the size
-        for bottom in here.fn.inputs[:1] if _pixels(here.fn) == "cropped" else here.fn.inputs:
+        for bottom in blob.fn.inputs[:1] if _pixels(blob.fn) == "cropped" else blob.fn.inputs:
             if bottom not in maps:
-                maps[bottom] = compose(maps[here], step)
-                waiting.append(bottom)
+                maps[bottom] = compose(maps[blob], layer_map)
+                queue.append(bottom)
 
 
 def coord_map_from_to(top_from: Top, top_to: Top) -> CoordMap:
-    """Return the map from one blob's coordinates to another's, through their nearest common ancestor.
+    """Return the map from the coordinates of `top_from` to those of `top_to`, through their nearest common ancestor.
 
     If there are several paths, their maps are assumed to be equal. They are equal in nets whose sums add blobs pixel
     by pixel.
@@ -140,8 +140,8 @@ def coord_map_from_to(top_from: Top, top_to: Top) -> CoordMap:
         RuntimeError: if the blobs have no common ancestor.
         AxisMismatchException: if the layers on the path have maps with different axes.
     """
-    from_maps = dict(_walk(top_from))
-    for blob, to_map in _walk(top_to):
+    from_maps = dict(_walk_ancestors(top_from))
+    for blob, to_map in _walk_ancestors(top_to):
         if blob in from_maps:
             return compose(to_map, inverse(from_maps[blob]))
     raise RuntimeError("could not compute a map between the tops; are they connected by spatial layers?")
@@ -152,7 +152,7 @@ def crop(top_from: Top, top_to: Top) -> Top:
 
     Raises:
         AssertionError: if the blobs differ in scale, or the crop does not begin at a pixel of `top_from`.
-        RuntimeError, AxisMismatchException: as `coord_map_from_to`.
+        RuntimeError, AxisMismatchException: see `coord_map_from_to`.
     """
     axis, scale, shift = coord_map_from_to(top_from, top_to)
     problem = ""

@@ -21,10 +21,10 @@ class Detector(ImageNet):
 
     Args:
         model_file: the net prototxt. `context_pad` requires a square input.
-        pretrained_file: its weights.
-        mean, input_scale, raw_scale, channel_swap: as for `io.Transformer`.
+        pretrained_file: the net's weights.
+        mean, input_scale, raw_scale, channel_swap: see `io.Transformer`.
         context_pad: width of the context around the window on each side, in pixels of the net's input.
-        strict_weights: as for `Net`.
+        strict_weights: see `Net`.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Detector(ImageNet):
             images_windows: for each image its file name and its windows (ymin, xmin, ymax, xmax), in pixels.
 
         Returns:
-            For each window `{"filename": ..., "window": ..., "prediction": the net's first output}`.
+            A dictionary for each window: `{"filename": ..., "window": ..., "prediction": the net's first output}`.
 
         Raises:
-            DataError: for an image that cannot be read, or a window outside its image.
+            DataError: if an image cannot be read, or a window is outside its image.
         """
         detections: list[dict[str, Any]] = []
         crops = []
@@ -74,7 +74,7 @@ class Detector(ImageNet):
         """Classify the windows that selective search, a separate MATLAB program, proposes for images.
 
         Raises:
-            CaffejaxError: if its Python package, selective_search_ijcv_with_python, is not installed.
+            CaffejaxError: if the Python package selective_search_ijcv_with_python is not installed.
         """
         try:
             selective_search = import_module("selective_search_ijcv_with_python")
@@ -97,12 +97,12 @@ class Detector(ImageNet):
             window: (ymin, xmin, ymax, xmax), in pixels.
 
         Returns:
-            The window in its original size; with context, resized to the net's input.
+            The window in its original size; with context, it is resized to the net's input.
         """
         y1, x1, y2, x2 = (int(n) for n in window)
         if not self.context_pad:
             return im[y1:y2, x1:x2]
-        size = self.crop_dims[1]  # assumes a square
+        size = self.crop_dims[1]  # the input is square
         scale = size / (size - 2.0 * self.context_pad)
         half = np.array([(y2 - y1 + 1) / 2, (x2 - x1 + 1) / 2])
         centre = np.array([y1, x1]) + half
@@ -126,7 +126,7 @@ class Detector(ImageNet):
         channels, height, width = self.blobs[name].data.shape[1:]
         if context_pad and not (height == width and 0 < 2 * context_pad < width):
             raise ValueError(
-                f"a context of {context_pad} needs a square input larger than that, not {height} x {width}"
+                f"context_pad={context_pad} needs a square input wider than {2 * context_pad}, not {height} x {width}"
             )
         self.crop_dims = (height, width, channels)
         self.context_pad = context_pad

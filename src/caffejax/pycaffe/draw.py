@@ -42,7 +42,7 @@ class DrawingError(CaffejaxError, ValueError):
 
 
 def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
-    """Return the multipliers of the learning rate of weights and biases; default: 1.
+    """Return the learning rate multipliers of weights and biases, which are 1 by default.
 
     Raises:
         ValueError: for layers other than convolutions and inner products.
@@ -52,7 +52,7 @@ def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
         raise ValueError(f"{layer.type} layers do not have a learning rate multiplier")
     if len(layer.param) > 2:
         raise DrawingError(
-            f"layer '{layer.name}' has {len(layer.param)} param entries; there are at most two, for weights and biases"
+            f"layer '{layer.name}' has {len(layer.param)} param entries, but can have two, for weights and biases"
         )
     multipliers = [param.lr_mult for param in layer.param]
     first, second = [*multipliers, 1.0, 1.0][:2]
@@ -62,8 +62,8 @@ def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
 def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = False) -> str:
     """Return the text of a layer's box: name, type, kernel, stride and pad.
 
-    With `rankdir` "TB" or "BT" the text is one line, otherwise several lines. `display_lrm` adds the multipliers of the
-    learning rate.
+    With `rankdir` "TB" or "BT" the text is one line, otherwise several lines. `display_lrm` adds the learning
+    rate multipliers.
     """
     separator = " " if rankdir in ("TB", "BT") else "\n"
     style = draw_style(layer.type)
@@ -95,11 +95,11 @@ def drawing(
         rankdir: the direction of the drawing: "LR", "RL", "TB" or "BT".
         label_edges: write the number of outputs and the batch size at the edges.
         phase: draw only the layers of this phase, `caffe.TRAIN` or `caffe.TEST`; default: all layers.
-        display_lrm: write the multipliers of the learning rate in the boxes.
+        display_lrm: write the learning rate multipliers in the boxes.
 
     Raises:
-        CaffejaxError: for another direction, or if no layers remain.
-        DrawingError: for a layer with both include and exclude rules, if `phase` is not None.
+        CaffejaxError: if the direction is invalid, or no layers remain.
+        DrawingError: if `phase` is not None and a layer has both include and exclude rules.
     """
     if rankdir not in _DIRECTIONS:
         raise CaffejaxError(f"rankdir must be one of {', '.join(_DIRECTIONS)}, not '{rankdir}'")
@@ -161,7 +161,7 @@ def draw_net(
     """Return a picture of a net.
 
     Args:
-        caffe_net, rankdir, phase, display_lrm: as for `drawing`.
+        caffe_net, rankdir, phase, display_lrm: see `drawing`.
         ext: the format: "dot", "svg", or a format of Graphviz.
 
     Raises:
@@ -179,10 +179,10 @@ def draw_net(
             f"drawing to .{ext} needs Graphviz's program 'dot', which was not found: install the package graphviz, "
             "or name the file .svg or .dot"
         )
-    done = subprocess.run([program, f"-T{ext}"], input=picture.to_dot().encode(), capture_output=True, check=False)
-    if done.returncode:
-        raise CaffejaxError(f"{program} could not draw to .{ext}: {done.stderr.decode(errors='replace').strip()}")
-    return done.stdout
+    result = subprocess.run([program, f"-T{ext}"], input=picture.to_dot().encode(), capture_output=True, check=False)
+    if result.returncode:
+        raise CaffejaxError(f"{program} could not draw to .{ext}: {result.stderr.decode(errors='replace').strip()}")
+    return result.stdout
 
 
 def draw_net_to_file(
@@ -195,7 +195,7 @@ def draw_net_to_file(
     """Draw a net to a file; the file extension selects the format. Raises the errors of `draw_net`."""
     ext = os.path.splitext(filename)[1][1:]
     if not ext:
-        raise CaffejaxError(f"{filename}: the ending of the name must be a format, as in net.svg")
+        raise CaffejaxError(f"{filename}: the file's extension must be an image format, as in net.svg")
     content = draw_net(caffe_net, rankdir, ext, phase, display_lrm)
     with replace_file(filename) as file:
         file.write(content)

@@ -106,9 +106,9 @@ def load_image(filename: str | os.PathLike[str] | IO[bytes], color: bool = True)
     """Read an image file.
 
     Args:
-        filename: a JPEG, PNG or other file that OpenCV reads, or a file object in binary mode, read from its position.
-            Transparency is dropped.
-        color: return three channels, for grey images too. If False, return one channel, a sum of R, G and B with
+        filename: a JPEG, PNG or other file that OpenCV reads, or a file object in binary mode, which is read from its
+            current position. Transparency is dropped.
+        color: return three channels, also for grey images. If False, return one channel, a sum of R, G and B with
             scikit-image's weights.
 
     Returns:
@@ -120,7 +120,7 @@ def load_image(filename: str | os.PathLike[str] | IO[bytes], color: bool = True)
     with locate_errors(file=str(getattr(filename, "name", filename) if hasattr(filename, "read") else filename)):
         content = read_bytes(filename, DataError) if isinstance(filename, str | os.PathLike) else filename.read()
         if not isinstance(content, bytes):
-            raise DataError("it is opened as text; open it in binary mode, as in open(name, 'rb')")
+            raise DataError("the file is opened as text; open it in binary mode, as in open(name, 'rb')")
         pixels = decode_pixels(content, max_pixels=_global_state.data_config().max_image_pixels)
     scale = np.iinfo(pixels.dtype).max if pixels.dtype.kind in "iu" else 1
     image = np.atleast_3d(pixels).astype(np.float64) / scale
@@ -238,10 +238,10 @@ class Transformer:
         self.raw_scale[in_] = scale
 
     def set_mean(self, in_: str, mean: np.ndarray) -> None:
-        """Set the mean to subtract: one value per channel (K,), or an image (K, H, W), resized to the input's size.
+        """Set the mean to subtract: one value per channel (K,), or an image (K, H, W), which is resized to the input.
 
         Raises:
-            ValueError: if the mean has another number of channels than the input.
+            ValueError: if the mean and the input have different numbers of channels.
         """
         shape = self._shape(in_)
         mean = np.asarray(mean)
@@ -275,8 +275,8 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1)
     with mode "constant" and anti_aliasing=False: pixels are areas, and the image is padded with its smallest value,
     which is visible at the edges of enlarged images. Other images are resized like `scipy.ndimage.zoom`: the centres of
     the outermost pixels stay in place. Results agree with these libraries to rounding (1e-6 of the range of values).
-    The exception is order 0, where either of two equally near pixels may be chosen. Above order 1 the results are the
-    same as in current scikit-image, which differs from the versions of Caffe's time.
+    The exception is order 0, where either of two equally near pixels may be chosen. Above order 1, the results are the
+    same as in current scikit-image, which differs from the versions that Caffe used.
 
     Args:
         im: (H, W, K).
@@ -301,7 +301,7 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1)
         resized = im[_nearest(height, im.shape[0])[:, np.newaxis], _nearest(width, im.shape[1])]
     elif interp_order == 1:
         inner = cv2.resize(im - low, (width, height), interpolation=cv2.INTER_LINEAR)
-        edges = np.outer(_inside(height, im.shape[0]), _inside(width, im.shape[1])).astype(im.dtype)
+        edges = np.outer(_inside_fraction(height, im.shape[0]), _inside_fraction(width, im.shape[1])).astype(im.dtype)
         resized = inner.reshape(height, width, -1) * edges[:, :, np.newaxis] + low
     else:
         resized = _zoom((im - low) / (high - low), (height, width), interp_order, grid_mode=True)
@@ -310,7 +310,7 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1)
 
 
 def __getattr__(name: str) -> Any:
-    """Import what scripts take from `caffe.io` because Caffe's module imports it: skimage, its `resize`, and `zoom`."""
+    """Import the names that Caffe's module has from its imports: `skimage`, skimage's `resize`, and scipy's `zoom`."""
     if name not in _IMPORTS:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     module, _, attribute = _IMPORTS[name].partition(":")
@@ -322,7 +322,7 @@ _IMPORTS = {"skimage": "skimage.io", "resize": "skimage.transform:resize", "zoom
 
 
 def _centres(new: int, old: int) -> np.ndarray:
-    """Return the positions of the centres of `new` pixels in coordinates of `old` pixels, shape (new,)."""
+    """Return the centres of `new` pixels in coordinates of `old` pixels, (new,)."""
     return (np.arange(new) + 0.5) * (old / new) - 0.5
 
 
@@ -330,8 +330,8 @@ def _nearest(new: int, old: int) -> np.ndarray:
     return np.floor(_centres(new, old) + 0.5).astype(int).clip(0, old - 1)
 
 
-def _inside(new: int, old: int) -> np.ndarray:
-    """Return for each new pixel the part of its interpolation weights that belongs to pixels in the image, (new,)."""
+def _inside_fraction(new: int, old: int) -> np.ndarray:
+    """Return the sum of each new pixel's interpolation weights for pixels inside the image, (new,)."""
     centres = _centres(new, old)
     return 1 - np.maximum(np.maximum(-centres, centres - (old - 1)), 0)
 
@@ -352,12 +352,12 @@ def transformer_of(
     raw_scale: float | None = None,
     channel_swap: Sequence[int] | None = None,
 ) -> Transformer:
-    """Return a transformer of images (H, W, K) to the input with this name and shape.
+    """Return a transformer that converts images (H, W, K) to the input with this name and shape.
 
     A step whose argument is None is skipped. The other arguments are the same as in the methods of `Transformer`.
 
     Raises:
-        ValueError: if mean or channel_swap do not fit the input.
+        ValueError: if `mean` or `channel_swap` does not fit the input.
     """
     if channel_swap is not None and tuple(shape[1:2]) != (len(channel_swap),):
         swap = ",".join(map(str, channel_swap))

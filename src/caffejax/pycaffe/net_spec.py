@@ -1,4 +1,4 @@
-"""Nets written in Python: each layer is a call, each blob a value.
+"""Nets written in Python: each layer is a function call, and each blob is a value.
 
     n = NetSpec()
     n.data, n.label = L.Data(source="train_lmdb", backend=P.Data.LMDB, batch_size=64, ntop=2)
@@ -39,16 +39,16 @@ def param_name_dict() -> dict[str, str]:
     """Return the name of each type's settings field without `_param`: `{"InnerProduct": "inner_product", ...}`."""
     fields = {
         field.name.removesuffix(_SUFFIX): field.message_type.name.removesuffix("Parameter")
-        for field in LayerParameter.DESCRIPTOR.fields[::-1]  # of fields with equal messages the first remains
+        for field in LayerParameter.DESCRIPTOR.fields[::-1]  # if fields have equal messages, the first remains
         if field.name.endswith(_SUFFIX) and field.message_type
     }
-    spelled = {name.replace("_", ""): name for name in fields}
-    return {kind: spelled.get(kind.lower(), name) for name, kind in fields.items()}
+    by_spelling = {name.replace("_", ""): name for name in fields}
+    return {kind: by_spelling.get(kind.lower(), name) for name, kind in fields.items()}
 
 
 @cache
 def _params_of(type_name: str) -> tuple[str, ...]:
-    """Return the names of the LayerParameter fields that may have a type's settings, the likeliest first.
+    """Return the names of the LayerParameter fields that may have a type's settings, beginning with the most likely.
 
     These are the field of the type, or the fields of all types with this name in forks; a field whose name resembles
     the type's name; and a field whose message is named after the type, as in Caffe.
@@ -57,7 +57,7 @@ def _params_of(type_name: str) -> tuple[str, ...]:
     with suppress(GraphError):  # an unregistered type
         kind = layer_type(type_name)
         variants = kind.implementation.types.values() if isinstance(kind.implementation, Variants) else ()
-        names += [each.signature.param for each in (kind, *variants)]
+        names += [variant.signature.param for variant in (kind, *variants)]
     fields = LayerParameter.DESCRIPTOR.fields
     names += [f.name for f in fields if f.message_type and f.name.replace("_", "") == f"{type_name.lower()}param"]
     if type_name in param_name_dict():
@@ -71,11 +71,11 @@ def assign_proto(proto: Message, name: str, val: Any) -> None:
     Args:
         proto: the message.
         name: the field.
-        val: a number, string or enum value; for a message a dict; for a repeated field a list, array or other
+        val: a number, string or enum value. For a message, it is a dict; for a repeated field, a list, array or other
             iterable of values, or a single value.
 
     Raises:
-        AttributeError: if the field does not exist; the message suggests the nearest name.
+        AttributeError: if the field does not exist; the error suggests the most similar name.
         TypeError: if the field cannot have this value.
     """
     fields = proto.DESCRIPTOR.fields_by_name
@@ -86,22 +86,22 @@ def assign_proto(proto: Message, name: str, val: Any) -> None:
         values = list(val) if isinstance(val, Iterable) and not isinstance(val, _SINGLE) else [val]
         if field.message_type:
             for value in values:
-                _fill(getattr(proto, name).add(), name, value)
+                _fill_message(getattr(proto, name).add(), name, value)
         else:
-            _assign(name, values, lambda: getattr(proto, name).extend([_plain(v) for v in values]))
+            _assign(name, values, lambda: getattr(proto, name).extend([_to_python(v) for v in values]))
     elif field.message_type:
         getattr(proto, name).SetInParent()
-        _fill(getattr(proto, name), name, val)
+        _fill_message(getattr(proto, name), name, val)
     else:
-        _assign(name, val, lambda: setattr(proto, name, _plain(val)))
+        _assign(name, val, lambda: setattr(proto, name, _to_python(val)))
 
 
-def _fill(message: Message, name: str, value: Any) -> None:
+def _fill_message(message: Message, name: str, value: Any) -> None:
     if isinstance(value, Message):
         message.MergeFromString(value.SerializeToString())  # the message may be of a class of another schema
     elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            assign_proto(message, key, inner)
+        for key, field_value in value.items():
+            assign_proto(message, key, field_value)
     else:
         raise TypeError(f"{name} takes a dict of settings, not {value!r}")
 
@@ -114,7 +114,7 @@ def _assign(name: str, value: Any, assign: Callable[[], None]) -> None:
         raise TypeError(f"{name} cannot be {value!r}: {error}") from error
 
 
-def _plain(value: Any) -> Any:
+def _to_python(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -122,21 +122,21 @@ def fill_layer(layer: LayerParameter, settings: Mapping[str, Any]) -> None:
     """Set fields of a layer. Each is set in the type's parameter message that has it, and otherwise in the layer.
 
     Raises:
-        AttributeError, TypeError: as `assign_proto`, with the layer's name.
+        AttributeError, TypeError: see `assign_proto`; the message names the layer.
     """
-    where = f"layer '{layer.name}' ({layer.type})"
+    prefix = f"layer '{layer.name}' ({layer.type})"
     fields = LayerParameter.DESCRIPTOR.fields_by_name
     settings_of = {param: getattr(layer, param).DESCRIPTOR.fields_by_name for param in _params_of(layer.type)}
     for key, value in settings.items():
         param = next((param for param, names in settings_of.items() if key in names), None)
         if param is None and key not in fields:
             names = [*fields, *(name for names in settings_of.values() for name in names)]
-            raise AttributeError(f"{where}: there is no setting '{key}'{did_you_mean(key, names)}")
+            raise AttributeError(f"{prefix}: there is no setting '{key}'{did_you_mean(key, names)}")
         message: Message = layer if param is None else getattr(layer, param)
         try:
             assign_proto(message, key, value)
         except (AttributeError, TypeError) as error:
-            raise type(error)(f"{where}: {error}") from error
+            raise type(error)(f"{prefix}: {error}") from error
 
 
 __all__ = [
@@ -201,15 +201,15 @@ class Function:
         return to_proto(self)
 
 
-def _not_a_top(what: str, value: object, remedy: str) -> TypeError:
-    """Return a TypeError with Caffe's message, which scripts expect. For a tuple, the log states the remedy."""
+def _not_a_top(name: str, value: object, hint: str) -> TypeError:
+    """Return a TypeError with Caffe's message, which scripts expect. If `value` is a tuple, also log `hint`."""
     if isinstance(value, tuple):
-        log.warning("%s is a tuple: %s", what, remedy)
-    return TypeError(f"{what} is not a Top (type is {type(value)})")
+        log.warning("%s is a tuple: %s", name, hint)
+    return TypeError(f"{name} is not a Top (type is {type(value)})")
 
 
-class _Naming:
-    """A list of layers in the order of execution. Layers and tops without a name get a type name and a number."""
+class _NetBuilder:
+    """A builder of a net from its layers. Layers and tops without a name are named by their type and a number."""
 
     def __init__(self, names: Mapping[Top | Function, str] | None = None) -> None:
         self.names = dict(names or {})
@@ -218,41 +218,41 @@ class _Naming:
 
     def add(self, last: Function) -> None:
         """Add a layer, after adding the layers that it depends on."""
-        waiting = [last]  # a loop and not recursion, because nets can be deeper than Python's stack
-        while waiting:
-            fn = waiting[-1]
-            unmade = next((bottom.fn for bottom in fn.inputs if bottom.fn not in self.layers), None)
-            if unmade is not None:
-                waiting.append(unmade)
+        stack = [last]  # a loop and not recursion, because nets can be deeper than Python's stack
+        while stack:
+            fn = stack[-1]
+            missing = next((bottom.fn for bottom in fn.inputs if bottom.fn not in self.layers), None)
+            if missing is not None:
+                stack.append(missing)
             else:
-                waiting.pop()
+                stack.pop()
                 if fn not in self.layers:
-                    self.layers[fn] = self.layer(fn)
+                    self.layers[fn] = self._make_layer(fn)
 
-    def layer(self, fn: Function) -> LayerParameter:
+    def _make_layer(self, fn: Function) -> LayerParameter:
         layer = LayerParameter(type=fn.type_name)
         layer.bottom.extend(self.layers[bottom.fn].top[bottom.n] for bottom in fn.inputs)
-        layer.top.extend(layer.bottom if fn.in_place else [self.name(top, fn) for top in fn.tops])
-        layer.name = self.name(fn.tops[0] if fn.tops else fn, fn)
+        layer.top.extend(layer.bottom if fn.in_place else [self._name_of(top, fn) for top in fn.tops])
+        layer.name = self._name_of(fn.tops[0] if fn.tops else fn, fn)
         fill_layer(layer, fn.params)
         return layer
 
-    def name(self, what: Top | Function, fn: Function) -> str:
-        if what not in self.names:
+    def _name_of(self, item: Top | Function, fn: Function) -> str:
+        if item not in self.names:
             self.counts[fn.type_name] += 1
-            self.names[what] = f"{fn.type_name}{self.counts[fn.type_name]}"
-        return self.names[what]
+            self.names[item] = f"{fn.type_name}{self.counts[fn.type_name]}"
+        return self.names[item]
 
-    def net(self) -> NetParameter:
+    def to_proto(self) -> NetParameter:
         return NetParameter(layer=self.layers.values())
 
 
 def to_proto(*tops: Top | Function) -> NetParameter:
-    """Return a net of these layers and all layers that they depend on, with automatic names such as "ReLU1"."""
-    naming = _Naming()
+    """Return the net of these layers and all layers that they depend on, with automatic names such as "ReLU1"."""
+    builder = _NetBuilder()
     for top in tops:
-        naming.add(top.fn if isinstance(top, Top) else top)
-    return naming.net()
+        builder.add(top.fn if isinstance(top, Top) else top)
+    return builder.to_proto()
 
 
 class _MissingError(AttributeError, KeyError):
@@ -307,7 +307,7 @@ class NetSpec:
         return list(self.tops.values())
 
     def update(self, other: NetSpec | str, params: Mapping[str, Any] | None = None) -> None:
-        """Add the blobs of another NetSpec, or change settings of the layer of the blob `other`, as in the SSD fork.
+        """Add the blobs of a different NetSpec, or change the settings of a blob's layer, as in the SSD fork.
 
         Args:
             other: a NetSpec, or the name of a blob.
@@ -323,22 +323,22 @@ class NetSpec:
         """Return the net of all blobs that were assigned, and of the layers that they depend on.
 
         Raises:
-            AttributeError, TypeError: for an unknown setting or an invalid value, with the layer's name, and for an
-                attribute that is not a blob.
+            AttributeError, TypeError: if a setting is unknown or its value is invalid (the message names the layer), or
+                an attribute is not a blob.
         """
         for name, top in self.tops.items():
             if not isinstance(top, Top | Function):
                 raise _not_a_top(f"'{name}'", top, "give each of the tops a name, n.a, n.b = ...")
-        naming = _Naming({top: name for name, top in self.tops.items()})
+        builder = _NetBuilder({top: name for name, top in self.tops.items()})
         for top in self.tops.values():
-            naming.add(top.fn if isinstance(top, Top) else top)
-        return naming.net()
+            builder.add(top.fn if isinstance(top, Top) else top)
+        return builder.to_proto()
 
 
 class Layers:
-    """`L`: each attribute is a layer type, as a function from bottoms (Tops) and settings to a top (a Top).
+    """`L`: a function for each layer type, which takes bottoms (Tops) and settings and returns a top (a Top).
 
-    With `ntop=2` or more the function returns a tuple of Tops, with `ntop=0` the `Function` of the layer.
+    With `ntop=2` or more, the function returns a tuple of Tops. With `ntop=0`, it returns the layer's `Function`.
     """
 
     def __getattr__(self, type_name: str) -> Callable[..., Any]:
