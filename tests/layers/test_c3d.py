@@ -104,14 +104,14 @@ def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
             "Convolution3D",
             "convolution3d_param { num_output: 2 kernel_size: 3 }",
             [VOLUME],
-            "kernel_depth must be given",
+            "kernel_depth must be set",
         ),
         ("Convolution3D", f"convolution3d_param {{ {WINDOW} num_output: 2 }}", [VOLUME[1:]], "5 axes"),
         (
             "Convolution3D",
             f"convolution3d_param {{ {WINDOW} num_output: 2 filter_group: 3 }}",
             [VOLUME],
-            "num_output 2 must be a multiple of 3",
+            "num_output 2 must be a multiple of filter_group 3",
         ),
         (
             "Convolution3D",
@@ -119,7 +119,7 @@ def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
             [VOLUME],
             "kernel_h does not apply",
         ),
-        ("Convolution3D", f"convolution_param {{ {WINDOW} num_output: 2 kernel_size: 2 }}", [VOLUME], "given once"),
+        ("Convolution3D", f"convolution_param {{ {WINDOW} num_output: 2 kernel_size: 2 }}", [VOLUME], "set once"),
         ("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 stride: 0 }", [VOLUME], "must be positive"),
         (
             "Pooling3D",
@@ -197,8 +197,8 @@ def test_nd_pooling_of_all() -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "match"),
     [
-        ("NdConvolution", "num_output: 2", "kernel_shape must have 3 dim"),
-        ("NdConvolution", f"num_output: 2 {dims('kernel_shape', (2, 2))}", "3 dim, .* not 2"),
+        ("NdConvolution", "num_output: 2", "kernel_shape must have 3 values"),
+        ("NdConvolution", f"num_output: 2 {dims('kernel_shape', (2, 2))}", "3 values of dim, .* not 2"),
         ("NdConvolution", f"num_output: 3 group: 2 {dims('kernel_shape', (2, 2, 2))}", "group 2 must divide"),
         ("NdConvolution", f"num_output: 2 {dims('kernel_shape', (2, 9, 2))}", "kernel|fit|larger"),
         ("NdConvolution", f"{dims('kernel_shape', (2, 2, 2))}", "num_output must be positive"),

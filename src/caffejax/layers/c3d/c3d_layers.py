@@ -1,4 +1,4 @@
-"""Convolution3D, Deconvolution3D, Pooling3D, VoxelSoftmax and VoxelSoftmaxLoss over (N, C, length, height, width)."""
+"""Convolution3D, Deconvolution3D, Pooling3D, VoxelSoftmax and VoxelSoftmaxLoss for (N, C, length, height, width)."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
 TEMPORAL = ("kernel_depth", "temporal_stride", "temporal_pad")  # fields that C3D 1.0 adds to the 2D messages
 
-_BY_AXIS = tuple(f"{what}_{axis}" for what in ("kernel", "stride", "pad") for axis in ("h", "w", "d"))
+_BY_AXIS = tuple(f"{setting}_{axis}" for setting in ("kernel", "stride", "pad") for axis in ("h", "w", "d"))
 _BY_SIDE = tuple(f"pad_{axis}{side}" for axis in ("h", "w", "d") for side in (0, 1))
 NOT_READ = (*_BY_AXIS, *_BY_SIDE, "axis", "dilation", "round_mode")
 
 
 def volume_param(ctx: Context, field: str) -> Any:
-    """Return the layer's 3D message `field`, such as convolution3d_param, if it is set, else the layer's 2D message.
+    """Return the layer's 3D message `field`, such as convolution3d_param, or its 2D message if `field` is not set.
 
     Raises:
-        LayerError: if both are set, apart from bias_term, which Deconvolution3D reads from the 2D message, and
-            settings that change no result.
+        LayerError: if both are set. Exceptions are bias_term, which Deconvolution3D reads from the 2D message, and
+            settings that do not change the result.
     """
     if not ctx.layer.HasField(field):
         return ctx.param
     volume = getattr(ctx.layer, field)
-    matters = {*volume.DESCRIPTOR.fields_by_name, *TEMPORAL, *NOT_READ} - {"bias_term", "engine"}
-    ignored = [f.name for f, _ in ctx.param.ListFields() if f.name in matters]
+    effective = {*volume.DESCRIPTOR.fields_by_name, *TEMPORAL, *NOT_READ} - {"bias_term", "engine"}
+    ignored = [f.name for f, _ in ctx.param.ListFields() if f.name in effective]
     require(
-        not ignored, f"{', '.join(ignored)} of {ctx.type.signature.param} has no effect beside {field}; set it there"
+        not ignored,
+        f"{', '.join(ignored)} of {ctx.type.signature.param} has no effect if {field} is set; set it in {field}",
     )
     return volume
 
@@ -54,20 +55,21 @@ def volume_window(p: Any) -> Window:
         LayerError: if a size is missing, repeated or not positive, or if a field of 2D windows is set, such as
             kernel_h.
     """
-    planar = ("group",) if p.DESCRIPTOR.name == "ConvolutionParameter" else ()  # the field of 3D has no effect in C3D
+    # group of the 3D message has no effect in C3D
+    planar = ("group",) if p.DESCRIPTOR.name == "ConvolutionParameter" else ()
     refuse_set(p, (*NOT_READ, *planar, "global_pooling"), "set kernel_size, stride and pad instead")
     depth, size = _read_number(p, "kernel_depth"), _read_number(p, "kernel_size")
     stride, pad = _read_number(p, "stride", 1), _read_number(p, "pad", 0)
-    times = _read_number(p, "temporal_stride", 1)
+    temporal_stride = _read_number(p, "temporal_stride", 1)
     temporal_pad = _read_number(p, "temporal_pad", 0) if "temporal_pad" in p.DESCRIPTOR.fields_by_name else 0
-    window = Window.symmetric((depth, size, size), (times, stride, stride), (temporal_pad, pad, pad))
+    window = Window.symmetric((depth, size, size), (temporal_stride, stride, stride), (temporal_pad, pad, pad))
     for name in ("kernel", "stride"):
         require(all(v > 0 for v in getattr(window, name)), f"{name} must be positive: {getattr(window, name)}")
     return window
 
 
 def volume_size(x: Any) -> Shape:
-    """Return length, height and width from the shape of a bottom.
+    """Return (length, height, width) of a bottom.
 
     Raises:
         LayerError: if the bottom does not have five axes.
@@ -80,13 +82,13 @@ def volume_size(x: Any) -> Shape:
 
 def _read_number(p: Any, name: str, default: int | None = None) -> int:
     value = getattr(p, name)
-    if not isinstance(value, int):  # in the 2D messages the field is repeated
-        require(len(value) <= 1, f"{name} must be given once, not {len(value)} times")
+    if not isinstance(value, int):  # the field is repeated in the 2D messages
+        require(len(value) <= 1, f"{name} must be set once, not {len(value)} times")
         value = value[0] if value else None
     elif not p.HasField(name):
         value = None
     if value is None:
-        require(default is not None, f"{name} must be given")
+        require(default is not None, f"{name} must be set")
         return default or 0
     return int(value)
 
@@ -95,10 +97,10 @@ Arrays = tuple[jax.Array, ...]
 
 
 def convolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """Cross-correlation of (N, C, length, height, width) with a kernel over length, height and width.
+    """Cross-correlate (N, C, length, height, width) with a kernel over length, height and width.
 
-    The top is (N, num_output, length', height', width'), where a size n becomes (n + 2 * pad - kernel) / stride + 1,
-    rounded down. The weight is (num_output, C, kernel_depth, kernel_size, kernel_size), the bias (1, 1, 1, 1,
+    The top is (N, num_output, length', height', width'). A size n becomes (n + 2 * pad - kernel) / stride + 1, rounded
+    down. The weight has shape (num_output, C, kernel_depth, kernel_size, kernel_size), the bias (1, 1, 1, 1,
     num_output). Settings are read from convolution3d_param if it is set. Otherwise they are read from
     convolution_param, as in C3D 1.0, with the additional fields kernel_depth, temporal_stride and temporal_pad.
     """
@@ -121,12 +123,12 @@ def convolution3d_backward(
 
 
 def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """Transposed Convolution3D: each value times the kernel, summed where windows overlap.
+    """Apply the transpose of Convolution3D: multiply each value by the kernel, and sum where windows overlap.
 
-    Bottom: (N, C, length, height, width). The top is (N, num_output, length', height', width'), where a size n becomes
-    stride * (n - 1) + kernel - 2 * pad. The weight is (C, num_output, kernel_depth, kernel_size, kernel_size), the bias
-    (1, 1, 1, 1, num_output). As in C3D, bias_term is read from convolution_param, even if convolution3d_param holds the
-    other settings.
+    The bottom is (N, C, length, height, width), the top (N, num_output, length', height', width'). A size n becomes
+    stride * (n - 1) + kernel - 2 * pad. The weight has shape (C, num_output, kernel_depth, kernel_size, kernel_size),
+    the bias (1, 1, 1, 1, num_output). As in C3D, bias_term is read from convolution_param even if convolution3d_param
+    has the other settings.
     """
     weight, *bias = blobs
     c = volume_correlation(ctx, x)
@@ -184,9 +186,12 @@ def volume_correlation(ctx: Context, x: Any) -> Correlation:
     """
     p = _param(ctx)
     volume_size(x)
-    require(p.num_output > 0, "num_output must be positive")
-    parts = getattr(p, "filter_group", 1)
-    require(parts > 0 and p.num_output % parts == 0, f"num_output {p.num_output} must be a multiple of {parts}")
+    require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
+    filter_groups = getattr(p, "filter_group", 1)
+    require(
+        filter_groups > 0 and p.num_output % filter_groups == 0,
+        f"num_output {p.num_output} must be a multiple of filter_group {filter_groups}",
+    )
     return Correlation(volume_window(p), axis=1, group=1, fast=ctx.fast)
 
 
@@ -204,12 +209,12 @@ def _transposed_size(c: Correlation, x: jax.Array) -> Shape:
 
 
 def pooling3d(ctx: Context, x: jax.Array) -> jax.Array:
-    """Maximum or average of windows over length, height and width of (N, C, length, height, width).
+    """Pool over windows of length, height and width of (N, C, length, height, width) by MAX or AVE.
 
-    The sizes of the top are rounded up, so the last window may reach beyond the bottom. AVE divides by the number of
-    cells of the window inside the padded volume, padding included. With MAX, every position equal to the window's
-    maximum gets the window's whole gradient. Settings are read from pooling3d_param if it is set. Otherwise they are
-    read from pooling_param, as in C3D 1.0, with the additional fields kernel_depth and temporal_stride.
+    The sizes of the top are rounded up, so the last window may extend beyond the bottom. AVE divides by the number of
+    cells of the window inside the padded volume, including the padding. With MAX, every position equal to the maximum
+    of a window gets the full gradient of that window. Settings are read from pooling3d_param if it is set. Otherwise
+    they are read from pooling_param, as in C3D 1.0, with the additional fields kernel_depth and temporal_stride.
     """
     return pool_windows(x, *volume_windows(ctx, x))
 
@@ -219,12 +224,12 @@ def pooling3d_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Arra
 
 
 def pool_windows(x: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
-    """Return maxima or averages over windows: (N, C, *size) to (N, C, *out).
+    """Return the maxima or averages of windows: (N, C, *spatial) to (N, C, *out).
 
     Args:
-        x: (N, C, *size).
+        x: (N, C, *spatial).
         method: "MAX" or "AVE".
-        window: the window over all axes of size.
+        window: the window over all spatial axes.
         out: the number of windows along each axis.
     """
     if method == "MAX":
@@ -234,15 +239,15 @@ def pool_windows(x: jax.Array, method: str, window: Window, out: Shape) -> jax.A
 
 
 def pool_windows_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
-    """Return the gradient for x, (N, C, *size), where `y = pool_windows(x, method, window, out)`."""
+    """Return the gradient with respect to x, (N, C, *spatial), of `y = pool_windows(x, method, window, out)`."""
     if method == "AVE":
         return _spread_diffs(promote(dy) / _volumes(promote(dy), x, window, out), window, x)
     padded = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
     size, dx = padded.shape[2:], jnp.zeros_like(padded)
-    for cells in window.cells(out):  # for each cell of the kernel, add the gradient of windows with their maximum there
+    for cells in window.cells(out):  # for each kernel cell, add the gradients of the windows whose maximum it is
         d_cells = jnp.where(padded[(..., *cells)] == y, dy, 0)
-        around = [(c.start, n - c.stop, c.step - 1) for c, n in zip(cells, size, strict=True)]
-        dx += lax.pad(d_cells, jnp.zeros((), d_cells.dtype), [(0, 0, 0), (0, 0, 0), *around])
+        padding = [(c.start, n - c.stop, c.step - 1) for c, n in zip(cells, size, strict=True)]
+        dx += lax.pad(d_cells, jnp.zeros((), d_cells.dtype), [(0, 0, 0), (0, 0, 0), *padding])
     return _crop_padding(dx, window, x)
 
 
@@ -258,9 +263,9 @@ define_layer(
 
 
 def volume_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
-    """Return the method ("MAX" or "AVE"), the window, and the top's (length, height, width).
+    """Return the method ("MAX" or "AVE"), the window, and (length, height, width) of the top.
 
-    The window's high padding reaches up to the end of the last window.
+    The window's high padding extends to the end of the last window.
 
     Raises:
         LayerError: if settings are missing or invalid, or the bottom does not have five axes.
@@ -286,10 +291,10 @@ def _maxima(x: jax.Array, window: Window) -> jax.Array:
     return _reduce_windows(lax.max, -np.inf, x, window)
 
 
-def _reduce_windows(combine: Any, start: float, x: jax.Array, window: Window) -> jax.Array:
+def _reduce_windows(combine: Any, initial: float, x: jax.Array, window: Window) -> jax.Array:
     y: jax.Array = lax.reduce_window(
         x,
-        np.array(start, x.dtype),
+        np.array(initial, x.dtype),
         combine,
         (1, 1, *window.kernel),
         (1, 1, *window.stride),
@@ -299,14 +304,20 @@ def _reduce_windows(combine: Any, start: float, x: jax.Array, window: Window) ->
 
 
 def _spread_diffs(d_cells: jax.Array, window: Window, x: jax.Array) -> jax.Array:
-    """Return for each cell of x the sum of the shares of all windows that contain it: (N, C, *out) to (N, C, *size)."""
+    """Return for each cell of x the sum of the gradients of all windows that contain it, (N, C, *spatial).
+
+    Args:
+        d_cells: (N, C, *out), the gradient of each window for each of its cells.
+        window: the window over all spatial axes.
+        x: (N, C, *spatial).
+    """
     size = [n + low + high for n, (low, high) in zip(x.shape[2:], window.padding, strict=True)]
     axes = zip(size, d_cells.shape[2:], window.stride, window.kernel, strict=True)
-    around = [(k - 1, n - 1 - (o - 1) * s, s - 1) for n, o, s, k in axes]
-    dilated = lax.pad(d_cells, jnp.zeros((), d_cells.dtype), [(0, 0, 0), (0, 0, 0), *around])
+    padding = [(k - 1, n - 1 - (o - 1) * s, s - 1) for n, o, s, k in axes]
+    dilated = lax.pad(d_cells, jnp.zeros((), d_cells.dtype), [(0, 0, 0), (0, 0, 0), *padding])
     n = len(window.kernel)
-    alone = Window.symmetric(window.kernel, (1,) * n, (0,) * n)
-    return _crop_padding(_reduce_windows(lax.add, 0, dilated, alone), window, x)
+    dense_window = Window.symmetric(window.kernel, (1,) * n, (0,) * n)
+    return _crop_padding(_reduce_windows(lax.add, 0, dilated, dense_window), window, x)
 
 
 def _crop_padding(dx: jax.Array, window: Window, x: jax.Array) -> jax.Array:
@@ -314,12 +325,12 @@ def _crop_padding(dx: jax.Array, window: Window, x: jax.Array) -> jax.Array:
     return dx[(..., *interior)]
 
 
-def _volumes(of: jax.Array, x: jax.Array, window: Window, out: Shape) -> jax.Array:
-    return host_constant(partial(_count_cells, x.shape[2:], window, out), out, of.dtype)
+def _volumes(like: jax.Array, x: jax.Array, window: Window, out: Shape) -> jax.Array:
+    return host_constant(partial(_count_cells, x.shape[2:], window, out), out, like.dtype)
 
 
 def _count_cells(size: Shape, window: Window, out: Shape) -> np.ndarray:
-    """Return the number of cells of the padded volume in each window, (*out,); padding is equal at both ends."""
+    """Return the number of cells of the padded volume in each window, (*out,). Padding is equal at both ends."""
     lengths = []
     for n, kernel, stride, low, o in zip(size, window.kernel, window.stride, window.low, out, strict=True):
         start = np.arange(o) * stride - low
@@ -328,7 +339,7 @@ def _count_cells(size: Shape, window: Window, out: Shape) -> np.ndarray:
 
 
 def voxel_softmax(ctx: Context, x: jax.Array) -> jax.Array:
-    """Softmax over the channels of each voxel of (N, C, length, height, width)."""
+    """Compute the softmax over the channels of each voxel of (N, C, length, height, width)."""
     volume_size(x)
     return jax.nn.softmax(promote(x), 1).astype(x.dtype)
 
@@ -347,15 +358,15 @@ define_layer(
 
 
 def voxel_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Mean over all voxels of -log of the softmax probability of the voxel's label; a scalar.
+    """Compute the mean over all voxels of -log(softmax probability of the voxel's label) as a scalar.
 
     Bottoms: scores (N, C, length, height, width) and labels (N, 1, length, height, width). A label of C or more adds
-    nothing to the sum, but its voxel counts in the divisor. A negative label makes the loss NaN. The gradient for the
-    scores is the softmax minus the one-hot label, divided by the number of voxels.
+    nothing to the sum, but its voxel counts in the divisor. A negative label makes the loss NaN. The gradient with
+    respect to the scores is the softmax minus the one-hot label, divided by the number of voxels.
     """
     is_label, is_valid, voxels = _read_voxels(scores, labels)
-    picked = jnp.sum(jnp.where(is_label, jax.nn.log_softmax(promote(scores), 1), 0))
-    return jnp.where(is_valid, -picked / voxels, jnp.nan)
+    log_likelihood = jnp.sum(jnp.where(is_label, jax.nn.log_softmax(promote(scores), 1), 0))
+    return jnp.where(is_valid, -log_likelihood / voxels, jnp.nan)
 
 
 def voxel_softmax_loss_backward(

@@ -1,4 +1,4 @@
-"""NdConvolution and NdPooling of video-caffe: windows over any number of spatial axes."""
+"""NdConvolution and NdPooling of video-caffe, with windows over any number of spatial axes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SHAPES = ("kernel_shape", "stride_shape", "pad_shape")
 
 
 def nd_convolution(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """Cross-correlation over all axes after the channels: (N, C, *size) to (N, num_output, *size').
+    """Cross-correlate over all axes after the channels: (N, C, *spatial) to (N, num_output, *spatial').
 
-    kernel_shape, stride_shape and pad_shape list a number for each axis of size. The weight is (num_output, C / group,
-    *kernel_shape), the bias (num_output,).
+    kernel_shape, stride_shape and pad_shape have one value for each spatial axis. The weight has shape (num_output, C /
+    group, *kernel_shape), the bias (num_output,).
     """
     return nd_correlation(ctx, x)(x, *blobs)
 
@@ -56,11 +56,12 @@ define_layer(
 
 
 def nd_pooling(ctx: Context, x: jax.Array) -> jax.Array:
-    """Maximum or average of windows over all axes after the channels: (N, C, *size) to (N, C, *size').
+    """Pool over windows of all axes after the channels by MAX or AVE: (N, C, *spatial) to (N, C, *spatial').
 
-    kernel_shape, stride_shape and pad_shape list a number for each axis of size. The sizes of the top are rounded up,
-    so the last window may reach beyond the bottom. AVE divides by the number of cells of the window inside the padded
-    volume, padding included. With MAX, every position equal to the window's maximum gets the window's whole gradient.
+    kernel_shape, stride_shape and pad_shape have one value for each spatial axis. The sizes of the top are rounded up,
+    so the last window may extend beyond the bottom. AVE divides by the number of cells of the window inside the padded
+    volume, including the padding. With MAX, every position equal to the maximum of a window gets the full gradient of
+    that window.
     """
     return pool_windows(x, *nd_windows(ctx, x))
 
@@ -79,14 +80,14 @@ define_layer(
 
 
 def nd_correlation(ctx: Context, x: Any) -> Correlation:
-    """Return the cross-correlation with the layer's settings for a bottom (N, C, *size).
+    """Return the cross-correlation with the layer's settings for a bottom (N, C, *spatial).
 
     Raises:
         LayerError: if settings are invalid, or do not match the axes or channels of the bottom.
     """
     p = ctx.param
     window = _window(p, _size(x))
-    require(p.num_output > 0, "num_output must be positive")
+    require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     require(
         p.group > 0 and x.shape[1] % p.group == 0 and p.num_output % p.group == 0,
         f"group {p.group} must divide the {x.shape[1]} channels and num_output {p.num_output}",
@@ -95,9 +96,9 @@ def nd_correlation(ctx: Context, x: Any) -> Correlation:
 
 
 def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
-    """Return the method ("MAX" or "AVE"), the window, and the sizes of the top after its channels.
+    """Return the method ("MAX" or "AVE"), the window, and the spatial shape of the top.
 
-    The window's high padding reaches up to the end of the last window.
+    The window's high padding extends to the end of the last window.
 
     Raises:
         LayerError: if settings are invalid, or do not match the axes of the bottom.
@@ -107,22 +108,26 @@ def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
     require(method in ("MAX", "AVE"), f"pool: {method} is not supported; use MAX or AVE")
     window = _window(p, size, size if p.global_pooling else None)
     axes = list(zip(size, window.kernel, window.stride, window.low, strict=True))
-    require(all(pad < kernel for _, kernel, _, pad in axes), f"pad {window.low} must be less than {window.kernel}")
-    rounded = [math.ceil((n + 2 * pad - kernel) / stride) + 1 for n, kernel, stride, pad in axes]
-    # as in Caffe, with padding a last window that would begin behind the bottom and its low padding is dropped
-    late = [pad > 0 and (o - 1) * stride >= n + pad for o, (n, _, stride, pad) in zip(rounded, axes, strict=True)]
-    out = tuple(o - int(is_late) for o, is_late in zip(rounded, late, strict=True))
-    require(all(o > 0 for o in out), f"the kernel {window.kernel} does not fit the volume {size} with pad {window.low}")
-    begins = [(o - 1) * stride - pad for o, (_, _, stride, pad) in zip(out, axes, strict=True)]
     require(
-        all(begin < n for begin, n in zip(begins, size, strict=True)),
+        all(pad < kernel for _, kernel, _, pad in axes), f"pad {window.low} must be less than kernel {window.kernel}"
+    )
+    rounded = [math.ceil((n + 2 * pad - kernel) / stride) + 1 for n, kernel, stride, pad in axes]
+    # As in Caffe, if there is padding, a last window that would start after the bottom is dropped.
+    is_too_late = [
+        pad > 0 and (o - 1) * stride >= n + pad for o, (n, _, stride, pad) in zip(rounded, axes, strict=True)
+    ]
+    out = tuple(o - int(dropped) for o, dropped in zip(rounded, is_too_late, strict=True))
+    require(all(o > 0 for o in out), f"the kernel {window.kernel} does not fit the volume {size} with pad {window.low}")
+    starts = [(o - 1) * stride - pad for o, (_, _, stride, pad) in zip(out, axes, strict=True)]
+    require(
+        all(start < n for start, n in zip(starts, size, strict=True)),
         f"the last window begins beyond the volume {size}: kernel {window.kernel}, stride {window.stride}",
     )
     return method, window.fit_padding(size, out).drop_negative_padding(size), out
 
 
 def _window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
-    """Read the window over the axes of `size` from a message; `kernel`, if not None, replaces kernel_shape."""
+    """Read the window over the axes of `size` from a message; `kernel`, if it is not None, replaces kernel_shape."""
     refuse_set(p, (*NOT_READ, "kernel_size", "stride", "pad"), "set kernel_shape, stride_shape and pad_shape instead")
     n = len(size)
     kernel = kernel or _dims(p, "kernel_shape", n, None)
@@ -132,11 +137,13 @@ def _window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
     return Window.symmetric(kernel, stride, pad)
 
 
-def _dims(p: Any, name: str, n: int, otherwise: int | None) -> Shape:
-    if not p.HasField(name) and otherwise is not None:
-        return (otherwise,) * n
+def _dims(p: Any, name: str, n: int, default: int | None) -> Shape:
+    if not p.HasField(name) and default is not None:
+        return (default,) * n
     dims = tuple(getattr(p, name).dim)
-    require(len(dims) == n, f"{name} must have {n} dim, one for each axis after the channels, not {len(dims)}")
+    require(
+        len(dims) == n, f"{name} must have {n} values of dim, one for each axis after the channels, not {len(dims)}"
+    )
     return dims
 
 
