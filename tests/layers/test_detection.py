@@ -382,20 +382,20 @@ TRUTH, DETECTIONS = (1, 1, 3, 8), (1, 1, 3, 7)
 REFUSED: dict[str, list[tuple[str, list[tuple[int, ...]], str]]] = {
     "multibox_loss_param": [
         ("", [*PREDICTIONS, TRUTH], "needs num_classes"),
-        ("num_classes: 4", [*PREDICTIONS, TRUTH], r"bottom 1 .* 4 numbers for each of 2 priors, \(2, 8\)"),
+        ("num_classes: 4", [*PREDICTIONS, TRUTH], r"bottom 1 .* 4 values for each of 2 priors, \(2, 8\)"),
         ("num_classes: 3", [*PREDICTIONS, DETECTIONS], "rows of 8"),
-        ("num_classes: 3", [*PREDICTIONS[:2], (1, 8), TRUTH], "bottom 2 must hold priors"),
+        ("num_classes: 3", [*PREDICTIONS[:2], (1, 8), TRUTH], "bottom 2 must contain priors"),
         ("num_classes: 3 share_location: false", [*PREDICTIONS, TRUTH], "mining needs share_location: true"),
         ("num_classes: 3 do_neg_mining: false mining_type: MAX_NEGATIVE", [*PREDICTIONS, TRUTH], "contradicts"),
         ("num_classes: 3 ignore_difficult_gt: true", [*PREDICTIONS, TRUTH], "ignore_difficult_gt is not supported"),
     ],
     "detection_output_param": [
         ("num_classes: 1", PREDICTIONS, "besides the background"),
-        ("num_classes: 3 keep_top_k: 0", PREDICTIONS, "keep_top_k must be positive"),
+        ("num_classes: 3 keep_top_k: 0", PREDICTIONS, "keep_top_k is 0, but must be positive"),
         ("num_classes: 3 nms_param { eta: 2 }", PREDICTIONS, "eta must be"),
     ],
     "detection_evaluate_param": [
-        ("num_classes: 3", [(1, 1, 3, 6), TRUTH], "bottom 0 must hold rows of 7"),
+        ("num_classes: 3", [(1, 1, 3, 6), TRUTH], "bottom 0 must have rows of 7"),
         ("num_classes: 3 resize_param { resize_mode: FIT_SMALL_SIZE }", [DETECTIONS, TRUTH], "needs height and width"),
     ],
     "prior_box_param": [
@@ -404,7 +404,7 @@ REFUSED: dict[str, list[tuple[str, list[tuple[int, ...]], str]]] = {
         ("min_size: 4 variance: 1 variance: 2", [(1, 1, 2, 2), (1, 3, 9, 9)], "once or 4 times"),
         ("min_size: 4 step: 0", [(1, 1, 2, 2), (1, 3, 9, 9)], "step, .* must be positive"),
         ("min_size: 4 aspect_ratio: 0", [(1, 1, 2, 2), (1, 3, 9, 9)], "aspect_ratio must be positive"),
-        ("min_size: 4 keras: true", [(1, 1, 2, 2), (1, 3, 9, 9)], "keras of another fork"),
+        ("min_size: 4 keras: true", [(1, 1, 2, 2), (1, 3, 9, 9)], "keras of a different fork"),
     ],
 }
 TYPES = {t.signature.param: name for name, t in layer_types().items() if name != "PriorBoxClustered"}

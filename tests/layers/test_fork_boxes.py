@@ -142,14 +142,14 @@ BOXES = "width: 2 height: 3"
             "width and height, not 1 and 0",
         ),
         ("PriorBoxClustered", "prior_box_param { width: 0 height: 1 }", [(1, 1, 2, 2)] * 2, "positive"),
-        ("PriorBoxClustered", f"prior_box_param {{ {BOXES} min_size: 4 }}", [(1, 1, 2, 2)] * 2, "min_size is PriorBox"),
+        ("PriorBoxClustered", f"prior_box_param {{ {BOXES} min_size: 4 }}", [(1, 1, 2, 2)] * 2, "min_size is only for"),
         ("PriorBoxClustered", f"prior_box_param {{ {BOXES} }}", [(1, 2), (1, 1, 2, 2)], "4 axes"),
         ("PriorBox", f"prior_box_param {{ min_size: 4 {BOXES} }}", [(1, 1, 2, 2)] * 2, "openvino"),
         ("AssistedExcitation", "", [(2, 3, 4, 5), (2, 1, 3, 5), (2, 3, 4, 5)], "one channel"),
         ("AssistedExcitation", "", [(2, 3, 4, 5), (2, 1, 3, 4), (2, 1, 4, 5)], "rows of class"),
         ("EvalDetection", "eval_detection_param { side: 0 }", [(2, 4), (2, 4)], "side must be positive"),
-        ("EvalDetection", "eval_detection_param { side: 2 }", [(2, 4), (2, 4)], "bottom 0 must hold 30 numbers"),
-        ("EvalDetection", "eval_detection_param { biases: 1 biases: 2 }", [(2, 25, 7, 7), (2, 5)], "2 objects, not 2"),
+        ("EvalDetection", "eval_detection_param { side: 2 }", [(2, 4), (2, 4)], "bottom 0 must have 30 values"),
+        ("EvalDetection", "eval_detection_param { biases: 1 biases: 2 }", [(2, 25, 7, 7), (2, 5)], "2 anchors, not 2"),
     ],
 )
 def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[Shape], match: str) -> None:

@@ -180,7 +180,7 @@ def test_mycaffe_calls_lstm_lstm() -> None:
             "ResizeBilinear",
             "resize_bilinear_param { align_corners: true half_pixel_centers: true }",
             [(1, 4, 5, 3)],
-            "align_corners and half_pixel_centers exclude",
+            "align_corners and half_pixel_centers cannot be combined",
         ),
         ("LstmSimple", "lstm_simple_param { num_output: 2 batch_size: 3 }", [(8, 4)], "batch_size 3 rows"),
         (

@@ -331,11 +331,11 @@ def test_settings_of_another_fork_are_refused() -> None:
     shapes = [(1, 6, 4, 4), (1, 12, 4, 4), (1, 3)]
     text = "proposal_param { ratio: 1 scale: 1 scale: 2 scale: 3 %s }"
     assert net('type: "Proposal" ' + text % "", *shapes)
-    with pytest.raises(CaffejaxError, match=r"max_rois is synopsys-caffe's"):
+    with pytest.raises(CaffejaxError, match=r"max_rois is only for synopsys-caffe"):
         net('type: "Proposal" ' + text % "max_rois: 9", *shapes)
     with pytest.raises(CaffejaxError, match="top_k does not apply"):
         net('type: "AccuracyDecode" accuracy_param { top_k: 2 }', (2, 3), (2,))
-    with pytest.raises(CaffejaxError, match="tf of another fork"):
+    with pytest.raises(CaffejaxError, match="tf of a different fork"):
         net('type: "PriorBoxClustered" prior_box_param { width: 2 height: 2 tf: true }', (1, 1, 2, 2), (1, 1, 4, 4))
 
 

@@ -101,7 +101,7 @@ def test_detections_of_rois_in_pixels() -> None:
     boxes = np.array([[30 - 20, 30 - 20, 30 + 20, 30 + 20], [70 - 20, 60 - 5, 70 + 20, 60 + 5]])
     expected = [[0, 1, score, *box] for score, box in zip([0.9, 0.6], boxes / [100, 200, 100, 200], strict=True)]
     np.testing.assert_allclose(result, expected, rtol=1e-5)
-    with pytest.raises(CaffejaxError, match="must be ROIs, rows of 5 numbers"):
+    with pytest.raises(CaffejaxError, match="must be ROIs, rows of 5 values"):
         net_of(layer_of("DetectionOutput", 3, text), (1, 24), (1, 6), (1, 2, 12))
 
 

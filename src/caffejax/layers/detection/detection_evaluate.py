@@ -1,4 +1,4 @@
-"""DetectionEvaluate: true and false positives among detections."""
+"""DetectionEvaluate: count ground-truth boxes, and mark detections as true or false positives."""
 
 from __future__ import annotations
 
@@ -17,28 +17,21 @@ from ..types import Gradient, Indices, LayerDocs, LayerType, OnHost, PerLayer, S
 from .result_files import Image, is_in_units, read_resize, read_sizes, scale_to_pixels
 
 _CASCADE = [0, 5, 6, 1, 2, 3, 4]  # the columns of FrcnnOutput's rows in the order of DetectionOutput
-_TRUTH = [
-    0,
-    5,
-    5,
-    1,
-    2,
-    3,
-    4,
-    6,
-]  # the columns of rows [image, box, label, ignored, ...] in the order of MultiBoxLoss, whose column 2 is not used
+# the columns of rows [image, box, label, ignored, ...] in the order of MultiBoxLoss, whose column 2 is not used
+_TRUTH = [0, 5, 5, 1, 2, 3, 4, 6]
 
 
 def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
-    """Number of ground truth boxes of each class, and each detection judged as true or false positive: (1, 1, rows, 5).
+    """Count the ground-truth boxes of each class, and match detections to them: (1, 1, rows, 5).
 
-    Bottoms: the top of DetectionOutput, (1, 1, N, 7), and ground truth (1, 1, M, 8) as for MultiBoxLoss. The first rows
-    of the top are (-1, label, count, -1, -1), one for each class except background. The other rows are (image, label,
-    score, true positive, false positive), one for each detection. Each detection is compared with the ground truth box
-    of its image and class that it overlaps most. It is a true positive if the overlap is at least overlap_threshold and
-    no detection with a higher score has matched this box. A detection of a difficult box is neither true nor false
-    positive, unless evaluate_difficult_gt is true. With name_size_file, boxes are compared in pixels of the images as
-    they were before resize_param.
+    Bottoms: the top of DetectionOutput, (1, 1, N, 7), and ground truth (1, 1, M, 8), as for MultiBoxLoss. The first
+    rows of the top are (-1, label, count, -1, -1), one for each class except background. The other rows are (image,
+    label, score, true positive, false positive), one for each detection.
+
+    Each detection is compared with the ground-truth box of its image and class that it overlaps most. It is a true
+    positive if the overlap is at least overlap_threshold and no detection with a higher score has matched this box. A
+    detection of a difficult box is neither a true nor a false positive, unless evaluate_difficult_gt is true. With
+    name_size_file, boxes are compared in pixels of the images as they were before resize_param.
     """
     return replace(
         ctx.type, implementation=OnHost(_Evaluation(ctx.param, site).rows, top_shapes, ragged=True, in_float32=True)
@@ -46,11 +39,11 @@ def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
 
 
 def make_cascade_evaluate(ctx: Context, site: Site) -> LayerType:
-    """Number of ground truth boxes of each class, and FrcnnOutput's detections judged as in SSD: (1, 1, rows, 5).
+    """Count the ground-truth boxes of each class, and match FrcnnOutput's detections to them like SSD: (1, 1, rows, 5).
 
     Bottoms: detections (N, 7) with rows [image, x1, y1, x2, y2, class, score]; ground truth (M, 7 or more) with rows
-    [image, x1, y1, x2, y2, label, ignored, ...]; sizes of the images, which are not used. Boxes are in pixels and a
-    side is x2 - x1 + 1. Ignored ground truth counts as difficult.
+    [image, x1, y1, x2, y2, label, ignored, ...]; and the sizes of the images, which are not used. Boxes are in pixels,
+    and a side is x2 - x1 + 1. Ignored ground truth counts as difficult.
     """
     evaluation = _Evaluation(ctx.param, site, pixels=True)
 
@@ -65,7 +58,7 @@ def cascade_top_shapes(ctx: Context, detections: Any, truth: Any, sizes: Any) ->
     for i, (shape, columns) in enumerate(((detections.shape, 7), (truth.shape, 7))):
         require(
             len(shape) >= 2 and math.prod(shape[1:]) >= columns,
-            f"bottom {i} must hold rows of {columns} numbers or more, not have shape {shape}",
+            f"bottom {i} must have rows of {columns} values or more, but has shape {shape}",
         )
     return [(1, 1, len(_labels(ctx.param)) + int(detections.shape[0]), 5)]
 
@@ -74,7 +67,7 @@ def top_shapes(ctx: Context, detections: Any, truth: Any) -> list[Shape]:
     for i, (shape, columns) in enumerate(((detections.shape, 7), (truth.shape, 8))):
         require(
             len(shape) >= 2 and shape[-1] == columns,
-            f"bottom {i} must hold rows of {columns}, (1, 1, boxes, {columns}), not have shape {shape}",
+            f"bottom {i} must have rows of {columns} values, (1, 1, boxes, {columns}), but has shape {shape}",
         )
     return [(1, 1, len(_labels(ctx.param)) + int(np.prod(detections.shape[:-1])), 5)]
 
@@ -97,39 +90,39 @@ define_layer(
             "SSD": _variant("SSD", make_detection_evaluate, 2),
             "Cascade R-CNN": _variant("Cascade R-CNN", make_cascade_evaluate, 3),
         },
-        selection_doc="With a third bottom, the sizes of images, it is Cascade R-CNN's.",
+        selection_doc="A layer with a third bottom, the sizes of images, is Cascade R-CNN's.",
     ),
     docs=LayerDocs(origin="SSD, Cascade R-CNN"),
 )
 
 
 def _labels(p: Any) -> list[int]:
-    require(p.num_classes > 0, "detection_evaluate_param needs num_classes")
-    require(p.num_classes <= _MOST_CLASSES, f"num_classes must be at most {_MOST_CLASSES}, not {p.num_classes}")
+    require(p.num_classes > 0, f"detection_evaluate_param needs num_classes above 0, not {p.num_classes}")
+    require(p.num_classes <= _MAX_CLASSES, f"num_classes must be at most {_MAX_CLASSES}, not {p.num_classes}")
     return [label for label in range(p.num_classes) if label != p.background_label_id]
 
 
-_MOST_CLASSES = 1_000_000
+_MAX_CLASSES = 1_000_000
 
 
 def pixel_overlaps(a: np.ndarray, b: np.ndarray, plus: float) -> np.ndarray:
-    """Return SSD's overlaps (...) of boxes a and b (..., 4) in pixels, which broadcast.
+    """Return SSD's overlaps (...) of boxes a and b in pixels.
 
-    As in the fork, the sides of the intersection are x2 - x1 + 1, and boxes that are apart share one pixel.
+    As in the fork, the sides of the intersection are x2 - x1 + 1, and disjoint boxes share one pixel.
 
     Args:
-        a, b: the boxes.
-        plus: added to x2 - x1 for the side of a box.
+        a, b: the boxes, (..., 4); they broadcast.
+        plus: added to x2 - x1 to get the side of a box.
     """
-    reach = np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2])
-    inside = np.where(np.all(reach >= 0, axis=-1), np.prod(reach + 1, axis=-1), np.float32(1))
+    shared = np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2])
+    inside = np.where(np.all(shared >= 0, axis=-1), np.prod(shared + 1, axis=-1), np.float32(1))
     return np.asarray(inside / (areas(a, plus) + areas(b, plus) - inside))
 
 
 class _Evaluation:
     """Evaluation of one layer, with its position in the file of image sizes.
 
-    With a file of sizes, each image that has detections takes the next size. The position is kept across passes.
+    If there is a file of sizes, each image that has detections uses the next size. The position is kept across passes.
     """
 
     def __init__(self, p: Any, site: Site, pixels: bool = False) -> None:
@@ -138,40 +131,45 @@ class _Evaluation:
         self._site, self._file = site, "" if pixels else p.name_size_file
         self._pixels = pixels
         self._images: list[Image] = []
-        self._passed = 0
+        self._n_passed = 0
 
     def rows(self, ctx: Context, detections: np.ndarray, truth: np.ndarray) -> np.ndarray:
         p = ctx.param
         detections = np.asarray(detections, np.float32).reshape(-1, 7)
         truth = np.asarray(truth, np.float32).reshape(-1, 8)
-        ended = np.flatnonzero(truth[:, 0] == -1)
-        truth = truth[: ended[0]] if len(ended) else truth  # as in the fork, a row of image -1 ends the list
+        ends = np.flatnonzero(truth[:, 0] == -1)
+        truth = truth[: ends[0]] if len(ends) else truth  # as in the fork, a row with image -1 ends the list
         detections = detections[detections[:, 0] >= 0]
-        require(not np.any(detections[:, 1] == p.background_label_id), "a box found is labelled as background")
-        rows: list[tuple[float, ...]] = [(-1, n, self._positives(p, truth, n), -1, -1) for n in _labels(p)]
+        require(
+            not np.any(detections[:, 1] == p.background_label_id),
+            f"a detection has the background label {p.background_label_id}",
+        )
+        rows: list[tuple[float, ...]] = [(-1, n, self._count_truth(p, truth, n), -1, -1) for n in _labels(p)]
         for image in np.unique(detections[:, 0]):
             size = self._next_image()
             image_detections, truths = detections[detections[:, 0] == image], truth[truth[:, 0] == image]
             for label in np.unique(image_detections[image_detections[:, 1] >= 0, 1]):
-                rows += self._judge(
+                rows += self._match_detections(
                     p, image_detections[image_detections[:, 1] == label], truths[truths[:, 1] == label], size
                 )
         return np.asarray(rows, np.float32).reshape(1, 1, -1, 5)
 
-    def _positives(self, p: Any, truth: np.ndarray, label: int) -> int:
-        counts = (truth[:, 1] == label) & (p.evaluate_difficult_gt | (truth[:, 7] == 0))
-        return int(np.count_nonzero(counts))
+    def _count_truth(self, p: Any, truth: np.ndarray, label: int) -> int:
+        counted = (truth[:, 1] == label) & (p.evaluate_difficult_gt | (truth[:, 7] == 0))
+        return int(np.count_nonzero(counted))
 
     def _next_image(self) -> Image | None:
         if not self._file:
             return None
         if not self._images:
             self._images = read_sizes(self._site.path(self._file))
-        image = self._images[self._passed]
-        self._passed = (self._passed + 1) % len(self._images)
+        image = self._images[self._n_passed]
+        self._n_passed = (self._n_passed + 1) % len(self._images)
         return image
 
-    def _judge(self, p: Any, detections: np.ndarray, truth: np.ndarray, size: Image | None) -> list[tuple[float, ...]]:
+    def _match_detections(
+        self, p: Any, detections: np.ndarray, truth: np.ndarray, size: Image | None
+    ) -> list[tuple[float, ...]]:
         """Return the rows (image, label, score, true positive, false positive) of one class in one image."""
         if not len(truth):
             return [(*row[:3], 0, 1) for row in detections]
@@ -182,15 +180,15 @@ class _Evaluation:
         else:
             boxes, truths = (scale_to_pixels(x, size, self._resize) for x in (boxes, truths))
             overlap = pixel_overlaps(boxes[:, None], truths, 0.0 if is_in_units(self._resize) else 1.0)
-        taken: set[int] = set()
+        matched: set[int] = set()
         rows: list[tuple[float, ...]] = []
-        for row, best, most in zip(detections, overlap.argmax(axis=1), overlap.max(axis=1), strict=True):
-            right, wrong = 0, 1
-            if most >= np.float32(p.overlap_threshold):
+        for row, best, largest in zip(detections, overlap.argmax(axis=1), overlap.max(axis=1), strict=True):
+            true_positive, false_positive = 0, 1
+            if largest >= np.float32(p.overlap_threshold):
                 if not p.evaluate_difficult_gt and truth[best, 7]:
-                    wrong = 0
-                elif best not in taken:
-                    right, wrong = 1, 0
-                    taken.add(int(best))
-            rows.append((*row[:3], right, wrong))
+                    false_positive = 0
+                elif best not in matched:
+                    true_positive, false_positive = 1, 0
+                    matched.add(int(best))
+            rows.append((*row[:3], true_positive, false_positive))
         return rows

@@ -1,4 +1,4 @@
-"""DetectionOutput: decode predicted boxes, suppress overlapping ones of each class, and keep the best of each image."""
+"""DetectionOutput: decode predicted boxes, suppress overlapping boxes per class, and select the best of each image."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from ..registry import define_layer
 from ..row_padding import strip_padding
 from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLayer, Signature, Traced
 from .prior_box import read_predictions
-from .result_files import ResultFiles, saves
+from .result_files import ResultFiles, writes_files
 
 
 def make_detection_output(ctx: Context, site: Site) -> LayerType:
-    """Detections after non-maximum suppression: rows (image, label, score, x1, y1, x2, y2), (1, 1, rows, 7).
+    """Select detections by non-maximum suppression: rows (image, label, score, x1, y1, x2, y2), (1, 1, rows, 7).
 
-    Bottoms: locations, confidences and priors as for MultiBoxLoss; a fourth bottom is ignored. Rows are sorted by image
-    and label, and by falling score. Compiled code returns a static number of rows. For each image this is keep_top_k,
-    or without a limit top_k (default: all priors) for each label. Detections come first, then padding rows of -1. If no
-    image has a detection, the first rows are (image, -1, ...), one for each image. If save_output_param has
-    output_directory, label_map_file and name_size_file, the layer runs on the host and also writes files. OpenCV's
-    setting clip limits boxes to the image before suppression. With OpenVINO's `normalized: false` the priors are rows
-    of ROIs (image, x1, y1, x2, y2), in pixels of an image of input_width x input_height.
+    Bottoms: locations, confidences and priors, as for MultiBoxLoss. A fourth bottom is ignored. Rows are sorted by
+    image and label, and by falling score. Compiled code returns a static number of rows. For each image this is
+    keep_top_k if it is set, otherwise top_k (by default the number of priors) for each label. Detections come first,
+    then padding rows of -1. If no image has a detection, the first rows are (image, -1, ...), one for each image.
+
+    If save_output_param has output_directory, label_map_file and name_size_file, the layer runs on the host and also
+    writes files. OpenCV's setting clip limits boxes to the image before suppression. With OpenVINO's `normalized:
+    false`, the priors are rows of ROIs (image, x1, y1, x2, y2), in pixels of an image of input_width x input_height.
     """
-    if not saves(ctx.param.save_output_param):
+    if not writes_files(ctx.param.save_output_param):
         return replace(
             ctx.type,
             implementation=Traced(detection_output, host_forward=detect_on_host, top_shapes=detection_top_shapes),
@@ -55,23 +56,21 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
 
 
 def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, *_image: jax.Array) -> jax.Array:
-    """Return the detections (1, 1, rows, 7), then padding rows of -1."""
+    """Return the detections (1, 1, rows, 7), followed by padding rows of -1."""
     p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
     labels = np.asarray([label for label in range(p.num_classes) if label != p.background_label_id], np.int32)
-    least = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
+    min_score = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
     top_k = _top_k(p, priors.shape[1])
     boxes = jnp.swapaxes(_decode(p, locations, priors), 1, 2)
     scores, best = lax.top_k(jnp.swapaxes(scores, 1, 2)[:, labels], min(top_k, priors.shape[1]))
     boxes = jnp.take_along_axis(boxes if p.share_location else boxes[:, labels], best[..., None], axis=2)
     suppress = partial(non_max_suppression, threshold=p.nms_param.nms_threshold, eta=p.nms_param.eta)
-    selected = jax.vmap(jax.vmap(suppress))(boxes, scores > least)  # (images, labels, top_k)
+    selected = jax.vmap(jax.vmap(suppress))(boxes, scores > min_score)  # (images, labels, top_k)
     image = jnp.arange(scores.shape[0], dtype=scores.dtype)[:, None, None]
     label = jnp.asarray(labels, scores.dtype)[:, None]
-    numbers = (jnp.broadcast_to(x, scores.shape)[..., None] for x in (image, label, scores))
-    rows = jnp.concatenate([*numbers, boxes], axis=-1).reshape(scores.shape[0], -1, 7)
-    return _join_rows(*_keep_best_of_image(rows, selected.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(
-        loc.dtype
-    )
+    columns = (jnp.broadcast_to(x, scores.shape)[..., None] for x in (image, label, scores))
+    rows = jnp.concatenate([*columns, boxes], axis=-1).reshape(scores.shape[0], -1, 7)
+    return _join_rows(*_keep_top_k(rows, selected.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(loc.dtype)
 
 
 def detection_top_shapes(ctx: Context, loc: Any, conf: Any, prior: Any, *_image: Any) -> list[Shape] | None:
@@ -91,7 +90,7 @@ def detection_top_shapes(ctx: Context, loc: Any, conf: Any, prior: Any, *_image:
 
 
 def _top_k(p: Any, priors: int) -> int:
-    """Return the number of boxes of a class that suppression considers: top_k, or all `priors`."""
+    """Return the number of boxes per class before suppression: top_k, or `priors` if top_k is not set or negative."""
     return p.nms_param.top_k if p.nms_param.HasField("top_k") and p.nms_param.top_k >= 0 else priors
 
 
@@ -99,7 +98,7 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
     """Compute `detection_output` with NumPy on the host, without compilation."""
     p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
     labels = [label for label in range(p.num_classes) if label != p.background_label_id]
-    least = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
+    min_score = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
     top_k, images = min(_top_k(p, priors.shape[1]), priors.shape[1]), scores.shape[0]
     boxes = _decode(p, locations, priors)
     size = len(labels) * top_k
@@ -110,24 +109,26 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
         parts = []
         for label in labels:
             label_scores = scores[image, :, label]
-            best = _best(label_scores, np.flatnonzero(label_scores > least), top_k)
-            of_label = boxes[image, best, 0 if p.share_location else label]
-            selected = onednn_program.suppress(of_label, p.nms_param.nms_threshold, p.nms_param.eta)
-            about = np.broadcast_to(np.asarray([image, label], top.dtype), (len(selected), 2))
-            parts.append(np.concatenate([about, label_scores[best[selected], None], of_label[selected]], axis=1))
-        of_image = np.concatenate(parts)
-        if len(of_image) > rows:
-            of_image = of_image[np.sort(_best(of_image[:, 2], np.arange(len(of_image)), rows))]
-        top[end : end + len(of_image)] = of_image
-        end += len(of_image)
+            best = _top_indices(label_scores, np.flatnonzero(label_scores > min_score), top_k)
+            label_boxes = boxes[image, best, 0 if p.share_location else label]
+            selected = onednn_program.suppress(label_boxes, p.nms_param.nms_threshold, p.nms_param.eta)
+            image_and_label = np.broadcast_to(np.asarray([image, label], top.dtype), (len(selected), 2))
+            parts.append(
+                np.concatenate([image_and_label, label_scores[best[selected], None], label_boxes[selected]], axis=1)
+            )
+        image_rows = np.concatenate(parts)
+        if len(image_rows) > rows:
+            image_rows = image_rows[np.sort(_top_indices(image_rows[:, 2], np.arange(len(image_rows)), rows))]
+        top[end : end + len(image_rows)] = image_rows
+        end += len(image_rows)
     if not end:
         top[:images, 0] = np.arange(images)
     return top[None, None].astype(loc.dtype)
 
 
-def _best(scores: np.ndarray, among: np.ndarray, most: int) -> np.ndarray:
-    """Return the indices in `among` of the `most` largest scores, largest first; equal scores keep their order."""
-    return among[np.argsort(-scores[among], kind="stable")[:most]]
+def _top_indices(scores: np.ndarray, candidates: np.ndarray, count: int) -> np.ndarray:
+    """Return the `count` candidates (indices) with the largest scores, largest first; equal scores keep their order."""
+    return candidates[np.argsort(-scores[candidates], kind="stable")[:count]]
 
 
 define_layer(
@@ -144,37 +145,37 @@ define_layer(
     docs=LayerDocs(
         origin="SSD",
         unsupported={"shard": "the boxes of all images form one list", "joined": OWN_IMAGES},
-        restrictions="Nothing is drawn (visualize). Settings of other forks are refused. Where it writes files, it "
-        "runs on the host.",
+        restrictions="visualize has no effect. Settings of other forks are refused. If the layer writes files, it runs "
+        "on the host.",
     ),
 )
 
 
-def _keep_best_of_image(rows: jax.Array, selected: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
-    """Return rows and mask with the `most` best kept rows of each image, in their old order.
+def _keep_top_k(rows: jax.Array, selected: jax.Array, limit: int) -> tuple[jax.Array, jax.Array]:
+    """Return rows and mask with the `limit` best selected rows of each image, in their original order.
 
     Args:
         rows: (images, n, 7).
         selected: (images, n), False for suppressed rows.
-        most: the limit; all rows remain if it is not positive, or not below n.
+        limit: the maximum number of rows. If it is not positive, or at least n, all rows are returned.
     """
-    if not 0 < most < rows.shape[1]:
+    if not 0 < limit < rows.shape[1]:
         return rows, selected
-    _, best = lax.top_k(jnp.where(selected, rows[..., 2], -jnp.inf), most)
+    _, best = lax.top_k(jnp.where(selected, rows[..., 2], -jnp.inf), limit)
     order = jnp.sort(best, axis=1)
     return jnp.take_along_axis(rows, order[..., None], axis=1), jnp.take_along_axis(selected, order, axis=1)
 
 
 def _join_rows(rows: jax.Array, selected: jax.Array) -> jax.Array:
-    """Return the rows of all images as one list (images * n, 7), kept rows first, then padding of -1.
+    """Return the rows of all images as one list (images * n, 7), selected rows first, then padding of -1.
 
-    If no row is kept, the first rows are (image, -1, ...), one for each image.
+    If no row is selected, the first rows are (image, -1, ...), one for each image.
     """
     images, selected, rows = rows.shape[0], selected.reshape(-1), rows.reshape(-1, 7)
-    listed = jnp.where(selected[:, None], rows, -1)[jnp.argsort(~selected, stable=True)]
-    number = jnp.arange(rows.shape[0])
-    nothing = jnp.full_like(rows, -1).at[:, 0].set(jnp.where(number < images, number, -1).astype(rows.dtype))
-    return jnp.where(jnp.any(selected[None], axis=1), listed, nothing)  # OpenCV 5 fails on arrays without axes
+    sorted_rows = jnp.where(selected[:, None], rows, -1)[jnp.argsort(~selected, stable=True)]
+    index = jnp.arange(rows.shape[0])
+    empty_rows = jnp.full_like(rows, -1).at[:, 0].set(jnp.where(index < images, index, -1).astype(rows.dtype))
+    return jnp.where(jnp.any(selected[None], axis=1), sorted_rows, empty_rows)  # OpenCV 5 fails on arrays without axes
 
 
 def _read(ctx: Context, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]:
@@ -187,26 +188,29 @@ def _read(ctx: Context, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]
 
 
 def _read_rois(p: Any, conf: Any, rois: Any) -> tuple[Any, Any]:
-    """Return confidences and priors (1, 2, 4 * R) of R rows image, x1, y1, x2, y2. Padding has confidence -inf."""
-    numpy: Any = np if isinstance(rois, np.ndarray) else jnp
+    """Return confidences, and priors (1, 2, 4 * R), from R rows (image, x1, y1, x2, y2).
+
+    The confidences of padding rows are -inf.
+    """
+    xp: Any = np if isinstance(rois, np.ndarray) else jnp
     n = math.prod(rois.shape) // 5
     require(
         p.variance_encoded_in_target and n > 0 and math.prod(rois.shape) == 5 * n,
-        "with normalized: false the priors must be ROIs, rows of 5 numbers, and variance_encoded_in_target be true: "
-        f"it is {str(p.variance_encoded_in_target).lower()}, and the shape is {rois.shape}",
+        "with normalized: false the priors must be ROIs, rows of 5 values, and variance_encoded_in_target must be "
+        f"true; the shape is {rois.shape}, and the setting is {str(p.variance_encoded_in_target).lower()}",
     )
     require(
         conf.shape[0] == 1 and math.prod(conf.shape) == n * p.num_classes,
-        f"confidences must be of one image, {p.num_classes} for each of {n} ROIs, not have shape {conf.shape}",
+        f"confidences must be of one image, {p.num_classes} for each of {n} ROIs, but have shape {conf.shape}",
     )
     rows = rois.reshape(n, 5)
-    boxes = rows[:, 1:] / numpy.asarray([p.input_width, p.input_height] * 2, rows.dtype)
-    scores = numpy.where(rows[:, :1] >= 0, conf.reshape(n, -1), -numpy.inf).astype(conf.dtype)
-    return scores.reshape(conf.shape), numpy.broadcast_to(boxes.reshape(-1), (1, 2, 4 * n))
+    boxes = rows[:, 1:] / xp.asarray([p.input_width, p.input_height] * 2, rows.dtype)
+    scores = xp.where(rows[:, :1] >= 0, conf.reshape(n, -1), -xp.inf).astype(conf.dtype)
+    return scores.reshape(conf.shape), xp.broadcast_to(boxes.reshape(-1), (1, 2, 4 * n))
 
 
 def _decode(p: Any, locations: Any, priors: Any) -> Any:
-    """Return the boxes at predicted locations, (images, priors, 1 or classes, 4)."""
+    """Return the predicted boxes, decoded from locations, (images, priors, 1 or classes, 4)."""
     variances = None if p.variance_encoded_in_target else priors[1, :, None]
     boxes = decode_offsets(PriorBoxParameter.CodeType.Name(p.code_type), locations, priors[0, :, None], variances)
     return boxes.clip(0, 1) if p.clip else boxes
@@ -215,16 +219,18 @@ def _decode(p: Any, locations: Any, priors: Any) -> Any:
 def _check_settings(p: Any) -> None:
     nms = p.nms_param
     for name in ("ratio_permute", "no_permute", "tflite_detection", "arm_conf_no_concat", "arm_loc_no_concat"):
-        require(not getattr(p, name), f"detection_output_param.{name} of another fork is not supported")
-    require(not p.scale_xywh, "detection_output_param.scale_xywh of another fork is not supported")
+        require(not getattr(p, name), f"detection_output_param.{name} of a different fork is not supported; remove it")
+    require(not p.scale_xywh, "detection_output_param.scale_xywh of a different fork is not supported; remove it")
     require(
-        p.num_classes > (p.background_label_id == 0), "needs num_classes, including at least one besides the background"
+        p.num_classes > (p.background_label_id == 0),
+        f"num_classes must include at least one class besides the background, but is {p.num_classes}",
     )
     require(
         p.background_label_id >= 0 or not p.share_location,
-        "background_label_id: -1 needs share_location: false, since the fork treats shared boxes as background",
+        f"background_label_id: {p.background_label_id} needs share_location: false, because the fork treats "
+        "shared boxes as background",
     )
     require(nms.nms_threshold >= 0, f"nms_threshold must not be negative: {nms.nms_threshold}")
     require(0 < nms.eta <= 1, f"eta must be more than 0 and no more than 1: {nms.eta}")
-    require(nms.top_k != 0 or not nms.HasField("top_k"), "top_k must be positive, or -1 for all")
-    require(p.keep_top_k != 0, "keep_top_k must be positive, or -1 for all")
+    require(nms.top_k != 0 or not nms.HasField("top_k"), "top_k is 0, but must be positive, or -1 for all boxes")
+    require(p.keep_top_k != 0, "keep_top_k is 0, but must be positive, or -1 for all boxes")

@@ -19,11 +19,11 @@ from ..types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature
 from .multibox_targets import (
     Predictions,
     Targets,
-    class_slopes,
-    class_terms,
+    class_gradients,
+    class_losses,
     find_targets,
-    location_slopes,
-    location_terms,
+    location_gradients,
+    location_losses,
     offset_differences,
     select_locations,
 )
@@ -33,14 +33,15 @@ Parts = tuple[bool, bool]  # whether the losses of locations and classes count
 
 
 def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
-    """Loss of the boxes and classes predicted for priors, with hard negative mining; a scalar.
+    """Compute the loss of the boxes and classes predicted for priors, with hard negative mining, as a scalar.
 
-    Bottoms: locations (images, priors * 4), or (images, priors * classes * 4) without share_location; confidences
+    Bottoms: locations (images, priors * 4), or (images, priors * classes * 4) if share_location is false; confidences
     (images, priors * classes); priors and their variances (1, 2, priors * 4); ground truth (1, 1, boxes, 8) with rows
-    (image, label, instance, x1, y1, x2, y2, difficult). Rows of image -1 are ignored. The loss is loc_weight times the
-    loss of the locations, plus the loss of the confidences, divided by the number of matched priors unless loss_param
-    sets another normalization. A part whose `propagate_down` is false is left out. With LOGISTIC and without mining,
-    the fork reads the classes of all images except the first from wrong rows; this is reproduced.
+    (image, label, instance, x1, y1, x2, y2, difficult). Rows with image -1 are ignored. The loss is loc_weight times
+    the loss of the locations, plus the loss of the confidences. It is divided by the number of matched priors, unless
+    loss_param sets a different normalization. The loss of the locations or of the confidences is omitted if its
+    `propagate_down` is false. With LOGISTIC and without mining, the fork reads the classes of all images except the
+    first from wrong rows, which is reproduced here.
     """
     flags = list(site.layer.propagate_down)[:2]
     parts = (flags[:1] != [False], flags[1:] != [False])
@@ -55,7 +56,7 @@ def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
 def multibox_loss(
     parts: Parts, ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
 ) -> jax.Array:
-    """Return the loss, a scalar: loc_weight times the loss of locations, plus the loss of classes, over the divisor.
+    """Return the loss as a scalar: loc_weight times the loss of locations, plus the loss of classes, over the divisor.
 
     Args:
         parts: whether the losses of locations and of classes count.
@@ -65,10 +66,10 @@ def multibox_loss(
     (locations, scores), targets = _compare(ctx, loc, conf, prior, label)
     p, total = ctx.param, jnp.zeros((), scores.dtype)
     if parts[0]:
-        terms = location_terms(p, offset_differences(locations, targets))
+        terms = location_losses(p, offset_differences(locations, targets))
         total += p.loc_weight * jnp.sum(jnp.where(targets.matched, terms, 0))
     if parts[1]:
-        total += jnp.sum(jnp.where(targets.counted, class_terms(p, scores, targets.classes), 0))
+        total += jnp.sum(jnp.where(targets.has_class_loss, class_losses(p, scores, targets.classes), 0))
     return total / targets.divisor
 
 
@@ -87,18 +88,18 @@ def multibox_loss_backward(
     p, factor = ctx.param, dy / targets.divisor
     d_loc = d_conf = None
     if parts[0]:
-        counts = targets.matched[..., None] & ~targets.right
-        slopes = p.loc_weight * jnp.where(counts, location_slopes(p, offset_differences(locations, targets)), 0)
-        back = jax.linear_transpose(lambda x: select_locations(x, targets), locations)
-        d_loc = (factor * back(slopes)[0]).reshape(loc.shape).astype(loc.dtype)
+        has_loss = targets.matched[..., None] & ~targets.ignored_offsets
+        slopes = p.loc_weight * jnp.where(has_loss, location_gradients(p, offset_differences(locations, targets)), 0)
+        transpose = jax.linear_transpose(lambda x: select_locations(x, targets), locations)
+        d_loc = (factor * transpose(slopes)[0]).reshape(loc.shape).astype(loc.dtype)
     if parts[1]:
-        slopes = jnp.where(targets.counted[..., None], class_slopes(p, scores, targets.classes), 0)
+        slopes = jnp.where(targets.has_class_loss[..., None], class_gradients(p, scores, targets.classes), 0)
         d_conf = (factor * slopes).reshape(conf.shape).astype(conf.dtype)
     return d_loc, d_conf, None, None
 
 
-def draw_truth(ctx: Context, random: Any, loc: Any, conf: Any, prior: Any, label: Any) -> np.ndarray:
-    """Return random ground truth: boxes inside the images, of all classes except background, none difficult."""
+def sample_truth(ctx: Context, random: Any, loc: Any, conf: Any, prior: Any, label: Any) -> np.ndarray:
+    """Return random ground truth: boxes inside the images, of all classes except background, none of them difficult."""
     count = math.prod(label.shape) // 8
     p, rows = ctx.param, np.zeros((count, 8))
     classes = np.array([c for c in range(p.num_classes) if c != p.background_label_id] or [0])
@@ -114,7 +115,7 @@ define_layer(
     PerLayer(make_multibox_loss),
     Gradient(
         multibox_loss_backward,
-        indices=Indices((2, 3), sample=draw_truth),
+        indices=Indices((2, 3), sample=sample_truth),
         exempt_from_force_backward=(2, 3),
         not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
     ),
@@ -142,9 +143,9 @@ def _compare(
 
 
 def _check(ctx: Context) -> int:
-    """Validate the settings and return the mining type: mining_type, or NONE if do_neg_mining is false."""
+    """Validate the settings, and return mining_type, or NONE if do_neg_mining is false."""
     p, background = ctx.param, ctx.param.background_label_id
-    require(p.num_classes > 0, "multibox_loss_param needs num_classes")
+    require(p.num_classes > 0, f"multibox_loss_param needs num_classes above 0, not {p.num_classes}")
     require(
         not p.HasField("ignore_difficult_gt"), "multibox_loss_param.ignore_difficult_gt is not supported; remove it"
     )
@@ -152,13 +153,16 @@ def _check(ctx: Context) -> int:
         background < p.num_classes or p.conf_loss_type == p.LOGISTIC,
         f"background_label_id {background} is not one of the {p.num_classes} classes",
     )
-    require(not p.map_object_to_agnostic or p.num_classes == 2, "map_object_to_agnostic needs num_classes: 2")
+    require(
+        not p.map_object_to_agnostic or p.num_classes == 2,
+        f"map_object_to_agnostic needs num_classes: 2, not {p.num_classes}",
+    )
     mining = p.mining_type
     if p.HasField("do_neg_mining") and p.do_neg_mining != (mining != p.NONE):
         require(not p.HasField("mining_type"), "do_neg_mining contradicts mining_type; remove do_neg_mining")
         mining = p.NONE
     if mining != p.NONE:
-        require(p.share_location, "mining needs share_location: true; else give mining_type: NONE")
+        require(p.share_location, "mining needs share_location: true; otherwise set mining_type: NONE")
         require(p.neg_pos_ratio > 0, f"neg_pos_ratio must be positive: {p.neg_pos_ratio}")
         require(p.sample_size > 0, f"sample_size must be positive: {p.sample_size}")
     return int(mining)

@@ -1,4 +1,4 @@
-"""PriorBox and PriorBoxClustered: default boxes at each cell of a feature map; and predictions for them."""
+"""PriorBox and PriorBoxClustered, which compute default boxes at each cell of a feature map, and their predictions."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from ..implementation import LayerContext
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
-_OTHERS = ("box_width", "box_height", "tf", "yx_order", "keras")  # settings of other forks
+_UNSUPPORTED_SETTINGS = ("box_width", "box_height", "tf", "yx_order", "keras")  # settings of other forks
 _FLOAT = np.float32
-_DENSE = {32: (4, 8.0), 64: (2, 16.0)}  # FaceBoxes: min_size to squares per row, and their distance
+_DENSE_SQUARES = {32: (4, 8.0), 64: (2, 16.0)}  # FaceBoxes: min_size to squares per row, and their distance
 
 
 def prior_box(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
-    """Default boxes around each cell of a feature map, and their variances: (1, 2, boxes * 4).
+    """Compute default boxes around each cell of a feature map, and their variances: (1, 2, boxes * 4).
 
-    Bottoms: the map and the image, both (N, C, H, W); only their shapes are read. Boxes are x1, y1, x2, y2 as fractions
-    of the image, cell by cell in row-major order. For each min_size a cell has a square of this size; with max_size, a
-    square with the geometric mean of both sizes; and for each aspect_ratio (and its inverse with `flip`) a box with the
-    area of the first square. Sizes are truncated to whole pixels. TextBoxes (denser_prior_boxes) repeats each box
-    around the lower border of the cell. FaceBoxes (faceboxes) has 4 x 4 squares of size 32, at offsets of -16, -8, 0
-    and 8 pixels from the middle of the cell, and 2 x 2 squares of size 64, at offsets of -16 and 0 pixels; its squares
-    are 1 pixel smaller.
+    Bottoms: the map and the image, both (N, C, H, W). Only their shapes are read. Boxes are x1, y1, x2, y2 as fractions
+    of the image, cell by cell in row-major order. For each min_size, a cell has a square of this size. With max_size,
+    it also has a square with the geometric mean of both sizes. For each aspect_ratio (and its inverse with `flip`), it
+    has a box with the area of the first square. Sizes are truncated to integer pixels.
+
+    TextBoxes (denser_prior_boxes) repeats each box around the lower border of the cell. FaceBoxes (faceboxes) has 4 x 4
+    squares of size 32, at offsets of -16, -8, 0 and 8 pixels from the center of the cell, and 2 x 2 squares of size 64,
+    at offsets of -16 and 0 pixels. Its squares are 1 pixel smaller.
     """
-    return priors(ctx.param, lambda: cell_boxes(ctx.param), x, image)
+    return make_priors(ctx.param, lambda: cell_boxes(ctx.param), x, image)
 
 
 def prior_box_top_shapes(ctx: Context, x: Any, image: Any) -> list[Shape] | None:
-    return [_Grid(ctx.param, cell_boxes(ctx.param), x, image).shape]
+    return [_PriorGrid(ctx.param, cell_boxes(ctx.param), x, image).shape]
 
 
 def select_prior_box(layer: Any) -> str:
@@ -47,16 +48,16 @@ def select_prior_box(layer: Any) -> str:
 
 
 def resolve_prior_box(layer: Any, context: LayerContext) -> Any:
-    """Return the layer, with denser_prior_boxes or faceboxes set if sibling layers predict this variant's boxes.
+    """Return the layer, with denser_prior_boxes or faceboxes set if sibling layers predict the boxes of this variant.
 
     Sibling Convolutions have 4 and num_classes outputs for each box of a cell. A variant is set only if their
-    num_output matches the boxes of this variant, but not SSD's boxes.
+    num_output matches its boxes but not the boxes of SSD.
     """
     p = layer.prior_box_param
     convolutions = [other.convolution_param for other in context.siblings if other.type == "Convolution"]
     outputs = {convolution.num_output for convolution in convolutions}
-    readers = [(other.detection_output_param, other.multibox_loss_param) for other in context.layers]
-    classes = next((each.num_classes for pair in readers for each in pair if each.num_classes), 0)
+    param_pairs = [(other.detection_output_param, other.multibox_loss_param) for other in context.layers]
+    classes = next((param.num_classes for pair in param_pairs for param in pair if param.num_classes), 0)
 
     def matches_outputs() -> bool:
         n = (1 + p.denser_prior_boxes) * len(cell_boxes(p))
@@ -88,57 +89,58 @@ define_layer(
     Variants(
         select_prior_box,
         {origin: _variant(origin) for origin in ("SSD", "TextBoxes", "FaceBoxes")},
-        selection_doc="TextBoxes' have denser_prior_boxes, FaceBoxes' faceboxes; or else Convolutions beside "
-        "them have 4 outputs for each of their boxes, and others num_classes, and not for those of the SSD fork.",
+        selection_doc="With denser_prior_boxes it is TextBoxes', with faceboxes it is FaceBoxes'. Without these "
+        "settings, it is the variant whose boxes match the num_output of sibling Convolutions, which is 4 and "
+        "num_classes for each box of a cell. If several variants match, SSD's is used.",
         resolve=resolve_prior_box,
     ),
     docs=LayerDocs(origin="SSD, TextBoxes, FaceBoxes"),
 )
 
 
-def priors(p: Any, boxes: Callable[[], Sequence[CellBox]], x: jax.Array, image: jax.Array) -> jax.Array:
+def make_priors(p: Any, boxes: Callable[[], Sequence[CellBox]], x: jax.Array, image: jax.Array) -> jax.Array:
     """Return boxes around each cell of a map, and their variances, as a top (1, 2, boxes * 4).
 
     Args:
         p: the PriorBoxParameter.
-        boxes: returns the boxes of a cell in pixels.
+        boxes: a function that returns the boxes of a cell in pixels.
         x: the map (N, C, H, W).
-        image: the boxes are fractions of its height and width.
+        image: (N, C, H, W); the boxes are fractions of its height and width.
 
     Raises:
         LayerError: if bottoms or settings are invalid.
     """
-    grid = _Grid(p, boxes(), x, image)
+    grid = _PriorGrid(p, boxes(), x, image)
     dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
     return grid.top().astype(dtype) if isinstance(x, np.ndarray) else host_constant(grid.top, grid.shape, dtype)
 
 
-class _Grid:
-    """The boxes around the cells of a map, of the arguments of `priors`; `shape` is the shape of the top."""
+class _PriorGrid:
+    """The boxes around the cells of a map, from the arguments of `make_priors`; `shape` is the shape of the top."""
 
     def __init__(self, p: Any, boxes: Sequence[CellBox], x: Any, image: Any) -> None:
         for name, shape in (("bottom 0", x.shape), ("bottom 1", image.shape)):
             require(len(shape) == 4, f"{name} must have 4 axes (num, channels, height, width), not shape {shape}")
-        self._p, self._cells = p, tuple(x.shape[2:])
+        self._p, self._map_size = p, tuple(x.shape[2:])
         self._size = _height_and_width(p, "img_size", ("img_h", "img_w"), tuple(image.shape[2:]))
-        steps = tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(self._size, self._cells, strict=True))
+        steps = tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(self._size, self._map_size, strict=True))
         self._step = tuple(map(_FLOAT, _height_and_width(p, "step", ("step_h", "step_w"), steps)))  # in pixels
         self._boxes, self._variances = np.asarray(boxes, _FLOAT), _variances(p)
-        self.shape = 1, 2, math.prod(self._cells) * len(boxes) * (1 + p.denser_prior_boxes) * 4
+        self.shape = 1, 2, math.prod(self._map_size) * len(boxes) * (1 + p.denser_prior_boxes) * 4
 
     def top(self) -> np.ndarray:
         """Return the boxes and their variances, (1, 2, boxes * 4)."""
-        corners = _corners(self._p, self._boxes, self._cells, self._size, self._step)
+        corners = _corners(self._p, self._boxes, self._map_size, self._size, self._step)
         if self._p.clip:
             corners = np.clip(corners, 0, 1)
         return np.stack([corners.ravel(), np.broadcast_to(self._variances, corners.shape).ravel()])[None]
 
 
 def _corners(p: Any, boxes: np.ndarray, cells: Shape, size: Shape, step: Sequence[Any]) -> np.ndarray:
-    """Return the boxes, (height, width, boxes of a cell, 4), in float32 as the forks compute them."""
+    """Return the corners of the boxes, (height, width, boxes of a cell, 4), computed in float32 like the forks."""
     sides, shifts = boxes[:, :2], boxes[:, 2:]
-    height, width = ((np.arange(n, dtype=_FLOAT) + _FLOAT(p.offset)) * s for n, s in zip(cells, step, strict=True))
-    centers = np.stack(np.broadcast_arrays(width[None, :], height[:, None]), axis=-1)[:, :, None] + shifts
+    ys, xs = ((np.arange(n, dtype=_FLOAT) + _FLOAT(p.offset)) * s for n, s in zip(cells, step, strict=True))
+    centers = np.stack(np.broadcast_arrays(xs[None, :], ys[:, None]), axis=-1)[:, :, None] + shifts
     if p.denser_prior_boxes:
         lower = centers + np.asarray([0, (1 - p.offset) * step[0]], _FLOAT)
         centers, sides = np.stack([centers, lower], axis=3).reshape(*cells, -1, 2), np.repeat(sides, 2, axis=0)
@@ -147,30 +149,32 @@ def _corners(p: Any, boxes: np.ndarray, cells: Shape, size: Shape, step: Sequenc
 
 
 class CellBox(NamedTuple):
-    """A box of a cell: width and height, and the offset of its middle from the cell's middle, in pixels."""
+    """Width and height of a box of a cell, and the offset of its center from the center of the cell, in pixels."""
 
     width: float
     height: float
-    right: float = 0.0
-    down: float = 0.0
+    dx: float = 0.0
+    dy: float = 0.0
 
 
 def cell_boxes(p: Any) -> list[CellBox]:
-    """Return the boxes of a cell by min_size, max_size and aspect ratios, in pixels.
+    """Return the boxes of a cell from min_size, max_size and aspect ratios, in pixels.
 
     Raises:
         LayerError: if sizes are invalid.
     """
-    _refuse_others(p, _OTHERS)
+    _refuse_unsupported(p, _UNSUPPORTED_SETTINGS)
     require(len(p.min_size) > 0, "prior_box_param needs a min_size")
     require(all(s >= 1 for s in p.min_size), f"min_size must be at least 1 pixel: {list(p.min_size)}")
     require(
         len(p.max_size) in (0, len(p.min_size)),
-        f"max_size must be given for each min_size or not at all: {len(p.max_size)} for {len(p.min_size)}",
+        f"max_size must be set for each min_size or not at all, but there are {len(p.max_size)} max_size for "
+        f"{len(p.min_size)} min_size",
     )
     require(
         all(a < b for a, b in zip(p.min_size, p.max_size, strict=False)),
-        f"each max_size must be more than its min_size: {list(p.min_size)}, {list(p.max_size)}",
+        f"each max_size must be more than its min_size, but min_size is {list(p.min_size)} and "
+        f"max_size is {list(p.max_size)}",
     )
     ratios = [ratio for ratio in aspect_ratios(p) if abs(ratio - 1) >= 1e-6]
     boxes: list[CellBox] = []
@@ -183,19 +187,19 @@ def cell_boxes(p: Any) -> list[CellBox]:
     return boxes
 
 
-def _refuse_others(p: Any, names: Sequence[str]) -> None:
+def _refuse_unsupported(p: Any, names: Sequence[str]) -> None:
     unknown = [name for name in names if (getattr(p, name) if name[:3] != "box" else len(getattr(p, name)))]
-    require(not unknown, f"prior_box_param: {', '.join(unknown)} of another fork is not supported")
+    require(not unknown, f"prior_box_param: {', '.join(unknown)} of a different fork is not supported; remove it")
 
 
 def _dense_squares(size: int) -> list[CellBox]:
-    n, spacing = _DENSE.get(size, (1, 0.0))
+    n, spacing = _DENSE_SQUARES.get(size, (1, 0.0))
     shifts = [(i - n // 2) * spacing for i in range(n)]
-    return [CellBox(size - 1, size - 1, right, down) for down in shifts for right in shifts]
+    return [CellBox(size - 1, size - 1, dx, dy) for dy in shifts for dx in shifts]
 
 
 def aspect_ratios(p: Any) -> list[float]:
-    """Return the distinct aspect ratios, 1 first; with `flip` each other ratio is followed by its inverse."""
+    """Return the distinct aspect ratios, starting with 1. With `flip`, each other ratio is followed by its inverse."""
     require(all(ratio > 0 for ratio in p.aspect_ratio), f"aspect_ratio must be positive: {list(p.aspect_ratio)}")
     ratios = [1.0]
     for ratio in p.aspect_ratio:
@@ -206,29 +210,29 @@ def aspect_ratios(p: Any) -> list[float]:
 
 def _variances(p: Any) -> np.ndarray:
     variances = list(p.variance) or [0.1]
-    require(len(variances) in (1, 4), f"variance must be given once or 4 times, not {len(variances)} times")
+    require(len(variances) in (1, 4), f"variance must be set once or 4 times, not {len(variances)} times")
     require(all(v > 0 for v in variances), f"variance must be positive: {variances}")
     return np.asarray(variances, _FLOAT)
 
 
-def _height_and_width(p: Any, name: str, names: tuple[str, str], otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a pair (height, width) of a setting for both, or of one for each, or else `otherwise`."""
-    text, either = f"{name}, or {' and '.join(names)},", any(map(p.HasField, names))
-    require(not (either and p.HasField(name)), f"give either {name} or {' and '.join(names)}, not both")
-    if not either and not p.HasField(name):
-        return otherwise
-    pair = tuple(getattr(p, each) for each in (names if either else (name, name)))
+def _height_and_width(p: Any, name: str, names: tuple[str, str], default: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return (height, width) from one setting for both or from a setting for each, or `default` if none is set."""
+    text, has_separate = f"{name}, or {' and '.join(names)},", any(map(p.HasField, names))
+    require(not (has_separate and p.HasField(name)), f"set either {name} or {' and '.join(names)}, not both")
+    if not has_separate and not p.HasField(name):
+        return default
+    pair = tuple(getattr(p, field) for field in (names if has_separate else (name, name)))
     require(all(n > 0 for n in pair), f"{text} must be positive: {pair}")
     return pair
 
 
 def prior_box_clustered(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
-    """Boxes of explicit sizes around each cell of a feature map, and their variances: (1, 2, boxes * 4).
+    """Compute boxes of explicit sizes around each cell of a feature map, and their variances: (1, 2, boxes * 4).
 
-    Bottoms: the map and the image, both (N, C, H, W); only their shapes are read. Boxes are x1, y1, x2, y2 as fractions
+    Bottoms: the map and the image, both (N, C, H, W). Only their shapes are read. Boxes are x1, y1, x2, y2 as fractions
     of the image, cell by cell in row-major order. A cell has a box for each pair of `width` and `height`, in pixels.
     """
-    return priors(ctx.param, lambda: clustered_boxes(ctx.param), x, image)
+    return make_priors(ctx.param, lambda: clustered_boxes(ctx.param), x, image)
 
 
 define_layer(
@@ -252,10 +256,13 @@ def clustered_boxes(p: Any) -> list[CellBox]:
     Raises:
         LayerError: if sizes are invalid.
     """
-    _refuse_others(p, (*_OTHERS, "faceboxes"))
+    _refuse_unsupported(p, (*_UNSUPPORTED_SETTINGS, "faceboxes"))
     sizes_of_prior_box = [name for name in ("min_size", "max_size", "aspect_ratio") if len(getattr(p, name))]
-    require(not sizes_of_prior_box, f"prior_box_param: {', '.join(sizes_of_prior_box)} is PriorBox's; give width")
-    require(len(p.width) > 0, "prior_box_param needs a width and a height for each box")
+    require(
+        not sizes_of_prior_box,
+        f"prior_box_param: {', '.join(sizes_of_prior_box)} is only for PriorBox; set width and height",
+    )
+    require(len(p.width) > 0, "prior_box_param needs a width and a height for each box, but has no width")
     require(
         len(p.width) == len(p.height),
         f"prior_box_param needs equal numbers of width and height, not {len(p.width)} and {len(p.height)}",
@@ -266,7 +273,7 @@ def clustered_boxes(p: Any) -> list[CellBox]:
 
 
 def read_predictions(loc: Any, conf: Any, prior: Any, groups: int, classes: int) -> tuple[Any, Any, Any]:
-    """Return locations (images, priors, groups, 4), scores (images, priors, classes), priors (2, priors, 4).
+    """Return locations (images, priors, groups, 4), scores (images, priors, classes) and priors (2, priors, 4).
 
     The priors are boxes and variances.
 
@@ -275,16 +282,16 @@ def read_predictions(loc: Any, conf: Any, prior: Any, groups: int, classes: int)
     """
     require(
         len(prior.shape) >= 3 and prior.shape[:2] == (1, 2) and prior.size % 8 == 0 < prior.size,
-        f"bottom 2 must hold priors and their variances, (1, 2, priors * 4), not have shape {prior.shape}",
+        f"bottom 2 must contain priors and their variances, (1, 2, priors * 4), but has shape {prior.shape}",
     )
     priors = prior.size // 8
-    require(len(conf.shape) > 0, "bottom 1 must have a batch axis, but is a single number")
+    require(len(conf.shape) > 0, "bottom 1 must have a batch axis, but is a scalar")
     images = conf.shape[0]
-    for i, (x, each) in enumerate(((loc, groups * 4), (conf, classes))):
+    for i, (x, n_values) in enumerate(((loc, groups * 4), (conf, classes))):
         require(
-            len(x.shape) > 0 and x.shape[0] == images and x.size == images * priors * each,
-            f"bottom {i} must hold {each} numbers for each of {priors} priors, ({images}, {priors * each}), "
-            f"not have shape {x.shape}",
+            len(x.shape) > 0 and x.shape[0] == images and x.size == images * priors * n_values,
+            f"bottom {i} must contain {n_values} values for each of {priors} priors, ({images}, {priors * n_values}), "
+            f"but has shape {x.shape}",
         )
     return (
         promote(loc).reshape(images, priors, groups, 4),

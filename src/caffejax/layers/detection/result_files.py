@@ -1,4 +1,4 @@
-"""Files of detections that DetectionOutput writes (VOC, COCO, ILSVRC), and the file of image sizes that it reads."""
+"""Files of detections that DetectionOutput writes (VOC, COCO or ILSVRC), and the file of image sizes that it reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..context import Site
 
 
 class Image(NamedTuple):
-    """Name and size (pixels) of an image."""
+    """Name of an image, and its size in pixels."""
 
     name: str
     height: int
@@ -24,7 +24,7 @@ class Image(NamedTuple):
 
 
 def read_sizes(path: Path) -> list[Image]:
-    """Read a file with a line 'name height width' for each image.
+    """Read a file that has a line 'name height width' for each image.
 
     Raises:
         DataError: if the file cannot be read, or a line is invalid.
@@ -41,17 +41,19 @@ def read_sizes(path: Path) -> list[Image]:
             name, height, width = line.split()
             images.append(Image(name, int(height), int(width)))
         except ValueError as error:
-            raise DataError(Problem(f"must be 'name height width', not '{line}'", str(path), number)) from error
+            raise DataError(
+                Problem(f"each line must be 'name height width', not '{line}'", str(path), number)
+            ) from error
     if not images:
-        raise DataError(Problem("has no lines", str(path)))
+        raise DataError(Problem("is empty", str(path)))
     return images
 
 
 def read_resize(param: Any) -> Any:
-    """Return the message `resize_param` of a layer that maps boxes back to images, or None if it is not set.
+    """Return the message `resize_param` of a layer that maps boxes to the original images, or None if it is not set.
 
     Raises:
-        LayerError: if the height and width that images were resized to are missing.
+        LayerError: if the resized height and width are missing.
     """
     if not param.HasField("resize_param"):
         return None
@@ -62,7 +64,7 @@ def read_resize(param: Any) -> Any:
 
 
 def is_in_units(resize: Any) -> bool:
-    """Return whether boxes are in units of height_scale and width_scale; `resize` may be None."""
+    """Return whether boxes are measured in units of height_scale and width_scale; `resize` may be None."""
     return (
         resize is not None
         and resize.resize_mode == resize.FIT_SMALL_SIZE
@@ -71,12 +73,12 @@ def is_in_units(resize: Any) -> bool:
 
 
 def scale_to_pixels(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
-    """Return boxes (..., 4) in pixels of the image, clipped to it, as float32.
+    """Return boxes (..., 4) in pixels of the original image, clipped to it, as float32.
 
     Args:
         boxes: boxes as fractions of the resized image.
-        image: the image before it was resized.
-        resize: the message of `read_resize`.
+        image: the original image.
+        resize: the message that `read_resize` returns.
     """
     boxes, size = boxes.astype(np.float32), np.asarray([image.width, image.height] * 2, np.float32)
     if is_in_units(resize):
@@ -87,22 +89,22 @@ def scale_to_pixels(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
 
 
 def _remove_padding(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
-    """Return boxes of a padded image as fractions of the part inside the padding; boxes outside of it do not change."""
+    """Return boxes of a padded image as fractions of its unpadded region; boxes outside this region do not change."""
     width, height = np.float32(resize.width), np.float32(resize.height)
     aspect = np.float32(image.width) / np.float32(image.height)
-    x_margin = above = np.float32(0)
+    x_margin = y_margin = np.float32(0)
     if aspect > width / height:
-        above = (height - width / aspect) / 2 / height
+        y_margin = (height - width / aspect) / 2 / height
     else:
         x_margin = (width - height * aspect) / 2 / width
-    low = np.array([x_margin, above], np.float32)
+    low = np.array([x_margin, y_margin], np.float32)
     high = 1 - low
     inside = np.all((boxes[..., :2] < high) & (boxes[..., 2:] > low), axis=-1, keepdims=True)
     return np.where(inside, (boxes - np.tile(low, 2)) / np.tile(high - low, 2), boxes)
 
 
 class Detection(NamedTuple):
-    """A detection: the image's name, the class, the score, and the box as (x1, y1, width, height) in pixels."""
+    """A detection: the image name, the class, the score, and the box as (x1, y1, width, height) in pixels."""
 
     image: str
     label: int
@@ -110,13 +112,13 @@ class Detection(NamedTuple):
     box: tuple[float, float, float, float]
 
 
-def saves(p: Any) -> bool:
-    """Return whether files are written: directory, label map and file of sizes are all set."""
+def writes_files(p: Any) -> bool:
+    """Return whether files are written, which requires output_directory, label_map_file and name_size_file."""
     return bool(p.output_directory and p.label_map_file and p.name_size_file)
 
 
 class ResultFiles:
-    """The result files of one layer, rewritten after each pass over the test images.
+    """The result files of one layer, which are rewritten after each pass over the test images.
 
     The label map and the image sizes are read when the first detections are added.
     """
@@ -130,26 +132,26 @@ class ResultFiles:
         self._resize = read_resize(p.save_output_param)
         self._images: list[Image] = []
         self._names: dict[int, str] = {}
-        self._found: list[Detection] = []
-        self._passed = 0
+        self._detections: list[Detection] = []
+        self._n_passed = 0
 
     def add(self, rows: np.ndarray, images: int) -> None:
         """Add the detections (rows, 7) of the next `images` images."""
         if not self._images:
             self._read()
         for number in range(images):
-            image = self._images[self._passed]
+            image = self._images[self._n_passed]
             of_image = rows[(rows[:, 0] == number) & (rows[:, 1] >= 0)]
             for (_, label, score, *_), box in zip(
                 of_image, scale_to_pixels(of_image[:, 3:7], image, self._resize), strict=True
             ):
                 low, sides = box[:2], box[2:] - box[:2]
                 rounded = (np.round(np.concatenate([low, sides]) * np.float32(100)) / 100.0).tolist()
-                self._found.append(Detection(image.name, int(label), float(score), tuple(rounded)))
-            self._passed += 1
-            if self._passed == len(self._images):
+                self._detections.append(Detection(image.name, int(label), float(score), tuple(rounded)))
+            self._n_passed += 1
+            if self._n_passed == len(self._images):
                 self._write()
-                self._passed, self._found = 0, []
+                self._n_passed, self._detections = 0, []
 
     def _read(self) -> None:
         p = self._param.save_output_param
@@ -160,10 +162,12 @@ class ResultFiles:
             raise DataError(Problem(f"cannot be read: {error}", str(path))) from error
         self._names = {item.label: item.name for item in labels.item}
         if missing := [label for label in self._labels if label not in self._names]:
-            raise DataError(Problem(f"has no label {missing[0]}", str(path)))
+            raise DataError(Problem(f"has no entry for label {missing[0]}", str(path)))
         images = read_sizes(self._site.path(p.name_size_file))
         if p.num_test_image > len(images):
-            raise DataError(Problem(f"names {len(images)} images, fewer than num_test_image", p.name_size_file))
+            raise DataError(
+                Problem(f"names {len(images)} images, but num_test_image is {p.num_test_image}", p.name_size_file)
+            )
         self._images = images[: p.num_test_image] if p.HasField("num_test_image") else images
 
     @property
@@ -182,25 +186,25 @@ class ResultFiles:
             except OSError as error:
                 raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
 
-    def _texts(self, form: str) -> dict[str, str]:
-        """Return the text of each file, by the end of the file's name."""
-        if form == "VOC":
+    def _texts(self, output_format: str) -> dict[str, str]:
+        """Return the text of each file, by the last part of its name."""
+        if output_format == "VOC":
             return {
                 f"{self._names[label]}.txt": "".join(
-                    f"{f.image} {f.score:g} {_corners(f)}\n" for f in self._found if f.label == label
+                    f"{d.image} {d.score:g} {_corners(d)}\n" for d in self._detections if d.label == label
                 )
                 for label in self._labels
             }
-        if form == "ILSVRC":
-            return {".txt": "".join(f"{f.image} {f.label} {f.score:g} {_corners(f)}\n" for f in self._found)}
+        if output_format == "ILSVRC":
+            return {".txt": "".join(f"{d.image} {d.label} {d.score:g} {_corners(d)}\n" for d in self._detections)}
         records = [
             {
-                "image_id": _number(f.image),
-                "category_id": _number(self._names[f.label]),
-                "bbox": list(f.box),
-                "score": f.score,
+                "image_id": _number(d.image),
+                "category_id": _number(self._names[d.label]),
+                "bbox": list(d.box),
+                "score": d.score,
             }
-            for f in self._found
+            for d in self._detections
         ]
         return {".json": json.dumps(records, indent=4) + "\n"}
 
