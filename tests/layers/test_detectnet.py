@@ -188,10 +188,10 @@ def test_colours_turn_around_grey() -> None:
         ("stride: 0", "stride 0, image_size_x 48 and image_size_y 32 must be above 0"),
         ("stride: 99", "give a grid without cells"),
         ("scale_cvg: 0", "scale_cvg must be above 0"),
-        ('} transform_param { mean_file: "m"', "mean_file is not supported here; use mean_value"),
+        ('} transform_param { mean_file: "m"', "mean_file is not supported; set mean_value"),
         ("} transform_param { mean_value: 1 mean_value: 2", "needs 1 or 3 mean_value, not 2"),
         ("} detectnet_augmentation_param { scale_min: 0", "scale_min 0 and scale_max 1 must be above 0"),
-        ("} detectnet_augmentation_param { noise_param { }", "noise_param is not supported here; remove it"),
+        ("} detectnet_augmentation_param { noise_param { }", "noise_param is not supported; remove it"),
     ],
 )
 def test_bad_settings(param: str, message: str) -> None:
@@ -200,7 +200,7 @@ def test_bad_settings(param: str, message: str) -> None:
 
 
 def test_labels_of_another_shape_are_an_error() -> None:
-    with pytest.raises(caffejax.GraphError, match=r"\(1, 1, 1 \+ most, 16\), not shape \(1,\)"):
+    with pytest.raises(caffejax.GraphError, match=r"\(1, 1, 1 \+ objects, 16\), not shape \(1,\)"):
         net("", label=(1,))
 
 
@@ -292,12 +292,12 @@ GRIDS = [(1, 1, 4, 6), (1, 4, 4, 6)]
     [
         ("ClusterDetections", "48, 32, 8", GRIDS, "param_str must be 7 to 9 numbers separated by commas"),
         ("ClusterGroundtruth", "48, 32, x", GRIDS, "param_str must be 3 to 5 numbers separated by commas"),
-        ("ClusterGroundtruth", "48, 32, 0", GRIDS, "image 48 x 32 and stride 0 give no grid"),
-        ("ClusterGroundtruth", "48, 32, 8, 2", GRIDS, "1 classes, 2 in param_str and 1 tops must be equal"),
+        ("ClusterGroundtruth", "48, 32, 0", GRIDS, "image 48 x 32 and stride 0 give a grid without cells"),
+        ("ClusterGroundtruth", "48, 32, 8, 2", GRIDS, "coverage has 1 classes, param_str has 2, and there are 1 tops"),
         ("ClusterGroundtruth", "48, 32, 8", [GRIDS[0], (1, 4, 4, 5)], "needs coverage N x classes x H x W and boxes"),
         ("ScoreDetections", "high", [(1, 4, 5), (1, 4, 5)], "the minimum overlap, such as 0.7, not 'high'"),
         ("ScoreDetections", "", [(1, 4, 5), (2, 4, 5)], "equal numbers of images, not 1 and 2"),
-        ("mAP", "", [(1, 4, 4)], "needs a scored list N x most x 5"),
+        ("mAP", "", [(1, 4, 4)], "N x boxes x 5, not"),
     ],
 )
 def test_bad_python_layers(name: str, param: str, shapes: list[Shape], message: str) -> None:

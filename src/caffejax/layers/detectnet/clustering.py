@@ -1,4 +1,4 @@
-"""DetectNet's built-in Python layers: box lists from coverage grids, their scoring, and mean average precision."""
+"""DetectNet's built-in Python layers: boxes from coverage grids, their evaluation, and mean average precision."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, Signatu
 def group_rectangles(rows: np.ndarray, threshold: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of each group of more than `threshold` similar rectangles, and the size of each group.
 
-    The rule is OpenCV's groupRectangles (versions 2 to 4). Rectangles are similar if their four sides differ by at most
-    `eps` times half the sum of the smaller width and height. Groups are the connected components. A small group inside
-    a larger one is dropped.
+    The groups are computed like OpenCV's groupRectangles (versions 2 to 4). Rectangles are similar if their four sides
+    differ by at most `eps` times half the sum of the smaller width and height. Groups are the connected components. A
+    small group inside a larger one is dropped.
 
     Args:
         rows: (N, 4) integers: x, y, width, height.
         threshold: if 0 or less, each rectangle is a group.
-        eps: relative tolerance.
+        eps: the relative tolerance.
 
     Returns:
         Rounded means (groups, 4), and sizes (groups,).
@@ -56,22 +56,22 @@ def _groups(rows: np.ndarray, eps: float) -> np.ndarray:
     for first in range(len(rows)):
         if group[first] >= 0:
             continue
-        group[first], waiting = n, [first]
-        while waiting:
-            i = waiting.pop()
+        group[first], pending = n, [first]
+        while pending:
+            i = pending.pop()
             delta = eps * np.minimum(sides, sides[i]).sum(axis=1) * 0.5
-            alike = np.all(np.abs(corners - corners[i]) <= delta[:, None], axis=1) & (group < 0)
-            group[alike] = n
-            waiting.extend(np.flatnonzero(alike))
+            similar = np.all(np.abs(corners - corners[i]) <= delta[:, None], axis=1) & (group < 0)
+            group[similar] = n
+            pending.extend(np.flatnonzero(similar))
         n += 1
     return group
 
 
-_FARTHEST = 1e6  # pixels; coordinates are clipped to this, since an untrained net may predict huge boxes
+_MAX_COORDINATE = 1e6  # pixels; coordinates are clipped to this, since an untrained net may predict huge boxes
 
 
 class Settings(NamedTuple):
-    """The values of a param_str, in this order; `classes` and `max_boxes` are optional."""
+    """The values of a param_str, in this order. `classes` and `max_boxes` are optional."""
 
     image_size_x: int
     image_size_y: int
@@ -85,26 +85,30 @@ class Settings(NamedTuple):
 
 
 def cluster_detections(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Detections grouped from a coverage grid, a list (N, max_boxes, 5) for each class: x1, y1, x2, y2, confidence.
+    """Group detections from a coverage grid into a list (N, max_boxes, 5) for each class.
 
-    Bottoms: coverage (N, classes, H, W), and boxes (N, 4, H, W) as corners in pixels relative to their cell. Each cell
-    whose coverage reaches the threshold proposes its box. Similar boxes are grouped as by OpenCV's groupRectangles. The
-    confidence is the logarithm of the number of boxes in the group. Lists are padded with zeros. param_str holds,
-    separated by commas: image width and height, stride, coverage threshold, minimum group size minus 1, eps (relative
-    tolerance of the grouping), minimum height in pixels, and optionally the number of classes (default: 1) and
-    max_boxes (default: 50).
+    Rows of a list are x1, y1, x2, y2, confidence. Bottoms: coverage (N, classes, H, W), and boxes (N, 4, H, W) as
+    corners in pixels relative to their cell. Each cell whose coverage reaches the threshold proposes its box. Similar
+    boxes are grouped as by OpenCV's groupRectangles. The confidence is the logarithm of the number of boxes in the
+    group. Lists are padded with zeros.
+
+    param_str contains, separated by commas: image width and height, stride, coverage threshold, minimum group size
+    minus 1, eps (the relative tolerance of the grouping), minimum height in pixels, and optionally the number of
+    classes (1 by default) and max_boxes (50 by default).
     """
     s = _detection_settings(ctx)
     return tuple(_list_boxes(coverage[:, c], boxes, s, _cluster_boxes) for c in range(s.classes))
 
 
 def cluster_groundtruth(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The distinct boxes of a label grid, a list (N, max_boxes, 5) for each class: x1, y1, x2, y2, 0.
+    """List the distinct boxes of a label grid, (N, max_boxes, 5) for each class.
 
-    Bottoms: coverage (N, classes, H, W), positive in cells with an object, and boxes (N, 4, H, W) as corners in pixels
-    relative to their cell. Coordinates are rounded to float16, as in the original. Boxes that are equal after rounding
-    are listed once. Lists are padded with zeros. param_str holds, separated by commas: image width and height, stride,
-    and optionally the number of classes (default: 1) and max_boxes (default: 50).
+    Rows of a list are x1, y1, x2, y2, 0. Bottoms: coverage (N, classes, H, W), positive in cells with an object, and
+    boxes (N, 4, H, W) as corners in pixels relative to their cell. Coordinates are rounded to float16, as in the
+    original. Boxes that are equal after rounding are listed once. Lists are padded with zeros.
+
+    param_str contains, separated by commas: image width and height, stride, and optionally the number of classes (1 by
+    default) and max_boxes (50 by default).
     """
     s = _truth_settings(ctx)
     return tuple(_list_boxes(coverage[:, c], boxes, s, _labelled_boxes) for c in range(s.classes))
@@ -122,7 +126,7 @@ _SIGNATURE = Signature("Python", bottoms=2, tops=(1, None), param="python_param"
 _TRAITS = LayerTraits(row_wise=True)
 _DOCS = LayerDocs(
     origin="NVIDIA Caffe",
-    restrictions="If there are more than max_boxes, where the original fails, the first are kept.",
+    restrictions="If there are more than max_boxes boxes, the first are used. The original fails.",
 )
 _GRADIENT = Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True)
 
@@ -134,34 +138,35 @@ CLUSTER_GROUNDTRUTH = LayerType(
 )
 
 
-def _numbers(ctx: Context, least: int, most: int) -> list[float]:
+def _numbers(ctx: Context, min_count: int, max_count: int) -> list[float]:
     text = ctx.param.param_str
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
         numbers = []
-    if not least <= len(numbers) <= most:
-        raise LayerError(f"param_str must be {least} to {most} numbers separated by commas, not {text!r}")
+    if not min_count <= len(numbers) <= max_count:
+        raise LayerError(f"param_str must be {min_count} to {max_count} numbers separated by commas, not {text!r}")
     return numbers
 
 
 def _detection_settings(ctx: Context) -> Settings:
-    x, y, stride, coverage, rectangles, eps, height, *more = _numbers(ctx, 7, 9)
+    x, y, stride, coverage, rectangles, eps, height, *optional = _numbers(ctx, 7, 9)
     return _check_settings(
-        Settings(int(x), int(y), int(stride), coverage, int(rectangles), eps, int(height), *map(int, more))
+        Settings(int(x), int(y), int(stride), coverage, int(rectangles), eps, int(height), *map(int, optional))
     )
 
 
 def _truth_settings(ctx: Context) -> Settings:
-    x, y, stride, *more = _numbers(ctx, 3, 5)
-    return _check_settings(Settings(int(x), int(y), int(stride), 0, 0, 0, 0, *map(int, more)))
+    x, y, stride, *optional = _numbers(ctx, 3, 5)
+    return _check_settings(Settings(int(x), int(y), int(stride), 0, 0, 0, 0, *map(int, optional)))
 
 
 def _check_settings(s: Settings) -> Settings:
-    grid = f"param_str: image {s.image_size_x} x {s.image_size_y} and stride {s.stride} give no grid"
+    grid = f"param_str: image {s.image_size_x} x {s.image_size_y} and stride {s.stride} give a grid without cells"
     require(s.stride > 0 and min(s.image_size_x, s.image_size_y) >= s.stride, grid)
     require(
-        min(s.classes, s.max_boxes) > 0, f"param_str: classes {s.classes} and max_boxes {s.max_boxes} must be above 0"
+        min(s.classes, s.max_boxes) > 0,
+        f"param_str: the number of classes {s.classes} and max_boxes {s.max_boxes} must be above 0",
     )
     return s
 
@@ -175,27 +180,28 @@ def _shapes(ctx: Context, s: Settings, coverage: Any, boxes: Any) -> list[Shape]
     require(shapes[1][1] == 4, f"bottom 1 must have 4 channels, x1, y1, x2, y2, not {shapes[1][1]}")
     require(
         shapes[0][1] == s.classes == ctx.n_tops,
-        f"coverage of {shapes[0][1]} classes, {s.classes} in param_str and {ctx.n_tops} tops must be equal",
+        f"the numbers of classes and tops must be equal: coverage has {shapes[0][1]} classes, param_str has "
+        f"{s.classes}, and there are {ctx.n_tops} tops",
     )
     return [(shapes[0][0], s.max_boxes, 5)] * ctx.n_tops
 
 
-def _list_boxes(coverage: np.ndarray, boxes: np.ndarray, s: Settings, boxes_in: Any) -> np.ndarray:
-    """Return the list of one class, (N, max_boxes, 5)."""
+def _list_boxes(coverage: np.ndarray, boxes: np.ndarray, s: Settings, find_boxes: Any) -> np.ndarray:
+    """Return the list of boxes of one class, (N, max_boxes, 5)."""
     rows, columns = s.image_size_y // s.stride, s.image_size_x // s.stride
     cell = np.asarray([s.image_size_x // columns, s.image_size_y // rows])
     lists = np.zeros((len(coverage), s.max_boxes, 5), coverage.dtype)
     for row, cover, box in zip(lists, coverage[:, :rows, :columns], boxes[:, :, :rows, :columns], strict=True):
-        items = boxes_in(s, cover, box, cell).astype(np.float16)[: s.max_boxes]
+        items = find_boxes(s, cover, box, cell).astype(np.float16)[: s.max_boxes]
         row[: len(items), : items.shape[1]] = items
     return lists
 
 
-def _boxes(marked: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Return the corners of the boxes of marked cells, in pixels of the image, (n, 4)."""
-    y, x = np.nonzero(marked)
+def _boxes(mask: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
+    """Return the corners of the boxes of the cells in the mask, in pixels of the image, (n, 4)."""
+    y, x = np.nonzero(mask)
     shifted = box[:, y, x].T + np.tile(np.stack([x, y], axis=1) * cell, 2)
-    return np.clip(shifted[np.isfinite(shifted).all(axis=1)], -_FARTHEST, _FARTHEST)
+    return np.clip(shifted[np.isfinite(shifted).all(axis=1)], -_MAX_COORDINATE, _MAX_COORDINATE)
 
 
 def _labelled_boxes(s: Settings, cover: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
@@ -211,43 +217,48 @@ def _cluster_boxes(s: Settings, cover: np.ndarray, box: np.ndarray, cell: np.nda
     return np.concatenate([corners, np.log(counts)[:, None]], axis=1)[tall]
 
 
-_RIGHT, _WRONG, _MISSED = 1, 2, 3
+_TRUE_POSITIVE, _FALSE_POSITIVE, _MISSED = 1, 2, 3
 
 
 def score_detections(ctx: Context, truth: jax.Array, detections: jax.Array) -> jax.Array:
-    """True boxes and detections in one list (N, D + T, 5) with rows x1, y1, x2, y2, kind.
+    """Return ground-truth boxes and detections in one list (N, D + T, 5) with rows x1, y1, x2, y2, kind.
 
-    Bottoms: lists of true boxes (N, T, 5) and detections (N, D, 5), padded with zeros. The kind is 1 for a right
-    detection, 2 for a wrong detection, and 3 for a missed true box. Rows are sorted by kind, and padding rows of zeros
-    come last. Each true box in turn takes the first remaining detection with an overlap of at least the threshold in
-    param_str (default: 0.7).
+    Bottoms: lists of ground-truth boxes (N, T, 5) and detections (N, D, 5), padded with zeros. The kind is 1 for a true
+    positive, 2 for a false positive, and 3 for a missed ground-truth box. Rows are sorted by kind; padding rows of
+    zeros come last. Each ground-truth box in turn is matched to the first unmatched detection whose overlap is at least
+    the threshold in param_str (0.7 by default).
     """
     threshold = _threshold(ctx)
     for i, x in enumerate((truth, detections)):
         require(
-            len(x.shape) == 3 and x.shape[2] == 5, f"bottom {i} must be a list of boxes N x most x 5, not {x.shape}"
+            len(x.shape) == 3 and x.shape[2] == 5, f"bottom {i} must be a list of boxes, N x boxes x 5, not {x.shape}"
         )
     require(
         truth.shape[0] == detections.shape[0],
         f"bottoms must have equal numbers of images, not {truth.shape[0]} and {detections.shape[0]}",
     )
     dtype = jnp.result_type(truth, detections)
-    return jax.vmap(lambda t, f: _score_image(t[:, :4], f[:, :4], threshold))(
+    return jax.vmap(lambda t, d: _score_image(t[:, :4], d[:, :4], threshold))(
         truth.astype(dtype), detections.astype(dtype)
     )
 
 
 def mean_ap(ctx: Context, scored: jax.Array) -> tuple[jax.Array, ...]:
-    """Precision times recall (DetectNet's mAP), precision, and recall of a scored list (N, boxes, 5), in percent.
+    """Compute precision times recall (DetectNet's mAP), precision, and recall of a list (N, boxes, 5), in percent.
 
     The bottom is the top of ScoreDetections. The three tops have shape (1,).
     """
-    require(len(scored.shape) == 3 and scored.shape[2] == 5, f"needs a scored list N x most x 5, not {scored.shape}")
-    right, wrong, missed = (
-        cross_replica.psum(ctx, jnp.sum(scored[:, :, 4] == kind, dtype=scored.dtype))
-        for kind in (_RIGHT, _WRONG, _MISSED)
+    require(
+        len(scored.shape) == 3 and scored.shape[2] == 5,
+        f"needs a top of ScoreDetections, N x boxes x 5, not {scored.shape}",
     )
-    precision, recall = (100 * right / jnp.maximum(right + others, 1) for others in (wrong, missed))
+    true_positives, false_positives, missed = (
+        cross_replica.psum(ctx, jnp.sum(scored[:, :, 4] == kind, dtype=scored.dtype))
+        for kind in (_TRUE_POSITIVE, _FALSE_POSITIVE, _MISSED)
+    )
+    precision, recall = (
+        100 * true_positives / jnp.maximum(true_positives + errors, 1) for errors in (false_positives, missed)
+    )
     return tuple(x[None] for x in (precision * recall / 100, precision, recall))
 
 
@@ -258,7 +269,8 @@ SCORE_DETECTIONS = LayerType(
     LayerTraits(row_wise=True),
     docs=LayerDocs(
         origin="NVIDIA Caffe",
-        restrictions="The list has room for both lists; the original's has 50 rows, and fails if these are too few.",
+        restrictions="The top has a row for each row of both bottoms; the original has 50 rows, and fails if they do "
+        "not suffice.",
     ),
 )
 
@@ -281,18 +293,21 @@ def _threshold(ctx: Context) -> float:
 
 
 def _score_image(truth: jax.Array, detections: jax.Array, threshold: float) -> jax.Array:
-    """Return the list (D + T, 5) of one image: right detections, wrong detections, missed true boxes, zeros."""
-    real, detected = (jnp.any(x != 0, axis=1) for x in (truth, detections))
-    alike = (overlaps(truth[:, None], detections) >= threshold) & real[:, None]
+    """Return the list (D + T, 5) of one image: true positives, false positives, missed ground truth, and zeros."""
+    is_truth, is_detection = (jnp.any(x != 0, axis=1) for x in (truth, detections))
+    overlapping = (overlaps(truth[:, None], detections) >= threshold) & is_truth[:, None]
 
-    def step(free: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
-        candidates = row & free
-        taken = candidates & (jnp.cumsum(candidates) == 1)
-        return free & ~taken, jnp.any(candidates)
+    def step(unmatched: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
+        candidates = row & unmatched
+        match = candidates & (jnp.cumsum(candidates) == 1)
+        return unmatched & ~match, jnp.any(candidates)
 
-    free, matched = lax.scan(step, detected, alike)
+    unmatched, is_matched = lax.scan(step, is_detection, overlapping)
     kinds = jnp.concatenate(
-        [jnp.where(detected, jnp.where(free, _WRONG, _RIGHT), 0), jnp.where(real & ~matched, _MISSED, 0)]
+        [
+            jnp.where(is_detection, jnp.where(unmatched, _FALSE_POSITIVE, _TRUE_POSITIVE), 0),
+            jnp.where(is_truth & ~is_matched, _MISSED, 0),
+        ]
     )
     rows = jnp.concatenate([jnp.concatenate([detections, truth]), kinds[:, None].astype(truth.dtype)], axis=1)
     order = jnp.argsort(jnp.where(kinds > 0, kinds, _MISSED + 1), stable=True)

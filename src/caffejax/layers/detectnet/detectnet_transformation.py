@@ -1,4 +1,4 @@
-"""DetectNetTransformation: images resized to one size and augmented in TRAIN, and their label grids."""
+"""DetectNetTransformation: resize images to one size, augment them in TRAIN, and compute their label grids."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..helpers import no_gradient
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
-_BEFORE_CLASSES = 8  # foreground, box (4), 1 / sides (2), norm
-_LEAST = 1.1920929e-07  # smaller areas count as 0
+_BOX_CHANNELS = 8  # foreground, box (4), 1 / sides (2), norm
+_MIN_AREA = 1.1920929e-07  # smaller areas count as 0
 _KITTI_CAR = {1: 0}
 
 
@@ -24,10 +24,10 @@ class Objects(NamedTuple):
     """The labelled objects of an image, in pixels.
 
     Attributes:
-        corner: (M, 2), x and y of the top left.
+        corner: (M, 2), x and y of the top left corner.
         sides: (M, 2), width and height.
         kind: (M,), class numbers of the labels.
-        valid: (M,), True for rows with an object. Row 0 is False; it holds the number of objects.
+        valid: (M,), True for rows with an object. Row 0 is False, because it contains the number of objects.
     """
 
     corner: jax.Array
@@ -36,8 +36,8 @@ class Objects(NamedTuple):
     valid: jax.Array
 
 
-def objects_of(label: jax.Array) -> Objects:
-    """Return the objects of one image's label (1 + M, 16), whose row 0 begins with the number of objects."""
+def read_objects(label: jax.Array) -> Objects:
+    """Return the objects of the label of one image, (1 + M, 16); its row 0 begins with the number of objects."""
     row = jnp.arange(label.shape[0])
     return Objects(label[:, :2], label[:, 2:4], label[:, 5].astype(jnp.int32), (row >= 1) & (row <= label[0, 0]))
 
@@ -58,38 +58,38 @@ def require_ground_truth(p: Any) -> None:
 def coverage_grid(p: Any, objects: Objects) -> jax.Array:
     """Return the label grid (8 + classes, rows, columns) of one image.
 
-    The channels are foreground (1), corners of the box relative to the cell's corner (4), 1 / width and 1 / height (2),
-    norm (1), and the one-hot class. norm is the area of a cell over the area of the object's region, at least 1 without
-    obj_norm. If several objects cover a cell, the last one counts. Cells without an object are 0.
+    The channels are foreground (1), corners of the box relative to the corner of the cell (4), 1 / width and 1 / height
+    (2), norm (1), and the one-hot class. norm is the area of a cell over the area of the object's region; if obj_norm
+    is false, it is at least 1. If several objects cover a cell, the last one is used. Cells without an object are 0.
     """
     classes = {mapping.src: mapping.dst for mapping in p.object_class} or _KITTI_CAR
     objects, channel = _crop_objects(p, objects), jnp.full_like(objects.kind, -1)
     for source, target in classes.items():
         channel = jnp.where(objects.kind == source, target, channel)
     corner, sides = objects.corner, objects.sides
-    valid = objects.valid & (channel >= 0) & (sides[:, 0] * sides[:, 1] >= _LEAST)
+    valid = objects.valid & (channel >= 0) & (sides[:, 0] * sides[:, 1] >= _MIN_AREA)
     region = _region(p, sides)
     x, y = (jnp.arange(n, dtype=corner.dtype) * p.stride for n in grid_size(p)[::-1])
     low, high = corner + sides * 0.5 - region * 0.5, corner + sides * 0.5 + region * 0.5
-    inside = (
+    shared_area = (
         _overlap_lengths(low[:, 1], high[:, 1], y, p.stride)[:, :, None]
         * _overlap_lengths(low[:, 0], high[:, 0], x, p.stride)[:, None]
     )
-    covers = (inside / p.stride**2 > _LEAST) & valid[:, None, None]
+    covers = (shared_area / p.stride**2 > _MIN_AREA) & valid[:, None, None]
     last = jnp.max(jnp.where(covers, jnp.arange(len(valid))[:, None, None], 0), axis=0)  # row 0 does not hold an object
 
-    safe, area = jnp.where(valid[:, None], sides, 1), jnp.where(valid, region[:, 0] * region[:, 1], 1)
+    divisor, area = jnp.where(valid[:, None], sides, 1), jnp.where(valid, region[:, 0] * region[:, 1], 1)
     norm = jnp.maximum(0.0 if p.obj_norm else 1.0, p.stride**2 / area)
     one_hot = channel[:, None] == jnp.arange(max(classes.values()) + 1)
-    facts = [
+    columns = [
         jnp.ones_like(norm)[:, None],
         corner,
         corner + sides,
-        1 / safe,
+        1 / divisor,
         norm[:, None],
         one_hot.astype(corner.dtype),
     ]
-    at_cells = jnp.concatenate(facts, axis=1)[last]
+    at_cells = jnp.concatenate(columns, axis=1)[last]
     origin = jnp.stack(jnp.broadcast_arrays(x, y[:, None]), axis=-1)
     at_cells = at_cells.at[:, :, 1:5].add(-jnp.tile(origin, 2))
     return jnp.moveaxis(jnp.where((last > 0)[:, :, None], at_cells, 0), -1, 0)
@@ -97,11 +97,11 @@ def coverage_grid(p: Any, objects: Objects) -> jax.Array:
 
 def channels(p: Any) -> int:
     """Return the number of channels of the label grid."""
-    return _BEFORE_CLASSES + max([mapping.dst for mapping in p.object_class], default=0) + 1
+    return _BOX_CHANNELS + max([mapping.dst for mapping in p.object_class], default=0) + 1
 
 
 def _crop_objects(p: Any, objects: Objects) -> Objects:
-    """Return the objects, cropped to the image if crop_bboxes."""
+    """Return the objects, cropped to the image if crop_bboxes is true."""
     if not p.crop_bboxes:
         return objects
     size = jnp.asarray([p.image_size_x, p.image_size_y], objects.corner.dtype)
@@ -111,7 +111,7 @@ def _crop_objects(p: Any, objects: Objects) -> Objects:
 
 
 def _region(p: Any, sides: jax.Array) -> jax.Array:
-    """Return width and height (M, 2) of each object's central region, which covers cells of the grid, in pixels."""
+    """Return width and height (M, 2), in pixels, of each object's central region, which covers cells of the grid."""
     region = sides * p.scale_cvg
     if p.gridbox_type == DetectNetGroundTruthParameter.GRIDBOX_MIN:
         return jnp.minimum(sides, jnp.maximum(p.min_cvg_len, region))
@@ -123,7 +123,7 @@ def _overlap_lengths(low: jax.Array, high: jax.Array, start: jax.Array, stride: 
     return jnp.maximum(jnp.minimum(high[:, None], start + stride) - jnp.maximum(low[:, None], start), 0)
 
 
-DRAWS = 12  # uniform random numbers that the augmentation of an image needs
+RANDOM_NUMBERS = 12  # the number of uniform random values that the augmentation of an image uses
 
 
 class Augmentation(NamedTuple):
@@ -131,11 +131,11 @@ class Augmentation(NamedTuple):
 
     Attributes:
         hue: degrees added to the hue.
-        saturation: factor of the saturation.
+        saturation: the factor of the saturation.
         flip: whether to flip left to right.
-        size: height and width that the image is scaled to.
-        angle: rotation in radians.
-        offset: y and x of the crop; it may reach outside of the image.
+        size: height and width to which the image is scaled.
+        angle: the rotation in radians.
+        offset: y and x of the crop, which may extend beyond the image.
     """
 
     hue: Any
@@ -154,7 +154,7 @@ def require_augmentation(a: Any) -> None:
     for field, _ in a.ListFields():
         require(
             field.message_type is None,
-            f"detectnet_augmentation_param: {field.name} is not supported here; remove it",
+            f"detectnet_augmentation_param: {field.name} is not supported; remove it",
         )
 
 
@@ -163,52 +163,54 @@ def has_rotation(a: Any) -> bool:
     return bool(a.rotation_prob > 0 and a.max_rotate_degree != 0)
 
 
-def draw_augmentation(truth: Any, a: Any, size: tuple[int, int], numbers: jax.Array) -> Augmentation:
+def sample_augmentation(truth: Any, a: Any, size: tuple[int, int], numbers: jax.Array) -> Augmentation:
     """Return a random augmentation of one image.
 
     Args:
         truth: the DetectNetGroundTruthParameter, which has the size of the result.
         a: the DetectNetAugmentationParameter.
         size: height and width of the image.
-        numbers: (DRAWS,), uniform in [0, 1).
+        numbers: (RANDOM_NUMBERS,), uniform in [0, 1).
     """
-    u = iter(numbers)
+    values = iter(numbers)
 
-    def maybe(probability: float, value: Any, otherwise: Any) -> Any:
-        return jnp.where(next(u) < probability, value, otherwise)
+    def choose(probability: float, value: Any, otherwise: Any) -> Any:
+        return jnp.where(next(values) < probability, value, otherwise)
 
-    hue = maybe(a.hue_rotation_prob, jnp.clip((2 * next(u) - 1) * a.hue_rotation, -180, 180), 0)
-    saturation = maybe(a.desaturation_prob, 1 - next(u) * a.desaturation_max, 1)
-    flip = maybe(a.flip_prob, True, False)
-    before = jnp.asarray(size)
-    scaled = _round(before * (a.scale_min + (a.scale_max - a.scale_min) * next(u)))
-    size_then = jnp.maximum(maybe(a.scale_prob, scaled, before), 1)
-    angle = jnp.deg2rad(maybe(a.rotation_prob, (2 * next(u) - 1) * a.max_rotate_degree, 0)) if has_rotation(a) else 0
-    position, shift = jnp.stack([next(u), next(u)]), jnp.asarray([a.shift_y, a.shift_x])
-    at_random = next(u) < a.crop_prob
-    position, shift = jnp.where(at_random, position, 0.5), jnp.where(at_random, shift, 0)
-    rotated_size = rotated_extent(size_then, angle)[1] if has_rotation(a) else size_then
+    hue = choose(a.hue_rotation_prob, jnp.clip((2 * next(values) - 1) * a.hue_rotation, -180, 180), 0)
+    saturation = choose(a.desaturation_prob, 1 - next(values) * a.desaturation_max, 1)
+    flip = choose(a.flip_prob, True, False)
+    original_size = jnp.asarray(size)
+    scaled_size = _round(original_size * (a.scale_min + (a.scale_max - a.scale_min) * next(values)))
+    new_size = jnp.maximum(choose(a.scale_prob, scaled_size, original_size), 1)
+    angle = (
+        jnp.deg2rad(choose(a.rotation_prob, (2 * next(values) - 1) * a.max_rotate_degree, 0)) if has_rotation(a) else 0
+    )
+    position, shift = jnp.stack([next(values), next(values)]), jnp.asarray([a.shift_y, a.shift_x])
+    is_random = next(values) < a.crop_prob
+    position, shift = jnp.where(is_random, position, 0.5), jnp.where(is_random, shift, 0)
+    rotated_size = rotated_extent(new_size, angle)[1] if has_rotation(a) else new_size
     target_size = jnp.asarray([truth.image_size_y, truth.image_size_x])
     offset = _round(position * (rotated_size - target_size + shift) - shift // 2)
-    return Augmentation(hue, saturation, flip, size_then, angle, offset)
+    return Augmentation(hue, saturation, flip, new_size, angle, offset)
 
 
-def augment_objects(objects: Objects, chosen: Augmentation, size: tuple[int, int]) -> Objects:
+def augment_objects(objects: Objects, augmentation: Augmentation, size: tuple[int, int]) -> Objects:
     """Return the objects of an image of `size` (height, width) at their positions in the augmented image."""
     corner, sides = objects.corner, objects.sides
     flipped = corner.at[:, 0].set(size[1] - corner[:, 0] - sides[:, 0] - 1)
-    corner = jnp.where(chosen.flip, flipped, corner)
-    scale = _xy(chosen.size).astype(corner.dtype) / jnp.asarray(size[::-1], corner.dtype)
+    corner = jnp.where(augmentation.flip, flipped, corner)
+    scale = _xy(augmentation.size).astype(corner.dtype) / jnp.asarray(size[::-1], corner.dtype)
     corner, sides = corner * scale, sides * scale
-    middle, low = _xy(chosen.size) / 2, _xy(rotated_extent(chosen.size, chosen.angle)[0])
-    centre = corner + sides / 2 - middle
-    moved = rotate_points(centre, chosen.angle) - centre - low
-    corner = corner + jnp.where(chosen.angle == 0, 0, moved) - _xy(chosen.offset)
+    middle, low = _xy(augmentation.size) / 2, _xy(rotated_extent(augmentation.size, augmentation.angle)[0])
+    relative_center = corner + sides / 2 - middle
+    moved = rotate_points(relative_center, augmentation.angle) - relative_center - low
+    corner = corner + jnp.where(augmentation.angle == 0, 0, moved) - _xy(augmentation.offset)
     return objects._replace(corner=corner.astype(sides.dtype), sides=sides)
 
 
 def rotate_points(points: jax.Array, angle: Any) -> jax.Array:
-    """Return points (..., 2), x and y, rotated around the origin; clockwise, because y points down."""
+    """Return points (..., 2), x and y, rotated around the origin; clockwise for positive angles, as y points down."""
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     x, y = points[..., 0], points[..., 1]
     return jnp.stack([x * cos - y * sin, x * sin + y * cos], axis=-1)
@@ -241,7 +243,7 @@ _EPSILON = 1.1920929e-07
 
 
 def shift_colours(image: jax.Array, hue: Any, saturation: Any) -> jax.Array:
-    """Return an image (3, H, W), blue first, with degrees added to its hue and its saturation multiplied.
+    """Return an image (3, H, W) in the order B, G, R with degrees added to its hue and its saturation multiplied.
 
     The image is unchanged if both changes are negligible.
     """
@@ -265,7 +267,9 @@ def shift_colours(image: jax.Array, hue: Any, saturation: Any) -> jax.Array:
 
 
 def rescale(image: jax.Array, size: Any, offset: Any, out: tuple[int, int]) -> jax.Array:
-    """Return a window of an image (C, H, W) after bicubic scaling; 0 outside of the image. Only the window is computed.
+    """Return a window of an image (C, H, W) after bicubic scaling. It is 0 outside the image.
+
+    Only the window is computed.
 
     Args:
         image: the image before scaling.
@@ -274,49 +278,51 @@ def rescale(image: jax.Array, size: Any, offset: Any, out: tuple[int, int]) -> j
         out: height and width of the window.
     """
     for axis, n in ((1, out[0]), (2, out[1])):
-        indices, weights = _taps(image.shape[axis], size[axis - 1], offset[axis - 1], n)
-        along = (n, 1) if axis == 1 else (n,)
-        parts = (
-            jnp.take(image, indices[:, k], axis=axis) * weights[:, k].reshape(along).astype(image.dtype)
+        indices, weights = _cubic_taps(image.shape[axis], size[axis - 1], offset[axis - 1], n)
+        weight_shape = (n, 1) if axis == 1 else (n,)
+        products = (
+            jnp.take(image, indices[:, k], axis=axis) * weights[:, k].reshape(weight_shape).astype(image.dtype)
             for k in range(4)
         )
-        image = sum(parts, start=jnp.zeros((), image.dtype))
+        image = sum(products, start=jnp.zeros((), image.dtype))
     return image
 
 
-def rotate(image: jax.Array, chosen: Augmentation, out: tuple[int, int]) -> jax.Array:
-    """Return the crop of a scaled image (C, H, W) after rotation, by bilinear interpolation; 0 outside of the image.
+def rotate(image: jax.Array, augmentation: Augmentation, out: tuple[int, int]) -> jax.Array:
+    """Return the crop of a scaled image (C, H, W) after rotation, by bilinear interpolation. It is 0 outside the image.
 
-    The array may be larger than `chosen.size`; pixels beyond that size are ignored.
+    The array may be larger than `augmentation.size`; pixels beyond that size are ignored.
     """
-    size = jnp.asarray(chosen.size)
+    size = jnp.asarray(augmentation.size)
     y, x = jnp.mgrid[: out[0], : out[1]]
-    low, extent = rotated_extent(size, chosen.angle)
-    at = jnp.stack([y, x], axis=-1) + jnp.asarray(chosen.offset)
-    is_inside = jnp.all((at >= 0) & (at < extent), axis=-1)
-    back = rotate_points((at + low - size / 2)[..., ::-1], -chosen.angle)[..., ::-1] + size / 2
-    first = jnp.floor(back).astype(jnp.int32)
-    part = (back - first).astype(image.dtype)
-    last = size - jnp.where(chosen.angle == 0, 1, 2)  # after a rotation the border has no neighbour
-    is_inside &= jnp.all((first >= 0) & (first <= last), axis=-1)
+    low, extent = rotated_extent(size, augmentation.angle)
+    position = jnp.stack([y, x], axis=-1) + jnp.asarray(augmentation.offset)
+    is_inside = jnp.all((position >= 0) & (position < extent), axis=-1)
+    source = rotate_points((position + low - size / 2)[..., ::-1], -augmentation.angle)[..., ::-1] + size / 2
+    first_cell = jnp.floor(source).astype(jnp.int32)
+    fraction = (source - first_cell).astype(image.dtype)
+    last = size - jnp.where(augmentation.angle == 0, 1, 2)  # after a rotation, pixels on the border have no neighbour
+    is_inside &= jnp.all((first_cell >= 0) & (first_cell <= last), axis=-1)
     result = jnp.zeros((), image.dtype)
     for step in (0, 0), (0, 1), (1, 0), (1, 1):
-        cell = jnp.clip(first + jnp.asarray(step), 0, size - 1)
-        weight = jnp.prod(jnp.where(jnp.asarray(step) == 1, part, 1 - part), axis=-1)
+        cell = jnp.clip(first_cell + jnp.asarray(step), 0, size - 1)
+        weight = jnp.prod(jnp.where(jnp.asarray(step) == 1, fraction, 1 - fraction), axis=-1)
         result = result + image[:, cell[..., 0], cell[..., 1]] * jnp.where(is_inside, weight, 0)
     return result
 
 
-def _taps(n: int, size: Any, offset: Any, out: int) -> tuple[jax.Array, jax.Array]:
-    """Return the 4 positions along an axis of length n that each result interpolates, (out, 4), and their weights."""
-    at = jnp.arange(out) + offset
-    inside = (at >= 0) & (at < size)
-    numerator = (2 * jnp.clip(at, 0, size - 1) + 1) * n - size  # over 2 * size: integers are exact
+def _cubic_taps(n: int, size: Any, offset: Any, out: int) -> tuple[jax.Array, jax.Array]:
+    """Return the 4 source indices that each result interpolates along an axis of n cells, (out, 4), and the weights."""
+    position = jnp.arange(out) + offset
+    inside = (position >= 0) & (position < size)
+    numerator = (
+        2 * jnp.clip(position, 0, size - 1) + 1
+    ) * n - size  # the source position times 2 * size, exact in integers
     first = numerator // (2 * size)
-    part = (numerator - first * 2 * size) / (2 * size)
-    before, after = (_cubic_outer(1 + part), _cubic_inner(part))
-    nearer = _cubic_inner(1 - part)
-    weights = jnp.stack([before, after, nearer, 1 - before - after - nearer], axis=1)
+    fraction = (numerator - first * 2 * size) / (2 * size)
+    outer, inner = (_cubic_outer(1 + fraction), _cubic_inner(fraction))
+    next_inner = _cubic_inner(1 - fraction)
+    weights = jnp.stack([outer, inner, next_inner, 1 - outer - inner - next_inner], axis=1)
     indices = jnp.clip(first[:, None] + jnp.arange(-1, 3), 0, n - 1)
     return indices, jnp.where(inside[:, None], weights, 0)
 
@@ -329,43 +335,43 @@ def _cubic_inner(x: jax.Array) -> jax.Array:
     return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
 
 
-_NUMBERS = 16  # values in a row of a label
+_LABEL_VALUES = 16  # values in a row of a label
 
 
 def detectnet_transformation(ctx: Context, images: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Images (N, 3, H, W) resized to (N, 3, image_size_y, image_size_x), and their label grids.
+    """Resize images (N, 3, H, W) to (N, 3, image_size_y, image_size_x), and compute their label grids.
 
-    Bottoms: images, and labels (N, 1, 1 + M, 16). The grids are (N, 8 + classes, rows, columns). Row 0 of a label
-    begins with the number of objects. Each further row holds x, y, width, height, angle and class of an object; the
-    other values are ignored. The grid has a cell for each `stride` pixels. Its channels are foreground (1), corners of
-    the box relative to the cell (4), 1 / width and 1 / height (2), norm (1), and the one-hot class. In TRAIN images are
-    augmented and cropped; in TEST they are scaled. The mean value is subtracted in both phases.
+    Bottoms: images, and labels (N, 1, 1 + M, 16). The grids have shape (N, 8 + classes, rows, columns). Row 0 of a
+    label begins with the number of objects. Each further row contains x, y, width, height, angle and class of an
+    object; the other values are ignored. The grid has a cell for each `stride` pixels. Its channels are foreground (1),
+    corners of the box relative to the cell (4), 1 / width and 1 / height (2), norm (1), and the one-hot class. In
+    TRAIN, images are augmented and cropped. In TEST, they are scaled. The mean value is subtracted in both phases.
     """
     truth, a = ctx.layer.detectnet_groundtruth_param, ctx.layer.detectnet_augmentation_param
     mean = _check(ctx, images, labels)
     size = images.shape[2], images.shape[3]
-    images, labels = promote(images), promote(labels).reshape(labels.shape[0], labels.shape[-2], _NUMBERS)
+    images, labels = promote(images), promote(labels).reshape(labels.shape[0], labels.shape[-2], _LABEL_VALUES)
     out = truth.image_size_y, truth.image_size_x
 
     def transform_in_test(image: jax.Array, label: jax.Array) -> tuple[jax.Array, jax.Array]:
-        as_it_is = Augmentation(0, 1, False, out, 0, (0, 0))
-        objects = augment_objects(objects_of(label), as_it_is, size)
+        only_scaled = Augmentation(0, 1, False, out, 0, (0, 0))
+        objects = augment_objects(read_objects(label), only_scaled, size)
         image = image - mean
         return image if size == out else rescale(image, out, (0, 0), out), coverage_grid(truth, objects)
 
     def transform_in_train(image: jax.Array, label: jax.Array, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
-        chosen = draw_augmentation(truth, a, size, numbers)
-        image = shift_colours(image, chosen.hue, chosen.saturation) - mean
-        image = jnp.where(chosen.flip, image[:, :, ::-1], image)
+        augmentation = sample_augmentation(truth, a, size, numbers)
+        image = shift_colours(image, augmentation.hue, augmentation.saturation) - mean
+        image = jnp.where(augmentation.flip, image[:, :, ::-1], image)
         if has_rotation(a):
-            image = rotate(rescale(image, chosen.size, (0, 0), _largest_size(a, size)), chosen, out)
+            image = rotate(rescale(image, augmentation.size, (0, 0), _largest_size(a, size)), augmentation, out)
         else:
-            image = rescale(image, chosen.size, chosen.offset, out)
-        return image, coverage_grid(truth, augment_objects(objects_of(label), chosen, size))
+            image = rescale(image, augmentation.size, augmentation.offset, out)
+        return image, coverage_grid(truth, augment_objects(read_objects(label), augmentation, size))
 
     if not ctx.training:
         return jax.vmap(transform_in_test)(images, labels)
-    numbers = jax.random.uniform(ctx.key, (images.shape[0], DRAWS))
+    numbers = jax.random.uniform(ctx.key, (images.shape[0], RANDOM_NUMBERS))
     return jax.vmap(transform_in_train)(images, labels, numbers)
 
 
@@ -392,22 +398,21 @@ def _check(ctx: Context, images: Any, labels: Any) -> jax.Array:
     require_ground_truth(ctx.layer.detectnet_groundtruth_param)
     require_augmentation(ctx.layer.detectnet_augmentation_param)
     transform, shape = ctx.layer.transform_param, tuple(labels.shape)
-    require(
-        len(images.shape) == 4 and images.shape[1] == 3, f"images must be N x 3 x H x W, not of shape {images.shape}"
-    )
+    require(len(images.shape) == 4 and images.shape[1] == 3, f"images must be N x 3 x H x W, not {images.shape}")
     require(
         _are_labels(shape) and shape[0] == images.shape[0],
-        f"labels must have rows of {_NUMBERS} numbers for each image, ({images.shape[0]}, 1, 1 + most, {_NUMBERS}), "
+        f"labels must have rows of {_LABEL_VALUES} values for each image, "
+        f"({images.shape[0]}, 1, 1 + objects, {_LABEL_VALUES}), "
         f"not shape {shape}",
     )
-    require(not transform.HasField("mean_file"), "transform_param: a mean_file is not supported here; use mean_value")
+    require(not transform.HasField("mean_file"), "transform_param: mean_file is not supported; set mean_value")
     means = list(transform.mean_value) or [0.0]
     require(len(means) in (1, 3), f"transform_param needs 1 or 3 mean_value, not {len(means)}")
     return jnp.asarray(means, jnp.float32).reshape(-1, 1, 1)
 
 
 def _are_labels(shape: Any) -> bool:
-    return len(shape) in (3, 4) and shape[-1] == _NUMBERS and shape[-2] > 0 and all(n == 1 for n in shape[1:-2])
+    return len(shape) in (3, 4) and shape[-1] == _LABEL_VALUES and shape[-2] > 0 and all(n == 1 for n in shape[1:-2])
 
 
 def _largest_size(a: Any, size: Shape) -> tuple[int, int]:
