@@ -148,7 +148,7 @@ MAP = (1, 2, 5, 6)
     ("kind", "text", "shapes", "match"),
     [
         ("Correlation", "correlation_param { kernel_size: 2 max_displacement: 1 }", [MAP, MAP], "must be odd"),
-        ("Correlation", "correlation_param { kernel_size: 1 }", [MAP, MAP], "max_displacement must be given"),
+        ("Correlation", "correlation_param { kernel_size: 1 }", [MAP, MAP], "max_displacement must be set"),
         ("Correlation", "correlation_param { kernel_size: 1 max_displacement: 3 }", [MAP, MAP], "do not fit"),
         ("Correlation", "correlation_param { kernel_size: 1 max_displacement: 1 stride_2: 0 }", [MAP, MAP], "positive"),
         (
@@ -158,7 +158,7 @@ MAP = (1, 2, 5, 6)
             "equal shape with 4 axes",
         ),
         ("FlowWarp", "", [MAP, (1, 3, 5, 6)], r"shape \(1, 2, 5, 6\)"),
-        ("Resample", "", [MAP], "must be positive"),
+        ("Resample", "", [MAP], "would have size"),
         ("Resample", "resample_param { type: AREA height: 2 width: 2 }", [MAP], "AREA is not supported"),
         ("Downsample", "downsample_param { top_height: 1 top_width: 2 }", [MAP], "2 or more"),
         ("Accum", "accum_param { have_reference: true }", [MAP], "two bottoms"),

@@ -1,1 +1,1 @@
-"""Layers of FlowNet 2 for optical flow. A flow is (N, 2, height, width): displacements right and down, in pixels."""
+"""Layers of FlowNet 2 for optical flow. A flow (N, 2, height, width) is the displacements right and down, in pixels."""

@@ -17,7 +17,7 @@ from ..types import Gradient, LayerDocs, LayerType, Signature, Traced, Variants
 
 
 def l1_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Sum of absolute differences of two bottoms (N, ...), divided by N; a scalar.
+    """Compute the sum of absolute differences of two bottoms (N, ...), divided by N, as a scalar.
 
     The gradient is 0 where the bottoms are equal.
     """
@@ -32,12 +32,12 @@ def l1_loss_backward(
 
 
 def flow_l1_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
-    """Sum of absolute differences of two bottoms (N, C, H, W), or of absolute values of one, divided by N; a scalar.
+    """Compute the sum of absolute differences of two bottoms, or of absolute values of one, divided by N, as a scalar.
 
-    NaNs are ignored. Absolute values below plateau count as 0. With l2_per_location, the root of (the sum of squares
-    over the channels, plus epsilon) is summed over the positions instead, and squares count as 0 if their root is below
-    plateau. l2_prescale_by_channels divides sums over channels by C. With normalize_by_num_entries the divisor is the
-    number of entries that are not NaN, divided by C.
+    Bottoms are (N, C, H, W). NaNs are ignored. Absolute values below plateau count as 0. With l2_per_location, the loss
+    is instead the sum over the positions of sqrt(sum of squares over the channels + epsilon), and a sum of squares
+    counts as 0 if its root is below plateau. l2_prescale_by_channels divides sums over channels by C. With
+    normalize_by_num_entries, the divisor is the number of entries that are not NaN, divided by C.
     """
     p = ctx.param
     d, valid, divisor = differences_without_nan(ctx, a, *b)
@@ -79,7 +79,7 @@ _TYPES = {
 
 define_layer(
     Signature("L1Loss", bottoms=(1, 2), loss=True),
-    Variants(_variant, _TYPES, selection_doc="With l1_loss_param, or one bottom, it is FlowNet 2's."),
+    Variants(_variant, _TYPES, selection_doc="A layer with l1_loss_param, or with one bottom, is FlowNet 2's."),
     docs=LayerDocs(origin="NVIDIA Caffe, FlowNet 2"),
 )
 
@@ -90,7 +90,7 @@ def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def differences_without_nan(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
-    """Return the differences (N, C, H, W) with 0 for NaNs, the mask of entries that are not NaN, and the divisor."""
+    """Return the differences (N, C, H, W) with NaNs replaced by 0, the mask of other entries, and the divisor."""
     require(len(a.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {a.shape}")
     difference = _difference(a, *b) if b else promote(a)
     valid = ~jnp.isnan(difference)
@@ -101,22 +101,22 @@ def differences_without_nan(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[
 
 
 def channel_prescale(ctx: Context, d: jax.Array) -> float:
-    """Return the factor of sums over channels: 1 / C with l2_prescale_by_channels, else 1."""
+    """Return the factor of sums over channels: 1 / C with l2_prescale_by_channels, otherwise 1."""
     return 1 / d.shape[1] if ctx.param.l2_prescale_by_channels else 1.0
 
 
 def _squares(ctx: Context, d: jax.Array) -> jax.Array:
-    """Return the sums of squares over the channels, (N, 1, H, W); 0 where the root is below plateau."""
+    """Return the sums of squares over the channels, (N, 1, H, W). They are 0 where the root is below plateau."""
     squares = jnp.sum(jnp.square(d), axis=1, keepdims=True) * channel_prescale(ctx, d)
     return jnp.where(squares < math.pow(ctx.param.plateau, 2), 0, squares)
 
 
 def lpq_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
-    """Sum over positions of (sum over channels of (|d| + p_epsilon)^p + q_epsilon)^q, divided by N; a scalar.
+    """Compute the sum over positions of (sum over channels of (|d| + p_epsilon)^p + q_epsilon)^q, divided by N.
 
-    d is the difference of two bottoms (N, C, H, W), or the only bottom, with 0 for NaNs. l2_prescale_by_channels
-    divides sums over channels by C. With normalize_by_num_entries the divisor is the number of entries that are not
-    NaN, divided by C.
+    The loss is a scalar. d is the difference of two bottoms (N, C, H, W), or the only bottom, with NaNs replaced by 0.
+    l2_prescale_by_channels divides sums over channels by C. With normalize_by_num_entries, the divisor is the number of
+    entries that are not NaN, divided by C.
     """
     p, q = _powers(ctx.param)
     d, _, divisor = differences_without_nan(ctx, a, *b)
@@ -127,11 +127,11 @@ def lpq_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
 def lpq_loss_backward(ctx: Context, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     p, q = _powers(ctx.param)
     d, valid, divisor = differences_without_nan(ctx, a, *b)
-    some = valid & (d != 0)
-    size = jnp.where(some, jnp.abs(d), 1) + ctx.param.p_epsilon
+    is_nonzero = valid & (d != 0)
+    magnitude = jnp.where(is_nonzero, jnp.abs(d), 1) + ctx.param.p_epsilon
     sums = jnp.sum(jnp.power(jnp.abs(d) + ctx.param.p_epsilon, p), axis=1, keepdims=True) * channel_prescale(ctx, d)
     outer = q * jnp.power(sums + ctx.param.q_epsilon, q - 1) * channel_prescale(ctx, d)
-    diff = dy / divisor * jnp.where(some, outer * p * jnp.power(size, p - 1) * jnp.sign(d), 0)
+    diff = dy / divisor * jnp.where(is_nonzero, outer * p * jnp.power(magnitude, p - 1) * jnp.sign(d), 0)
     return diff, *(-diff for _ in b)
 
 
@@ -140,7 +140,8 @@ define_layer(
     Traced(lpq_loss),
     Gradient(lpq_loss_backward, overrides_autodiff=True),
     docs=LayerDocs(
-        origin="FlowNet 2", restrictions="Only one p and one q: powers that change with the iteration are an error."
+        origin="FlowNet 2",
+        restrictions="Only one p and one q are supported; powers that change with the iteration are an error.",
     ),
 )
 

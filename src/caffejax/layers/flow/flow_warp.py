@@ -1,4 +1,4 @@
-"""FlowWarp, ChannelNorm and Mean: an image warped by a flow, norms over channels, and a constant for each channel."""
+"""FlowWarp, ChannelNorm and Mean: warping an image by a flow, norms over channels, and a constant for each channel."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Arrays = tuple[jax.Array, ...]
 
 
 def flow_warp(ctx: Context, image: jax.Array, flow: jax.Array) -> jax.Array:
-    """Bilinear samples of an image (N, C, H, W) at each position plus the flow; the top is (N, C, H, W).
+    """Sample an image (N, C, H, W) bilinearly at each position plus the flow. The top is (N, C, H, W).
 
-    Bottoms: the image, and the flow (N, 2, H, W), which holds displacements to the right and down, in pixels. Samples
-    outside of [0, W) x [0, H) are 0, or NaN with fill_value NOT_A_NUMBER.
+    Bottoms: the image, and the flow (N, 2, H, W), the displacements to the right and down, in pixels. Samples outside
+    [0, W) x [0, H) are 0, or NaN with fill_value NOT_A_NUMBER.
     """
-    inside, corners, (right, down) = _corners(image, flow)
-    top = _mix(corners, right, down)
+    inside, corners, (x_fraction, y_fraction) = _corners(image, flow)
+    top = _interpolate(corners, x_fraction, y_fraction)
     fill = 0.0 if ctx.param.fill_value == ctx.param.ZERO else math.nan
     return jnp.where(inside, top, fill).reshape(image.shape).astype(image.dtype)
 
@@ -32,17 +32,24 @@ def flow_warp(ctx: Context, image: jax.Array, flow: jax.Array) -> jax.Array:
 def flow_warp_backward(
     ctx: Context, image: jax.Array, flow: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    inside, corners, (right, down) = _corners(image, flow)
+    inside, corners, (x_fraction, y_fraction) = _corners(image, flow)
     d_top = jnp.where(inside, promote(dy).reshape(*dy.shape[:2], -1), 0)
     d_image = jnp.zeros_like(d_top)
-    shares = ((1 - right) * (1 - down), right * (1 - down), (1 - right) * down, right * down)
-    of_item, of_channel = (jnp.arange(n)[at] for n, at in zip(d_top.shape[:2], (_ITEM, _CHANNEL), strict=True))
+    shares = (
+        (1 - x_fraction) * (1 - y_fraction),
+        x_fraction * (1 - y_fraction),
+        (1 - x_fraction) * y_fraction,
+        x_fraction * y_fraction,
+    )
+    of_item, of_channel = (
+        jnp.arange(n)[broadcast] for n, broadcast in zip(d_top.shape[:2], (_ITEM, _CHANNEL), strict=True)
+    )
     for corner, weight in zip(_corner_pixels(image, flow)[1], shares, strict=True):
         d_image = d_image.at[of_item, of_channel, corner].add(weight * d_top)
     top_left, top_right, bottom_left, bottom_right = corners
-    across = (1 - down) * (top_right - top_left) + down * (bottom_right - bottom_left)
-    along = (1 - right) * (bottom_left - top_left) + right * (bottom_right - top_right)
-    d_flow = jnp.stack([jnp.sum(d_top * slope, axis=1) for slope in (across, along)], axis=1)
+    x_slope = (1 - y_fraction) * (top_right - top_left) + y_fraction * (bottom_right - bottom_left)
+    y_slope = (1 - x_fraction) * (bottom_left - top_left) + x_fraction * (bottom_right - top_right)
+    d_flow = jnp.stack([jnp.sum(d_top * slope, axis=1) for slope in (x_slope, y_slope)], axis=1)
     return d_image.reshape(image.shape), d_flow.reshape(flow.shape)
 
 
@@ -57,17 +64,17 @@ define_layer(
 _ITEM, _CHANNEL = (slice(None), None, None), (slice(None), None)
 
 
-def _mix(corners: Arrays, right: jax.Array, down: jax.Array) -> jax.Array:
+def _interpolate(corners: Arrays, x_fraction: jax.Array, y_fraction: jax.Array) -> jax.Array:
     top_left, top_right, bottom_left, bottom_right = corners
-    above = (1 - right) * top_left + right * top_right
-    below = (1 - right) * bottom_left + right * bottom_right
-    return (1 - down) * above + down * below
+    upper = (1 - x_fraction) * top_left + x_fraction * top_right
+    lower = (1 - x_fraction) * bottom_left + x_fraction * bottom_right
+    return (1 - y_fraction) * upper + y_fraction * lower
 
 
 def _corner_pixels(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
-    """Return the mask of samples inside, the flat indices of their four corner pixels, and their fractions.
+    """Return the mask of samples inside the image, the flat indices of their four corner pixels, and their fractions.
 
-    The fractions are (right, down). All arrays are (N, 1, height * width).
+    The fractions are (x, y). All arrays have shape (N, 1, height * width).
     """
     require(len(image.shape) == 4, f"needs an image with 4 axes (number, channels, height, width), not {image.shape}")
     n, _, height, width = image.shape
@@ -84,17 +91,20 @@ def _corner_pixels(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays
 
 
 def _corners(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
-    """Return the mask of samples inside, their four corner pixels, (N, C, height * width) each, and their fractions."""
+    """Return the mask of samples inside the image, the values of their four corner pixels, and their fractions.
+
+    Each value array has shape (N, C, height * width).
+    """
     inside, corners, fractions = _corner_pixels(image, flow)
     plane = promote(image).reshape(*image.shape[:2], -1)
     return inside, tuple(jnp.take_along_axis(plane, corner, axis=2, mode="clip") for corner in corners), fractions
 
 
-_SOFTENING = 1e-9
+_EPSILON = 1e-9
 
 
 def channel_norm(ctx: Context, x: jax.Array) -> jax.Array:
-    """Root of the sum of squares over the channels: (N, C, H, W) to (N, 1, H, W).
+    """Compute the square root of the sum of squares over the channels: (N, C, H, W) to (N, 1, H, W).
 
     The gradient divides by the root plus 1e-9, and is 0 where all channels are 0.
     """
@@ -104,8 +114,8 @@ def channel_norm(ctx: Context, x: jax.Array) -> jax.Array:
 
 def channel_norm_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     squares = jnp.sum(jnp.square(promote(x)), axis=1, keepdims=True)
-    some = squares > 0  # the derivative of the root is infinite at 0, which would spoil second derivatives
-    return jnp.where(some, dy * x / (jnp.sqrt(jnp.where(some, squares, 1)) + _SOFTENING), 0)
+    is_nonzero = squares > 0  # at 0 the derivative of the root is infinite, and second derivatives would be NaN
+    return jnp.where(is_nonzero, dy * x / (jnp.sqrt(jnp.where(is_nonzero, squares, 1)) + _EPSILON), 0)
 
 
 define_layer(
@@ -118,10 +128,10 @@ define_layer(
 
 
 def mean(ctx: Context, *xs: jax.Array) -> tuple[jax.Array, ...]:
-    """output_scale * (input_scale * x + mean_scale * value), or minus with SUBTRACT, for bottoms (N, C, H, W).
+    """Compute output_scale * (input_scale * x + mean_scale * value) for each bottom x (N, C, H, W).
 
-    There is a top for each bottom. If there are n values, channel c uses value c modulo n; n must divide C. `operation`
-    is ADD or SUBTRACT.
+    With the operation SUBTRACT, the value is subtracted instead of added. There is a top for each bottom. If there are
+    n values, channel c uses value c modulo n; n must divide C.
     """
     return tuple(_scale_and_shift(ctx.param, x) for x in xs)
 
@@ -132,13 +142,13 @@ define_layer(
     Gradient(exists=False),
     LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
     docs=LayerDocs(
-        origin="FlowNet 2", restrictions="A mean `file` is an error; use values, or transform_param's mean_file."
+        origin="FlowNet 2", restrictions="A mean `file` is an error; set values, or mean_file in transform_param."
     ),
 )
 
 
 def _scale_and_shift(p: Any, x: jax.Array) -> jax.Array:
-    require(not p.file, "a mean file is not supported; give values")
+    require(not p.file, "a mean file is not supported; set value instead")
     require(len(x.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {x.shape}")
     n = len(p.value)
     require(n > 0 and x.shape[1] % n == 0, f"the {x.shape[1]} channels must be a multiple of the {n} values")

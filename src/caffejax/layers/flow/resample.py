@@ -1,4 +1,4 @@
-"""Resample, Downsample and Accum: maps resized by a matrix for the rows and one for the columns."""
+"""Resample, Downsample and Accum: maps resized by one matrix for the rows and one for the columns."""
 
 from __future__ import annotations
 
@@ -22,90 +22,93 @@ from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 Coefficients = Callable[[np.ndarray], np.ndarray]
 
 
-class Matrix(NamedTuple):
-    """Interpolation weights along one axis: `make(new, old)` returns a matrix (new, old)."""
+class ResizeMatrix(NamedTuple):
+    """Interpolation weights along one axis. `make(out_size, in_size)` returns a matrix of this shape."""
 
-    new: int
-    old: int
+    out_size: int
+    in_size: int
     make: Callable[[int, int], np.ndarray]
 
 
-def apply_matrices(x: jax.Array, rows: Matrix, columns: Matrix) -> jax.Array:
-    """Return maps (N, C, H, W) resized by matrices for the rows (new H, H) and the columns (new W, W)."""
-    return _apply_matrices(promote(x), _as(rows, x), _as(columns, x))
+def apply_matrices(x: jax.Array, rows: ResizeMatrix, columns: ResizeMatrix) -> jax.Array:
+    """Return maps (N, C, H, W) resized by matrices for the rows (H', H) and the columns (W', W)."""
+    return _apply_matrices(promote(x), _to_array(rows, x), _to_array(columns, x))
 
 
-def apply_transposed(x: jax.Array, dy: jax.Array, rows: Matrix, columns: Matrix) -> jax.Array:
-    """Return the gradient of `apply_matrices` for x."""
-    return _apply_matrices(promote(dy), _as(rows, x).T, _as(columns, x).T)
+def apply_transposed(x: jax.Array, dy: jax.Array, rows: ResizeMatrix, columns: ResizeMatrix) -> jax.Array:
+    """Return the gradient of `apply_matrices` with respect to x."""
+    return _apply_matrices(promote(dy), _to_array(rows, x).T, _to_array(columns, x).T)
 
 
-def corner_aligned_weights(new: int, old: int) -> np.ndarray:
-    """Return the weights of linear interpolation of `old` cells at `new` positions with aligned corners, (new, old)."""
-    at = np.arange(new) * ((old - 1) / max(new - 1, 1))
-    return triangle(at[:, None] - np.arange(old))
+def corner_aligned_weights(out_size: int, in_size: int) -> np.ndarray:
+    """Return the weights of linear interpolation at `out_size` positions with aligned corners, (out_size, in_size)."""
+    position = np.arange(out_size) * ((in_size - 1) / max(out_size - 1, 1))
+    return triangle(position[:, None] - np.arange(in_size))
 
 
-def averaging_weights(new: int, old: int) -> np.ndarray:
-    """Return triangular weights of averages around `new` positions with aligned corners, (new, old)."""
-    step = (old - 1) / (new - 1)
-    return triangle((np.arange(new)[:, None] * step - np.arange(old)) / step)
+def averaging_weights(out_size: int, in_size: int) -> np.ndarray:
+    """Return triangular weights that average around `out_size` positions with aligned corners, (out_size, in_size)."""
+    step = (in_size - 1) / (out_size - 1)
+    return triangle((np.arange(out_size)[:, None] * step - np.arange(in_size)) / step)
 
 
-def filter_weights(new: int, old: int, offset: float, filter_: tuple[Coefficients, int], antialias: bool) -> np.ndarray:
-    """Return the weights of a filter centred at `new` positions evenly spaced over `old` cells, (new, old).
+def filter_weights(
+    out_size: int, in_size: int, offset: float, filter_: tuple[Coefficients, int], antialias: bool
+) -> np.ndarray:
+    """Return the weights of a filter that is centred at evenly spaced positions, (out_size, in_size).
 
     The weights of each position sum to 1, or are all 0.
 
     Args:
-        new, old: the sizes.
+        out_size: the number of positions.
+        in_size: the number of cells.
         offset: the first position, in cells.
         filter_: a function from distances to coefficients, and the width of the filter in cells.
         antialias: whether to stretch the filter by the ratio of the sizes.
     """
     coefficients, width = filter_
-    ratio = old / new
-    at = np.arange(new) * ratio + offset
+    ratio = in_size / out_size
+    position = np.arange(out_size) * ratio + offset
     stretch = ratio if antialias else 1.0
-    reach = 2 if ratio < 1 else int(np.ceil(width * stretch))
-    sources = np.arange(old)
-    weights = coefficients((at[:, None] - sources) / stretch)
-    weights = np.where(np.abs(round_half_away(at)[:, None] - sources) <= reach, weights, 0)
+    radius = 2 if ratio < 1 else int(np.ceil(width * stretch))
+    sources = np.arange(in_size)
+    weights = coefficients((position[:, None] - sources) / stretch)
+    weights = np.where(np.abs(round_half_away(position)[:, None] - sources) <= radius, weights, 0)
     total = weights.sum(1, keepdims=True)
     return np.where(total == 0, 0, weights / np.where(total == 0, 1, total))
 
 
-def nearest_weights(new: int, old: int, offset: float) -> np.ndarray:
-    """Return a matrix (new, old) with a 1 at the nearest cell of each of `new` positions."""
-    at = np.clip(round_half_away(np.arange(new) * (old / new) + offset), 0, old - 1)
-    return (at[:, None] == np.arange(old)).astype(float)
+def nearest_weights(out_size: int, in_size: int, offset: float) -> np.ndarray:
+    """Return a matrix (out_size, in_size) with a 1 at the cell nearest to each of `out_size` positions."""
+    position = np.clip(round_half_away(np.arange(out_size) * (in_size / out_size) + offset), 0, in_size - 1)
+    return (position[:, None] == np.arange(in_size)).astype(float)
 
 
 def round_half_away(x: np.ndarray) -> np.ndarray:
-    """Round to integers, halves away from 0."""
+    """Round to integers. Halves are rounded away from 0."""
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
 
 
 def triangle(x: np.ndarray) -> np.ndarray:
-    """Return coefficients of linear interpolation at distances x."""
+    """Return the coefficients of linear interpolation at distances x."""
     return np.maximum(1 - np.abs(x), 0)
 
 
 def cubic(x: np.ndarray) -> np.ndarray:
-    """Return coefficients of cubic interpolation at distances x, with the parameter -0.5."""
+    """Return the coefficients of cubic interpolation at distances x, with the parameter -0.5."""
     x = np.abs(x)
     return np.where(x <= 1, (1.5 * x - 2.5) * x**2 + 1, np.where(x < 2, ((-0.5 * x + 2.5) * x - 4) * x + 2, 0))
 
 
 def _apply_matrices(x: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
-    # the batch stays the first axis of each product, so a sharded batch stays on its devices
-    across = jnp.tensordot(x, columns, ([3], [1]))  # n, c, h, j
-    return jnp.moveaxis(jnp.tensordot(across, rows, ([2], [1])), 3, 2)
+    # the batch is the first axis of each product, so a sharded batch stays on its devices
+    resized_columns = jnp.tensordot(x, columns, ([3], [1]))  # n, c, h, j
+    return jnp.moveaxis(jnp.tensordot(resized_columns, rows, ([2], [1])), 3, 2)
 
 
-def _as(matrix: Matrix, x: jax.Array) -> jax.Array:
-    new, old, make = matrix
-    return host_constant(partial(make, new, old), (new, old), promote(x).dtype)
+def _to_array(matrix: ResizeMatrix, x: jax.Array) -> jax.Array:
+    out_size, in_size, make = matrix
+    return host_constant(partial(make, out_size, in_size), (out_size, in_size), promote(x).dtype)
 
 
 _FILTERS = {"LINEAR": (triangle, 2), "CUBIC": (cubic, 4)}
@@ -135,23 +138,25 @@ define_layer(
 
 
 def downsample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
-    """Resize (N, C, H, W) to top_height x top_width, or to the size of a second bottom, by averages without NaNs.
+    """Resize (N, C, H, W) to top_height x top_width, or to the size of a second bottom, by averaging without NaNs.
 
     Weights are triangular, and corners are aligned. A position is NaN if the weight of its NaNs is more than half the
-    weight of its numbers.
+    weight of its other values.
     """
     size = _size(ctx.param, ("top_height", "top_width"), x, *like)
     if size == tuple(x.shape[2:]):
         return x
     require(all(n > 1 for n in size), f"the new size must be 2 or more in both directions, not {size}")
-    matrices = [Matrix(new, old, averaging_weights) for new, old in zip(size, x.shape[2:], strict=True)]
-    missing = jnp.isnan(x)
-    values, weight, lost = (
+    matrices = [
+        ResizeMatrix(out_size, in_size, averaging_weights) for out_size, in_size in zip(size, x.shape[2:], strict=True)
+    ]
+    is_nan = jnp.isnan(x)
+    values, weight, nan_weight = (
         apply_matrices(part, matrices[0], matrices[1])
-        for part in (jnp.where(missing, 0, x), (~missing).astype(x.dtype), missing.astype(x.dtype))
+        for part in (jnp.where(is_nan, 0, x), (~is_nan).astype(x.dtype), is_nan.astype(x.dtype))
     )
     mean = values / jnp.where(weight > 0, weight, 1)
-    return jnp.where((lost > 0.5 * weight) | (weight <= 0), jnp.nan, mean).astype(x.dtype)
+    return jnp.where((nan_weight > 0.5 * weight) | (weight <= 0), jnp.nan, mean).astype(x.dtype)
 
 
 define_layer(
@@ -167,21 +172,21 @@ def accum(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     """Resize all bottoms (N, C, H, W) to one size with aligned corners, and concatenate them along the channels.
 
     With have_reference, the last bottom determines the size and is not concatenated. Otherwise the size is the largest
-    height and width of the bottoms. If top_height x top_width (or the next multiples of size_divisible_by) is larger in
-    both directions, it is the size instead.
+    height and width of the bottoms. If top_height x top_width (or, with size_divisible_by, the next multiples of it) is
+    larger in both directions, it is the size instead.
     """
-    parts, size = _inputs_and_size(ctx, bottoms)
-    matrices = [_aligned_matrices(x, size) for x in parts]
-    enlarged = [apply_matrices(x, *m).astype(bottoms[0].dtype) for x, m in zip(parts, matrices, strict=True)]
-    return jnp.concatenate(enlarged, axis=1)
+    inputs, size = _inputs_and_size(ctx, bottoms)
+    matrices = [_aligned_matrices(x, size) for x in inputs]
+    resized = [apply_matrices(x, *m).astype(bottoms[0].dtype) for x, m in zip(inputs, matrices, strict=True)]
+    return jnp.concatenate(resized, axis=1)
 
 
 def accum_backward(ctx: Context, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
-    parts, size = _inputs_and_size(ctx, bottoms)
-    ends = np.cumsum([x.shape[1] for x in parts])
+    inputs, size = _inputs_and_size(ctx, bottoms)
+    ends = np.cumsum([x.shape[1] for x in inputs])
     shares = jnp.split(promote(dy), ends[:-1], axis=1)
-    diffs = (apply_transposed(x, d, *_aligned_matrices(x, size)) for x, d in zip(parts, shares, strict=True))
-    return *diffs, *(None for _ in bottoms[len(parts) :])
+    diffs = (apply_transposed(x, d, *_aligned_matrices(x, size)) for x, d in zip(inputs, shares, strict=True))
+    return *diffs, *(None for _ in bottoms[len(inputs) :])
 
 
 define_layer(
@@ -199,30 +204,34 @@ def _size(p: Any, names: tuple[str, str], x: Any, *like: Any) -> Shape:
     size = tuple(like[0].shape[2:]) if like else tuple(getattr(p, name) for name in names)
     require(
         all(n > 0 for n in size),
-        f"{names[0]} and {names[1]} must be positive, or a second bottom must be given: {size}",
+        f"the top would have size {size}: set {names[0]} and {names[1]} to positive values, or add a second bottom",
     )
     check_plane_size(size, x.shape)
     return size
 
 
-def _matrices(ctx: Context, x: Any, *like: Any) -> tuple[Matrix, Matrix]:
+def _matrices(ctx: Context, x: Any, *like: Any) -> tuple[ResizeMatrix, ResizeMatrix]:
     p = ctx.param
     method = str(p.ResampleType.Name(p.type))
     require(method in ("NEAREST", *_FILTERS), f"type: {method} is not supported; use NEAREST, LINEAR or CUBIC")
-    size, old = _size(p, ("height", "width"), x, *like), x.shape[2:]
-    ratios = [o / n for o, n in zip(old, size, strict=True)]
+    size, in_size = _size(p, ("height", "width"), x, *like), x.shape[2:]
+    ratios = [o / n for o, n in zip(in_size, size, strict=True)]
     offsets = [ratio / 2 - 0.5 for ratio in reversed(ratios)]
     make: Callable[..., np.ndarray]
     if method == "NEAREST":
         make = nearest_weights
     else:
         make = partial(filter_weights, filter_=_FILTERS[method], antialias=p.antialias and max(ratios) > 1)
-    rows, columns = (Matrix(n, o, partial(make, offset=f)) for n, o, f in zip(size, old, offsets, strict=True))
+    rows, columns = (
+        ResizeMatrix(n, o, partial(make, offset=f)) for n, o, f in zip(size, in_size, offsets, strict=True)
+    )
     return rows, columns
 
 
-def _aligned_matrices(x: Any, size: Shape) -> tuple[Matrix, Matrix]:
-    return Matrix(size[0], x.shape[2], corner_aligned_weights), Matrix(size[1], x.shape[3], corner_aligned_weights)
+def _aligned_matrices(x: Any, size: Shape) -> tuple[ResizeMatrix, ResizeMatrix]:
+    return ResizeMatrix(size[0], x.shape[2], corner_aligned_weights), ResizeMatrix(
+        size[1], x.shape[3], corner_aligned_weights
+    )
 
 
 def _inputs_and_size(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shape]:
@@ -234,12 +243,12 @@ def _inputs_and_size(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any,
             shape[0] == bottoms[0].shape[0], f"bottoms need equal numbers of images, not {bottoms[0].shape} and {shape}"
         )
     if p.have_reference:
-        require(len(bottoms) > 1, "have_reference: true needs two bottoms or more, the last for its size")
+        require(len(bottoms) > 1, "have_reference: true needs two bottoms or more; the last determines the size")
         return bottoms[:-1], tuple(bottoms[-1].shape[2:])
     largest = tuple(max(b.shape[axis] for b in bottoms) for axis in (2, 3))
     target = (p.top_height, p.top_width)
     if p.HasField("size_divisible_by"):
-        require(p.size_divisible_by > 0, "size_divisible_by must be positive")
+        require(p.size_divisible_by > 0, f"size_divisible_by must be positive, not {p.size_divisible_by}")
         target = tuple(math.ceil(n / p.size_divisible_by) * p.size_divisible_by for n in largest)
     size = target if all(w > n for w, n in zip(target, largest, strict=True)) else largest
     check_plane_size(size, bottoms[0].shape)
