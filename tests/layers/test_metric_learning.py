@@ -282,7 +282,7 @@ def test_labels_out_of_range(kind: str, label: float) -> None:
         ("MarginInnerProduct", MARGIN.format("DOUBLE", 1, FILL), [(2, 3), (2, 2)], "one label per item"),
         ("CenterLoss", 'center_loss_param { num_output: 3 distance_type: "L1" }', [(2, 3), (2,)], "distance_type"),
         ("InnerDistance", 'inner_distance_param { distance_type: "L3" }', [(2, 3)], "L1"),
-        ("InnerDistance", "", [(2, 3), (4, 2)], "rows of 3 numbers"),
+        ("InnerDistance", "", [(2, 3), (4, 2)], "rows of 3 values"),
         ("InnerDistance", "", [(2, 3), (4, 3), (2,)], "only with update_center_only"),
         ("InnerDistance", "inner_distance_param { num_output: 3 update_center_only: true }", [(2, 3), (3,)], "label"),
         ("GeneralContrastiveLoss", "", [(2, 3), (3,)], "same first dimension"),

@@ -1,1 +1,1 @@
-"""Layers for face recognition: products with angular margins, distances to classes, and losses over distances."""
+"""Layers for face recognition: products with angular margins, distances to classes, and losses of distances."""

@@ -1,4 +1,4 @@
-"""InnerDistance: distances to the rows of a weight, where InnerProduct computes products with them."""
+"""InnerDistance: like InnerProduct, but with distances to the rows of the weight instead of products."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ Arrays = tuple[jax.Array, ...]
 _unit_rows = partial(normalize_rows, eps=1e-6)
 
 
-def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *centers: jax.Array) -> jax.Array:
-    """Squared L2 or L1 distance of x to each row of a weight or of a second bottom: (..., features) to (..., rows).
+def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *bottoms: jax.Array) -> jax.Array:
+    """Compute the squared L2 or the L1 distance of x to each row of a weight or second bottom: (..., rows).
 
-    x is flattened from `axis` on. The weight is (num_output, features); with `transpose` its shape is (features,
-    num_output), but, as in the fork, its numbers in memory are those rows. With `normalize` the rows are scaled to
-    length 1, also in the stored weight; gradients ignore the scaling. With `update_center_only` the last bottom holds
-    a label for each item, and the gradient of the rows is that of the distances to the item's class alone. A bias is
-    never added, and bias_term is ignored.
+    x (..., features) is flattened from `axis` on. The weight has shape (num_output, features). With `transpose` its
+    shape is (features, num_output), but, as in the fork, its values in memory are still those rows. With `normalize`,
+    the rows are scaled to length 1, also in the stored weight, and gradients ignore the scaling. With
+    `update_center_only`, the last bottom contains a label for each item, and only the distance to the item's class
+    contributes to the gradient of the rows. A bias is never added, and bias_term is ignored.
     """
-    rows, others, lead = _rows(ctx, blobs, x, centers)
-    difference = rows[:, None] - others
+    rows, centers, lead = _rows(ctx, blobs, x, bottoms)
+    difference = rows[:, None] - centers
     distances = jnp.abs(difference) if ctx.param.distance_type == "L1" else jnp.square(difference)
-    return jnp.sum(distances, axis=2).reshape(*lead, others.shape[0]).astype(x.dtype)
+    return jnp.sum(distances, axis=2).reshape(*lead, centers.shape[0]).astype(x.dtype)
 
 
 def inner_distance_params(ctx: Context, x: Any, *centers: Any) -> list[ParamSpec]:
@@ -44,45 +44,45 @@ def inner_distance_params(ctx: Context, x: Any, *centers: Any) -> list[ParamSpec
     axis = canonical_axis(p.axis, x.shape)
     inputs = math.prod(x.shape[axis:])
     centers, labels = _centers_and_labels(ctx, centers)
-    for each in labels:
+    for label in labels:
         require(
-            math.prod(each.shape) == math.prod(x.shape[:axis]),
-            f"needs one label per item in the last bottom: data {x.shape}, labels {each.shape}",
+            math.prod(label.shape) == math.prod(x.shape[:axis]),
+            f"needs one label per item in the last bottom: data {x.shape}, labels {label.shape}",
         )
-    require(len(centers) < 2, "takes a third bottom, of labels, only with update_center_only")
+    require(len(centers) < 2, "takes a third bottom, the labels, only with update_center_only")
     if centers:
         other = centers[0].shape
         require(
             len(other) > 0 and math.prod(other[1:]) == inputs,
-            f"bottom 1 must have rows of {inputs} numbers, like bottom 0 {x.shape}, not shape {other}",
+            f"bottom 1 must have rows of {inputs} values, like bottom 0 {x.shape}, not shape {other}",
         )
         require(
             p.num_output in (0, other[0]), f"num_output is {p.num_output}, but bottom 1 has {other[0]} rows: {other}"
         )
         return []
-    require(p.num_output > 0, "num_output must be positive")
+    require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     shape = (inputs, p.num_output) if p.transpose else (p.num_output, inputs)
     rewrite = (lambda w: _unit_rows(w.reshape(p.num_output, inputs)).reshape(shape)) if p.normalize else None
     return [ParamSpec(shape, p.weight_filler, rewrite=rewrite)]
 
 
 def inner_distance_backward(
-    ctx: Context, blobs: Arrays, x: jax.Array, *centers: jax.Array, y: jax.Array, dy: jax.Array
+    ctx: Context, blobs: Arrays, x: jax.Array, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    rows, others, _ = _rows(ctx, blobs, x, centers)
-    d_top = d_pairs = promote(dy).reshape(rows.shape[0], others.shape[0])
-    owners, labels = _centers_and_labels(ctx, centers)
+    rows, centers, _ = _rows(ctx, blobs, x, bottoms)
+    d_top = d_pairs = promote(dy).reshape(rows.shape[0], centers.shape[0])
+    center_bottoms, labels = _centers_and_labels(ctx, bottoms)
     for each in labels:
-        d_pairs = jnp.where(label_mask(label_indices(each, others.shape[0]).reshape(-1), d_top.shape), d_top, 0)
+        d_pairs = jnp.where(label_mask(label_indices(each, centers.shape[0]).reshape(-1), d_top.shape), d_top, 0)
     if ctx.param.distance_type == "L1":
-        sign = jnp.sign(rows[:, None] - others)
-        d_rows, d_others = jnp.sum(d_top[:, :, None] * sign, axis=1), -jnp.sum(d_pairs[:, :, None] * sign, axis=0)
+        sign = jnp.sign(rows[:, None] - centers)
+        d_rows, d_center_rows = jnp.sum(d_top[:, :, None] * sign, axis=1), -jnp.sum(d_pairs[:, :, None] * sign, axis=0)
     else:
-        d_rows = 2 * (jnp.sum(d_top, axis=1)[:, None] * rows - d_top @ others)
-        d_others = 2 * (jnp.sum(d_pairs, axis=0)[:, None] * others - d_pairs.T @ rows)
-    d_centers = d_others.reshape((owners or blobs)[0].shape)
-    other_diffs = (*([d_centers] if owners else []), *(None for _ in labels))
-    return (() if owners else (d_centers,)), d_rows.reshape(x.shape), *other_diffs
+        d_rows = 2 * (jnp.sum(d_top, axis=1)[:, None] * rows - d_top @ centers)
+        d_center_rows = 2 * (jnp.sum(d_pairs, axis=0)[:, None] * centers - d_pairs.T @ rows)
+    d_centers = d_center_rows.reshape((center_bottoms or blobs)[0].shape)
+    other_diffs = (*([d_centers] if center_bottoms else []), *(None for _ in labels))
+    return (() if center_bottoms else (d_centers,)), d_rows.reshape(x.shape), *other_diffs
 
 
 def _row_wise(ctx: Context) -> bool:
@@ -90,7 +90,7 @@ def _row_wise(ctx: Context) -> bool:
 
 
 def _centers_and_labels(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the bottoms after x that are rows of the distances, and the labels of `update_center_only`."""
+    """Return the bottoms after x that contain the rows, and the bottoms of labels (`update_center_only`)."""
     return (bottoms[:-1], bottoms[-1:]) if ctx.param.update_center_only else (bottoms, ())
 
 
@@ -101,18 +101,18 @@ define_layer(
     LayerTraits(row_wise=_row_wise, weight_axes=2),
     docs=LayerDocs(
         origin="caffe-windows",
-        restrictions="With update_center_only and two bottoms the second holds the labels; the fork reads them as "
-        "the weight, too.",
+        restrictions="With update_center_only and two bottoms, the second contains the labels. The fork also reads "
+        "them as the weight.",
     ),
 )
 
 
-def _rows(ctx: Context, blobs: Arrays, x: jax.Array, centers: Arrays) -> tuple[jax.Array, jax.Array, tuple[int, ...]]:
+def _rows(ctx: Context, blobs: Arrays, x: jax.Array, bottoms: Arrays) -> tuple[jax.Array, jax.Array, tuple[int, ...]]:
     """Return x as (rows, features), the rows to which distances are computed, and the shape of x before `axis`."""
     axis = canonical_axis(ctx.param.axis, x.shape)
     rows = promote(x).reshape(math.prod(x.shape[:axis]), -1)
-    centers, _ = _centers_and_labels(ctx, centers)
-    others = centers[0].reshape(centers[0].shape[0], -1) if centers else blobs[0].reshape(ctx.param.num_output, -1)
-    if ctx.param.normalize and not centers:
-        others = _unit_rows(others)
-    return rows, promote(others), x.shape[:axis]
+    bottoms, _ = _centers_and_labels(ctx, bottoms)
+    centers = bottoms[0].reshape(bottoms[0].shape[0], -1) if bottoms else blobs[0].reshape(ctx.param.num_output, -1)
+    if ctx.param.normalize and not bottoms:
+        centers = _unit_rows(centers)
+    return rows, promote(centers), x.shape[:axis]

@@ -20,7 +20,7 @@ from ..weight_and_bias import normalize_rows
 
 
 def passes(start: int) -> ParamSpec:
-    """Return the spec of a state array that counts forward passes from `start` on."""
+    """Return the spec of a state array that counts forward passes, starting from `start`."""
     return ParamSpec((1,), learnable=False, persistent=False, value=np.array([start], np.float32))
 
 
@@ -38,23 +38,24 @@ Arrays = tuple[jax.Array, ...]
 
 
 def margin_inner_product(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
-    """Product of x with the normalized rows of a weight, with an angular margin for the item's class: (N, num_output).
+    """Multiply x by the normalized rows of a weight, with an angular margin for the item's class: (N, num_output).
 
     Bottoms: features x (N, ...), labels (N,). The layer scales the rows of the weight (num_output, features) to length
-    1, also in the stored weight. The score of another class is x'w = |x| cos(angle). The score of the item's class is
+    1, also in the stored weight. The score of other classes is x'w = |x| cos(angle). The score of the item's class is
     (|x| psi(angle) + lambda x'w) / (1 + lambda), where psi(angle) = (-1)^k cos(m angle) - 2k for k pi / m <= angle <=
     (k + 1) pi / m. The `type` SINGLE .. QUADRUPLE sets m = 1 .. 4. lambda is max(lambda_min, base (1 + gamma t)^-power)
-    after t passes; a second top (1,) holds it. As in the fork, the gradient of the weight ignores the margin, and the
-    gradient of the bottom is scaled: the coefficients of w and x in the derivative of |x| psi get length 1 together.
+    after t passes; a second top (1,) contains it. As in the fork, the gradient of the weight ignores the margin, and
+    the gradient of the bottom is scaled: the vector of the coefficients of w and x in the derivative of |x| psi is
+    normalized to length 1.
     """
     weight, count = blobs
     count = next_pass(count)
-    mixed = _lambda(ctx, count)
+    mix = _lambda(ctx, count)
     product, cosine, norm = _products(ctx, weight, x)
-    is_label, value, _ = _margin(ctx, labels, cosine)
-    top = jnp.where(is_label, (norm * value + mixed * product) / (1 + mixed), product)
+    is_label, psi, _ = _margin(ctx, labels, cosine)
+    top = jnp.where(is_label, (norm * psi + mix * product) / (1 + mix), product)
     top = jnp.where(jnp.any(is_label, axis=1, keepdims=True), top, jnp.nan).astype(x.dtype)
-    tops = (top, mixed.astype(x.dtype)) if ctx.n_tops == 2 else top
+    tops = (top, mix.astype(x.dtype)) if ctx.n_tops == 2 else top
     return tops, (count,)
 
 
@@ -62,7 +63,7 @@ def margin_inner_product_params(ctx: Context, x: Any, labels: Any) -> list[Param
     p = ctx.param
     axis = canonical_axis(p.axis, x.shape)
     require(axis == 1, f"has a label for each item along axis 0; axis must be 1, not {p.axis}")
-    require(p.num_output > 0, "num_output must be positive")
+    require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     require(
         math.prod(labels.shape[1:]) == 1 and labels.shape[:1] == x.shape[:1],
         f"needs one label per item: data {x.shape}, labels {labels.shape}",
@@ -76,18 +77,18 @@ def margin_inner_product_backward(
 ) -> tuple[Any, ...]:
     weight, count = blobs
     d_top = promote(first_top(dy))
-    mixed = _lambda(ctx, next_pass(count))
+    mix = _lambda(ctx, next_pass(count))
     _, cosine, norm = _products(ctx, weight, x)
-    is_label, value, slope = _margin(ctx, labels, cosine)
+    is_label, psi, slope = _margin(ctx, labels, cosine)
     rows, unit = _rows(x), promote(normalize_rows(weight))
-    if _times(ctx) == 1:
+    if _angle_factor(ctx) == 1:
         along_w, along_x = jnp.ones_like(cosine), jnp.zeros_like(cosine)
-    else:  # coefficients of w and x in the derivative of |x| psi by x, scaled to length 1 together as in the fork
-        along_w, along_x = slope, (value - slope * cosine) / norm
+    else:  # coefficients of w and x in the derivative of |x| psi with respect to x, normalized together as in the fork
+        along_w, along_x = slope, (psi - slope * cosine) / norm
         length = jnp.sqrt(jnp.square(along_w) + jnp.square(along_x))
         along_w, along_x = along_w / length, along_x / length
-    d_label = jnp.where(is_label, d_top / (1 + mixed), 0)
-    into_product = jnp.where(is_label, d_label * (along_w + mixed), d_top)
+    d_label = jnp.where(is_label, d_top / (1 + mix), 0)
+    into_product = jnp.where(is_label, d_label * (along_w + mix), d_top)
     dx = into_product @ unit + jnp.sum(d_label * along_x, axis=1, keepdims=True) * rows
     return (d_top.T @ rows, None), dx.reshape(x.shape), None
 
@@ -104,14 +105,14 @@ define_layer(
         overrides_autodiff=True,
         indices=Indices((1,), _classes),
         exempt_from_force_backward=(1,),
-        not_derivative="The gradient of the weight ignores the margin; the bottom's has unit coefficients.",
+        not_derivative="The gradient of the weight ignores the margin; the gradient of the bottom is normalized.",
     ),
     LayerTraits(weight_axes=2),
     docs=LayerDocs(origin="SphereFace"),
 )
 
 
-def _times(ctx: Context) -> int:
+def _angle_factor(ctx: Context) -> int:
     return int(ctx.param.type) + 1
 
 
@@ -133,17 +134,20 @@ def _products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
 
 
 def _margin(ctx: Context, labels: jax.Array, cosine: jax.Array) -> Arrays:
-    """Return the mask of the items' classes, psi, and the derivative of psi by the cosine, (N, num_output) each."""
-    times, c = _times(ctx), cosine
-    chebyshev, slope = _CHEBYSHEV[times](c)
+    """Return the mask of the items' classes, psi, and the derivative of psi, (N, num_output) each.
+
+    The derivative is with respect to the cosine.
+    """
+    m, c = _angle_factor(ctx), cosine
+    chebyshev, slope = _CHEBYSHEV[m](c)
     # k is the number of bounds cos(pi j / m) above the cosine, so the angle is from k pi / m to (k + 1) pi / m
-    k = sum(jnp.asarray(c < math.cos(math.pi * j / times), c.dtype) for j in range(1, times)) + jnp.zeros_like(c)
+    k = sum(jnp.asarray(c < math.cos(math.pi * j / m), c.dtype) for j in range(1, m)) + jnp.zeros_like(c)
     sign = 1 - 2 * (k % 2)
     is_label = label_mask(label_indices(labels, c.shape[1]), c.shape)
     return is_label, sign * chebyshev - 2 * k, sign * slope
 
 
-_CHEBYSHEV: dict[int, Any] = {  # cos(m angle) and its derivative, by the cosine
+_CHEBYSHEV: dict[int, Any] = {  # cos(m angle) and its derivative with respect to the cosine, as functions of the cosine
     1: lambda c: (c, jnp.ones_like(c)),
     2: lambda c: (2 * c**2 - 1, 4 * c),
     3: lambda c: (4 * c**3 - 3 * c, 12 * c**2 - 3),
@@ -152,26 +156,26 @@ _CHEBYSHEV: dict[int, Any] = {  # cos(m angle) and its derivative, by the cosine
 
 
 def cosin_addm(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Cosines (N, classes), where the cosine of the item's class becomes cos(angle + m), in TRAIN and TEST.
+    """Return the cosines (N, classes), where the cosine of the item's class becomes cos(angle + m), in TRAIN and TEST.
 
     Bottoms: cosines, and labels (N,). A cosine x of the item's class that is at most cos(pi - m) becomes x - m sin(m)
-    instead. A cosine above 1 counts as 1; from 1 on the gradient passes unchanged.
+    instead. A cosine above 1 counts as 1. Where the cosine is 1 or more, the gradient passes unchanged.
     """
-    is_label, rows, wide = _parts(ctx, x, labels)
+    is_label, rows, has_margin = _read_cosines(ctx, x, labels)
     m = ctx.param.m
     cosine = jnp.minimum(rows, 1)
     sine = _sine(cosine)
-    near = jnp.where(wide, cosine * math.cos(m) - sine * math.sin(m), rows - m * math.sin(m))
-    return jnp.where(is_label, near, rows).reshape(x.shape).astype(x.dtype)
+    label_cosine = jnp.where(has_margin, cosine * math.cos(m) - sine * math.sin(m), rows - m * math.sin(m))
+    return jnp.where(is_label, label_cosine, rows).reshape(x.shape).astype(x.dtype)
 
 
 def cosin_addm_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    is_label, rows, wide = _parts(ctx, x, labels)
+    is_label, rows, has_margin = _read_cosines(ctx, x, labels)
     m, sine = ctx.param.m, _sine(jnp.minimum(rows, 1))
     slope = math.cos(m) + math.sin(m) * rows / jnp.where(sine > 0, sine, 1)
-    factor = jnp.where(is_label & wide & (sine > 0), slope, 1)
+    factor = jnp.where(is_label & has_margin & (sine > 0), slope, 1)
     return (factor * promote(dy).reshape(rows.shape)).reshape(x.shape).astype(x.dtype), None
 
 
@@ -182,7 +186,7 @@ define_layer(
         cosin_addm_backward,
         overrides_autodiff=True,
         indices=Indices((1,), classes_of_rows),
-        not_derivative="At cosines of 1 and above the gradient is the top's.",
+        not_derivative="Where the cosine is 1 or more, the gradient of the top passes unchanged.",
     ),
     LayerTraits(row_wise=True),
     docs=LayerDocs(
@@ -191,12 +195,12 @@ define_layer(
 )
 
 
-def _parts(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _read_cosines(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the mask of the items' classes, the cosines, and the mask of angle + m < pi, (N, classes) each."""
     require(len(x.shape) > 1, f"needs a bottom of cosines (examples, classes), not shape {x.shape}")
     require(
         labels.shape[:1] == x.shape[:1] and labels.size == x.shape[0],
-        f"bottom 1 must hold a label for each of the {x.shape[0]} examples, not have shape {labels.shape}",
+        f"bottom 1 must have a label for each of the {x.shape[0]} examples, not shape {labels.shape}",
     )
     require(0 <= ctx.param.m <= math.pi, f"m must be an angle from 0 to pi, not {ctx.param.m:g}")
     rows = promote(x).reshape(x.shape[0], math.prod(x.shape[1:]))
@@ -205,34 +209,34 @@ def _parts(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, ja
 
 
 def _sine(cosine: jax.Array) -> jax.Array:
-    """Return the sine of an angle from its cosine; the derivative is 0 where the sine is 0."""
+    """Return the sine of an angle from its cosine. The derivative is 0 where the sine is 0."""
     squared = 1 - jnp.square(cosine)
     return jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1)), 0)
 
 
 def label_specific_rescale(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
-    """Scores (N, classes) times positive_weight for the item's class, and times negative_weight for other classes.
+    """Multiply scores (N, classes) by positive_weight for the item's class, and by negative_weight for other classes.
 
-    Bottoms: scores, and labels (N,). In TEST scores do not change, unless rescale_test is true. With
+    Bottoms: scores, and labels (N,). In TEST, scores do not change unless rescale_test is true. With
     positive_weight_base, the weight of the item's class in TRAIN is base (1 + gamma t)^-power after t passes, clamped
-    to [positive_weight_min, positive_weight_max]. With for_ip, scores of the item's class that are not positive keep
-    their value. With bias_fix, 1 - weight is added to scores that are multiplied by the weight. With power_on_positive,
-    the magnitude of the score of the item's class is raised to the power of the weight instead. A second top (1,) holds
+    to [positive_weight_min, positive_weight_max]. With for_ip, scores of the item's class that are not positive do not
+    change. With bias_fix, 1 - weight is added to scores that are multiplied by the weight. With power_on_positive, the
+    magnitude of the score of the item's class is instead raised to the power of the weight. A second top (1,) contains
     the weight.
     """
     weight, count = _weight(ctx, blobs)
     is_label, factor = _factors(ctx, weight, x, labels)
     rows = promote(x).reshape(is_label.shape)
-    raised = is_label & ctx.param.power_on_positive
-    more = jnp.where(is_label & ~raised & (factor != 1), 1 - weight, 0) if ctx.param.bias_fix else 0.0
-    changed = jnp.where(raised, jnp.sign(rows) * _power(jnp.abs(rows), factor), rows * factor + more)
-    top = (changed if _changes(ctx) else rows).reshape(x.shape).astype(x.dtype)
+    has_power = is_label & ctx.param.power_on_positive
+    shift = jnp.where(is_label & ~has_power & (factor != 1), 1 - weight, 0) if ctx.param.bias_fix else 0.0
+    rescaled = jnp.where(has_power, jnp.sign(rows) * _power(jnp.abs(rows), factor), rows * factor + shift)
+    top = (rescaled if _needs_rescaling(ctx) else rows).reshape(x.shape).astype(x.dtype)
     return (top, weight.reshape(1).astype(x.dtype)) if ctx.n_tops == 2 else top, count
 
 
 def label_specific_rescale_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
     _check(x, labels)
-    return [passes(ctx.param.iteration)] if _anneals(ctx) else []
+    return [passes(ctx.param.iteration)] if _needs_annealing(ctx) else []
 
 
 def label_specific_rescale_backward(
@@ -244,27 +248,27 @@ def label_specific_rescale_backward(
     if ctx.param.power_on_positive:
         slope = factor * _power(jnp.abs(promote(x).reshape(is_label.shape)), factor - 1)
         factor = jnp.where(is_label & (factor != 1), slope, factor)
-    diff = (d_top.reshape(is_label.shape) * factor).reshape(x.shape) if _changes(ctx) else d_top
+    diff = (d_top.reshape(is_label.shape) * factor).reshape(x.shape) if _needs_rescaling(ctx) else d_top
     return tuple(None for _ in blobs), diff, None
 
 
 def _power(x: jax.Array, exponent: jax.Array) -> jax.Array:
-    """Return x ** exponent for x >= 0; its derivative is 0 where x is 0."""
+    """Return x ** exponent for x >= 0. The derivative is 0 where x is 0."""
     return jnp.where(x > 0, jnp.power(jnp.where(x > 0, x, 1), exponent), jnp.where(exponent == 0, 1, 0))
 
 
 def label_specific_add(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
-    """Scores (N, classes), where `bias` is added to the score of the item's class if it is above -bias.
+    """Add `bias` to the scores (N, classes) of the items' classes that are above -bias.
 
-    Bottoms: scores, and labels (N,). In TEST scores do not change. With bias_base, the bias in TRAIN is bias_base +
-    (1 + bias_gamma t)^bias_power - 1 in pass t, counted from `iteration` on, clamped to [bias_min, bias_max], which are
-    0 by default. A second top (1,) holds the bias.
+    Bottoms: scores, and labels (N,). In TEST, scores do not change. With bias_base, the bias in TRAIN is bias_base + (1
+    + bias_gamma t)^bias_power - 1 in pass t, where t starts at `iteration`. It is clamped to [bias_min, bias_max],
+    which are 0 by default. A second top (1,) contains the bias.
     """
     p = ctx.param
     bias = jnp.full((1,), p.bias, jnp.float32)
     if blobs:
-        grown = p.bias_base + jnp.power(1 + p.bias_gamma * jax.lax.stop_gradient(blobs[0]), p.bias_power) - 1
-        bias, blobs = jnp.minimum(jnp.maximum(grown, p.bias_min), p.bias_max), (next_pass(blobs[0]),)
+        annealed = p.bias_base + jnp.power(1 + p.bias_gamma * jax.lax.stop_gradient(blobs[0]), p.bias_power) - 1
+        bias, blobs = jnp.minimum(jnp.maximum(annealed, p.bias_min), p.bias_max), (next_pass(blobs[0]),)
     rows = promote(x).reshape(x.shape[0], -1)
     is_label = label_mask(label_indices(labels, rows.shape[1]), rows.shape)
     added = jnp.where(is_label & (rows > -bias), rows + bias, rows) if ctx.training else rows
@@ -308,18 +312,18 @@ def _check(x: Any, labels: Any) -> None:
     )
 
 
-def _anneals(ctx: Context) -> bool:
+def _needs_annealing(ctx: Context) -> bool:
     return ctx.training and bool(ctx.param.HasField("positive_weight_base"))
 
 
-def _changes(ctx: Context) -> bool:
+def _needs_rescaling(ctx: Context) -> bool:
     return ctx.training or bool(ctx.param.rescale_test)
 
 
 def _weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
-    """Return the weight of the item's class, and the new count of passes in a tuple, empty without annealing."""
+    """Return the weight of the item's class, and a tuple with the new pass count, which is empty without annealing."""
     p = ctx.param
-    if not _anneals(ctx):
+    if not _needs_annealing(ctx):
         return jnp.float32(p.positive_weight), ()
     count = next_pass(blobs[0])
     weight = anneal(p.positive_weight_base, p.gamma, p.power, count)[0]
