@@ -272,7 +272,7 @@ def test_an_unknown_class_makes_the_loss_nan() -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "shapes", "tops", "words"),
     [
-        ("BoxOutput", "", [(1, 6, 2, 2)], 1, "one of each for each of 1 bottoms, not {'field_w': 0"),
+        ("BoxOutput", "", [(1, 6, 2, 2)], 1, "one value of each setting for each of 1 bottoms, not {'field_w': 0"),
         ("BoxGroupOutput", "", [(1, 2, 2, 2), (1, 4, 2, 2)], 1, "2 bottoms for 0"),
         (
             "BoxGroupOutput",
@@ -295,10 +295,10 @@ def test_an_unknown_class_makes_the_loss_nan() -> None:
             1,
             "stride must be above 0, not 0",
         ),
-        ("DecodeBBox", "bbox_reg_param { bbox_mean: 0 bbox_std: 1 }", [(3, 8), (3, 5)], 1, "bbox_mean four times"),
+        ("DecodeBBox", "bbox_reg_param { bbox_mean: 0 bbox_std: 1 }", [(3, 8), (3, 5)], 1, "four values of bbox_mean"),
         ("DecodeBBox", "", [(3, 8), (4, 5)], 1, "equal numbers of rows, not {'deltas': 3, 'rois': 4}"),
-        ("DecodeBBox", "", [(3, 12), (3, 5)], 1, "bottom 0 (deltas) must have rows of 8 numbers, not shape (3, 12)"),
-        ("FrcnnOutput", "", [(3, 4), (3, 8), (3, 5), (1, 2)], 1, "bottom 1 (deltas) must have rows of 16 numbers"),
+        ("DecodeBBox", "", [(3, 12), (3, 5)], 1, "bottom 0 (deltas) must have rows of 8 values, not shape (3, 12)"),
+        ("FrcnnOutput", "", [(3, 4), (3, 8), (3, 5), (1, 2)], 1, "bottom 1 (deltas) must have rows of 16 values"),
         ("FrcnnOutput", "", [(3, 4), (3, 16), (3, 5), (2, 2)], 1, "takes one image"),
         ("ScaleRoute", "scale_route_param { low_scale: 9 high_scale: 3 }", [(3, 5)], 1, "low_scale 9.0 must not be"),
         ("ScaleRoute", "", [(3, 5), (4, 2)], 2, "bottom 1 must have one row per ROI"),

@@ -15,7 +15,7 @@ from ..context import Context
 from ..helpers import four_axes, four_axis_shape
 
 
-def require_rows(shape: Any, name: str, *columns: int) -> int:
+def require_columns(shape: Any, name: str, *columns: int) -> int:
     """Return the number of columns of a shape (rows, ...): the product of all sizes after the first.
 
     Raises:
@@ -24,17 +24,17 @@ def require_rows(shape: Any, name: str, *columns: int) -> int:
     size = math.prod(shape[1:])
     require(
         len(shape) >= 2 and (not columns or size in columns),
-        f"{name} must have rows of {' or '.join(map(str, columns)) or 'some'} numbers, not shape {tuple(shape)}",
+        f"{name} must have rows of {' or '.join(map(str, columns)) or 'some'} values, not shape {tuple(shape)}",
     )
     return size
 
 
 def read_rows(x: Any, name: str, *columns: int) -> Any:
-    """Return a bottom as (rows, columns), without further axes of size 1; see `require_rows`."""
-    return x.reshape(x.shape[0], require_rows(x.shape, name, *columns))
+    """Return a bottom as (rows, columns), without further axes; see `require_columns`."""
+    return x.reshape(x.shape[0], require_columns(x.shape, name, *columns))
 
 
-def require_one_number_of_rows(**bottoms: Any) -> None:
+def require_equal_rows(**bottoms: Any) -> None:
     """Raise `LayerError` unless all bottoms, passed by name, have the same number of rows."""
     scalars = [name for name, x in bottoms.items() if not x.shape]
     require(not scalars, f"bottoms must have rows, but {' and '.join(scalars)} have no axes")
@@ -43,43 +43,42 @@ def require_one_number_of_rows(**bottoms: Any) -> None:
 
 
 def with_four_axes(x: Any) -> Any:
-    """Return an array with axes of size 1 appended until it has four axes, like blobs of the forks."""
+    """Append axes of size 1 to an array until it has four axes, like blobs of the forks."""
     return x.reshape(four_axis_shape(x.shape))
 
 
-def count_images(batch: Any, fields: int, name: str = "bottom 0") -> Any:
-    """Return the number of images in a batch axis that has an item for each image and anchor.
+def count_images(batch: Any, n_anchors: int, name: str = "bottom 0") -> Any:
+    """Return the number of images, given a batch axis that has an item for each image and anchor.
 
     Args:
         batch: the size of the batch axis.
         fields: the number of anchors.
-        name: the bottom, for errors.
+        name: the name of the bottom in messages.
     """
     is_static = isinstance(batch, int)
     require(
-        not is_static or batch % fields == 0,
-        f"{name} has {batch} items, which is not a multiple of {fields} box shapes (field_w, field_h)",
+        not is_static or batch % n_anchors == 0,
+        f"{name} has {batch} items, which is not a multiple of {n_anchors} box shapes (field_w, field_h)",
     )
-    return batch // fields
+    return batch // n_anchors
 
 
-def group_by_image(x: Any, images: Any, fields: int) -> Any:
-    """Return (images * anchors, ...) as (images, anchors, ...)."""
+def group_by_image(x: Any, images: Any, n_anchors: int) -> Any:
+    """Reshape (images * anchors, ...) to (images, anchors, ...)."""
     if isinstance(images, int):
-        return x.reshape(images, fields, *x.shape[1:])
-    return x[  # a reshape cannot divide a symbolic number of images
-        jnp.arange(images)[:, None] * fields + jnp.arange(fields)
-    ]
+        return x.reshape(images, n_anchors, *x.shape[1:])
+    # a reshape cannot divide a symbolic number of images
+    return x[jnp.arange(images)[:, None] * n_anchors + jnp.arange(n_anchors)]
 
 
-def ungroup_images(x: Any, batch: Any, fields: int) -> Any:
-    """Return (images, anchors, ...) as (images * anchors, ...), a batch of `batch` items."""
+def ungroup_images(x: Any, batch: Any, n_anchors: int) -> Any:
+    """Reshape (images, anchors, ...) to (images * anchors, ...), a batch of `batch` items."""
     if isinstance(batch, int):
         return x.reshape(batch, *x.shape[2:])
-    return x[jnp.arange(batch) // fields, jnp.arange(batch) % fields]
+    return x[jnp.arange(batch) // n_anchors, jnp.arange(batch) % n_anchors]
 
 
-def require_pair(scores: Any, deltas: Any) -> None:
+def require_score_and_delta_maps(scores: Any, deltas: Any) -> None:
     """Raise `LayerError` unless the shapes are scores (N, classes, H, W) and deltas (N, 4, H, W) of the same maps."""
     require(
         len(scores) == len(deltas) == 4 and deltas[1] == 4 and scores[:1] + scores[2:] == deltas[:1] + deltas[2:],
@@ -87,9 +86,9 @@ def require_pair(scores: Any, deltas: Any) -> None:
     )
 
 
-def require_scores_and_deltas(p: Any, shape: Any) -> None:
+def require_joint_map(p: Any, shape: Any) -> None:
     """Raise `LayerError` unless the shape is (N, cls_num + 4, H, W): scores of all classes, and 4 deltas."""
-    require(p.coord_num == 4, f"coord_num must be 4, x, y, width and height, not {p.coord_num}")
+    require(p.coord_num == 4, f"coord_num must be 4 (x, y, width and height), not {p.coord_num}")
     require(p.cls_num > 1, f"cls_num, background included, must be 2 or more, not {p.cls_num}")
     _, channels, _, _ = four_axes(shape, "bottom 0")
     require(
@@ -106,41 +105,41 @@ class Normalization:
     """Mean and standard deviation of deltas (x, y, w, h).
 
     Attributes:
-        mean, std: four numbers each.
+        mean, std: four values each.
     """
 
     mean: Floats
     std: Floats
 
     def denormalize(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
-        """Return deltas * std + mean; the axis holds x, y, w and h."""
+        """Return deltas * std + mean. The axis contains x, y, w and h."""
         mean, std = (_broadcast_along(v, deltas, axis, xp) for v in (self.mean, self.std))
         return deltas * std + mean
 
     def normalize(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
-        """Return (deltas - mean) / std; the axis holds x, y, w and h."""
+        """Return (deltas - mean) / std. The axis contains x, y, w and h."""
         mean, std = (_broadcast_along(v, deltas, axis, xp) for v in (self.mean, self.std))
         return (deltas - mean) / std
 
 
-def normalization(ctx: Context) -> Normalization:
-    """Read bbox_reg_param; without means or without deviations the result leaves deltas as they are."""
+def read_normalization(ctx: Context) -> Normalization:
+    """Read bbox_reg_param. If means or deviations are missing, the result does not change deltas."""
     p = ctx.layer.bbox_reg_param
     if not p.bbox_mean or not p.bbox_std:
         return Normalization((0.0,) * 4, (1.0,) * 4)
     for name in ("bbox_mean", "bbox_std"):
         count = len(getattr(p, name))
-        require(count == 4, f"bbox_reg_param needs {name} four times, for x, y, w, h, not {count} times")
+        require(count == 4, f"bbox_reg_param needs four values of {name}, for x, y, w and h, not {count}")
     require(min(p.bbox_std) > 0, f"bbox_std must be above 0, not {list(p.bbox_std)}")
     return Normalization(tuple(p.bbox_mean), tuple(p.bbox_std))
 
 
 @dataclass(frozen=True)
-class Bounds:
+class DeltaBounds:
     """Bounds of the absolute values of deltas.
 
     Attributes:
-        xy: the bound of the centre's shift, in sides of the anchor.
+        xy: the bound of the shift of the centre, relative to the sides of the anchor.
         wh: the bound of the logarithm of the ratio of the sides.
     """
 
@@ -148,15 +147,15 @@ class Bounds:
     wh: float
 
     def clip(self, deltas: Any, axis: int) -> Any:
-        """Return deltas clipped to the bounds; the axis holds x, y, w and h."""
-        most = _broadcast_along((self.xy, self.xy, self.wh, self.wh), deltas, axis, jnp)
-        return jnp.clip(deltas, -most, most)
+        """Return deltas clipped to the bounds. The axis contains x, y, w and h."""
+        limits = _broadcast_along((self.xy, self.xy, self.wh, self.wh), deltas, axis, jnp)
+        return jnp.clip(deltas, -limits, limits)
 
     def clip_normalized(self, deltas: Any, axis: int, norm: Normalization) -> Any:
-        """Return normalized deltas clipped to the normalized bounds; the axis holds x, y, w and h.
+        """Return normalized deltas clipped to the normalized bounds. The axis contains x, y, w and h.
 
         The bounds of x and y are normalized by the mean of both means and the geometric mean of both deviations. The
-        same rule holds for w and h.
+        bounds of w and h are normalized in the same way.
         """
         low, high = [], []
         for bound, first in ((self.xy, 0), (self.wh, 2)):
@@ -169,24 +168,24 @@ class Bounds:
         )
 
 
-def bounds(p: Any) -> Bounds:
+def read_bounds(p: Any) -> DeltaBounds:
     """Return the bounds of deltas: 1 / field_xyr for the shift, and log(field_whr) for the logarithm of the ratio."""
     require(p.field_xyr > 0, f"field_xyr must be above 0, not {p.field_xyr}")
     require(p.field_whr >= 1, f"field_whr, the largest factor of a side, must be 1 or more, not {p.field_whr}")
-    return Bounds(1 / p.field_xyr, math.log(p.field_whr))
+    return DeltaBounds(1 / p.field_xyr, math.log(p.field_whr))
 
 
-def move_boxes(boxes: Any, deltas: Any, xp: Any = jnp) -> Any:
-    """Return boxes (..., 4) moved by deltas (..., 4); deltas of 0 change nothing.
+def apply_deltas(boxes: Any, deltas: Any, xp: Any = jnp) -> Any:
+    """Return boxes (..., 4) moved by deltas (..., 4). Deltas of 0 do not change a box.
 
     The deltas are the shift of the centre divided by the sides, and the logarithms of the ratios of the sides. A side
     is x2 - x1 + 1.
     """
     sides = boxes[..., 2:] - boxes[..., :2] + 1
     centres = (boxes[..., 2:] + boxes[..., :2]) / 2 + deltas[..., :2] * sides
-    new = sides * xp.exp(deltas[..., 2:])
-    corners = centres - (new - 1) / 2
-    return xp.concatenate([corners, corners + new - 1], axis=-1)
+    new_sides = sides * xp.exp(deltas[..., 2:])
+    corners = centres - (new_sides - 1) / 2
+    return xp.concatenate([corners, corners + new_sides - 1], axis=-1)
 
 
 def _broadcast_along(values: Floats, like: Any, axis: int, xp: Any) -> Any:
@@ -195,41 +194,41 @@ def _broadcast_along(values: Floats, like: Any, axis: int, xp: Any) -> Any:
     return xp.asarray(np.asarray(values).reshape(shape), like.dtype)
 
 
-_SMALLEST = 2  # pixels; shorter sides of ground truth are raised to this
+_MIN_SIDE = 2  # pixels; shorter sides of ground truth are set to this
 
 
 @dataclass(frozen=True)
 class AnchorGrid:
-    """One or several anchor boxes at each cell of a map; the forks call them fields.
+    """One or several anchor boxes at each cell of a map, which the forks call fields.
 
     Attributes:
-        width, height: sizes of the anchors in pixels. Item i of the batch axis has anchor i modulo the number of
+        widths, heights: the sizes of the anchors in pixels. Item i of the batch axis has anchor i modulo the number of
             anchors.
-        stride: pixels of the image between neighbouring cells.
+        stride: the distance between neighbouring cells in pixels of the image.
     """
 
-    width: tuple[int, ...]
-    height: tuple[int, ...]
+    widths: tuple[int, ...]
+    heights: tuple[int, ...]
     stride: int
 
-    def decode(self, deltas: jax.Array, norm: Normalization, bounds: Bounds) -> jax.Array:
-        """Return boxes as left, top, width and height in pixels from normalized deltas, (batch, 4, height, width)."""
+    def decode(self, deltas: jax.Array, norm: Normalization, bounds: DeltaBounds) -> jax.Array:
+        """Convert normalized deltas (batch, 4, height, width) to boxes as left, top, width and height in pixels."""
         deltas = bounds.clip(norm.denormalize(deltas, 1), 1)
         size, centre = self._sizes(deltas), self._centres(deltas)
         sides = size * jnp.exp(deltas[:, 2:])
         return jnp.concatenate([deltas[:, :2] * size + centre - sides / 2, sides], axis=1)
 
     def encode(self, boxes: jax.Array, norm: Normalization) -> jax.Array:
-        """Return normalized deltas from boxes as centre, width and height in pixels, (batch, 4, height, width)."""
+        """Convert boxes (batch, 4, height, width) as centre, width and height in pixels to normalized deltas."""
         size = self._sizes(boxes)
-        sides = jnp.log(jnp.maximum(boxes[:, 2:], _SMALLEST) / size)
+        sides = jnp.log(jnp.maximum(boxes[:, 2:], _MIN_SIDE) / size)
         return norm.normalize(jnp.concatenate([(boxes[:, :2] - self._centres(boxes)) / size, sides], axis=1), 1)
 
     def _sizes(self, like: jax.Array) -> jax.Array:
-        """Return width and height of each item's anchor, (batch or 1, 2, 1, 1)."""
-        sizes = jnp.asarray([self.width, self.height], like.dtype).T  # (group, 2)
-        if len(self.width) > 1:
-            sizes = sizes[jnp.arange(like.shape[0]) % len(self.width)]
+        """Return width and height of the anchor of each item, (batch or 1, 2, 1, 1)."""
+        sizes = jnp.asarray([self.widths, self.heights], like.dtype).T  # (anchors, 2)
+        if len(self.widths) > 1:
+            sizes = sizes[jnp.arange(like.shape[0]) % len(self.widths)]
         return sizes[:, :, None, None]
 
     def _centres(self, like: jax.Array) -> jax.Array:
@@ -239,7 +238,7 @@ class AnchorGrid:
         return jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]))[None]
 
 
-def anchor_grid(widths: Any, heights: Any, stride: int, stride_name: str = "stride") -> AnchorGrid:
+def make_anchor_grid(widths: Any, heights: Any, stride: int, stride_name: str = "stride") -> AnchorGrid:
     """Return the grid of anchors with these widths and heights.
 
     Raises:
@@ -249,8 +248,6 @@ def anchor_grid(widths: Any, heights: Any, stride: int, stride_name: str = "stri
         len(widths) == len(heights) > 0,
         f"needs equal numbers of field_w and field_h, not {len(widths)} and {len(heights)}",
     )
-    require(
-        min(*widths, *heights) > 0, f"field_w and field_h must be positive: {list(widths)}, field_h {list(heights)}"
-    )
+    require(min(*widths, *heights) > 0, f"field_w {list(widths)} and field_h {list(heights)} must be positive")
     require(stride > 0, f"{stride_name} must be above 0, not {stride}")
     return AnchorGrid(tuple(widths), tuple(heights), stride)

@@ -20,19 +20,19 @@ from ..registry import define_layer
 from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, Signature, Traced
 from .box_maps import (
     AnchorGrid,
-    anchor_grid,
-    bounds,
+    apply_deltas,
     count_images,
     group_by_image,
-    move_boxes,
-    normalization,
+    make_anchor_grid,
+    read_bounds,
+    read_normalization,
     read_rows,
-    require_one_number_of_rows,
-    require_pair,
+    require_equal_rows,
+    require_score_and_delta_maps,
     with_four_axes,
 )
 
-_NOTHING = (0.0, 1.0, 1.0, 10.0, 10.0)  # the only ROI if no box is selected; the second top has zeros
+_NOTHING = (0.0, 1.0, 1.0, 10.0, 10.0)  # the only ROI if no box is selected; the second top then has zeros
 _ABSENT = -1.0
 
 
@@ -41,7 +41,7 @@ _DIVISORS: dict[str, Divisor] = {"IOU": "union", "IOMU": "smaller", "IOFU": "fir
 
 
 def overlap_measure(nms_type: str, plus: float) -> Measure:
-    """Return the overlap function of an `nms_type`; `plus` is added to x2 - x1 for the side of a box.
+    """Return the overlap function of an `nms_type`. `plus` is added to x2 - x1 to get the side of a box.
 
     The common area is divided by the union (IOU), by the smaller area (IOMU), or by the area of the first box (IOFU).
 
@@ -57,10 +57,10 @@ class SelectionSettings:
     """Settings of non-maximum suppression.
 
     Attributes:
-        threshold: a box is suppressed if it overlaps a better box by more than this.
+        threshold: a box is suppressed if its overlap with a better box exceeds this.
         measure: the overlap function.
-        before: the number of best boxes of an image that are considered, 0 for all.
-        after: the number of boxes that are kept, 0 for all.
+        before: the number of best boxes of an image before suppression, or 0 for all.
+        after: the maximum number of boxes after suppression, or 0 for all.
     """
 
     threshold: float
@@ -73,7 +73,7 @@ class SelectionSettings:
 
         Args:
             boxes: (n, 4).
-            scores: (n,); the first of equal scores comes first.
+            scores: (n,). If scores are equal, the first comes first.
             valid: (n,), False for boxes that are ignored.
         """
         indices, selected = select_best(
@@ -88,27 +88,32 @@ class SelectionSettings:
         return jnp.concatenate([boxes, scores[:, None]], axis=1)[indices], selected
 
 
-def read_choice(p: Any, plus: float) -> SelectionSettings:
-    """Return the layer's settings of non-maximum suppression; `plus` is added to x2 - x1 for the side of a box."""
+def read_selection_settings(p: Any, plus: float) -> SelectionSettings:
+    """Read the layer's settings of non-maximum suppression. `plus` is added to x2 - x1 to get the side of a box."""
     measure = overlap_measure(p.nms_type, plus)
     require(p.min_size >= 0, f"min_size must not be below 0, but is {p.min_size}")
     return SelectionSettings(p.iou_thr, measure, p.max_nms_num, p.max_post_nms_num)
 
 
 def proposals(
-    read_choice: SelectionSettings, boxes: jax.Array, scores: jax.Array, valid: jax.Array, n_tops: int, dtype: Any
+    selection_settings: SelectionSettings,
+    boxes: jax.Array,
+    scores: jax.Array,
+    valid: jax.Array,
+    n_tops: int,
+    dtype: Any,
 ) -> tuple[jax.Array, ...]:
     """Return the tops (R, 5, 1, 1) with rows [image, x1, y1, x2, y2], and (R, 6, 1, 1) with the score appended.
 
     Padding rows of -1 come last. If no box is selected, the first row is [0, 1, 1, 10, 10], or six zeros.
 
     Args:
-        read_choice: the settings.
-        boxes, scores, valid: as for `SelectionSettings.best`, with a first axis for the images.
+        selection_settings: the settings.
+        boxes, scores, valid: like the arguments of `SelectionSettings.best`, with a first axis for the images.
         n_tops: 1, or 2 for the top with scores.
         dtype: the dtype of the tops.
     """
-    rows, selected = jax.vmap(read_choice.best)(boxes, scores, valid)
+    rows, selected = jax.vmap(selection_settings.best)(boxes, scores, valid)
     images = jnp.broadcast_to(jnp.arange(rows.shape[0], dtype=rows.dtype)[:, None, None], (*rows.shape[:2], 1))
     rows = jnp.concatenate([images, rows], axis=2).reshape(-1, 6)
     selected = selected.reshape(-1)
@@ -122,28 +127,31 @@ def proposals(
 
 
 def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
-    """ROIs proposed from maps of scores and deltas: rows [image, x1, y1, x2, y2], (R, 5, 1, 1).
+    """Propose ROIs from maps of scores and deltas: rows [image, x1, y1, x2, y2], (R, 5, 1, 1).
 
     Bottoms: maps (N, classes + 4, H, W), one for each anchor. The score of a box is its largest class score minus the
     score of background. Boxes with a score of at least `fg_thr` and sides of at least `min_size` go through non-maximum
-    suppression, all maps of an image together. A side is x2 - x1. If no box is selected, there is one row 0, 1, 1, 10,
-    10. A second top (R, 6, 1, 1) has rows [image, x1, y1, x2, y2, score]. Padding rows of -1 come last.
+    suppression, which treats all maps of an image together. A side is x2 - x1. If no box is selected, there is one row
+    0, 1, 1, 10, 10. A second top (R, 6, 1, 1) has rows [image, x1, y1, x2, y2, score]. Padding rows of -1 come last.
     """
     p = ctx.param
     counts = {name: len(getattr(p, name)) for name in ("field_w", "field_h", "downsample_rate")}
-    require(set(counts.values()) == {len(maps)}, f"needs one of each for each of {len(maps)} bottoms, not {counts}")
+    require(
+        set(counts.values()) == {len(maps)},
+        f"needs one value of each setting for each of {len(maps)} bottoms, not {counts}",
+    )
     parts = []
     for i, x in enumerate(maps):
         four_axes(x.shape, f"bottom {i}")
         require(
             x.ndim == 4 and x.shape[1] >= 6 and x.shape[0] == maps[0].shape[0],
-            f"bottom {i} must be N x (classes + 4) x H x W with two classes or more, N as in bottom 0: {x.shape}",
+            f"bottom {i} must be {maps[0].shape[0]} x (classes + 4) x H x W with two classes or more, not {x.shape}",
         )
-        field = anchor_grid(p.field_w[i : i + 1], p.field_h[i : i + 1], p.downsample_rate[i], "downsample_rate")
-        parts.append(_candidates(ctx, lax.stop_gradient(promote(x)), field))
-    # reversed, so that the last of equal scores comes first
+        grid = make_anchor_grid(p.field_w[i : i + 1], p.field_h[i : i + 1], p.downsample_rate[i], "downsample_rate")
+        parts.append(_candidates(ctx, lax.stop_gradient(promote(x)), grid))
+    # reversed, so that the last comes first if scores are equal
     boxes, scores, valid = (jnp.flip(jnp.concatenate(part, axis=1), 1) for part in zip(*parts, strict=True))
-    return proposals(read_choice(p, 0.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
+    return proposals(read_selection_settings(p, 0.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
 
 
 define_layer(
@@ -168,13 +176,13 @@ define_layer(
 )
 
 
-def _candidates(ctx: Context, x: jax.Array, field: AnchorGrid) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _candidates(ctx: Context, x: jax.Array, grid: AnchorGrid) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return boxes (N, cells, 4), their scores (N, cells), and the mask of boxes that satisfy fg_thr and min_size."""
     p, (n, channels, height, width) = ctx.param, x.shape
     scores = jnp.max(x[:, 1:-4], axis=1) - x[:, 0]
-    decoded = field.decode(x[:, channels - 4 :], normalization(ctx), bounds(p))
+    decoded = grid.decode(x[:, channels - 4 :], read_normalization(ctx), read_bounds(p))
     corner = jnp.maximum(decoded[:, :2], 0)
-    image = jnp.asarray([width, height], x.dtype)[:, None, None] * field.stride
+    image = jnp.asarray([width, height], x.dtype)[:, None, None] * grid.stride
     sides = jnp.minimum(decoded[:, 2:], image - corner)
     valid = (scores >= p.fg_thr) & jnp.all(sides >= p.min_size, axis=1)
     boxes = jnp.concatenate([corner, corner + sides], axis=1).reshape(n, 4, height * width)
@@ -182,13 +190,13 @@ def _candidates(ctx: Context, x: jax.Array, field: AnchorGrid) -> tuple[jax.Arra
 
 
 def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
-    """ROIs proposed from pairs of maps, probabilities and deltas: rows [image, x1, y1, x2, y2], (R, 5, 1, 1).
+    """Propose ROIs from pairs of maps, probabilities and deltas: rows [image, x1, y1, x2, y2], (R, 5, 1, 1).
 
     Bottoms: pairs of probabilities (images * anchors, classes, H, W) and deltas (images * anchors, 4, H, W). Each pair
     has a `box_group_param` with its anchors. The score of a box is 1 minus the probability of class 0. Boxes with a
-    score of at least `fg_thr` and sides of at least `min_size` go through non-maximum suppression, all pairs of an
-    image together. A side is x2 - x1 + 1. If no box is selected, there is one row 0, 1, 1, 10, 10. A second top (R, 6,
-    1, 1) has rows [image, x1, y1, x2, y2, score]. Padding rows of -1 come last.
+    score of at least `fg_thr` and sides of at least `min_size` go through non-maximum suppression, which treats all
+    pairs of an image together. A side is x2 - x1 + 1. If no box is selected, there is one row 0, 1, 1, 10, 10. A second
+    top (R, 6, 1, 1) has rows [image, x1, y1, x2, y2, score]. Padding rows of -1 come last.
     """
     p = ctx.param
     require(
@@ -201,7 +209,7 @@ def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
     require(all(n == images[0] for n in images), f"all bottoms must have equal numbers of images, not {images}")
     parts = [_group_candidates(ctx, probabilities, deltas, group) for probabilities, deltas, group in pairs]
     boxes, scores, valid = (jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))
-    return proposals(read_choice(p, 1.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
+    return proposals(read_selection_settings(p, 1.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
 
 
 define_layer(
@@ -233,36 +241,36 @@ def _group_candidates(
 
     n is the number of anchors times the number of cells.
     """
-    p, field = ctx.param, anchor_grid(group.field_w, group.field_h, group.stride)
-    require_pair(probabilities.shape, deltas.shape)
+    p, grid = ctx.param, make_anchor_grid(group.field_w, group.field_h, group.stride)
+    require_score_and_delta_maps(probabilities.shape, deltas.shape)
     batch, _, height, width = deltas.shape
-    n_fields = len(field.width)
-    images = count_images(batch, n_fields)
+    n_anchors = len(grid.widths)
+    images = count_images(batch, n_anchors)
     scores = 1 - lax.stop_gradient(promote(probabilities))[:, 0]
-    decoded = field.decode(lax.stop_gradient(promote(deltas)), normalization(ctx), bounds(p))
-    image = jnp.asarray([width, height], decoded.dtype)[:, None, None] * field.stride
+    decoded = grid.decode(lax.stop_gradient(promote(deltas)), read_normalization(ctx), read_bounds(p))
+    image = jnp.asarray([width, height], decoded.dtype)[:, None, None] * grid.stride
     corners = jnp.maximum(decoded[:, :2], 0), jnp.minimum(decoded[:, :2] + decoded[:, 2:] - 1, image)
     sides = corners[1] - corners[0] + 1
     valid = (scores >= p.fg_thr) & jnp.all(sides >= p.min_size, axis=1)
     boxes = jnp.moveaxis(jnp.concatenate(corners, axis=1), 1, -1)
-    flat = n_fields * height * width
+    flat = n_anchors * height * width
     return (
-        group_by_image(boxes, images, n_fields).reshape(images, flat, 4),
-        group_by_image(scores, images, n_fields).reshape(images, flat),
-        group_by_image(valid, images, n_fields).reshape(images, flat),
+        group_by_image(boxes, images, n_anchors).reshape(images, flat, 4),
+        group_by_image(scores, images, n_anchors).reshape(images, flat),
+        group_by_image(valid, images, n_anchors).reshape(images, flat),
     )
 
 
 def frcnn_output(
     ctx: Context, probabilities: jax.Array, deltas: jax.Array, rois: jax.Array, size: jax.Array
 ) -> jax.Array:
-    """Detections of one image: rows [image, x1, y1, x2, y2, class, score], by class, the best first, (R, 7, 1, 1).
+    """Select the detections of one image: rows [image, x1, y1, x2, y2, class, score], (R, 7, 1, 1).
 
-    Bottoms: probabilities (N, classes); deltas (N, 4 * classes), or (N, 8) if not `cls_aware`; ROIs (N, 5 or 6); height
-    and width of the image (1, 2). The ROIs are moved by their deltas and clipped to the image. Boxes of a class with a
-    probability of at least `conf_thr` go through non-maximum suppression, and at most `max_det_num` boxes are kept. The
-    first row is always 0 followed by -1. Padding rows of -1 come last. ROIs that begin with a negative number are
-    padding.
+    Rows are sorted by class, and by falling score. Bottoms: probabilities (N, classes); deltas (N, 4 * classes), or (N,
+    8) if not `cls_aware`; ROIs (N, 5 or 6); height and width of the image (1, 2). The ROIs are moved by their deltas
+    and clipped to the image. Boxes of a class with a probability of at least `conf_thr` go through non-maximum
+    suppression, and at most `max_det_num` boxes are selected. The first row is always 0 followed by -1. Padding rows of
+    -1 come last. ROIs that begin with a negative number are padding.
     """
     p, dtype = ctx.param, probabilities.dtype
     prob, boxes, valid, corners = _read_inputs(ctx, probabilities, deltas, rois, size)
@@ -273,8 +281,8 @@ def frcnn_output(
     measure = overlap_measure(p.nms_type, 1.0)
     suppress = jax.vmap(partial(_suppress, measure, p.iou_thr))
     selected, boxes, scores = suppress(boxes, scores, valid & (scores >= p.conf_thr))
-    numbers = jnp.arange(1, classes, dtype=scores.dtype)[:, None]
-    columns = [jnp.zeros_like(scores), *jnp.moveaxis(boxes, -1, 0), jnp.broadcast_to(numbers, scores.shape), scores]
+    class_index = jnp.arange(1, classes, dtype=scores.dtype)[:, None]
+    columns = [jnp.zeros_like(scores), *jnp.moveaxis(boxes, -1, 0), jnp.broadcast_to(class_index, scores.shape), scores]
     rows = jnp.stack(columns, axis=-1).reshape(-1, 7)
     selected = _keep_best(selected.reshape(-1), rows[:, -1], p.max_det_num)
     order = jnp.argsort(~selected, stable=True)
@@ -284,8 +292,8 @@ def frcnn_output(
     else:
         valid = selected[order]
     detections = jnp.where(valid[:, None], rows[order], -1)
-    filler = jnp.full((1, 7), -1, rows.dtype).at[0, 0].set(0)
-    return with_four_axes(jnp.concatenate([filler, detections]).astype(dtype))
+    first_row = jnp.full((1, 7), -1, rows.dtype).at[0, 0].set(0)
+    return with_four_axes(jnp.concatenate([first_row, detections]).astype(dtype))
 
 
 define_layer(
@@ -295,7 +303,7 @@ define_layer(
     LayerTraits(pads_rows=True),
     docs=LayerDocs(
         origin="Cascade R-CNN",
-        restrictions="`save_output_param` writes no files.",
+        restrictions="No files are written: `save_output_param` has no effect.",
         unsupported={"shard": "boxes of all rows suppress each other", "joined": OWN_IMAGES},
     ),
 )
@@ -305,32 +313,32 @@ def _read_inputs(
     ctx: Context, probabilities: jax.Array, deltas: jax.Array, rois: jax.Array, size: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Return probabilities (N, classes), boxes (N, classes - 1 or 1, 4), valid rows (N,), and (width, height)."""
-    require_one_number_of_rows(probabilities=probabilities, deltas=deltas, rois=rois)
+    require_equal_rows(probabilities=probabilities, deltas=deltas, rois=rois)
     prob = read_rows(lax.stop_gradient(promote(probabilities)), "bottom 0 (probabilities)")
     classes = prob.shape[1]
-    require(classes > 1, f"needs background and one class or more, not probabilities of {classes} classes")
-    aware = ctx.layer.bbox_reg_param.cls_aware
-    class_deltas = read_rows(lax.stop_gradient(promote(deltas)), "bottom 1 (deltas)", 4 * classes if aware else 8)
-    class_deltas = class_deltas.reshape(class_deltas.shape[0], classes if aware else 2, 4)[:, 1:]
+    require(classes > 1, f"needs probabilities of background and of one class or more, not of {classes} classes")
+    class_aware = ctx.layer.bbox_reg_param.cls_aware
+    class_deltas = read_rows(lax.stop_gradient(promote(deltas)), "bottom 1 (deltas)", 4 * classes if class_aware else 8)
+    class_deltas = class_deltas.reshape(class_deltas.shape[0], classes if class_aware else 2, 4)[:, 1:]
     rows = read_rows(lax.stop_gradient(promote(rois)), "bottom 2 (ROIs)", 5, 6)
     require(size.shape[:1] == (1,), f"takes one image: bottom 3 must be 1 x 2, height and width, not {size.shape}")
     height, width = read_rows(lax.stop_gradient(promote(size)), "bottom 3 (height and width)", 2)[0]
-    boxes = move_boxes(rows[:, None, 1:5], normalization(ctx).denormalize(class_deltas))
+    boxes = apply_deltas(rows[:, None, 1:5], read_normalization(ctx).denormalize(class_deltas))
     return prob, boxes, rows[:, 0] >= 0, jnp.stack([width, height]).astype(boxes.dtype)
 
 
 def _suppress(
     measure: Measure, threshold: float, boxes: jax.Array, scores: jax.Array, valid: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the mask of kept boxes (n,), boxes (n, 4) and scores (n,) of a class, sorted by falling score."""
+    """Return the mask of selected boxes (n,), boxes (n, 4) and scores (n,) of a class, sorted by falling score."""
     order = jnp.argsort(jnp.where(valid, -scores, jnp.inf), stable=True)
     boxes, scores, valid = boxes[order], scores[order], valid[order]
     return non_max_suppression(boxes, valid, threshold, measure=measure), boxes, scores
 
 
-def _keep_best(selected: jax.Array, scores: jax.Array, most: int) -> jax.Array:
-    """Return the mask of the `most` best kept boxes, or of all if `most` is 0."""
-    if not most:
+def _keep_best(selected: jax.Array, scores: jax.Array, limit: int) -> jax.Array:
+    """Return the mask of the `limit` best selected boxes, or of all if `limit` is 0."""
+    if not limit:
         return selected
     rank = jnp.argsort(jnp.argsort(jnp.where(selected, -scores, jnp.inf), stable=True))
-    return selected & (rank < most)
+    return selected & (rank < limit)

@@ -15,35 +15,38 @@ from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 from .box_maps import (
-    anchor_grid,
-    bounds,
+    apply_deltas,
     count_images,
-    move_boxes,
-    normalization,
+    make_anchor_grid,
+    read_bounds,
+    read_normalization,
     read_rows,
-    require_one_number_of_rows,
-    require_pair,
-    require_scores_and_deltas,
+    require_equal_rows,
+    require_joint_map,
+    require_score_and_delta_maps,
 )
 from .detection_loss import Labels, read_labels
 
 
-def class_accuracies(ctx: Context, right: jax.Array, labels: Labels, classes: jax.Array) -> jax.Array:
-    """Return the accuracy over all cells, and over cells with an object; (1, 1, 1, 2), -1 without such cells.
+def class_accuracies(ctx: Context, is_correct: jax.Array, labels: Labels, classes: jax.Array) -> jax.Array:
+    """Return the accuracy over all cells, and over cells with an object, as (1, 1, 1, 2).
+
+    An accuracy over no cells is -1.
 
     Args:
         ctx: the layer.
-        right: (batch, height, width), whether the predicted class is right.
+        is_correct: (batch, height, width), whether the predicted class is correct.
         labels: ground truth.
-        classes: (batch, height, width), the true classes; only object or background with `objectness`.
+        classes: (batch, height, width), the target classes. With `objectness`, they are only background (0) or object
+            (1).
     """
     ignored = labels.ignored_mask(ctx, classes) | ((classes == 0) & (labels.overlap >= ctx.param.bg_threshold))
-    shares = [_mean(ctx, right, counts) for counts in (~ignored, ~ignored & (classes != 0))]
-    return jnp.stack(shares).reshape(1, 1, 1, 2)
+    accuracies = [_mean(ctx, is_correct, mask) for mask in (~ignored, ~ignored & (classes != 0))]
+    return jnp.stack(accuracies).reshape(1, 1, 1, 2)
 
 
 def mean_overlap(ctx: Context, boxes: jax.Array, labels: Labels, plus: float) -> jax.Array:
-    """Return the mean overlap of boxes with the objects; (1, 1, 1, 1), -1 without objects.
+    """Return the mean overlap of boxes with the objects as (1, 1, 1, 1), or -1 if there are no objects.
 
     Args:
         ctx: the layer.
@@ -52,48 +55,46 @@ def mean_overlap(ctx: Context, boxes: jax.Array, labels: Labels, plus: float) ->
         plus: a side is x2 - x1 + plus.
     """
     truth = jnp.concatenate([labels.boxes[:, :2] - labels.boxes[:, 2:] / 2, labels.boxes[:, 2:]], axis=1)
-    fits = overlaps(_corners(boxes, plus), _corners(truth, plus), plus, touching=True)
-    return _mean(ctx, fits, (labels.classes != 0) & ~labels.ignored_mask(ctx, labels.classes)).reshape(1, 1, 1, 1)
+    overlap = overlaps(_corners(boxes, plus), _corners(truth, plus), plus, touching=True)
+    return _mean(ctx, overlap, (labels.classes != 0) & ~labels.ignored_mask(ctx, labels.classes)).reshape(1, 1, 1, 1)
 
 
 def _corners(boxes: jax.Array, plus: float) -> jax.Array:
     return jnp.moveaxis(jnp.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:] - plus], axis=1), 1, -1)
 
 
-def _mean(ctx: Context, values: Any, counts: jax.Array) -> jax.Array:
+def _mean(ctx: Context, values: Any, mask: jax.Array) -> jax.Array:
     values = values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.float32)
-    total, count = (
-        cross_replica.psum(ctx, jnp.sum(x, dtype=values.dtype)) for x in (jnp.where(counts, values, 0), counts)
-    )
+    total, count = (cross_replica.psum(ctx, jnp.sum(x, dtype=values.dtype)) for x in (jnp.where(mask, values, 0), mask))
     return jnp.where(count > 0, total / jnp.maximum(count, 1), -1)
 
 
 def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
-    """Accuracy of the classes over all cells, and over cells with an object; (1, 1, 1, 2).
+    """Compute the top_k accuracy of the classes over all cells, and over cells with an object, as (1, 1, 1, 2).
 
-    Bottoms are as for DetectionLoss. A cell is right if its label is among the top_k classes with the largest scores.
-    Cells of label 0 with an overlap of at least `bg_threshold` are ignored. A second top (1, 1, 1, 1) is the mean
-    overlap of the boxes with the objects, where a side is x2 - x1. Means over no cells are -1.
+    The bottoms are those of DetectionLoss. Cells with label 0 and an overlap of at least `bg_threshold` are ignored. A
+    second top (1, 1, 1, 1) is the mean overlap of the boxes with the objects, where a side is x2 - x1. A mean over no
+    cells is -1.
     """
     p = ctx.param
-    field = anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
-    require_scores_and_deltas(p, x.shape)
+    grid = make_anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
+    require_joint_map(p, x.shape)
     require(1 <= p.top_k <= p.cls_num, f"top_k must be between 1 and cls_num {p.cls_num}, not {p.top_k}")
     require(not p.objectness or p.cls_num == 2, f"objectness needs cls_num 2, not {p.cls_num}")
     labels = read_labels(truth, x.shape, "bottom 1 (ground truth)")
     x = promote(x)
     scores, classes = x[:, : p.cls_num], jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
-    numbers = jnp.arange(p.cls_num)[:, None, None]
-    label_score = jnp.max(jnp.where(numbers == classes[:, None], scores, -jnp.inf), axis=1, keepdims=True)
-    before = (scores > label_score) | (
-        (scores == label_score) & (numbers > classes[:, None])
-    )  # of equal scores the highest class comes first
-    right = (jnp.sum(before, axis=1) < p.top_k) & (classes >= 0) & (classes < p.cls_num)
-    shares = class_accuracies(ctx, right, labels, classes)
+    class_index = jnp.arange(p.cls_num)[:, None, None]
+    label_score = jnp.max(jnp.where(class_index == classes[:, None], scores, -jnp.inf), axis=1, keepdims=True)
+    ranks_higher = (scores > label_score) | (
+        (scores == label_score) & (class_index > classes[:, None])
+    )  # if scores are equal, the highest class comes first
+    is_correct = (jnp.sum(ranks_higher, axis=1) < p.top_k) & (classes >= 0) & (classes < p.cls_num)
+    accuracies = class_accuracies(ctx, is_correct, labels, classes)
     if ctx.n_tops < 2:
-        return shares
-    boxes = field.decode(x[:, p.cls_num :], normalization(ctx), bounds(p))
-    return shares, mean_overlap(ctx, boxes, labels, 0.0)
+        return accuracies
+    boxes = grid.decode(x[:, p.cls_num :], read_normalization(ctx), read_bounds(p))
+    return accuracies, mean_overlap(ctx, boxes, labels, 0.0)
 
 
 define_layer(
@@ -112,26 +113,26 @@ define_layer(
 
 
 def detection_group_accuracy(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> object:
-    """Accuracy of the class with the largest score over all cells, and over cells with an object; (1, 1, 1, 2).
+    """Compute the top-1 accuracy of the classes over all cells, and over cells with an object, as (1, 1, 1, 2).
 
-    Bottoms are as for DetectionGroupLoss. Cells of label 0 with an overlap of at least `bg_threshold` are ignored. A
-    second top (1, 1, 1, 1) is the mean overlap of the boxes with the objects, where a side is x2 - x1 + 1. Means over
-    no cells are -1.
+    The bottoms are those of DetectionGroupLoss. Cells with label 0 and an overlap of at least `bg_threshold` are
+    ignored. A second top (1, 1, 1, 1) is the mean overlap of the boxes with the objects, where a side is x2 - x1 + 1. A
+    mean over no cells is -1.
     """
     p = ctx.param
-    field = anchor_grid(p.field_w, p.field_h, p.stride)
-    require_pair(scores.shape, deltas.shape)
-    count_images(scores.shape[0], len(field.width))
+    grid = make_anchor_grid(p.field_w, p.field_h, p.stride)
+    require_score_and_delta_maps(scores.shape, deltas.shape)
+    count_images(scores.shape[0], len(grid.widths))
     require(scores.shape[1] == p.cls_num, f"needs scores of cls_num {p.cls_num} classes, not {scores.shape[1]}")
     require(not p.objectness or p.cls_num == 2, f"objectness needs cls_num 2, not {p.cls_num}")
     labels = read_labels(truth, scores.shape, "bottom 2 (ground truth)")
     classes = jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
-    right = jnp.argmax(promote(scores), axis=1) == classes
-    shares = class_accuracies(ctx, right, labels, classes)
+    is_correct = jnp.argmax(promote(scores), axis=1) == classes
+    accuracies = class_accuracies(ctx, is_correct, labels, classes)
     if ctx.n_tops < 2:
-        return shares
-    boxes = field.decode(promote(deltas), normalization(ctx), bounds(p))
-    return shares, mean_overlap(ctx, boxes, labels, 1.0)
+        return accuracies
+    boxes = grid.decode(promote(deltas), read_normalization(ctx), read_bounds(p))
+    return accuracies, mean_overlap(ctx, boxes, labels, 1.0)
 
 
 define_layer(
@@ -149,33 +150,33 @@ define_layer(
 )
 
 
-_GROUND_TRUTH = 0.975  # an ROI with a larger overlap is ground truth itself, and left out
+_MAX_OVERLAP = 0.975  # an ROI with a larger overlap is a ground-truth box itself, and is ignored
 
 
 def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax.Array) -> object:
-    """Mean overlap of ROIs, moved by their deltas, with their matched ground truth; (1, 1, 1, 1).
+    """Compute the mean overlap of ROIs, moved by their deltas, with their matched ground truth, as (1, 1, 1, 1).
 
     Bottoms: deltas (N, 4 * classes), or (N, 8) if not `cls_aware`; ROIs (N, 5); matched ground truth (N, 6) with rows
-    [label, x1, y1, x2, y2, overlap]. Only rows with a label above 0 and an overlap up to 0.975 count. Without such rows
-    the tops are -1. A second top is the mean overlap of the ROIs before they are moved.
+    [label, x1, y1, x2, y2, overlap]. Only rows with a label above 0 and an overlap up to 0.975 count. If there are no
+    such rows, the tops are -1. A second top is the mean overlap of the ROIs before they are moved.
     """
-    require_one_number_of_rows(deltas=deltas, rois=rois, matched=matched)
-    aware = ctx.layer.bbox_reg_param.cls_aware
-    all_deltas = read_rows(promote(deltas), "bottom 0 (deltas)", *(() if aware else (8,)))
+    require_equal_rows(deltas=deltas, rois=rois, matched=matched)
+    class_aware = ctx.layer.bbox_reg_param.cls_aware
+    all_deltas = read_rows(promote(deltas), "bottom 0 (deltas)", *(() if class_aware else (8,)))
     rows, truth = (
         read_rows(promote(rois), "bottom 1 (ROIs)", 5),
         read_rows(promote(matched), "bottom 2 (ground truth)", 6),
     )
     label = truth[:, 0].astype(jnp.int32)
-    counts = (truth[:, 0] > 0) & (truth[:, -1] <= _GROUND_TRUTH) & (rows[:, 0] >= 0)
-    first = 4 * (label if aware else jnp.minimum(label, 1))
+    mask = (truth[:, 0] > 0) & (truth[:, -1] <= _MAX_OVERLAP) & (rows[:, 0] >= 0)
+    first = 4 * (label if class_aware else jnp.minimum(label, 1))
     class_deltas = jnp.take_along_axis(
         all_deltas, first[:, None] + jnp.arange(4), axis=1
     )  # NaN for a class out of range
-    total = cross_replica.psum(ctx, jnp.sum(counts, dtype=all_deltas.dtype))
-    boxes = move_boxes(rows[:, 1:], normalization(ctx).denormalize(class_deltas)), rows[:, 1:]
-    fits = [jnp.where(counts & (label > 0), overlaps(box, truth[:, 1:5], 1.0, touching=True), 0) for box in boxes]
-    sums = [cross_replica.psum(ctx, jnp.sum(fit)) for fit in fits]
+    total = cross_replica.psum(ctx, jnp.sum(mask, dtype=all_deltas.dtype))
+    boxes = apply_deltas(rows[:, 1:], read_normalization(ctx).denormalize(class_deltas)), rows[:, 1:]
+    box_overlaps = [jnp.where(mask & (label > 0), overlaps(box, truth[:, 1:5], 1.0, touching=True), 0) for box in boxes]
+    sums = [cross_replica.psum(ctx, jnp.sum(overlap)) for overlap in box_overlaps]
     means = [jnp.where(total > 0, s / jnp.maximum(total, 1), -1).reshape(1, 1, 1, 1) for s in sums]
     return tuple(means[: ctx.n_tops])
 

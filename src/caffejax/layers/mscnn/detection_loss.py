@@ -16,42 +16,42 @@ from ..helpers import four_axes
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 from .box_maps import (
-    anchor_grid,
-    bounds,
     count_images,
     group_by_image,
-    normalization,
-    require_pair,
-    require_scores_and_deltas,
+    make_anchor_grid,
+    read_bounds,
+    read_normalization,
+    require_joint_map,
+    require_score_and_delta_maps,
     ungroup_images,
 )
 
 
-def masked_topk(scores: jax.Array, among: jax.Array, count: jax.Array) -> jax.Array:
-    """Return the mask of the `count` largest eligible scores in each row; the last of equal scores comes first.
+def masked_topk(scores: jax.Array, eligible: jax.Array, count: jax.Array) -> jax.Array:
+    """Return the mask of the `count` largest eligible scores in each row. If scores are equal, the last comes first.
 
     Args:
         scores: (rows, n).
-        among: (rows, n), True for eligible entries.
+        eligible: (rows, n), True for entries that may be selected.
         count: (rows,).
     """
-    falling = jnp.argsort(jnp.flip(jnp.where(among, -scores, jnp.inf), 1), axis=1, stable=True)
-    rank = jnp.flip(jnp.argsort(falling, axis=1), 1)
-    return among & (rank < count[:, None])
+    order = jnp.argsort(jnp.flip(jnp.where(eligible, -scores, jnp.inf), 1), axis=1, stable=True)
+    rank = jnp.flip(jnp.argsort(order, axis=1), 1)
+    return eligible & (rank < count[:, None])
 
 
-def masked_sample(key: jax.Array, among: jax.Array, count: jax.Array) -> jax.Array:
-    """Return the mask of `count` random eligible entries in each row, or of all eligible entries if there are fewer.
+def masked_sample(key: jax.Array, eligible: jax.Array, count: jax.Array) -> jax.Array:
+    """Return the mask of `count` random eligible entries in each row, or of all of them if there are fewer.
 
     Args:
         key: a random key.
-        among: (rows, n), True for eligible entries.
+        eligible: (rows, n), True for entries that may be selected.
         count: (rows,).
     """
-    return masked_topk(jax.random.uniform(key, among.shape), among, count)
+    return masked_topk(jax.random.uniform(key, eligible.shape), eligible, count)
 
 
-_LEAST = float(jnp.finfo(jnp.float32).tiny)  # smaller probabilities are raised to this before the logarithm
+_LEAST = float(jnp.finfo(jnp.float32).tiny)  # smaller probabilities are set to this before the logarithm
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Labels:
     Attributes:
         classes: (batch, height, width), integers; 0 is background.
         boxes: (batch, 4, height, width), centre, width and height.
-        overlap: (batch, height, width), overlap of the anchor with the nearest object.
+        overlap: (batch, height, width), the overlap of the anchor with the nearest object.
     """
 
     classes: jax.Array
@@ -69,13 +69,13 @@ class Labels:
     overlap: jax.Array
 
     def ignored_mask(self, ctx: Any, classes: jax.Array) -> jax.Array:
-        """Return the mask of cells whose class is loss_param's ignore_label, (batch, height, width)."""
+        """Return the mask of cells whose class is ignore_label of loss_param, (batch, height, width)."""
         p = ctx.layer.loss_param
         return classes == p.ignore_label if p.HasField("ignore_label") else jnp.zeros(classes.shape, bool)
 
 
 def read_labels(x: jax.Array, scores: Any, name: str) -> Labels:
-    """Return a bottom (batch, 6, height, width) of label, box and overlap as `Labels`.
+    """Read `Labels` from a bottom (batch, 6, height, width) with label, box and overlap.
 
     Raises:
         LayerError: if its shape does not match the scores.
@@ -90,12 +90,12 @@ def read_labels(x: jax.Array, scores: Any, name: str) -> Labels:
 
 
 def log_probabilities(scores: jax.Array) -> jax.Array:
-    """Return the log-softmax over axis 1, at least the logarithm of the smallest normal float32, as in the forks."""
+    """Return the log-softmax over axis 1, clamped to the logarithm of the smallest normal float32, as in the forks."""
     return jnp.maximum(jax.nn.log_softmax(scores, axis=1), jnp.log(jnp.asarray(_LEAST, scores.dtype)))
 
 
 def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the weighted mean of -log of the classes' probabilities, and its gradient for the scores.
+    """Return the weighted mean of -log of the classes' probabilities, and its gradient with respect to the scores.
 
     Args:
         ctx: the layer.
@@ -104,56 +104,58 @@ def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax
         weights: (batch, height, width), NaN for cells that do not count.
     """
     is_label = classes[:, None] == jnp.arange(scores.shape[1])[:, None, None]
-    counts = ~jnp.isnan(weights)
-    weights = jnp.where(counts, weights, 0)
-    count = cross_replica.global_count(ctx, counts).astype(scores.dtype)
+    mask = ~jnp.isnan(weights)
+    weights = jnp.where(mask, weights, 0)
+    count = cross_replica.global_count(ctx, mask).astype(scores.dtype)
     loss = -jnp.sum(jnp.where(is_label, log_probabilities(scores), 0) * weights[:, None]) / count
-    is_valid = jnp.all(jnp.any(is_label, axis=1) | ~counts)
+    is_valid = jnp.all(jnp.any(is_label, axis=1) | ~mask)
     return jnp.where(is_valid, loss, jnp.nan), (jax.nn.softmax(scores, axis=1) - is_label) * weights[:, None] / count
 
 
 def box_loss(
-    ctx: Context, deltas: jax.Array, targets: jax.Array, counts: jax.Array, smooth: bool
+    ctx: Context, deltas: jax.Array, targets: jax.Array, mask: jax.Array, smooth: bool
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the mean of half the squared differences or of smooth L1 over 4 * cells, and its gradient for the deltas.
+    """Return the mean of half the squared differences, or of smooth L1, and its gradient with respect to the deltas.
+
+    The sum is divided by 4 times the number of cells that count.
 
     Args:
         ctx: the layer.
         deltas, targets: (batch, 4, height, width).
-        counts: (batch, height, width), True for cells that count.
+        mask: (batch, height, width), True for cells that count.
         smooth: whether to use smooth L1, which is linear where the absolute difference is more than 1.
     """
-    difference = jnp.where(counts[:, None], deltas - targets, 0)
+    difference = jnp.where(mask[:, None], deltas - targets, 0)
     slope = jnp.clip(difference, -1, 1) if smooth else difference
-    count = 4 * cross_replica.global_count(ctx, counts).astype(deltas.dtype)
+    count = 4 * cross_replica.global_count(ctx, mask).astype(deltas.dtype)
     return jnp.sum(slope * (difference - slope / 2)) / count, slope / count
 
 
 def join_losses(ctx: Context, of_classes: jax.Array, of_boxes: jax.Array) -> jax.Array:
-    """Return the top (1, 1, 1, 2): the sum of both losses, and the loss of boxes, for the whole batch."""
+    """Return the top (1, 1, 1, 2): the sum of both losses, and the loss of boxes, for the global batch."""
     return cross_replica.pmean(ctx, jnp.stack([of_classes + of_boxes, of_boxes])).reshape(1, 1, 1, 2)
 
 
 def loss_weight(ctx: Context, dy: jax.Array) -> jax.Array:
-    """Return the factor of this device's gradients: the first number of dy over the number of devices."""
+    """Return the factor of this device's gradients: the first value of dy over the number of devices."""
     return dy.reshape(2)[0] / cross_replica.axis_size(ctx)
 
 
 def balanced_weights(
     ctx: Context, objects: jax.Array, background: jax.Array, ratio: float, dtype: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the weights of objects and of background, scalars, so that objects have `ratio` of the total weight.
+    """Return the weights of objects and of background, scalars with which objects have `ratio` of the total weight.
 
     Args:
         ctx: the layer.
         objects, background: (batch, height, width), masks of the sampled cells of both kinds.
-        ratio: the share of objects, 0 to 1.
+        ratio: the fraction of objects, 0 to 1.
         dtype: the dtype of the weights.
     """
     sums = [cross_replica.psum(ctx, jnp.sum(mask, dtype=dtype)) for mask in (objects, background)]
     of_objects, of_background = (
-        jnp.where(total > 0, part * sum(sums) / jnp.maximum(total, 1), 1)
-        for part, total in zip((ratio, 1 - ratio), sums, strict=True)
+        jnp.where(total > 0, fraction * sum(sums) / jnp.maximum(total, 1), 1)
+        for fraction, total in zip((ratio, 1 - ratio), sums, strict=True)
     )
     return of_objects, of_background
 
@@ -164,14 +166,14 @@ Losses = tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
 def detection_loss(ctx: Context, x: jax.Array, truth: jax.Array) -> jax.Array:
-    """Softmax loss of classes plus `lambda` times the loss of deltas, over objects and some background; (1, 1, 1, 2).
+    """Compute the softmax loss of classes plus `lambda` times the loss of deltas, over objects and some background.
 
     Bottoms: a map (N, cls_num + 4, H, W) of scores and deltas, and ground truth (N, 6, H, W) with label, box (4) and
-    overlap. The first number of the top is the sum; the second is `lambda` times the loss of deltas, and its diff is
-    ignored. Background cells have label 0 and an overlap below `bg_threshold`. `sample_mode` selects among them,
-    `bg_multiple` cells for each object. "bootstrap" selects for each class of objects the cells with the largest scores
-    of this class. "random" selects cells at random. "mixture" selects half of the cells in each way. Another value
-    selects all background cells. Deltas are clipped to their bounds in the loss, and the gradient ignores the clipping.
+    overlap. The top is (1, 1, 1, 2): the sum, and `lambda` times the loss of deltas, whose diff is ignored. Background
+    cells have label 0 and an overlap below `bg_threshold`. `sample_mode` selects `bg_multiple` background cells for
+    each object. "bootstrap" selects, for each class of objects, the cells with the largest scores of this class.
+    "random" selects cells at random. "mixture" selects half of the cells in each way. Any other value selects all
+    background cells. Deltas are clipped to their bounds in the loss, and the gradient ignores the clipping.
     """
     (of_classes, _), (of_boxes, _) = _map_losses(ctx, x, truth)
     return join_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)
@@ -201,10 +203,10 @@ define_layer(
 
 
 def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
-    """Return the class loss and its gradient for the scores, and the box loss and its gradient for the deltas."""
-    p, norm = ctx.param, normalization(ctx)
-    field = anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
-    require_scores_and_deltas(p, x.shape)
+    """Return the losses of classes and of boxes, each with its gradient with respect to the scores or the deltas."""
+    p, norm = ctx.param, read_normalization(ctx)
+    grid = make_anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
+    require_joint_map(p, x.shape)
     labels = read_labels(truth, x.shape, "bottom 1 (ground truth)")
     x = promote(x)
     scores, deltas = x[:, : p.cls_num], x[:, p.cls_num :]
@@ -216,10 +218,10 @@ def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
             objects, of_objects, jnp.where(cross_replica.psum(ctx, jnp.sum(objects)) > 0, of_background, 1)
         )
     ignored = labels.ignored_mask(ctx, labels.classes)
-    counts = (objects | background) & ~ignored
-    of_classes = class_loss(ctx, scores, labels.classes, jnp.where(counts, weights, jnp.nan))
-    deltas = bounds(p).clip_normalized(deltas, 1, norm)
-    targets = field.encode(promote(labels.boxes), norm)
+    mask = (objects | background) & ~ignored
+    of_classes = class_loss(ctx, scores, labels.classes, jnp.where(mask, weights, jnp.nan))
+    deltas = read_bounds(p).clip_normalized(deltas, 1, norm)
+    targets = grid.encode(promote(labels.boxes), norm)
     return of_classes, box_loss(ctx, deltas, targets, objects & ~ignored, p.bb_smooth)
 
 
@@ -227,49 +229,53 @@ def _select_background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.A
     """Return the mask of background cells that count, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
     n_cells = shape[1] * shape[2]
-    among = ((labels.classes == 0) & (labels.overlap < p.bg_threshold)).reshape(shape[0], n_cells)
+    eligible = ((labels.classes == 0) & (labels.overlap < p.bg_threshold)).reshape(shape[0], n_cells)
     if p.sample_mode not in ("bootstrap", "random", "mixture"):
-        return among.reshape(shape)
+        return eligible.reshape(shape)
     ratio = p.bg_multiple * (0.5 if p.sample_mode == "mixture" else 1.0)
-    selected = jnp.zeros(among.shape, bool)
+    selected = jnp.zeros(eligible.shape, bool)
     classes = labels.classes.reshape(shape[0], n_cells)
     if p.sample_mode != "random":
         for k in range(1, p.cls_num):
             count = jnp.floor(jnp.sum(classes == k, axis=1) * ratio).astype(jnp.int32)
-            hard = scores[:, k].reshape(shape[0], n_cells)
-            selected |= masked_topk(hard, among, jnp.maximum(count, _FEWEST))
+            class_scores = scores[:, k].reshape(shape[0], n_cells)
+            selected |= masked_topk(class_scores, eligible, jnp.maximum(count, _FEWEST))
     if p.sample_mode != "bootstrap":
         count = jnp.floor(jnp.sum(classes != 0, axis=1) * ratio).astype(jnp.int32)
         fewest = _FEWEST * (p.cls_num - 1)
-        selected |= _hit_by_draws(ctx.key, among, jnp.maximum(count, fewest), max(int(n_cells * ratio), fewest))
+        selected |= _sample_with_repetition(
+            ctx.key, eligible, jnp.maximum(count, fewest), max(int(n_cells * ratio), fewest)
+        )
     return selected.reshape(shape)
 
 
-def _hit_by_draws(key: jax.Array, among: jax.Array, count: jax.Array, most: int) -> jax.Array:
-    """Return the mask of eligible entries hit by `count` random draws, with repetition, from all entries of each row.
+def _sample_with_repetition(key: jax.Array, eligible: jax.Array, count: jax.Array, max_count: int) -> jax.Array:
+    """Return the mask of eligible entries among `count` random entries of each row, sampled with repetition.
 
     Args:
         key: a random key.
-        among: (rows, n), True for eligible entries.
-        count: (rows,), the number of draws.
-        most: the largest possible count.
+        eligible: (rows, n), True for entries that may be selected.
+        count: (rows,), the number of sampled entries.
+        max_count: the largest possible count.
     """
-    rows, n_cells = among.shape
-    hits = jax.random.randint(key, (rows, most), 0, n_cells)
-    hits = jnp.where(jnp.arange(most) < count[:, None], hits, n_cells)  # out of range: no hit
-    return among & jax.vmap(lambda h: jnp.zeros(n_cells, bool).at[h].set(True, mode="drop"))(hits)
+    rows, n_cells = eligible.shape
+    indices = jax.random.randint(key, (rows, max_count), 0, n_cells)
+    indices = jnp.where(
+        jnp.arange(max_count) < count[:, None], indices, n_cells
+    )  # an index out of range selects nothing
+    return eligible & jax.vmap(lambda h: jnp.zeros(n_cells, bool).at[h].set(True, mode="drop"))(indices)
 
 
 def detection_group_loss(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> jax.Array:
-    """Softmax loss of classes plus `lambda` times the loss of deltas, over a sample of the cells; (1, 1, 1, 2).
+    """Compute the softmax loss of classes plus `lambda` times the loss of deltas, over a sample of the cells.
 
     Bottoms: scores (images * anchors, cls_num, H, W), deltas (images * anchors, 4, H, W), and ground truth (images *
-    anchors, 6, H, W) with label, box (4) and overlap. The first number of the top is the sum; the second is `lambda`
-    times the loss of deltas, and its diff is ignored. Objects have labels above 0. Background cells have label 0 and an
-    overlap below `bg_threshold`. The sample of an image has `batch_size` cells, with `bg_multiple` background cells for
-    each object; a batch_size of -1 takes all objects. `neg_mining_type` selects background cells at random, by the
-    largest loss, or half of them in each way. With field_xyr and field_whr, deltas are clipped to their bounds in the
-    loss, and the gradient ignores the clipping.
+    anchors, 6, H, W) with label, box (4) and overlap. The top is (1, 1, 1, 2): the sum, and `lambda` times the loss of
+    deltas, whose diff is ignored. Objects have labels above 0. Background cells have label 0 and an overlap below
+    `bg_threshold`. The sample of an image has `batch_size` cells, with `bg_multiple` background cells for each object.
+    If `batch_size` is -1, it has all objects. `neg_mining_type` selects background cells at random, by the largest
+    loss, or half of them in each way. With field_xyr and field_whr, deltas are clipped to their bounds in the loss, and
+    the gradient ignores the clipping.
     """
     (of_classes, _), (of_boxes, _) = _group_losses(ctx, scores, deltas, truth)
     return join_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)
@@ -301,16 +307,16 @@ define_layer(
     ),
     docs=LayerDocs(
         origin="Cascade R-CNN",
-        restrictions="Bounding the deltas does not change the bottom, which other layers read.",
+        restrictions="Clipping the deltas does not change the bottom, which other layers read.",
     ),
 )
 
 
 def _group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> Losses:
-    """Return the class loss and its gradient for the scores, and the box loss and its gradient for the deltas."""
-    p, norm = ctx.param, normalization(ctx)
-    field = anchor_grid(p.field_w, p.field_h, p.stride)
-    require_pair(scores.shape, deltas.shape)
+    """Return the losses of classes and of boxes, each with its gradient with respect to the scores or the deltas."""
+    p, norm = ctx.param, read_normalization(ctx)
+    grid = make_anchor_grid(p.field_w, p.field_h, p.stride)
+    require_score_and_delta_maps(scores.shape, deltas.shape)
     require(scores.shape[1] == p.cls_num, f"needs scores of cls_num {p.cls_num} classes, not {scores.shape[1]}")
     require(not p.objectness or p.cls_num == 2, f"objectness needs cls_num 2, not {p.cls_num}")
     require(
@@ -319,30 +325,30 @@ def _group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax
     )
     labels = read_labels(truth, scores.shape, "bottom 2 (ground truth)")
     scores, deltas = promote(scores), promote(deltas)
-    sample = _sample_cells(ctx, scores, labels, len(field.width))
+    sample = _sample_cells(ctx, scores, labels, len(grid.widths))
     classes = jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
     weights = _cell_weights(ctx, labels, sample, scores.dtype)
     of_classes = class_loss(
         ctx, scores, classes, jnp.where(sample & ~labels.ignored_mask(ctx, classes), weights, jnp.nan)
     )
     if p.HasField("field_xyr") and p.HasField("field_whr"):
-        deltas = bounds(p).clip_normalized(deltas, 1, norm)
-    counts = sample & (labels.classes != 0) & ~labels.ignored_mask(ctx, labels.classes)
-    targets = field.encode(promote(labels.boxes), norm)
-    return of_classes, box_loss(ctx, deltas, targets, counts, p.bbox_loss_type == "Smooth_L1")
+        deltas = read_bounds(p).clip_normalized(deltas, 1, norm)
+    mask = sample & (labels.classes != 0) & ~labels.ignored_mask(ctx, labels.classes)
+    targets = grid.encode(promote(labels.boxes), norm)
+    return of_classes, box_loss(ctx, deltas, targets, mask, p.bbox_loss_type == "Smooth_L1")
 
 
-def _sample_cells(ctx: Context, scores: jax.Array, labels: Labels, n_fields: int) -> jax.Array:
+def _sample_cells(ctx: Context, scores: jax.Array, labels: Labels, n_anchors: int) -> jax.Array:
     """Return the mask of sampled cells, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
     require(p.batch_size == -1 or p.batch_size > 0, f"batch_size must be above 0, or -1 for all, not {p.batch_size}")
-    images = count_images(shape[0], n_fields)
+    images = count_images(shape[0], n_anchors)
 
-    def flat(x: jax.Array) -> jax.Array:
-        return group_by_image(x, images, n_fields).reshape(images, n_fields * shape[1] * shape[2])
+    def flatten(x: jax.Array) -> jax.Array:
+        return group_by_image(x, images, n_anchors).reshape(images, n_anchors * shape[1] * shape[2])
 
-    objects = flat(labels.classes > 0)
-    background = flat((labels.classes == 0) & (labels.overlap < p.bg_threshold))
+    objects = flatten(labels.classes > 0)
+    background = flatten((labels.classes == 0) & (labels.overlap < p.bg_threshold))
     n_objects = jnp.sum(objects, axis=1, dtype=jnp.int32)
     if p.batch_size == -1:
         n_background = jnp.maximum(n_objects * p.bg_multiple, p.min_num_neg)
@@ -351,26 +357,26 @@ def _sample_cells(ctx: Context, scores: jax.Array, labels: Labels, n_fields: int
         n_background = p.batch_size - n_objects
         objects = masked_sample(jax.random.fold_in(ctx.key, 0), objects, n_objects)
     n_background = jnp.minimum(n_background, jnp.sum(background, axis=1, dtype=jnp.int32))
-    rankings = ("conf_loss", "conf_prob")  # both rank alike: less probable background has more loss
+    rankings = ("conf_loss", "conf_prob")  # both give the same order: less probable background has a larger loss
     require(p.neg_ranking_type in rankings, f"neg_ranking_type must be one of {rankings}, not '{p.neg_ranking_type}'")
-    hard = flat(-jax.nn.log_softmax(scores, axis=1)[:, 0])
+    losses = flatten(-jax.nn.log_softmax(scores, axis=1)[:, 0])
     match p.neg_mining_type:
         case "bootstrap":
-            background = masked_topk(hard, background, n_background)
+            background = masked_topk(losses, background, n_background)
         case "mixture":
-            hardest = masked_topk(hard, background, (n_background + 1) // 2)
-            others = masked_sample(jax.random.fold_in(ctx.key, 1), background & ~hardest, n_background // 2)
-            background = hardest | others
+            hardest = masked_topk(losses, background, (n_background + 1) // 2)
+            random_cells = masked_sample(jax.random.fold_in(ctx.key, 1), background & ~hardest, n_background // 2)
+            background = hardest | random_cells
         case "random":
             background = masked_sample(jax.random.fold_in(ctx.key, 1), background, n_background)
         case other:
             require(False, f"neg_mining_type must be random, bootstrap or mixture, not '{other}'")
-    selected = (objects | background).reshape(images, n_fields, *shape[1:])
-    return ungroup_images(selected, shape[0], n_fields)
+    selected = (objects | background).reshape(images, n_anchors, *shape[1:])
+    return ungroup_images(selected, shape[0], n_anchors)
 
 
 def _cell_weights(ctx: Context, labels: Labels, sample: jax.Array, dtype: Any) -> jax.Array:
-    """Return the weight of each cell in the loss of classes, (batch, height, width)."""
+    """Return the weight of each cell in the class loss, (batch, height, width)."""
     p, objects = ctx.param, labels.classes > 0
     if not p.pos_neg_weighted:
         return jnp.ones(objects.shape, dtype)

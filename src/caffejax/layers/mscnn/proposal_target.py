@@ -14,7 +14,7 @@ from ..context import Context, Shape
 from ..helpers import no_gradient, numpy_rng, promote_numpy
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, OnHost, Signature
-from .box_maps import normalization, read_rows, require_rows, with_four_axes
+from .box_maps import read_normalization, read_rows, require_columns, with_four_axes
 
 _SMALLEST = 32  # pixels; the shortest side of a random box
 _TRIES = 10_000
@@ -22,7 +22,7 @@ _TRIES = 10_000
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """Ground truth boxes.
+    """Ground-truth boxes.
 
     Attributes:
         rows: (M, 5), [image, x1, y1, x2, y2].
@@ -41,8 +41,8 @@ class Sample:
 
     Attributes:
         rows: (n, 5), [image, x1, y1, x2, y2].
-        match: (n,), the index of the matched ground truth, -1 for none.
-        overlap: (n,), overlap with the matched ground truth.
+        match: (n,), the index of the matched ground truth, or -1.
+        overlap: (n,), the overlap with the matched ground truth.
         objects: the number of objects.
     """
 
@@ -52,83 +52,87 @@ class Sample:
     objects: int
 
 
-def sample_rois(p: Any, rows: np.ndarray, truth: GroundTruth, draw: Callable[[], np.random.Generator]) -> Sample:
+def sample_rois(p: Any, rows: np.ndarray, truth: GroundTruth, make_rng: Callable[[], np.random.Generator]) -> Sample:
     """Return a sample of the ROIs, objects first, then background.
 
     Args:
         p: the ProposalTargetParameter.
         rows: (N, 5), all ROIs.
         truth: the ground truth.
-        draw: returns a random generator; called only if ROIs are drawn at random.
+        make_rng: a function that returns a random generator; called only if ROIs are sampled at random.
     """
-    match, most = _match_rois(rows, truth)
-    foreground = np.flatnonzero(most >= p.fg_thr)
+    match, overlap = _match_rois(rows, truth)
+    foreground = np.flatnonzero(overlap >= p.fg_thr)
     require(np.all(truth.labels[match[foreground]] > 0), f"ground truth must have labels above 0, not {truth.labels}")
     objects = foreground[~truth.ignored[match[foreground]]]
-    fits = (most >= p.bg_thr_lw) & (most < p.bg_thr_hg)
-    background = np.flatnonzero(fits & (most < p.fg_thr))
-    others = np.flatnonzero(~fits & (most < p.fg_thr))
+    in_background_range = (overlap >= p.bg_thr_lw) & (overlap < p.bg_thr_hg)
+    background = np.flatnonzero(in_background_range & (overlap < p.fg_thr))
+    discarded = np.flatnonzero(~in_background_range & (overlap < p.fg_thr))
     if p.batch_size == -1:
-        batch, quota = len(objects) + len(background), len(objects)
+        batch, max_objects = len(objects) + len(background), len(objects)
     else:
-        batch, quota = p.batch_size, int(np.floor(p.fg_fraction * p.batch_size + 0.5))
-    objects = _draw_most(objects, min(quota, batch), draw)
+        batch, max_objects = p.batch_size, int(np.floor(p.fg_fraction * p.batch_size + 0.5))
+    objects = _sample(objects, min(max_objects, batch), make_rng)
     capacity = batch - len(objects)
     if len(background) > capacity:
-        background = _draw_most(background, capacity, draw)
+        background = _sample(background, capacity, make_rng)
     elif p.pickup_discard:
-        background = np.concatenate([background, others[: capacity - len(background)]])
-    chosen = np.concatenate([objects, background])
-    if not len(chosen):
-        return Sample(_draw_backup_roi(p, truth, draw()), np.full(1, -1), np.zeros(1, most.dtype), 0)
-    return Sample(rows[chosen], match[chosen], most[chosen], len(objects))
+        background = np.concatenate([background, discarded[: capacity - len(background)]])
+    sampled = np.concatenate([objects, background])
+    if not len(sampled):
+        return Sample(_sample_random_box(p, truth, make_rng()), np.full(1, -1), np.zeros(1, overlap.dtype), 0)
+    return Sample(rows[sampled], match[sampled], overlap[sampled], len(objects))
 
 
 def _match_rois(rows: np.ndarray, truth: GroundTruth) -> tuple[np.ndarray, np.ndarray]:
     """Return the index of the ground truth that each ROI overlaps most, or -1, and the overlap, (N,) each.
 
-    Ground truth of other images is ignored.
+    Ground truth of different images is ignored.
     """
     if not len(truth.rows):
         return np.full(len(rows), -1), np.zeros(len(rows), rows.dtype)
     overlap = overlaps(rows[:, None, 1:], truth.rows[None, :, 1:], 1.0, touching=True).astype(rows.dtype)
     overlap = np.where(rows[:, None, 0] == truth.rows[None, :, 0], overlap, -1)
-    best, most = np.argmax(overlap, axis=1), np.max(overlap, axis=1)
-    return np.where(most < 0, -1, best), np.maximum(most, 0)
+    best, largest = np.argmax(overlap, axis=1), np.max(overlap, axis=1)
+    return np.where(largest < 0, -1, best), np.maximum(largest, 0)
 
 
-def _draw_most(numbers: np.ndarray, most: int, draw: Callable[[], np.random.Generator]) -> np.ndarray:
-    return numbers if len(numbers) <= most else draw().permutation(numbers)[:most]
+def _sample(indices: np.ndarray, count: int, make_rng: Callable[[], np.random.Generator]) -> np.ndarray:
+    return indices if len(indices) <= count else make_rng().permutation(indices)[:count]
 
 
-def _draw_backup_roi(p: Any, truth: GroundTruth, random: np.random.Generator) -> np.ndarray:
+def _sample_random_box(p: Any, truth: GroundTruth, rng: np.random.Generator) -> np.ndarray:
     """Return one random box whose overlap with every object is below fg_thr, (1, 5)."""
     width, height = p.img_width, p.img_height
     require(
         min(width, height) > _SMALLEST,
-        f"no ROI remains, and no random box can be drawn: img_width {width} and img_height {height} must be "
+        f"no ROI remains, and no random box can be sampled: img_width {width} and img_height {height} must be "
         f"above {_SMALLEST}",
     )
     for _ in range(_TRIES):
-        corner = [random.integers(width - _SMALLEST), random.integers(height - _SMALLEST)]
-        sides = [max(random.integers(n - c), _SMALLEST) for n, c in zip((width, height), corner, strict=True)]
-        ends = [c + s - 1 for c, s in zip(corner, sides, strict=True)]
-        row = np.asarray([[random.integers(p.num_img_per_batch), *corner, *ends]], truth.rows.dtype)
+        corner = [rng.integers(width - _SMALLEST), rng.integers(height - _SMALLEST)]
+        sides = [max(rng.integers(n - c), _SMALLEST) for n, c in zip((width, height), corner, strict=True)]
+        end_corner = [c + s - 1 for c, s in zip(corner, sides, strict=True)]
+        row = np.asarray([[rng.integers(p.num_img_per_batch), *corner, *end_corner]], truth.rows.dtype)
         if _match_rois(row, truth)[1][0] < p.fg_thr:
             return row
-    raise LayerError("no ROI remains, and no random box can be drawn: every box would overlap ground truth")
+    raise LayerError(
+        f"no ROI remains, and no random box can be sampled: {_TRIES} random boxes all overlap ground truth"
+    )
 
 
 def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Sample of ROIs for training: ROIs, labels, box targets, inside and outside weights, matched ground truth.
+    """Sample ROIs for training, and return ROIs, labels, box targets, weights and matched ground truth.
 
     Bottoms: ROIs (N, 5) with rows [image, x1, y1, x2, y2], and ground truth (M, 7) with rows [image, x1, y1, x2, y2,
-    label, ignored], which joins the ROIs if `append_gtbox`. ROIs with an overlap of at least `fg_thr` are objects, and
-    ROIs with an overlap from `bg_thr_lw` to `bg_thr_hg` are background. With `pickup_discard`, other ROIs fill up the
-    sample. The sample has `batch_size` ROIs, at most `fg_fraction` of them objects; -1 takes all. Tops for n ROIs: ROIs
-    (n, 5); labels (n, 1); targets, inside weights and outside weights (n, 4 * classes), or (n, 8) if not `cls_aware`;
-    matched ground truth (n, 6) with rows [label, x1, y1, x2, y2, overlap], 0 for background. A seventh top (n, 1) holds
-    weights with which objects have `fg_fraction` of the total weight.
+    label, ignored], which is added to the ROIs if `append_gtbox`. ROIs with an overlap of at least `fg_thr` are
+    objects, and ROIs with an overlap from `bg_thr_lw` to `bg_thr_hg` are background. With `pickup_discard`, other ROIs
+    fill the sample. The sample has `batch_size` ROIs, with at most the fraction `fg_fraction` of objects. If
+    `batch_size` is -1, all ROIs are used.
+
+    Tops for n ROIs: ROIs (n, 5); labels (n, 1); targets, inside weights and outside weights (n, 4 * classes), or (n, 8)
+    if not `cls_aware`; matched ground truth (n, 6) with rows [label, x1, y1, x2, y2, overlap], 0 for background. A
+    seventh top (n, 1) contains weights with which objects have the fraction `fg_fraction` of the total weight.
     """
     p, ground_truth = ctx.param, _read_truth(ctx, promote_numpy(truth))
     rows = read_rows(promote_numpy(rois), "bottom 0 (ROIs)", 5)
@@ -160,12 +164,12 @@ def proposal_target_top_shapes(ctx: Context, rois: Any, truth: Any) -> list[Shap
     require(p.fg_thr >= p.bg_thr_hg, f"fg_thr {p.fg_thr} must not be below bg_thr_hg {p.bg_thr_hg}")
     require(0 <= p.fg_fraction <= 1, f"fg_fraction must be between 0 and 1, not {p.fg_fraction}")
     require(p.cls_num > 1, f"cls_num, background included, must be 2 or more, not {p.cls_num}")
-    require_rows(rois.shape, "bottom 0 (ROIs)", 5)
-    columns = require_rows(truth.shape, "bottom 1 (ground truth)")
-    require(columns >= 7, f"ground truth must have rows [image, x1, y1, x2, y2, label, ignored], not {columns} numbers")
-    normalization(ctx)
-    everything = rois.shape[0] + (truth.shape[0] if p.append_gtbox else 0)
-    rows = p.batch_size if p.batch_size > 0 else max(everything, 1)
+    require_columns(rois.shape, "bottom 0 (ROIs)", 5)
+    columns = require_columns(truth.shape, "bottom 1 (ground truth)")
+    require(columns >= 7, f"ground truth must have rows [image, x1, y1, x2, y2, label, ignored], not {columns} values")
+    read_normalization(ctx)
+    all_rows = rois.shape[0] + (truth.shape[0] if p.append_gtbox else 0)
+    rows = p.batch_size if p.batch_size > 0 else max(all_rows, 1)
     return [(rows, n, 1, 1) for n in (5, 1, *[_columns(ctx)] * 3, 6, 1)[: ctx.n_tops]]
 
 
@@ -182,7 +186,7 @@ define_layer(
     Gradient(no_gradient, overrides_autodiff=True),
     docs=LayerDocs(
         origin="Cascade R-CNN",
-        restrictions="Without any ROI one random box is drawn; MS-CNN's first version filled the batch.",
+        restrictions="If no ROI remains, one random box is sampled; MS-CNN's first version filled the batch.",
     ),
 )
 
@@ -194,8 +198,8 @@ def _columns(ctx: Context) -> int:
 def _read_truth(ctx: Context, truth: np.ndarray) -> GroundTruth:
     rows = read_rows(truth, "bottom 1 (ground truth)")
     rows = rows[rows[:, 0].astype(int) >= 0]
-    labels, most = rows[:, 5].astype(int), ctx.param.cls_num - 1
-    require(np.all(labels <= most), f"labels must not be above {most} (cls_num {most + 1}): {labels}")
+    labels, max_label = rows[:, 5].astype(int), ctx.param.cls_num - 1
+    require(np.all(labels <= max_label), f"labels must not be above {max_label} (cls_num {max_label + 1}): {labels}")
     return GroundTruth(rows[:, :5], labels, rows[:, 6] != 0)
 
 
@@ -203,15 +207,15 @@ def _targets(ctx: Context, sample: Sample, labels: np.ndarray, truth: GroundTrut
     """Return normalized deltas from objects to ground truth, inside and outside weights, (rows, columns) each."""
     p, n = ctx.param, sample.objects
     boxes, matched = sample.rows[:n, 1:], truth.rows[sample.match[:n], 1:]
-    sides, new = (b[:, 2:] - b[:, :2] + 1 for b in (boxes, matched))
-    away = (matched[:, :2] + new / 2 - boxes[:, :2] - sides / 2) / sides
-    deltas = normalization(ctx).normalize(np.concatenate([away, np.log(new / sides)], axis=1), xp=np)
+    sides, truth_sides = (b[:, 2:] - b[:, :2] + 1 for b in (boxes, matched))
+    shift = (matched[:, :2] + truth_sides / 2 - boxes[:, :2] - sides / 2) / sides
+    deltas = read_normalization(ctx).normalize(np.concatenate([shift, np.log(truth_sides / sides)], axis=1), xp=np)
     columns = labels[:n].astype(int) if ctx.layer.bbox_reg_param.cls_aware else np.ones(n, int)
-    counts = (p.bbox_thr_lw <= sample.overlap[:n]) & (sample.overlap[:n] <= p.bbox_thr_hg)
+    has_target = (p.bbox_thr_lw <= sample.overlap[:n]) & (sample.overlap[:n] <= p.bbox_thr_hg)
     targets = np.zeros((len(sample.rows), _columns(ctx) // 4, 4), boxes.dtype)
     weights = np.zeros_like(targets)
     targets[np.arange(n), columns] = deltas
-    weights[np.arange(n), columns] = counts[:, None]
+    weights[np.arange(n), columns] = has_target[:, None]
     flat = len(targets), _columns(ctx)
     return targets.reshape(flat), weights.reshape(flat), weights.reshape(flat)
 
@@ -224,9 +228,10 @@ def _matched_rows(sample: Sample, labels: np.ndarray, truth: GroundTruth) -> np.
 
 
 def _weights(p: Any, sample: Sample, labels: np.ndarray) -> np.ndarray:
-    """Return the weights of the ROIs, (rows, 1); 1 without objects.
+    """Return the weights of the ROIs, (rows, 1). They are all 1 if there are no objects.
 
-    Objects have fg_fraction of the total weight. With iou_weighted, their weights are proportional to their overlaps.
+    Objects have the fraction fg_fraction of the total weight. With iou_weighted, their weights are proportional to
+    their overlaps.
     """
     objects = labels > 0
     weights = np.where(objects & p.iou_weighted, sample.overlap, 1).astype(sample.rows.dtype)

@@ -1,4 +1,4 @@
-"""DecodeBBox, ScaleRoute and HardMining: ROIs moved by deltas, selected by scale, and selected by score."""
+"""DecodeBBox, ScaleRoute and HardMining: layers that move ROIs by deltas, and select ROIs by scale or by score."""
 
 from __future__ import annotations
 
@@ -29,48 +29,48 @@ from ..types import (
     Traced,
 )
 from .box_maps import (
-    move_boxes,
-    normalization,
+    apply_deltas,
+    read_normalization,
     read_rows,
-    require_one_number_of_rows,
-    require_rows,
+    require_columns,
+    require_equal_rows,
     with_four_axes,
 )
 
 
 def make_decode_bbox(ctx: Context, site: Site) -> LayerType:
-    """ROIs (N, 5) moved by the last four of their deltas (N, 8): rows [image, x1, y1, x2, y2], (N, 5, 1, 1).
+    """Move ROIs (N, 5) by the last four of their deltas (N, 8): rows [image, x1, y1, x2, y2], (N, 5, 1, 1).
 
-    A side is x2 - x1 + 1, and deltas of 0 leave a box as it is. In TRAIN the layer runs on the host and drops boxes
+    A side is x2 - x1 + 1, and deltas of 0 do not change a box. In TRAIN, the layer runs on the host and drops boxes
     without positive sides. With a third bottom, matched ground truth whose last column is the overlap, it also drops
     ROIs with an overlap of at least `gt_iou_thr`.
     """
     if not ctx.training:
-        return replace(ctx.type, implementation=Traced(decode))
-    return replace(ctx.type, implementation=OnHost(decode_and_drop, decode_top_shapes, ragged=True))
+        return replace(ctx.type, implementation=Traced(decode_bbox))
+    return replace(ctx.type, implementation=OnHost(decode_bbox_on_host, decode_bbox_top_shapes, ragged=True))
 
 
-def decode(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched: jax.Array) -> jax.Array:
+def decode_bbox(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched: jax.Array) -> jax.Array:
     """Return the moved ROIs (N, 5, 1, 1). Padding rows keep their negative image index."""
     require(not matched, "takes a third bottom, the matched ground truth, only in TRAIN")
-    deltas, rows = _rows(deltas, rois)
-    boxes = move_boxes(promote(rows)[:, 1:], normalization(ctx).denormalize(promote(deltas)[:, 4:]))
+    deltas, rows = _read_deltas_and_rois(deltas, rois)
+    boxes = apply_deltas(promote(rows)[:, 1:], read_normalization(ctx).denormalize(promote(deltas)[:, 4:]))
     return with_four_axes(jnp.concatenate([rows[:, :1], boxes.astype(rows.dtype)], axis=1))
 
 
-def decode_and_drop(ctx: Context, deltas: np.ndarray, rois: np.ndarray, *matched: np.ndarray) -> np.ndarray:
-    delta_rows, rows = map(promote_numpy, _rows(deltas, rois, *matched))
-    boxes = move_boxes(rows[:, 1:], normalization(ctx).denormalize(delta_rows[:, 4:], xp=np), xp=np)
-    keep = np.all(boxes[:, 2:] >= boxes[:, :2], axis=1) & (rows[:, 0] >= 0)
+def decode_bbox_on_host(ctx: Context, deltas: np.ndarray, rois: np.ndarray, *matched: np.ndarray) -> np.ndarray:
+    delta_rows, rows = map(promote_numpy, _read_deltas_and_rois(deltas, rois, *matched))
+    boxes = apply_deltas(rows[:, 1:], read_normalization(ctx).denormalize(delta_rows[:, 4:], xp=np), xp=np)
+    mask = np.all(boxes[:, 2:] >= boxes[:, :2], axis=1) & (rows[:, 0] >= 0)
     for matches in matched:
         overlap = read_rows(promote_numpy(matches), "bottom 2 (matched ground truth)")[:, -1]
-        keep &= overlap < ctx.layer.decode_bbox_param.gt_iou_thr
-    require(np.any(keep), f"none of {len(rows)} boxes remains: each is empty or is ground truth")
-    return np.asarray(with_four_axes(np.concatenate([rows[:, :1], boxes], axis=1)[keep].astype(rois.dtype)))
+        mask &= overlap < ctx.layer.decode_bbox_param.gt_iou_thr
+    require(np.any(mask), f"none of {len(rows)} boxes remains: each is empty or is ground truth")
+    return np.asarray(with_four_axes(np.concatenate([rows[:, :1], boxes], axis=1)[mask].astype(rois.dtype)))
 
 
-def decode_top_shapes(ctx: Context, deltas: Any, rois: Any, *matched: Any) -> list[Shape]:
-    normalization(ctx)
+def decode_bbox_top_shapes(ctx: Context, deltas: Any, rois: Any, *matched: Any) -> list[Shape]:
+    read_normalization(ctx)
     _require_rows(deltas, rois, *matched)
     return [(rois.shape[0], 5, 1, 1)]
 
@@ -86,49 +86,49 @@ define_layer(
 )
 
 
-def _rows(deltas: Any, rois: Any, *matched: Any) -> tuple[Any, Any]:
+def _read_deltas_and_rois(deltas: Any, rois: Any, *matched: Any) -> tuple[Any, Any]:
     _require_rows(deltas, rois, *matched)
     return read_rows(deltas, "bottom 0 (deltas)", 8), read_rows(rois, "bottom 1 (ROIs)", 5)
 
 
 def _require_rows(deltas: Any, rois: Any, *matched: Any) -> None:
-    require_one_number_of_rows(deltas=deltas, rois=rois, **dict(zip(("matched",), matched, strict=False)))
-    require_rows(deltas.shape, "bottom 0 (deltas)", 8)
-    require_rows(rois.shape, "bottom 1 (ROIs)", 5)
+    require_equal_rows(deltas=deltas, rois=rois, **dict(zip(("matched",), matched, strict=False)))
+    require_columns(deltas.shape, "bottom 0 (deltas)", 8)
+    require_columns(rois.shape, "bottom 1 (ROIs)", 5)
 
 
-_MIDDLE = 256.0  # pixels; replaces the geometric mean if no bound is set
+_DEFAULT_SCALE = 256.0  # pixels; replaces the geometric mean if no bound is set
 
 
 def make_scale_route(ctx: Context, site: Site) -> LayerType:
-    """ROIs (N, 5) whose scale, the root of their area, is in [`low_scale`, `high_scale`).
+    """Select the ROIs (N, 5) whose scale, the square root of their area, is in [`low_scale`, `high_scale`).
 
-    A side is x2 - x1 + 1. If no ROI fits, the ROI nearest to the geometric mean of the bounds is selected. Each further
-    bottom gives a top with the same rows. No gradient passes. In TRAIN, and with further bottoms, the layer runs on the
-    host. Otherwise the top has N rows, with padding rows of -1 at the end.
+    A side is x2 - x1 + 1. If no ROI is in this range, the ROI nearest to the geometric mean of the bounds is selected.
+    Each further bottom gives a top with the same rows. No gradient passes. In TRAIN, and with further bottoms, the
+    layer runs on the host. Otherwise the top has N rows, with padding rows of -1 at the end.
     """
     if ctx.training or len(site.layer.bottom) > 1:
-        runs = OnHost(route_rows, route_top_shapes, ragged=True)
-        return replace(ctx.type, implementation=runs, traits=replace(ctx.type.traits, pads_rows=False))
-    return replace(ctx.type, implementation=Traced(route))
+        host_layer = OnHost(scale_route_on_host, scale_route_top_shapes, ragged=True)
+        return replace(ctx.type, implementation=host_layer, traits=replace(ctx.type.traits, pads_rows=False))
+    return replace(ctx.type, implementation=Traced(scale_route))
 
 
-def route(ctx: Context, rois: jax.Array) -> jax.Array:
-    """Return the selected ROIs, then padding rows of -1: (N, 5, 1, 1)."""
+def scale_route(ctx: Context, rois: jax.Array) -> jax.Array:
+    """Return the selected ROIs (N, 5, 1, 1), followed by padding rows of -1."""
     rows = read_rows(lax.stop_gradient(rois), "bottom 0 (ROIs)", 5)
-    suits = _suits(ctx, promote(rows), jnp)
-    order = jnp.argsort(~suits, stable=True)
-    return with_four_axes(jnp.where(suits[order][:, None], rows[order], -1))
+    selected = _mask_in_range(ctx, promote(rows), jnp)
+    order = jnp.argsort(~selected, stable=True)
+    return with_four_axes(jnp.where(selected[order][:, None], rows[order], -1))
 
 
-def route_rows(ctx: Context, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-    suits = np.flatnonzero(_suits(ctx, read_rows(promote_numpy(rois), "bottom 0 (ROIs)", 5), np))
-    return tuple(with_four_axes(x)[suits] for x in (rois, *others))
+def scale_route_on_host(ctx: Context, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+    selected = np.flatnonzero(_mask_in_range(ctx, read_rows(promote_numpy(rois), "bottom 0 (ROIs)", 5), np))
+    return tuple(with_four_axes(x)[selected] for x in (rois, *others))
 
 
-def route_top_shapes(ctx: Context, rois: Any, *others: Any) -> list[Shape]:
-    _scales(ctx)
-    require_rows(rois.shape, "bottom 0 (ROIs)", 5)
+def scale_route_top_shapes(ctx: Context, rois: Any, *others: Any) -> list[Shape]:
+    _read_scale_bounds(ctx)
+    require_columns(rois.shape, "bottom 0 (ROIs)", 5)
     for i, x in enumerate(others, 1):
         require(x.shape[:1] == rois.shape[:1], f"bottom {i} must have one row per ROI, not shape {x.shape}")
     return [four_axis_shape(x.shape) for x in (rois, *others)]
@@ -142,12 +142,15 @@ define_layer(
     docs=LayerDocs(
         origin="Cascade R-CNN",
         restrictions="In TRAIN, and with several bottoms, it runs on the host.",
-        unsupported={"shard": "rows change places, padding last", "joined": OWN_IMAGES},
+        unsupported={
+            "shard": "selected rows of all images move to the front, and padding rows to the end",
+            "joined": OWN_IMAGES,
+        },
     ),
 )
 
 
-def _scales(ctx: Context) -> tuple[float, float, float]:
+def _read_scale_bounds(ctx: Context) -> tuple[float, float, float]:
     """Return the lower bound, the upper bound, and their geometric mean, in pixels."""
     p = ctx.param
     scales = [getattr(p, name) for name in ("low_scale", "high_scale") if p.HasField(name)]
@@ -155,29 +158,29 @@ def _scales(ctx: Context) -> tuple[float, float, float]:
     low = p.low_scale if p.HasField("low_scale") else 0.0
     high = p.high_scale if p.HasField("high_scale") else math.inf
     require(low <= high, f"low_scale {low} must not be above high_scale {high}")
-    return low, high, math.prod(scales) ** (1 / len(scales)) if scales else _MIDDLE
+    return low, high, math.prod(scales) ** (1 / len(scales)) if scales else _DEFAULT_SCALE
 
 
-def _suits(ctx: Context, rows: Any, xp: Any) -> Any:
-    """Return the mask (N,) of ROIs within the bounds, or of the nearest ROI if none is; padding rows are ignored."""
-    require(rows.shape[0] != 0, "needs one ROI or more")
-    low, high, middle = _scales(ctx)
+def _mask_in_range(ctx: Context, rows: Any, xp: Any) -> Any:
+    """Return the mask (N,) of ROIs in the range, or of the nearest ROI if there are none. Padding rows are ignored."""
+    require(rows.shape[0] != 0, "needs one ROI or more, but bottom 0 has no rows")
+    low, high, middle = _read_scale_bounds(ctx)
     valid = rows[:, 0] >= 0
     sides = rows[:, 3:] - rows[:, 1:3]
     scale = xp.sqrt(xp.where(xp.all(sides >= 0, axis=1), (sides[:, 0] + 1) * (sides[:, 1] + 1), 0))
-    suits = valid & (scale >= low) & (scale < high)
+    in_range = valid & (scale >= low) & (scale < high)
     tiny = xp.finfo(scale.dtype).tiny
-    away = xp.where(valid, xp.abs(xp.log2(xp.maximum(scale, tiny) / middle)), xp.inf)
-    nearest = (xp.arange(rows.shape[0]) == xp.argmin(away)) & valid
-    return xp.where(xp.any(suits), suits, nearest)
+    distance = xp.where(valid, xp.abs(xp.log2(xp.maximum(scale, tiny) / middle)), xp.inf)
+    nearest = (xp.arange(rows.shape[0]) == xp.argmin(distance)) & valid
+    return xp.where(xp.any(in_range), in_range, nearest)
 
 
 def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The `num_roi_per_image` rows of each image with the largest scores, from ROIs (N, 5) and further bottoms.
+    """Select the `num_roi_per_image` rows of each image with the largest scores, from ROIs (N, 5) and further bottoms.
 
     Bottoms: scores (N,), such as losses, then ROIs with rows [image, x1, y1, x2, y2], and further bottoms with N rows.
-    Tops have num_image * num_roi_per_image rows in their old order, or all rows if there are fewer. If an image has
-    fewer rows than num_roi_per_image, the best remaining rows of other images fill up. No gradient passes.
+    Tops have num_image * num_roi_per_image rows in their original order, or all rows if there are fewer. If an image
+    has fewer rows than num_roi_per_image, the best remaining rows of other images are added. No gradient passes.
     """
     p = ctx.param
     images = read_rows(rois, "bottom 1 (ROIs)", 5)[:, 0].astype(int)
@@ -186,26 +189,34 @@ def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.
         np.all(images < p.num_image),
         f"ROIs must be in images 0 to {p.num_image - 1} (num_image {p.num_image}), not {images.max(initial=0)}",
     )
-    numbers, ranked = np.arange(len(images)), promote_numpy(scores).reshape(-1)
-    order = np.lexsort((-numbers, -ranked, images))  # the last of equal scores comes first
+    indices, flat_scores = np.arange(len(images)), promote_numpy(scores).reshape(-1)
+    order = np.lexsort((-indices, -flat_scores, images))  # if scores are equal, the last comes first
     order = order[valid[order]]
     first = np.searchsorted(images[order], images[order])
     rank = np.arange(len(order)) - first
-    excess = order[rank >= p.num_roi_per_image]
-    chosen = order[rank < p.num_roi_per_image]
-    more = excess[np.lexsort((-excess, -ranked[excess]))][: _max_rows(ctx, int(valid.sum())) - len(chosen)]
-    rows = np.sort(np.concatenate([chosen, more]))
+    remaining = order[rank >= p.num_roi_per_image]
+    selected = order[rank < p.num_roi_per_image]
+    added = remaining[np.lexsort((-remaining, -flat_scores[remaining]))][
+        : _max_rows(ctx, int(valid.sum())) - len(selected)
+    ]
+    rows = np.sort(np.concatenate([selected, added]))
     return tuple(with_four_axes(x)[rows] for x in (rois, *others))
 
 
 def hard_mining_top_shapes(ctx: Context, scores: Any, rois: Any, *others: Any) -> list[Shape]:
     p = ctx.param
-    require(p.num_image > 0 and p.num_roi_per_image > 0, "num_image and num_roi_per_image must be above 0")
-    require(ctx.n_tops == 1 + len(others), f"needs a top for each bottom except the scores, not {ctx.n_tops}")
+    require(
+        p.num_image > 0 and p.num_roi_per_image > 0,
+        f"num_image {p.num_image} and num_roi_per_image {p.num_roi_per_image} must be above 0",
+    )
+    require(
+        ctx.n_tops == 1 + len(others),
+        f"needs {1 + len(others)} tops, one for each bottom except the scores, not {ctx.n_tops}",
+    )
     for i, x in enumerate((rois, *others), 1):
         require(x.shape[:1] == scores.shape[:1], f"bottom {i} must have one row per score, not shape {x.shape}")
     require(all(n == 1 for n in scores.shape[1:]), f"bottom 0 must have one score per row, not shape {scores.shape}")
-    require_rows(rois.shape, "bottom 1 (ROIs)", 5)
+    require_columns(rois.shape, "bottom 1 (ROIs)", 5)
     rows = _max_rows(ctx, rois.shape[0])
     return [(rows, *four_axis_shape(x.shape)[1:]) for x in (rois, *others)]
 
