@@ -242,7 +242,7 @@ MAPS, ROIS = (2, 18, 6, 7), (4, 5)
     ("kind", "text", "shapes", "words"),
     [
         ("ROIPooling", "roi_pooling_param { pooled_h: 2 }", [MAPS, ROIS], "pooled_h and pooled_w must be > 0"),
-        ("ROIPooling", "roi_pooling_param { pooled_h: 2 pooled_w: 2 }", [MAPS, (4, 4)], "five numbers in each row"),
+        ("ROIPooling", "roi_pooling_param { pooled_h: 2 pooled_w: 2 }", [MAPS, (4, 4)], "five values in each row"),
         ("ROIAlign", "roi_pooling_param { pooled_h: 2 pooled_w: 2 }", [MAPS[:3], ROIS], "must be N x C x H x W"),
         (
             "PSROIPooling",
@@ -251,15 +251,15 @@ MAPS, ROIS = (2, 18, 6, 7), (4, 5)
             "27 channels, but bottom 0 has 18",
         ),
         ("MaskResize", "mask_resize_param { output_height: 3 }", [MAPS], "must be > 0"),
-        ("Proposal", "proposal_param { ratio: 1 scale: 2 }", [MAPS, MAPS, (1, 4)], "2 channels, for 1 anchors"),
+        ("Proposal", "proposal_param { ratio: 1 scale: 2 }", [MAPS, MAPS, (1, 4)], "2 channels for 1 anchors"),
         ("Proposal", "", [MAPS, MAPS, (1, 4)], "at least one ratio and one scale"),
         (
             "BoxAnnotatorOHEM",
             "box_annotator_ohem_param { roi_per_img: 1 }",
             [ROIS, (3,), (4,), ROIS],
-            "bottom 1 must hold one",
+            "bottom 1 must have one",
         ),
-        ("SmoothL1LossOHEM", "", [(4, 3), (4, 2)], "must have bottom 0's shape"),
+        ("SmoothL1LossOHEM", "", [(4, 3), (4, 2)], "must have the shape of bottom 0"),
     ],
 )
 def test_bad_inputs(kind: str, text: str, shapes: list[tuple[int, ...]], words: str) -> None:
@@ -304,10 +304,10 @@ def test_a_stage_bridge_moves_each_region_by_its_best_class() -> None:
 @pytest.mark.parametrize(
     ("shapes", "words"),
     [
-        ([(7, 4), (7, 12), (7, 3), (1, 3)], r"five numbers in each row, not \(7, 4\)"),
-        ([(7, 5), (7, 12), (6, 3), (1, 3)], r"one for each of 7 ROIs, not of shape \(6, 3\)"),
+        ([(7, 4), (7, 12), (7, 3), (1, 3)], r"five values in each row, not shape \(7, 4\)"),
+        ([(7, 5), (7, 12), (6, 3), (1, 3)], r"a row for each of 7 ROIs, not shape \(6, 3\)"),
         ([(7, 5), (7, 8), (7, 3), (1, 3)], r"4 deltas for each of 3 classes, \(7, 12\), not shape \(7, 8\)"),
-        ([(7, 5), (7, 12), (7, 3), (2, 3)], "about one image"),
+        ([(7, 5), (7, 12), (7, 3), (2, 3)], "for one image"),
     ],
 )
 def test_stage_bridge_refuses_invalid_bottoms(shapes: list[tuple[int, ...]], words: str) -> None:

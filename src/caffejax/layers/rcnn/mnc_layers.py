@@ -21,12 +21,15 @@ from .rpn_proposals import clip_boxes, decode_boxes, require_image
 
 
 def mask_layer(ctx: Context, masks: jax.Array) -> jax.Array:
-    """Rows of size * size values as masks: (N, size * size) to (N, 1, size, size).
+    """Reshape rows of size * size values to masks: (N, size * size) to (N, 1, size, size).
 
-    This is MNC's MaskLayer in the TEST phase.
+    This is MNC's MaskLayer in TEST.
     """
     side = math.isqrt(math.prod(masks.shape[1:]))
-    require(side > 0 and side**2 == math.prod(masks.shape[1:]), f"rows must be square masks, not shape {masks.shape}")
+    require(
+        side > 0 and side**2 == math.prod(masks.shape[1:]),
+        f"rows must be square masks, but the bottom has shape {masks.shape}",
+    )
     return masks.reshape(masks.shape[0], 1, side, side)
 
 
@@ -44,9 +47,9 @@ MASK_LAYER = LayerType(
 
 
 def mask_pooling(ctx: Context, data: jax.Array, mask: jax.Array) -> jax.Array:
-    """Product of features (N, C, H, W) with masks (N, 1, H, W), in every channel."""
+    """Multiply features (N, C, H, W) by masks (N, 1, H, W) in every channel."""
     expected = (*data.shape[:1], 1, *data.shape[2:])
-    require(len(data.shape) == 4, f"bottom 0 must be N x C x H x W, not of shape {data.shape}")
+    require(len(data.shape) == 4, f"bottom 0 must be N x C x H x W, not {data.shape}")
     require(mask.shape == expected, f"the masks, bottom 1, must have shape {expected}, not {mask.shape}")
     return data * mask
 
@@ -67,10 +70,10 @@ define_layer(
 
 
 def mask_resize(ctx: Context, x: jax.Array) -> jax.Array:
-    """Bilinear samples at index * size / output size: (N, C, H, W) to (N, C, output_height, output_width).
+    """Sample bilinearly at index * size / output size: (N, C, H, W) to (N, C, output_height, output_width).
 
-    A sample more than half a cell behind the last cell is 0. As in MNC, the gradient of a cell comes from two samples
-    along each axis. If the mask grows, this is not the derivative.
+    A sample more than half a cell beyond the last cell is 0. As in MNC, the gradient of a cell comes from two samples
+    along each axis. If the mask is enlarged, this is not the derivative.
     """
     rows, columns = _weights(ctx, x, of_gradient=False)
     return jnp.einsum("ih,nchw,jw->ncij", rows, promote(x), columns).astype(x.dtype)
@@ -91,7 +94,7 @@ define_layer(
 
 
 def _weights(ctx: Context, x: jax.Array, of_gradient: bool) -> tuple[jax.Array, jax.Array]:
-    require(len(x.shape) == 4, f"the bottom must be N x C x H x W, not of shape {x.shape}")
+    require(len(x.shape) == 4, f"the bottom must be N x C x H x W, not {x.shape}")
     sizes = ctx.param.output_height, ctx.param.output_width
     require(min(sizes) > 0, f"output_height and output_width must be > 0, not {sizes}")
     check_plane_size(sizes, x.shape)
@@ -103,38 +106,38 @@ def _weights(ctx: Context, x: jax.Array, of_gradient: bool) -> tuple[jax.Array, 
     return rows, columns
 
 
-def _resize_matrix(n: int, to: int, of_gradient: bool) -> np.ndarray:
-    """Return the weights of n cells in each of `to` samples along an axis, (to, n).
+def _resize_matrix(n: int, size: int, of_gradient: bool) -> np.ndarray:
+    """Return the weights of n cells in each of `size` samples along an axis, (size, n).
 
     With of_gradient, each cell has weights in two samples only.
     """
-    cell, sample = np.arange(n), np.arange(to)[:, None]
-    position = sample * n / to
+    cell, sample = np.arange(n), np.arange(size)[:, None]
+    position = sample * n / size
     weights = np.maximum(0, 1 - np.abs(np.minimum(position, n - 1) - cell)) * (position <= n - 0.5)
-    first = cell * to // n
+    first = cell * size // n
     return weights * ((sample == first) | (sample == first + 1)) if of_gradient else weights
 
 
 def stage_bridge_layer(
     ctx: Context, rois: jax.Array, deltas: jax.Array, scores: jax.Array, im_info: jax.Array
 ) -> jax.Array:
-    """ROIs of one image (N, 5), each moved by the deltas of its best class and clipped to the image.
+    """Move each ROI of one image, (N, 5), by the deltas of its best class, and clip it to the image.
 
     Bottoms: ROIs (N, 5) with rows 0, x1, y1, x2, y2; deltas (N, 4 * classes); scores (N, classes); height and width of
-    the image (1, 2). This is MNC's StageBridgeLayer in the TEST phase.
+    the image (1, 2). This is MNC's StageBridgeLayer in TEST.
     """
-    require(are_rows_of_five(rois), f"the ROIs, bottom 0, must have five numbers in each row, not {rois.shape}")
+    require(are_rows_of_five(rois), f"the ROIs, bottom 0, must have five values in each row, not shape {rois.shape}")
     require(
         len(scores.shape) >= 2
         and scores.shape[0] == rois.shape[0]
         and scores.size == scores.shape[0] * scores.shape[1],
-        f"the scores, bottom 2, must be rows, one for each of {rois.shape[0]} ROIs, not of shape {scores.shape}",
+        f"the scores, bottom 2, must have a row for each of {rois.shape[0]} ROIs, not shape {scores.shape}",
     )
     rows, classes = scores.shape[:2]
     require(classes > 0, "the scores, bottom 2, have no classes")
     require(
         deltas.shape[:2] == (rows, 4 * classes) and deltas.size == rows * 4 * classes,
-        f"bottom 1 must hold 4 deltas for each of {classes} classes, {(rows, 4 * classes)}, not shape {deltas.shape}",
+        f"bottom 1 must have 4 deltas for each of {classes} classes, {(rows, 4 * classes)}, not shape {deltas.shape}",
     )
     require_image(im_info, 2)
     regions, image = promote(rois).reshape(rows, 5), promote(im_info).reshape(im_info.shape[:2])[0]

@@ -1,4 +1,4 @@
-"""Online hard example mining (R-FCN): losses with a top for each position or region, and the hardest regions."""
+"""Online hard example mining (R-FCN): losses with a top for each position or region, and selection of hard regions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .roi_utils import round_nearest
 
 Arrays = tuple[jax.Array, ...]
 
-_LOSS_ALONE = "Only the loss passes a gradient."
+_ONLY_LOSS_DIFFERENTIABLE = "Only the loss passes a gradient."
 
 
 define_layer(
@@ -33,29 +33,30 @@ define_layer(
         overrides_autodiff=True,
         indices=Indices((1,), classes_along_axis, ignored_label),
         exempt_from_force_backward=(1,),
-        not_derivative=_LOSS_ALONE,
+        not_derivative=_ONLY_LOSS_DIFFERENTIABLE,
     ),
     docs=LayerDocs(origin="R-FCN"),
 )
 
 
 def smooth_l1_loss_ohem(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> jax.Array | Arrays:
-    """Sum of smooth L1 over the number of positions, a scalar; and the loss of each position, (N, 1, H, W).
+    """Compute the sum of smooth L1 over the number of positions as a scalar, and the loss per position, (N, 1, H, W).
 
     Bottoms: a and b (N, C, H, W), and optionally weights of that shape. d is a - b, times the weights. Smooth L1 is
-    d**2 / 2 where |d| < 1, else |d| - 1/2. The second top sums over the channels and passes no gradient. As in the
-    fork, the gradient is not multiplied by the weights again. loss_param may set another divisor; the default is VALID.
+    d**2 / 2 where |d| < 1, otherwise |d| - 1/2. The second top sums over the channels and passes no gradient. As in the
+    fork, the gradient is not multiplied by the weights again. loss_param may set a different divisor; the default is
+    VALID.
     """
-    d, divisor = _difference(ctx, a, b, *weights)
-    each = huber(d)
-    loss = jnp.sum(each) / divisor
-    return (loss, lax.stop_gradient(jnp.sum(each, axis=1, keepdims=True))) if ctx.n_tops > 1 else loss
+    d, divisor = _difference_and_divisor(ctx, a, b, *weights)
+    losses = huber(d)
+    loss = jnp.sum(losses) / divisor
+    return (loss, lax.stop_gradient(jnp.sum(losses, axis=1, keepdims=True))) if ctx.n_tops > 1 else loss
 
 
 def smooth_l1_loss_ohem_backward(
     ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array, y: Any, dy: Any
 ) -> tuple[jax.Array | None, ...]:
-    d, divisor = _difference(ctx, a, b, *weights)
+    d, divisor = _difference_and_divisor(ctx, a, b, *weights)
     diff = first_top(dy) * huber_slope(d) / divisor
     return diff, -diff.reshape(b.shape), *(None,) * len(weights)
 
@@ -67,7 +68,7 @@ define_layer(
         smooth_l1_loss_ohem_backward,
         overrides_autodiff=True,
         indices=Indices((2,), ignores_gradient=True),
-        not_derivative=_LOSS_ALONE,
+        not_derivative=_ONLY_LOSS_DIFFERENTIABLE,
     ),
     docs=LayerDocs(origin="R-FCN"),
 )
@@ -76,22 +77,24 @@ define_layer(
 def box_annotator_ohem(
     ctx: Context, rois: jax.Array, loss: jax.Array, labels: jax.Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Labels and box weights of ROIs, kept for the `roi_per_img` ROIs of each image with the largest loss.
+    """Mask labels and box weights of ROIs, except for the `roi_per_img` ROIs of each image with the largest loss.
 
     Bottoms: ROIs (R, 5), and the loss, label and box weights of each ROI. The tops have the shapes of the labels and of
-    the weights. All other ROIs get `ignore_label` and weight 0. No gradient passes.
+    the weights. The other ROIs get `ignore_label` and weight 0. No gradient passes.
     """
     n = rois.shape[0]
     for i, x in ((1, loss), (2, labels)):
-        fits = x.shape[:1] == (n,) and math.prod(x.shape[1:]) == 1
-        require(fits, f"bottom {i} must hold one number for each of the {n} ROIs, not have shape {x.shape}")
-    require(weights.shape[:1] == (n,), f"bottom 3 must have {n} rows, as there are ROIs, not shape {weights.shape}")
-    require(math.prod(rois.shape[1:]) == 5, f"the ROIs, bottom 0, must have five numbers in each row: {rois.shape}")
+        is_one_per_roi = x.shape[:1] == (n,) and math.prod(x.shape[1:]) == 1
+        require(is_one_per_roi, f"bottom {i} must have one value for each of the {n} ROIs, not shape {x.shape}")
+    require(weights.shape[:1] == (n,), f"bottom 3 must have {n} rows, one for each ROI, not shape {weights.shape}")
+    require(
+        math.prod(rois.shape[1:]) == 5, f"the ROIs, bottom 0, must have five values in each row, not shape {rois.shape}"
+    )
     image = round_nearest(promote(rois).reshape(n, 5)[:, 0])
-    each = promote(loss).reshape(n)
-    number = jnp.arange(n)
-    before = (each[:, None] > each) | ((each[:, None] == each) & (number[:, None] < number))
-    rank = jnp.sum(before & (image[:, None] == image), axis=0)
+    losses = promote(loss).reshape(n)
+    index = jnp.arange(n)
+    ranks_higher = (losses[:, None] > losses) | ((losses[:, None] == losses) & (index[:, None] < index))
+    rank = jnp.sum(ranks_higher & (image[:, None] == image), axis=0)
     is_hard = rank < ctx.param.roi_per_img
 
     def select(x: jax.Array, other: float) -> jax.Array:
@@ -104,17 +107,21 @@ define_layer(
     Signature("BoxAnnotatorOHEM", bottoms=4, tops=2, param="box_annotator_ohem_param", in_place=False),
     Traced(box_annotator_ohem),
     Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-    docs=LayerDocs(origin="R-FCN", unsupported={"shard": "the regions of an image are ranked among each other"}),
+    docs=LayerDocs(origin="R-FCN", unsupported={"shard": "all regions of an image are ranked together"}),
 )
 
 
-def _difference(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> tuple[jax.Array, jax.Array | float]:
-    """Return the difference a - b, times the weights if present, and the divisor of the loss."""
+def _difference_and_divisor(
+    ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array
+) -> tuple[jax.Array, jax.Array | float]:
+    """Return the difference a - b, multiplied by the weights if there are any, and the divisor of the loss."""
     require(len(a.shape) >= 2, f"bottom 0 must have rows and channels, not shape {a.shape}")
     require_one_batch(a.shape, b.shape)
     for i, x in enumerate((b, *weights), 1):
-        same = four_axes(x.shape) == four_axes(a.shape) if max(len(x.shape), len(a.shape)) <= 4 else x.shape == a.shape
-        require(same, f"bottom {i} must have bottom 0's shape {a.shape}, not {x.shape}")
+        has_equal_shape = (
+            four_axes(x.shape) == four_axes(a.shape) if max(len(x.shape), len(a.shape)) <= 4 else x.shape == a.shape
+        )
+        require(has_equal_shape, f"bottom {i} must have the shape of bottom 0, {a.shape}, not {x.shape}")
     positions = jnp.ones((a.shape[0], *a.shape[2:]), bool)
     d = promote(a) - promote(b).reshape(a.shape)
     d = d * promote(weights[0]).reshape(a.shape) if weights else d

@@ -35,17 +35,25 @@ _ANCHOR_DEFAULTS: dict[str, Any] = {
 def anchor_target_layer(
     ctx: Context, scores: jax.Array, truth: jax.Array, im_info: jax.Array, *_image: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Labels (1, 1, A*H, W), box targets, inside weights and outside weights, (1, 4A, H, W) each, to train an RPN.
+    """Label anchors, and compute their box targets, inside weights and outside weights, to train an RPN.
 
-    A label is 1 (positive), 0 (negative) or -1 (ignored). Bottoms: scores (1, channels, H, W), only whose H and W are
-    read; true boxes (M, 5) with rows x1, y1, x2, y2, class, where rows of class 0 are padding; im_info, which begins
-    with height and width of the image. param_str holds pvanet's `ratios`, SSH's `base_size`, and settings of
-    py-faster-rcnn's cfg, in lower case.
+    Tops: labels (1, 1, A * H, W), then targets, inside weights and outside weights, (1, 4A, H, W) each. A label is 1
+    (positive), 0 (negative) or -1 (ignored). Bottoms: scores (1, channels, H, W), whose values are not used;
+    ground-truth boxes (M, 5) with rows x1, y1, x2, y2, class, where rows with class 0 are padding; im_info, which
+    begins with height and width of the image.
+
+    param_str contains pvanet's `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg in lower case.
     """
     s = settings(ctx.param.param_str, _ANCHOR_DEFAULTS)
     anchors = anchors_of(s)
-    require(len(s["rpn_bbox_inside_weights"]) == 4, "rpn_bbox_inside_weights must be four numbers")
-    require(len(scores.shape) == 4 and scores.shape[0] == 1, f"bottom 0 must be of one image: not {scores.shape}")
+    require(
+        len(s["rpn_bbox_inside_weights"]) == 4,
+        f"rpn_bbox_inside_weights must be four numbers, not {len(s['rpn_bbox_inside_weights'])}",
+    )
+    require(
+        len(scores.shape) == 4 and scores.shape[0] == 1,
+        f"bottom 0 must be 1 x C x H x W, for one image, not {scores.shape}",
+    )
     require_truth(truth)
     require_image(im_info, 2)
     height, width = scores.shape[2:]
@@ -53,15 +61,15 @@ def anchor_target_layer(
     boxes = shifted.reshape(-1, 4)
     truth, image = (lax.stop_gradient(promote(x)) for x in (truth.reshape(truth.shape[0], 5), im_info[0]))
     labels, matched = _label_anchors(s, boxes, truth, image)
-    chosen = _sample_labels(labels, s["rpn_batchsize"], s["rpn_fg_fraction"], ctx.key)
-    inside = jnp.where((chosen == 1)[:, None], jnp.asarray(s["rpn_bbox_inside_weights"], jnp.float32), 0.0)
+    sampled = _sample_labels(labels, s["rpn_batchsize"], s["rpn_fg_fraction"], ctx.key)
+    inside = jnp.where((sampled == 1)[:, None], jnp.asarray(s["rpn_bbox_inside_weights"], jnp.float32), 0.0)
     targets = jnp.where(_is_inside(boxes, image, s["allowed_border"])[:, None], encode_boxes(boxes, matched), 0.0)
-    outside = jnp.broadcast_to(_outside_weights(chosen, s["rpn_positive_weight"])[:, None], targets.shape)
+    outside = jnp.broadcast_to(_outside_weights(sampled, s["rpn_positive_weight"])[:, None], targets.shape)
 
     def maps(values: jax.Array) -> jax.Array:  # (H * W * A, n) to (1, A * n, H, W)
         return jnp.transpose(values.reshape(height, width, -1), (2, 0, 1))[None]
 
-    return maps(chosen[:, None]).reshape(1, 1, -1, width), maps(targets), maps(inside), maps(outside)
+    return maps(sampled[:, None]).reshape(1, 1, -1, width), maps(targets), maps(inside), maps(outside)
 
 
 ANCHOR_TARGET_LAYER = LayerType(
@@ -70,60 +78,68 @@ ANCHOR_TARGET_LAYER = LayerType(
     Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
     docs=LayerDocs(
         origin="py-faster-rcnn",
-        restrictions="One image, as in the original. A true box that overlaps no anchor makes no anchor positive.",
+        restrictions="One image, as in the original. A ground-truth box that overlaps no anchor does not make any "
+        "anchor positive.",
     ),
 )
 
 
 def require_truth(truth: Any) -> None:
-    """Raise `LayerError` unless true boxes are one or more rows of five numbers."""
-    good = are_rows_of_five(truth)
-    require(good and truth.shape[0] > 0, f"true boxes must be rows x1, y1, x2, y2, class, not of shape {truth.shape}")
+    """Raise `LayerError` unless ground-truth boxes are one or more rows of five values."""
+    require(
+        are_rows_of_five(truth) and truth.shape[0] > 0,
+        f"ground-truth boxes must be one or more rows x1, y1, x2, y2, class, not shape {truth.shape}",
+    )
 
 
 def _is_inside(boxes: jax.Array, image: jax.Array, border: int) -> jax.Array:
-    before = jnp.all(boxes[:, :2] >= -border, axis=1)
-    return before & (boxes[:, 2] < image[1] + border) & (boxes[:, 3] < image[0] + border)
+    low_inside = jnp.all(boxes[:, :2] >= -border, axis=1)
+    return low_inside & (boxes[:, 2] < image[1] + border) & (boxes[:, 3] < image[0] + border)
 
 
 def _label_anchors(
     s: dict[str, Any], boxes: jax.Array, truth: jax.Array, image: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the label of each anchor, 1 (positive), 0 (negative) or -1 (neither), and its nearest true box.
+    """Return the label of each anchor, 1 (positive), 0 (negative) or -1 (neither), and its nearest ground truth.
 
-    The nearest true box is the box with the largest overlap, (anchors, 4).
+    The nearest ground truth is the box with the largest overlap, (anchors, 4).
     """
-    inside, real = _is_inside(boxes, image, s["allowed_border"]), truth[:, 4] >= 1
+    inside, is_truth = _is_inside(boxes, image, s["allowed_border"]), truth[:, 4] >= 1
     overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
-    overlap = jnp.where(inside[:, None] & real, overlap, -1.0)
-    most, nearest = jnp.max(overlap, axis=1), jnp.argmax(overlap, axis=1)
-    of_truth = jnp.max(overlap, axis=0)
-    positive = jnp.any((overlap == of_truth) & (of_truth > 0), axis=1) | (most >= s["rpn_positive_overlap"])
-    negative = most < s["rpn_negative_overlap"]
-    first, then = (negative, positive) if s["rpn_clobber_positives"] else (positive, negative)
+    overlap = jnp.where(inside[:, None] & is_truth, overlap, -1.0)
+    largest, nearest = jnp.max(overlap, axis=1), jnp.argmax(overlap, axis=1)
+    truth_largest = jnp.max(overlap, axis=0)
+    positive = jnp.any((overlap == truth_largest) & (truth_largest > 0), axis=1) | (
+        largest >= s["rpn_positive_overlap"]
+    )
+    negative = largest < s["rpn_negative_overlap"]
+    first, second = (negative, positive) if s["rpn_clobber_positives"] else (positive, negative)
     labels = jnp.where(first, 0.0 if s["rpn_clobber_positives"] else 1.0, -1.0)
-    labels = jnp.where(then & ~first, 1.0 if s["rpn_clobber_positives"] else 0.0, labels)
+    labels = jnp.where(second & ~first, 1.0 if s["rpn_clobber_positives"] else 0.0, labels)
     return jnp.where(inside, labels, -1.0), truth[nearest, :4]
 
 
 def _sample_labels(labels: jax.Array, batch: int, fraction: float, key: jax.Array) -> jax.Array:
-    """Keep at most `batch` labels, of them at most fraction * batch positives, at random; set the others to -1."""
-    order = jax.random.uniform(key, (2, *labels.shape))
-    positive = _masked_sample(labels == 1, order[0], int(fraction * batch))
-    negative = _masked_sample(labels == 0, order[1], batch - jnp.sum(positive))
+    """Sample at most `batch` labels at random, and set the others to -1.
+
+    At most fraction * batch of the sampled labels are positive.
+    """
+    random_order = jax.random.uniform(key, (2, *labels.shape))
+    positive = _masked_sample(labels == 1, random_order[0], int(fraction * batch))
+    negative = _masked_sample(labels == 0, random_order[1], batch - jnp.sum(positive))
     return jnp.where(positive, 1.0, jnp.where(negative, 0.0, -1.0))
 
 
-def _masked_sample(among: jax.Array, order: jax.Array, n: Any) -> jax.Array:
-    rank = jnp.argsort(jnp.argsort(jnp.where(among, order, 2.0)))
-    return among & (rank < n)
+def _masked_sample(eligible: jax.Array, order: jax.Array, n: Any) -> jax.Array:
+    rank = jnp.argsort(jnp.argsort(jnp.where(eligible, order, 2.0)))
+    return eligible & (rank < n)
 
 
 def _outside_weights(labels: jax.Array, positive_weight: float) -> jax.Array:
     """Return the outside weight of each anchor.
 
-    If positive_weight is negative, all used anchors have the same weight, with sum 1. Otherwise positives have
-    positive_weight in total, and negatives the rest.
+    If positive_weight is negative, all used anchors have the same weight, with sum 1. Otherwise the weights of
+    positives have the sum positive_weight, and the weights of negatives have the sum 1 - positive_weight.
     """
     positive, negative = labels == 1, labels == 0
     if positive_weight < 0:
@@ -153,26 +169,30 @@ _PROPOSAL_DEFAULTS: dict[str, Any] = {
 def proposal_target_layer(
     ctx: Context, rois: np.ndarray, truth: np.ndarray, *_image: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Sampled ROIs (n, 5), classes (n,), box targets, inside weights and outside weights (n, 4 * classes).
+    """Sample ROIs (n, 5), and return them with their classes, box targets, inside weights and outside weights.
 
-    Candidates are the ROIs, bottom 0 (N, 5), and the true boxes, bottom 1 (M, 5) with rows x1, y1, x2, y2, class, where
-    rows of class 0 are padding. A third bottom is ignored; in MNC it is the size of the image. param_str holds settings
-    of py-faster-rcnn's cfg, in lower case.
+    The classes are (n,), the targets and weights (n, 4 * classes) each. Candidates are the ROIs, bottom 0 (N, 5), and
+    the ground-truth boxes, bottom 1 (M, 5) with rows x1, y1, x2, y2, class, where rows with class 0 are padding. A
+    third bottom is ignored; in MNC it is the size of the image. param_str contains settings of py-faster-rcnn's cfg in
+    lower case.
     """
     s = _proposal_settings(ctx)
     rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
     image = np.rint(rois[:, 0])  # negative in padding rows
-    require(not np.any(image > 0), "ROIs must all belong to image 0: this layer takes one image, as the original does")
+    require(
+        not np.any(image > 0),
+        f"all ROIs must belong to image 0, because the layer takes one image, not to image {image.max(initial=0):g}",
+    )
     truth = truth[np.rint(truth[:, 4]) >= 1]
     boxes = np.concatenate([rois[image == 0, 1:], truth[:, :4]])
     rois = np.pad(boxes, ((0, 0), (1, 0)))
     overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
-    most = overlap.max(axis=1, initial=0.0)
-    random = numpy_rng(ctx)
-    positive = np.flatnonzero(most >= s["fg_thresh"])
-    positive = _draw_most(random, positive, round(s["fg_fraction"] * s["batch_size"]))
-    negative = np.flatnonzero((most < s["bg_thresh_hi"]) & (most >= s["bg_thresh_lo"]))
-    negative = _draw_most(random, negative, s["batch_size"] - len(positive))
+    largest = overlap.max(axis=1, initial=0.0)
+    rng = numpy_rng(ctx)
+    positive = np.flatnonzero(largest >= s["fg_thresh"])
+    positive = _sample(rng, positive, round(s["fg_fraction"] * s["batch_size"]))
+    negative = np.flatnonzero((largest < s["bg_thresh_hi"]) & (largest >= s["bg_thresh_lo"]))
+    negative = _sample(rng, negative, s["batch_size"] - len(positive))
     sampled = np.concatenate([positive, negative])
     nearest = truth[overlap[positive].argmax(axis=1)] if len(positive) else np.zeros((0, 5), np.float32)
     labels = np.zeros(len(sampled), np.float32)
@@ -181,7 +201,7 @@ def proposal_target_layer(
 
 
 def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any, *_image: Any) -> list[Shape]:
-    require(are_rows_of_five(rois), f"ROIs must be rows image, x1, y1, x2, y2, not of shape {rois.shape}")
+    require(are_rows_of_five(rois), f"ROIs must be rows image, x1, y1, x2, y2, not shape {rois.shape}")
     require_truth(truth)
     s = _proposal_settings(ctx)
     n, columns = s["batch_size"], 4 * s["num_classes"]
@@ -198,23 +218,29 @@ PROPOSAL_TARGET_LAYER = LayerType(
 
 def _proposal_settings(ctx: Context) -> dict[str, Any]:
     s = settings(ctx.param.param_str, _PROPOSAL_DEFAULTS | {"bp_all": 0})  # MNC's setting, which only affects masks
-    require(s["num_classes"] > 1, "num_classes includes the background, and must be at least 2")
+    require(s["num_classes"] > 1, f"num_classes, background included, must be at least 2, not {s['num_classes']}")
     require(s["batch_size"] > 0, f"batch_size must be > 0, not {s['batch_size']}")
     require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must be between 0 and 1, not {s['fg_fraction']}")
     for name in ("bbox_inside_weights", "bbox_normalize_means", "bbox_normalize_stds"):
-        require(len(s[name]) == 4, f"{name} must be four numbers")
-    require(all(std > 0 for std in s["bbox_normalize_stds"]), "bbox_normalize_stds must be > 0")
+        require(len(s[name]) == 4, f"{name} must be four numbers, not {len(s[name])}")
+    require(
+        all(std > 0 for std in s["bbox_normalize_stds"]),
+        f"bbox_normalize_stds must be > 0, not {s['bbox_normalize_stds']}",
+    )
     return s
 
 
-def _draw_most(random: np.random.Generator, among: np.ndarray, n: int) -> np.ndarray:
-    return random.choice(among, n, replace=False) if len(among) > n else random.permutation(among)
+def _sample(rng: np.random.Generator, candidates: np.ndarray, n: int) -> np.ndarray:
+    return rng.choice(candidates, n, replace=False) if len(candidates) > n else rng.permutation(candidates)
 
 
 def _box_targets(
     s: dict[str, Any], boxes: np.ndarray, truth: np.ndarray, rows: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return targets, inside and outside weights, (rows, 4 * classes) each; 0 outside of the columns of the class."""
+    """Return targets, inside weights and outside weights, (rows, 4 * classes) each.
+
+    They are 0 outside the columns of the class.
+    """
     deltas = encode_boxes(boxes, truth[:, :4], np)
     if s["bbox_normalize_targets_precomputed"]:
         deltas = (deltas - np.float32(s["bbox_normalize_means"])) / np.float32(s["bbox_normalize_stds"])
@@ -222,7 +248,7 @@ def _box_targets(
     classes = np.rint(truth[:, 4]).astype(int)
     require(
         not np.any(classes >= s["num_classes"]),
-        f"the class of a true box must be below num_classes, {s['num_classes']}",
+        f"the class of a ground-truth box must be below num_classes {s['num_classes']}, not {classes.max(initial=0)}",
     )
     targets[np.arange(len(boxes)), classes] = deltas
     inside[np.arange(len(boxes)), classes] = s["bbox_inside_weights"]

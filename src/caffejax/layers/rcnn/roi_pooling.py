@@ -20,14 +20,14 @@ from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from .roi_utils import bins, pooled_size, require_maps_and_rois, round_nearest, split_rois, valid_images, widen_boxes
 
-_TABLE = 1 << 24  # the maximum number of values in the tables of one chunk
+_MAX_TABLE_VALUES = 1 << 24  # the maximum number of values in the tables of one chunk
 
 Cells = tuple[jax.Array, ...]  # the values, and optionally their positions
 Better = Callable[[Cells, Cells], Cells]
 
 
 class Rectangles(NamedTuple):
-    """Rectangles of maps: for each of R regions all pairs of ph ranges of rows and pw ranges of columns.
+    """Rectangles of maps: for each of R regions, all pairs of ph ranges of rows and pw ranges of columns.
 
     Attributes:
         image: (R,), the index of the map.
@@ -42,49 +42,52 @@ class Rectangles(NamedTuple):
     right: jax.Array
 
     @property
-    def empty(self) -> jax.Array:
-        """(R, 1, ph, pw), True for empty rectangles."""
+    def is_empty(self) -> jax.Array:
+        """The mask (R, 1, ph, pw), True for empty rectangles."""
         return ((self.top >= self.bottom)[:, :, None] | (self.left >= self.right)[:, None, :])[:, None]
 
 
-def rectangle_maxima(x: jax.Array, where: Rectangles) -> jax.Array:
-    """Return the maxima of x (N, C, H, W) over rectangles, (R, C, ph, pw); 0 for empty ones.
+def rectangle_maxima(x: jax.Array, rectangles: Rectangles) -> jax.Array:
+    """Return the maxima of x (N, C, H, W) over rectangles, (R, C, ph, pw). Maxima of empty rectangles are 0.
 
-    Tables hold the maxima over all rectangles of 2**a x 2**b cells; each table is computed from the table of half the
-    size. Four of these rectangles cover a rectangle of any size. Channels are processed in chunks, so that the tables
-    stay small. The gradient goes to the first of equal maxima. The backward pass recomputes the positions of the maxima
-    instead of storing tables.
+    Tables contain the maxima over all rectangles of 2**a x 2**b cells; each table is computed from the table of half
+    the size. Four of these rectangles cover a rectangle of any size. Channels are processed in chunks to limit the size
+    of the tables. If maxima are equal, the gradient goes to the first. The backward pass recomputes the positions of
+    the maxima instead of storing tables.
     """
 
-    def forward(x: jax.Array, where: Rectangles) -> tuple[jax.Array, tuple[jax.Array, Rectangles]]:
-        values = _map_channel_chunks(lambda maps: _best_in_rectangles((maps,), where, _maximum)[0], x)
-        return jnp.where(where.empty, 0, values), (x, where)
+    def forward(x: jax.Array, rectangles: Rectangles) -> tuple[jax.Array, tuple[jax.Array, Rectangles]]:
+        values = _map_channel_chunks(lambda maps: _best_in_rectangles((maps,), rectangles, _maximum)[0], x)
+        return jnp.where(rectangles.is_empty, 0, values), (x, rectangles)
 
     def backward(residuals: tuple[jax.Array, Rectangles], dy: jax.Array, _: Any) -> tuple[jax.Array, None]:
         return scatter_maxima_diff(dy, *residuals), None
 
-    return with_gradient(forward, backward)(x, where)
+    return with_gradient(forward, backward)(x, rectangles)
 
 
-def scatter_maxima_diff(dy: jax.Array, x: jax.Array, where: Rectangles) -> jax.Array:
-    """Return the gradient of `rectangle_maxima` for `x`."""
-    passed = jnp.where(where.empty, 0, promote(dy))
-    return scatter_add(passed, argmax_cells(x, where), where.image, x.shape).astype(x.dtype)
+def scatter_maxima_diff(dy: jax.Array, x: jax.Array, rectangles: Rectangles) -> jax.Array:
+    """Return the gradient of `rectangle_maxima` with respect to `x`."""
+    nonempty_dy = jnp.where(rectangles.is_empty, 0, promote(dy))
+    return scatter_add(nonempty_dy, argmax_cells(x, rectangles), rectangles.image, x.shape).astype(x.dtype)
 
 
-def argmax_cells(x: jax.Array, where: Rectangles) -> jax.Array:
-    """Return the position of each rectangle's maximum, (R, C, ph, pw), as row * W + column; the first of equal ones."""
+def argmax_cells(x: jax.Array, rectangles: Rectangles) -> jax.Array:
+    """Return the position of the maximum of each rectangle, (R, C, ph, pw), as row * W + column.
+
+    If maxima are equal, it is the position of the first.
+    """
     height, width = x.shape[2:]
     number = jnp.arange(height * width, dtype=jnp.int32).reshape(1, height, width, 1)
 
     def chunk(maps: jax.Array) -> jax.Array:
-        return _best_in_rectangles((maps, jnp.broadcast_to(number, maps.shape)), where, _first_maximum)[1]
+        return _best_in_rectangles((maps, jnp.broadcast_to(number, maps.shape)), rectangles, _first_maximum)[1]
 
     return _map_channel_chunks(chunk, lax.stop_gradient(x))
 
 
 def scatter_add(dy: jax.Array, index: jax.Array, image: jax.Array, shape: tuple[Any, ...]) -> jax.Array:
-    """Return maps of a shape (N, C, H, W): zeros, with dy added at positions of maps.
+    """Return maps of a shape (N, C, H, W): zeros, with dy added at the given positions.
 
     Args:
         dy: (R, C, ph, pw).
@@ -94,12 +97,12 @@ def scatter_add(dy: jax.Array, index: jax.Array, image: jax.Array, shape: tuple[
     """
     n, channels, height, width = shape
 
-    def channel(dy: jax.Array, at: jax.Array) -> jax.Array:
-        zeros = vary_as(jnp.zeros(n * height * width, dy.dtype), dy, at)
-        return zeros.at[at].add(dy, mode="promise_in_bounds")
+    def channel(dy: jax.Array, flat_index: jax.Array) -> jax.Array:
+        zeros = vary_as(jnp.zeros(n * height * width, dy.dtype), dy, flat_index)
+        return zeros.at[flat_index].add(dy, mode="promise_in_bounds")
 
-    at = image[:, None, None, None] * (height * width) + index
-    return jnp.moveaxis(jax.vmap(channel, 1)(dy, at).reshape(channels, n, height, width), 0, 1)
+    flat_index = image[:, None, None, None] * (height * width) + index
+    return jnp.moveaxis(jax.vmap(channel, 1)(dy, flat_index).reshape(channels, n, height, width), 0, 1)
 
 
 def _maximum(a: Cells, b: Cells) -> Cells:
@@ -111,27 +114,27 @@ def _first_maximum(a: Cells, b: Cells) -> Cells:
     return jnp.where(second, b[0], a[0]), jnp.where(second, b[1], a[1])
 
 
-def _best_in_rectangles(cells: Cells, where: Rectangles, better: Better) -> Cells:
+def _best_in_rectangles(cells: Cells, rectangles: Rectangles, better: Better) -> Cells:
     """Return the best of cells (N, H, W, c) over rectangles, (R, ph, pw, c)."""
     height, width = cells[0].shape[1:3]
-    of_rows = _doubling_levels(cells, height, 1, better)
-    tables = [_doubling_levels(level, width, 2, better) for level in of_rows]
+    row_levels = _doubling_levels(cells, height, 1, better)
+    tables = [_doubling_levels(level, width, 2, better) for level in row_levels]
     parts = range(len(cells))
     table = [jnp.stack([jnp.stack([level[i] for level in row]) for row in tables]) for i in parts]
-    tall, rows = _covering_ranges(where.top, where.bottom, height)
-    wide, columns = _covering_ranges(where.left, where.right, width)
-    image = where.image[:, None, None]
+    row_level, rows = _covering_ranges(rectangles.top, rectangles.bottom, height)
+    column_level, columns = _covering_ranges(rectangles.left, rectangles.right, width)
+    image = rectangles.image[:, None, None]
     best: Cells | None = None
     for row, column in itertools.product(rows, columns):
-        at = tall[:, :, None], wide[:, None, :], image, row[:, :, None], column[:, None, :]
-        corner = tuple(part.at[at].get(mode="promise_in_bounds") for part in table)
+        index = row_level[:, :, None], column_level[:, None, :], image, row[:, :, None], column[:, None, :]
+        corner = tuple(part.at[index].get(mode="promise_in_bounds") for part in table)
         best = corner if best is None else better(best, corner)
     assert best is not None
     return best
 
 
 def _doubling_levels(cells: Cells, length: int, axis: int, better: Better) -> list[Cells]:
-    """Return the best over 1, 2, 4, ... cells from each cell on; the last few ranges wrap around."""
+    """Return the best over 1, 2, 4, ... cells, starting from each cell. The last ranges wrap around."""
     levels = [cells]
     for k in range(length.bit_length() - 1):
         levels.append(better(levels[-1], tuple(jnp.roll(part, -(1 << k), axis) for part in levels[-1])))
@@ -148,31 +151,31 @@ def _covering_ranges(low: jax.Array, high: jax.Array, length: int) -> tuple[jax.
 
 
 def _map_channel_chunks(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-    """Apply a function of (N, H, W, c) that returns (R, ph, pw, c) to all channels of (N, C, H, W)."""
+    """Apply a function from (N, H, W, c) to (R, ph, pw, c) to all channels of (N, C, H, W)."""
     n, channels, height, width = x.shape
     levels = height.bit_length() * width.bit_length()
     per_channel = levels * height * width * (n if isinstance(n, int) else 1)
-    size = max(8, _TABLE // per_channel)
-    last = jnp.moveaxis(x, 1, -1)
+    size = max(8, _MAX_TABLE_VALUES // per_channel)
+    channels_last = jnp.moveaxis(x, 1, -1)
     if size >= channels:
-        return jnp.moveaxis(function(last), -1, 1)
+        return jnp.moveaxis(function(channels_last), -1, 1)
     count = math.ceil(channels / size)
     size = math.ceil(channels / count)
-    filled = jnp.pad(last, ((0, 0), (0, 0), (0, 0), (0, count * size - channels)))
-    chunks = jnp.moveaxis(filled.reshape(n, height, width, count, size), 3, 0)
+    padded = jnp.pad(channels_last, ((0, 0), (0, 0), (0, 0), (0, count * size - channels)))
+    chunks = jnp.moveaxis(padded.reshape(n, height, width, count, size), 3, 0)
     results = jnp.moveaxis(lax.map(function, chunks), (0, 4), (1, 2))
     return results.reshape(results.shape[0], count * size, *results.shape[3:])[:, :channels]
 
 
 def roi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """Maxima over pooled_h x pooled_w bins of each region of a feature map: (R, C, pooled_h, pooled_w).
+    """Compute the maxima over pooled_h x pooled_w bins of each region of a feature map: (R, C, pooled_h, pooled_w).
 
-    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Boxes are widened by `pad_ratio` of
-    their sides on every side, multiplied by `spatial_scale`, and rounded to cells. Neighbouring bins may share cells.
-    Empty bins are 0. Values of an image that does not exist are NaN.
+    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Boxes are extended on every side by
+    `pad_ratio` times their sides, multiplied by `spatial_scale`, and rounded to cells. Neighbouring bins may share
+    cells. Empty bins are 0. Values of an image that does not exist are NaN.
     """
-    where, wrong = _roi_bins(ctx, data, rois)
-    return rectangle_maxima(data, where) + wrong.astype(data.dtype)
+    rectangles, nan_offset = _roi_bins(ctx, data, rois)
+    return rectangle_maxima(data, rectangles) + nan_offset.astype(data.dtype)
 
 
 def roi_pooling_backward(
@@ -188,13 +191,16 @@ define_layer(
     LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
     docs=LayerDocs(
         origin="py-faster-rcnn",
-        restrictions="Bins have exact borders, where the fork's float32 may count one more row or column.",
+        restrictions="Bins have exact borders; the fork's float32 arithmetic may add a row or column.",
     ),
 )
 
 
 def _roi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangles, jax.Array]:
-    """Return the bins, and an offset of each region's values, (R, 1, 1, 1): 0, or NaN if its image does not exist."""
+    """Return the bins, and an offset of the values of each region, (R, 1, 1, 1).
+
+    The offset is 0, or NaN if the image does not exist.
+    """
     require_maps_and_rois(data, rois)
     pooled_h, pooled_w = pooled_size(ctx.param)
     image, boxes = split_rois(rois)
@@ -202,43 +208,43 @@ def _roi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangle
     sizes = jnp.maximum(corners[:, 2:] - corners[:, :2] + 1, 1)
     top, bottom = bins(corners[:, 1], sizes[:, 1], pooled_h, data.shape[2])
     left, right = bins(corners[:, 0], sizes[:, 0], pooled_w, data.shape[3])
-    image, wrong = valid_images(image, data.shape)
-    return Rectangles(image, top, bottom, left, right), wrong[:, None, None, None]
+    image, nan_offset = valid_images(image, data.shape)
+    return Rectangles(image, top, bottom, left, right), nan_offset[:, None, None, None]
 
 
-_LEAST = 0.1  # cells; the shortest side of a region
+_MIN_SIDE = 0.1  # cells; the shortest side of a region
 
 
 def psroi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """Averages over group_size x group_size bins of each region: (R, output_dim, group_size, group_size).
+    """Average over group_size x group_size bins of each region: (R, output_dim, group_size, group_size).
 
     Bottoms: maps (N, output_dim * group_size**2, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Bin (i, j) of
     channel c averages channel (c * group_size + i) * group_size + j of the map. Corners are rounded before they are
     scaled. Empty bins are 0. Values of an image that does not exist are NaN.
     """
-    in_row, in_column, area, wrong = _psroi_bins(ctx, data, rois)
+    row_mask, column_mask, area, nan_offset = _psroi_bins(ctx, data, rois)
     groups = ctx.param.group_size
     maps = promote(data).reshape(data.shape[0], -1, groups, groups, *data.shape[2:])
 
     def row_of_bins(row: tuple[jax.Array, jax.Array]) -> jax.Array:
-        maps, in_row = row  # (N, C, group, H, W), (R, N, H): sums along the columns of cells, then along the rows
-        return jnp.einsum("rcjw,rjw->rcj", jnp.einsum("rnh,ncjhw->rcjw", in_row, maps), in_column)
+        maps, row_mask = row  # (N, C, group, H, W) and (R, N, H); sum along the height, then along the width
+        return jnp.einsum("rcjw,rjw->rcj", jnp.einsum("rnh,ncjhw->rcjw", row_mask, maps), column_mask)
 
-    sums = lax.map(row_of_bins, (jnp.moveaxis(maps, 2, 0), jnp.moveaxis(in_row, 1, 0)))
-    return (jnp.moveaxis(sums, 0, 2) / area + wrong).astype(data.dtype)
+    sums = lax.map(row_of_bins, (jnp.moveaxis(maps, 2, 0), jnp.moveaxis(row_mask, 1, 0)))
+    return (jnp.moveaxis(sums, 0, 2) / area + nan_offset).astype(data.dtype)
 
 
 def psroi_pooling_backward(
     ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    in_row, in_column, area, _ = _psroi_bins(ctx, data, rois)
+    row_mask, column_mask, area, _ = _psroi_bins(ctx, data, rois)
 
     def row_of_bins(row: tuple[jax.Array, jax.Array]) -> jax.Array:
-        dy, in_row = row
-        return jnp.einsum("rnh,rcjw->ncjhw", in_row, jnp.einsum("rcj,rjw->rcjw", dy, in_column))
+        dy, row_mask = row
+        return jnp.einsum("rnh,rcjw->ncjhw", row_mask, jnp.einsum("rcj,rjw->rcjw", dy, column_mask))
 
     shares = jnp.moveaxis(promote(dy) / area, 2, 0)
-    rows = lax.map(row_of_bins, (shares, jnp.moveaxis(in_row, 1, 0)))
+    rows = lax.map(row_of_bins, (shares, jnp.moveaxis(row_mask, 1, 0)))
     return jnp.moveaxis(rows, 0, 2).reshape(data.shape).astype(data.dtype), None
 
 
@@ -249,38 +255,42 @@ define_layer(
     LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
     docs=LayerDocs(
         origin="R-FCN",
-        restrictions="Bins have exact borders, where the fork's float32 may count one more row or column.",
+        restrictions="Bins have exact borders; the fork's float32 arithmetic may add a row or column.",
     ),
 )
 
 
 def _psroi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return masks of the cells in each bin, (R, group, N, H) and (R, group, W), areas, and offsets of the values.
+    """Return the masks of the cells in each bin, the areas of the bins, and offsets of the values.
 
-    Areas (R, 1, group, group) are at least 1. Offsets (R, 1, 1, 1) are 0, or NaN if the image does not exist.
+    The masks are (R, group, N, H) and (R, group, W). Areas (R, 1, group, group) are at least 1. Offsets (R, 1, 1, 1)
+    are 0, or NaN if the image does not exist.
     """
     require_maps_and_rois(data, rois)
     p = ctx.param
-    require(p.group_size > 0 and p.output_dim > 0, "group_size and output_dim must be > 0")
+    require(
+        p.group_size > 0 and p.output_dim > 0,
+        f"group_size and output_dim must be > 0, not {p.group_size} and {p.output_dim}",
+    )
     channels = p.output_dim * p.group_size**2
     require(
         data.shape[1] == channels,
         f"needs output_dim * group_size**2 = {channels} channels, but bottom 0 has {data.shape[1]}",
     )
     image, boxes = split_rois(rois)
-    image, wrong = valid_images(image, data.shape)
+    image, nan_offset = valid_images(image, data.shape)
     start, end = round_nearest(boxes[:, :2]) * p.spatial_scale, (round_nearest(boxes[:, 2:]) + 1) * p.spatial_scale
-    size = jnp.maximum(end - start, _LEAST)
+    size = jnp.maximum(end - start, _MIN_SIDE)
     top, bottom = bins(start[:, 1], size[:, 1], p.group_size, data.shape[2])
     left, right = bins(start[:, 0], size[:, 0], p.group_size, data.shape[3])
     in_image = image[:, None] == jnp.arange(data.shape[0])
     dtype = jnp.promote_types(data.dtype, jnp.float32)
-    in_row = (_is_between(top, bottom, data.shape[2])[:, :, None] & in_image[:, None, :, None]).astype(dtype)
-    in_column = _is_between(left, right, data.shape[3]).astype(dtype)
+    row_mask = (_range_mask(top, bottom, data.shape[2])[:, :, None] & in_image[:, None, :, None]).astype(dtype)
+    column_mask = _range_mask(left, right, data.shape[3]).astype(dtype)
     area = jnp.maximum(bottom - top, 0)[:, :, None] * jnp.maximum(right - left, 0)[:, None, :]
-    return in_row, in_column, jnp.maximum(area, 1)[:, None].astype(dtype), wrong[:, None, None, None]
+    return row_mask, column_mask, jnp.maximum(area, 1)[:, None].astype(dtype), nan_offset[:, None, None, None]
 
 
-def _is_between(low: jax.Array, high: jax.Array, length: int) -> jax.Array:
+def _range_mask(low: jax.Array, high: jax.Array, length: int) -> jax.Array:
     cell = jnp.arange(length)
     return (cell >= low[:, :, None]) & (cell < high[:, :, None])

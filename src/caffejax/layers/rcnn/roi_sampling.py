@@ -17,7 +17,7 @@ from .roi_utils import pooled_size, require_maps_and_rois, round_nearest, split_
 
 
 class AxisWeights(NamedTuple):
-    """Bilinear weights along one axis of the maps: the two cells beside each of n points of R regions.
+    """Bilinear weights along one axis of the maps, for the two neighbouring cells of each of n points of R regions.
 
     Attributes:
         cells: two arrays (R, n) of int32, indices of cells.
@@ -29,13 +29,13 @@ class AxisWeights(NamedTuple):
 
 
 def bilinear_weights(position: jax.Array, length: int) -> AxisWeights:
-    """Return the two cells beside positions (R, n) along an axis, and their weights; 0 outside of the axis."""
+    """Return the two cells beside positions (R, n) along an axis, and their weights, which are 0 outside the axis."""
     low = jnp.floor(position)
     cells = low, low + 1
     weights = low + 1 - position, position - low
-    held = (jnp.where((c >= 0) & (c < length), w, 0) for c, w in zip(cells, weights, strict=True))
-    inside = (jnp.clip(c, 0, length - 1).astype(jnp.int32) for c in cells)
-    return AxisWeights((next(inside), next(inside)), (next(held), next(held)))
+    inside_weights = (jnp.where((c >= 0) & (c < length), w, 0) for c, w in zip(cells, weights, strict=True))
+    clipped_cells = (jnp.clip(c, 0, length - 1).astype(jnp.int32) for c in cells)
+    return AxisWeights((next(clipped_cells), next(clipped_cells)), (next(inside_weights), next(inside_weights)))
 
 
 def sample_bilinear(x: jax.Array, image: jax.Array, rows: AxisWeights, columns: AxisWeights) -> jax.Array:
@@ -46,34 +46,34 @@ def sample_bilinear(x: jax.Array, image: jax.Array, rows: AxisWeights, columns: 
         image: (R,), the index of the map of each region.
         rows, columns: the weights of the samples along height and width.
     """
-    last = jnp.moveaxis(x, 1, -1)
+    channels_last = jnp.moveaxis(x, 1, -1)
     total: jax.Array | None = None
     for i, j in itertools.product((0, 1), (0, 1)):
-        at = image[:, None, None], rows.cells[i][:, :, None], columns.cells[j][:, None, :]
+        index = image[:, None, None], rows.cells[i][:, :, None], columns.cells[j][:, None, :]
         weight = rows.weights[i][:, :, None, None] * columns.weights[j][:, None, :, None]
-        part = weight * promote(last.at[at].get(mode="promise_in_bounds"))
-        total = part if total is None else total + part
+        product = weight * promote(channels_last.at[index].get(mode="promise_in_bounds"))
+        total = product if total is None else total + product
     assert total is not None
     return jnp.moveaxis(total, -1, 1)
 
 
 def scatter_grad(dy: jax.Array, x: jax.Array, image: jax.Array, rows: AxisWeights, columns: AxisWeights) -> jax.Array:
-    """Return the gradient of `sample_bilinear` for the maps."""
-    wide = vary_as(jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), dy, image, rows.weights[0])
-    (dx,) = jax.linear_transpose(lambda x: sample_bilinear(x, image, rows, columns), wide)(dy.astype(wide.dtype))
+    """Return the gradient of `sample_bilinear` with respect to the maps."""
+    zeros = vary_as(jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), dy, image, rows.weights[0])
+    (dx,) = jax.linear_transpose(lambda x: sample_bilinear(x, image, rows, columns), zeros)(dy.astype(zeros.dtype))
     return dx.astype(x.dtype)
 
 
 def roi_align(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """Bilinear samples of a map at the corners of each region's bins: (R, C, pooled_h + 1, pooled_w + 1).
+    """Sample a map bilinearly at the corners of the bins of each region: (R, C, pooled_h + 1, pooled_w + 1).
 
-    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Boxes are widened by `pad_ratio` of
-    their sides on every side and multiplied by `spatial_scale`, without rounding. The centre of a cell is half a cell
-    from its border. Samples outside of the map are 0, and all samples of boxes without width or height. Values of an
-    image that does not exist are NaN. No gradient reaches the boxes.
+    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Boxes are extended on every side by
+    `pad_ratio` times their sides and multiplied by `spatial_scale`, without rounding. The centre of a cell is half a
+    cell from its border. Samples outside the map are 0, and so are all samples of boxes without width or height. Values
+    of an image that does not exist are NaN. No gradient reaches the boxes.
     """
-    image, rows, columns, wrong = _align_points(ctx, data, rois)
-    return (sample_bilinear(promote(data), image, rows, columns) + wrong).astype(data.dtype)
+    image, rows, columns, nan_offset = _align_points(ctx, data, rois)
+    return (sample_bilinear(promote(data), image, rows, columns) + nan_offset).astype(data.dtype)
 
 
 def roi_align_backward(
@@ -89,7 +89,7 @@ define_layer(
     Gradient(roi_align_backward, indices=Indices((1,), ignores_gradient=True)),
     LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
     docs=LayerDocs(
-        origin="MS-CNN", restrictions="Detectron's form, with several samples in each bin, is another layer."
+        origin="MS-CNN", restrictions="Detectron's form, with several samples in each bin, is a different layer."
     ),
 )
 
@@ -104,12 +104,12 @@ def _align_points(
     require_maps_and_rois(data, rois)
     pooled_h, pooled_w = pooled_size(ctx.param)
     image, boxes = split_rois(rois)
-    image, wrong = valid_images(image, data.shape)
+    image, nan_offset = valid_images(image, data.shape)
     x1, y1, x2, y2 = jnp.moveaxis(widen_boxes(boxes, ctx.param.pad_ratio) * ctx.param.spatial_scale, 1, 0)
     nonempty = (x2 > x1) & (y2 > y1)
     rows = _align_weights(y1, y2, pooled_h, data.shape[2], nonempty)
     columns = _align_weights(x1, x2, pooled_w, data.shape[3], nonempty)
-    return image, rows, columns, wrong[:, None, None, None]
+    return image, rows, columns, nan_offset[:, None, None, None]
 
 
 def _align_weights(low: jax.Array, high: jax.Array, n: int, length: int, valid: jax.Array) -> AxisWeights:
@@ -118,7 +118,7 @@ def _align_weights(low: jax.Array, high: jax.Array, n: int, length: int, valid: 
 
 
 def _positions(start: jax.Array, size: jax.Array, n: int, count: int) -> jax.Array:
-    """Return start + i * size / n for i below count, (R, count)."""
+    """Return start + i * size / n for 0 <= i < count, (R, count)."""
     # Boxes often end at the border of the map, where rounding decides whether the last sample counts. So each operation
     # must round as in C. XLA would multiply by the reciprocal of a constant divisor, and fuse a product into a sum.
     step = (size / jnp.where(size > 0, n, 1))[:, None]
@@ -126,31 +126,33 @@ def _positions(start: jax.Array, size: jax.Array, n: int, count: int) -> jax.Arr
 
 
 def _is_near(position: jax.Array, length: int) -> jax.Array:
-    """Return whether positions are at most half a cell outside of an axis; others have no weight."""
+    """Return whether positions are at most half a cell outside an axis. Other positions have no weight."""
     return (position >= -0.5) & (position <= length - 0.5)
 
 
-def _inside_weights(position: jax.Array, counts: jax.Array, length: int) -> AxisWeights:
-    """Return the bilinear weights of positions clipped to the axis; 0 unless they count."""
+def _inside_weights(position: jax.Array, mask: jax.Array, length: int) -> AxisWeights:
+    """Return the bilinear weights of positions clipped to the axis. They are 0 where the mask is False."""
     cells, weights = bilinear_weights(
-        jnp.where(counts, jnp.clip(position, 0, length - 1), 0), length
+        jnp.where(mask, jnp.clip(position, 0, length - 1), 0), length
     )  # NaN positions have weight 0
-    return AxisWeights(cells, (jnp.where(counts, weights[0], 0), jnp.where(counts, weights[1], 0)))
+    return AxisWeights(cells, (jnp.where(mask, weights[0], 0), jnp.where(mask, weights[1], 0)))
 
 
 def roi_warping(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """Bilinear sample of a map at the start of each bin of a region: (R, C, pooled_h, pooled_w).
+    """Sample a map bilinearly at the start of each bin of a region: (R, C, pooled_h, pooled_w).
 
     Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Corners are multiplied by
-    `spatial_scale` and rounded. Samples more than half a cell outside of the map are 0. Values of an image that does
-    not exist are NaN. The gradient follows the fork. It reaches the boxes as if they were not rounded, except from
-    samples in the last row or column. It takes the sides of a region as one cell longer than the forward pass does. A
-    cell gets gradient only from the bins that would then be near it.
+    `spatial_scale` and rounded. Samples more than half a cell outside the map are 0. Values of an image that does not
+    exist are NaN.
+
+    The gradient is computed as in the fork. It reaches the boxes as if they were not rounded, except from samples in
+    the last row or column. It takes the sides of a region as one cell longer than the forward pass does. A cell gets
+    gradient only from bins that are near it in this longer region.
     """
     image, corners = _round_corners(ctx, data, rois)
-    image, wrong = valid_images(image, data.shape)
+    image, nan_offset = valid_images(image, data.shape)
     rows, columns = _warp_weights(_bin_starts(ctx, corners), data)
-    return (sample_bilinear(promote(data), image, rows, columns) + wrong[:, None, None, None]).astype(data.dtype)
+    return (sample_bilinear(promote(data), image, rows, columns) + nan_offset[:, None, None, None]).astype(data.dtype)
 
 
 def roi_warping_backward(
@@ -160,8 +162,8 @@ def roi_warping_backward(
     image, _ = valid_images(image, data.shape)
     positions = _bin_starts(ctx, corners)
     rows, columns = _warp_weights(positions, data)
-    near = [_limit_to_near_bins(a, corners[:, 1 - k], corners[:, 3 - k]) for k, a in enumerate((rows, columns))]
-    dx = scatter_grad(dy, data, image, near[0], near[1])
+    near_weights = [_limit_to_near_bins(a, corners[:, 1 - k], corners[:, 3 - k]) for k, a in enumerate((rows, columns))]
+    dx = scatter_grad(dy, data, image, near_weights[0], near_weights[1])
     inner_rows, inner_columns = _without_last_cell(rows), _without_last_cell(columns)
     by_row = sample_bilinear(promote(data), image, _weight_derivatives(rows), inner_columns)
     by_column = sample_bilinear(promote(data), image, inner_rows, _weight_derivatives(columns))
@@ -189,7 +191,7 @@ def _round_corners(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.
 
 
 def _bin_starts(ctx: Context, corners: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the positions at which the bins begin, (R, pooled_h) and (R, pooled_w)."""
+    """Return the positions at which the bins start, (R, pooled_h) and (R, pooled_w)."""
     x1, y1, x2, y2 = (corners[:, i] for i in range(4))
     pooled_h, pooled_w = pooled_size(ctx.param)
     height, width = jnp.maximum(y2 - y1, 0), jnp.maximum(x2 - x1, 0)
@@ -202,37 +204,49 @@ def _warp_weights(positions: tuple[jax.Array, jax.Array], data: jax.Array) -> tu
     return rows, columns
 
 
-def _limit_to_near_bins(along: AxisWeights, low: jax.Array, high: jax.Array) -> AxisWeights:
-    """Return the weights, with 0 for bins that would not be near the cell if regions were one cell longer."""
-    n = along.cells[0].shape[1]
-    number, size = jnp.arange(n), jnp.maximum(high - low + 1, 1)[:, None]
-    side = size / jnp.where(size > 0, n, 1)  # rounded as in C, see `_positions`
+def _limit_to_near_bins(axis_weights: AxisWeights, low: jax.Array, high: jax.Array) -> AxisWeights:
+    """Return the weights, with 0 for bins that the fork does not consider near the cell.
+
+    The fork's backward pass computes the range of bins near a cell with regions that are one cell longer than in the
+    forward pass. Bin k is near a cell c <= high if floor((c - low - 1) / s - 1) <= k < ceil((c - low + 1) / s), where s
+    = (high - low + 1) / n is the size of one of the n bins.
+    """
+    n = axis_weights.cells[0].shape[1]
+    bin_index, size = jnp.arange(n), jnp.maximum(high - low + 1, 1)[:, None]
+    bin_size = size / jnp.where(size > 0, n, 1)  # rounded as in C, see `_positions`
 
     def weight(cell: jax.Array, weight: jax.Array) -> jax.Array:
         from_start = cell - low[:, None]
-        near = (number >= jnp.floor((from_start - 1) / side - 1)) & (number < jnp.ceil((from_start + 1) / side))
-        return jnp.where(near & (cell <= high[:, None]), weight, 0)
+        is_near = (bin_index >= jnp.floor((from_start - 1) / bin_size - 1)) & (
+            bin_index < jnp.ceil((from_start + 1) / bin_size)
+        )
+        return jnp.where(is_near & (cell <= high[:, None]), weight, 0)
 
-    first, second = map(weight, along.cells, along.weights)
-    return AxisWeights(along.cells, (first, second))
+    first, second = map(weight, axis_weights.cells, axis_weights.weights)
+    return AxisWeights(axis_weights.cells, (first, second))
 
 
-def _without_last_cell(along: AxisWeights) -> AxisWeights:
+def _without_last_cell(axis_weights: AxisWeights) -> AxisWeights:
     """Return the weights, with 0 for samples in the last cell."""
-    first, second = (jnp.where(along.cells[0] < along.cells[1], weight, 0) for weight in along.weights)
-    return AxisWeights(along.cells, (first, second))
+    first, second = (
+        jnp.where(axis_weights.cells[0] < axis_weights.cells[1], weight, 0) for weight in axis_weights.weights
+    )
+    return AxisWeights(axis_weights.cells, (first, second))
 
 
-def _weight_derivatives(along: AxisWeights) -> AxisWeights:
-    """Return the same cells with the derivatives of their weights by the position: -1 and 1, or 0 in the last cell."""
-    first, second = _without_last_cell(along).weights
+def _weight_derivatives(axis_weights: AxisWeights) -> AxisWeights:
+    """Return the same cells with the derivatives of their weights with respect to the position.
+
+    The derivatives are -1 and 1, or 0 in the last cell.
+    """
+    first, second = _without_last_cell(axis_weights).weights
     interior = jnp.where(first + second > 0, 1.0, 0.0)
-    return AxisWeights(along.cells, (-interior, interior))
+    return AxisWeights(axis_weights.cells, (-interior, interior))
 
 
 def _corner_diffs(
     diff: jax.Array, position: jax.Array, length: int, low: jax.Array, high: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Return the gradients of both ends of the regions, (R,) each, from the gradients of the points, (R, n)."""
-    part = (jnp.clip(position, 0, length - 1) - low[:, None]) / jnp.maximum(high - low + 1, 1)[:, None]
-    return jnp.sum(diff * (1 - part), axis=1), jnp.sum(diff * part, axis=1)
+    fraction = (jnp.clip(position, 0, length - 1) - low[:, None]) / jnp.maximum(high - low + 1, 1)[:, None]
+    return jnp.sum(diff * (1 - fraction), axis=1), jnp.sum(diff * fraction, axis=1)

@@ -12,15 +12,15 @@ from ...errors import require
 from ..context import Shape
 from ..dtype_policy import promote
 
-_FAR = 1e6  # pixels; coordinates are clipped to this, which is larger than any map and fits into integers
+_MAX_COORDINATE = 1e6  # pixels; coordinates are clipped to this, which is larger than any map and fits into integers
 
 
 def require_maps_and_rois(data: Any, rois: Any) -> None:
-    """Raise `LayerError` unless bottom 0 holds maps and bottom 1 rows of five numbers."""
-    require(len(data.shape) == 4, f"bottom 0 must be N x C x H x W, not of shape {data.shape}")
+    """Raise `LayerError` unless bottom 0 has maps and bottom 1 has rows of five values."""
+    require(len(data.shape) == 4, f"bottom 0 must be N x C x H x W, not {data.shape}")
     require(
         are_rows_of_five(rois),
-        f"the ROIs, bottom 1, must have five numbers in each row (image, x1, y1, x2, y2), not {rois.shape}",
+        f"the ROIs, bottom 1, must have five values in each row (image, x1, y1, x2, y2), not shape {rois.shape}",
     )
 
 
@@ -30,7 +30,7 @@ def are_rows_of_five(rows: Any) -> bool:
 
 
 def pooled_size(p: Any) -> tuple[int, int]:
-    """Return `pooled_h` and `pooled_w`, which must be positive."""
+    """Return `pooled_h` and `pooled_w`, after checking that they are positive."""
     require(p.pooled_h > 0 and p.pooled_w > 0, f"pooled_h and pooled_w must be > 0, not {p.pooled_h} and {p.pooled_w}")
     return p.pooled_h, p.pooled_w
 
@@ -38,11 +38,11 @@ def pooled_size(p: Any) -> tuple[int, int]:
 def split_rois(rois: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the image index of each ROI, (R,) int32, and its box x1, y1, x2, y2, (R, 4)."""
     rows = promote(rois).reshape(rois.shape[0], 5)
-    return round_nearest(rows[:, 0]).astype(jnp.int32), jnp.clip(rows[:, 1:], -_FAR, _FAR)
+    return round_nearest(rows[:, 0]).astype(jnp.int32), jnp.clip(rows[:, 1:], -_MAX_COORDINATE, _MAX_COORDINATE)
 
 
 def widen_boxes(boxes: jax.Array, ratio: float) -> jax.Array:
-    """Return boxes (R, 4) with `ratio` of their sides (x2 - x1 + 1) added on every side."""
+    """Return boxes (R, 4), extended on every side by `ratio` times their sides (x2 - x1 + 1)."""
     if not ratio:
         return boxes
     pad = (boxes[:, 2:] - boxes[:, :2] + 1) * ratio
@@ -50,23 +50,23 @@ def widen_boxes(boxes: jax.Array, ratio: float) -> jax.Array:
 
 
 def round_nearest(x: jax.Array) -> jax.Array:
-    """Round halves away from zero, as C does."""
+    """Round to the nearest integer, with halves rounded away from zero, as C does."""
     return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO)
 
 
 def floor_divided(x: jax.Array, n: Any) -> jax.Array:
-    """Return floor(x / n), exact on every device, even if the device's division is not correctly rounded."""
+    """Return floor(x / n). It is exact on every device, even if the division of the device is not correctly rounded."""
     q = jnp.floor(x / n)
     return q + (x >= (q + 1) * n) - (x < q * n)
 
 
 def ceil_divided(x: jax.Array, n: Any) -> jax.Array:
-    """Return ceil(x / n), exact on every device."""
+    """Return ceil(x / n). It is exact on every device."""
     return -floor_divided(-x, n)
 
 
 def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Array, jax.Array]:
-    """Return for each of n bins along an axis the first cell, and the cell after the last, (R, n) int32 each.
+    """Return the first cell and the cell after the last for each of n bins along an axis, (R, n) int32 each.
 
     Args:
         start, size: start and size of the regions in cells, (R,).
@@ -81,9 +81,10 @@ def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Arr
 
 
 def valid_images(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
-    """Return valid image indices, and offsets of a region's values: 0, or NaN if its image does not exist; (R,) each.
+    """Return valid image indices, and offsets of the values of a region, (R,) each.
 
-    A negative index marks a padding row; image 0 is read for it.
+    An offset is 0, or NaN if the image of the region does not exist. A negative index marks a padding row, for which
+    image 0 is read.
     """
     valid = image < data[0]
     return jnp.where(valid, jnp.maximum(image, 0), 0), jnp.where(valid, 0.0, jnp.nan)

@@ -26,18 +26,18 @@ Rounding = Callable[[float], float]
 
 
 def round_half_up(x: float) -> float:
-    """Round a positive number to an integer, halves up, as C does."""
+    """Round a positive number to an integer, with halves rounded up, as C does."""
     return math.floor(x + 0.5)
 
 
 def make_anchors(base: int, ratios: Sequence[float], scales: Sequence[float], rounding: Rounding = round) -> np.ndarray:
-    """Return boxes (ratios * scales, 4) around the middle of a square of `base` pixels, by ratio, then by scale.
+    """Return boxes (ratios * scales, 4) around the center of a square of `base` pixels, by ratio, then by scale.
 
     Args:
         base: the side of the square in pixels.
-        ratios: height over width. A box with the area of the square and this ratio has its sides rounded.
+        ratios: height over width. The sides of a box with this ratio and the area of the square are rounded.
         scales: factors of the rounded sides.
-        rounding: the rounding of the sides. Default: Python's, which rounds halves to even numbers, like NumPy.
+        rounding: the rounding of the sides. By default it is Python's, which rounds halves to even numbers, like NumPy.
     """
     middle, boxes = (base - 1) / 2, []
     for ratio in ratios:
@@ -61,13 +61,13 @@ def shift_anchors(boxes: np.ndarray, size: tuple[int, ...], stride: int) -> jax.
 
 
 def split_anchors(channels: jax.Array, n: int) -> jax.Array:
-    """Return channels (1, A * n, H, W) as (H, W, A, n)."""
+    """Transpose channels (1, A * n, H, W) to (H, W, A, n)."""
     _, total, height, width = channels.shape
     return jnp.transpose(channels.reshape(total // n, n, height, width), (2, 3, 0, 1))
 
 
 def decode_boxes(boxes: Any, deltas: jax.Array) -> jax.Array:
-    """Return boxes (..., 4) moved by deltas (..., 4); the inverse of `encode_boxes`.
+    """Return boxes (..., 4) moved by deltas (..., 4). This is the inverse of `encode_boxes`.
 
     The deltas are the shift of the centre divided by the sides, and the logarithms of the ratios of the sides. A side
     is x2 - x1 + 1.
@@ -78,11 +78,11 @@ def decode_boxes(boxes: Any, deltas: jax.Array) -> jax.Array:
     return jnp.concatenate([middle - half, middle + half], axis=-1)
 
 
-def encode_boxes(boxes: Any, truth: Any, numpy: Any = jnp) -> Any:
-    """Return the deltas (..., 4) from boxes (..., 4) to `truth` (..., 4); the inverse of `decode_boxes`."""
-    size, true = (b[..., 2:] - b[..., :2] + 1 for b in (boxes, truth))
-    shift = (truth[..., :2] + 0.5 * true - boxes[..., :2] - 0.5 * size) / size
-    return numpy.concatenate([shift, numpy.log(true / size)], axis=-1)
+def encode_boxes(boxes: Any, truth: Any, xp: Any = jnp) -> Any:
+    """Return the deltas (..., 4) from boxes (..., 4) to `truth` (..., 4). This is the inverse of `decode_boxes`."""
+    size, truth_size = (b[..., 2:] - b[..., :2] + 1 for b in (boxes, truth))
+    shift = (truth[..., :2] + 0.5 * truth_size - boxes[..., :2] - 0.5 * size) / size
+    return xp.concatenate([shift, xp.log(truth_size / size)], axis=-1)
 
 
 def clip_boxes(boxes: jax.Array, height: jax.Array, width: jax.Array) -> jax.Array:
@@ -91,10 +91,10 @@ def clip_boxes(boxes: jax.Array, height: jax.Array, width: jax.Array) -> jax.Arr
 
 
 class _Parts(NamedTuple):
-    """State of the quicksort: the partly sorted scores, and the part to which each score belongs; all (N,).
+    """State of the quicksort: the partly sorted scores, and the part to which each score belongs, (N,) each.
 
     Attributes:
-        scores: the scores in their present order.
+        scores: the scores in their current order.
         order: the original indices of the scores.
         start, end: the first and the last index of each score's part.
     """
@@ -106,37 +106,37 @@ class _Parts(NamedTuple):
 
 
 def quicksort_order(scores: jax.Array) -> jax.Array:
-    """Return the indices of scores (N,) in falling order, with equal scores ordered as by pva-faster-rcnn's quicksort.
+    """Return the indices of scores (N,) in falling order, with ties ordered like pva-faster-rcnn's quicksort.
 
     The fork's partition takes the first score as the pivot. It swaps the first smaller score from the left with the
     first larger score from the right until both searches meet. Scores equal to the pivot do not move, so their order
-    depends on the other scores. Here all parts are partitioned at once, and a round costs one pass over all scores.
-    Without equal scores a plain sort gives the order.
+    depends on the other scores. Here all parts are partitioned at once, and a round costs one pass over all scores. If
+    there are no ties, an ordinary sort gives the order.
     """
     sort = jnp.argsort(-scores, stable=True)
     best = scores[sort]
-    return lax.cond(jnp.any(best[1:] == best[:-1]), _sort_equal, lambda _: sort, scores)
+    return lax.cond(jnp.any(best[1:] == best[:-1]), _quicksort, lambda _: sort, scores)
 
 
-def _sort_equal(scores: jax.Array) -> jax.Array:
+def _quicksort(scores: jax.Array) -> jax.Array:
     n = scores.shape[0]
     indices = vary_as(jnp.arange(n), scores)
     parts = _Parts(scores, indices, jnp.zeros_like(indices), jnp.full_like(indices, n - 1))
-    return lax.while_loop(_has_unsorted, _divide, parts).order
+    return lax.while_loop(_has_unsorted, _partition, parts).order
 
 
 def _has_unsorted(parts: _Parts) -> jax.Array:
-    """Return whether any part has scores that differ, a bool scalar."""
+    """Return as a bool scalar whether any part is unsorted, which means that its scores are not all equal."""
     pivot = parts.scores[parts.start]
     return jnp.any((parts.scores < pivot) | (parts.scores > pivot))
 
 
-def _divide(parts: _Parts) -> _Parts:
+def _partition(parts: _Parts) -> _Parts:
     indices, pivot = jnp.arange(parts.scores.shape[0]), parts.scores[parts.start]
     smaller, larger = parts.scores < pivot, parts.scores > pivot
     from_left = jnp.cumsum(smaller) - smaller - _count_before(smaller, parts.start)
     from_right = _count_before(larger, parts.end + 1) - jnp.cumsum(larger)
-    # the k-th smaller score from the left and the k-th larger from the right are swapped if the smaller is further left
+    # swap the k-th smaller score from the left with the k-th larger one from the right if the smaller is further left
     swapped = jnp.where(
         smaller,
         from_left < _count_before(larger, parts.end + 1) - jnp.cumsum(larger),
@@ -160,18 +160,18 @@ def _divide(parts: _Parts) -> _Parts:
     return _Parts(parts.scores[origin], parts.order[origin], start, end)
 
 
-def _count_before(chosen: jax.Array, index: jax.Array) -> jax.Array:
-    """Return the number of True entries of `chosen` before each index in `index`."""
-    return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(chosen, dtype=jnp.int32)])[index]
+def _count_before(mask: jax.Array, index: jax.Array) -> jax.Array:
+    """Return the number of True entries of `mask` before each index in `index`."""
+    return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(mask, dtype=jnp.int32)])[index]
 
 
 class ProposalLimits(NamedTuple):
     """Limits of non-maximum suppression.
 
     Attributes:
-        before: the number of best boxes that are considered.
-        after: the maximum number of boxes that are kept.
-        overlap: a box is suppressed if it overlaps a better box by more than this. None: no box is suppressed.
+        before: the number of best boxes before suppression.
+        after: the maximum number of boxes after suppression.
+        overlap: a box is suppressed if its overlap with a better box exceeds this. If None, no box is suppressed.
     """
 
     before: int
@@ -180,7 +180,7 @@ class ProposalLimits(NamedTuple):
 
 
 class Proposals(NamedTuple):
-    """Boxes (K, 4) and scores (K,), the best first; `valid` (K,) is False for padding, which comes last."""
+    """Boxes (K, 4) and scores (K,), best first. `valid` (K,) is False for padding, which comes last."""
 
     boxes: jax.Array
     scores: jax.Array
@@ -193,13 +193,13 @@ def propose_by_image(
     deltas: jax.Array,
     im_info: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return rows image, x1, y1, x2, y2 (N * K, 5) and scores (N * K,) of all images' proposals, image after image.
+    """Return rows image, x1, y1, x2, y2 (N * K, 5) and scores (N * K,) of the proposals of all images, in order.
 
     Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
 
     Args:
         find: a function of scores (2A, H, W), deltas (4A, H, W) and a row of im_info that returns K proposals.
-        scores, deltas, im_info: the bottoms of all N images, as `require_maps` takes them.
+        scores, deltas, im_info: the bottoms of all N images, as `require_maps` accepts them.
     """
     dtype, n = scores.dtype, scores.shape[0]
     scores, deltas, im_info = (
@@ -225,30 +225,31 @@ def require_maps(scores: Any, deltas: Any, im_info: Any, n_anchors: int) -> None
     """Raise `LayerError` unless the bottoms have 2 scores and 4 deltas for each anchor of a cell, of the same images.
 
     Args:
-        scores, deltas, im_info: the bottoms. im_info has a row of three or more numbers for each image, or one for all.
+        scores, deltas, im_info: the bottoms. im_info has a row of three or more values for each image, or one row for
+            all.
         n_anchors: the number of anchors of a cell.
     """
     for i, (x, n) in enumerate(((scores, 2 * n_anchors), (deltas, 4 * n_anchors))):
         require(
             len(x.shape) == 4 and x.shape[1] == n,
-            f"bottom {i} must have {n} channels, for {n_anchors} anchors: not shape {x.shape}",
+            f"bottom {i} must have {n} channels for {n_anchors} anchors, not shape {x.shape}",
         )
     maps = ((x.shape[0], *x.shape[2:]) for x in (scores, deltas))
     require(len(set(maps)) == 1, f"bottoms 0 and 1 differ in size: {scores.shape} and {deltas.shape}")
     images, shape = scores.shape[0], im_info.shape
     require(
         len(shape) >= 2 and shape[0] in (1, images) and math.prod(shape[1:]) >= 3,
-        f"im_info must have a row of 3 numbers (height, width, scale ...) for each of the {images} images, or one for "
-        f"all, not shape {shape}",
+        f"im_info must have a row of 3 values (height, width, scale ...) for each of the {images} images, or one row "
+        f"for all, not shape {shape}",
     )
 
 
-def require_image(im_info: Any, least: int) -> None:
-    """Raise `LayerError` unless im_info has one row of at least `least` values."""
+def require_image(im_info: Any, n_values: int) -> None:
+    """Raise `LayerError` unless im_info has one row of at least `n_values` values."""
     shape = im_info.shape
     require(
-        len(shape) >= 2 and shape[0] == 1 and shape[1] >= least,
-        f"im_info must be a row of {least} numbers (height, width, scale ...) about one image, not shape {shape}",
+        len(shape) >= 2 and shape[0] == 1 and shape[1] >= n_values,
+        f"im_info must be a row of {n_values} values (height, width, scale ...) for one image, not shape {shape}",
     )
 
 
@@ -261,11 +262,14 @@ def propose(
         boxes: (N, 4), in pixels; a side is x2 - x1 + 1.
         scores: (N,).
         valid: (N,), False for boxes that are ignored.
-        limits: the numbers of boxes considered and kept, and the threshold.
-        order: (N,), the indices of the boxes in the order in which they are considered. Default: by falling score, the
-            first of equal scores first.
+        limits: the numbers of boxes before and after suppression, and the threshold.
+        order: (N,), the indices of the boxes in the order in which they are considered. By default the order is by
+            falling score, with the first of equal scores first.
     """
-    require(limits.before > 0 and limits.after > 0, f"must consider and keep at least one box, not {limits}")
+    require(
+        limits.before > 0 and limits.after > 0,
+        f"the numbers of boxes before and after suppression must be 1 or more, not {limits.before} and {limits.after}",
+    )
     n = min(limits.before, boxes.shape[0])
     if order is None:
         _, order = lax.top_k(jnp.where(valid, scores, -jnp.inf), n)
@@ -281,20 +285,29 @@ def propose(
 def proposal(
     ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Best boxes of an RPN, at most `post_nms_topn` rows image, x1, y1, x2, y2 an image; a second top has the scores.
+    """Select the best boxes of an RPN: at most `post_nms_topn` rows image, x1, y1, x2, y2 per image.
 
-    Bottoms: scores (N, 2A, H, W), deltas (N, 4A, H, W), im_info (N, 4) or (1, 4) with height, width and two scales, or
-    (N, 3) with one scale, as in mini-caffe. A cell has A anchors, one for each `ratio` and `scale`. Anchors are moved
-    by the deltas and clipped to the image. Boxes smaller than `min_size` score 0. The `pre_nms_topn` best boxes go
-    through non-maximum suppression. Equal scores are ordered as by the fork's quicksort. Padding rows come last and are
-    -1, 0, 0, 0, 0, with score -1. No gradient passes.
+    A second top contains the scores. Bottoms: scores (N, 2A, H, W), deltas (N, 4A, H, W), im_info (N, 4) or (1, 4) with
+    height, width and two scales, or (N, 3) with one scale, as in mini-caffe. A cell has A anchors, one for each `ratio`
+    and `scale`. Anchors are moved by the deltas and clipped to the image. Boxes smaller than `min_size` score 0. The
+    `pre_nms_topn` best boxes go through non-maximum suppression. Equal scores are ordered as by the fork's quicksort.
+    Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
     """
     p = ctx.param
     for name in ("anchor_base_size", "anchor_scale", "anchor_ratio", "max_rois", "rpn_min_size", "rpn_nms_thresh"):
-        require(not p.HasField(name), f"{name} is synopsys-caffe's; set base_size, scale, ratio, min_size, nms_thresh")
-    require(p.feat_stride > 0 and p.base_size > 0, "feat_stride and base_size must be > 0")
+        require(
+            not p.HasField(name),
+            f"{name} is only for synopsys-caffe; set base_size, scale, ratio, min_size, nms_thresh",
+        )
+    require(
+        p.feat_stride > 0 and p.base_size > 0,
+        f"feat_stride and base_size must be > 0, not {p.feat_stride} and {p.base_size}",
+    )
     require(all(r > 0 for r in p.ratio), f"ratios must be > 0, not {list(p.ratio)}")
-    require(bool(p.ratio) and bool(p.scale), "needs at least one ratio and one scale")
+    require(
+        bool(p.ratio) and bool(p.scale),
+        f"needs at least one ratio and one scale, not {len(p.ratio)} and {len(p.scale)}",
+    )
     base = make_anchors(p.base_size, p.ratio, p.scale, round_half_up)
     require_maps(scores, deltas, im_info, len(base))
     limits = ProposalLimits(p.pre_nms_topn, p.post_nms_topn, p.nms_thresh)
@@ -332,7 +345,7 @@ define_layer(
 )
 
 
-# settings of the anchors: of pvanet and SSH, and, of feat_stride and scales, py-faster-rcnn
+# settings of the anchors: py-faster-rcnn has feat_stride and scales, pvanet adds ratios, and SSH adds base_size
 ANCHORS: dict[str, Any] = {"feat_stride": 16, "scales": (8, 16, 32), "ratios": (0.5, 1, 2), "base_size": 16}
 _DEFAULTS: dict[str, Any] = ANCHORS | {"rpn_nms_thresh": 0.7, "rpn_min_size": 16.0}
 _TRAIN = {"rpn_pre_nms_top_n": 12000, "rpn_post_nms_top_n": 2000}
@@ -342,19 +355,20 @@ _TEST = {"rpn_pre_nms_top_n": 6000, "rpn_post_nms_top_n": 300}
 def proposal_layer(
     ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Best boxes of an RPN, rows image, x1, y1, x2, y2; a second top has their scores.
+    """Select the best boxes of an RPN as rows image, x1, y1, x2, y2; a second top contains their scores.
 
     Bottoms: scores (N, 2A, H, W), deltas (N, 4A, H, W), im_info (N, 3) or (1, 3) with height, width and scale. Anchors
-    are moved by the deltas and clipped to the image; boxes that are too small are ignored; the best go through
-    non-maximum suppression. Padding rows come last and are -1, 0, 0, 0, 0, with score -1. param_str holds pvanet's
-    `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg, in lower case; defaults depend on the phase. No
-    gradient passes.
+    are moved by the deltas and clipped to the image. Boxes that are too small are ignored. The best boxes go through
+    non-maximum suppression. Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
+
+    param_str contains pvanet's `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg in lower case. The
+    defaults depend on the phase.
     """
     return _propose_from_maps(ctx, settings(ctx.param.param_str, _defaults(ctx)), scores, deltas, im_info)
 
 
 def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
-    """Best boxes of an RPN, as in py-faster-rcnn: rows image, x1, y1, x2, y2.
+    """Select the best boxes of an RPN, like py-faster-rcnn, as rows image, x1, y1, x2, y2.
 
     MNC's settings for the gradient of the deltas are accepted in param_str, but no gradient reaches the deltas.
     """
@@ -363,9 +377,9 @@ def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_in
 
 
 def ssh_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
-    """Best boxes of a module of SSH, as in py-faster-rcnn; in the phase TEST no box is suppressed.
+    """Select the best boxes of a module of SSH, like py-faster-rcnn. In TEST, no box is suppressed.
 
-    The defaults are of SSH's default_config.yml.
+    SSH's default_config.yml determines the defaults.
     """
     train = {"rpn_pre_nms_top_n": 1000, "rpn_post_nms_top_n": 300, "rpn_nms_thresh": 0.3, "rpn_min_size": 4.0}
     test = {"rpn_pre_nms_top_n": 1000, "rpn_post_nms_top_n": 1000, "rpn_min_size": 0.0}
@@ -393,13 +407,19 @@ def _defaults(ctx: Context) -> dict[str, Any]:
 
 
 def anchors_of(s: dict[str, Any]) -> np.ndarray:
-    """Return the anchors (A, 4) that the settings of a param_str name.
+    """Return the anchors (A, 4) for the settings of a param_str.
 
     Raises:
-        LayerError: if the settings name no anchor.
+        LayerError: if the settings do not define any anchor.
     """
-    require(s["feat_stride"] > 0 and s["base_size"] > 0, "feat_stride and base_size must be > 0")
-    require(len(s["scales"]) > 0 and len(s["ratios"]) > 0, "needs at least one scale and one ratio")
+    require(
+        s["feat_stride"] > 0 and s["base_size"] > 0,
+        f"feat_stride and base_size must be > 0, not {s['feat_stride']} and {s['base_size']}",
+    )
+    require(
+        len(s["scales"]) > 0 and len(s["ratios"]) > 0,
+        f"needs at least one scale and one ratio, not {len(s['scales'])} and {len(s['ratios'])}",
+    )
     require(all(r > 0 for r in s["ratios"]), f"ratios must be > 0, not {list(s['ratios'])}")
     return make_anchors(s["base_size"], s["ratios"], s["scales"])
 
