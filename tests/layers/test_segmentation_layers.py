@@ -260,7 +260,7 @@ def test_mat_write(tmp_path: Path) -> None:
         built.forward({}, {}, {"b0": (x := draw_normal(2, 3, 4, 5)), "b1": np.full(2, k, np.float32)})
         np.testing.assert_array_equal(loadmat(tmp_path / f"{('first', 'second')[k]}_blob_0.mat")["data"], x.T)
     assert loadmat(tmp_path / "second_blob_1.mat")["data"].ravel().tolist() == [1, 1]
-    with pytest.raises(CaffejaxError, match="has 2 names, but this is a further pass"):
+    with pytest.raises(CaffejaxError, match="has 2 names, but this is pass 3"):
         built.forward({}, {}, {"b0": x, "b1": np.zeros(2, np.float32)})
     missing = Net(net_text("MatWrite", f'mat_write_param {{ prefix: "{tmp_path}/no/" }}', [(2,)], tops=0))
     with pytest.raises(DataError, match="no/iter_0_blob_0"):
@@ -309,9 +309,9 @@ def test_one_scale_follows_the_mean_of_the_scales() -> None:
         ("Interp", "", [IMAGE], "needs height and width, a shrink_factor or a zoom_factor"),
         ("Interp", "interp_param { zoom_factor: 0 }", [IMAGE], "zoom_factor must be at least 1, not 0"),
         ("Interp", "interp_param { zoom_factor: 2 pad_beg: 1 }", [IMAGE], "must not be positive"),
-        ("Interp", "interp_param { zoom_factor: 2 pad_beg: -5 }", [IMAGE], r"crop the whole plane \(5, 6\)"),
+        ("Interp", "interp_param { zoom_factor: 2 pad_beg: -5 }", [IMAGE], r"crop all of the plane \(5, 6\)"),
         ("Interp", "interp_param { height: -1 width: 3 }", [IMAGE], "height -1 and width 3 must be positive"),
-        ("Padding", "padding_param { pad_beg: -5 }", [IMAGE], "crop the whole plane"),
+        ("Padding", "padding_param { pad_beg: -5 }", [IMAGE], "crop all of the plane"),
         ("Upsample", "upsample_param { scale: 1 }", [IMAGE, IMAGE], "scale must be more than 1, not 1"),
         ("Upsample", "upsample_param { scale: 0 }", [IMAGE], "scale must be positive, not 0"),
         ("Upsample", "upsample_param { scale: 3 pad_out_h: true }", [IMAGE, IMAGE], "need scale 2"),
@@ -322,7 +322,7 @@ def test_one_scale_follows_the_mean_of_the_scales() -> None:
             "Unpooling",
             "unpooling_param { unpool: TILE unpool_size: 4 kernel_size: 2 stride: 2 }",
             [IMAGE],
-            r"the last window would start at \(8, 10\), outside of the top of \(4, 4\)",
+            r"the last window would start at \(8, 10\), outside the top of \(4, 4\)",
         ),
         ("ShuffleChannel", "shuffle_channel_param { group: 3 }", [IMAGE], "channels 4 must be a multiple of group 3"),
         ("ShuffleChannel", "shuffle_channel_param { group: 0 }", [IMAGE], "group must be positive"),
@@ -334,7 +334,7 @@ def test_one_scale_follows_the_mean_of_the_scales() -> None:
         ("WeightedEuclideanLoss", "", [(2, 4), (2, 4), (2, 4)], "a matrix of 4 x 4 for each row"),
         ("SegAccuracy", "", [IMAGE, (2, 5)], "a label for each position"),
         ("EltwiseAccuracy", "eltwise_accuracy_param { top_k: 5 }", [IMAGE, (2, 1, 5, 6)], "top_k must be between 1"),
-        ("MultiStageMeanfield", "", [IMAGE, IMAGE, (2, 3, 5, 5)], "the number and size of images"),
+        ("MultiStageMeanfield", "", [IMAGE, IMAGE, (2, 3, 5, 5)], "batch size, height and width of the scores"),
         ("ConvolutionDepthwise", "convolution_param { kernel_size: 3 }", [(2, 4)], "needs a bottom with 4 axes"),
         ("BN", "", [(3,)], "needs a bottom with a channel axis"),
         ("SpatialDropout", "spatial_dropout_param { dropout_ratio: 1 }", [IMAGE], "dropout_ratio must be"),

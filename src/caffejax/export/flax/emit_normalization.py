@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import require
 from ...layers.helpers import canonical_axis
 from ...layers.normalization import stored_statistics
-from ...layers.segmentation.bn import SEGNET_EPS, bn_variant
+from ...layers.segmentation.bn import SEGNET_EPS, select_bn
 from .emit_context import EmitContext, register_emitter, shorten_float32
 from .ir import Shape, Value
 
@@ -36,7 +36,7 @@ def batch_norm(e: EmitContext) -> Value:
 def bn(e: EmitContext) -> Value:
     """Emit nnx.BatchNorm for PSPNet's BN. For SegNet's BN, which has no running statistics, emit helpers."""
     require(len(e.layer.tops) == 1, "has tops for the mean and the variance, which is not supported")
-    if bn_variant(e.layer.site.layer).startswith("SegNet"):
+    if select_bn(e.layer.site.layer).startswith("SegNet"):
         return _segnet_bn(e)
     scale, bias, mean, variance = (array.reshape(-1) for array in e.arrays)
     weights = {"mean": mean, "var": variance, "scale": scale, "bias": bias}

@@ -22,8 +22,8 @@ from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerTy
 
 Arrays = tuple[jax.Array, ...]
 
-_SEGNETS = ("bn_mode", "scale_filler", "shift_filler")  # settings that SegNet's layer has
-_PSPNETS = ("slope_filler", "bias_filler", "momentum", "eps", "frozen")  # settings that PSPNet's layer has
+_SEGNET_SETTINGS = ("bn_mode", "scale_filler", "shift_filler")  # settings of SegNet's layer
+_PSPNET_SETTINGS = ("slope_filler", "bias_filler", "momentum", "eps", "frozen")  # settings of PSPNet's layer
 
 
 def blob_shape(x: Any) -> Shape:
@@ -39,7 +39,7 @@ def scale_and_shift(ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Arr
     return channel_affine(x, factor, bias, fast=ctx.fast).astype(x.dtype)
 
 
-def normalize_batch_diffs(
+def normalize_batch_backward(
     ctx: Context, factor: jax.Array, x: jax.Array, dy: jax.Array, eps: float
 ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
     """Return the gradients of factor and bias, and of the bottom, for a batch normalized by its statistics.
@@ -59,33 +59,33 @@ def normalize_batch_diffs(
     return (d_factor.reshape(factor.shape), d_bias.reshape(factor.shape)), dx
 
 
-def moving_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
-    """slope * (x - mean) / sqrt(variance + eps) + bias for each channel of (N, channels, ...).
+def pspnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
+    """Compute slope * (x - mean) / sqrt(variance + eps) + bias for each channel of (N, channels, ...).
 
-    In TRAIN, mean and variance are the batch's, and the stored ones become momentum * stored + (1 - momentum) *
-    batch's. In TEST, or if `frozen`, the stored mean and variance are used. If `frozen`, slope and bias get no
-    gradient. Blobs: slope, bias, mean and variance, (1, channels, 1, 1) each.
+    In TRAIN, mean and variance are computed from the batch, and the stored values become momentum * stored + (1 -
+    momentum) * computed. In TEST, or if `frozen`, the stored mean and variance are used. If `frozen`, slope and bias
+    get no gradient. Blobs: slope, bias, mean and variance, (1, channels, 1, 1) each.
     """
-    if not _uses_batch(ctx):
-        return scale_and_shift(ctx, x, *moving_factor_and_bias(ctx, blobs)), blobs[2:]
-    return moving_bn_fused(ctx, blobs, x, ())
+    if not _uses_batch_statistics(ctx):
+        return scale_and_shift(ctx, x, *pspnet_factor_and_bias(ctx, blobs)), blobs[2:]
+    return pspnet_bn_fused(ctx, blobs, x, ())
 
 
-def moving_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
+def pspnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
     p, shape = ctx.param, blob_shape(x)
-    refuse_set(p, _SEGNETS, "it is SegNet's, and this is PSPNet's layer")
+    refuse_set(p, _SEGNET_SETTINGS, "it is a setting of SegNet's layer, but this is PSPNet's")
     require(0 <= p.momentum <= 1, f"momentum must be between 0 and 1, not {p.momentum:g}")
     variance = FillerParameter(type="constant", value=float(p.frozen))
     learned = [ParamSpec(shape, p.slope_filler), ParamSpec(shape, p.bias_filler)]
     return [*learned, ParamSpec(shape, learnable=False), ParamSpec(shape, variance, learnable=False)]
 
 
-def moving_bn_backward(
+def pspnet_bn_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, jax.Array]:
     slope, _, mean, variance = blobs
-    if _uses_batch(ctx):
-        (d_slope, d_bias), dx = normalize_batch_diffs(ctx, slope, x, dy, ctx.param.eps)
+    if _uses_batch_statistics(ctx):
+        (d_slope, d_bias), dx = normalize_batch_backward(ctx, slope, x, dy, ctx.param.eps)
         return (d_slope, d_bias, None, None), dx
     deviation = jnp.sqrt(promote(channels_of(variance)) + ctx.param.eps)
     dx = promote(dy) * CHANNELS_FIRST.broadcast(channels_of(slope) / deviation, x)
@@ -96,30 +96,35 @@ def moving_bn_backward(
     return (d_slope.reshape(slope.shape), d_bias.reshape(slope.shape), None, None), dx
 
 
-def _moving_is_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
-    return not _uses_batch(ctx) and axis == 1 and shapes[0] == (1, channels, 1, 1)
+def _is_pspnet_bn_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return not _uses_batch_statistics(ctx) and axis == 1 and shapes[0] == (1, channels, 1, 1)
 
 
-def moving_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+def pspnet_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     slope, bias, mean, variance = (promote(channels_of(b)) for b in blobs)
     factor = slope * rsqrt(variance + ctx.param.eps)
     bias = bias - mean * factor
     return (stop_gradient(factor), stop_gradient(bias)) if ctx.param.frozen else (factor, bias)
 
 
-def moving_bn_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Return 1 if a ReLU follows and the batch is normalized by its statistics, else 0."""
-    return int(_uses_batch(ctx) and epilogues[0].is_relu)
+def pspnet_count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+    """Return how many of the next layers can be fused: 1 for a ReLU in TRAIN if not `frozen`, otherwise 0."""
+    return int(_uses_batch_statistics(ctx) and epilogues[0].is_relu)
 
 
-def moving_bn_fused(
+def pspnet_bn_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Compute the layer with the epilogues that `moving_bn_fusible` counts."""
+    """Compute the layer, fused with `epilogues`.
+
+    `pspnet_count_fusible` returns how many of the next layers can be fused.
+    """
     slope, bias, mean, variance = map(channels_of, blobs)
     top, *batch = normalize_batch(ctx, x, slope, bias, mean, ctx.param.eps, relu=bool(epilogues))
     momentum = ctx.param.momentum
-    new = (momentum * old + (1 - momentum) * now for old, now in zip((mean, variance), batch, strict=True))
+    new = (
+        momentum * stored + (1 - momentum) * computed for stored, computed in zip((mean, variance), batch, strict=True)
+    )
     return top, tuple(
         jax.lax.stop_gradient(n).reshape(b.shape).astype(b.dtype) for n, b in zip(new, blobs[2:], strict=True)
     )
@@ -127,24 +132,24 @@ def moving_bn_fused(
 
 PSPNET = LayerType(
     Signature("BN", param="bn_param"),
-    Traced(moving_bn, params=moving_bn_params, stateful=True, fusion=Fusion(moving_bn_fusible, moving_bn_fused)),
-    Gradient(moving_bn_backward),
+    Traced(pspnet_bn, params=pspnet_bn_params, stateful=True, fusion=Fusion(pspnet_count_fusible, pspnet_bn_fused)),
+    Gradient(pspnet_bn_backward),
     LayerTraits(
         dtype_policy="bottoms",
         spatial_map="same",
-        by_channel=ByChannel(_moving_is_affine, moving_factor_and_bias),
+        by_channel=ByChannel(_is_pspnet_bn_affine, pspnet_factor_and_bias),
         weight_axes=4,
     ),
     docs=LayerDocs(origin="yjxiong/caffe, PSPNet"),
 )
-FROZEN = replace(
+PSPNET_FROZEN = replace(
     PSPNET,
-    gradient=Gradient(moving_bn_backward, overrides_autodiff=True),
+    gradient=Gradient(pspnet_bn_backward, overrides_autodiff=True),
     docs=replace(PSPNET.docs, unsupported={"second": "the top depends on slope and bias, which its gradient ignores"}),
 )
 
 
-def _uses_batch(ctx: Context) -> bool:
+def _uses_batch_statistics(ctx: Context) -> bool:
     return ctx.training and not ctx.param.frozen
 
 
@@ -152,27 +157,27 @@ SEGNET_EPS = 1e-9
 
 
 def segnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
-    """scale * (x - mean) / sqrt(variance + 1e-9) + shift for each channel.
+    """Compute scale * (x - mean) / sqrt(variance + 1e-9) + shift for each channel.
 
-    Mean and variance are the batch's, also in TEST. The bottom is (N, channels, ...). With bn_mode INFERENCE the layer
-    computes scale * x + shift. Tops 2 and 3 are mean and variance. They and the blobs, scale and shift, are (1,
-    channels, 1, 1).
+    Mean and variance are computed from the batch, also in TEST. The bottom is (N, channels, ...). With bn_mode
+    INFERENCE, the layer computes scale * x + shift. Tops 2 and 3 are mean and variance. They have the shape (1,
+    channels, 1, 1), like the blobs, scale and shift.
     """
-    if _learns(ctx) or ctx.n_tops > 1:
+    if _is_learn_mode(ctx) or ctx.n_tops > 1:
         return segnet_bn_fused(ctx, blobs, x, ())
     return scale_and_shift(ctx, x, *segnet_factor_and_bias(ctx, blobs))
 
 
 def segnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    refuse_set(ctx.param, _PSPNETS, "it is PSPNet's, and this is SegNet's layer")
-    require(_learns(ctx) or ctx.n_tops == 1, "with bn_mode: INFERENCE there are no tops for mean and variance")
+    refuse_set(ctx.param, _PSPNET_SETTINGS, "it is a setting of PSPNet's layer, but this is SegNet's")
+    require(_is_learn_mode(ctx) or ctx.n_tops == 1, "with bn_mode: INFERENCE there are no tops for mean and variance")
     return [ParamSpec(blob_shape(x), ctx.param.scale_filler), ParamSpec(blob_shape(x), ctx.param.shift_filler)]
 
 
 def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, jax.Array]:
     d_top, scale = first_top(dy), blobs[0]
-    if _learns(ctx):
-        return normalize_batch_diffs(ctx, scale, x, d_top, SEGNET_EPS)
+    if _is_learn_mode(ctx):
+        return normalize_batch_backward(ctx, scale, x, d_top, SEGNET_EPS)
     d_scale, d_shift = CHANNELS_FIRST.sums(promote(d_top) * x), CHANNELS_FIRST.sums(promote(d_top))
     return (d_scale.reshape(scale.shape), d_shift.reshape(scale.shape)), d_top * CHANNELS_FIRST.broadcast(
         channels_of(scale), x
@@ -180,7 +185,7 @@ def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy:
 
 
 def segnet_bn_in_place(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
-    """scale * x + shift for each channel, with bn_mode INFERENCE and in place.
+    """Compute scale * x + shift for each channel, with bn_mode INFERENCE and in place.
 
     As in the fork, which has overwritten the bottom, the gradient of the scale is computed from the top.
     """
@@ -192,25 +197,28 @@ def segnet_bn_in_place_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y:
     return (CHANNELS_FIRST.sums(promote(dy) * y).reshape(d_shift.shape), d_shift), dx
 
 
-def _segnet_is_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
-    return not _learns(ctx) and axis == 1 and shapes[0] == (1, channels, 1, 1)
+def _is_segnet_bn_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return not _is_learn_mode(ctx) and axis == 1 and shapes[0] == (1, channels, 1, 1)
 
 
-def _segnet_in_place_is_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
-    return not ctx.training and _segnet_is_affine(ctx, shapes, axis, channels)
+def _is_segnet_bn_in_place_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return not ctx.training and _is_segnet_bn_affine(ctx, shapes, axis, channels)
 
 
 def segnet_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     return channels_of(blobs[0]), channels_of(blobs[1])
 
 
-def segnet_bn_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Return 1 if a ReLU follows and the batch is normalized by its statistics, else 0."""
-    return int(_learns(ctx) and epilogues[0].is_relu)
+def segnet_count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+    """Return how many of the next layers can be fused: 1 for a ReLU with bn_mode LEARN, otherwise 0."""
+    return int(_is_learn_mode(ctx) and epilogues[0].is_relu)
 
 
 def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> object:
-    """Compute the layer with the epilogues that `segnet_bn_fusible` counts."""
+    """Compute the layer, fused with `epilogues`.
+
+    `segnet_count_fusible` returns how many of the next layers can be fused.
+    """
     scale, shift = map(channels_of, blobs)
     top, *batch = normalize_batch(ctx, x, scale, shift, jnp.zeros_like(shift), SEGNET_EPS, relu=bool(epilogues))
     return (
@@ -220,22 +228,22 @@ def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequen
 
 SEGNET = LayerType(
     Signature("BN", param="bn_param"),
-    Traced(segnet_bn, params=segnet_bn_params, fusion=Fusion(segnet_bn_fusible, segnet_bn_fused)),
+    Traced(segnet_bn, params=segnet_bn_params, fusion=Fusion(segnet_count_fusible, segnet_bn_fused)),
     Gradient(segnet_bn_backward, overwrites=True),
     LayerTraits(
         dtype_policy="bottoms",
         spatial_map="same",
-        by_channel=ByChannel(_segnet_is_affine, segnet_factor_and_bias),
+        by_channel=ByChannel(_is_segnet_bn_affine, segnet_factor_and_bias),
         weight_axes=4,
     ),
     docs=LayerDocs(origin="SegNet, DeconvNet"),
 )
-WITH_STATISTICS = replace(
+SEGNET_WITH_STATISTICS = replace(
     SEGNET,
     signature=Signature("BN", tops=(2, 3), param="bn_param"),
     gradient=Gradient(segnet_bn_backward, overrides_autodiff=True, overwrites=True),
 )
-IN_PLACE = replace(
+SEGNET_IN_PLACE = replace(
     SEGNET,
     implementation=Traced(segnet_bn_in_place, params=segnet_bn_params),
     gradient=Gradient(
@@ -244,19 +252,19 @@ IN_PLACE = replace(
         overwrites=True,
         not_derivative="The gradient of the scale is computed from the top, which overwrites the bottom.",
     ),
-    traits=replace(SEGNET.traits, by_channel=ByChannel(_segnet_in_place_is_affine, segnet_factor_and_bias)),
+    traits=replace(SEGNET.traits, by_channel=ByChannel(_is_segnet_bn_in_place_affine, segnet_factor_and_bias)),
 )
 
 
-def _learns(ctx: Context) -> bool:
+def _is_learn_mode(ctx: Context) -> bool:
     return bool(ctx.param.bn_mode == ctx.param.LEARN)
 
 
-def bn_variant(layer: Any) -> str:
+def select_bn(layer: Any) -> str:
     """Return the name of the variant of a BN layer."""
     p = layer.bn_param
-    tells = any(p.HasField(field) for field in _SEGNETS)
-    if not p.icnet and (tells or len(layer.blobs) == 2 or len(layer.top) > 1):
+    has_segnet_setting = any(p.HasField(field) for field in _SEGNET_SETTINGS)
+    if not p.icnet and (has_segnet_setting or len(layer.blobs) == 2 or len(layer.top) > 1):
         if len(layer.top) > 1:
             return "SegNet, with statistics"
         in_place = p.bn_mode == p.INFERENCE and list(layer.top) == list(layer.bottom) != [""]
@@ -267,16 +275,16 @@ def bn_variant(layer: Any) -> str:
 define_layer(
     Signature("BN", tops=(1, 3), param="bn_param"),
     Variants(
-        bn_variant,
+        select_bn,
         {
             "PSPNet": PSPNET,
-            "PSPNet, frozen": FROZEN,
+            "PSPNet, frozen": PSPNET_FROZEN,
             "SegNet": SEGNET,
-            "SegNet, in place": IN_PLACE,
-            "SegNet, with statistics": WITH_STATISTICS,
+            "SegNet, in place": SEGNET_IN_PLACE,
+            "SegNet, with statistics": SEGNET_WITH_STATISTICS,
         },
-        "SegNet's has bn_mode, scale_filler or shift_filler, two blobs, or tops for the statistics; with `icnet: true` "
-        "it is PSPNet's.",
+        "A layer with bn_mode, scale_filler or shift_filler, with two blobs, or with tops for the statistics is "
+        "SegNet's, unless it has `icnet: true`. All others are PSPNet's.",
     ),
     docs=LayerDocs(origin="PSPNet, SegNet"),
 )

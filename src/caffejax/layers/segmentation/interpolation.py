@@ -22,11 +22,11 @@ from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 
 class Positions(NamedTuple):
-    """Positions of the top's cells along an axis of the bottom.
+    """Positions of the cells of the top along an axis of the bottom.
 
     Attributes:
         low: (cells,), the index of the bottom's cell at or before each position.
-        part: (cells,), the distance from that cell, from 0 to below 1.
+        part: (cells,), the distance from that cell, at least 0 and below 1.
     """
 
     low: np.ndarray
@@ -41,19 +41,19 @@ def interpolate(x: jax.Array, positions: Sequence[Positions], *, fast: bool) -> 
     Args:
         x: (N, C, H, W).
         positions: positions along the height and along the width.
-        fast: whether the gradient is a product with a matrix of weights instead of a scatter.
+        fast: whether the gradient is computed by a product with a matrix of weights instead of a scatter.
     """
-    kind = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
+    dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
     size = (x.shape[2], x.shape[3])
 
     def forward(x: jax.Array) -> tuple[jax.Array, tuple[()]]:
         y = promote(x)
         for axis in _axis_order(size, positions):
             y = _interpolate_axis(y, axis, positions[axis - 2])
-        return y.astype(kind), ()
+        return y.astype(dtype), ()
 
     def backward(_: Any, dy: jax.Array, needed: Any) -> tuple[jax.Array]:
-        return (interpolate_diff(dy, positions, size).astype(kind),)
+        return (interpolate_diff(dy, positions, size).astype(dtype),)
 
     if not fast or not jnp.issubdtype(x.dtype, jnp.floating):
         return forward(x)[0]
@@ -62,17 +62,17 @@ def interpolate(x: jax.Array, positions: Sequence[Positions], *, fast: bool) -> 
 
 
 def interpolate_diff(dy: jax.Array, positions: Sequence[Positions], size: Sequence[int]) -> jax.Array:
-    """Return the gradient of `interpolate` for the bottom, (N, C, *size)."""
+    """Return the gradient of `interpolate` with respect to the bottom, (N, C, *size)."""
     d = promote(dy)
     for axis in reversed(_axis_order(size, positions)):
-        along, n = positions[axis - 2], size[axis - 2]
-        weights = host_constant(partial(_weight_matrix, along, n), (len(along.low), n), d.dtype)
+        axis_positions, n = positions[axis - 2], size[axis - 2]
+        weights = host_constant(partial(_weight_matrix, axis_positions, n), (len(axis_positions.low), n), d.dtype)
         d = jnp.moveaxis(jnp.tensordot(d, weights, (axis, 0)), -1, axis)
     return d
 
 
 def _axis_order(size: Sequence[int], positions: Sequence[Positions]) -> list[int]:
-    """Return the axes that change, the axis that grows less first, since this order takes less work."""
+    """Return the axes that change. The axis that grows less is first, because this order needs less work."""
     growth = {axis: len(p.low) / n for axis, n, p in zip((2, 3), size, positions, strict=True)}
     changed = {2: _is_changed(positions[0], size[0]), 3: _is_changed(positions[1], size[1])}
     return [axis for axis in sorted(growth, key=growth.__getitem__) if changed[axis]]
@@ -87,10 +87,10 @@ def _interpolate_axis(x: jax.Array, axis: int, positions: Positions) -> jax.Arra
     steps = np.diff(low)
     if not np.any(part) and np.all(steps > 0) and np.all(steps == steps[:1]):  # a strided slice suffices
         return lax.slice_in_dim(x, int(low[0]), int(low[-1]) + 1, int(steps[0]) if len(steps) else 1, axis)
-    along = (-1, *(1,) * (x.ndim - axis - 1))
-    fraction = jnp.asarray(part, x.dtype).reshape(along)
-    before = jnp.take(x, low, axis=axis)
-    return before * (1 - fraction) + jnp.take(x, _next(low, x.shape[axis]), axis=axis) * fraction
+    broadcast_shape = (-1, *(1,) * (x.ndim - axis - 1))
+    fraction = jnp.asarray(part, x.dtype).reshape(broadcast_shape)
+    low_values = jnp.take(x, low, axis=axis)
+    return low_values * (1 - fraction) + jnp.take(x, _next(low, x.shape[axis]), axis=axis) * fraction
 
 
 def _next(low: np.ndarray, n: int) -> np.ndarray:
@@ -106,12 +106,13 @@ def _weight_matrix(positions: Positions, n: int) -> np.ndarray:
 
 
 def interp(ctx: Context, x: jax.Array) -> jax.Array:
-    """Bilinear interpolation of (N, C, H, W) along height and width, with aligned corners.
+    """Interpolate (N, C, H, W) bilinearly along height and width, with aligned corners.
 
-    The size of the top is `height` x `width` if they are set, with neither or both of the factors. Otherwise a size n
-    becomes (n - 1) / shrink_factor + 1 with a shrink_factor, then n + (n - 1) * (zoom_factor - 1) with a zoom_factor,
-    or n * full_zoom_factor. If the shapes of a net fit so only, its zoom_factor is a full_zoom_factor, as in OpenVINO.
-    Negative pad_beg and pad_end crop the bottom first.
+    The size of the top is `height` x `width` if both are set, and neither or both of shrink_factor and a zoom factor
+    are set. Otherwise a size n becomes (n - 1) / shrink_factor + 1 with a shrink_factor, then n + (n - 1) *
+    (zoom_factor - 1) with a zoom_factor, or n * full_zoom_factor with a full_zoom_factor. If the shapes of a net match
+    only then, its zoom_factor is read as a full_zoom_factor, as in OpenVINO. Negative pad_beg and pad_end first crop
+    the bottom.
     """
     (top, bottom), size = _interp_crop(ctx, x), _interp_size(ctx, x)
     inside = lax.slice(x, (0, 0, top, top), (*x.shape[:2], *bottom))
@@ -131,7 +132,7 @@ define_layer(
     Gradient(interp_backward),
     LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
     docs=LayerDocs(
-        origin="DeepLab, PSPNet", restrictions="No padding: pad_beg and pad_end are 0 or negative, as in the fork."
+        origin="DeepLab, PSPNet", restrictions="No padding: pad_beg and pad_end must be 0 or negative, as in the fork."
     ),
 )
 
@@ -145,12 +146,12 @@ def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
         f"pad_beg {p.pad_beg} and pad_end {p.pad_end} must not be positive: they only crop",
     )
     end = tuple(n + p.pad_end for n in x.shape[2:])
-    require(min(end) > -p.pad_beg, f"pad_beg {p.pad_beg} and pad_end {p.pad_end} crop the whole plane {x.shape[2:]}")
+    require(min(end) > -p.pad_beg, f"pad_beg {p.pad_beg} and pad_end {p.pad_end} crop all of the plane {x.shape[2:]}")
     return -p.pad_beg, end
 
 
 def _interp_size(ctx: Context, x: Any) -> Shape:
-    """Return the top's height and width."""
+    """Return height and width of the top."""
     p = ctx.param
     begin, end = _interp_crop(ctx, x)
     inner = tuple(n - begin for n in end)
@@ -183,11 +184,12 @@ _FIRST = {"NHWC": 1, "NCHW": 2}  # the axis of the height, by data_format
 
 
 def resize_bilinear(ctx: Context, x: jax.Array) -> jax.Array:
-    """Bilinear interpolation to output_height x output_width, or by the factors scale_height and scale_width.
+    """Interpolate bilinearly to output_height x output_width, or by the factors scale_height and scale_width.
 
-    The bottom is (N, H, W, C) or (N, C, H, W), by data_format NHWC or NCHW. Pixel i of the top is at i * size / output
-    size; with align_corners at i * (size - 1) / (output size - 1); and with half_pixel_centers or pytorch_half_pixel at
-    (i + 0.5) * size / output size - 0.5. Positions outside of the map get its first or last pixel.
+    The bottom is (N, H, W, C) with data_format NHWC, or (N, C, H, W) with NCHW. Pixel i of the top is at position i *
+    size / output size. With align_corners, it is at i * (size - 1) / (output size - 1). With half_pixel_centers or
+    pytorch_half_pixel, it is at (i + 0.5) * size / output size - 0.5. Positions outside the map get the first or last
+    pixel.
     """
     channels_last = _FIRST[_read_format(ctx, x)] == 1
     planes = x.transpose(0, 3, 1, 2) if channels_last else x
@@ -208,7 +210,7 @@ define_layer(
     Gradient(resize_bilinear_backward),
     LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
     docs=LayerDocs(
-        origin="synopsys-caffe", restrictions="NCHWD and quantized numbers are not supported. No recorded case."
+        origin="synopsys-caffe", restrictions="NCHWD and quantized values are not supported. No recorded case."
     ),
 )
 
@@ -218,9 +220,9 @@ def _read_format(ctx: Context, x: Any) -> str:
     require(p.data_format in _FIRST, f"data_format '{p.data_format}' is not supported; use NHWC or NCHW")
     require(len(x.shape) == 4, f"needs a bottom with 4 axes, {p.data_format}, not shape {x.shape}")
     quantized = [name for name in _QUANTIZED if getattr(p, name) != p.DESCRIPTOR.fields_by_name[name].default_value]
-    require(not quantized, f"{', '.join(quantized)}: quantized numbers are not supported")
+    require(not quantized, f"{', '.join(quantized)}: quantized values are not supported")
     modes = [name for name in ("align_corners", "half_pixel_centers", "pytorch_half_pixel") if getattr(p, name)]
-    require(len(modes) <= 1, f"{' and '.join(modes)} exclude each other")
+    require(len(modes) <= 1, f"{' and '.join(modes)} cannot be combined; set only one of them")
     return str(p.data_format)
 
 
@@ -245,20 +247,20 @@ def _output_side(p: Any, name: str, n: int) -> int:
 
 
 def _resize_axis(p: Any, n: int, out: int) -> Positions:
-    number = np.arange(out, dtype=np.float32)
+    index = np.arange(out, dtype=np.float32)
     corners = p.align_corners and out > 1
     step = np.float32(n - 1) / np.float32(out - 1) if corners else np.float32(n) / np.float32(out)
     half = np.float32(0.5)
     if p.half_pixel_centers or (p.pytorch_half_pixel and out > 1):
-        at = (number + half) * step - half
+        position = (index + half) * step - half
     else:
-        at = np.zeros_like(number) if p.pytorch_half_pixel else number * step
-    low = np.floor(at)
-    return Positions(np.clip(low, 0, n - 1).astype(int), np.where(at < 0, 0, at - low))
+        position = np.zeros_like(index) if p.pytorch_half_pixel else index * step
+    low = np.floor(position)
+    return Positions(np.clip(low, 0, n - 1).astype(int), np.where(position < 0, 0, position - low))
 
 
 def padding(ctx: Context, x: jax.Array) -> jax.Array:
-    """Zero padding of (N, C, H, W): pad_beg rows and columns before, and pad_end after; negative values crop."""
+    """Pad (N, C, H, W) with zeros: pad_beg rows and columns before, pad_end after. Negative values crop."""
     return _pad(x, *_read_padding(ctx, x))
 
 
@@ -280,7 +282,7 @@ def _read_padding(ctx: Context, x: jax.Array) -> tuple[int, int]:
     before, after = ctx.param.pad_beg, ctx.param.pad_end
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     cropped = [n + min(before, 0) + min(after, 0) for n in x.shape[2:]]
-    require(min(cropped) > 0, f"pad_beg {before} and pad_end {after} crop the whole plane {x.shape[2:]}")
+    require(min(cropped) > 0, f"pad_beg {before} and pad_end {after} crop all of the plane {x.shape[2:]}")
     return before, after
 
 

@@ -21,13 +21,13 @@ def make_mat_write(ctx: Context, site: Site) -> LayerType:
     """Write each bottom to a MATLAB file, as `data` with shape (width, height, channels, num).
 
     The file is `<prefix><name>_blob_<number>.mat`, with the number of the bottom. Each line of `source` begins with the
-    name for one pass, without its last `strip` characters. Without `source` the name is `iter_<pass>`. Only the first
-    of every `period` passes is written.
+    name for one pass, whose last `strip` characters are removed. If `source` is not set, the name is `iter_<pass>`.
+    Only the first of every `period` passes is written.
     """
     p = ctx.param
     require(p.period >= 1, f"period must be at least 1, not {p.period}")
     require(p.strip >= 0, f"strip must not be negative: {p.strip}")
-    return replace(ctx.type, implementation=OnHost(_MatFiles(p, site).write, mat_write_top_shapes))
+    return replace(ctx.type, implementation=OnHost(_MatWriter(p, site).write, mat_write_top_shapes))
 
 
 def mat_write_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
@@ -45,12 +45,12 @@ define_layer(
 )
 
 
-class _MatFiles:
-    """The files that one layer writes, and the number of passes up to now."""
+class _MatWriter:
+    """Writer of the files of one layer, which counts the passes."""
 
     def __init__(self, p: Any, site: Site) -> None:
         self._p, self._site = p, site
-        self._passes = 0
+        self._n_passes = 0
 
     @cached_property
     def _names(self) -> list[str]:
@@ -60,29 +60,30 @@ class _MatFiles:
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(Problem(f"cannot be read: {error}", str(path))) from error
         names = [w[0] for w in words if w]
-        require(all(len(n) > self._p.strip for n in names), f"strip: {self._p.strip} removes a whole name")
+        require(all(len(n) > self._p.strip for n in names), f"strip: {self._p.strip} removes all characters of a name")
         return [n[: len(n) - self._p.strip] for n in names]
 
     def write(self, ctx: Context, *bottoms: np.ndarray) -> tuple[()]:
-        number = self._passes
-        self._passes += 1
-        if number % self._p.period == 0:
-            stem = self._p.prefix + self._name(number)
+        pass_index = self._n_passes
+        self._n_passes += 1
+        if pass_index % self._p.period == 0:
+            stem = self._p.prefix + self._name(pass_index)
             for i, bottom in enumerate(bottoms):
                 _write(Path(f"{stem}_blob_{i}.mat").expanduser().absolute(), bottom)
         return ()
 
-    def _name(self, number: int) -> str:
+    def _name(self, pass_index: int) -> str:
         if not self._p.HasField("source"):
-            return f"iter_{number}"
+            return f"iter_{pass_index}"
         require(
-            number < len(self._names), f"'{self._p.source}' has {len(self._names)} names, but this is a further pass"
+            pass_index < len(self._names),
+            f"'{self._p.source}' has {len(self._names)} names, but this is pass {pass_index + 1}",
         )
-        return self._names[number]
+        return self._names[pass_index]
 
 
 def _write(path: Path, array: np.ndarray) -> None:
-    from scipy.io import savemat  # JAX needs scipy, but this part of it takes long to import
+    from scipy.io import savemat  # JAX depends on scipy, but importing this module is slow
 
     data = np.asarray(array, np.float32 if array.dtype != np.float64 else None).reshape(four_axes(array.shape))
     try:

@@ -1,9 +1,9 @@
 """MultiStageMeanfield: mean-field iterations of a conditional random field, filtered by the permutohedral lattice.
 
-The lattice of Adams, Baek and Davis (2010) is a Gaussian filter of points in few dimensions. Each point adds its values
-to the d + 1 vertices of the simplex that encloses it, with barycentric weights (splat); the values of vertices are
-blurred along each of the lattice's d + 1 axes; and each point reads from its vertices with the same weights (slice).
-Only vertices that some point uses exist, as in the paper; values blurred beyond them are lost.
+The lattice of Adams, Baek and Davis (2010) is a Gaussian filter of points in few dimensions. It has three steps. Splat:
+each point adds its values, with barycentric weights, to the d + 1 vertices of the simplex that contains it. Blur: the
+values of vertices are blurred along each of the lattice's d + 1 axes. Slice: each point reads from its vertices with
+the same weights. As in the paper, only vertices that some point uses exist; values blurred beyond them are lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..context import Context, ParamSpec
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
-# Keys of vertices are compared by two linear hashes of 32 bits: a neighbor's hash is the vertex's plus a constant.
+# The keys of vertices are compared by two linear hashes of 32 bits. The hash of a neighbor differs by a constant.
 _BASES = (1664525, 22695477)
 
 
@@ -31,10 +31,10 @@ class Lattice(NamedTuple):
     """A permutohedral lattice of points with d features.
 
     Attributes:
-        vertices: (points, d + 1), the vertices of each point's simplex: numbers below points * (d + 1), int32.
+        vertices: (points, d + 1), int32 indices below points * (d + 1) of the vertices of each point's simplex.
         weights: (points, d + 1), the barycentric weights of these vertices.
-        neighbors: (d + 1, 2, points * (d + 1) + 1), the two neighbors of each vertex along each axis; the last number
-            is a vertex that is always zero, and stands for neighbors that do not exist.
+        neighbors: (d + 1, 2, points * (d + 1) + 1), the two neighbors of each vertex along each axis. The last index is
+            a vertex that is always zero and replaces neighbors that do not exist.
     """
 
     vertices: jax.Array
@@ -43,27 +43,27 @@ class Lattice(NamedTuple):
 
 
 def build_lattice(features: jax.Array) -> Lattice:
-    """Return the lattice of points with these features, (points, d), in units of the filter's standard deviation."""
+    """Return the lattice of points with features (points, d), in units of the standard deviation of the filter."""
     points, d = features.shape
     size = points * (d + 1)
     keys, weights = _find_simplices(features)
     factors = np.array([[pow(base, i, 2**32) for i in range(1, d + 1)] for base in _BASES], np.uint32).view(np.int32)
-    hashes = [sum(keys[..., i] * factor for i, factor in enumerate(row)).reshape(size) for row in factors]
+    hashes = [sum(keys[..., i] * factor for i, factor in enumerate(index)).reshape(size) for index in factors]
     first, second, order = lax.sort((*hashes, lax.iota(jnp.int32, size)), num_keys=2)
 
     is_new = jnp.concatenate([jnp.ones(1, bool), (first[1:] != first[:-1]) | (second[1:] != second[:-1])])
     group = jnp.cumsum(is_new, dtype=jnp.int32) - 1
-    head = jnp.zeros(size, jnp.int32).at[jnp.where(is_new, group, size)].set(order, mode="drop")[group]
-    # vertices are numbered as they appear, so that the vertices of neighboring pixels are close in memory
-    number = jnp.cumsum(jnp.zeros(size, jnp.int32).at[head].set(1), dtype=jnp.int32) - 1
-    vertex = number[head]
+    representative = jnp.zeros(size, jnp.int32).at[jnp.where(is_new, group, size)].set(order, mode="drop")[group]
+    # vertices are numbered in order of appearance, so that the vertices of neighboring pixels are close in memory
+    vertex_ids = jnp.cumsum(jnp.zeros(size, jnp.int32).at[representative].set(1), dtype=jnp.int32) - 1
+    vertex = vertex_ids[representative]
 
     def find_neighbors(shift: jax.Array) -> jax.Array:
-        row = _search(first, second, first + shift[0], second + shift[1])
-        exists = (first[row] == first + shift[0]) & (second[row] == second + shift[1])
-        after = jnp.where(exists, vertex[row], size)
+        index = _searchsorted_pairs(first, second, first + shift[0], second + shift[1])
+        exists = (first[index] == first + shift[0]) & (second[index] == second + shift[1])
+        neighbor = jnp.where(exists, vertex[index], size)
         none = jnp.full(size + 1, size, jnp.int32)
-        return jnp.stack([none.at[vertex].set(after), none.at[after].set(vertex).at[size].set(size)])
+        return jnp.stack([none.at[vertex].set(neighbor), none.at[neighbor].set(vertex).at[size].set(size)])
 
     steps = (d + 1) * np.eye(d + 1, d, dtype=np.int64) - 1
     shifts = (steps @ factors.T.astype(np.int64)).astype(np.int32)
@@ -74,21 +74,21 @@ def build_lattice(features: jax.Array) -> Lattice:
 def _find_simplices(features: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the vertices of each point's simplex, (points, d + 1, d) without the last coordinate, and their weights.
 
-    The point in the lattice's hyperplane is rounded to a vertex whose coordinates are multiples of d + 1. The order
-    of the differences by size tells in which simplex around this vertex the point is.
+    The point in the lattice's hyperplane is rounded to a vertex whose coordinates are multiples of d + 1. The order of
+    the rounding errors by size determines which simplex around this vertex contains the point.
     """
     d = features.shape[1]
     deviation = float(np.float32(np.sqrt(2 / 3) * (d + 1)))
-    coordinates, after = list[jax.Array](), jnp.zeros_like(features[:, 0])
-    for j in range(d, 0, -1):  # in the fork's order, which rounds alike
+    coordinates, suffix_sum = list[jax.Array](), jnp.zeros_like(features[:, 0])
+    for j in range(d, 0, -1):  # in the fork's order, for the same rounding
         scaled = features[:, j - 1] * features.dtype.type(1 / np.sqrt(j * (j + 1)) * deviation)
-        coordinates.append(after - j * scaled)
-        after += scaled
-    elevated = jnp.stack([after, *reversed(coordinates)], axis=1)
+        coordinates.append(suffix_sum - j * scaled)
+        suffix_sum += scaled
+    elevated = jnp.stack([suffix_sum, *reversed(coordinates)], axis=1)
     nearest = jnp.round(elevated * features.dtype.type(1 / (d + 1))).astype(jnp.int32)
     difference = elevated - nearest * (d + 1)
-    one, other = difference[:, :, None], difference[:, None, :]
-    rank = jnp.sum((one < other) | ((one == other) & np.tri(d + 1, k=-1, dtype=bool)), axis=2, dtype=jnp.int32)
+    first, second = difference[:, :, None], difference[:, None, :]
+    rank = jnp.sum((first < second) | ((first == second) & np.tri(d + 1, k=-1, dtype=bool)), axis=2, dtype=jnp.int32)
     rank += jnp.sum(nearest, axis=1, keepdims=True)  # 0 if the rounded point is in the hyperplane
     wraps = (rank < 0).astype(jnp.int32) - (rank > d)
     rank, nearest = rank + wraps * (d + 1), nearest + wraps
@@ -99,13 +99,16 @@ def _find_simplices(features: jax.Array) -> tuple[jax.Array, jax.Array]:
     return keys[..., :d], weights
 
 
-def _search(first: jax.Array, second: jax.Array, *wanted: jax.Array) -> jax.Array:
-    """Return for each wanted pair the index of the first pair not less, or of the last; the pairs are sorted."""
+def _searchsorted_pairs(first: jax.Array, second: jax.Array, *queries: jax.Array) -> jax.Array:
+    """Return for each queried pair the index of the first pair that is not less, or of the last pair.
+
+    The pairs are sorted.
+    """
 
     def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = ends
         middle = (low + high) // 2
-        less = (first[middle] < wanted[0]) | ((first[middle] == wanted[0]) & (second[middle] < wanted[1]))
+        less = (first[middle] < queries[0]) | ((first[middle] == queries[0]) & (second[middle] < queries[1]))
         return jnp.where(less, jnp.minimum(middle + 1, high), low), jnp.where(less, high, middle)
 
     size = len(first)
@@ -118,18 +121,18 @@ def _splat_blur_slice(lattice: Lattice, x: jax.Array, *, reverse: bool = False) 
     axes, _, size = neighbors.shape
     values = jnp.zeros((size, x.shape[1]), x.dtype).at[vertices].add(weights[:, :, None] * x[:, None])
 
-    def blur(values: jax.Array, near: jax.Array) -> tuple[jax.Array, None]:
-        return values + (values[near[0]] + values[near[1]]) / 2, None
+    def blur(values: jax.Array, neighbor_pair: jax.Array) -> tuple[jax.Array, None]:
+        return values + (values[neighbor_pair[0]] + values[neighbor_pair[1]]) / 2, None
 
     values = lax.scan(blur, values, neighbors, reverse=reverse)[0]
     return jnp.einsum("pv,pvc->pc", weights, values[vertices]) / (1 + 2.0 ** (1 - axes))
 
 
 def filter_by_lattice(lattice: Lattice, x: jax.Array) -> jax.Array:
-    """Return for each point approximately the sum of x, (points, channels), weighted by exp(-d**2 / 2) at distance d.
+    """Return for each point an approximate sum of x, (points, channels), weighted by exp(-d**2 / 2) at distance d.
 
     The result has a constant factor; to remove it, divide by the result for ones. The gradient is the filter with its
-    axes in reverse order. The lattice's features get no gradient.
+    axes in reverse order. The features of the lattice get no gradient.
     """
     return _filter(lattice, x)
 
@@ -146,30 +149,35 @@ Arrays = tuple[jax.Array, ...]
 def multi_stage_meanfield(
     ctx: Context, blobs: Arrays, unary: jax.Array, start: jax.Array, image: jax.Array
 ) -> jax.Array:
-    """Scores after `num_iterations` mean-field iterations of a dense conditional random field, (N, classes, H, W).
+    """Compute `num_iterations` mean-field iterations of a dense conditional random field, (N, classes, H, W).
 
     Bottoms: unary scores and start scores, (N, classes, H, W) each, and an image (N, channels, H, W). An iteration
-    computes unary - compatibility * messages. The messages are the sum of two filters of the softmax of the scores. One
-    filter is a Gaussian of the position, with deviation theta_gamma. The other is a Gaussian of position and colour,
-    with deviations theta_alpha and theta_beta. Both are computed by a permutohedral lattice, as in the fork, divided by
-    the sum of their weights, and multiplied by a matrix over the classes. Blobs: the matrices of both filters, and the
-    compatibility, (1, 1, classes, classes) each. The image gets no gradient.
+    computes unary - compatibility * messages. The messages are the sum of two filters of the softmax of the scores. The
+    first filter is a Gaussian of the position, with deviation theta_gamma. The second is a Gaussian of position and
+    colour, with deviations theta_alpha and theta_beta. As in the fork, both are computed by a permutohedral lattice,
+    divided by the sum of their weights, and multiplied by a matrix over the classes. Blobs: the matrices of both
+    filters, and the compatibility, (1, 1, classes, classes) each. The image gets no gradient.
     """
     _check(ctx, unary, start, image)
     p, classes = ctx.param, unary.shape[1]
-    by_place, by_color, compatibility = (b.reshape(classes, classes) for b in blobs)
+    spatial_weights, bilateral_weights, compatibility = (b.reshape(classes, classes) for b in blobs)
     height, width = image.shape[2:]
     rows, columns = jnp.indices((height, width), unary.dtype).reshape(2, -1)
-    pixels = jnp.stack([columns, rows], axis=1)
-    near = _make_filter(build_lattice(pixels / p.theta_gamma))
+    positions = jnp.stack([columns, rows], axis=1)
+    spatial_filter = _make_filter(build_lattice(positions / p.theta_gamma))
 
     def infer(unary: jax.Array, start: jax.Array, image: jax.Array) -> jax.Array:
         unary, start, colors = (a.reshape(-1, height * width).T for a in (unary, start, image))
-        alike = _make_filter(build_lattice(jnp.concatenate([pixels / p.theta_alpha, colors / p.theta_beta], 1)))
+        bilateral_filter = _make_filter(
+            build_lattice(jnp.concatenate([positions / p.theta_alpha, colors / p.theta_beta], 1))
+        )
 
         def iterate(scores: jax.Array, _: None) -> tuple[jax.Array, None]:
-            shares = jax.nn.softmax(scores, axis=1)
-            messages = near(shares) @ by_place.T + alike(shares) @ by_color.T
+            probabilities = jax.nn.softmax(scores, axis=1)
+            messages = (
+                spatial_filter(probabilities) @ spatial_weights.T
+                + bilateral_filter(probabilities) @ bilateral_weights.T
+            )
             return unary - messages @ compatibility.T, None
 
         first = vary_as(start, unary, image, *blobs)
@@ -193,14 +201,14 @@ def multi_stage_meanfield_params(ctx: Context, unary: Any, start: Any, image: An
     return [ParamSpec(identity.shape, value=w) for w in weights]
 
 
-def _draw_image(ctx: Context, random: np.random.Generator, unary: Any, start: Any, image: Any) -> np.ndarray:
+def _sample_image(ctx: Context, random: np.random.Generator, unary: Any, start: Any, image: Any) -> np.ndarray:
     return random.normal(size=image.shape)
 
 
 define_layer(
     Signature("MultiStageMeanfield", bottoms=3, param="multi_stage_meanfield_param", in_place=False),
     Traced(multi_stage_meanfield, params=multi_stage_meanfield_params),
-    Gradient(indices=Indices((2,), ignores_gradient=True, sample=_draw_image)),
+    Gradient(indices=Indices((2,), ignores_gradient=True, sample=_sample_image)),
     LayerTraits(row_wise=True, weight_axes=4),
     docs=LayerDocs(origin="CRF-RNN"),
 )
@@ -212,8 +220,8 @@ def _check(ctx: Context, unary: Any, start: Any, image: Any) -> None:
     require(unary.shape == start.shape, f"bottoms 0 and 1 must have equal shapes, not {unary.shape} and {start.shape}")
     require(
         len(image.shape) == 4 and image.shape[0] == unary.shape[0] and image.shape[2:] == unary.shape[2:],
-        f"bottom 2 must have the number and size of images of the scores {unary.shape}, not {image.shape}",
+        f"bottom 2 must have the batch size, height and width of the scores {unary.shape}, not {image.shape}",
     )
-    require(p.num_iterations > 0, "num_iterations must be positive")
+    require(p.num_iterations > 0, f"num_iterations must be positive, not {p.num_iterations}")
     for name in ("theta_alpha", "theta_beta", "theta_gamma"):
         require(getattr(p, name) > 0, f"{name} must be positive, not {getattr(p, name):g}")

@@ -18,27 +18,27 @@ Arrays = tuple[jax.Array, ...]
 
 
 def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, Arrays]:
-    """Pixel accuracy, mean recall and mean intersection over union, (1, 1, 1, 3).
+    """Compute pixel accuracy, mean recall and mean intersection over union as (1, 1, 1, 3).
 
     Bottoms: scores (N, C, H, W), and labels (N, H, W) or (N, 1, H, W). Pixels with a label in `ignore_label` are
     ignored. Recall is averaged over the classes that occur. Intersection over union is averaged over all classes; it is
-    1 for a class that neither occurs nor is predicted. With `reset: false` the pixels of earlier passes count, too.
-    Another label out of range makes all three NaN.
+    1 for a class that neither occurs nor is predicted. With `reset: false`, the pixels of earlier passes are counted,
+    too. If any other label is out of range, all three values are NaN.
     """
     require_label_map(scores, labels)
     classes = scores.shape[1]
     index = labels.astype(jnp.int32).reshape(scores.shape[0], -1)
-    guesses = jnp.argmax(scores, axis=1).reshape(scores.shape[0], -1)
+    predictions = jnp.argmax(scores, axis=1).reshape(scores.shape[0], -1)
     valid = jnp.ones(index.shape, bool)
     for ignored in ctx.param.ignore_label:
         valid &= index != ignored
     unknown = cross_replica.psum(ctx, jnp.sum(valid & ((index < 0) | (index >= classes)))) > 0
-    labelled = ((index[..., None] == jnp.arange(classes)) & valid[..., None]).astype(jnp.float32)
-    guessed = (guesses[..., None] == jnp.arange(classes)).astype(jnp.float32)
-    counts = jnp.einsum("bpi,bpj->ij", labelled, guessed, precision="highest")
-    counts = sum(blobs, start=cross_replica.psum(ctx, counts))
-    accuracies = jnp.where(unknown, jnp.nan, _accuracies(counts))
-    return accuracies.reshape(1, 1, 1, 3), tuple(counts.astype(b.dtype) for b in blobs)
+    label_one_hot = ((index[..., None] == jnp.arange(classes)) & valid[..., None]).astype(jnp.float32)
+    predicted_one_hot = (predictions[..., None] == jnp.arange(classes)).astype(jnp.float32)
+    confusion = jnp.einsum("bpi,bpj->ij", label_one_hot, predicted_one_hot, precision="highest")
+    confusion = sum(blobs, start=cross_replica.psum(ctx, confusion))
+    accuracies = jnp.where(unknown, jnp.nan, _accuracies(confusion))
+    return accuracies.reshape(1, 1, 1, 3), tuple(confusion.astype(b.dtype) for b in blobs)
 
 
 def seg_accuracy_params(ctx: Context, scores: Any, labels: Any) -> list[ParamSpec]:
@@ -47,58 +47,58 @@ def seg_accuracy_params(ctx: Context, scores: Any, labels: Any) -> list[ParamSpe
     return [] if ctx.param.reset else [ParamSpec((classes, classes), learnable=False, persistent=False)]
 
 
-def _class_count_if_simple(ctx: Context, scores: Any, labels: Any) -> int | None:
+def _checkable_class_count(ctx: Context, scores: Any, labels: Any) -> int | None:
     return int(scores.shape[1]) if len(scores.shape) > 1 and len(ctx.param.ignore_label) <= 1 else None
 
 
-def _only_ignored_label(ctx: Context) -> int | None:
+def _single_ignored_label(ctx: Context) -> int | None:
     return int(ctx.param.ignore_label[0]) if len(ctx.param.ignore_label) == 1 else None
 
 
 define_layer(
     Signature("SegAccuracy", bottoms=2, param="seg_accuracy_param"),
     Traced(seg_accuracy, params=seg_accuracy_params, stateful=True),
-    Gradient(exists=False, indices=Indices((1,), _class_count_if_simple, _only_ignored_label)),
+    Gradient(exists=False, indices=Indices((1,), _checkable_class_count, _single_ignored_label)),
     docs=LayerDocs(origin="DeepLab, PSPNet"),
 )
 
 
 def require_label_map(scores: Any, labels: Any) -> None:
-    """Raise `LayerError` unless there is a label for each pixel of scores (N, C, H, W): (N, H, W) or (N, 1, H, W)."""
+    """Raise `LayerError` unless labels (N, H, W) or (N, 1, H, W) match the scores (N, C, H, W)."""
     require(len(scores.shape) == 4, f"needs scores with 4 axes (num, classes, height, width), not {scores.shape}")
-    mask_shape = (scores.shape[0], *scores.shape[2:])
+    label_shape = (scores.shape[0], *scores.shape[2:])
     require(
-        labels.shape in (mask_shape, (mask_shape[0], 1, *mask_shape[1:])),
-        f"bottom 1 must hold a label for each position of the scores {scores.shape}, not have shape {labels.shape}",
+        labels.shape in (label_shape, (label_shape[0], 1, *label_shape[1:])),
+        f"bottom 1 must have a label for each position of the scores {scores.shape}, not shape {labels.shape}",
     )
 
 
-def _accuracies(counts: jax.Array) -> jax.Array:
-    """Return the three accuracies, (3,), from the numbers of pixels by label and prediction, (classes, classes)."""
-    right, labelled, guessed = jnp.diagonal(counts), jnp.sum(counts, axis=1), jnp.sum(counts, axis=0)
-    together = labelled + guessed - right
-    union = jnp.where(together > 0, right / jnp.maximum(together, 1), 1)
-    recall = jnp.sum(right / jnp.maximum(labelled, 1)) / jnp.maximum(jnp.sum(labelled > 0), 1)
-    return jnp.stack([jnp.sum(right) / jnp.maximum(jnp.sum(counts), 1), recall, jnp.mean(union)])
+def _accuracies(confusion: jax.Array) -> jax.Array:
+    """Return the three accuracies, (3,), from the confusion matrix of labels and predictions, (classes, classes)."""
+    correct, labelled, predicted = jnp.diagonal(confusion), jnp.sum(confusion, axis=1), jnp.sum(confusion, axis=0)
+    union = labelled + predicted - correct
+    iou = jnp.where(union > 0, correct / jnp.maximum(union, 1), 1)
+    recall = jnp.sum(correct / jnp.maximum(labelled, 1)) / jnp.maximum(jnp.sum(labelled > 0), 1)
+    return jnp.stack([jnp.sum(correct) / jnp.maximum(jnp.sum(confusion), 1), recall, jnp.mean(iou)])
 
 
 def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Fraction of pixels whose label is among the top_k classes, (1, 1, 1, 1); of equal scores the higher class wins.
+    """Compute the fraction of pixels whose label is among the top_k classes as (1, 1, 1, 1).
 
-    Bottoms: scores (N, C, H, W), and labels (N, H, W) or (N, 1, H, W). A label out of range counts as wrong. Pixels
-    with `ignore_label` are ignored.
+    If scores are equal, the higher class comes first. Bottoms: scores (N, C, H, W), and labels (N, H, W) or (N, 1, H,
+    W). A label out of range counts as an error. Pixels with `ignore_label` are ignored.
     """
     p, classes = ctx.param, scores.shape[1]
     require_label_map(scores, labels)
     require(1 <= p.top_k <= classes, f"top_k must be between 1 and the number of classes {classes}, not {p.top_k}")
     index = labels.astype(jnp.int32).reshape(scores.shape[0], 1, *scores.shape[2:])
-    number = jnp.arange(classes).reshape(-1, 1, 1)
-    label_score = jnp.sum(jnp.where(index == number, scores, 0), axis=1, keepdims=True)
-    before = jnp.sum((scores > label_score) | ((scores == label_score) & (number > index)), axis=1, keepdims=True)
-    right = (before < p.top_k) & (index >= 0) & (index < classes)
-    counts = index != p.ignore_label if p.HasField("ignore_label") else jnp.ones(index.shape, bool)
-    hits, among = (cross_replica.psum(ctx, jnp.sum(x)) for x in (right & counts, counts))
-    accuracy = hits / jnp.maximum(among, 1)
+    class_ids = jnp.arange(classes).reshape(-1, 1, 1)
+    label_score = jnp.sum(jnp.where(index == class_ids, scores, 0), axis=1, keepdims=True)
+    rank = jnp.sum((scores > label_score) | ((scores == label_score) & (class_ids > index)), axis=1, keepdims=True)
+    is_correct = (rank < p.top_k) & (index >= 0) & (index < classes)
+    valid = index != p.ignore_label if p.HasField("ignore_label") else jnp.ones(index.shape, bool)
+    n_correct, n_valid = (cross_replica.psum(ctx, jnp.sum(x)) for x in (is_correct & valid, valid))
+    accuracy = n_correct / jnp.maximum(n_valid, 1)
     return accuracy.astype(jnp.float32).reshape(1, 1, 1, 1)
 
 

@@ -17,9 +17,9 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signat
 
 
 def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
-    """Scatter the values of x to the flat positions in the mask, in planes of `size`; other positions are 0.
+    """Scatter the values of x to the flat positions in the mask, in planes of `size`. Other positions are 0.
 
-    The last of several values at one position wins. A position outside of a plane makes the whole plane NaN.
+    If several values have one position, the last value is used. A position outside a plane makes the entire plane NaN.
 
     Args:
         x, mask: (N, C, H, W).
@@ -28,10 +28,10 @@ def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
     require(x.shape == mask.shape, f"data and mask must have equal shapes, not {x.shape} and {mask.shape}")
     cells = size[0] * size[1]
 
-    def plane(values: jax.Array, at: jax.Array) -> jax.Array:
-        is_inside = (at >= 0) & (at < cells)
+    def plane(values: jax.Array, index: jax.Array) -> jax.Array:
+        is_inside = (index >= 0) & (index < cells)
         order = jnp.arange(values.size, dtype=jnp.int32)
-        last = jnp.full(cells, -1, jnp.int32).at[jnp.where(is_inside, at, cells)].max(order, mode="drop")
+        last = jnp.full(cells, -1, jnp.int32).at[jnp.where(is_inside, index, cells)].max(order, mode="drop")
         scattered = jnp.where(last >= 0, values[jnp.maximum(last, 0)], 0)
         return jnp.where(jnp.all(is_inside), scattered, jnp.nan)
 
@@ -40,7 +40,7 @@ def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
 
 
 def gather_by_mask(y: jax.Array, mask: jax.Array) -> jax.Array:
-    """Return the values of `y` at the flat positions in the mask, (N, C, H, W); 0 for positions outside."""
+    """Return the values of `y` at the flat positions in the mask, (N, C, H, W). Positions outside the plane give 0."""
     pick = jax.vmap(
         jax.vmap(lambda values, at: values.at[jnp.where(at < 0, values.size, at)].get(mode="fill", fill_value=0))
     )
@@ -55,14 +55,15 @@ Arrays = tuple[jax.Array, ...]
 
 
 def max_unpooling(ctx: Context, x: jax.Array, *mask: jax.Array) -> jax.Array:
-    """Each value at its position in the mask, and 0 at other positions: (N, C, H, W) to (N, C, *unpool_size).
+    """Write each value to its position in the mask, and 0 elsewhere: (N, C, H, W) to (N, C, *unpool_size).
 
-    The type UnPooling, MyCaffe's name, needs no size: a side of its top is by default the larger of
-    (n - 1) * stride + kernel - 2 * pad and n * stride - pad + 1.
     A second bottom (N, C, H, W) is the mask, such as Pooling's second top, with flat positions row * width + column.
-    Without it, a value is placed at the top left of its window, or in the last row or column if its window begins after
-    it. The last of several values at one position wins, but each of them gets the gradient there. A position outside
-    makes the plane NaN.
+    Without it, a value is placed at the top left of its window, or in the last row or column if its window starts after
+    it. If several values have one position, the last value is used, but each of them gets the gradient there. A
+    position outside the plane makes the plane NaN.
+
+    The type UnPooling, MyCaffe's name, does not require unpool_size. By default, a side of its top is the larger of (n
+    - 1) * stride + kernel - 2 * pad and n * stride - pad + 1.
     """
     return scatter_by_mask(x, _unpool_mask(ctx, x, mask), _unpool_size(ctx, x))
 
@@ -74,11 +75,11 @@ def max_unpooling_backward(
 
 
 def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
-    """Each value added to all cells of its window: (N, C, H, W) to (N, C, *unpool_size).
+    """Add each value to all cells of its window: (N, C, H, W) to (N, C, *unpool_size).
 
     AVE divides the value by the number of cells of the window; TILE does not. As in the fork, the gradient of a value
-    is the average over its window with both. Also as in the fork, the top is not cleared: the top of the previous pass
-    is added.
+    is the average over its window for both methods. Also as in the fork, the top is not cleared: the top of the
+    previous pass is added.
     """
     window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
     shares = x
@@ -93,8 +94,8 @@ def window_unpooling_params(ctx: Context, x: Any) -> list[ParamSpec]:
     window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
     last = [(n - 1) * s - a for n, s, a in zip(x.shape[2:], window.stride, window.low, strict=True)]
     require(
-        all(at < n for at, n in zip(last, size, strict=True)),
-        f"the last window would start at {tuple(last)}, outside of the top of {size}: give a larger unpool_size",
+        all(start < n for start, n in zip(last, size, strict=True)),
+        f"the last window would start at {tuple(last)}, outside the top of {size}: set a larger unpool_size",
     )
     return [ParamSpec((*x.shape[:2], *_unpool_size(ctx, x)), learnable=False, persistent=False)]
 
@@ -128,7 +129,7 @@ _WINDOW_UNPOOLING = LayerType(
     Gradient(window_unpooling_backward, overrides_autodiff=True),
     docs=LayerDocs(
         origin="DeconvNet",
-        unsupported={"symbolic_batch": "the top of the previous pass is added, which has a fixed number of rows"},
+        unsupported={"symbolic_batch": "the top of the previous pass, which has a fixed batch size, is added"},
     ),
 )
 define_layer(
@@ -143,7 +144,7 @@ define_layer(
 
 
 def _unpool_size(ctx: Context, x: Any) -> Shape:
-    """Return height and width of the top: unpool_size, which DeconvNet needs, or else MyCaffe's, of the windows."""
+    """Return height and width of the top: unpool_size, or for MyCaffe's layer without it the size from the windows."""
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     if ctx.layer.type != "UnPooling" or any(map(p.HasField, ("unpool_size", "unpool_h", "unpool_w"))):
@@ -165,10 +166,10 @@ def _unpool_window(ctx: Context, x: Any) -> Window:
     (kernel, stride, pad), size = _kernel_stride_pad(ctx.param), _unpool_size(ctx, x)
     require(min(kernel) > 0 and min(stride) > 0, f"kernel and stride must be positive: {kernel} and {stride}")
     require(all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}")
-    inside = tuple(
+    clipped_kernel = tuple(
         min(k, n + 2 * a) for k, n, a in zip(kernel, size, pad, strict=True)
     )  # a window cannot cover more cells than the padded top has
-    return Window.symmetric(inside, stride, pad)
+    return Window.symmetric(clipped_kernel, stride, pad)
 
 
 def _unpool_mask(ctx: Context, x: jax.Array, mask: tuple[jax.Array, ...]) -> jax.Array:
@@ -181,11 +182,11 @@ def _unpool_mask(ctx: Context, x: jax.Array, mask: tuple[jax.Array, ...]) -> jax
 
 
 def upsample_by_mask(ctx: Context, x: jax.Array, mask: jax.Array) -> jax.Array:
-    """Each value at its position in the mask, and 0 at other positions: (N, C, H, W) to (N, C, height, width).
+    """Write each value to its position in the mask, and 0 elsewhere: (N, C, H, W) to (N, C, height, width).
 
     The second bottom (N, C, H, W) is the mask, such as Pooling's second top, with flat positions row * width + column.
-    The last of several values at one position wins, but each of them gets the gradient there. A position outside makes
-    the plane NaN.
+    If several values have one position, the last value is used, but each of them gets the gradient there. A position
+    outside the plane makes the plane NaN.
     """
     return scatter_by_mask(x, mask, _upsample_size(ctx, x))
 
@@ -197,7 +198,7 @@ def upsample_by_mask_backward(
 
 
 def upsample_repeated(ctx: Context, x: jax.Array) -> jax.Array:
-    """Each value repeated `scale` times along height and width: (N, C, H, W) to (N, C, scale * H, scale * W).
+    """Repeat each value `scale` times along height and width: (N, C, H, W) to (N, C, scale * H, scale * W).
 
     The default of `scale` is 1.
     """
@@ -234,13 +235,13 @@ define_layer(
     Variants(
         lambda layer: "SegNet" if len(layer.bottom) == 2 else "MobileNet-YOLO",
         {"SegNet": _SEGNET, "MobileNet-YOLO": _YOLO},
-        "SegNet's has a mask for a second bottom.",
+        "A layer with a second bottom, the mask, is SegNet's.",
     ),
     docs=LayerDocs(origin="SegNet, MobileNet-YOLO"),
 )
 
 
-_OF_MASKS = ("scale_h", "scale_w", "pad_out_h", "pad_out_w", "upsample_h", "upsample_w")
+_MASK_SETTINGS = ("scale_h", "scale_w", "pad_out_h", "pad_out_w", "upsample_h", "upsample_w")
 
 
 def _upsample_size(ctx: Context, x: Any) -> Shape:
@@ -251,14 +252,17 @@ def _upsample_size(ctx: Context, x: Any) -> Shape:
     else:
         require(
             all(p.HasField(f"{name}_h") == p.HasField(f"{name}_w") for name in ("scale", "upsample")),
-            "give scale, or both of scale_h and scale_w, or both of upsample_h and upsample_w",
+            "set scale, or both scale_h and scale_w, or both upsample_h and upsample_w",
         )
         scales = (p.scale_h, p.scale_w) if p.HasField("scale_h") else (p.scale, p.scale)
         require(min(scales) > 1, f"scale must be more than 1, not {min(scales)}")
         pads = (p.pad_out_h, p.pad_out_w)
-        require(all(s == 2 or not a for s, a in zip(scales, pads, strict=True)), "pad_out_h and pad_out_w need scale 2")
+        require(
+            all(s == 2 or not a for s, a in zip(scales, pads, strict=True)),
+            f"pad_out_h and pad_out_w need scale 2, not {scales}",
+        )
         size = tuple(n * s - a for n, s, a in zip(x.shape[2:], scales, pads, strict=True))
-    require(min(size) > 1, f"the top must be larger than {size}")
+    require(min(size) > 1, f"the top must have sides of 2 or more, not {size}")
     return size
 
 
@@ -268,7 +272,7 @@ def _cells(size: Shape) -> int:
 
 def _repeat_factor(ctx: Context, x: Any) -> int:
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
-    refuse_set(ctx.param, _OF_MASKS, "set scale, or give the mask as the second bottom")
+    refuse_set(ctx.param, _MASK_SETTINGS, "set scale, or add the mask as the second bottom")
     scale = ctx.param.scale if ctx.param.HasField("scale") else 1
     require(scale > 0, f"scale must be positive, not {scale}")
     return int(scale)
