@@ -78,8 +78,8 @@ def test_sequences_begin_in_the_first_row() -> None:
     ("kind", "text", "shapes", "match"),
     [
         ("CtcLoss", CTC, [(4, 2, 3), (3, 5)], "for 2 items"),
-        ("CtcLoss", CTC, [(4, 2, 4), (2, 5)], "alphabet_size must be the 4 labels"),
-        ("CtcLoss", CTC, [(3, 2, 3), (2, 5)], "time_step must be from 1 to the 3 steps"),
+        ("CtcLoss", CTC, [(4, 2, 4), (2, 5)], "alphabet_size must be 4"),
+        ("CtcLoss", CTC, [(3, 2, 3), (2, 5)], "time_step must be from 1 to 3"),
         ("CtcLoss", "ctc_loss_param { alphabet_size: 3 time_step: 4 blank_label: 3 }", [(4, 2, 3), (2, 5)], "blank"),
         ("LabelsequenceAccuracy", "", [(4, 2), (4, 3)], "3 axes"),
         ("ContinuationIndicator", "continuation_indicator_param { time_step: 3 }", [], "must be positive"),

@@ -19,18 +19,19 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signat
 
 
 def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[jax.Array, Arrays]:
-    """LSTM over rows ordered by time, then by sequence: (time * batch_size, ...) to (time * batch_size, num_output).
+    """Apply an LSTM to rows ordered by time, then by sequence: (rows, ...) to (rows, num_output).
 
-    A second bottom (time, batch_size) is 0 where a sequence starts and 1 where it continues, also from the last forward
-    pass. Without it, every pass starts all sequences. clipping_threshold clips the gradients of the gates at every
-    step. Blobs: W_x (4 num_output, features), W_h (4 num_output, num_output) and b (4 num_output,), with the gates in
-    the order i, f, o, g.
+    There are time * batch_size rows. A second bottom (time, batch_size) is 0 where a sequence starts and 1 where it
+    continues, also from the previous forward pass. Without it, all sequences start in every pass. clipping_threshold
+    clips the gradients of the gates at every step. Blobs: W_x (4 num_output, features), W_h (4 num_output, num_output)
+    and b (4 num_output,), with the gates in the order i, f, o, g.
 
-    Without batch_size a bottom (time, sequences, features) gives (time, sequences, num_output), as in CTPN.
+    If batch_size is not set, a bottom (time, sequences, features) gives a top (time, sequences, num_output), as in
+    CTPN.
 
-    Otherwise two rules are as recorded on caffe-lstm's CPU. The gates of all sequences read the hidden state of the
-    first sequence. If the second bottom is (rows,), without an axis for sequences, its value at index time + sequence
-    counts.
+    Otherwise, two rules reproduce caffe-lstm's CPU code. The gates of all sequences read the hidden state of the first
+    sequence. If the second bottom is (rows,), without an axis for sequences, its value at index time + sequence is
+    used.
     """
     s = _sequence(ctx, blobs, x, *clip)
     (top,), new_state = run_lstm(s)
@@ -50,9 +51,9 @@ def lstm_params(ctx: Context, x: Any, *clip: Any) -> list[ParamSpec]:
 def lstm_backward(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     s = _sequence(ctx, blobs, x, *clip)
     steps = (*s.x.shape[:2], -1)
-    most = ctx.param.clipping_threshold or math.inf
+    threshold = ctx.param.clipping_threshold or math.inf
     h = promote(y.reshape(steps))
-    d = gate_diffs(s, h, dy.reshape(steps), most)
+    d = gate_diffs(s, h, dy.reshape(steps), threshold)
     start = promote(s.start[0])[: None if _has_sequence_axis(ctx.param, x) else 1]
     d_recurrent = jnp.einsum("tng,tnd->gd", d[1:], h[:-1]) + d[0, : len(start)].T @ start
     (d_weight, d_bias), dx, _ = s.input_diffs(d)
@@ -63,7 +64,7 @@ class OneState(Sequence):
     """A batch of sequences whose gates all read the hidden state of the first one, as on caffe-lstm's CPU."""
 
     def recurrent(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return the part of the gates that depends on the previous hidden state of the first sequence."""
+        """Return the terms of the gates that depend on the previous hidden state of the first sequence."""
         return cont * self.multiply_by_weight(h[..., :1, :], weight)
 
     def recurrent_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
@@ -84,7 +85,7 @@ def _type(name: str, param: str, origin: str) -> LayerType:
             overrides_autodiff=True,
             indices=Indices((1,)),
             exempt_from_force_backward=(1,),
-            not_derivative="The recurrent weight's gradient uses the state of each sequence; clipping_threshold clips.",
+            not_derivative="The gradient of W_h uses the state of each sequence; clipping_threshold clips gradients.",
         ),
         LayerTraits(weight_axes=2),
         docs=LayerDocs(origin=origin),
@@ -92,7 +93,7 @@ def _type(name: str, param: str, origin: str) -> LayerType:
 
 
 def select_lstm(layer: Any) -> str:
-    """Return the fork of an Lstm layer: "MyCaffe" or "caffe-lstm"."""
+    """Return the fork that an Lstm layer belongs to, "MyCaffe" or "caffe-lstm"."""
     return "MyCaffe" if layer.HasField("recurrent_param") and not layer.HasField("lstm_param") else "caffe-lstm"
 
 
@@ -110,7 +111,7 @@ define_layer(
                 docs=replace(_BVLC.docs, origin="MyCaffe"),
             ),
         },
-        selection_doc="With a recurrent_param it is MyCaffe's, which is BVLC's LSTM.",
+        selection_doc="A layer with recurrent_param is MyCaffe's, which is BVLC's LSTM.",
     ),
     docs=LayerDocs(origin="caffe-lstm, MyCaffe"),
 )
@@ -118,8 +119,8 @@ register(_type("LstmSimple", "lstm_simple_param", "MyCaffe"))
 
 
 def _check(p: Any, x: Any, *clip: Any) -> None:
-    require(p.num_output > 0, "num_output must be positive")
-    require(p.batch_size > 0, "batch_size must be positive")
+    require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
+    require(p.batch_size > 0, f"batch_size must be positive, not {p.batch_size}")
     require(p.clipping_threshold >= 0, f"clipping_threshold must not be negative: {p.clipping_threshold}")
     require(
         len(x.shape) > 1 and x.shape[0] % p.batch_size == 0,
@@ -171,14 +172,14 @@ def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> Se
 
 
 def continuation_indicator(ctx: Context) -> jax.Array:
-    """An array (time_step, batch_size) that is 0 in the first row and 1 in all others.
+    """Return an array (time_step, batch_size) that is 0 in the first row and 1 in all others.
 
-    The layer has no bottoms. Recurrent layers take the top as continuation indicators, so that each pass starts new
-    sequences.
+    The layer has no bottoms. Recurrent layers read the top as continuation indicators, so that new sequences start in
+    each pass.
     """
     p = ctx.param
     require(
-        p.time_step > 0 and p.batch_size > 0, f"time_step {p.time_step}, batch_size {p.batch_size}: must be positive"
+        p.time_step > 0 and p.batch_size > 0, f"time_step {p.time_step} and batch_size {p.batch_size} must be positive"
     )
     return jnp.ones((p.time_step, p.batch_size), jnp.float32).at[0].set(0)
 
