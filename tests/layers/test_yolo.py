@@ -294,23 +294,23 @@ def test_segmentation_evaluate(grow: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "shapes", "message"),
     [
-        ("Reorg", "", [(1, 4, 2, 2)], "needs reorg_param.stride"),
+        ("Reorg", "", [(1, 4, 2, 2)], "reorg_param.stride must be 1 or more, not 0"),
         ("Reorg", "reorg_param { stride: 2 }", [(1, 4, 3, 2)], "height and width divisible by stride = 2"),
         ("Reorg", "reorg_param { stride: 2 }", [(1, 6, 2, 2)], "channels divisible by stride.2 = 4"),
         ("Reorg", "reorg_param { stride: 2 }", [(4, 4)], "4 axes"),
         ("Yolov3", V3 % "", [(1, 15, 3, 4), (1, 1, 5, 5)], "must have 16 channels"),
         ("Yolov3", V3 % "", [(1, 16, 3, 4), (1, 1, 5, 6)], "rows of class, x, y, width and height"),
-        ("Yolov3", V3 % "mask: 1", [(1, 16, 3, 4), (1, 1, 5, 5)], "must be num = 2 anchors"),
+        ("Yolov3", V3 % "mask: 1", [(1, 16, 3, 4), (1, 1, 5, 5)], "must have num = 2 distinct anchors"),
         (
             "Yolov3",
             (V3 % "").replace("mask: 2", "mask: 3"),
             [(1, 16, 3, 4), (1, 1, 5, 5)],
-            "must be indices of the 3 anchors",
+            "must have indices from 0 to 2",
         ),
-        ("Yolov3", V3 % "biases: 3", [(1, 16, 3, 4), (1, 1, 5, 5)], "must be widths and heights, not 7"),
+        ("Yolov3", V3 % "biases: 3", [(1, 16, 3, 4), (1, 1, 5, 5)], "pairs of width and height, not 7"),
         ("RegionLoss", V2 % "coords: 5", [(1, 16, 3, 4), (1, 1, 5, 5)], "coords must be 4"),
-        ("RegionLoss", V2 % "biases: 1 biases: 1", [(1, 16, 3, 4), (1, 1, 5, 5)], "must be of num = 2 anchors"),
-        ("YoloDetectionOutput", "", [(1, 125, 3, 3)], "biases must be widths and heights"),
+        ("RegionLoss", V2 % "biases: 1 biases: 1", [(1, 16, 3, 4), (1, 1, 5, 5)], "must have num = 2 anchors"),
+        ("YoloDetectionOutput", "", [(1, 125, 3, 3)], "biases must be pairs of width and height"),
         (
             "Yolov3DetectionOutput",
             OUTPUT.format(limit=0.5),
@@ -323,7 +323,7 @@ def test_segmentation_evaluate(grow: int) -> None:
             [(1, 16, 3, 4)],
             "gaussian_box",
         ),
-        ("YoloSeg", "", [(1, 2, 3, 4), (1, 2, 3, 5)], "a label for each number"),
+        ("YoloSeg", "", [(1, 2, 3, 4), (1, 2, 3, 5)], "a label for each value"),
         ("SegmentationEvaluate", "", [(1, 2, 3, 4), (1, 3, 3, 4)], "probabilities and labels"),
     ],
 )

@@ -16,25 +16,25 @@ from .yolo_head import ground_truth
 
 
 def reorg(ctx: Context, x: jax.Array) -> jax.Array:
-    """(N, C, H, W) to (N, C s^2, H/s, W/s) in darknet's order, where s = `stride`; with `reverse` the inverse.
+    """Reorder (N, C, H, W) to (N, C s^2, H/s, W/s) like darknet, where s = `stride`, or invert this with `reverse`.
 
     Darknet reads the values of an image as C/s^2 planes of sH x sW, splits the planes into blocks of s x s, and writes
     each position of a block as C/s^2 planes. This differs from the usual space-to-depth operation.
     """
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (images, channels, height, width), not shape {x.shape}")
     s, (n, channels, height, width) = ctx.param.stride, x.shape
-    require(s > 0, "needs reorg_param.stride, 1 or more")
+    require(s > 0, f"reorg_param.stride must be 1 or more, not {s}")
     require(channels % (s * s) == 0, f"needs a number of channels divisible by stride^2 = {s * s}, not shape {x.shape}")
     if ctx.param.reverse:
-        return _reorder(x, s, together=True).reshape(n, channels // (s * s), height * s, width * s)
+        return _reorder(x, s, inverse=True).reshape(n, channels // (s * s), height * s, width * s)
     require(
         height % s == 0 and width % s == 0, f"needs height and width divisible by stride = {s}, not shape {x.shape}"
     )
-    return _reorder(x, s, together=False).reshape(n, channels * s * s, height // s, width // s)
+    return _reorder(x, s, inverse=False).reshape(n, channels * s * s, height // s, width // s)
 
 
 def reorg_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return _reorder(dy.reshape(x.shape), ctx.param.stride, together=not ctx.param.reverse)
+    return _reorder(dy.reshape(x.shape), ctx.param.stride, inverse=not ctx.param.reverse)
 
 
 define_layer(
@@ -46,27 +46,30 @@ define_layer(
 )
 
 
-def _reorder(x: jax.Array, s: int, together: bool) -> jax.Array:
-    """Return x with the values of each image reordered as Reorg does, or with `together` back; in the shape of x."""
+def _reorder(x: jax.Array, s: int, inverse: bool) -> jax.Array:
+    """Return x with the values of each image reordered as in Reorg, in the shape of x.
+
+    With `inverse`, the inverse of this order is applied.
+    """
     n, channels, height, width = x.shape
     planes = channels // (s * s)
-    if together:
+    if inverse:
         return x.reshape(n, s, s, planes, height, width).transpose(0, 3, 4, 1, 5, 2).reshape(x.shape)
     return x.reshape(n, planes, height, s, width, s).transpose(0, 3, 5, 1, 2, 4).reshape(x.shape)
 
 
 def assisted_excitation(ctx: Context, x: jax.Array, labels: jax.Array, mean: jax.Array) -> jax.Array:
-    """Feature map x (N, C, H, W) plus a map (N, 1, H, W), usually x's mean, in the cells of labelled boxes.
+    """Add a map (N, 1, H, W), usually the mean of x, to x (N, C, H, W) in the cells of labelled boxes.
 
-    Bottoms: x, labels, and the map to add. Labels are rows (class, x, y, width, height) for each image, up to the first
-    row with x = 0; coordinates are fractions of the image, and x, y is the middle. Each box has at least one cell. Only
-    bottom 0 gets a gradient.
+    Bottoms: x, labels, and the map. Labels are rows (class, x, y, width, height) for each image, up to the first row
+    with x = 0. Coordinates are fractions of the image, and (x, y) is the center. Each box covers at least one cell.
+    Only bottom 0 gets a gradient.
     """
     require(len(x.shape) == 4, f"bottom 0 must have 4 axes (images, channels, height, width), not shape {x.shape}")
     expected = (x.shape[0], 1, *x.shape[2:])
     require(tuple(mean.shape) == expected, f"bottom 2 must have one channel, shape {expected}, not {mean.shape}")
-    more = jnp.where(_box_cells(x, labels), lax.stop_gradient(promote(mean)), 0)
-    return (promote(x) + more).astype(x.dtype)
+    added = jnp.where(_box_cells(x, labels), lax.stop_gradient(promote(mean)), 0)
+    return (promote(x) + added).astype(x.dtype)
 
 
 def assisted_excitation_backward(
@@ -95,15 +98,17 @@ define_layer(
 
 
 def _box_cells(x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return the mask (N, 1, H, W) of cells covered by a labelled box."""
+    """Return the mask (N, 1, H, W) of the cells that a labelled box covers."""
     height, width = x.shape[2:]
     sides = np.array([width, height])
     objects = ground_truth(x.shape, labels, sides)
-    middles, halves = objects.boxes[..., :2], objects.boxes[..., 2:] / 2
+    centers, halves = objects.boxes[..., :2], objects.boxes[..., 2:] / 2
     # the first cell and the cell after the last, truncated towards 0
-    low = jnp.clip(((middles - halves) * sides).astype(jnp.int32), 0, sides - 1)
-    high = jnp.clip(((middles + halves) * sides + 0.95).astype(jnp.int32), low + 1, sides)
+    low = jnp.clip(((centers - halves) * sides).astype(jnp.int32), 0, sides - 1)
+    high = jnp.clip(((centers + halves) * sides + 0.95).astype(jnp.int32), low + 1, sides)
     rows, columns = jnp.arange(height), jnp.arange(width)
-    down = (rows >= low[..., 1:]) & (rows < high[..., 1:])
-    across = (columns >= low[..., :1]) & (columns < high[..., :1])
-    return jnp.any((objects.valid[..., None, None] & down[..., None] & across[..., None, :]), axis=1, keepdims=True)
+    row_mask = (rows >= low[..., 1:]) & (rows < high[..., 1:])
+    column_mask = (columns >= low[..., :1]) & (columns < high[..., :1])
+    return jnp.any(
+        (objects.valid[..., None, None] & row_mask[..., None] & column_mask[..., None, :]), axis=1, keepdims=True
+    )

@@ -1,7 +1,7 @@
 """YOLO's prediction maps, anchors, and labelled boxes.
 
-A map (N, anchors * (5 + classes), H, W) holds x, y, width, height, objectness and class scores for each anchor of a
-cell. Boxes are (x, y, width, height) as fractions of the image, where x, y is the middle.
+A map (N, anchors * (5 + classes), H, W) contains x, y, width, height, objectness and class scores for each anchor of a
+cell. Boxes are (x, y, width, height) as fractions of the image, where (x, y) is the center.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..dtype_policy import promote
 
 
 class Head(NamedTuple):
-    """A prediction map with all cells of all anchors along one axis: anchor by anchor, row by row.
+    """A prediction map with the cells of all anchors along one axis: anchor by anchor, row by row.
 
     Attributes:
         raw: (N, cells, 5 + classes), the raw predictions.
@@ -37,29 +37,29 @@ class Head(NamedTuple):
     sides: np.ndarray
 
     def boxes(self, offsets: jax.Array) -> jax.Array:
-        """Return the boxes (..., cells, 4) whose middles are `offsets` cells from the corners of their cells."""
+        """Return the boxes (..., cells, 4) whose centers are `offsets` cells from the corners of their cells."""
         sizes = jnp.exp(self.raw[..., 2:4]) * self.anchors.astype(self.raw.dtype)
-        middles = (offsets + self.corners.astype(self.raw.dtype)) / self.sides.astype(self.raw.dtype)
-        return jnp.concatenate([middles, sizes], axis=-1)
+        centers = (offsets + self.corners.astype(self.raw.dtype)) / self.sides.astype(self.raw.dtype)
+        return jnp.concatenate([centers, sizes], axis=-1)
 
 
 def head(x: jax.Array, anchors: Any, scale: int, classes: int, name: str = "bottom 0") -> Head:
-    """Return a bottom as a `Head`.
+    """Convert a bottom to a `Head`.
 
     Args:
         x: the bottom (N, anchors * (5 + classes), H, W).
         anchors: (anchors, 2), width and height.
         scale: the side of a cell in the units of `anchors`.
         classes: the number of classes.
-        name: the name of the bottom, for errors.
+        name: the name of the bottom in messages.
     """
     require(len(x.shape) == 4, f"{name} must have 4 axes (images, channels, height, width), not shape {x.shape}")
     n, channels, height, width = x.shape
     expected = len(anchors) * (5 + classes)
     require(
         channels == expected,
-        f"{name} must have {expected} channels, for each of {len(anchors)} anchors 4 coordinates, objectness and "
-        f"{classes} classes, not shape {x.shape}",
+        f"{name} must have {expected} channels (4 coordinates, objectness and {classes} classes for each of "
+        f"{len(anchors)} anchors), not shape {x.shape}",
     )
     raw = promote(x).reshape(n, len(anchors), 5 + classes, height * width)
     rows, columns = jnp.divmod(jnp.arange(height * width), width)
@@ -73,7 +73,7 @@ def head(x: jax.Array, anchors: Any, scale: int, classes: int, name: str = "bott
 
 
 def to_map(cells: jax.Array, like: jax.Array, anchors: int) -> jax.Array:
-    """Return (N, cells, 5 + classes) as a map with the shape of `like`, (N, anchors * (5 + classes), H, W)."""
+    """Reshape (N, cells, 5 + classes) to a map like `like`, (N, anchors * (5 + classes), H, W)."""
     n, _, height, width = like.shape
     by_anchor = cells.reshape(n, anchors, height * width, cells.shape[-1])
     return by_anchor.transpose(0, 1, 3, 2).reshape(like.shape)
@@ -85,35 +85,41 @@ def anchor_sizes(biases: Sequence[float], field: str) -> np.ndarray:
     Raises:
         LayerError: if they are not pairs of positive numbers.
     """
-    require(len(biases) > 0 and len(biases) % 2 == 0, f"{field}.biases must be widths and heights, not {len(biases)}")
+    require(
+        len(biases) > 0 and len(biases) % 2 == 0,
+        f"{field}.biases must be pairs of width and height, not {len(biases)} values",
+    )
     require(all(b > 0 for b in biases), f"{field}.biases must be above 0, not {list(biases)}")
     return np.array(biases, np.float64).reshape(-1, 2)
 
 
 def select_anchors(anchors: np.ndarray, mask: Sequence[int], field: str) -> np.ndarray:
-    """Return the rows of `anchors` whose indices are listed in a setting `mask`."""
+    """Return the rows of `anchors` at the indices in a setting `mask`."""
     require(
         all(0 <= m < len(anchors) for m in mask),
-        f"{field}.mask must be indices of the {len(anchors)} anchors in biases, from 0, not {list(mask)}",
+        f"{field}.mask must have indices from 0 to {len(anchors) - 1} of anchors in biases, not {list(mask)}",
     )
     return anchors[list(mask)]
 
 
 def to_corners(boxes: jax.Array) -> jax.Array:
-    """Return boxes (..., x, y, width, height) as (x1, y1, x2, y2)."""
-    middles, sizes = boxes[..., :2], boxes[..., 2:4]
-    return jnp.concatenate([middles - sizes / 2, middles + sizes / 2], axis=-1)
+    """Convert boxes (..., x, y, width, height) to (x1, y1, x2, y2)."""
+    centers, sizes = boxes[..., :2], boxes[..., 2:4]
+    return jnp.concatenate([centers - sizes / 2, centers + sizes / 2], axis=-1)
 
 
 def centred_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return intersection over union (...) of boxes (..., 4) as x, y, width, height, which broadcast."""
+    """Return the intersection over union (...) of boxes (..., 4) as x, y, width, height.
+
+    The boxes broadcast.
+    """
     return overlaps(to_corners(a), to_corners(b))
 
 
 def shape_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return intersection over union (...) of boxes of widths and heights (..., 2) with the same centre."""
-    inside = jnp.prod(jnp.minimum(a, b), axis=-1)
-    return inside / (jnp.prod(a, axis=-1) + jnp.prod(b, axis=-1) - inside)
+    """Return the intersection over union (...) of boxes with the same center from their sizes (..., 2)."""
+    intersection = jnp.prod(jnp.minimum(a, b), axis=-1)
+    return intersection / (jnp.prod(a, axis=-1) + jnp.prod(b, axis=-1) - intersection)
 
 
 class GroundTruth(NamedTuple):
@@ -122,8 +128,8 @@ class GroundTruth(NamedTuple):
     Attributes:
         classes: (N, boxes).
         boxes: (N, boxes, 4), x, y, width, height as fractions of the image.
-        valid: (N, boxes), True for boxes before the first with x = 0.
-        assigned: (N, boxes), True for boxes before the first with width 0, if their middle is inside the image.
+        valid: (N, boxes), True for boxes before the first box with x = 0.
+        assigned: (N, boxes), True for boxes before the first box with width 0, if their center is inside the image.
         cells: (N, boxes), the flat index row * columns + column of the cell of each assigned box.
     """
 
@@ -139,7 +145,7 @@ def ground_truth(data: Shape, labels: jax.Array, sides: np.ndarray) -> GroundTru
 
     Args:
         data: the shape of the prediction map.
-        labels: the bottom, (N, ..., 5), or SSD's labels (1, 1, boxes, 8), as Intel's nets have them.
+        labels: the bottom, (N, ..., 5), or SSD's labels (1, 1, boxes, 8), as in Intel's nets.
         sides: the numbers of columns and rows of the map.
     """
     if len(labels.shape) == 4 and labels.shape[:2] == (1, 1) and labels.shape[3] == 8:
@@ -147,7 +153,7 @@ def ground_truth(data: Shape, labels: jax.Array, sides: np.ndarray) -> GroundTru
     shape = labels.shape
     require(
         len(shape) >= 2 and shape[0] == data[0] and shape[-1] == 5,
-        f"bottom 1 must hold rows of class, x, y, width and height for each of the {data[0]} images, such as "
+        f"bottom 1 must have rows of class, x, y, width and height for each of the {data[0]} images, such as "
         f"{data[0]} x 1 x 300 x 5, not shape {shape}",
     )
     rows = lax.stop_gradient(promote(labels)).reshape(shape[0], math.prod(shape[1:-1]), 5)
@@ -164,10 +170,11 @@ def ground_truth(data: Shape, labels: jax.Array, sides: np.ndarray) -> GroundTru
 
 
 def _rows_by_image(labels: jax.Array, images: int) -> jax.Array:
-    """Return the rows (class, x, y, width, height) of each image, (images, boxes, 5), then rows of 0.
+    """Return the rows (class, x, y, width, height) of each image, (images, boxes, 5), followed by rows of 0.
 
     Args:
-        labels: (1, 1, boxes, 8), rows image, class + 1, instance, x1, y1, x2, y2, difficult; padding begins with -1.
+        labels: (1, 1, boxes, 8), rows (image, class + 1, instance, x1, y1, x2, y2, difficult); padding rows begin with
+            -1.
         images: the number of images.
     """
     rows = lax.stop_gradient(promote(labels)).reshape(-1, 8)
@@ -175,8 +182,8 @@ def _rows_by_image(labels: jax.Array, images: int) -> jax.Array:
     boxes = jnp.concatenate([rows[:, 1:2] - 1, (low + high) / 2, high - low], axis=1)
 
     def match_image(image: jax.Array) -> jax.Array:
-        mine = rows[:, 0] == image
-        return jnp.where(mine[:, None], boxes, 0)[jnp.argsort(~mine, stable=True)]
+        is_match = rows[:, 0] == image
+        return jnp.where(is_match[:, None], boxes, 0)[jnp.argsort(~is_match, stable=True)]
 
     return jax.vmap(match_image)(jnp.arange(images, dtype=rows.dtype))
 
@@ -187,5 +194,5 @@ def _mask_before_zero(x: jax.Array) -> jax.Array:
 
 def nan_for_unknown_labels(loss: jax.Array, objects: GroundTruth, classes: int) -> jax.Array:
     """Return the loss, or NaN if an assigned box has a label that is not a class."""
-    stranger = objects.assigned & ((objects.classes < 0) | (objects.classes >= classes))
-    return jnp.where(jnp.any(stranger), jnp.nan, loss)
+    is_unknown = objects.assigned & ((objects.classes < 0) | (objects.classes >= classes))
+    return jnp.where(jnp.any(is_unknown), jnp.nan, loss)

@@ -1,4 +1,4 @@
-"""YoloDetectionOutput, Yolov3DetectionOutput and EvalDetection: detections of prediction maps, and their evaluation."""
+"""YoloDetectionOutput, Yolov3DetectionOutput, EvalDetection: detections from prediction maps, and their evaluation."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ONE_LIST: dict[Transform, str] = {
 def detection_rows(
     boxes: jax.Array, scores: jax.Array, classes: jax.Array, valid: jax.Array, threshold: float, n: int
 ) -> jax.Array:
-    """Return the boxes that remain after suppression as rows (image, class + 1, score, x1, y1, x2, y2), best first.
+    """Return the boxes that are not suppressed as rows (image, class + 1, score, x1, y1, x2, y2), best first.
 
-    As in the fork, boxes of all classes and all images of a batch suppress each other, and every row has image 0. If no
-    box remains, the first rows are (image, -1, ...), one for each image.
+    As in the fork, boxes of all classes and all images of a batch suppress each other, and every row has image 0. If
+    all boxes are suppressed or invalid, the first rows are (image, -1, ...), one for each image.
 
     Args:
         boxes: (boxes, 4), x, y, width, height.
@@ -44,14 +44,14 @@ def detection_rows(
     corners = to_corners(boxes)
     indices, selected = select_best(corners, scores, valid, threshold, or_equal=True)
     columns = jnp.concatenate([(classes + 1.0)[:, None], scores[:, None], corners], axis=1)
-    numbers = jnp.arange(scores.shape[0])
-    image = jnp.where(jnp.any(selected), jnp.where(selected, 0, -1), jnp.where(numbers < n, numbers, -1))
-    filled = jnp.where(selected[:, None], columns[indices], -1)
-    return jnp.concatenate([image[:, None].astype(filled.dtype), filled], axis=1)[None, None]
+    index = jnp.arange(scores.shape[0])
+    image = jnp.where(jnp.any(selected), jnp.where(selected, 0, -1), jnp.where(index < n, index, -1))
+    rows = jnp.where(selected[:, None], columns[indices], -1)
+    return jnp.concatenate([image[:, None].astype(rows.dtype), rows], axis=1)[None, None]
 
 
 def yolo_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
-    """YOLOv2's detections, rows (image, class + 1, score, x1, y1, x2, y2), the best first, (1, 1, rows, 7).
+    """Select YOLOv2's detections: rows (image, class + 1, score, x1, y1, x2, y2), best first, (1, 1, rows, 7).
 
     Bottoms: one or two maps (N, num_box * (5 + num_classes), H, W). Each cell and anchor has one candidate with its
     best class. The score is objectness, by sigmoid, times class probability, by softmax. Candidates with a score of at
@@ -60,10 +60,13 @@ def yolo_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     Padding rows of -1 come last.
     """
     p = ctx.param
-    require(p.num_classes > 0, "yolo_detection_output_param.num_classes must be above 0")
+    require(p.num_classes > 0, f"yolo_detection_output_param.num_classes must be above 0, not {p.num_classes}")
     require(p.coords == 4, f"yolo_detection_output_param.coords must be 4, not {p.coords}")
     anchors = anchor_sizes(p.biases, "yolo_detection_output_param")[: p.num_box]
-    require(len(anchors) == p.num_box, f"yolo_detection_output_param.biases must be of num_box = {p.num_box} anchors")
+    require(
+        len(anchors) == p.num_box,
+        f"yolo_detection_output_param.biases must have num_box = {p.num_box} anchors, not {len(anchors)}",
+    )
     boxes, scores, classes = [], [], []
     for i, x in enumerate(bottoms):
         h = head(x, anchors, 1, p.num_classes, f"bottom {i}")
@@ -99,7 +102,7 @@ Candidates = tuple[jax.Array, jax.Array, jax.Array]
 
 
 def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
-    """YOLOv3's detections, rows (image, class + 1, score, x1, y1, x2, y2), the best first, (1, 1, rows, 7).
+    """Select YOLOv3's detections: rows (image, class + 1, score, x1, y1, x2, y2), best first, (1, 1, rows, 7).
 
     Bottoms: maps (N, num_box * (5 + num_classes), H, W). The score of a class is objectness times class probability,
     both by sigmoid. Scores above `confidence_threshold` go through suppression. A box is suppressed if a better box of
@@ -107,8 +110,8 @@ def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     fork, boxes of all images suppress each other, and every row has image 0. Padding rows of -1 come last.
     """
     p = ctx.param
-    every = p.nms_threshold >= 1  # then a cell may have boxes of several classes
-    candidates = [_candidates(h, every) for h in _read_heads(ctx, bottoms)]
+    all_classes = p.nms_threshold >= 1  # then a cell may have boxes of several classes
+    candidates = [_candidates(h, all_classes) for h in _read_heads(ctx, bottoms)]
     boxes, scores, classes = (jnp.concatenate(parts) for parts in zip(*candidates, strict=True))
     top = detection_rows(boxes, scores, classes, scores > p.confidence_threshold, p.nms_threshold, bottoms[0].shape[0])
     return top.astype(bottoms[0].dtype)
@@ -119,21 +122,24 @@ define_layer(
     Traced(yolov3_detection_output),
     Gradient(exists=False),
     LayerTraits(pads_rows=True),
-    docs=LayerDocs(unsupported=ONE_LIST, origin="MobileNet-YOLO", restrictions="No `gaussian_box`."),
+    docs=LayerDocs(unsupported=ONE_LIST, origin="MobileNet-YOLO", restrictions="`gaussian_box` is not supported."),
 )
 
 
 def _read_heads(ctx: Context, bottoms: tuple[jax.Array, ...]) -> list[Head]:
     p, field, n = ctx.param, "yolov3_detection_output_param", len(bottoms)
-    require(not p.gaussian_box, f"{field}.gaussian_box is not supported: boxes with variances cannot be computed")
-    require(p.num_classes > 0, f"{field}.num_classes must be above 0")
+    require(not p.gaussian_box, f"{field}.gaussian_box is not supported; remove it")
+    require(p.num_classes > 0, f"{field}.num_classes must be above 0, not {p.num_classes}")
     require(p.mask_group_num == n, f"{field}.mask_group_num is {p.mask_group_num}, but there are {n} bottoms")
-    require(len(p.anchors_scale) >= n, f"{field}.anchors_scale must have {n} numbers, one for each bottom")
-    require(all(s > 0 for s in p.anchors_scale), f"{field}.anchors_scale must be above 0")
+    require(
+        len(p.anchors_scale) >= n,
+        f"{field}.anchors_scale must have {n} values, one for each bottom, not {len(p.anchors_scale)}",
+    )
+    require(all(s > 0 for s in p.anchors_scale), f"{field}.anchors_scale must be above 0, not {list(p.anchors_scale)}")
     anchors, size = anchor_sizes(p.biases, field), len(p.mask) // n
     require(
         0 < p.num_box <= size and len(p.mask) == n * size,
-        f"{field}.mask must have num_box = {p.num_box} anchors for each of the {n} bottoms, not {len(p.mask)} in all",
+        f"{field}.mask must have num_box = {p.num_box} anchors for each of the {n} bottoms, not {len(p.mask)} in total",
     )
     return [
         head(
@@ -147,17 +153,20 @@ def _read_heads(ctx: Context, bottoms: tuple[jax.Array, ...]) -> list[Head]:
     ]
 
 
-def _candidates(h: Head, every: bool) -> Candidates:
-    """Return boxes (n, 4), scores (n,) and classes (n,) of a map: of each cell's best class, or of all classes."""
+def _candidates(h: Head, all_classes: bool) -> Candidates:
+    """Return the candidate boxes (n, 4), scores (n,) and classes (n,) of a map.
+
+    If `all_classes` is true, each cell gives a candidate for each class, otherwise only for its best class.
+    """
     s = jax.nn.sigmoid(h.raw)
     boxes, scores = h.boxes(s[..., :2]), s[..., 4:5] * s[..., 5:]
-    if not every:
+    if not all_classes:
         return boxes.reshape(-1, 4), jnp.max(scores, axis=-1).ravel(), jnp.argmax(scores, axis=-1).ravel()
     classes = jnp.broadcast_to(jnp.arange(scores.shape[-1]), scores.shape)
     return jnp.repeat(boxes.reshape(-1, 4), scores.shape[-1], axis=0), scores.ravel(), classes.ravel()
 
 
-_LEAST = 0.005  # with anchors, predictions with a smaller score are left out
+_MIN_SCORE = 0.005  # with anchors, predictions with a smaller score are ignored
 
 
 class Boxes(NamedTuple):
@@ -166,8 +175,9 @@ class Boxes(NamedTuple):
     Attributes:
         classes: (N, boxes).
         boxes: (N, boxes, 4), x, y, width, height as fractions of the image.
-        scores: (N, boxes), scores of predicted boxes; for labelled boxes True if they count, i.e. are not difficult.
-        valid: (N,boxes), False for padding.
+        scores: (N, boxes), the scores of predicted boxes. For labelled boxes it is True if they count, i.e. are not
+            difficult.
+        valid: (N, boxes), False for padding.
     """
 
     classes: jax.Array
@@ -177,25 +187,25 @@ class Boxes(NamedTuple):
 
 
 def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array, *_images: jax.Array) -> jax.Array:
-    """Number of labels of each class, and each prediction judged right or wrong: (N, num_class + boxes * 4).
+    """Count the labels of each class, and mark predictions as true or false positives: (N, num_class + boxes * 4).
 
-    The first num_class values of a row are the counts of labels. The others are (class, score, right, wrong) for each
-    prediction, class by class, the best first, then zeros.
+    The first num_class values of a row are the counts of labels. The others are (class, score, true positive, false
+    positive) for each prediction, class by class, best first, followed by zeros.
 
     With `biases`, bottoms are YOLOv2's: a map (N, num_object * (5 + num_class), side, side), and labels with rows
-    (class, x, y, width, height) up to the first with x = 0. Without `biases`, bottoms are YOLOv1's. Bottom 0 then holds
-    the class scores of all cells, their objectness, and boxes (x, y, width, height). Labels hold for all cells whether
-    an object is difficult, whether it exists, its class, and its box.
+    (class, x, y, width, height) up to the first row with x = 0. Without `biases`, bottoms are YOLOv1's. Bottom 0 then
+    contains the class scores of all cells, their objectness, and boxes (x, y, width, height). For all cells, labels
+    contain whether an object is difficult, whether it exists, its class, and its box.
 
-    A prediction is dropped if a better prediction overlaps it by at least `nms`; a negative `nms` drops none. A
-    prediction is compared with the label of its class that it overlaps most. It is right if the overlap is at least
-    `threshold` and no better prediction was assigned to this label. For a difficult label it is neither right nor
-    wrong. A third bottom, Intel's images, is not read.
+    A prediction is dropped if a better prediction overlaps it by at least `nms`; a negative `nms` drops none. Each
+    prediction is compared with the label of its class that it overlaps most. It is a true positive if the overlap is at
+    least `threshold` and no better prediction is matched to this label. If the label is difficult, it is neither a true
+    nor a false positive. A third bottom, Intel's images, is ignored.
     """
     p = ctx.param
     _check(p, x)
     predicted, labelled = (_read_anchor_map if len(p.biases) else _read_cell_map)(p, x, labels)
-    return jax.vmap(lambda f, g: _judge(p, f, g))(predicted, labelled).astype(x.dtype)
+    return jax.vmap(lambda a, b: _evaluate_image(p, a, b))(predicted, labelled).astype(x.dtype)
 
 
 define_layer(
@@ -205,64 +215,75 @@ define_layer(
     LayerTraits(row_wise=True),
     docs=LayerDocs(
         origin="Intel Caffe, caffe-yolo",
-        restrictions="With `biases`, too, a prediction that overlaps no label enough is wrong, and a negative nms "
-        "keeps all predictions: Intel Caffe omits both. No recorded case.",
+        restrictions="A prediction that overlaps no label enough is a false positive, and a negative nms keeps all "
+        "predictions. With `biases`, Intel Caffe omits both. No recorded case.",
     ),
 )
 
 
 def _check(p: Any, x: Any) -> None:
     for name in ("side", "num_class", "num_object"):
-        require(getattr(p, name) > 0, f"{name} must be positive")
+        require(getattr(p, name) > 0, f"{name} must be positive, not {getattr(p, name)}")
     require(len(x.shape) > 1, f"needs a row of predictions for each image, not shape {x.shape}")
 
 
 def _read_anchor_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Boxes]:
     anchors = anchor_sizes(p.biases, "eval_detection_param")
-    require(len(anchors) == p.num_object, f"needs two biases for each of {p.num_object} objects, not {len(p.biases)}")
+    require(
+        len(anchors) == p.num_object,
+        f"needs two biases for each of num_object = {p.num_object} anchors, not {len(p.biases)}",
+    )
     cells = head(x, anchors, 1, p.num_class)
-    require(tuple(x.shape[2:]) == (p.side, p.side), f"bottom 0 must be {p.side} x {p.side}, not of shape {x.shape}")
+    require(
+        tuple(x.shape[2:]) == (p.side, p.side), f"bottom 0 must have height and width {p.side}, not shape {x.shape}"
+    )
     objects = ground_truth(x.shape, labels, cells.sides)
-    chances = jax.nn.softmax(cells.raw[..., 5:], axis=-1)
-    scores = _scores(p, jax.nn.sigmoid(cells.raw[..., 4]), jnp.max(chances, axis=-1))
+    probabilities = jax.nn.softmax(cells.raw[..., 5:], axis=-1)
+    scores = _scores(p, jax.nn.sigmoid(cells.raw[..., 4]), jnp.max(probabilities, axis=-1))
     boxes = cells.boxes(jax.nn.sigmoid(cells.raw[..., :2]))
-    best = jnp.argmax(chances, axis=-1)
+    best = jnp.argmax(probabilities, axis=-1)
     labelled = Boxes(objects.classes, objects.boxes, jnp.ones_like(objects.classes, bool), objects.valid)
-    return Boxes(best, boxes, scores, scores >= (_LEAST if p.nms >= 0 else 0)), labelled
+    return Boxes(best, boxes, scores, scores >= (_MIN_SCORE if p.nms >= 0 else 0)), labelled
 
 
 def _read_cell_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Boxes]:
     n, cells = x.shape[0], p.side**2
     parts = [p.num_class, p.num_object, 4 * p.num_object]
-    for i, (bottom, each) in enumerate(((x, sum(parts)), (labels, 7))):
+    for i, (bottom, n_values) in enumerate(((x, sum(parts)), (labels, 7))):
         size = np.prod(bottom.shape[1:], dtype=int)
         require(
-            bottom.shape[0] == n and size == each * cells,
-            f"bottom {i} must hold {each} numbers for each of {p.side} x {p.side} cells, not have shape {bottom.shape}",
+            bottom.shape[0] == n and size == n_values * cells,
+            f"bottom {i} must have {n_values} values for each of {p.side} x {p.side} cells, not shape {bottom.shape}",
         )
-    chances, objects, raw = jnp.split(promote(x).reshape(n, sum(parts), cells), np.cumsum(parts)[:-1], axis=1)
+    probabilities, objects, raw = jnp.split(promote(x).reshape(n, sum(parts), cells), np.cumsum(parts)[:-1], axis=1)
     raw = raw.reshape(n, p.num_object, 4, cells).transpose(0, 3, 1, 2)  # cell by cell
     corners = jnp.stack(jnp.divmod(jnp.arange(cells), p.side)[::-1], axis=1)[:, None]
-    middles = (corners + raw[..., :2]) / p.side if p.constriant else raw[..., :2]
-    boxes = jnp.concatenate([middles, jnp.square(raw[..., 2:]) if p.sqrt else raw[..., 2:]], axis=-1)
+    centers = (corners + raw[..., :2]) / p.side if p.constriant else raw[..., :2]
+    boxes = jnp.concatenate([centers, jnp.square(raw[..., 2:]) if p.sqrt else raw[..., 2:]], axis=-1)
     scores = (
-        _scores(p, objects, jnp.max(chances, axis=1, keepdims=True)).transpose(0, 2, 1).reshape(n, cells * p.num_object)
+        _scores(p, objects, jnp.max(probabilities, axis=1, keepdims=True))
+        .transpose(0, 2, 1)
+        .reshape(n, cells * p.num_object)
     )
-    best = jnp.repeat(jnp.argmax(chances, axis=1), p.num_object, axis=1)
-    difficult, valid, classes, others = jnp.split(
+    best = jnp.repeat(jnp.argmax(probabilities, axis=1), p.num_object, axis=1)
+    difficult, valid, classes, label_boxes = jnp.split(
         promote(labels).reshape(n, 7 * cells), [cells, 2 * cells, 3 * cells], axis=1
     )
-    labelled = Boxes(classes.astype(jnp.int32), others.reshape(n, cells, 4), difficult != 1, valid != 0)
+    labelled = Boxes(classes.astype(jnp.int32), label_boxes.reshape(n, cells, 4), difficult != 1, valid != 0)
     return Boxes(best, boxes.reshape(n, cells * p.num_object, 4), scores, jnp.ones_like(scores, bool)), labelled
 
 
-def _scores(p: Any, objectness: jax.Array, chance: jax.Array) -> jax.Array:
+def _scores(p: Any, objectness: jax.Array, probability: jax.Array) -> jax.Array:
     kind = p.ScoreType.Name(p.score_type)
-    factors = {"OBJ": objectness + 0 * chance, "PROB": chance + 0 * objectness, "MULTIPLY": objectness * chance}
+    factors = {
+        "OBJ": objectness + 0 * probability,
+        "PROB": probability + 0 * objectness,
+        "MULTIPLY": objectness * probability,
+    }
     return factors[kind]
 
 
-def _judge(p: Any, predicted: Boxes, labelled: Boxes) -> jax.Array:
+def _evaluate_image(p: Any, predicted: Boxes, labelled: Boxes) -> jax.Array:
     """Return the row (num_class + boxes * 4,) of one image."""
     order = jnp.argsort(-predicted.scores, stable=True)
     classes, boxes, scores, valid = (part[order] for part in predicted)
@@ -270,14 +291,16 @@ def _judge(p: Any, predicted: Boxes, labelled: Boxes) -> jax.Array:
         valid &= non_max_suppression(to_corners(boxes), jnp.ones_like(valid), p.nms, or_equal=True)
     order = jnp.argsort(jnp.where(valid, classes, p.num_class), stable=True)
     classes, boxes, scores, valid = (part[order] for part in (classes, boxes, scores, valid))
-    alike = labelled.valid & (labelled.classes == classes[:, None])
-    overlap = jnp.where(alike, centred_overlaps(boxes[:, None], labelled.boxes), -1)
+    same_class = labelled.valid & (labelled.classes == classes[:, None])
+    overlap = jnp.where(same_class, centred_overlaps(boxes[:, None], labelled.boxes), -1)
     best = jnp.argmax(overlap, axis=1)[:, None] == jnp.arange(overlap.shape[1])
-    hit = best & (overlap >= p.threshold) & alike & valid[:, None]
-    first = hit & (jnp.cumsum(hit, axis=0) == 1)
-    right = jnp.any(first & labelled.scores, axis=1)
-    wrong = valid & ~right & ~jnp.any(hit & ~labelled.scores, axis=1)
-    columns = jnp.stack([classes.astype(scores.dtype), scores, right.astype(scores.dtype), wrong.astype(scores.dtype)])
-    counted = (labelled.valid & labelled.scores)[:, None] & (labelled.classes[:, None] == jnp.arange(p.num_class))
+    matches = best & (overlap >= p.threshold) & same_class & valid[:, None]
+    first_matches = matches & (jnp.cumsum(matches, axis=0) == 1)
+    true_positive = jnp.any(first_matches & labelled.scores, axis=1)
+    false_positive = valid & ~true_positive & ~jnp.any(matches & ~labelled.scores, axis=1)
+    columns = jnp.stack(
+        [classes.astype(scores.dtype), scores, true_positive.astype(scores.dtype), false_positive.astype(scores.dtype)]
+    )
+    is_counted = (labelled.valid & labelled.scores)[:, None] & (labelled.classes[:, None] == jnp.arange(p.num_class))
     rows = jnp.where(valid[:, None], columns.T, 0)
-    return jnp.concatenate([jnp.sum(counted, axis=0).astype(scores.dtype), rows.ravel()])
+    return jnp.concatenate([jnp.sum(is_counted, axis=0).astype(scores.dtype), rows.ravel()])

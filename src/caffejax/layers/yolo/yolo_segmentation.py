@@ -18,10 +18,11 @@ from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 
 
 def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array) -> jax.Array:
-    """Sum of squares of d = `object_scale` * (sigmoid(x) - label), divided by N; a scalar.
+    """Compute the sum of squares of d = `object_scale` * (sigmoid(x) - label), divided by N, as a scalar.
 
     Bottoms: x and labels of one shape (N, C, ...), and optionally pixel counts (N, C) of each class. With pixel counts,
-    the differences of a class are multiplied by 2 minus its share of the pixels. The gradient is d / N, as in the fork.
+    the differences of a class are multiplied by 2 minus its fraction of the pixels. The gradient is d / N, as in the
+    fork.
     """
     return jnp.sum(jnp.square(_difference(ctx, x, labels, *pixels))) / max(x.shape[0], 1)
 
@@ -47,45 +48,47 @@ define_layer(
 
 def _difference(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array) -> jax.Array:
     require_one_batch(x.shape, labels.shape)
-    require(x.size == labels.size, f"needs a label for each number: data {x.shape}, labels {labels.shape}")
+    require(
+        x.size == labels.size, f"needs a label for each value of bottom 0 {x.shape}, not labels of shape {labels.shape}"
+    )
     target = lax.stop_gradient(promote(labels)).reshape(x.shape)
     difference = ctx.param.object_scale * (jax.nn.sigmoid(promote(x)) - target)
-    for counts in pixels:
+    for pixel_counts in pixels:
         expected = x.shape[:2]
         require(
-            len(x.shape) >= 2 and counts.shape[:2] == expected and counts.size == expected[0] * expected[1],
-            f"bottom 2 must have the number of pixels of each class in each image, {expected}, not have shape "
-            f"{counts.shape}",
+            len(x.shape) >= 2 and pixel_counts.shape[:2] == expected and pixel_counts.size == expected[0] * expected[1],
+            f"bottom 2 must have the number of pixels of each class in each image, {expected}, not shape "
+            f"{pixel_counts.shape}",
         )
-        per_class = cross_replica.psum(ctx, jnp.sum(lax.stop_gradient(promote(counts)).reshape(expected), axis=0))
+        per_class = cross_replica.psum(ctx, jnp.sum(lax.stop_gradient(promote(pixel_counts)).reshape(expected), axis=0))
         weights = per_class / jnp.maximum(jnp.sum(per_class), 1e-30)
         difference *= (2 - weights).reshape(-1, *(1,) * (len(x.shape) - 2))
     return difference
 
 
 def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Intersection over union of each class, (1, 1, 1, C), of probabilities and labels above `threshold`.
+    """Compute the intersection over union of each class, (1, 1, 1, C), of probabilities and labels above `threshold`.
 
     Bottoms: probabilities (N, C, H, W), and labels (N, C, H', W'). A class without pixels gets 0. If the sizes differ,
     probabilities are truncated to multiples of 1/255 and resized bilinearly to H' x W'.
     """
-    shape, target_shape, limit = x.shape, labels.shape, ctx.param.threshold
+    shape, target_shape, threshold = x.shape, labels.shape, ctx.param.threshold
     require(
         len(shape) == 4 and len(target_shape) == 4 and target_shape[:2] == shape[:2],
         f"needs probabilities and labels (images, classes, height, width), not {shape} and {target_shape}",
     )
-    probabilities, true = promote(x), promote(labels) > limit
+    probabilities, is_label = promote(x), promote(labels) > threshold
     if target_shape[2:] != shape[2:]:
-        probabilities, limit = (
+        probabilities, threshold = (
             _resize_bytes(jnp.floor(jnp.clip(probabilities * 255, 0, 255)), target_shape[2:]),
-            float(int(limit * 255)),
+            float(int(threshold * 255)),
         )
-    predicted = probabilities > limit
-    both, either = (
+    predicted = probabilities > threshold
+    intersection, union = (
         cross_replica.psum(ctx, jnp.sum(m, axis=(0, 2, 3), dtype=jnp.float32))
-        for m in (predicted & true, predicted | true)
+        for m in (predicted & is_label, predicted | is_label)
     )
-    return (both / jnp.maximum(either, 1)).reshape(1, 1, 1, -1)
+    return (intersection / jnp.maximum(union, 1)).reshape(1, 1, 1, -1)
 
 
 define_layer(
@@ -94,24 +97,24 @@ define_layer(
     Gradient(exists=False, indices=Indices((1,))),
     docs=LayerDocs(
         origin="MobileNet-YOLO",
-        restrictions="Counts are over all images, in the fork over the first image. `num_classes` is ignored. No "
-        "recorded case; with resized probabilities single pixels may differ.",
+        restrictions="All images are counted; the fork counts only the first image. `num_classes` is ignored. No "
+        "recorded case; if probabilities are resized, single pixels may differ.",
     ),
 )
 
 
 def _resize_bytes(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
-    """Return images (N, C, H, W) of integers from 0 to 255, resized bilinearly and rounded, as by OpenCV."""
+    """Return images (N, C, H, W) of integers from 0 to 255, resized bilinearly and rounded, as in OpenCV."""
     check_side_length(size)
     for axis, n in zip((2, 3), size, strict=True):
-        near, far, weight = _neighbours(x.shape[axis], n)
-        along = weight.reshape(-1, *(1,) * (3 - axis)).astype(x.dtype)
-        x = jnp.take(x, near, axis) * (1 - along) + jnp.take(x, far, axis) * along
+        low, high, weight = _neighbours(x.shape[axis], n)
+        fraction = weight.reshape(-1, *(1,) * (3 - axis)).astype(x.dtype)
+        x = jnp.take(x, low, axis) * (1 - fraction) + jnp.take(x, high, axis) * fraction
     return jnp.floor(x + 0.5)
 
 
 def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return for each new pixel of an axis the two old pixels beside it, and the weight of the second; (new,) each."""
-    at = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
-    near = np.floor(at).astype(np.int32)
-    return near, np.minimum(near + 1, old - 1), at - near
+    """Return the two old pixels beside each new pixel of an axis, and the weight of the second, (new,) each."""
+    position = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    low = np.floor(position).astype(np.int32)
+    return low, np.minimum(low + 1, old - 1), position - low
