@@ -155,7 +155,7 @@ def test_missing_data_is_no_problem(check) -> None:
     report = check(data + CONV + IP + LOSS % "")
     assert report.loads
     (assumption,) = report.phases[0].assumed
-    assert "'data' (Data) is absent and was not opened: tops taken for 3x3x8x8, 3" in assumption
+    assert "'data' (Data) is absent and was not opened; its tops are assumed to be 3x3x8x8, 3" in assumption
     assert report.phases[0].parameters == 4 * 27 + 4 + 5 * 144 + 5
 
 
@@ -167,7 +167,7 @@ def test_absent_labels_of_detectnet_have_rows_of_16(check) -> None:
         detectnet_groundtruth_param { stride: 16 image_size_x: 64 image_size_y: 32 object_class { src: 1 dst: 0 } } }
     """)
     assert report.loads
-    assert "tops taken for 2x1x51x16" in str(report.phases[0].assumed)
+    assert "tops are assumed to be 2x1x51x16" in str(report.phases[0].assumed)
 
 
 @pytest.mark.parametrize(
@@ -193,14 +193,14 @@ def test_images_have_the_size_that_upsample_layers_need(check, pools: int, upsam
     """)
     assert report.loads
     label = "x".join(str(int(side) // 2) for side in size.split("x"))
-    assert f"tops taken for 4x3x{size}, 4x1x{label}" in str(report.phases[0].assumed)
+    assert f"tops are assumed to be 4x3x{size}, 4x1x{label}" in str(report.phases[0].assumed)
 
 
 def test_images_of_unknown_size_give_no_figures(check) -> None:
     data = DATA % ("ImageData", 'image_data_param { source: "gone.txt" batch_size: 3 }')
     phase = check(data + CONV + IP).phases[0]
     assert (phase.outcome, phase.parameters) == ("loads", 0)
-    assert phase.assumed[0].endswith("a guess, as no setting gives the images' size")
+    assert phase.assumed[0].endswith("(a guess, because no setting states the size of the images)")
     reshape_layer = (
         'layer { name: "fixed" type: "Reshape" bottom: "conv" top: "f" reshape_param { shape { dim: 3 dim: 2704 } } }'
     )

@@ -204,7 +204,7 @@ def test_noise_changes_pixels_as_its_settings_say(db, open_source, noise):
         ({"annotated": "yolo_data_type: 1"}, "yolo_data_type is not supported"),
         ({"annotated": "batch_sampler { sampler { min_scale: 0 } }"}, "batch_sampler 0: scales must be"),
         ({"annotated": "batch_sampler { sampler { min_aspect_ratio: 3 } }"}, "batch_sampler 0: aspect ratios must be"),
-        ({}, "becomes 3x91x119 .*, but the batch's first image 3x90x120"),
+        ({}, "becomes 3x91x119 .*, but the batch's first image becomes 3x90x120"),
     ],
 )
 def test_invalid_settings_are_refused(db, open_source, settings, message):

@@ -35,7 +35,7 @@ def test_three_batches_are_caffes(name, golden, open_source):
 
 
 def test_grey_and_colour_in_one_batch_is_refused(golden, open_source):
-    with pytest.raises(DataError, match=r"im_03.png' becomes 1x32x40 .* but the batch's first image 3x32x40"):
+    with pytest.raises(DataError, match=r"im_03.png' becomes 1x32x40 .* but the batch's first image becomes 3x32x40"):
         next(open_source(Path("data_mixed_native_error.prototxt")))
 
 

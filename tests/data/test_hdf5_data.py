@@ -90,7 +90,7 @@ def test_all_bad_files_are_reported_together(open_source, hdf5_layer, tmp_path):
         "short": "is not an HDF5 file, or is damaged",
         "lacks": "has no data set 'label', only data, labels; did you mean 'labels'?",
         "rows": "different numbers of rows: 'data' 3, 'label' 4",
-        "shape": "a row of 'data' is 5, in the first file 2",
+        "shape": "a row of 'data' is 5, but 2 in the first file",
         "text": "data set 'label' has type |S1; integers or floats are needed",
         "scalar": "data set 'label' is a single value",
         "group": "'label' is a group, not a data set; it holds x, y",

@@ -145,7 +145,7 @@ def test_images_of_different_sizes_are_named(folder, open_source):
     cv2.imwrite(str(folder / "large.png"), np.zeros((6, 6), np.uint8))
     (folder / "sizes.txt").write_text("in/a 0.png 0\nlarge.png 1\n")
     with pytest.raises(
-        DataError, match=r"image '.*large.png' becomes 3x6x6 \(CxHxW\), but the batch's first image 3x4x5"
+        DataError, match=r"image '.*large.png' becomes 3x6x6 \(CxHxW\), but the batch's first image becomes 3x4x5"
     ):
         next(open_source(layer(folder / "sizes.txt", batch_size=2)))
 

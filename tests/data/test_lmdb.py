@@ -96,7 +96,7 @@ def test_overwritten_pages_are_named(folder, tmp_path):
     content = (folder / "data.mdb").read_bytes()
     half = len(content) // 2
     (tmp_path / "data.mdb").write_bytes(content[:half] + bytes(len(content) - half))
-    with pytest.raises(DataError, match=r"record 0 or one after it cannot be read: .*page \d+.* is damaged"):
+    with pytest.raises(DataError, match=r"record 0 or a later one cannot be read: .*page \d+.* is damaged"):
         list(Lmdb(tmp_path))
 
 

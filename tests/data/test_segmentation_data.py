@@ -197,7 +197,11 @@ def test_dense_image_data_has_settings_of_its_own(folder, open_source):
         ("im 0.png 0.png\n", f"{PIXEL} ignore_label: -1", "ignore_label must be 0 to 255"),
         ("im 0.png 0.png\n", f"{PIXEL} new_height: 4", "only one of new_height and new_width"),
         ("im 0.png 0.png\n", f"{PIXEL} short_side: 4", "image_data_param.short_side is not supported"),
-        ("im 0.png 0.png\nim 1.png 1.png\n", PIXEL, "im 1.png' becomes 3x24x26 .* but the batch's first image 3x20x30"),
+        (
+            "im 0.png 0.png\nim 1.png 1.png\n",
+            PIXEL,
+            "im 1.png' becomes 3x24x26 .* but the batch's first image becomes 3x20x30",
+        ),
     ],
 )
 def test_mistakes_are_named(folder, open_source, lines, settings, message):

@@ -50,7 +50,7 @@ def test_the_next_good_one_stands_in_and_each_bad_one_is_warned_of_once(make_net
     labels_read = read_labels(open_source(net, workers=workers, skip_bad=True), 10)
     assert labels_read == STAND_INS * 3
     warnings = [r.message for r in caplog.records if r.levelname == "WARNING"]
-    assert all(w.endswith("; replaced by the next one") for w in warnings)
+    assert all(w.endswith("; the next image replaces it") for w in warnings)
     assert len(warnings) == len(BAD)
     assert all(any(name in w for w in warnings) for name in ("0", "3", "4", "9"))
 

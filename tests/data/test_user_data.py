@@ -148,12 +148,12 @@ INVALID_DATA: dict[str, tuple[Any, str]] = {
     "no rows": ({"x": X[:0], "y": Y[:0]}, "data is empty in epoch 0"),
     "an empty batch": ([{"x": X[:0], "y": Y[:0]}], "'x' is empty"),
     "other lengths": ({"x": X, "y": Y[:3]}, "'x' has 10, 'y' has 3"),
-    "a missing blob": ([{"x": X, "yy": Y}], "has no 'y', it has 'x', 'yy'; did you mean 'yy'"),
+    "a missing blob": ([{"x": X, "yy": Y}], "has no 'y', only 'x', 'yy'; did you mean 'yy'"),
     "another number of axes": ({"x": X[..., None], "y": Y}, r"'x' has shape \(4, 3, 1\), but the net needs \(4, 3\)"),
     "text": ([(X, ["a"] * ROWS)], "'y' holds <U1, not numbers"),
     "ragged lists": ([(X, [[1], [2, 3]])], "'y' cannot be converted to a NumPy array"),
-    "too many arrays": ([(X, Y, Y)], "has 3 arrays, but the net has the inputs 2: 'x', 'y'"),
-    "an ended iterator": (iter([]), "has ended after 0 batches, and an iterator cannot begin again"),
+    "too many arrays": ([(X, Y, Y)], "has 3 arrays, but the net has 2 inputs: 'x', 'y'"),
+    "an ended iterator": (iter([]), "has ended after 0 batches, and an iterator cannot start again"),
 }
 
 

@@ -273,4 +273,4 @@ def test_videos_that_are_absent_are_not_missed(
     (tmp_path / "net.prototxt").write_text(layer(tmp_path, "nowhere", text, transform) + next_layer)
     report = check_file(tmp_path / "net.prototxt")
     assert report.loads
-    assert all(f"taken for {shape}, 3" in phase.assumed[0] for phase in report.phases)
+    assert all(f"assumed to be {shape}, 3" in phase.assumed[0] for phase in report.phases)

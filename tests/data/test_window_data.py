@@ -204,7 +204,7 @@ def test_scale_in_transform_param_does_nothing_and_is_warned_of(folder, open_sou
         ("# 0\nim0.png\n3 50 70\n2\n1 0.9 1 2 3 4\n", "not a window file"),
         ("# 0\nim0.png\n3 50 70\n1\n1 0.9 1 two 3 4\n", r":5: .*'two' is unexpected here"),
         ("# 0\nim0.png\n3 50 70\n1\n1 0.9 1 2.5 3 4\n", "not a window file"),
-        ("# 1\nim0.png\n3 50 70\n0\n", r":1: .*image 1 is where image 0 should be"),
+        ("# 1\nim0.png\n3 50 70\n0\n", r":1: .*expected image 0, found image 1"),
         ("# 0\nim0.png\n1 50 70\n1\n1 0.9 1 2 3 4\n", "must have 3 channels, not 1"),
         ("# 0\nim0.png\n3 50 70\n1\n0 0.9 1 2 3 4\n", "a foreground window has class 0"),
         ("# 0\nnone.png\n3 50 70\n1\n1 0.9 1 2 3 4\n", "there is no image '.*none.png'"),
@@ -212,7 +212,7 @@ def test_scale_in_transform_param_does_nothing_and_is_warned_of(folder, open_sou
         ("# 0\nim0.png\n3 50 70\n1\n1 0.1 1 2 3 4\n", "no window overlaps by 0.5 or more, but a batch needs 2"),
         (
             "# 0\nim0.png\n3 50 70\n2\n1 0.1 1 2 3 4\n1 0.9 60 2 90 4\n",
-            r"im0.png': window 60 2 90 4: is not in the image, 70 x 50",
+            r"im0.png': window 60 2 90 4: is not in the image, which is 70 x 50",
         ),
     ],
 )

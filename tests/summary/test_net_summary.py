@@ -211,7 +211,10 @@ def test_databases_need_not_be_there(tmp_path: Path, capsys: pytest.CaptureFixtu
     )
     assert main(["summary", str(net), "--batch=2", "--json"]) == 0
     printed = capsys.readouterr()
-    assert "the source of layer 'd' (Data) is absent and was not opened: tops taken for 4x3x24x24" in printed.err
+    assert (
+        "the source of layer 'd' (Data) is absent and was not opened; its tops are assumed to be 4x3x24x24"
+        in printed.err
+    )
     result = json.loads(printed.out)
     assert result["total"]["multiply_adds"] == 2 * 8 * 3 * 5 * 5 * 20 * 20
     assert [layer["bottoms"] for layer in result["layers"]] == [[], ["x"], ["c"], ["c"]]  # no names of Splits

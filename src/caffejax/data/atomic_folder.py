@@ -11,7 +11,7 @@ from pathlib import Path
 from ..errors import DataError, Problem
 
 Put = Callable[[bytes, bytes], None]
-"""A function that writes a record: key, value."""
+"""A function that takes a key and a value, and writes them as a record."""
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def create_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def convert_write_errors(path: Path, errors: type[Exception] = OSError) -> Iterator[None]:
-    """Raise an `OSError`, or an error of class `errors`, in a `with` block as a `DataError` that names the database."""
+    """Convert an `OSError` or an error of class `errors` in a `with` block to a `DataError` that names the database."""
     try:
         yield
     except (OSError, errors) as error:

@@ -46,7 +46,7 @@ def refuse_unsupported(message: Any, name: str, known: Container[str]) -> None:
     """Check that a message has no settings other than the known ones and those that are ignored.
 
     Raises:
-        DataError: naming every other field that has a value other than its default.
+        DataError: if another setting has a value other than its default. The message names each such field.
     """
     unsupported = [
         field.name
@@ -69,8 +69,8 @@ class CounterRng:
         self._seed = (seed % 2**64, zlib.crc32(name.encode()))
 
     def words(self, start: int, count: int) -> np.ndarray:
-        """Return four random words for each of `count` examples from `start` on: uint64 (count, 4)."""
-        # Philox maps a counter, the number of the example, to four words.
+        """Return random words, uint64 (count, 4): four for each of `count` examples, beginning with example `start`."""
+        # Philox maps a counter, here the number of the example, to four words.
         stream = np.random.Philox(key=np.array(self._seed, np.uint64), counter=start)
         return np.asarray(stream.random_raw(4 * count)).reshape(count, 4)
 
@@ -79,21 +79,21 @@ class CounterRng:
         return np.random.Generator(np.random.Philox(key=np.array(self._seed, np.uint64), counter=[0, n, 0, 1]))
 
     def permutation(self, n: int, *key: int) -> np.ndarray:
-        """Return a permutation of 0 ... n-1 for a key such as (epoch, file): int64 (n,)."""
+        """Return a permutation of 0 to n - 1, int64 (n,), that is determined by a key such as (epoch, file)."""
         return np.random.default_rng((*self._seed, *key)).permutation(n)
 
     def below(self, n: int, *key: int) -> int:
-        """Return a random integer from 0 to n-1 for a key."""
+        """Return a random integer from 0 to n - 1 that is determined by a key."""
         return int(np.random.default_rng((*self._seed, *key)).integers(n))
 
 
 class IndexSampler:
-    """Maps the number of an example to the index of its file. With `shuffle`, each epoch has another order.
+    """A map from the number of an example to the index of its file. With `shuffle`, each epoch has a different order.
 
     Args:
         count: the number of files.
         param: a message with `shuffle` and `rand_skip`.
-        rng: decides about the order and the number of skipped files.
+        rng: the source of the order and of the number of skipped files.
 
     Raises:
         DataError: if all files are skipped.
@@ -103,7 +103,7 @@ class IndexSampler:
         self._count, self._shuffle, self._rng = count, param.shuffle, rng
         self._skip = rng.below(param.rand_skip) if param.rand_skip else 0
         if self._skip >= count:
-            raise DataError(f"rand_skip skips {self._skip} of {count} images; lower it")
+            raise DataError(f"rand_skip skips {self._skip} of {count} images; it must be less than {count}")
         self._orders: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
@@ -111,6 +111,7 @@ class IndexSampler:
         return self._count
 
     def __getitem__(self, n: int) -> int:
+        """Return the index of the file of example n."""
         epoch, i = divmod(self._skip + n, self._count)
         return int(self._order(epoch)[i]) if self._shuffle else i
 

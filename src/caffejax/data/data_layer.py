@@ -38,12 +38,12 @@ class DataLayer(ABC):
 
     @property
     def prefetch(self) -> int:
-        """The number of batches to keep ready, for each batch that training takes at a time."""
-        return int(self.layer.data_param.prefetch)  # layers other than Data take it from there as well
+        """The number of batches to prefetch, for each batch that a training step uses."""
+        return int(self.layer.data_param.prefetch)  # other layers than Data read it from data_param, too
 
     @abstractmethod
     def probe(self) -> SourceSpec:
-        """Check the settings, read as much of the source as the tops' shapes need, and close all files."""
+        """Check the settings, read enough of the source to determine the shapes of the tops, and close all files."""
 
     @abstractmethod
     def open(self, tops: Tops) -> Batches:

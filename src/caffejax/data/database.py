@@ -39,7 +39,7 @@ WRITERS: Mapping[str, Callable[[str | os.PathLike[str]], AbstractContextManager[
 
 _KNOWN = {
     *("source", "batch_size", "backend", "rand_skip", "prefetch"),
-    "shuffle",  # of forks
+    "shuffle",  # a setting of forks
     *("scale", "mean_file", "crop_size", "mirror", "force_encoded_color"),  # in old files; Caffe ignores them here
     *("threads", "parser_threads", "disk_reader_threads", "cache", "precache", "verbose"),  # ignored settings of forks
 }
@@ -52,12 +52,12 @@ class RecordDataset(ImageDataset[Label]):
 
     Args:
         site: the layer.
-        rng: draws the number of records that rand_skip skips at the start.
-        max_examples: the number of examples that will be read, so that a LevelDB need not read all keys; default:
-            all records.
+        rng: the source of the number of records that rand_skip skips at the start, and of the random order.
+        max_examples: the number of examples that will be read, or None for all records. A LevelDB reads only the keys
+            that are needed.
 
     Attributes:
-        decode_mode: how compressed images are decoded, see `read_datum`.
+        decode_mode: how compressed images are decoded; see `read_datum`.
         max_pixels: the largest number of pixels of a compressed image.
 
     Raises:
@@ -69,7 +69,7 @@ class RecordDataset(ImageDataset[Label]):
         self.decode_mode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
         self.max_pixels = site.data_config.max_image_pixels
         if param.backend == caffe_pb2.DataParameter.IMAGEDB:
-            raise DataError(f"{param.source} is in MyCaffe's SQL database, which is not read; write it to an LMDB")
+            raise DataError(f"{param.source} is in MyCaffe's SQL database, which is not supported; write it to an LMDB")
         records = READERS[caffe_pb2.DataParameter.DB.Name(param.backend).lower()](site.path(param.source))
         skip = rng.below(param.rand_skip) if param.rand_skip else 0
         self._records = records if max_examples is None else records.head(skip + max_examples)
@@ -107,7 +107,7 @@ class RecordDataset(ImageDataset[Label]):
         return images, labels
 
     def apply(self, function: Callable[[bytes], Result], record: Record) -> Result:
-        """Return `function(value)` for a record's value. A `DataError` of the function gets the record's key."""
+        """Return `function(value)` for a record's value. A `DataError` that it raises gets the record's key."""
         key, value = record
         try:
             return function(value)
@@ -140,12 +140,12 @@ def check_data_param(site: Site) -> None:
     if not param.source:
         raise DataError("data_param has no source; name the database's folder")
     if param.batch_size < 1:
-        raise DataError("data_param.batch_size must be 1 or more")
+        raise DataError(f"data_param.batch_size must be 1 or more, not {param.batch_size}")
     refuse_unsupported(param, "data_param", _KNOWN)
 
 
 class DatumDataset(RecordDataset[int]):
-    """The Datums in a layer's database as examples. Arguments as for `RecordDataset`."""
+    """The Datums in a layer's database as examples. See `RecordDataset` for the arguments."""
 
     def __init__(self, site: Site, rng: CounterRng, max_examples: int | None = None) -> None:
         super().__init__(site, rng, max_examples)
@@ -171,7 +171,7 @@ class DatabaseLayer(DataLayer):
     """Batches of Datums from an LMDB or LevelDB; `prefetch` batches are read ahead."""
 
     def probe(self) -> SourceSpec:
-        """Check the settings and read the first record. A LevelDB reads no keys after it."""
+        """Check the settings and read the first record. Later keys of a LevelDB are not read."""
         check_data_param(self.site)
         batch_size = self.layer.data_param.batch_size
         dataset = DatumDataset(self.site, self.rng, 1 + batch_size if self.site.data_config.skip_bad else 1)

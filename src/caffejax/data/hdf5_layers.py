@@ -29,22 +29,22 @@ from .prefetch import Batch, Batches
 
 Rows = tuple[np.ndarray, ...]  # one array for each data set
 
-_SMALL = 2**14  # numbers that are copied in less time than a thread takes to hand them over
+_SMALL = 2**14  # numbers; copying them takes less time than passing them between threads
 
 
 class Hdf5Batches:
-    """Batches of rows from HDF5 files in order; after the last file the first one follows.
+    """Batches of rows from HDF5 files, in order. The first file follows the last.
 
-    Each top is float32 (N, ...): rows of the data set with the top's name. With `shuffle`, each epoch has another order
-    of the files and of the rows in each file. One file at a time is in memory.
+    Each top is float32 (N, ...), with rows of the data set with the top's name. With `shuffle`, each epoch has a
+    different order of the files and of the rows in each file. Only one file at a time is in memory.
 
     Args:
         site: the layer.
         files: the files. The constructor reads their numbers of rows.
-        tops: shape and dtype of each top, as `Hdf5DataLayer.probe` returned them.
+        tops: the shape and dtype of each top, as `Hdf5DataLayer.probe` returned them.
 
     Raises:
-        DataError: naming the file that cannot be read.
+        DataError: if a file cannot be read. The message names the file.
     """
 
     def __init__(self, site: Site, files: list[Path], tops: Tops) -> None:
@@ -59,7 +59,7 @@ class Hdf5Batches:
         self._rng = CounterRng(site.data_config.seed, site.layer.name) if param.shuffle else None
         self._held: tuple[int, Rows] | None = None  # the last file read
         self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order and its epoch and file
-        rows = {path: _count_rows(path, self._names[0]) for path in dict.fromkeys(files)}  # a list may repeat them
+        rows = {path: _count_rows(path, self._names[0]) for path in dict.fromkeys(files)}  # a list may repeat files
         self._sizes = [rows[path] for path in files]
         self.examples = sum(self._sizes)
 
@@ -130,7 +130,7 @@ def _data_set(content: h5py.File, name: str) -> h5py.Dataset:
     """Return a data set that was present when the file was probed."""
     data_set = find(content, name)
     if not isinstance(data_set, h5py.Dataset):
-        raise RefusedError(f"has no data set '{name}' any more")
+        raise RefusedError(f"no longer has a data set '{name}'")
     return data_set
 
 
@@ -138,7 +138,7 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
     """Return the shape of one row of each data set in `names`. Only metadata is read.
 
     Raises:
-        DataError: with all problems of the files, such as shapes that differ between files.
+        DataError: if the files have problems, such as different shapes. The message lists all of them.
     """
     problems: list[Problem] = []
     any_rows = False
@@ -156,7 +156,7 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
         for name, shape in shapes.items():
             if shape[1:] != row_shapes.setdefault(name, shape[1:]):
                 before = dims(row_shapes[name]) or "a number"
-                wrong.append(f"a row of '{name}' is {dims(shape[1:]) or 'a number'}, in the first file {before}")
+                wrong.append(f"a row of '{name}' is {dims(shape[1:]) or 'a number'}, but {before} in the first file")
         problems += [Problem(message, file=str(path)) for message in wrong]
         any_rows |= any(rows.values())
     if not problems and not any_rows:
@@ -198,7 +198,10 @@ def _quote_rows(rows: Mapping[str, int]) -> str:
 
 
 def _read_file_list(path: Path) -> list[Path]:
-    """Read a list of files, relative to the working directory, as in Caffe, or otherwise to the list's folder."""
+    """Read a list of files.
+
+    Paths are relative to the working directory, as in Caffe, or to the list's folder if no such file exists.
+    """
     content = paths.read_bytes(path, DataError, "the list of files")
     if content.startswith(b"\x89HDF"):
         message = "is an HDF5 file; source must be a text file that lists HDF5 files, one per line"
@@ -206,7 +209,7 @@ def _read_file_list(path: Path) -> list[Path]:
     names = content.decode("utf-8", "surrogateescape").split()
     if not names:
         raise DataError(Problem("the list names no files", str(path)))
-    files = {name: paths.find(name, path.parent) for name in dict.fromkeys(names)}  # a list may repeat them
+    files = {name: paths.find(name, path.parent) for name in dict.fromkeys(names)}  # a list may repeat files
     return [files[name] for name in names]
 
 
@@ -223,7 +226,7 @@ class Hdf5DataLayer(DataLayer):
         if not param.source:
             raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
         if param.batch_size < 1:
-            raise DataError("hdf5_data_param.batch_size must be 1 or more")
+            raise DataError(f"hdf5_data_param.batch_size must be 1 or more, not {param.batch_size}")
         files = _read_file_list(self.site.path(param.source))
         shapes = _row_shapes(files, list(self.layer.top), self.site.data_config.max_hdf5_bytes)
         return SourceSpec(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
@@ -305,7 +308,7 @@ def _append(path: Path, rows: dict[str, np.ndarray], before: int) -> None:
             raise DataError(Problem(message, str(path)))
         for name, array in rows.items():
             if sets[name].shape[1:] != array.shape[1:]:
-                message = f"a row of '{name}' is {dims(array.shape[1:])}, in the file {dims(sets[name].shape[1:])}"
+                message = f"a row of '{name}' is {dims(array.shape[1:])}, but {dims(sets[name].shape[1:])} in the file"
                 raise DataError(Problem(message, str(path)))
         for name, array in rows.items():
             sets[name].resize(before + len(array), axis=0)

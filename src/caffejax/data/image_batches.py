@@ -24,7 +24,7 @@ Label = TypeVar("Label")
 
 
 class ImageDataset(ABC, Generic[Label]):
-    """Labelled images, indexed by number without end: after the last image the first follows.
+    """Labelled images, indexed by example number. The numbers have no limit: the first image follows the last.
 
     Several threads may read at once.
     """
@@ -42,10 +42,12 @@ class ImageDataset(ABC, Generic[Label]):
             count: the number of examples.
 
         Returns:
-            Images (C, H, W), uint8 or float32, and labels. Images of one shape may be one array (N, C, H, W).
+            The images (C, H, W), uint8 or float32, and the labels. Images of the same shape may be an array
+            (N, C, H, W).
 
         Raises:
-            DataError: naming the example; BadImageError if only that example cannot be decoded.
+            DataError: if an example cannot be read. The message names it. The error is a `BadImageError` if other
+                examples can be read nevertheless.
         """
 
     @abstractmethod
@@ -53,7 +55,7 @@ class ImageDataset(ABC, Generic[Label]):
         """Return `error` with the name of example n in its message."""
 
     def count_threads(self) -> int:
-        """Return the number of threads to read with. This may read an example."""
+        """Return the number of threads to read with. The method may read an example."""
         return available_cores()  # decoding releases Python's lock
 
     def close(self) -> None:
@@ -79,20 +81,20 @@ class Examples(NamedTuple, Generic[Label]):
 class ImageBatches(Generic[Label]):
     """Batches of a data set's images, transformed by the layer's transform_param.
 
-    Tops are the images, (N, C, h, w), and the labels, float32 (N, ...). The first image of a batch determines the shape
-    of the batch. With `skip_bad`, an image that cannot be decoded is replaced by the next one that can, so the examples
+    The tops are images, (N, C, h, w), and labels, float32 (N, ...). The first image of a batch determines the shape of
+    the batch. With `skip_bad`, an image that cannot be decoded is replaced by the next one that can, so the examples
     of a batch depend on the batch's number alone.
 
     Args:
         site: the layer.
         dataset: the images.
         batch_size: the number of examples in a batch.
-        rng: decides about crops and mirroring.
-        tops: shape and dtype of each top, as `probe` returned them; empty before `probe`.
-        transform: default: the transform of transform_param.
+        rng: the source of random crops and mirroring.
+        tops: the shape and dtype of each top, as `probe` returned them; empty before `probe`.
+        transform: the transform of the images, or None for the transform of transform_param.
 
     Raises:
-        DataError: if transform_param is wrong.
+        DataError: if transform_param is invalid.
     """
 
     def __init__(
@@ -140,7 +142,8 @@ class ImageBatches(Generic[Label]):
         """Read the batch that begins at example `start`.
 
         Raises:
-            DataError: naming the example that cannot be read or has another shape than the first of the batch.
+            DataError: if an example cannot be read, or its shape differs from the first example's. The message names
+                the example.
         """
         with locate_errors(**self._location):
             return self._assemble(self._read_examples(start, self.batch_size), start)
@@ -150,7 +153,7 @@ class ImageBatches(Generic[Label]):
         self._dataset.close()
 
     def _assemble(self, examples: Examples[Label], start: int) -> Batch:
-        """Make a batch of examples. `start` is the number of the first example, which determines the random numbers."""
+        """Make a batch of examples. The random numbers depend on `start`, the number of the first example."""
         self._check_shapes(examples)
         images = self._transform(examples.images, start)
         return Batch((images, np.array(examples.labels, np.float32))[: len(self.tops)], examples.warnings)
@@ -164,7 +167,7 @@ class ImageBatches(Generic[Label]):
                 raise
         errors: list[BadImageError] = []
         examples = [self._read_next_good(n, errors) for n in range(start, start + count)]
-        warnings = dict.fromkeys(f"{error}; replaced by the next one" for error in errors)
+        warnings = dict.fromkeys(f"{error}; the next image replaces it" for error in errors)
         return Examples(*zip(*examples, strict=True))._replace(warnings=tuple(warnings))
 
     def _read_next_good(self, n: int, errors: list[BadImageError]) -> tuple[int, np.ndarray, Label]:
@@ -183,10 +186,10 @@ class ImageBatches(Generic[Label]):
         """Return the shape (C, h, w) that all images of a batch have after the transform.
 
         Raises:
-            DataError: naming the first image that has another shape.
+            DataError: if the shape of an image differs. The message names the image.
         """
         images = examples.images
-        if isinstance(images, np.ndarray):  # all images have one shape
+        if isinstance(images, np.ndarray):  # all images have the same shape
             images = images[:1]
         shape: tuple[int, ...] = ()
         checked: tuple[int, ...] = ()
@@ -197,8 +200,8 @@ class ImageBatches(Generic[Label]):
                 transformed = self._transform.shape(image.shape)
                 if transformed != (shape or transformed):
                     raise DataError(
-                        f"becomes {dims(transformed)} (CxHxW), but the batch's first image {dims(shape)}: "
-                        "a batch needs images of one shape; set crop_size, force_color or batch_size: 1"
+                        f"becomes {dims(transformed)} (CxHxW), but the batch's first image becomes {dims(shape)}: "
+                        "all images of a batch must have the same shape; set crop_size, force_color or batch_size: 1"
                     )
             except DataError as error:
                 raise self._dataset.error(n, error) from error

@@ -157,7 +157,7 @@ def _avif(data: bytes) -> Size | None:
 
 
 def _largest(sizes: Iterable[tuple[bytes | int, bytes | int]]) -> Size | None:
-    """Return the largest height and width of several candidates, some possibly in comments; None without any."""
+    """Return the largest height and the largest width of the candidates, some possibly in comments, or None."""
     numbers = [(int(height), int(width)) for height, width in sizes]
     return (max(height for height, _ in numbers), max(width for _, width in numbers)) if numbers else None
 
@@ -204,7 +204,7 @@ _MAX_CACHED_LABELS = 1 << 16
 
 
 class BadImageError(DataError):
-    """A record or a file without an image that can be decoded."""
+    """Raised for a record or a file whose image cannot be decoded."""
 
 
 def read_datum(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> tuple[np.ndarray, int]:
@@ -216,7 +216,8 @@ def read_datum(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE
         max_pixels: the largest number of pixels of a compressed image.
 
     Returns:
-        The image (C, H, W), uint8 or (from float_data) float32, channels in the order B, G, R; and the label.
+        The image (C, H, W), with channels in the order B, G, R, and the label. The image is uint8, or float32 if it is
+        stored in float_data.
 
     Raises:
         BadImageError: if the data is not a Datum, its image cannot be decoded or is too large, or its shape does not
@@ -230,25 +231,25 @@ def read_datum(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE
 
 
 def image_of(datum: caffe_pb2.Datum, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
-    """Return the image of a Datum, as `read_datum` does."""
+    """Return the image of a Datum; see `read_datum`."""
     if datum.encoded:
         return decode_image(datum.data, decode, max_pixels)
     shape = datum.channels, datum.height, datum.width
     raw = datum.data
     image = np.frombuffer(raw, np.uint8) if raw else np.array(datum.float_data, np.float32)
     if image.size != math.prod(shape) or min(shape) < 1:
-        raise BadImageError(f"is declared {'x'.join(map(str, shape))} (CxHxW), but has {image.size} values")
+        raise BadImageError(f"is declared as {'x'.join(map(str, shape))} (CxHxW), but has {image.size} values")
     return image.reshape(shape)
 
 
 class DatumReader:
-    """Reads many Datums at once if they are raw images of one shape.
+    """A reader that reads many Datums at once if they are raw images of the same shape.
 
-    The serialized forms of such Datums differ only in the pixels and in the few bytes with the label after them. Once
-    one Datum has been parsed, others with the same beginning are split at the same offsets.
+    The serialized forms of such Datums differ only in the pixels and in the label, which is stored in the few bytes
+    after the pixels. When one Datum has been parsed, others that begin alike are split at the same offsets.
 
     Args:
-        decode, max_pixels: as for `read_datum`.
+        decode, max_pixels: see `read_datum`.
     """
 
     def __init__(self, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> None:
@@ -263,9 +264,9 @@ class DatumReader:
         return image, label
 
     def read_alike(self, data: Sequence[bytes]) -> tuple[np.ndarray, list[int]] | None:
-        """Return the images (N, C, H, W) and labels of Datums, or None if some differ from the last raw Datum.
+        """Return the images (N, C, H, W) and labels of Datums, or None if they cannot be read at once.
 
-        Only pixels and labels may differ.
+        They can be read at once if they differ from the last raw Datum only in pixels and labels.
         """
         head, shape = self._template
         begin, end = len(head), len(head) + math.prod(shape)
@@ -293,7 +294,7 @@ class _Raw(NamedTuple):
 
 
 class _Labels(dict[bytes, int | None]):
-    """A cache of labels by the bytes after the pixels, with None for bytes with fields other than the label."""
+    """A cache of labels by the bytes after the pixels. The label is None if these bytes contain other fields."""
 
     def __missing__(self, rest: bytes) -> int | None:
         try:
@@ -316,7 +317,7 @@ def is_compressed(data: bytes) -> bool:
 
 
 def decode_image(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
-    """Decode a compressed image (JPEG, PNG, ...) to uint8 (C, H, W), channels in the order B, G, R.
+    """Decode a compressed image (JPEG, PNG, ...) to uint8 (C, H, W) with channels in the order B, G, R.
 
     Raises:
         BadImageError: if it has more than `max_pixels`, OpenCV cannot decode it, or its pixels are not bytes.
@@ -363,31 +364,32 @@ def check_pixels(height: int, width: int, max_pixels: int) -> None:
 def read_image(
     path: str | Path, colour: bool = True, height: int = 0, width: int = 0, max_pixels: int = MAX_IMAGE_PIXELS
 ) -> np.ndarray:
-    """Read an image file as Caffe's ReadImageToCVMat does: uint8 (C, H, W), channels in the order B, G, R.
+    """Read an image file like Caffe's ReadImageToCVMat, as uint8 (C, H, W) with channels in the order B, G, R.
 
     Args:
         path: the file, in a format that OpenCV reads.
-        colour: whether to return three channels instead of one, whatever the file has.
-        height: the height to resize to, bilinearly; 0 for the original size.
-        width: the width; 0 for the original size.
-        max_pixels: the largest number of pixels, in the file and resized.
+        colour: whether to return three channels instead of one, independent of the number of channels in the file.
+        height: the height to which the image is resized bilinearly, or 0 for the original size.
+        width: the width, or 0 for the original size.
+        max_pixels: the largest number of pixels, before and after resizing.
 
     Raises:
-        DataError: naming the file, if it cannot be read; BadImageError, if it cannot be decoded or is too large.
+        DataError: if the file cannot be read. The message names the file.
+        BadImageError: if the image cannot be decoded or is too large.
     """
     return resize(decode_file(path, read_file(path), colour, max_pixels), height, width, max_pixels)
 
 
 def read_file(path: str | Path) -> bytes:
-    """Read the bytes of a file; raise `DataError` naming the file if it cannot be read."""
+    """Read the bytes of a file; if it cannot be read, raise a `DataError` that names it."""
     return read_bytes(path, DataError)
 
 
 def decode_file(path: str | Path, data: bytes, colour: bool = True, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
-    """Decode the bytes of an image file as `read_image` does.
+    """Decode the bytes of an image file; see `read_image`.
 
     Raises:
-        BadImageError: naming the file, if they cannot be decoded, or have more than `max_pixels`.
+        BadImageError: if they cannot be decoded or have more than `max_pixels`. The message names the file.
     """
     with locate_errors(file=str(path)):
         return decode_image(data, COLOUR if colour else GREY, max_pixels)
@@ -400,18 +402,18 @@ def resize(
     max_pixels: int = MAX_IMAGE_PIXELS,
     interpolation: int = cv2.INTER_LINEAR,
 ) -> np.ndarray:
-    """Resize an image (C, H, W) by OpenCV's interpolation; return it unchanged if `height` or `width` is 0.
+    """Resize an image (C, H, W) with OpenCV, or return it unchanged if `height` or `width` is 0.
 
     Raises:
         DataError: if the result would have more than `max_pixels`, or memory is exhausted.
     """
     if not (height and width):
         return image
-    problem = f"cannot be resized to height {height} and width {width}: that is too large (--max_image_pixels)"
+    problem = f"cannot be resized to height {height} and width {width}"
     if height * width > max_pixels:
-        raise DataError(problem)
+        raise DataError(f"{problem}: that is more than max_image_pixels, {max_pixels} (--max_image_pixels)")
     try:
         pixels = cv2.resize(image.transpose(1, 2, 0), (width, height), interpolation=interpolation)
     except (cv2.error, MemoryError) as error:
-        raise DataError(problem) from error
+        raise DataError(f"{problem}: {getattr(error, 'err', None) or 'there is not enough memory'}") from error
     return pixels.reshape(height, width, len(image)).transpose(2, 0, 1)

@@ -23,7 +23,7 @@ import lmdb
 from ..errors import DataError, Problem, locate_errors
 from .atomic_folder import Put, convert_write_errors, create_folder
 
-# The binding refuses to open a folder twice in a process, but two layers may read the same folder.
+# the binding refuses to open a folder twice in a process, but two layers may read the same folder
 _environments: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
 _inherited: list[Any] = []  # readers of the parent process, which a forked child must not close
@@ -33,10 +33,10 @@ _TRIES = 5
 class Lmdb:
     """The records of an LMDB folder in the order of their keys: `records[i]` is (key, value).
 
-    The folder is opened read-only on first use, and again in a forked or unpickled copy. If there is a lock file,
-    another program may write at the same time, and reads return the state at opening; no lock file is created. Several
-    threads may read at once. The reader stores the number of each leaf page when it passes the page, eight bytes for
-    each page, instead of a list of all keys.
+    The folder is opened read-only on first use, and again in a forked or unpickled copy. If it has a lock file, another
+    program may write to it at the same time: reads then return the state at the time of opening. No lock file is
+    created. Several threads may read at once. Instead of a list of all keys, the reader stores the number and the first
+    record of each leaf page that it has passed.
 
     Raises:
         DataError: on first use, if the folder is missing, not an LMDB, empty or truncated; on any use, if the record's
@@ -65,13 +65,13 @@ class Lmdb:
             return reader.read_range(start, count)
         except DamagedError as error:
             raise self._error(
-                f"record {start} or one after it cannot be read: {error}; the database is damaged"
+                f"record {start} or a later one cannot be read: {error}; the database is damaged"
             ) from None
         except OSError as error:
-            raise self._error(f"record {start} or one after it cannot be read: {error.strerror}") from error
+            raise self._error(f"record {start} or a later one cannot be read: {error.strerror}") from error
 
     def head(self, count: int) -> Lmdb:
-        """Return this reader, since an LMDB is opened without reading its keys."""
+        """Return this reader, because an LMDB is opened without reading its keys."""
         return self
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class Lmdb:
 
     def _read_state(self, file: int) -> _OpenFile:
         if not os.fstat(file).st_size:
-            raise self._error("data.mdb is empty; make or copy it again")
+            raise self._error("data.mdb is empty; recreate it or copy it again")
         try:
             meta = read_meta(file)
             self._check(meta, os.fstat(file).st_size)
@@ -121,9 +121,9 @@ class Lmdb:
     def _check(self, meta: Meta, size: int) -> None:
         needed = (meta.last_page + 1) * meta.page_size
         if size < needed:
-            raise DamagedError(f"data.mdb is truncated: {size} of {needed} bytes; make or copy it again")
+            raise DamagedError(f"data.mdb is truncated: {size} of {needed} bytes; recreate it or copy it again")
         if meta.entries > size:
-            raise DamagedError("data.mdb is damaged; make or copy it again")
+            raise DamagedError("data.mdb is damaged; recreate it or copy it again")
         if not meta.entries:
             raise DamagedError("the LMDB has no records")
 
@@ -159,7 +159,10 @@ class Lmdb:
 
 
 class _OpenFile:
-    """An open file, and an index of the leaf pages passed so far. The file is closed with its last reference."""
+    """An open file, and an index of the leaf pages read so far.
+
+    The file is closed when the last reference to this object is gone.
+    """
 
     def __init__(self, pages: Pages, snapshot: Any) -> None:
         self.pid = os.getpid()
@@ -214,7 +217,7 @@ class _OpenFile:
 
 
 _WRITE_AT_ONCE = 1 << 24  # bytes
-_OVERHEAD = 100  # bytes that a record takes besides its value
+_OVERHEAD = 100  # bytes that a record needs in addition to its value
 
 
 @contextmanager
@@ -305,7 +308,7 @@ _PAGE_SIZES = [1 << n for n in range(8, 17)]
 
 
 class DamagedError(Exception):  # becomes a DataError that names the file
-    """The data is not a complete LMDB."""
+    """Raised if the data is not a complete LMDB."""
 
 
 class Meta(NamedTuple):
@@ -355,7 +358,7 @@ def _metas(file: int) -> list[Meta]:
     size = first.page_size if first else 4096  # the second meta page follows the first, whose size the first one states
     metas = [meta for meta in (first, _meta(os.pread(file, META_BYTES, size))) if meta is not None]
     if not metas:
-        raise DamagedError("data.mdb is not an LMDB, or is damaged; make or copy it again")
+        raise DamagedError("data.mdb is not an LMDB, or is damaged; recreate it or copy it again")
     return metas
 
 
@@ -395,7 +398,7 @@ class Pages:
         if meta.root == _NONE:
             return
         if not 1 <= meta.depth <= _DEEPEST:
-            raise DamagedError(f"its tree has depth {meta.depth}")
+            raise DamagedError(f"its tree has depth {meta.depth}, which is not 1 to {_DEEPEST}")
         branches, leaves = 0, 0
         waiting = [(meta.root, 1)]
         while waiting:
@@ -468,7 +471,7 @@ class Pages:
     def _read(self, number: int, size: int) -> bytes:
         begin = number * self.meta.page_size
         if not 1 < number <= self.meta.last_page or begin + size > (self.meta.last_page + 1) * self.meta.page_size:
-            raise DamagedError(f"there is no page {number}; it has {self.meta.last_page + 1}")
+            raise DamagedError(f"it refers to page {number}, but has {self.meta.last_page + 1} pages")
         data = os.pread(self.file, size, begin)
         while len(data) < size:  # one call reads no more than 2 GB
             more = os.pread(self.file, size - len(data), begin + len(data))
@@ -482,7 +485,7 @@ def _nodes(page: bytes) -> tuple[int, ...]:
     """Return the byte offsets of a page's nodes."""
     _, _, _, lower, upper = HEADER.unpack_from(page)
     if not HEADER.size <= lower <= upper <= len(page) or lower % 2:
-        raise DamagedError(f"a page has the invalid free part {lower} to {upper}")
+        raise DamagedError(f"a page has free space with the invalid limits {lower} and {upper}")
     offsets: tuple[int, ...] = struct.unpack_from(f"<{(lower - HEADER.size) // 2}H", page, HEADER.size)
     if any(not upper <= at <= len(page) - _NODE.size for at in offsets):
         raise DamagedError("a node is outside its page")

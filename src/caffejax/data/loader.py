@@ -35,18 +35,19 @@ def open_sources(graph: Graph) -> dict[str, Source]:
 
 
 class Loader:
-    """Iterator of batches for all data layers of a net: all batches, or the shard of them in `DataConfig.shard`.
+    """An iterator over the batches of all data layers of a net, or over the batches of the shard in `DataConfig.shard`.
 
-    Batch n has the nth batch of every source, counted from the start of training. After a restore, n is the position of
-    the first `SharedSource`, or 0 without such a source, so all processes agree on the shard of a batch.
+    Batch n consists of the nth batch of every source, counted from the start of training. After a restore, n is the
+    position of the first `SharedSource`, or 0 without such a source, so all processes agree on the shard of a batch.
 
     Args:
         graph: the net's graph.
-        by_hand: returns the arrays of the Input layers' tops by blob name. The caller may also reshape the net.
+        by_hand: a function that returns the arrays of the Input layers' tops by blob name. With it, the caller may also
+            reshape the net.
         user_data: the data of the Input layers, instead of `by_hand`.
 
     Raises:
-        GraphError: for Input layers without `by_hand` or `user_data`.
+        GraphError: if there are Input layers, but neither `by_hand` nor `user_data`.
         DataError: if a source cannot be opened.
     """
 
@@ -94,29 +95,29 @@ class Loader:
                 return batch
 
     def take(self, n: int) -> list[dict[str, Any]]:
-        """Advance by n batches of the whole data, and return the batches of this shard among them, in order.
+        """Advance by n batches, counted over all shards, and return those that belong to this shard, in order.
 
-        Batches may have different shapes. Raises the same errors as `next`.
+        Batches may have different shapes. The errors are the same as in `__next__`.
         """
         return [batch for _ in range(n) if (batch := self._take()) is not None]
 
     @property
     def number(self) -> int:
-        """The number of the next batch of the whole data, which determines the shard that it belongs to."""
+        """The number of the next batch, counted over all shards. It determines the shard of the batch."""
         return self._number
 
     @property
     def examples(self) -> int | None:
-        """The number of examples in an epoch of the first source with a known number, or None."""
+        """The number of examples in an epoch of the first source that knows this number, or None."""
         counts = (getattr(source, "examples", None) for source in self._sources.values())
         return next((n for n in counts if n is not None), None)
 
     def read(self, layer: str) -> dict[str, np.ndarray]:
-        """Return the shard's next batch of one source, by blob name. Raises the same errors as `next`."""
+        """Return the shard's next batch of one source, by blob name. The errors are the same as in `__next__`."""
         return self._name_arrays(layer, next(self._sources[layer]))
 
     def _take(self) -> dict[str, Any] | None:
-        """Advance by one batch of the whole data; return it if it belongs to the shard, else None."""
+        """Advance by one batch. Return it if it belongs to the shard, otherwise None."""
         is_local = self._shard.owns(self._number)
         batch: dict[str, Any] = dict(self._by_hand()) if self._by_hand else {}
         if self._user_data is not None:
@@ -185,7 +186,7 @@ class Loader:
 
 
 def _warn_of_wrong_labels(ranges: Mapping[str, list[IndexRange]]) -> None:
-    """Warn of metrics that count labels as wrong that a loss ignores, once for each."""
+    """Warn once about each metric that counts a label as wrong although a loss ignores it."""
     wrong = {each.layer.name: each for of_blob in ranges.values() for each in of_blob if each.ignored_elsewhere}
     for name, each in wrong.items():
         log.warning(

@@ -11,7 +11,7 @@ from .common import decode_position, dims, encode_position, float32_top
 
 
 class ArraySource:
-    """Batches of arrays in memory, in order; after the last batch the first one follows.
+    """Batches of arrays in memory, in order. The first batch follows the last.
 
     Args:
         data: images (n, C, H, W), converted to float32. Float32 arrays are not copied.
@@ -42,12 +42,12 @@ class ArraySource:
         """Replace the arrays and start from the first batch.
 
         Raises:
-            DataError: if the arrays have wrong shapes. The previous arrays then stay.
+            DataError: if the arrays have wrong shapes. The previous arrays are then kept.
         """
         data, labels = np.asarray(data, np.float32), np.asarray(labels, np.float32)
         problems = []
         if data.ndim != 4:
-            problems.append(f"the data is {dims(data.shape) or 'a number'}; images (n, C, H, W) are needed")
+            problems.append(f"the data is {dims(data.shape) or 'a number'}, but must be images (n, C, H, W)")
         elif labels.size != len(data):
             problems.append(f"there are {labels.size} labels for {len(data)} images")
         if data.ndim and (not data.size or len(data) % self._batch_size):

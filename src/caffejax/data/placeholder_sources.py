@@ -22,7 +22,7 @@ _SOURCES = ("source", "root_folder", "mean_file", "label_map_file", "name_size_f
 # pixels; the common heights and widths of images, in the order of trying
 _SIZES = (*((side, side) for side in (224, 227, 256, 299, 32, 28, 512, 64)), (360, 480))
 _DIGIT = 28, 28
-_HALVINGS = 6  # the most pooling layers between the images and an Upsample layer
+_HALVINGS = 6  # the largest number of pooling layers between the images and an Upsample layer
 _BOXES = 8  # rows of a batch's label
 _POSE_CHANNELS = 6
 _DETECTNET_LABEL = (1, 51, 16)  # for each image, a row with the number of objects and 50 rows of objects
@@ -63,12 +63,12 @@ def assumed_graphs(
         net: the net, as `schema.read_net` returns it.
         state: phase, level and stages.
         file: the net's file.
-        data_config: how existing data is read.
-        wrong: problems of the net's text.
+        data_config: the settings for reading existing data.
+        wrong: the problems of the net's prototxt.
 
     Raises:
         MissingSourceError: if the settings of a layer whose source is missing do not determine its shapes.
-        GraphError, SchemaError: as `build_graph`, if no size fits.
+        GraphError, SchemaError: if no size fits; see `build_graph`.
     """
     absent = [layer for layer in net.layer if is_included(layer, state) and has_absent_source(layer, file.parent)]
     labels = detectnet_labels(net)
@@ -104,7 +104,8 @@ def has_absent_source(layer: LayerParameter, folder: Path | None) -> bool:
 def size_guesses(net: NetParameter, layers: Sequence[LayerParameter]) -> Sequence[tuple[int, int]]:
     """Return the heights and widths of images to try, in pixels, or one pair if the settings determine all sizes.
 
-    Sizes that Upsample layers state come first, times powers of 2: the images are pooled to these sizes.
+    The first sizes are powers of 2 times the largest size that Upsample layers state, because the net pools the images
+    to that size.
     """
     if all(_size(layer) is not None for layer in layers):
         return _SIZES[:1]
@@ -115,7 +116,7 @@ def size_guesses(net: NetParameter, layers: Sequence[LayerParameter]) -> Sequenc
 
 
 def detectnet_labels(net: NetParameter) -> frozenset[str]:
-    """Return the label blobs of DetectNetTransformation layers. The settings of Data layers do not give their shape."""
+    """Return the label blobs of DetectNetTransformation layers. Settings of Data layers do not state their shape."""
     return frozenset(
         layer.bottom[1] for layer in net.layer if layer.type == "DetectNetTransformation" and len(layer.bottom) > 1
     )
@@ -127,7 +128,7 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], labels: Conta
     Args:
         layer: the data layer.
         size: height and width in pixels of images whose size is not in the settings.
-        labels: names of blobs that are labels of DetectNet, see `detectnet_labels`.
+        labels: the names of blobs that are labels of DetectNet; see `detectnet_labels`.
 
     Raises:
         MissingSourceError: if the settings do not determine the shapes.
@@ -144,7 +145,8 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], labels: Conta
     shapes = [[batch, *image], *_other_tops(layer, batch, height, width)]
     if layer.type == "HDF5Data" or len(shapes) < len(layer.top):
         raise MissingSourceError(
-            f"the source of layer '{layer.name}' ({layer.type}) is missing, and its settings do not give its shapes"
+            f"the source of layer '{layer.name}' ({layer.type}) is missing, and its settings do not determine the "
+            "shapes of its tops"
         )
     new = LayerParameter(name=layer.name, type="Input", top=layer.top, include=layer.include, exclude=layer.exclude)
     for shape in shapes[: len(layer.top)]:
@@ -169,9 +171,9 @@ def describe_placeholder(
 ) -> str:
     """Return a sentence about the shapes that were assumed for a layer."""
     shapes = ", ".join("x".join(map(str, s.dim)) for s in make_placeholder(layer, size, labels).input_param.shape)
-    guess = ", a guess, as no setting gives the images' size" if guessed and _size(layer) is None else ""
+    guess = " (a guess, because no setting states the size of the images)" if guessed and _size(layer) is None else ""
     absent = f"the source of layer '{layer.name}' ({layer.type}) is absent and was not opened"
-    return f"{absent}: tops taken for {shapes}{guess}"
+    return f"{absent}; its tops are assumed to be {shapes}{guess}"
 
 
 def _messages(layer: LayerParameter) -> Iterator[Any]:
@@ -182,13 +184,14 @@ def _messages(layer: LayerParameter) -> Iterator[Any]:
 
 
 def _sources(message: Message) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of each field that names a file or folder."""
     for field, value in message.ListFields():
         if field.name in _SOURCES and isinstance(value, str):
             yield field.name, os.fspath(value)
 
 
 def _size(layer: LayerParameter) -> tuple[int, int] | None:
-    """Return height and width of the images, or None if the settings do not determine them."""
+    """Return the height and width of the images, or None if the settings do not determine them."""
     t = layer.transform_param
     if t.crop_size:
         return t.crop_size, t.crop_size

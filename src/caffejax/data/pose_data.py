@@ -14,7 +14,7 @@ from ..layers.context import Site
 from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import LayerDocs, Signature
-from .common import CounterRng, float32_top, refuse_unsupported
+from .common import CounterRng, dims, float32_top, refuse_unsupported
 from .data_layer import DataLayer
 from .database import DatumDataset, check_data_param
 from .image_batches import Examples, ImageBatches
@@ -23,11 +23,11 @@ from .prefetch import Batch, Batches
 
 CHANNELS = 6  # blue, green, red, the people, the mask of labelled pixels, the mask of all people
 _PEOPLE, _MASK = 3, 4
-_HIDDEN, _OUTSIDE, _UNLABELLED = 0, 2, 3  # in a joint's visibility; 1 is visible, and from 2 on it is not in the maps
+_HIDDEN, _OUTSIDE, _UNLABELLED = 0, 2, 3  # a joint's visibility; 1 is visible, and joints from 2 on are not in the maps
 _FAR = 1_000_000  # pixels
-_GRAY = 128  # of pixels outside of the image
+_GRAY = 128  # the level of pixels outside of the image
 _MIN_WEIGHT = 4.6052  # the exponent at which a joint's map falls to 1 %
-_LIMB_STRIDE = np.float32(0.125)  # the fork divides by 8 whatever the stride
+_LIMB_STRIDE = np.float32(0.125)  # the fork divides by 8, independent of the stride
 _KNOWN = {
     *("stride", "max_rotate_degree", "crop_size_x", "crop_size_y", "scale_prob", "scale_min", "scale_max", "flip_prob"),
     *("target_dist", "center_perterb_max", "sigma", "do_clahe", "clahe_tile_size", "clahe_clip_limit", "gray"),
@@ -40,14 +40,15 @@ _KNOWN = {
 
 
 class Skeleton(NamedTuple):
-    """The joints of the maps.
+    """The joints and limbs that the target maps show.
 
     Attributes:
-        sources: for each joint, the two joints of the database whose midpoint it is, counted from 0.
+        sources: for each joint, two joints of the database, counted from 0. The joint is their midpoint.
         limbs: pairs of joints, counted from 0.
-        mirrored: pairs of joints that a mirrored image exchanges.
-        in_database: the number of joints in the database that `sources` needs.
-        has_unlabelled: whether a visibility of 3 is a joint that is not labelled; otherwise it is a visible joint.
+        mirrored: pairs of joints that are exchanged when an image is mirrored.
+        in_database: the number of joints that the database must have.
+        has_unlabelled: whether a visibility of 3 marks a joint that is not labelled. Otherwise it marks a visible
+            joint.
     """
 
     sources: np.ndarray
@@ -63,7 +64,7 @@ def _skeleton(first: str, second: str, limbs: str, mirrored: str, has_unlabelled
     return Skeleton(sources, ends, sides, int(sources.max()) + 1, has_unlabelled)
 
 
-SKELETONS = {  # by num_parts: the maps of joints and of both directions of each limb
+SKELETONS = {  # by num_parts, the number of maps: one for each joint, and two for each limb
     56: _skeleton(  # COCO
         "0 5 6 8 10 5 7 9 12 14 16 11 13 15 2 1 4 3",
         "0 6 6 8 10 5 7 9 12 14 16 11 13 15 2 1 4 3",
@@ -82,13 +83,13 @@ SKELETONS = {  # by num_parts: the maps of joints and of both directions of each
 
 
 class Pose(NamedTuple):
-    """The people of an image; the first is in the center of crops.
+    """The people in an image. Crops are centered on the first person.
 
     Attributes:
         center: x and y of the first person, pixels, float32 (2,).
         scale: the first person's height in units of the net's input.
-        joints: x and y, float32 (P, J, 2).
-        visible: int (P, J).
+        joints: x and y of the joints of each person, pixels, float32 (P, J, 2).
+        visible: the visibility of the joints, int (P, J).
     """
 
     center: np.ndarray
@@ -98,14 +99,15 @@ class Pose(NamedTuple):
 
 
 def read_pose(rows: np.ndarray, in_database: int) -> Pose:
-    """Read the channel of a record that describes the people, as the project's genLMDB.py writes it.
+    """Read the channel of a record that describes the people, in the form that OpenPose's genLMDB.py writes.
 
     Args:
         rows: uint8 (H, W).
         in_database: the number of joints of a person.
 
     Raises:
-        DataError: if the channel is too small, or a number is not finite or not positive where it has to be.
+        DataError: if the channel is too small, a position is not finite or too large, or the scale is not positive and
+            finite.
     """
     if rows.shape[0] < 8 or rows.shape[1] < max(15, 4 * in_database):
         raise DataError(f"is {rows.shape[0]} x {rows.shape[1]}, too small to describe {in_database} joints")
@@ -121,8 +123,12 @@ def read_pose(rows: np.ndarray, in_database: int) -> Pose:
     flags = np.array([floats(row + 2, in_database) for row in starts])
     height, width = floats(1, 2)
     center, scale = floats(3, 2) - np.float32(1), float(floats(4, 1)[0])
-    if not (np.abs(joints).max() <= _FAR and np.abs(center).max() <= _FAR and 0 < scale < math.inf):
-        raise DataError(f"has joints, a center or a scale that are not numbers, or are beyond {_FAR} pixels")
+    largest = np.abs(np.append(joints.ravel(), center)).max()
+    if not (largest <= _FAR and 0 < scale < math.inf):
+        raise DataError(
+            f"has joints or a center up to {largest:g} pixels from the origin (the limit is {_FAR}), and the scale "
+            f"{scale:g}, which must be positive and finite"
+        )
     outside = (joints < 0).any(2) | (joints >= (width, height)).any(2)
     visible = np.where(outside, _OUTSIDE, np.where(flags == 0, _HIDDEN, 1))
     visible[0][flags[0] == _UNLABELLED] = _UNLABELLED  # of the first person only
@@ -142,15 +148,16 @@ def select_joints(pose: Pose, skeleton: Skeleton) -> Pose:
 def draw_maps(pose: Pose, skeleton: Skeleton, grid: tuple[int, int], stride: int, sigma: float) -> np.ndarray:
     """Return the maps of limbs and joints, and of the background: float32 (2 * limbs + joints + 1, *grid).
 
-    A limb's two maps are its direction, within a cell of the line between its joints; a later person replaces an
-    earlier one. A joint's map is a Gaussian, summed over people up to 1. The background is 1 minus their maximum.
+    The two maps of a limb contain its direction (x, y) in the cells that are at most one cell from the line between its
+    joints; a later person overwrites an earlier one. The map of a joint is a Gaussian, summed over people and limited
+    to 1. The background is 1 minus the maximum over all joints.
 
     Args:
         pose: the people, in pixels of the image.
-        skeleton: its joints.
+        skeleton: the joints and limbs.
         grid: height and width of the maps.
-        stride: the pixels of a cell.
-        sigma: the deviation of the Gaussians, in pixels.
+        stride: the side of a cell, in pixels.
+        sigma: the standard deviation of the Gaussians, in pixels.
     """
     rows, columns = (np.arange(side, dtype=np.float32) for side in grid)
     limbs = np.zeros((len(skeleton.limbs), 2, *grid), np.float32)
@@ -196,18 +203,19 @@ class Augmented(NamedTuple):
 
 
 class PoseBatches(ImageBatches[int]):
-    """Batches of images and maps; in TRAIN scaled, rotated, cropped and mirrored at random.
+    """Batches of images and maps, which in TRAIN are scaled, rotated, cropped and mirrored at random.
 
-    Tops are the images, float32 (N, 6, H, W) with zeros in the last three channels; and the label, float32
-    (N, 2 * (num_parts + 1), H / stride, W / stride): weights of all maps, then maps of limbs, joints and background.
+    The tops are images, float32 (N, 6, H, W), with zeros in the last three channels, and labels, float32
+    (N, 2 * (num_parts + 1), H / stride, W / stride): the weights of all maps, then the maps of limbs, joints and
+    background.
 
     Args:
         site: the layer.
         dataset: the records.
-        tops: shape and dtype of each top, as `probe` returned them.
+        tops: the shape and dtype of each top, as `probe` returned them.
 
     Raises:
-        DataError: if a setting is wrong or not supported.
+        DataError: if a setting is invalid or not supported.
     """
 
     def __init__(self, site: Site, dataset: DatumDataset, tops: Tops = ()) -> None:
@@ -230,7 +238,10 @@ class PoseBatches(ImageBatches[int]):
             try:
                 pairs.append(self._arrays(record, self._rng.generator(start + i)))
                 if pairs[-1][0].shape != pairs[0][0].shape:
-                    raise DataError("has another size than the batch's first image; in TEST use batch_size: 1")
+                    sizes = [dims(image.shape[1:]) for image, _ in (pairs[-1], pairs[0])]
+                    raise DataError(
+                        f"is {sizes[0]} (HxW), but the batch's first image is {sizes[1]}; in TEST use batch_size: 1"
+                    )
             except DataError as error:
                 raise self._dataset.error(n, error) from error
         images, labels = zip(*pairs, strict=True)
@@ -240,7 +251,7 @@ class PoseBatches(ImageBatches[int]):
         """Return the image and the label of a record."""
         param, stride = self._param, self._param.stride
         if record.shape[0] != CHANNELS or record.dtype != np.uint8:
-            raise DataError(f"has {record.shape[0]} channels of {record.dtype}; CPMData takes {CHANNELS} of bytes")
+            raise DataError(f"has {record.shape[0]} channels of {record.dtype}; CPMData needs {CHANNELS} of uint8")
         pose = select_joints(read_pose(record[_PEOPLE], param.np_in_lmdb), self._skeleton)
         pixels = _change_colours(np.ascontiguousarray(record[:3].transpose(1, 2, 0)), param)
         example = Augmented(pixels, np.ascontiguousarray(record[_MASK]), pose)
@@ -254,7 +265,7 @@ class PoseBatches(ImageBatches[int]):
         label = np.zeros((2 * (param.num_parts + 1), *grid), np.float32)
         label[: param.num_parts + 1] = small[: grid[0], : grid[1]].astype(np.float32) / 255
         joints = np.flatnonzero(example.pose.visible[0] == _UNLABELLED)
-        label[joints] = 0  # by number, as in the fork, although the first maps are the limbs'
+        label[joints] = 0  # the maps with the joints' numbers, as in the fork, although these are maps of limbs
         label[param.num_parts + 1 :] = draw_maps(example.pose, self._skeleton, grid, stride, param.sigma)
         image = np.zeros((CHANNELS, height, width), np.float32)
         image[:3] = (example.image.transpose(2, 0, 1).astype(np.float32) - 128) / 256
@@ -273,9 +284,12 @@ class PoseBatches(ImageBatches[int]):
     def _scale(self, example: Augmented, scale: float) -> Augmented:
         image, mask, pose = example
         height, width = (round(side * scale) for side in mask.shape)
-        # rotated, each side has at most the length of the diagonal
+        # after rotation, each side has at most the length of the diagonal
         if not (height > 0 < width and height**2 + width**2 <= self._max_pixels):
-            raise DataError(f"would be scaled to {height} x {width} (HxW), as its person's scale is {pose.scale:g}")
+            raise DataError(
+                f"would be scaled to {height} x {width} (HxW), because the first person's scale is {pose.scale:g}; "
+                f"both sides must be positive, and the squared diagonal at most {self._max_pixels} (--max_image_pixels)"
+            )
         image, mask = (cv2.resize(a, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC) for a in (image, mask))
         factor = np.float32(scale)
         return Augmented(image, mask, pose._replace(center=pose.center * factor, joints=pose.joints * factor))
@@ -303,7 +317,7 @@ def _change_colours(image: np.ndarray, param: Any) -> np.ndarray:
 
 
 def _rotate(example: Augmented, degrees: float) -> Augmented:
-    """Rotate counterclockwise; the result contains the whole image."""
+    """Rotate an image counterclockwise. The result contains the complete image."""
     image, mask, pose = example
     height, width = mask.shape
     center = width / 2, height / 2
@@ -324,7 +338,7 @@ def _rotate(example: Augmented, degrees: float) -> Augmented:
 
 
 def _crop(example: Augmented, size: tuple[int, int], shift: np.ndarray) -> Augmented:
-    """Crop to a height and width around the center of the first person, moved by `shift` (x, y)."""
+    """Crop an image to a height and width around the first person's center, moved by `shift` (x, y)."""
     image, mask, pose = example
     corner = np.rint(pose.center + shift) - np.array([size[1] // 2, size[0] // 2], np.float32)
     (left, top), (height, width) = corner.astype(int).tolist(), mask.shape
@@ -360,11 +374,12 @@ class CPMDataLayer(DataLayer):
         sizes = ("stride", "crop_size_x", "crop_size_y", "sigma", "target_dist")
         problems += [f"{name} must be positive" for name in sizes if not getattr(param, name) > 0]
         floats = [(field.name, value) for field, value in param.ListFields() if isinstance(value, float)]
-        problems += [f"{name} is {value}" for name, value in floats if not math.isfinite(value)]
+        problems += [f"{name} is {value}, but must be finite" for name, value in floats if not math.isfinite(value)]
         if param.clahe_tile_size < 1:
             problems.append("clahe_tile_size must be 1 or more")
         if param.crop_size_x * param.crop_size_y > self.site.data_config.max_image_pixels:
-            problems.append("crop_size_x and crop_size_y are too large (--max_image_pixels)")
+            size, limit = f"{param.crop_size_x} x {param.crop_size_y}", self.site.data_config.max_image_pixels
+            problems.append(f"crop_size_x and crop_size_y are {size}, more than {limit} pixels (--max_image_pixels)")
         if problems:
             raise DataError([f"cpm_transform_param.{problem}" for problem in problems])
         return PoseBatches(self.site, DatumDataset(self.site, self.rng, 1)).probe(len(self.layer.top))
@@ -380,6 +395,6 @@ define_layer(
     docs=LayerDocs(
         origin="OpenPose's training",
         restrictions="num_parts is 56 (COCO) or 43 (MPI); tables of augmentations are not supported. In TEST, "
-        "where the fork crashes, the tops are the whole image and its maps.",
+        "where the fork crashes, the tops are the complete image and its maps.",
     ),
 )

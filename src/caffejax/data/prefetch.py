@@ -55,12 +55,12 @@ class Batches(Protocol):
 
     @property
     def threads(self) -> int:
-        """The number of threads to read with; 0 reads when a batch is requested. Evaluated when reading begins."""
+        """The number of threads to read with, or 0 to read batches on request. Evaluated when reading begins."""
         ...
 
     @property
     def examples(self) -> int | None:
-        """The number of examples in an epoch, or None if examples are drawn at random without end."""
+        """The number of examples in an epoch, or None if examples are sampled at random without end."""
         ...
 
     def read(self, start: int) -> Batch:
@@ -81,7 +81,7 @@ class Pipeline:
     Args:
         batches: the batches to read.
         depth: the number of batches to keep ready, at least 1.
-        workers: the number of worker processes; 0 reads in threads of this process.
+        workers: the number of worker processes, or 0 to read in threads of this process.
         shard: the shard to read.
 
     Raises:
@@ -111,7 +111,7 @@ class Pipeline:
         """Return the arrays of the shard's next batch, and wait until they are read.
 
         Raises:
-            DataError: naming the record that cannot be read, or if a worker process has ended.
+            DataError: if a record cannot be read (the message names it), or a worker process has ended.
         """
         while True:
             if (arrays := self.take(self.number)) is not None:
@@ -119,22 +119,22 @@ class Pipeline:
 
     @property
     def examples(self) -> int | None:
-        """The number of examples in an epoch, or None if examples are drawn at random without end."""
+        """The number of examples in an epoch, or None if examples are sampled at random without end."""
         return self._batches.examples
 
     @property
     def number(self) -> int:
-        """The number of the next batch of the whole data, counted from the start of training."""
+        """The number of the next batch, counted over all shards from the start of training."""
         return self._examples // self._batches.batch_size
 
     def take(self, number: int) -> tuple[np.ndarray, ...] | None:
-        """Advance by one batch; return its arrays if its number belongs to the shard, else None.
+        """Advance by one batch. Return its arrays if its number belongs to the shard, otherwise None.
 
         Args:
             number: the number of the batch. If it does not follow the previous number, prefetching starts again.
 
         Raises:
-            DataError: naming the record that cannot be read, or if a worker process has ended.
+            DataError: if a record cannot be read (the message names it), or a worker process has ended.
         """
         if (number - self._expected) % self._shard.total:
             _stop_prefetching(self._ahead)
@@ -160,7 +160,7 @@ class Pipeline:
         return batch.arrays
 
     def get_state(self) -> Mapping[str, int]:
-        """Return the position of the next batch of the whole data, which does not depend on prefetching."""
+        """Return the position of the next batch, counted over all shards. It does not depend on prefetching."""
         return encode_position(self._examples)
 
     def set_state(self, state: Mapping[str, int]) -> None:

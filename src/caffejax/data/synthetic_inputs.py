@@ -1,4 +1,4 @@
-"""Inputs for a net: arrays of the caller, batches of its data layers, or random arrays with valid labels."""
+"""Inputs for a net: the caller's arrays, batches of its data layers, or random arrays with valid labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .loader import open_sources
 
 
 def complete_inputs(graph: Graph, arrays: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
-    """Return a float64 array for each input blob and each data layer's top of a net.
+    """Return float64 arrays for a net's inputs: its input blobs and the tops of its data layers.
 
     Args:
         graph: the net's graph.
@@ -22,7 +22,7 @@ def complete_inputs(graph: Graph, arrays: Mapping[str, Any], random: np.random.G
         random: the generator for random arrays. Random labels are valid classes or boxes.
 
     Raises:
-        GraphError: for unknown names, and for shapes that differ from the net's beyond the first axis.
+        GraphError: if a name is unknown, or a shape differs from the net's in an axis other than the first.
         DataError: if a source cannot be read.
     """
     _check_arrays(graph, arrays)

@@ -17,7 +17,7 @@ from .common import dims
 
 
 class ArrayEpoch:
-    """An epoch of examples in arrays, from row `start` on."""
+    """An epoch of examples that are stored in arrays. It begins with row `start`."""
 
     unit = "rows"  # of positions
 
@@ -33,7 +33,7 @@ class ArrayEpoch:
         self._at = start
 
     def take(self, rows: int) -> tuple[Any, int, int] | None:
-        """Return the next rows, at most `rows`, and twice their number; None at the end of the epoch."""
+        """Return (arrays, count, count) with the next `count` rows, at most `rows`, or None at the end of the epoch."""
         count = min(rows, self._length - self._at)
         if count <= 0:
             return None
@@ -41,7 +41,7 @@ class ArrayEpoch:
         return {name: array[start : self._at] for name, array in self._arrays.items()}, count, count
 
     def state(self) -> None:
-        """Return None: the number of rows identifies the position."""
+        """Return None, because the number of rows identifies the position."""
 
     def close(self) -> None:
         """Do nothing: no file is open."""
@@ -54,7 +54,7 @@ class IterableEpoch:
         name: the name of the user's argument, for messages.
         batches: the iterable.
         skip: the number of batches to skip.
-        state: the iterator's state to restore instead of skipping, or None.
+        state: the state to restore the iterator from, instead of skipping batches, or None.
         once: whether `batches` is the user's iterator, which must not be closed.
     """
 
@@ -75,7 +75,7 @@ class IterableEpoch:
             )
 
     def take(self, rows: int) -> tuple[Any, int, int] | None:
-        """Return the next batch, 1, and `rows`, as which it counts whatever its size is; None at the end."""
+        """Return (batch, 1, rows), or None at the end of the epoch. A batch of any size counts as `rows` rows."""
         for batch in self._iterator:
             return batch, 1, rows
         return None
@@ -126,8 +126,8 @@ class EpochIterator:
 
     Args:
         name: the name of the user's argument, for messages.
-        data: all examples, as `{blob: array}`; or an iterable of batches; or a function that takes the number of the
-            epoch, from 0 on, and returns either.
+        data: all examples, as `{blob: array}`, an iterable of batches, or a function that takes the number of the
+            epoch, counted from 0, and returns either.
 
     Raises:
         DataError: if `data` has another type.
@@ -238,7 +238,7 @@ class EpochIterator:
     def _begin_next(self, ended: Epoch) -> None:
         if self._once is not None:
             raise DataError(
-                f"{self._name} has ended after {self._done} batches, and an iterator cannot begin again; give a list, "
+                f"{self._name} has ended after {self._done} batches, and an iterator cannot start again; pass a list, "
                 "another object that can be iterated again, or a function that returns a new iterator for each epoch"
             )
         if not self._done:
@@ -261,8 +261,8 @@ class UserData:
 
     Args:
         name: the name of the user's argument, for messages.
-        data: as for `EpochIterator`. A batch is `{blob: array}`, where other blobs are ignored, or a tuple of arrays in
-            the order of `graph.user_inputs`. Each array is any value that `numpy.asarray` accepts.
+        data: see `EpochIterator`. A batch is a mapping `{blob: array}`, which may have further blobs, or a tuple of
+            arrays in the order of `graph.user_inputs`. An array is any value that `numpy.asarray` accepts.
         graph: the net's graph.
         parts: the number of the net's batches that each batch of the user is split into, one for each device.
 
@@ -284,12 +284,13 @@ class UserData:
         return self
 
     def __next__(self) -> dict[str, np.ndarray]:
-        """Return the next batch by blob name: copies in the blobs' dtypes.
+        """Return the next batch by blob name, as copies in the blobs' dtypes.
 
         The batch size may differ from the net's.
 
         Raises:
-            DataError: naming all blobs that are missing or have another shape, or if the data has ended.
+            DataError: if the data has ended, or blobs are missing or have a shape that does not fit. The message names
+                each such blob.
         """
         if not self._parts_left:
             pieces = [self._name_arrays(piece) for piece in self._epochs.take(self._rows * self._parts)]
@@ -330,8 +331,11 @@ class UserData:
         shapes = {blob: spec.shape for blob, spec in self._blobs.items() if batch[blob].shape != spec.shape}
         beyond_rows = {blob: shape for blob, shape in shapes.items() if batch[blob].shape[1:] != shape[1:]}
         for blob, shape in (beyond_rows or shapes).items():
-            message = f"the batch has '{blob}' of shape {batch[blob].shape}, but the net is built for {shape}"
-            yield Problem(f"{self._name}, {self._epochs.position}: {message}, and cannot be reshaped", self._file)
+            message = (
+                f"'{blob}' of the batch has shape {batch[blob].shape}, but the net is built for {shape} and cannot be "
+                f"reshaped to {batch[blob].shape}"
+            )
+            yield Problem(f"{self._name}, {self._epochs.position}: {message}", self._file)
 
     def _name_arrays(self, batch: Any) -> dict[str, np.ndarray]:
         """Return a batch, or a part of its rows, as arrays in the blobs' dtypes, by blob name."""
@@ -339,7 +343,7 @@ class UserData:
         if isinstance(batch, tuple | list):
             if len(batch) != len(self._blobs):
                 self._raise_batch_problems(
-                    [f"has {len(batch)} arrays, but the net has the inputs {len(self._blobs)}: {names}"]
+                    [f"has {len(batch)} arrays, but the net has {len(self._blobs)} inputs: {names}"]
                 )
             batch = dict(zip(self._blobs, batch, strict=True))
         if not isinstance(batch, Mapping):
@@ -351,7 +355,7 @@ class UserData:
             if blob not in batch:
                 others = [name for name in batch if isinstance(name, str) and name not in self._blobs]
                 has = ", ".join(map(repr, batch))
-                problems.append(f"has no '{blob}', it has {has or 'nothing'}{did_you_mean(blob, others)}")
+                problems.append(f"has no '{blob}', only {has or 'an empty mapping'}{did_you_mean(blob, others)}")
                 continue
             array, problem = _as_array(batch[blob])
             problem = problem or self._problem(array, spec.shape)

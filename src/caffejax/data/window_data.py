@@ -1,4 +1,4 @@
-"""The WindowData layer: batches of windows of images, some on objects and some on background, as R-CNN trains.
+"""The WindowData layer: batches of image windows on objects and on background, for the training of R-CNN.
 
 A window file lists images, and for each image boxes with a class and an overlap:
 
@@ -41,8 +41,8 @@ class ImageWindows:
 
     Attributes:
         images: the images; their labels have no meaning.
-        foreground: int32 (n, 6): image, class, x1, y1, x2, y2 of the windows with enough overlap.
-        background: the same for windows with too little overlap; the class is 0.
+        foreground: the windows with enough overlap, int32 (n, 6): image, class, x1, y1, x2, y2.
+        background: the windows with too little overlap, in the same form. Their class is 0.
     """
 
     images: ImageList
@@ -60,7 +60,7 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
         max_images: the number of images to read; default: all.
 
     Raises:
-        DataError: if the file cannot be read or is malformed, or has foreground windows of class 0 or less.
+        DataError: if the file cannot be read or is malformed, or a foreground window has class 0 or less.
     """
     images = ImageList(file, [], [])
     foreground: list[np.ndarray] = []
@@ -72,7 +72,13 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
             for number, line in itertools.islice(_image_numbers(words), max_images):
                 where = len(images.names)
                 if number != where:
-                    problems.append(Problem(f"image {number} is where image {where} should be", str(file), line))
+                    problems.append(
+                        Problem(
+                            f"expected image {where}, found image {number}; images must be numbered from 0",
+                            str(file),
+                            line,
+                        )
+                    )
                 images.names.append(next(words))
                 images.labels.append(0)
                 channels, _, _ = [int(next(words)) for _ in range(3)]
@@ -83,7 +89,7 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
                 above = windows[:, 1] >= np.float32(fg_threshold)
                 below = (windows[:, 1] < np.float32(bg_threshold)) & ~above
                 if (windows[:, 2:4] > windows[:, 4:]).any():
-                    problems.append(Problem("a window ends before it begins: x1 y1 x2 y2", str(file), line))
+                    problems.append(Problem("a window ends before it begins (x2 < x1 or y2 < y1)", str(file), line))
                 if (rows[above, 1] <= 0).any():
                     problems.append(Problem("a foreground window has class 0 or less", str(file), line))
                 rows[below, 1] = 0
@@ -93,7 +99,9 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
         raise DataError(Problem(f"the window file cannot be read: {error.strerror}", str(file))) from error
     except (ValueError, StopIteration, OverflowError) as error:
         what = f"'{words.last}' is unexpected here" if words.line else "is empty"
-        message = f"not a window file, or damaged: {what}; see caffejax.data.window_data for the form"
+        message = (
+            f"not a window file, or damaged: {what}; the docstring of caffejax.data.window_data describes the format"
+        )
         raise DataError(Problem(message, str(file), words.line or None)) from error
     if problems:
         raise DataError(shorten(problems))
@@ -132,7 +140,7 @@ def _image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
 
 
 def _parse_windows(words: _Words, count: int) -> np.ndarray:
-    """Read `count` windows: float64 (count, 6). Column 1, the overlap, is rounded to float32; others are integers."""
+    """Read windows, float64 (count, 6). Column 1, the overlap, is rounded to float32; the others are integers."""
     if count < 0:
         raise ValueError(count)
     values = np.fromiter(map(float, itertools.islice(words, 6 * count)), np.float64)
@@ -167,11 +175,11 @@ class Warp(NamedTuple):
             mirror: whether the window is flipped left to right.
 
         Returns:
-            Pixels (h, w, 3), and the row and column of the square where they begin. They are smaller than the square
-            if the window with its surroundings exceeds the image.
+            The pixels (h, w, 3), and the row and column at which they begin in the square. If the window with its
+            surroundings exceeds the image, the pixels do not fill the square.
 
         Raises:
-            DataError: if the window is outside of the image, or less than a pixel of the square is inside.
+            DataError: if the window is not in the image, or less than one pixel of the square shows the image.
         """
         x1, y1, x2, y2 = map(int, box)
         x, y = _Span(x1, x2, image.shape[1]), _Span(y1, y2, image.shape[0])
@@ -189,14 +197,14 @@ class Warp(NamedTuple):
         if not inside or min(size) < 1:
             what = "too little of it is" if inside else "is not"
             raise DataError(
-                f"window {' '.join(map(str, box))}: {what} in the image, {image.shape[1]} x {image.shape[0]}"
+                f"window {' '.join(map(str, box))}: {what} in the image, which is {image.shape[1]} x {image.shape[0]}"
             )
         pixels = cv2.resize(image[y.first : y.last + 1, x.first : x.last + 1], size)
         return (pixels[:, ::-1] if mirror else pixels), row, column
 
 
 class _Fill(NamedTuple):
-    """Numbers of pixels along one side of the square: the filled ones, and the empty ones before and after them."""
+    """The number of filled pixels along one side of the square, and of empty pixels before and after them."""
 
     size: int
     before: int
@@ -204,7 +212,7 @@ class _Fill(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """First and last pixel of a window along one axis of an image. Arithmetic rounds to float32, as in Caffe."""
+    """The first and last pixel of a window along one axis of an image. Arithmetic rounds to float32, as in Caffe."""
 
     first: int
     last: int
@@ -220,7 +228,7 @@ class _Span(NamedTuple):
         return _Span(_round(center - half * scale), _round(center + half * scale), self.image_size)
 
     def fit(self, size: int) -> tuple[_Span, _Fill]:
-        """Return the part inside the image, and the pixels that it fills if the span is warped to `size` pixels."""
+        """Return the part inside the image, and the pixels that it fills when the span is warped to `size` pixels."""
         before, after = max(0, -self.first), max(0, self.last - self.image_size + 1)
         inside = _Span(self.first + before, self.last - after, self.image_size)
         scale = np.float32(size) / np.float32(self.last - self.first + 1)
@@ -236,7 +244,7 @@ def _round(x: np.float32) -> int:
 
 log = logging.getLogger("caffejax.data")
 
-# the second line is in old files; Caffe ignores it here
+# the fields of the second line are in old files; Caffe ignores them here
 _KNOWN = {"source", "batch_size", "scale", "root_folder", "cache_images", "crop_mode", "context_pad"} | {
     *("mean_file", "crop_size", "mirror", "fg_threshold", "bg_threshold", "fg_fraction"),
 }
@@ -245,16 +253,17 @@ _KNOWN_TRANSFORMS = {"scale", "mirror", "crop_size", "mean_file", "mean_value"}
 
 
 class WindowBatches:
-    """Batches of windows, drawn at random: first windows on background, then `fg_fraction` of the batch on objects.
+    """Batches of randomly sampled windows: first windows on background, then windows on objects.
 
-    Tops are the windows, float32 (N, 3, crop_size, crop_size), and their classes, float32 (N,), 0 for background.
+    The fraction `fg_fraction` of a batch are windows on objects. The tops are the windows, float32 (N, 3, crop_size,
+    crop_size), and their classes, float32 (N,), which are 0 for background.
 
     Args:
-        site: the layer. The constructor reads its whole window file.
-        tops: shape and dtype of each top, as `WindowDataLayer.probe` returned them.
+        site: the layer. The constructor reads the complete window file.
+        tops: the shape and dtype of each top, as `WindowDataLayer.probe` returned them.
 
     Raises:
-        DataError: with the problems of the window file or its images.
+        DataError: if the window file is malformed, an image is missing, or a batch needs windows that do not exist.
     """
 
     def __init__(self, site: Site, tops: Tops) -> None:
@@ -286,10 +295,10 @@ class WindowBatches:
         return self._windows.foreground, self._windows.background
 
     def read(self, start: int) -> Batch:
-        """Read the batch from example `start` on.
+        """Read the batch that begins at example `start`.
 
         Raises:
-            DataError: naming an image that cannot be read, or whose window is outside of the image.
+            DataError: if an image cannot be read, or a window is not in its image. The message names the image.
         """
         images, labels = (np.zeros(shape.shape, np.float32) for shape in self.tops)
         words = self._rng.words(start, self.batch_size)
@@ -335,7 +344,7 @@ def _read_windows(site: Site, max_images: int | None = None) -> tuple[ImageWindo
 
 
 def _crop_mean(site: Site) -> np.ndarray:
-    """Return the mean of each pixel of the square, (3, crop_size, crop_size), from mean_file or mean_value."""
+    """Return the mean of each pixel of the square, (3, crop_size, crop_size), as given by mean_file or mean_value."""
     mean, size = read_mean(site), site.layer.transform_param.crop_size
     channels, height, width = mean.values.shape
     if mean.file is None:
@@ -344,7 +353,7 @@ def _crop_mean(site: Site) -> np.ndarray:
     offset = (width - size) // 2  # used for rows too, as in Caffe
     if channels != 3 or offset < 0 or offset + size > height:
         raise DataError(
-            f"mean_file {mean.file} is {dims(mean.values.shape)}; it needs 3 channels and at least "
+            f"mean_file {mean.file} is {dims(mean.values.shape)} (CxHxW), but it needs 3 channels, and at least "
             f"crop_size {size} rows and columns"
         )
     return mean.values[:, offset : offset + size, offset : offset + size]
@@ -360,17 +369,17 @@ class WindowDataLayer(DataLayer):
     def probe(self) -> SourceSpec:
         """Check the settings, the mean and the first image of the window file.
 
-        The settings determine the shapes. The rest of the file, which may have millions of lines, is read and checked
-        by `open`.
+        The settings determine the shapes of the tops. `open` reads and checks the complete file, which may have
+        millions of lines.
         """
         param, transform_param = self.layer.window_data_param, self.layer.transform_param
         problems = []
         if not param.source:
             problems.append("window_data_param has no source; name a window file")
         if param.batch_size < 1:
-            problems.append("window_data_param.batch_size must be 1 or more")
+            problems.append(f"window_data_param.batch_size must be 1 or more, not {param.batch_size}")
         if not 1 <= transform_param.crop_size <= _MAX_CROP_SIZE:
-            problems.append(f"transform_param.crop_size must be 1 to {_MAX_CROP_SIZE}: the side of the squares")
+            problems.append(f"transform_param.crop_size must be 1 to {_MAX_CROP_SIZE}, not {transform_param.crop_size}")
         elif 2 * param.context_pad >= transform_param.crop_size:
             problems.append("window_data_param.context_pad must be less than half of transform_param.crop_size")
         if param.crop_mode not in ("warp", "square"):
@@ -383,7 +392,7 @@ class WindowDataLayer(DataLayer):
         refuse_unsupported(transform_param, "transform_param", _KNOWN_TRANSFORMS)
         if transform_param.scale != 1:
             message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
-            log.warning(message + "window_data_param.scale has", self.layer.name)
+            log.warning(message + "set window_data_param.scale instead", self.layer.name)
         _read_windows(self.site, max_images=1)
         _crop_mean(self.site)
         size = transform_param.crop_size

@@ -33,15 +33,17 @@ def encode_image_datum(
         colour: whether to store three channels instead of one.
         height: the height to resize to; 0 for the original size.
         width: the width to resize to; 0 for the original size.
-        encoding: compress the image as jpg, png, ...; default: raw. The bytes of a file with this suffix are copied if
-            it is not resized, even if it has colors and `colour` is False, as in Caffe.
-        max_pixels: the largest number of pixels, in the file and resized.
+        encoding: the format in which the image is compressed, such as jpg or png, or "" for no compression. The bytes
+            of a file with this suffix are copied if it is not resized, even if it has colors and `colour` is False, as
+            in Caffe.
+        max_pixels: the largest number of pixels, before and after resizing.
 
     Returns:
         The Datum, and the image's shape (C, H, W).
 
     Raises:
-        DataError: naming the file, if it cannot be read or decoded, or OpenCV does not support the encoding.
+        DataError: if the file cannot be read or decoded, or OpenCV does not support the encoding. The message names the
+            file.
     """
     content = read_file(path)
     image = resize(decode_file(path, content, colour, max_pixels), height, width, max_pixels)
@@ -57,10 +59,10 @@ def make_datum(path: str, content: bytes | None, image: np.ndarray, encoding: st
         path: the image's file.
         content: its bytes, or None if the image was changed.
         image: the image (C, H, W).
-        encoding: jpg, png, ...; raw if empty.
+        encoding: the format, such as jpg or png, or "" for no compression.
 
     Raises:
-        DataError: naming the file, if OpenCV does not support the encoding.
+        DataError: if OpenCV does not support the encoding. The message names the file.
     """
     datum = caffe_pb2.Datum(encoded=bool(encoding))
     if not encoding:
@@ -74,7 +76,10 @@ def make_datum(path: str, content: bytes | None, image: np.ndarray, encoding: st
 
 
 def guess_encoding(name: str) -> str:
-    """Return a file name's suffix in lower case: `jpg` for `a/b.JPG`; without a dot the whole name, as in Caffe."""
+    """Return a file name's suffix in lower case, such as `jpg` for `a/b.JPG`.
+
+    Without a dot, the complete name is returned, as in Caffe.
+    """
     return name[name.rfind(".") + 1 :].lower()
 
 
@@ -95,8 +100,8 @@ class MeanImage:
             self._sum = np.zeros(image.shape)
         if image.shape != self._sum.shape:
             raise DataError(
-                f"is {dims(image.shape)} (CxHxW), but the first is {dims(self._sum.shape)}: a mean needs images "
-                "of one shape"
+                f"is {dims(image.shape)} (CxHxW), but the first image is {dims(self._sum.shape)}: a mean needs images "
+                "of the same shape"
             )
         self._sum += image
         self.count += 1
@@ -118,7 +123,7 @@ def encode_feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
     """Serialize the rows of a blob as Datums with float_data, as extract_features stores them.
 
     Args:
-        features: the blob's array, with one to four axes; the first axis counts the rows.
+        features: the blob's array, with one to four axes. The first axis are the rows.
         name: the blob's name, for messages.
 
     Raises:
@@ -144,8 +149,8 @@ def _encode(image: np.ndarray, encoding: str, path: str) -> bytes:
     except cv2.error as error:
         done, reason = False, error.err
     else:
-        reason = "failed"
+        reason = "OpenCV failed"
     if not done:
-        message = f"cannot be stored as '{encoding}': {reason}; --encode_type jpg or png can"
+        message = f"cannot be stored as '{encoding}': {reason}; use --encode_type jpg or png"
         raise DataError(Problem(message, str(Path(path))))
     return bytes(data)

@@ -23,7 +23,7 @@ class Entry(NamedTuple):
         file: the name of the file.
         offset: the byte of the file where the entry's block begins. In a log, every entry is a block.
         size: the size of the block in bytes.
-        n: the number of the entry in the block.
+        n: the index of the entry in the block.
     """
 
     key: bytes
@@ -41,12 +41,12 @@ _TAG = struct.Struct("<Q")
 
 def damage_error(what: str, file: str | None = None) -> DataError:
     """Return the error for a damaged file."""
-    remedy = "the LevelDB is damaged: copy or make it again, or try plyvel.repair_db on a copy"
+    remedy = "the LevelDB is damaged: recreate it or copy it again, or try plyvel.repair_db on a copy"
     return DataError(Problem(f"{what}; {remedy}", file))
 
 
 def checksum(data: bytes) -> int:
-    """Return the CRC-32C as LevelDB stores it, rotated and offset."""
+    """Return the CRC-32C in the form that LevelDB stores: rotated, plus a constant."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 

@@ -39,7 +39,7 @@ class BlockSlice(NamedTuple):
 
 @dataclass
 class Index:
-    """The place of every record, stored as runs of consecutive records in one block. Most runs are whole blocks.
+    """The location of every record, stored as runs of consecutive records in one block. Most runs are complete blocks.
 
     Attributes:
         files: names of the files.
@@ -68,7 +68,7 @@ class Index:
 
 
 def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entry]], most: int | None = None) -> Index:
-    """Read the keys of a database and index its records: all, or the first `most`.
+    """Read the keys of a database, and index all its records or the first `max_records`.
 
     Deleted and overwritten records are omitted.
 
@@ -141,19 +141,20 @@ class LevelDb:
     """The records of a LevelDB folder in the order of their keys: `records[i]` is (key, value).
 
     The folder is neither written nor locked, so several readers may share it, and it may be read-only. The first use
-    reads all keys and stores the place of each block of records. Values are read on request, one block at a time, and
-    each block is verified. Sequential reading decodes every block once; each jump decodes one block. Several threads
-    may read at once. Copies, also in other processes, share the index.
+    reads all keys and stores the location of each block of records. Values are read on request, one block at a time,
+    and each block is verified. Sequential reading decodes every block once; each jump decodes one block. Several
+    threads may read at once. Copies, also in other processes, share the index.
 
     If a crash has truncated a log, its last, incomplete records are omitted with a warning, as in LevelDB.
 
     Args:
         path: the folder.
-        most: the number of records to index; default: all. Later keys are not read, so damage after them is not found.
+        max_records: the number of records to index, or None for all. Later keys are not read, so damage in them is not
+            found.
 
     Raises:
-        DataError: on first use, if the folder is missing, not a LevelDB, empty, or damaged; or on later use, if a value
-            is damaged.
+        DataError: on first use, if the folder is missing, not a LevelDB, empty, or damaged; on later use, if a value is
+            damaged.
     """
 
     def __init__(self, path: str | os.PathLike[str], most: int | None = None) -> None:
@@ -232,7 +233,9 @@ def _open_index(files: Files, most: int | None) -> Index:
         logs.append(entries)
     index = build_index(files, tables, logs, most)
     if not index.length:
-        why = f"; {truncated[0]} is cut off after byte {truncated[1]}: copy or make it again" if truncated else ""
+        why = (
+            f"; {truncated[0]} is cut off after byte {truncated[1]}: recreate it or copy it again" if truncated else ""
+        )
         raise DataError(Problem(f"the LevelDB has no records{why}", str(files.folder)))
     return index
 

@@ -22,7 +22,7 @@ class LogReader:
     which the last complete record ends.
 
     Raises:
-        DataError: for any other damage, while iterating.
+        DataError: if the log is damaged in any other way; raised while iterating.
     """
 
     def __init__(self, files: Files, name: str) -> None:
@@ -37,7 +37,7 @@ class LogReader:
         inside = False
         for kind, data, at in self._fragments():
             begins = kind in (_FULL, _FIRST)
-            if begins == inside and (inside is False or any(parts)):  # an empty first fragment may come twice
+            if begins == inside and (inside is False or any(parts)):  # an empty first fragment may occur twice
                 raise damage_error(f"the fragments at byte {at} do not fit together")
             if begins:
                 parts = []

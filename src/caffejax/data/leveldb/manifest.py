@@ -15,7 +15,7 @@ from .log_format import LogReader, frame_records
 log = logging.getLogger("caffejax.data")
 
 _COMPARATOR = b"leveldb.BytewiseComparator"
-# The fields of an edit.
+# the field numbers of an edit
 _ORDER, _LOG, _NEXT_FILE, _LAST_SEQUENCE, _COMPACTED, _DELETED, _NEW, _PREVIOUS_LOG = 1, 2, 3, 4, 5, 6, 7, 9
 
 
@@ -36,7 +36,7 @@ class Version:
     Attributes:
         tables: the tables by (level, number).
         log: the smallest number of the logs whose entries are not in tables yet; None if the manifest has no number.
-        previous_log: the number of one further such log.
+        previous_log: the number of a further log of this kind.
     """
 
     tables: dict[tuple[int, int], Table] = field(default_factory=dict)
@@ -48,7 +48,8 @@ def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
     """Return the tables of a database by file name, and the names of its logs, the oldest first.
 
     Raises:
-        DataError: if the folder is not a LevelDB; or naming all files that are missing or have a wrong size.
+        DataError: if the folder is not a LevelDB, or files are missing or have a wrong size. The message names each
+            such file.
     """
     name = _manifest_name(files)
     with locate_errors(file=files.path(name)):
@@ -107,7 +108,7 @@ def _replay(files: Files, name: str) -> Version:
     if reader.truncated_at is not None:
         raise damage_error(f"ends within the record after byte {reader.truncated_at}")
     if version.log is None:
-        raise damage_error("does not give the number of the log")
+        raise damage_error("does not state the number of the log")
     return version
 
 

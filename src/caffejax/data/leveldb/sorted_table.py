@@ -59,7 +59,7 @@ def read_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def scan_table(files: Files, name: str) -> Iterator[Entry]:
-    """Yield all entries of a table in order. Blocks with large values are not read whole, and so are not verified.
+    """Yield all entries of a table in order. Blocks with large values are read only in part, and are not verified.
 
     Raises:
         DataError: if the table is damaged.

@@ -125,7 +125,7 @@ def leveldb_writer(path: str | os.PathLike[str], compress: bool = True) -> Itera
 
     Args:
         path: the folder to create; its parent must exist.
-        compress: whether blocks are compressed with snappy, as in LevelDB by default.
+        compress: whether blocks are compressed with snappy, LevelDB's default.
 
     Raises:
         DataError: if the folder exists, keys do not ascend, or writing fails.
