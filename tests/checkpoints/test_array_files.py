@@ -44,8 +44,8 @@ def write_npy(path: Path) -> Path:
 
 INVALID_FILES = {
     "it is encrypted": make_encrypted_zip,
-    "NumPy does not use compression 12": lambda path: make_zip(path, zipfile.ZIP_BZIP2, a=npy_bytes([1.0])),
-    "NumPy does not use compression 14": lambda path: make_zip(path, zipfile.ZIP_LZMA, a=npy_bytes([1.0])),
+    "NumPy does not write compression type 12": lambda path: make_zip(path, zipfile.ZIP_BZIP2, a=npy_bytes([1.0])),
+    "NumPy does not write compression type 14": lambda path: make_zip(path, zipfile.ZIP_LZMA, a=npy_bytes([1.0])),
     "the magic string is not correct": lambda path: make_zip(path, a=b"no array at all"),
     "EOF: reading magic string": lambda path: make_zip(path, a=b""),
     r"takes 4000000000000 bytes, but there are 8": lambda path: make_zip(
@@ -54,7 +54,7 @@ INVALID_FILES = {
     r"takes 8 bytes, but there are 24": lambda path: make_zip(path, a=npy_bytes([1.0, 2, 3], shape=(1,))),
     r"shape \(-1,\)": lambda path: make_zip(path, a=npy_bytes([1.0], shape=(-1,))),
     "holds Python objects": lambda path: make_zip(path, a=npy_bytes([None])),
-    "it is one array, an .npy; np.savez makes an .npz": write_npy,
+    "it contains one array, as an .npy file does; write it with np.savez": write_npy,
 }
 
 
@@ -78,7 +78,7 @@ def test_a_decompression_bomb_is_refused_before_decoding(tmp_path: Path, monkeyp
     assert path.stat().st_size < 20_000
     assert read_npz(path)["a"].nbytes == 1 << 23
     monkeypatch.setattr("caffejax.checkpoints.array_files.free_memory", lambda: 1 << 22)
-    with pytest.raises(WeightsError, match="its arrays take 8 MiB, but 4 MiB of memory are free"):
+    with pytest.raises(WeightsError, match="its arrays need 8 MiB, but only 4 MiB of memory are free"):
         read_npz(path)
 
 

@@ -137,7 +137,7 @@ def test_classification_stores_labels(folder):
         ('<?xml version="1.0" encoding="gbk"?><a/>', "is not XML: multi-byte encodings are not supported"),
         (XML.replace("<xmin>10</xmin>", "<xmin>1e300</xmin>"), "object 0 has '1e300' where a number should be"),
         (XML.replace("<xmin>10</xmin>", "<xmin>nan</xmin>"), "object 0 has 'nan' where a number should be"),
-        (XML.replace("<width>40", "<width>0"), "says that the image is 20 x 0"),
+        (XML.replace("<width>40", "<width>0"), "states that the image is 20 x 0"),
     ],
 )
 def test_bad_xml_is_named_and_nothing_is_left(folder, capsys, content, message):

@@ -156,7 +156,7 @@ def test_small_label_images_need_no_resizing(folder, open_source):
 @pytest.mark.parametrize(
     ("settings", "transform", "message"),
     [
-        ("label_divide_factor: 2 new_height: 8 new_width: 8", "crop_size: 4", "excludes crops"),
+        ("label_divide_factor: 2 new_height: 8 new_width: 8", "crop_size: 4", "cannot be combined with a crop"),
         ("label_divide_factor: 9 new_height: 8 new_width: 80", "", "label_divide_factor is 9"),
         ("label_divide_factor: 0", "", "label_divide_factor is 0"),
         ("label_divide_factor: 2", "", "to be divided by 2, but its label image"),

@@ -65,7 +65,7 @@ def test_every_layer_that_cannot_be_divided_is_named() -> None:
     text = net_of("Data", "HDF5Data", size=6) + net_of("MemoryData", "Input", "DummyData of old", size=8)
     with pytest.raises(GraphError) as caught:
         split_batch_sizes(read_net(text), 4)
-    advice = "make it a multiple of 4, or have each device take a whole batch"
+    advice = "make it a multiple of 4, or let each device process a full batch"
     assert str(caught.value).splitlines() == [
         f"layer 'of Data' (Data): data_param.batch_size is 6, which cannot be divided among 4 devices; {advice}",
         f"layer 'of HDF5Data' (HDF5Data): hdf5_data_param.batch_size is 6, which cannot be divided among 4 devices; "
@@ -89,7 +89,7 @@ def test_sizes_that_cannot_be_divided_are_named(layer: str, setting: str) -> Non
 def test_the_batch_of_a_python_data_layer_cannot_be_divided() -> None:
     layer = "layer { name: 'd' type: 'Python' %s top: 'x' python_param { module: 'm' layer: 'L' } }"
     with pytest.raises(
-        GraphError, match=r"^layer 'd' \(Python\): .*determined by its code and.* among 2 devices"
+        GraphError, match=r"^layer 'd' \(Python\): .*code of this layer determines.* among 2 devices"
     ) as caught:
         split_batch_sizes(read_net(net_of("Data") + layer % "" + layer % "bottom: 'data'"), 2)
     assert len(caught.value.problems) == 1

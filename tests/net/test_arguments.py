@@ -276,7 +276,7 @@ def test_wrong_options_of_a_net_are_refused(options: dict[str, Any], words: str)
 
 
 def test_a_net_is_a_path_a_text_or_a_message() -> None:
-    with pytest.raises(CaffejaxError, match="give a path, prototxt or a message, not a value of type int"):
+    with pytest.raises(CaffejaxError, match="pass a path, prototxt or a message, not a value of type int"):
         Net(3)  # type: ignore[arg-type]
 
 

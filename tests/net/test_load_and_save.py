@@ -143,7 +143,7 @@ def test_layers_of_one_name_need_a_caffemodel() -> None:
     net = Net(NET.replace("twin", "conv").replace('top: "conv"', 'top: "c2"', 2).replace('"c2"', '"conv"', 1))
     net.save(*draw_variables(net), "x.caffemodel")
     assert "conv" in read_caffemodel("x.caffemodel")
-    with pytest.raises(WeightsError, match=r"layer 'conv': a file of .npz cannot store several layers of this name"):
+    with pytest.raises(WeightsError, match=r"layer 'conv': a .npz file cannot store several layers of this name"):
         net.save(*draw_variables(net), "x.npz")
 
 

@@ -62,7 +62,7 @@ def _members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
     members = archive.infolist()
     size, free = sum(member.file_size for member in members), free_memory()
     if size > free:
-        message = f"its arrays take {format_bytes(size)}, but {format_bytes(free)} of memory are free"
+        message = f"its arrays need {format_bytes(size)}, but only {format_bytes(free)} of memory are free"
         raise WeightsError(Problem(message, str(path)))
     arrays: dict[str, Array] = {}
     names = Counter(member.filename for member in members)
@@ -82,7 +82,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
     if member.flag_bits & _ENCRYPTED:
         raise ValueError("it is encrypted")
     if member.compress_type not in _COMPRESSIONS:
-        raise ValueError(f"NumPy does not use compression {member.compress_type}")
+        raise ValueError(f"NumPy does not write compression type {member.compress_type}; use np.savez")
     with archive.open(member) as file:
         version = np.lib.format.read_magic(file)
         if version not in _HEADER_READERS:
@@ -124,7 +124,7 @@ def _check_kind(path: AnyPath) -> None:
 def _reason(path: AnyPath, error: Exception) -> str:
     with open(path, "rb") as file:
         is_npy = file.read(6) == b"\x93NUMPY"
-    return "it is one array, an .npy; np.savez makes an .npz" if is_npy else str(error)
+    return "it contains one array, as an .npy file does; write it with np.savez" if is_npy else str(error)
 
 
 Arrays = Mapping[str, Array]
@@ -162,7 +162,7 @@ def write_safetensors(path: AnyPath, arrays: Arrays) -> None:
 
     with replace_path(path, WeightsError) as partial:
         partial.touch()
-        mode = partial.stat().st_mode  # the mode by the umask; safetensors would let only the owner read the file
+        mode = partial.stat().st_mode  # the mode by the umask; safetensors' mode is only for the owner
         try:
             save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, partial)
             partial.chmod(mode)

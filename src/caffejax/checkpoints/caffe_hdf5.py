@@ -83,7 +83,7 @@ def blob_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
         ValueError: if `group` is not a group.
     """
     _check_group(group)
-    visited = {group}  # a damaged or hostile file may have a group within itself
+    visited = {group}  # a damaged or malicious file may contain a group in itself
 
     def walk(outer: h5py.Group, prefix: str) -> Iterator[tuple[str, h5py.Group]]:
         for name in outer:
@@ -180,7 +180,8 @@ def write_caffemodel_h5(
         layers: the names of all layers. Layers without blobs are stored as empty groups.
 
     Raises:
-        WeightsError: if the file cannot be written, or HDF5 cannot store a layer's name. It names each such layer.
+        WeightsError: if the file cannot be written, or HDF5 cannot store the name of a layer. The message names each
+            such layer.
     """
     names = [*layers, *(name for name in {**blobs, **(diffs or {})} if name not in layers)]
     refused = [name for name in dict.fromkeys(names) if names.count(name) > 1 or not _is_path(name)]

@@ -21,7 +21,7 @@ from .match_by_name import fit
 
 __all__ = ["Legacy4D", "fit", "read_blob_proto", "read_caffemodel", "write_caffemodel"]
 
-# Field numbers of a net's layers, and of the name and blobs in each kind of layer.
+# the field numbers of a net's layers, and of the name and blobs in each kind of layer
 _LAYER, _OLD_LAYER = 100, 2
 _CURRENT = (1, 7)  # name, blobs
 _V1 = (4, 6)

@@ -51,7 +51,7 @@ def remove_failed(folder: Path, step: int) -> None:
 
 
 def save_error(folder: Path, step: int, error: Exception) -> WeightsError:
-    """Return the error to raise for a step that could not be saved; it gives the file system's reason, if known."""
+    """Return the error to raise for a step that could not be saved, with the file system's reason if it is known."""
     cause = _cause(error)
     if cause is not None and cause.errno == errno.ENOENT:
         return WeightsError(Problem("cannot be written: its folder has been removed", str(folder / str(step))))
@@ -62,7 +62,7 @@ def save_error(folder: Path, step: int, error: Exception) -> WeightsError:
 
 
 def _cause(error: BaseException | None) -> OSError | None:
-    """Return the `OSError` in the chain of causes of an error, or None. Tensorstore reports it only as text."""
+    """Return the `OSError` in an error's chain of causes, or None. Tensorstore reports it only as text."""
     while error is not None:
         if isinstance(error, OSError) and error.errno:
             return error
@@ -80,7 +80,7 @@ class _Silence:
     """
 
     def __init__(self) -> None:
-        self.is_permanent = False  # whether the first holder's release restores nothing
+        self.is_permanent = False  # whether `release` does nothing
         self._lock, self._holders = threading.Lock(), 0
         self._hooks: list[tuple[Any, str, Any, Any]] = []  # module, name, previous hook, filtering hook
 
@@ -143,7 +143,7 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 
 def _is_late(error: BaseException | None) -> bool:
-    """Return whether an error comes from a read or write that tensorstore abandoned, judged by its message."""
+    """Return whether an error comes from a read or write that tensorstore abandoned, according to its message."""
     return "Event loop is closed" in str(error) or "tensorstore" in str(error).lower()
 
 

@@ -47,10 +47,10 @@ def load_weights(
             `weight_formats.FORMATS`. With another extension the file must be a .caffemodel or .caffemodel.h5, which are
             distinguished by content.
         graph: the net's graph.
-        variables: the current variables. The loaded arrays get their dtypes and shardings. Or a function that takes the
+        variables: the current variables, whose dtypes and shardings the loaded arrays get, or a function that takes the
             loaded arrays by slot and returns all variables, with initial values for blobs that were not loaded.
-        strict: True if a layer without weights is an error; False if a file without weights for any layer is one; None
-            if both are logged, as in Caffe.
+        strict: if True, a layer without weights is an error. If False, a file without weights for any layer is an
+            error. If None, both are only logged, as in Caffe.
 
     Raises:
         WeightsError: if a file cannot be read, blobs differ in number or shape from the net's, a file has no weights
@@ -81,7 +81,7 @@ def load_and_report(
         The variables, and a report of the layers that were and were not loaded.
 
     Raises:
-        WeightsError: as in `load_weights`, or if a layer of `exclude` is not in the net.
+        WeightsError: if a layer of `exclude` is not in the net, or for the reasons in `load_weights`.
     """
     loaded, report, unused = _read(path, graph, variables, strict, exclude)
     excluded = {param.owner for layer in graph.layers if layer.name in exclude for param in layer.params}
@@ -120,7 +120,7 @@ def _read(
         raise WeightsError(mismatch_problems(report))
     for name in report.unused:
         log.info("Ignoring source layer %s", name)
-    if not new and not set(report.missing) <= set(exclude) and not strict:  # if strict, the caller names each layer
+    if not new and not set(report.missing) <= set(exclude) and not strict:  # if strict, the caller reports each layer
         problem = nothing_matches(graph, stored, path)
         if strict is not None:
             raise WeightsError(problem)
@@ -178,7 +178,7 @@ def save_weights(
         gradients = [[_diff_array(p, diffs) for p in layer.params] for layer in graph.layers]
     end = format_end(os.fspath(path)) if hdf5 is None else ".h5" if hdf5 else ".caffemodel"
     if diffs is not None and end not in (".h5", ".caffemodel"):
-        raise WeightsError(Problem(f"a file of {end} cannot hold diffs; write a .caffemodel", os.fspath(path)))
+        raise WeightsError(Problem(f"a {end} file cannot store diffs; write a .caffemodel", os.fspath(path)))
     if end == ".caffemodel":
         net = NetParameter(name=graph.name, layer=[_definition(layer, graph.phase) for layer in graph.layers])
         write_caffemodel(path, net, blobs, gradients)
@@ -186,14 +186,14 @@ def save_weights(
     names = [layer.name for layer in graph.layers]
     by_layer = {layer.name: _owned_blobs(layer, arrays) for layer, arrays in zip(graph.layers, blobs, strict=True)}
     if end == ".h5":
-        from .caffe_hdf5 import write_caffemodel_h5  # h5py takes long to import
+        from .caffe_hdf5 import write_caffemodel_h5  # importing h5py takes long
 
         write_caffemodel_h5(path, by_layer, dict(zip(names, gradients, strict=True)) if gradients else None, names)
         return
     with_blobs = [layer.name for layer in graph.layers if layer.params]
     repeated = [name for name in dict.fromkeys(with_blobs) if with_blobs.count(name) > 1]
     if repeated:
-        message = f"a file of {end} cannot store several layers of this name; rename one, or write a .caffemodel"
+        message = f"a {end} file cannot store several layers of this name; rename one, or write a .caffemodel"
         raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in repeated)
     copied = dict(zip(names, blobs, strict=True))
     weights = {name: tuple((copied if FORMATS[end].copies else by_layer)[name]) for name in with_blobs}
@@ -255,8 +255,8 @@ def _diff_array(param: Param, diffs: Params) -> Array:
 def map_file(path: str | os.PathLike[str]) -> tuple[memoryview, Callable[[], object]]:
     """Map a file into memory.
 
-    The file must not be truncated or written to while the bytes are in use. Another file may replace it; caffejax
-    writes files in this way.
+    The file must not be truncated or written to while the bytes are in use. A new file may replace it, as when caffejax
+    writes it again.
 
     Returns:
         The bytes, which are read from disk on access, and a function that frees the memory of the bytes that were read

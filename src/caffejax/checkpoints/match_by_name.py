@@ -115,14 +115,17 @@ def match_blobs(
 
 
 def mismatch_problems(report: LoadReport) -> tuple[Problem, ...]:
-    """Return the problems of blobs that do not fit; a single one if most layers' do not, as in another net's file."""
+    """Return the problems of blobs that do not fit.
+
+    If the blobs of most layers do not fit, the file is probably of a different net, and a single problem is returned.
+    """
     first = {problem.layer: problem for problem in reversed(report.mismatched)}
     if len(first) < 2 or len(first) <= len(report.loaded):
         return report.mismatched
     examples = "; ".join(f"'{name}', {p.message.partition(';')[0]}" for name, p in [*reversed(first.items())][:3])
     message = (
-        f"the blobs of {len(first)} of the {len(report.loaded) + len(first)} layers with the net's names have other "
-        f"shapes, as in the weights of another net ({examples}); take the file that was made for this net"
+        f"the blobs of {len(first)} of the {len(report.loaded) + len(first)} layers with the net's names have "
+        f"different shapes, as in the weights of another net ({examples}); use the file that was made for this net"
     )
     return (Problem(message, report.file),)
 
@@ -141,7 +144,7 @@ def fit(
 ) -> tuple[Array | None, ...]:
     """Convert the blobs that a file stores for a layer to the shapes that the net needs.
 
-    A 4-D shape of an old file fits a shape without its leading ones.
+    A 4-D shape in an old file fits a shape in the net that equals it without its leading ones.
 
     Args:
         name: the layer's name, for error messages.
@@ -155,7 +158,7 @@ def fit(
     Raises:
         WeightsError: if the number of blobs or the shape of a blob differs. The message names each such blob.
     """
-    remedy = "; take the file that was made for this net, or rename the layer to train it from scratch"
+    remedy = "; use the file that was made for this net, or rename the layer to train it from scratch"
     blobs = [*source, *[None] * (len(shapes) - len(source))]
     if len(blobs) > len(shapes) or any(blob is None and i not in optional for i, blob in enumerate(blobs)):
         count = sum(blob is not None for blob in source)
@@ -206,8 +209,8 @@ def nothing_matches(graph: Graph, stored: Stored, file: str | os.PathLike[str]) 
     ours = [layer.name for layer in graph.layers if layer.params]
     message = (
         f"has no blobs for any layer of the net, and layers match by name: the net's are {_join_names(ours)}, the "
-        f"file's {_join_names(theirs)}{_nearest(graph.layers, stored)}; take the file that was made for this net, or "
-        "give the net's layers the file's names"
+        f"file's {_join_names(theirs)}{_nearest(graph.layers, stored)}; use the file that was made for this net, or "
+        "rename the net's layers as in the file"
     )
     return Problem(message, os.fspath(file))
 
@@ -218,7 +221,7 @@ def _nearest(layers: Sequence[Layer], stored: Stored, most: int = 3) -> str:
     Layers whose blobs fit are preferred. The result is empty if no name is similar and no layer fits.
     """
     pairs = []
-    for layer in layers[:200]:  # one that has a pair is usually among the first
+    for layer in layers[:200]:  # a layer with a pair is usually among the first
         shapes = [tuple(param.spec.shape) for param in layer.params]
         fitting = [
             name
@@ -241,9 +244,9 @@ def report_missing(
     strict: bool | None,
     unused: Stored,
 ) -> None:
-    """Log the names of the layers that have no weights in files; as a warning in the phase TEST.
+    """Log the names of the layers that have no weights in the files. In the phase TEST, the message is a warning.
 
-    If they are more than half of the layers with weights, a warning in each phase names layers of the files with
+    If these layers are more than half of the layers with blobs, a warning in each phase names layers of the files with
     similar names.
 
     Args:

@@ -3,10 +3,10 @@
 A checkpoint folder has one step for each snapshot. An incomplete step is never visible. A step stores a nested
 dictionary of arrays, which orbax can read without caffejax, and all other state as JSON.
 
-A step has a checksum of each array, computed on the host or on devices, where each device sums over its shard. Each
-element's bits are read as an integer and multiplied by an odd weight that depends on the element's index. The checksum
-is the sum of the products modulo 2**32. A change of one element changes the checksum, and the checksums of the shards
-add up to the checksum of the array.
+A step has a checksum of each array. It is computed on the host, or on devices, where each device sums over its shard.
+Each element's bits are read as an integer and multiplied by an odd weight that depends on the element's index. The
+checksum is the sum of the products modulo 2**32. A change of one element changes the checksum, and the checksums of the
+shards add up to the checksum of the array.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def checksums(arrays: Any) -> dict[str, int]:
 def old_checksums(arrays: Any) -> dict[str, int]:
     """Return the CRC-32 checksum of each array, as older checkpoints store it, by the array's path in the tree.
 
-    Each sharded array is gathered; all processes must call it together.
+    Sharded arrays are gathered, so all processes must call it together.
     """
     flat = jax.tree_util.tree_leaves_with_path(arrays)
     return {jax.tree_util.keystr(path): zlib.crc32(_bytes(np.asarray(all_gather(array)))) for path, array in flat}
@@ -141,9 +141,9 @@ class CheckpointFolder:
     Args:
         path: the folder, which is created when the first step is saved.
         keep: the rule for which steps are kept when a step is saved. The default keeps all steps.
-        together: whether several processes save each step together, each process its shards of the arrays. Then all
-            processes must call `save`, `wait` and `close` together, and `save` returns before the step is complete;
-            `wait` waits for it. Each process reads independently of the others.
+        together: whether several processes save each step together, where each process writes its shards of the arrays.
+            Then all processes must call `save`, `wait` and `close` together. `save` returns before the step is
+            complete, and `wait` waits until it is complete. Each process reads independently of the others.
     """
 
     def __init__(self, path: str | os.PathLike[str], keep: Keep | None = None, together: bool = False) -> None:
@@ -152,7 +152,7 @@ class CheckpointFolder:
         self._together = together and jax.process_count() > 1
         self._open_manager: Any = None
         self._saving: int | None = None
-        self._has_moved = False  # steps of an earlier run
+        self._has_moved = False  # whether steps of an earlier run were moved
 
     @property
     def _manager(self) -> Any:
@@ -192,7 +192,7 @@ class CheckpointFolder:
     def save(
         self, step: int, arrays: Arrays, record: Mapping[str, Any], scores: Mapping[str, float] | None = None
     ) -> None:
-        """Save a step. If `together`, only start to save it.
+        """Save a step, or only start to save it if `together` is set.
 
         Steps with this number or a higher number, from an earlier run, are moved to the folder `<path>.old`, where they
         replace steps of the same number. If the newest step is identical to the new step, nothing is written; this
@@ -270,7 +270,7 @@ class CheckpointFolder:
         return save_error(self.path, step, error)
 
     def _set_aside(self, first: int) -> None:
-        """Move the steps from `first` on to another folder, so that no run resumes from an earlier run's steps."""
+        """Move the steps from number `first` on to a different folder, so that no run resumes from them."""
         steps = sorted(step for step in self._manager.all_steps() if step >= first)
         if not (broadcast_from_first(len(steps)) if self._together else steps):
             return
@@ -286,11 +286,12 @@ class CheckpointFolder:
             replaced = [step for step in steps if (aside / str(step)).exists()]
             replacements = f"; replaced there: {', '.join(map(str, replaced))}" if replaced else ""
             numbers = ", ".join(map(str, steps))
-            log.warning("%s holds steps of an earlier run; moved to %s: %s%s", self.path, aside, numbers, replacements)
+            message = "%s contains steps of an earlier run, which are moved to %s: %s%s"
+            log.warning(message, self.path, aside, numbers, replacements)
         self._has_moved = True
         aside.mkdir(exist_ok=True)
         for step in steps:
-            shutil.rmtree(aside / str(step), ignore_errors=True)  # a still earlier run's, or this run saves it twice
+            shutil.rmtree(aside / str(step), ignore_errors=True)  # of an even earlier run, or of this one
             (self.path / str(step)).rename(aside / str(step))
 
     def restore(
@@ -351,11 +352,11 @@ Target = Callable[[dict[str, Any], Arrays], Arrays]  # (record, shapes) to the a
 
 @dataclass(frozen=True)
 class StepReader:
-    """Reads steps of a checkpoint folder.
+    """A reader of the steps of a checkpoint folder.
 
     Attributes:
         manager: orbax's manager of the folder.
-        target, all_succeed: as for `CheckpointFolder.restore`.
+        target, all_succeed: see `CheckpointFolder.restore`.
     """
 
     manager: Any
@@ -381,7 +382,7 @@ class StepReader:
         return arrays, stored["record"]
 
     def is_good(self, step: int) -> bool:
-        """Return whether a step can be read and its checksums are right."""
+        """Return whether a step can be read and its checksums are correct."""
         try:
             with suppress_orbax_errors():
                 self(step)
@@ -426,7 +427,7 @@ def with_checksums(record: Any, sums: Mapping[str, int], name: str = "sums") -> 
         sums: the checksums of the arrays, by path.
         name: the key for `sums` in the result.
     """
-    plain = json.loads(json.dumps(record))  # the values that reading the JSON gives
+    plain = json.loads(json.dumps(record))  # the values after a round trip through JSON
     return {
         "record": plain,
         name: dict(sums),
@@ -435,4 +436,4 @@ def with_checksums(record: Any, sums: Mapping[str, int], name: str = "sums") -> 
 
 
 def _checksum_key(stored: Mapping[str, Any]) -> str:
-    return "sums" if "sums" in stored else "arrays"  # "arrays" in older checkpoints
+    return "sums" if "sums" in stored else "arrays"  # older checkpoints have the key "arrays"

@@ -1,6 +1,6 @@
-"""Caffe's .solverstate and .solverstate.h5 files, which store the iteration, the update rule's history and a path.
+"""Caffe's .solverstate and .solverstate.h5 files.
 
-The path is the path of the file of weights.
+They store the iteration, the update rule's history and the path of the weight file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..untrusted_hdf5 import Allowance, find
 from .caffe_hdf5 import open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
 
 _ITER, _LEARNED_NET, _HISTORY, _CURRENT_STEP = 1, 2, 3, 4
-_RECORD, _RECORD_NAME = 20000, "caffejax"  # caffejax's own; Caffe skips unknown fields
+_RECORD, _RECORD_NAME = 20000, "caffejax"  # a field of caffejax; Caffe skips unknown fields
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class SolverState:
 
     Attributes:
         iteration: the number of updates so far.
-        learned_net: the path of the weights, relative to the working directory of the run that wrote it, or "".
+        learned_net: the path of the weight file, relative to the working directory of the run that wrote it, or "".
         history: one float32 array for each learnable blob, in the net's order. AdaDelta and Adam have two arrays for
             each blob: first all first arrays, then all second arrays.
         current_step: how often the policies `step` and `multistep` have reduced the learning rate.

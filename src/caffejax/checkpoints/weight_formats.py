@@ -1,6 +1,6 @@
-"""The formats of weight files, and conversion between them.
+"""The formats of weight files, and the conversion between them.
 
-The extension of a file's name selects the format. If layers share a blob, some formats store a copy for each layer
+The extension of a file selects the format. If layers share a blob, some formats store a copy for each layer
 (.caffemodel, .npz, .safetensors). Others store the blob once, for the layer that owns it (.h5, .orbax). The net's
 definition says which blobs are shared.
 """
@@ -60,8 +60,8 @@ def format_of(path: str) -> Format:
 def format_end(path: str, *, known_only: bool = True) -> str:
     """Return the extension of a path, a key of `FORMATS`.
 
-    The path of a step in an .orbax folder, such as "net.orbax/100", has the extension ".orbax", and so has the folder
-    "net.orbax.old" of an earlier run.
+    The path of a step in an .orbax folder, such as "net.orbax/100", has the extension ".orbax". The folder
+    "net.orbax.old" of an earlier run has it, too.
 
     Args:
         path: the file or folder.
@@ -104,7 +104,7 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
     unknown = [name for name, blobs in weights.items() if blobs and name not in names]
     if unknown:
         message = (
-            "the file has blobs for this layer, but the model has no such layer; give the model it was trained with"
+            "the file has blobs for this layer, but the model has no such layer; pass the model it was trained with"
         )
         raise WeightsError([Problem(message, file=source, layer=name) for name in unknown])
     if not writer.legacy:
@@ -195,7 +195,7 @@ def _write_caffemodel(path: str, net: NetParameter, weights: Weights) -> None:
 
 
 def _write_caffemodel_h5(path: str, net: NetParameter, weights: Weights) -> None:
-    from .caffe_hdf5 import write_caffemodel_h5  # h5py takes long to import
+    from .caffe_hdf5 import write_caffemodel_h5  # importing h5py takes long
 
     write_caffemodel_h5(path, weights, layers=list(dict.fromkeys(layer.name for layer in net.layer)))
 

@@ -28,24 +28,24 @@ def check_list_param(param: Any, name: str, known: Container[str]) -> None:
     """Check the settings of a layer that reads the files of a list.
 
     Raises:
-        DataError: if they are wrong or not supported.
+        DataError: if they are invalid or not supported.
     """
     if not param.source:
         raise DataError(f"{name} has no source; name a text file that lists images and labels")
     if param.batch_size < 1:
-        raise DataError(f"{name}.batch_size must be 1 or more")
+        raise DataError(f"{name}.batch_size must be 1 or more, not {param.batch_size}")
     if bool(param.new_height) != bool(param.new_width):
-        raise DataError(f"{name} has only one of new_height and new_width; give both or none")
+        raise DataError(f"{name} has only one of new_height and new_width; set both or none")
     refuse_unsupported(param, name, known)
 
 
 class ListDataset(ImageDataset[Label]):
-    """The files of a list as examples; with `shuffle`, each epoch has another order.
+    """The files of a list as examples. With `shuffle`, each epoch has a different order.
 
     Args:
         paths: the files, one for each line.
         param: the layer's parameters, with `shuffle` and `rand_skip`.
-        rng: decides about the order.
+        rng: the source of the order and of the number of skipped files.
 
     Raises:
         DataError: if rand_skip skips all files.
@@ -59,7 +59,7 @@ class ListDataset(ImageDataset[Label]):
 
     @abstractmethod
     def read_one(self, n: int, i: int) -> tuple[np.ndarray, Label]:
-        """Read example n, whose file is on line i of the list, counted from 0: the image (C, H, W) and its label."""
+        """Return the image (C, H, W) and the label of example n, which is on line i of the list, counted from 0."""
 
     def __len__(self) -> int:
         """Return the number of files."""
@@ -109,10 +109,11 @@ class ImageFileDataset(ListDataset[int]):
 
 
 def _new_size(p: Any, height: int, width: int) -> tuple[int, int]:
-    """Return the (height, width) to which an image of this size is resized, or zeros if it is not.
+    """Return the (height, width) to which an image of this size is resized, or zeros if it is not resized.
 
-    The shorter side is resized to `short_side`, of NVIDIA's fork, or `new_dim`, of channel-pruning's. An image
-    smaller than Intel's `min_height` or `min_width` is enlarged to the one that needs the larger factor.
+    The shorter side is resized to `short_side`, of NVIDIA's fork, or `new_dim`, of channel-pruning's fork. An image
+    that is smaller than `min_height` or `min_width`, of Intel's fork, is enlarged until the side that falls short by
+    more pixels has its minimum.
     """
     if side := p.short_side or p.new_dim:
         return (height * side // width, side) if height > width else (side, width * side // height)
@@ -127,7 +128,7 @@ def _new_size(p: Any, height: int, width: int) -> tuple[int, int]:
 class ImageDataLayer(DataLayer):
     """Batches of the images that a list names, with `path label` on each line.
 
-    `shuffle` draws a new order for each epoch from the seed; it is not Caffe's order.
+    With `shuffle`, each epoch has a new order, which the seed determines. It differs from Caffe's order.
     """
 
     def probe(self) -> SourceSpec:
@@ -135,7 +136,7 @@ class ImageDataLayer(DataLayer):
         p = self.layer.image_data_param
         check_list_param(p, "image_data_param", _KNOWN)
         if bool(p.min_height) != bool(p.min_width):
-            raise DataError("image_data_param has only one of min_height and min_width; give both or none")
+            raise DataError("image_data_param has only one of min_height and min_width; set both or none")
         return self._batches().probe(len(self.layer.top))
 
     def open(self, tops: Tops) -> Batches:

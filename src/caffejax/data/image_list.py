@@ -1,4 +1,4 @@
-"""Reading of list files, with a path and a label, two paths, or one path on each line."""
+"""Reading of list files, whose lines have a path and a label, two paths, or one path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..human_readable import format_bytes
 from ..layers.context import Site
 from ..paths import read_bytes
 
-_MAX_PROBLEMS = 20  # the most that one error shows
+_MAX_PROBLEMS = 20  # the largest number that one error shows
 _LONGEST = 1 << 16  # bytes of a line; longer than any path
 _LABEL = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
@@ -36,10 +36,11 @@ class ImageList:
 def read_list(file: Path) -> ImageList:
     """Read a list of images. As in Caffe, the label follows the last space of a line, so names may have spaces.
 
-    Lines without a label are refused; Caffe uses 0. Blank lines at the end are ignored.
+    Lines without a label are errors; Caffe reads the label 0. Blank lines at the end are ignored.
 
     Raises:
-        DataError: if the file cannot be read or is empty, or naming all lines without a name and a label.
+        DataError: if the file cannot be read or is empty, or lines do not have a name and a label. The message names
+            each such line.
     """
     lines = _lines(file)
     images = ImageList(file, [], [])
@@ -61,7 +62,8 @@ def read_pairs(file: Path) -> tuple[list[str], list[str]]:
     """Read a list of pairs of files. The name of the second file must not have a space.
 
     Raises:
-        DataError: if the file cannot be read or is empty, or naming all lines without two names.
+        DataError: if the file cannot be read or is empty, or lines do not have two names. The message names each such
+            line.
     """
     pairs = [line.rstrip().rpartition(" ")[::2] for line in _lines(file)]
     problems = [
@@ -98,7 +100,7 @@ def _lines(file: Path) -> Iterator[str]:
         if len(line) > _LONGEST:
             raise DataError(
                 Problem(
-                    f"has {format_bytes(len(line))}; a line has at most {format_bytes(_LONGEST)}", str(file), number
+                    f"is {format_bytes(len(line))} long; a line has at most {format_bytes(_LONGEST)}", str(file), number
                 )
             )
         yield line.decode("utf-8", "surrogateescape")
@@ -115,7 +117,7 @@ def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Pa
         what: the kind of file, for messages.
 
     Raises:
-        DataError: naming the missing files.
+        DataError: if files are missing. The message names each of them.
     """
     root = os.path.expanduser(root)
     folder_has = _Listings()
@@ -135,7 +137,7 @@ def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Pa
 
 
 def shorten(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the first 20 problems, and a problem that states the number of further ones."""
+    """Return the first 20 problems, and a problem that states the number of further problems."""
     problems = list(problems)
     more = len(problems) - _MAX_PROBLEMS
     return problems if more <= 1 else [*problems[:_MAX_PROBLEMS], Problem(f"and {more} more", problems[0].file)]

@@ -46,11 +46,13 @@ class MapSource:
     """The origin of a layer type's label maps.
 
     Attributes:
-        kind: "pixels" for a map file for each image, "image" for one label per image in the list, or "none".
-        fill: the label of all pixels with kind "none", 0 to 255.
+        kind: "pixels" if there is a map file for each image, "image" if the list has one label for each image, or
+            "none".
+        fill: the label of all pixels if the kind is "none", 0 to 255.
         interpolation: OpenCV's interpolation flag for resizing maps.
-        convert: applied to maps after resizing; default: no change.
-        divisor: a map has this fraction of the image's height and width, rounded down; above 1 nothing is cropped.
+        convert: a function that is applied to maps after resizing, or None.
+        divisor: the height and width of an image are divided by it, and rounded down, to get the size of the map. If it
+            is above 1, nothing is cropped.
     """
 
     kind: Literal["pixels", "image", "none"] = "pixels"
@@ -60,7 +62,7 @@ class MapSource:
     divisor: int = 1
 
     def size(self, image: tuple[int, ...]) -> tuple[int, int]:
-        """Return height and width of the map of an image (C, H, W)."""
+        """Return the height and width of the map of an image (C, H, W)."""
         return image[1] // self.divisor, image[2] // self.divisor
 
 
@@ -71,7 +73,7 @@ class MapDataset(ListDataset[LabelMap]):
         site: the layer.
         param: its parameters: source, root_folder, shuffle, rand_skip, new_height, new_width and is_color.
         maps: reads the label maps.
-        rng: the random numbers for the order.
+        rng: the source of the random order.
 
     Raises:
         DataError: if the list, or a file that it names, is missing or malformed.
@@ -121,18 +123,18 @@ class MapDataset(ListDataset[LabelMap]):
 class MapBatches(ImageBatches[LabelMap]):
     """Batches of images with label maps.
 
-    Tops are the images, (N, C, h, w); the labels, float32 (N, 1, h, w); and each image's height and width in its file,
-    limited to the crop's, in pixels, float32 (N, 1, 1, 2).
+    The tops are the images, (N, C, h, w), the labels, float32 (N, 1, h, w), and the sizes, float32 (N, 1, 1, 2). A size
+    is the height and width of the image in its file, in pixels, but not more than the crop's.
 
     Args:
         site: the layer.
-        param: its parameters, as `MapDataset` takes them, with `batch_size`.
+        param: the parameters of `MapDataset`, with `batch_size`.
         maps: the origin of the maps.
         ignore_label: the label of pixels that pad an image to the size of the crop, 0 to 255.
-        tops: shape and dtype of each top, as `probe` returned them.
+        tops: the shape and dtype of each top, as `probe` returned them.
 
     Raises:
-        DataError: if settings, the list or a file that it names are wrong.
+        DataError: if a setting, the list or a file that it names is invalid.
     """
 
     def __init__(self, site: Site, param: Any, maps: MapSource, ignore_label: int, tops: Tops = ()) -> None:
@@ -143,13 +145,17 @@ class MapBatches(ImageBatches[LabelMap]):
         self._ignore = ignore_label
         self._factors = list(site.layer.transform_param.scale_factors)
         if self._crop.height and self._mean.file is not None:
-            raise DataError("transform_param has a mean_file and a crop; give mean_value, as the images differ in size")
+            raise DataError(
+                "transform_param has a mean_file and a crop; set mean_value instead, because the images differ in size"
+            )
         if not 0 <= ignore_label < 256:
-            raise DataError(f"ignore_label must be 0 to 255, as pixels are, not {ignore_label}")
+            raise DataError(f"ignore_label must be 0 to 255, the range of a pixel, not {ignore_label}")
         if any(factor <= 0 for factor in self._factors):
             raise DataError("transform_param.scale_factors must be positive")
         if maps.divisor > 1 and (self._crop.height or self._factors):
-            raise DataError("label_divide_factor excludes crops and scale_factors; use new_height and new_width")
+            raise DataError(
+                "label_divide_factor cannot be combined with a crop or scale_factors; use new_height and new_width"
+            )
         self._maps = maps
         dataset = MapDataset(site, param, maps, rng)
         super().__init__(site, dataset, param.batch_size, rng, tops, transform)
@@ -169,7 +175,7 @@ class MapBatches(ImageBatches[LabelMap]):
         return Batch(arrays[: len(self.tops)], examples.warnings)
 
     def _rescale(self, image: np.ndarray, labels: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Resize the image and the label map of example n by one of the scale_factors, drawn at random."""
+        """Resize the image and the label map of example n by one of the scale_factors, selected at random."""
         if not self._factors:
             return image, labels
         factor = np.float32(self._factors[self._rng.generator(n).integers(len(self._factors))])
@@ -177,7 +183,7 @@ class MapBatches(ImageBatches[LabelMap]):
         return _scale(image, (height, width), cv2.INTER_LINEAR), _scale(labels, (height, width), cv2.INTER_NEAREST)
 
     def _pad(self, image: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pad to the size of the crop, below and to the right: the image with the mean, the map with `ignore_label`."""
+        """Pad an image with the mean, and its map with `ignore_label`, below and right to the size of the crop."""
         if not self._crop.height:
             return image, labels
         # bytes cannot hold the mean; every batch is float32, so that the net is compiled once
@@ -199,10 +205,10 @@ def _scale(image: np.ndarray, size: tuple[int, int], interpolation: int) -> np.n
 
 
 class MapLayer(DataLayer):
-    """Base class of layers of images with label maps."""
+    """The base class of layers whose tops are images with label maps."""
 
     param_name = "image_data_param"
-    settings: tuple[str, ...] = LIST_SETTINGS  # the supported settings in that message
+    settings: tuple[str, ...] = LIST_SETTINGS  # the supported fields of the message `param_name`
 
     def probe(self) -> SourceSpec:
         """Check the settings and all files of the list, and read the first image."""
@@ -303,7 +309,7 @@ define_layer(
     DenseImageDataLayer.source(),
     docs=LayerDocs(
         origin="SegNet",
-        restrictions="With a crop, the mean is mean_value; what is smaller than the crop gets label 255 around it. "
-        "ENet's label_divide_factor excludes crops.",
+        restrictions="With a crop, the mean is mean_value. Smaller images than the crop are padded, with label 255. "
+        "ENet's label_divide_factor cannot be combined with a crop.",
     ),
 )

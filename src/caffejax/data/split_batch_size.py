@@ -43,16 +43,17 @@ class _Size(NamedTuple):
 def split_batch_sizes(message: NetParameter, by: int, state: NetState | None = None) -> NetParameter:
     """Return a net whose data layers have `1 / by` of their batch size.
 
-    Data layers are the layers without bottoms and params. For layers that read a source or take arrays, `batch_size` is
-    divided; for other layers, the first axis of each of their shapes.
+    Data layers are the layers without bottoms and params. If a layer reads a source or takes arrays, its `batch_size`
+    is divided. For other layers, the first axis of each of their shapes is divided.
 
     Args:
         message: the net, as `schema.read_net` returns it. It is not changed.
         by: the number of devices.
-        state: restricts the division to layers that are included in this state; default: all layers.
+        state: the state whose layers are divided, or None for all layers.
 
     Raises:
-        GraphError: naming every layer whose batch size cannot be divided. Building the net finds other problems.
+        GraphError: if batch sizes cannot be divided. The message names each such layer. Building the net finds other
+            problems.
     """
     net = NetParameter()
     net.CopyFrom(message)
@@ -75,8 +76,8 @@ def _divide(layer: LayerParameter, by: int) -> list[str]:
         return []
     if by > 1 and isinstance(kind.implementation, PerLayer):
         return [
-            f"the batch of such a layer is determined by its code and cannot be divided among {by} devices; "
-            "have each device take a whole batch, and the layer give as many examples as one device is to take"
+            f"the code of this layer determines its batch size, which cannot be divided among {by} devices; let each "
+            "device process a full batch, and let the layer return the examples of one device"
         ]
     sizes = list(_sizes(layer, kind))
     wrong = [size for size in sizes if size.value % by]
@@ -84,8 +85,8 @@ def _divide(layer: LayerParameter, by: int) -> list[str]:
         if size.value and not wrong:  # the layer itself reports a size of 0
             size.set(size.value // by)
     return [
-        f"{size.text} is {size.value}, which cannot be divided among {by} devices; make it a multiple of {by}, or have "
-        "each device take a whole batch"
+        f"{size.text} is {size.value}, which cannot be divided among {by} devices; make it a multiple of {by}, or let "
+        "each device process a full batch"
         for size in wrong
     ]
 

@@ -1,4 +1,4 @@
-"""The transform of images to a batch: crop, (pixel - mean) * scale, mirror.
+"""The transform of images to a batch: cropping, (pixel - mean) * scale, and mirroring.
 
 If the mean does not depend on the crop or the mirroring, the batch is copied to the device as bytes, a quarter of the
 size of floats, and `Normalize` subtracts and scales in the compiled net.
@@ -44,11 +44,11 @@ class Transform:
 
     Args:
         site: the layer.
-        rng: decides about crops and mirroring.
+        rng: the source of random crops and mirroring.
         settings: names of further fields, which the layer applies itself.
 
     Raises:
-        DataError: for settings that contradict each other or are not supported.
+        DataError: if settings contradict each other or are not supported.
     """
 
     def __init__(self, site: Site, rng: CounterRng, settings: Iterable[str] = ()) -> None:
@@ -88,28 +88,29 @@ class Transform:
 
         Args:
             images: arrays (C, H, W) that all have the same `shape(...)`, or one uint8 array (N, C, H, W).
-            start: the number of the first example, counted from the start of training, for its random numbers.
+            start: the number of the first example, counted from the start of training. It determines the random
+                numbers.
 
         Returns:
-            (N, C, h, w): float32, or uint8 if `device_transform` subtracts and scales.
+            The batch, (N, C, h, w): uint8 if `device_transform` subtracts and scales, otherwise float32.
         """
         return self.apply(images, self.sample_crops(images, start))
 
     def sample_crops(self, images: Sequence[np.ndarray], start: int) -> Crops:
-        """Draw the crop of each image. Arguments as for `__call__`."""
+        """Sample the crop of each image. See `__call__` for the arguments."""
         words = self._rng.words(start, len(images))
         extents = np.array([image.shape[1:] for image in images], np.uint64)
         return Crops(self._crop.origins(extents, words[:, 1:3]), (words[:, 0] % 2 == 1) & self._mirror)
 
     def windows(self, images: Sequence[np.ndarray], crops: Crops) -> np.ndarray:
-        """Return the crops as boxes, in units of the images: float32 (N, 4), xmin, ymin, xmax, ymax."""
+        """Return the crops as boxes (xmin, ymin, xmax, ymax) relative to the images' sides: float32 (N, 4)."""
         extents = np.array([image.shape[1:] for image in images], np.float32)
         sides = np.array([self._crop.shape(image.shape)[1:] for image in images], np.float32)
         low = crops.origins.astype(np.float32)
         return np.concatenate([(low / extents)[:, ::-1], ((low + sides) / extents)[:, ::-1]], axis=1)
 
     def apply(self, images: Sequence[np.ndarray], crops: Crops) -> np.ndarray:
-        """Crop, subtract the mean, scale and mirror a batch of images. Arguments and result as for `__call__`."""
+        """Transform a batch of images as `__call__` does, but with the given crops."""
         origins, flips = crops
         shape = (len(images), *self._crop.shape(images[0].shape))
         as_bytes = self.dtype(images) == np.uint8
@@ -126,7 +127,7 @@ class Transform:
 
 
 def crop_raw(images: Sequence[np.ndarray], crops: Crops, shape: tuple[int, ...]) -> np.ndarray:
-    """Crop uint8 images to a shape (C, h, w) without subtracting or scaling: uint8 (N, C, h, w)."""
+    """Crop and mirror uint8 images to `shape`, which is (C, h, w), and return them as uint8 (N, C, h, w)."""
     each = zip(images, crops.origins.tolist(), crops.flips.tolist(), strict=True)
     return _crop_each(each, np.empty((len(images), *shape), np.uint8))
 
@@ -144,12 +145,12 @@ def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shap
 def _crop_each(
     crops: Iterable[tuple[np.ndarray, Sequence[int], bool]], batch: np.ndarray, mean: Mean | None = None
 ) -> np.ndarray:
-    """Fill a batch (N, C, h, w) with crops of images (C, H, W), less the mean.
+    """Fill a batch (N, C, h, w) with crops of images (C, H, W), minus the mean.
 
     Args:
-        crops: for each image (image, (row, column), flip).
+        crops: (image, (row, column), flip) for each image.
         batch: the array to fill.
-        mean: the mean; default: zero.
+        mean: the mean, or None for zero.
     """
     height, width = batch.shape[2:]
     for (image, (row, column), flip), out in zip(crops, batch, strict=True):
@@ -201,7 +202,7 @@ class Crop:
     Attributes:
         height: pixels; 0 for the whole image.
         width: pixels; 0 for the whole image.
-        random: whether crops are at random places, as in training, instead of in the center.
+        random: whether crops are at random positions, as in training, instead of in the center.
     """
 
     height: int
@@ -236,14 +237,14 @@ def parse_crop(param: Any, random: bool) -> Crop:
     """Return the crop of a TransformationParameter.
 
     Raises:
-        DataError: if only one side is set, or the crop is set by two pairs of names.
+        DataError: if only one side is set, or two pairs of fields set the crop.
     """
     spellings = [names for names in _SPELLINGS if any(getattr(param, name) for name in names)]
     if len(spellings) > 1:
         raise DataError(f"transform_param has both {spellings[0][0]} and {spellings[1][0]}; keep one of them")
     height, width = (getattr(param, name) for name in spellings[0]) if spellings else (0, 0)
     if bool(height) != bool(width):
-        raise DataError(f"transform_param has only one of {spellings[0][0]} and {spellings[0][1]}; give both or none")
+        raise DataError(f"transform_param has only one of {spellings[0][0]} and {spellings[0][1]}; set both or none")
     return Crop(height, width, random)
 
 
@@ -273,13 +274,13 @@ class Mean:
         if len(self.values) not in (1, shape[0]):
             raise DataError(
                 f"has {shape[0]} channels, but there are {len(self.values)} mean_value: "
-                "give one, or one for each channel"
+                "set one, or one for each channel"
             )
         return np.broadcast_to(self.values, shape)
 
 
 def read_mean(site: Site) -> Mean:
-    """Return the mean of a layer's transform_param; default: zero.
+    """Return the mean of a layer's transform_param, or zero if it has none.
 
     Raises:
         DataError: if there are both mean_file and mean_value, or the file is missing or does not have one image.
@@ -301,4 +302,4 @@ def _read_mean_file(path: Path) -> np.ndarray:
     if stored.ndim not in (4, 5) or len(stored) != 1 or not stored.size:
         message = f"mean_file has shape {dims(stored.shape)}; it must be one image, 1xCxHxW"
         raise DataError(Problem(message, file=str(path)))
-    return stored.reshape(-1, *stored.shape[-2:])  # the mean of clips, 1xCxLxHxW: a channel for each frame
+    return stored.reshape(-1, *stored.shape[-2:])  # in the mean of clips, 1xCxLxHxW, each frame has its channels

@@ -18,7 +18,7 @@ Array = NDArray[np.float32]
 
 _MAX_AXES = 32  # as in Caffe
 
-# Fields of BlobProto: 1 to 4 are the legacy shape.
+# the field numbers of BlobProto, where 1 to 4 are the legacy shape
 _DATA, _DIFF, _SHAPE, _DOUBLE_DATA = 5, 6, 7, 8
 _NUMBERS = {_DATA: (wire.DELIMITED, wire.FIXED32), _DOUBLE_DATA: (wire.DELIMITED, wire.FIXED64)}
 
@@ -35,7 +35,7 @@ def decode_blob(data: memoryview) -> Array:
     """Decode a serialized BlobProto to a read-only float32 array, a view of `data` if possible.
 
     Raises:
-        ValueError: for bytes that are not a BlobProto, and for a shape that does not match the data.
+        ValueError: if the bytes are not a BlobProto, or the shape does not match the data.
     """
     legacy: dict[int, int] = {}
     dims: list[int] = []
@@ -61,7 +61,7 @@ def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | 
         diff: the gradients, or None.
 
     Returns:
-        Pieces to write in order. Some are views of the arrays.
+        The pieces of the message, in order. Some are views of the arrays.
     """
     values = np.asarray(blob, "<f4")
     pieces = wire.encode_delimited(_DATA, _raw(values))
@@ -79,7 +79,7 @@ def read_blob_proto(path: str | os.PathLike[str], error: type[CaffejaxError] = W
         The array, float32 and read-only, in the stored shape, which is 4-D in old files.
 
     Raises:
-        CaffejaxError: an `error` for a file that cannot be read, or is not a .binaryproto.
+        CaffejaxError: if the file cannot be read or is not a .binaryproto. The class of the exception is `error`.
     """
     data = read_bytes(path, error)
     try:
@@ -107,7 +107,7 @@ def _array(chunks: dict[int, list[memoryview]], shape: tuple[int, ...], legacy: 
     content = chunks[number][0] if len(chunks[number]) == 1 else b"".join(chunks[number])
     values = np.frombuffer(content, dtype)
     if len(shape) > _MAX_AXES:
-        raise ValueError(f"a blob has {len(shape)} axes; {_MAX_AXES} are allowed")
+        raise ValueError(f"a blob has {len(shape)} axes, but at most {_MAX_AXES} are allowed")
     if math.prod(shape) != values.size:
         raise ValueError(f"a blob of shape {shape_text(shape)} has {values.size} values")
     with np.errstate(over="ignore", invalid="ignore"):  # out-of-range values become infinity, as in Caffe

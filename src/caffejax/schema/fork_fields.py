@@ -17,7 +17,7 @@ _PRECISION = "it is a precision for computing or storing; use --precision instea
 _SPEED = "it only affects the fork's speed or memory"
 _INT8 = "it holds ranges for an int8 engine"
 _NODES = "it distributes training over machines"
-_LOSS_SCALE = "it scales gradients up and down again for float16, which bfloat16 does not need"
+_LOSS_SCALE = "it scales gradients for float16, which is not needed for bfloat16"
 _MYCAFFE_DATA = "it concerns MyCaffe's database of images, which is not read"
 _TRAINER = "it is for the trainers of MyCaffe's application"
 _PRINTS = "it only selects what is printed"
@@ -110,7 +110,7 @@ HINTS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("snapshot_include_weights", "snapshot_include_state"), "snapshots always have both"),
         **dict.fromkeys(("use_test_net_for_running", "use_training_net_for_testing"), _TRAINER),
         "lbgfs_corrections": "there is no L-BFGS solver",
-        "ransom_seed": "MyCaffe writes random_seed so, and does not read it",
+        "ransom_seed": "MyCaffe writes random_seed under this name, and does not read it",
         "test_and_snapshot_last_epochs": "test_interval and snapshot set the iterations of tests and snapshots",
     },
 }

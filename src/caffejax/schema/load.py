@@ -22,7 +22,7 @@ M = TypeVar("M", bound=Message)
 _FIELD = re.compile(r"\s*\w+\s*:\s*\S")  # a name, a colon and the start of a value
 _STEP = re.compile(r"(\w+)(?:\[(\d+)\])?")  # one step of a path as protobuf prints it: layer[3]
 
-# by expected message: its name, the message that users confuse it with, and the unknown fields that reveal it
+# by expected message: its name, the message that users confuse it with, and unknown fields that are a sign of this
 _OTHERS = {
     "SolverParameter": ("solver", "net", re.compile(r"SolverParameter has no field '(layers?|input)'")),
     "NetParameter": ("net", "solver", re.compile(r"NetParameter has no field '(base_lr|lr_policy|max_iter|net)'")),
@@ -32,17 +32,17 @@ _LARGEST_TEXT = 256 << 20  # bytes; nets with their weights written out in text 
 
 
 def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") -> NetParameter:
-    """Read a net definition of any age and upgrade it to the current form.
+    """Read a net definition of any version and upgrade it to the current form.
 
     Warnings about old forms are logged to "caffejax".
 
     Args:
-        source: a path; prototxt text (a string with a line break or a brace, or one that begins as `name: value`); or a
-            NetParameter, possibly of another schema's class, which is copied.
+        source: a path, prototxt text (a string with a line break or a brace, or one that begins like `name: value`), or
+            a NetParameter, possibly of the class of a different schema, which is copied.
         name: the name of a text for error messages.
 
     Raises:
-        SchemaError: for a file that cannot be read, or with all problems of a text at once.
+        SchemaError: if a file cannot be read, or the text has problems. The message lists all problems at once.
     """
     net, problems = read_valid_part(source, name=name)
     if problems:
@@ -53,12 +53,12 @@ def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") 
 def read_valid_part(
     source: str | os.PathLike[str] | Message, *, name: str = "<text>"
 ) -> tuple[NetParameter, tuple[Problem, ...]]:
-    """Read the valid part of a net; return it with every problem of its text.
+    """Read the valid part of a net, and return it with all problems of its text.
 
-    A net that cannot be upgraded is returned in its old form. Arguments as for `read_net`.
+    A net that cannot be upgraded is returned in its old form. See `read_net` for the arguments.
 
     Raises:
-        SchemaError: for a file that cannot be read, is binary, or is a solver.
+        SchemaError: if a file cannot be read, is binary, or is a solver.
     """
     net, problems, file = _read(source, NetParameter, name)
     try:
@@ -70,9 +70,9 @@ def read_valid_part(
 
 
 def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>") -> SolverParameter:
-    """Read a solver definition of any age, with the nets inside it, and upgrade it to the current form.
+    """Read a solver definition of any version, with the nets inside it, and upgrade it to the current form.
 
-    Arguments and errors as for `read_net`. Nets in other files are not read.
+    See `read_net` for the arguments and errors. Nets in other files are not read.
     """
     solver, problems, file = _read(source, SolverParameter, name)
     if problems:
@@ -85,7 +85,7 @@ def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>
 def source_file(source: str | os.PathLike[str] | Message) -> Path | None:
     """Return the path that a source names, or None for a message or a text.
 
-    A string is a text if it has a line break or `{`, or if it begins as `name: value` and no such file exists.
+    A string is a text if it has a line break or `{`, or if it begins like `name: value` and no such file exists.
 
     Raises:
         SchemaError: if the source is neither a path, a text nor a message.
@@ -95,7 +95,7 @@ def source_file(source: str | os.PathLike[str] | Message) -> Path | None:
     if isinstance(source, str) and _FIELD.match(source) and not os.path.exists(source):
         return None
     if not isinstance(source, str | os.PathLike):
-        raise SchemaError(f"give a path, prototxt or a message, not a value of type {type(source).__name__}")
+        raise SchemaError(f"pass a path, prototxt or a message, not a value of type {type(source).__name__}")
     return Path(source)
 
 
@@ -140,7 +140,7 @@ def _check_complete(message: Message, file: str | None) -> None:
     """Check that a message has all required fields.
 
     Raises:
-        SchemaError: naming the missing fields and their layers.
+        SchemaError: if fields are missing. The message names them and their layers.
     """
     problems = []
     for path in message.FindInitializationErrors():  # type: ignore[attr-defined]  # the stubs lack it
@@ -156,10 +156,10 @@ def _check_complete(message: Message, file: str | None) -> None:
 
 
 def read_text(path: Path) -> str:
-    """Read a prototxt; bytes that are not UTF-8 become lone surrogates.
+    """Read a prototxt. Bytes that are not UTF-8 become lone surrogates.
 
     Raises:
-        SchemaError: for a file that cannot be read, is binary or too large, or holds a page or a pointer instead.
+        SchemaError: if the file cannot be read, is binary or too large, or is something else, such as a web page.
     """
     try:
         with open(path, "rb") as file:

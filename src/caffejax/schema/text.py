@@ -1,8 +1,8 @@
 """The parser and the printer of prototxt, protobuf's text format.
 
 Google's parser stops at the first unknown name. A net from an unknown fork has many unknown names, so this parser
-records a problem, skips the value and continues: the user sees all problems at once. It stops only if the structure is
-lost; a layer inside a layer shows a missing brace, and is read as the next one.
+records a problem, skips the value and continues: the user sees all problems at once. It stops only if it cannot follow
+the structure of the text. A layer inside a layer is a sign of a missing brace, and is read as the next layer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _TRUE = frozenset({"true", "True", "t", "1"})
 _FALSE = frozenset({"false", "False", "f", "0"})
 
 Convert = Callable[[str, bool], Any]
-"""Function from a token, and whether a minus precedes it, to a value. Raises ValueError with the reason."""
+"""A function that converts a token to a value. Its second argument is whether a minus precedes the token.
+
+It raises ValueError with the reason if the token is not valid.
+"""
 
 
 def make_converter(field: FieldDescriptor) -> Convert:
@@ -116,7 +119,7 @@ def unquote(token: str) -> bytes:
     """Return the bytes of a quoted string token, with escapes replaced.
 
     Raises:
-        ValueError: for an invalid escape.
+        ValueError: if an escape is invalid.
     """
     body = token[1:-1].encode("utf-8", "surrogateescape")
     return _ESCAPE.sub(_unescape, body) if b"\\" in body else body
@@ -130,7 +133,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
         try:
             return chr(int(short or long, 16)).encode()
         except (ValueError, OverflowError):  # a surrogate, or larger than the last code point
-            raise ValueError(f"'{match[0].decode()}' is not a character") from None
+            raise ValueError(f"'{match[0].decode()}' is not a valid escape: there is no such character") from None
     if letter not in _LETTERS:
         raise ValueError(f"'\\{letter.decode(errors='replace')}' is not a valid escape sequence")
     return bytes([_LETTERS[letter]])
@@ -166,8 +169,8 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
         file: the file's name for error messages.
 
     Raises:
-        SchemaError: with every problem, each with its line and column, and with the most similar name for an unknown
-            one.
+        SchemaError: if the text has problems. The message has every problem with its line and column, and the most
+            similar name for each unknown name.
     """
     message, problems = parse_valid_fields(text, message_class, file=file)
     if problems:
@@ -176,7 +179,7 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
 
 
 def parse_valid_fields(text: str, message_class: type[M], *, file: str | None = None) -> tuple[M, tuple[Problem, ...]]:
-    """Parse prototxt as `parse_text` does; return the message with its valid fields, and every problem."""
+    """Parse prototxt as `parse_text` does, and return the message with its valid fields and all problems."""
     parser = _Parser(text, file)
     message = message_class()
     with suppress(GiveUpError):
@@ -221,7 +224,7 @@ class _Parser(Cursor):
 
     def __init__(self, text: str, file: str | None) -> None:
         super().__init__(text, file)
-        self.bare_words: list[str] = []  # fields and values of strings without quotes
+        self.bare_words: list[str] = []  # the fields and values of strings without quotes
         self.unclosed = -1  # the index of the last token at which a closing brace was missing
         self.incomplete: list[Problem] = []  # missing required fields, in the layer that is being parsed
 
@@ -307,7 +310,7 @@ class _Parser(Cursor):
             setattr(message, field.name, value)
 
     def parse_first(self, message: Message, field: _Field) -> None:
-        """Parse a list for a singular field, and use its first value, with a warning."""
+        """Parse a list for a singular field. Use its first value, and log a warning."""
         log.warning("%s%s: only the first value of the list is used", f"{self.file}: " if self.file else "", field.name)
         self.at += 1
         value = self.parse_scalar(field)
@@ -382,7 +385,7 @@ class _Parser(Cursor):
             try:
                 self.skip_value()
             except GiveUpError:
-                del self.problems[noted:]  # drop the second report of the same problem
+                del self.problems[noted:]  # remove the second report of the same problem
                 raise
             return None
 

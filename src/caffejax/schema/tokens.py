@@ -43,7 +43,7 @@ class Tokens(list[str]):
         return (match[0], bisect_left(starts, match.end())) if match else ("", index)
 
     def position(self, index: int) -> tuple[int, int]:
-        """Return the 1-based line and column of the token at `index`; for `END`, of the end of the text."""
+        """Return the 1-based line and column of the token at `index`. `END` is at the end of the text."""
         starts, lines = self._starts
         offset = starts[index] if index < len(starts) else len(self.text.rstrip())
         line = bisect_right(lines, offset)
@@ -51,7 +51,7 @@ class Tokens(list[str]):
 
     @cached_property
     def _starts(self) -> tuple[list[int], list[int]]:
-        """The offsets of tokens and of lines. They are computed only for problems and words without quotes."""
+        """The offsets of tokens and of lines, which are needed only for problems and words without quotes."""
         tokens = [match.start(1) for match in _TOKEN.finditer(self.text) if match[1]]
         return tokens, [0, *(match.end() for match in re.finditer("\n", self.text))]
 
@@ -60,7 +60,7 @@ CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 
 class GiveUpError(Exception):
-    """Raised if the structure of the text is lost. The problem has been recorded before."""
+    """Raised if the parser cannot follow the structure of the text. The problem is already recorded."""
 
 
 class Cursor:
@@ -123,7 +123,7 @@ class Cursor:
         if token == "-":
             token += self.tokens[index + 1]
         if token in ('"', "'"):
-            return "a string without end"
+            return "an unclosed string"
         printable = token.encode(errors="backslashreplace").decode()
         return f"'{printable if len(token) < 60 else printable[:60] + '...'}'" if token else "the end of the text"
 

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 from ..errors import Problem, SchemaError, did_you_mean
 from .caffe_pb2 import LayerParameter, NetParameter, SolverParameter, V0LayerParameter, V1LayerParameter
 
-# Other names are formed from the enum's words: INNER_PRODUCT becomes InnerProduct.
+# other names are formed from the enum's words: INNER_PRODUCT becomes InnerProduct
 _IRREGULAR = {
     "NONE": "",
     "ABSVAL": "AbsVal",
@@ -38,7 +38,7 @@ def type_name(number: int) -> str:
     """Return the current name of a layer type in V1LayerParameter's enum: "ReLU" for RELU.
 
     Raises:
-        SchemaError: for a number that is not in the enum.
+        SchemaError: if the number is not in the enum.
     """
     names = V1LayerParameter.LayerType.DESCRIPTOR.values_by_number
     if number not in names:
@@ -71,7 +71,7 @@ def _upgrade_layer(old: V1LayerParameter, new: LayerParameter) -> None:
         new.loss_param.ignore_label = old.softmaxloss_param.ignore_label[0]
         del new.softmaxloss_param.ignore_label[:]
     names = {"param": "name", "blob_share_mode": "share_mode", "blobs_lr": "lr_mult", "weight_decay": "decay_mult"}
-    for name, current in names.items():  # both versions number the modes alike
+    for name, current in names.items():  # the modes have the same numbers in both versions
         for i, value in enumerate(getattr(old, name)):
             setattr(new.param[i] if i < len(new.param) else new.param.add(), current, value)
 
@@ -112,7 +112,7 @@ def upgrade_inputs(net: NetParameter) -> list[str]:
     if len(shapes) < len(names) and (shapes or dims):
         raise SchemaError(
             f"{len(names)} inputs ({', '.join(names)}) but {len(shapes)} shapes; "
-            "each takes one input_shape or four input_dim"
+            "each input needs one input_shape or four input_dim"
         )
     del net.input[:], net.input_shape[:], net.input_dim[:]
     if not shapes:
@@ -180,14 +180,14 @@ def upgrade_statistics(net: NetParameter) -> list[str]:
 
 
 def drop_inactive(net: NetParameter) -> list[str]:
-    """Drop settings that MyCaffe marks as not active and the marks of the others, and give them SSD's names."""
+    """Drop settings that MyCaffe marks as inactive. Remove the marks of other settings, and rename these as in SSD."""
     for layer in net.layer:
         for name, other in (("normalization2_param", "norm_param"), ("multiboxloss_param", "multibox_loss_param")):
             _rename_field(layer, name, other)
         for name in ("transform_param", "detection_output_param", "detection_evaluate_param", "multibox_loss_param"):
             if layer.HasField(name):
                 _drop_inactive_in(getattr(layer, name))
-        _rename_field(layer.norm_param, "esp", "eps")  # so MyCaffe writes eps
+        _rename_field(layer.norm_param, "esp", "eps")  # MyCaffe's spelling of eps
         _rename_field(layer.unpooling_param, "pool", "unpool")
         for name, other in (("distortion_param", "distort_param"), ("expansion_param", "expand_param")):
             _rename_field(layer.transform_param, name, other)
@@ -212,11 +212,11 @@ def _set_field(message: Message, name: str, value: Any) -> None:
 
 
 def expand_layers(net: NetParameter) -> list[str]:
-    """Write layers with settings of MyCaffe and Intel as several layers.
+    """Replace each layer with certain settings of MyCaffe or Intel by several layers.
 
-    After an InnerProduct with min_top_axes a Reshape gives the top axes of size 1. A recurrent layer with num_layers
-    becomes a stack, with Dropout between its layers. Before a Concat with Intel's per_fla_fuse each bottom is permuted
-    and flattened.
+    An InnerProduct with min_top_axes is followed by a Reshape that appends axes of size 1 to the top. A recurrent layer
+    with num_layers becomes a stack of layers, with Dropout between them. A Concat with Intel's per_fla_fuse is preceded
+    by layers that permute and flatten each bottom.
     """
     layers: list[LayerParameter] = []
     for layer in net.layer:
@@ -236,7 +236,7 @@ def expand_layers(net: NetParameter) -> list[str]:
 
 
 def _new_layer(template: LayerParameter, name: str, type: str, bottom: str, top: str) -> LayerParameter:
-    """Return a layer that is in the net whenever the layer `template` is."""
+    """Return a layer with the `include` and `exclude` rules of the layer `template`."""
     new = LayerParameter(name=name, type=type, bottom=[bottom], top=[top])
     new.include.extend(template.include)
     new.exclude.extend(template.exclude)
@@ -275,10 +275,10 @@ def _with_flattened_bottoms(layer: LayerParameter) -> list[LayerParameter]:
 def _stack_of_layers(layer: LayerParameter) -> list[LayerParameter]:
     p = layer.recurrent_param
     if p.num_layers > 1 and (p.expose_hidden or len(layer.top) != 1 or p.num_layers > _MOST_LAYERS):
-        return [layer]  # whose num_layers is then refused
+        return [layer]  # the layer itself then reports num_layers as an error
     count, ratio = p.num_layers, p.dropout_ratio
     p.ClearField("num_layers")
-    p.ClearField("dropout_ratio")  # it concerns what is between layers
+    p.ClearField("dropout_ratio")  # the Dropout layers between the layers have it
     stack: list[LayerParameter] = []
     for k in range(1, count):
         below = LayerParameter()
@@ -293,11 +293,11 @@ def _stack_of_layers(layer: LayerParameter) -> list[LayerParameter]:
     return [*stack, layer]
 
 
-_MOST_LAYERS = 1000  # of a stack that is written out
+_MOST_LAYERS = 1000  # the largest number of layers in a stack
 
 
 def _drop_inactive_in(message: Message) -> None:
-    """Drop every message inside `message` whose `active` or `option.active` is false; clear these two fields."""
+    """Drop each message inside `message` whose `active` or `option.active` is false, and clear these two fields."""
     for field, value in message.ListFields():
         if not field.message_type:
             continue
@@ -315,10 +315,10 @@ def _drop_inactive_in(message: Message) -> None:
             message.ClearField(field.name)
 
 
-_SOLVERS = {  # by their names in capitals: in the enum of old files, and as MyCaffe writes them
+_SOLVERS = {  # by names in capitals, which the enum of old files and MyCaffe use
     name.upper(): name for name in ("SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "SAG", "AdamW")
 }
-# MyCaffe's spelling of names, and Caffe's
+# for each field, Caffe's spelling by MyCaffe's
 _SOLVER_NAMES = {"type": _SOLVERS, "ap_version": {name.lower(): name for name in ("Integral", "MaxIntegral")}}
 
 
@@ -329,7 +329,8 @@ def upgrade_net(net: NetParameter) -> list[str]:
         Warnings about old forms, and about fields that were dropped because the current form has no such field.
 
     Raises:
-        SchemaError: for nets that mix old and new layers, V0 layers of unknown type, inputs without shapes.
+        SchemaError: if the net mixes old and new layers, has V0 layers of an unknown type, or has fewer shapes than
+            inputs.
     """
     if net.layer and net.layers:
         raise SchemaError(
@@ -346,10 +347,10 @@ def upgrade_solver(solver: SolverParameter) -> list[str]:
     """Upgrade `solver` and the nets inside it to the current form, in place.
 
     Returns:
-        Warnings, as for `upgrade_net`.
+        Warnings; see `upgrade_net`.
 
     Raises:
-        SchemaError: if both `type` and `solver_type` are set, and for nets as in `upgrade_net`.
+        SchemaError: if both `type` and `solver_type` are set, or a net cannot be upgraded; see `upgrade_net`.
     """
     warnings = []
     if solver.HasField("solver_type"):
@@ -436,7 +437,7 @@ def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
             if layer.layer.type not in ("conv", "pool"):
                 problem = "only conv and pool can follow a padding layer"
             elif len(layer.bottom) != 1 or len(source.bottom) != 1 or len(source.top) != 1:
-                problem = "a padding layer and the layer after it must take one blob"
+                problem = "a padding layer and the layer after it must have one bottom"
             if problem:
                 raise SchemaError(Problem(problem, layer=layer.layer.name, layer_type=layer.layer.type))
             layer.layer.pad = source.layer.pad

@@ -15,12 +15,12 @@ _SIZES = {FIXED64: 8, FIXED32: 4}
 
 
 def read_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
-    """Yield the fields of a message: number, wire type, and the integer or the bytes.
+    """Yield the number, the wire type and the value, an integer or bytes, of each field of a message.
 
     Adjacent values of one fixed-size field are yielded as one slice, like a packed field.
 
     Raises:
-        ValueError: for bytes that are not a message.
+        ValueError: if the bytes are not a message.
     """
     at = 0
     while at < len(data):
@@ -66,7 +66,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_delimited(number: int, *contents: bytes | memoryview) -> list[bytes | memoryview]:
-    """Encode a length-delimited field with the concatenated `contents`; return pieces to write in order."""
+    """Return the pieces, in order, of a length-delimited field with the concatenated `contents`."""
     return [encode_varint(number << 3 | DELIMITED), encode_varint(sum(len(content) for content in contents)), *contents]
 
 

@@ -37,9 +37,9 @@ _DEVIATIONS = 4  # standard deviations above the mean number of boxes of a batch
 
 
 def enough_rows(boxes: Sequence[int], batch_size: int) -> int:
-    """Return a power of two: a number of label rows that suffices for nearly all batches.
+    """Return the number of label rows, a power of two, that is sufficient for nearly all batches.
 
-    The number is the mean of a batch's boxes plus four standard deviations, rounded up.
+    It is the mean number of boxes in a batch plus four standard deviations, rounded up.
 
     Args:
         boxes: the number of boxes of each image in a sample.
@@ -52,12 +52,12 @@ def enough_rows(boxes: Sequence[int], batch_size: int) -> int:
 def label_rows(objects: Sequence[np.ndarray], least: int) -> np.ndarray:
     """Return the label top, float32 (1, 1, G, 8), with a row for each object of the batch.
 
-    The columns are image, class, instance, xmin, ymin, xmax, ymax and difficult. G is `least`, or the smallest power of
-    two with enough rows if that is larger: a net is compiled for each G. Padded rows are -1, as in Caffe's single row
-    for a batch without boxes, and layers that take labels skip them.
+    The columns are image, class, instance, xmin, ymin, xmax, ymax and difficult. G is `least` or, if the batch has more
+    objects, the smallest power of two with enough rows, because the net is compiled for each G. Rows of padding are -1,
+    like the single row in Caffe for a batch without boxes. Layers that take labels skip these rows.
 
     Args:
-        objects: the objects of each image, (G, 7), as in `AnnotatedImage`.
+        objects: the objects of each image, (G, 7); see `AnnotatedImage`.
         least: the smallest number of rows, a power of two.
     """
     count = sum(map(len, objects))
@@ -73,7 +73,7 @@ def _power_of_two(n: int) -> int:
 
 
 class AnnotatedDataset(RecordDataset[Annotations]):
-    """The AnnotatedDatums in a layer's database. Arguments as for `RecordDataset`."""
+    """The AnnotatedDatums in a layer's database. See `RecordDataset` for the arguments."""
 
     def decode(self, value: bytes) -> tuple[np.ndarray, Annotations]:
         """Return the image and the annotations in an AnnotatedDatum."""
@@ -98,17 +98,18 @@ COUNTED = 128  # records whose boxes are counted
 class AnnotatedBatches(ImageBatches[Annotations]):
     """Batches of images with boxes, augmented by the layer's settings.
 
-    Tops are the images, (N, C, h, w), and optionally the label: `label_rows` for boxes; or the images' labels, float32
-    (N,), if the first record of the database has no type of annotation. Example n depends on n and the seed alone.
+    The tops are the images (N, C, h, w) and, optionally, the labels: the rows of `label_rows` for boxes, or float32
+    (N,) image labels if the first record of the database has no annotation type. Example n depends only on n and the
+    seed.
 
     Args:
         site: the layer.
         dataset: the images and their boxes.
-        rng: decides about all random choices.
-        tops: shape and dtype of each top, as `probe` returned them.
+        rng: the source of all random choices.
+        tops: the shape and dtype of each top, as `probe` returned them.
 
     Raises:
-        DataError: with all problems of the settings.
+        DataError: if settings are invalid. The message lists all problems.
     """
 
     def __init__(self, site: Site, dataset: AnnotatedDataset, rng: CounterRng, tops: Tops = ()) -> None:
@@ -217,7 +218,7 @@ define_layer(
     AnnotatedDataLayer.source(),
     docs=LayerDocs(
         origin="SSD",
-        restrictions="Boxes are the only annotations. In training, the fork keeps what it distorts, expands or "
-        "samples as JPEG in between; here this is done in TEST only.",
+        restrictions="Boxes are the only annotations. In training, the fork compresses images to JPEG after "
+        "distortion, expansion and sampling; here this is done in TEST only.",
     ),
 )

@@ -12,14 +12,14 @@ from ...schema.caffe_pb2 import AnnotatedDatum
 from ..image_decoding import BadImageError
 from .annotated_image import BOX
 
-_MAX_COORDINATE = 1e9  # in units of the image; float32 cannot represent the areas of larger boxes
+_MAX_COORDINATE = 1e9  # as a fraction of the image's side; float32 cannot represent the areas of larger boxes
 
 
 class Annotations(NamedTuple):
     """The content of an AnnotatedDatum without its image.
 
     Attributes:
-        objects: as in `AnnotatedImage`.
+        objects: the objects; see `AnnotatedImage`.
         label: the label of the whole image.
         type: the type of annotation, or None if the field is not set.
         compressed: whether the image is stored compressed.
@@ -42,7 +42,7 @@ def parse_annotated(data: bytes) -> AnnotatedDatum:
     except DecodeError as error:
         raise BadImageError("is not an AnnotatedDatum, or is damaged") from error
     if not message.HasField("datum"):
-        raise BadImageError("contains no image: it is not an AnnotatedDatum, as convert_annoset writes")
+        raise BadImageError("contains no image: it is not an AnnotatedDatum, which is what convert_annoset writes")
     return message
 
 
@@ -50,7 +50,7 @@ def read_annotations(message: AnnotatedDatum) -> Annotations:
     """Return the content of an AnnotatedDatum without its image.
 
     Raises:
-        BadImageError: for a box with infinite, very large or NaN coordinates.
+        BadImageError: if a box has infinite, very large or NaN coordinates.
     """
     rows = [
         (group.group_label, a.instance_id, a.bbox.xmin, a.bbox.ymin, a.bbox.xmax, a.bbox.ymax, a.bbox.difficult)
@@ -68,7 +68,7 @@ def read_annotations(message: AnnotatedDatum) -> Annotations:
 
 
 def make_annotated(datum: caffe_pb2.Datum, objects: np.ndarray) -> bytes:
-    """Serialize a Datum and objects, as in `AnnotatedImage`, as an AnnotatedDatum; objects are grouped by class."""
+    """Serialize a Datum and objects (see `AnnotatedImage`) as an AnnotatedDatum, which groups objects by class."""
     message = AnnotatedDatum(datum=datum, type=AnnotatedDatum.BBOX)
     groups: dict[float, Any] = {}
     for label, instance, xmin, ymin, xmax, ymax, difficult in np.asarray(objects, np.float32).reshape(-1, 7).tolist():

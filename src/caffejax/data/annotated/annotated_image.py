@@ -1,7 +1,7 @@
 """An image with its objects, and the geometry of their boxes.
 
-Boxes and windows are float32 (..., 4) in units of the image: xmin, ymin, xmax, ymax. They broadcast against each
-other. Arithmetic is in float32, as in Caffe.
+Boxes and windows are float32 (..., 4) arrays of xmin, ymin, xmax and ymax, as fractions of the image's width and
+height. They broadcast against each other. Arithmetic is in float32, as in Caffe.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ...layers.boxes import areas, overlaps
 
 
 def box_coverage(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
-    """Return the part of each box that is in a window, 0 to 1."""
+    """Return the fraction of each box that is in a window."""
     return np.asarray(overlaps(boxes, window, over="first"))
 
 
 def window_coverage(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
-    """Return the part of a window that each box covers, 0 to 1."""
+    """Return the fraction of a window that each box covers."""
     return box_coverage(window, boxes)
 
 
@@ -30,7 +30,7 @@ def clip_boxes(boxes: np.ndarray) -> np.ndarray:
 
 
 def clip_to_window(boxes: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return boxes in units of a window and clipped to it, and the mask of nonempty boxes, bool (N,)."""
+    """Return boxes relative to a window and clipped to it, and the mask of the nonempty boxes, bool (N,)."""
     corner, sides = window[:2], window[2:] - window[:2]
     inside = clip_boxes((boxes - np.tile(corner, 2)) / np.tile(sides, 2))
     return inside, areas(inside) > 0
@@ -52,8 +52,8 @@ class AnnotatedImage:
 
     Attributes:
         pixels: (H, W, C).
-        objects: float32 (G, 7): for each object its class, its number within the class, its box (4) in units of the
-            image, and whether it is difficult.
+        objects: float32 (G, 7): for each object its class, its number within the class, its box (4 columns), and
+            whether it is difficult.
     """
 
     pixels: np.ndarray
@@ -65,7 +65,7 @@ class AnnotatedImage:
         return self.objects[:, BOX]
 
     def with_boxes(self, boxes: np.ndarray) -> AnnotatedImage:
-        """Return a copy with other boxes."""
+        """Return a copy with new boxes."""
         objects = self.objects.copy()
         objects[:, BOX] = boxes
         return replace(self, objects=objects)
@@ -75,10 +75,10 @@ class AnnotatedImage:
         return replace(self, objects=self.objects[which])
 
     def crop(self, window: np.ndarray, pixels: np.ndarray | None = None) -> AnnotatedImage:
-        """Return a copy with the visible parts of the objects, in units of a window.
+        """Return a copy with the visible parts of the objects, relative to a window.
 
         Args:
-            window: float32 (4,). It may exceed the image.
+            window: the window, float32 (4,). It may exceed the image.
             pixels: the pixels of the window; default: the image's pixels.
         """
         boxes, visible = clip_to_window(self.boxes, window)
@@ -94,6 +94,6 @@ class AnnotatedImage:
         if self.pixels.shape[2] != 3 or self.pixels.dtype != np.uint8:
             raise DataError(
                 f"has {self.pixels.shape[2]} channels of {self.pixels.dtype}, but changing its colors needs "
-                "3 of uint8; set force_color"
+                "3 channels of uint8; set force_color"
             )
         return self.pixels

@@ -1,6 +1,6 @@
 """Annotation files: Pascal VOC's XML, COCO's JSON, or lines of text.
 
-The readers return the objects of an image as in `AnnotatedImage`. Coordinates in the files are in pixels.
+The readers return the objects of an image in the form of `AnnotatedImage`. Coordinates in the files are in pixels.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ class _Object(NamedTuple):
 
 
 def read_annotation(path: str, kind: str, size: Size, numbers: Mapping[str, int] | None = None) -> np.ndarray:
-    """Read the objects of an image: float32 (G, 7), as in `AnnotatedImage`.
+    """Read the objects of an image, float32 (G, 7), in the form of `AnnotatedImage`.
 
     Args:
         path: the file.
         kind: the format of the file, one of `KINDS`.
         size: the height and width of the image, used if the file does not state them.
-        numbers: the classes' numbers by name; without it, names must be numbers.
+        numbers: the numbers of the classes by name, or None if the names in the file are numbers.
 
     Raises:
-        DataError: naming the file, if it cannot be read, does not have that format, or names an unknown class.
+        DataError: if the file cannot be read, does not have that format, or names an unknown class. The message names
+            the file.
     """
     content = read_file(path)
     with locate_errors(file=str(path)):
         objects, (height, width) = KINDS[kind](content, size)
         if not (height > 0 and width > 0):
-            raise DataError(f"says that the image is {height:g} x {width:g}")
+            raise DataError(f"states that the image is {height:g} x {width:g} (HxW), but both must be positive")
         scale = np.array([width, height] * 2, np.float32)
         rows: list[tuple[float, ...]] = []
         instances: dict[int, int] = {}

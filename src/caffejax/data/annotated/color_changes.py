@@ -27,13 +27,13 @@ def distortion_problems(param: Any) -> Iterator[str]:
 
 
 def distort(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
-    """Change the brightness, contrast, saturation and hue of an image, uint8 (H, W, 3), and the order of its channels.
+    """Change brightness, contrast, saturation, hue and the order of the channels of an image, uint8 (H, W, 3).
 
     Each change is made with the probability in `param`, a DistortionParameter.
     """
 
     def draw(name: str) -> float | None:
-        """Return a random shift or factor for a change, or None if it is not made."""
+        """Return a random shift or factor for a change, or None if the change is not made."""
         if rng.random() >= getattr(param, f"{name}_prob"):
             return None
         if name in ("brightness", "hue"):
@@ -66,7 +66,7 @@ def _scale_hsv(image: np.ndarray, channel: int, factor: float, shift: float) -> 
 
 
 def _scale_bytes(image: np.ndarray, factor: float, shift: float) -> np.ndarray:
-    """Return uint8 values times a factor plus a shift, rounded and clipped to 0 ... 255."""
+    """Multiply uint8 values by a factor and add a shift. The result is rounded and clipped to 0 to 255."""
     table = np.clip(np.rint(_LEVELS * np.float32(factor) + np.float32(shift)), 0, 255).astype(np.uint8)
     changed: np.ndarray = cv2.LUT(np.ascontiguousarray(image), table)
     return changed.reshape(image.shape)
@@ -91,7 +91,7 @@ def noise_problems(param: Any) -> Iterator[str]:
         fraction = f"{param.saltpepper_param.fraction:g}"
         yield f"transform_param.noise_param.saltpepper_param: fraction must be between 0 and 1, not {fraction}"
     if param.saltpepper and not param.saltpepper_param.value:
-        yield "transform_param.noise_param.saltpepper_param has no value; give one, or one for each channel"
+        yield "transform_param.noise_param.saltpepper_param has no value; set one, or one for each channel"
     if param.convert_to_hsv and param.convert_to_lab:
         yield "transform_param.noise_param has both convert_to_hsv and convert_to_lab; keep one of them"
 
@@ -142,11 +142,11 @@ def _change_luma(image: np.ndarray, change: Callable[[np.ndarray], Any]) -> np.n
 
 
 def _add_salt_and_pepper(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
-    """Set a fraction of the pixels, drawn with repetition, to one color."""
+    """Set a fraction of the pixels, sampled with replacement, to one color."""
     height, width, channels = image.shape
     if len(param.value) not in (1, channels):
         raise DataError(
-            f"has {channels} channels, but saltpepper_param has {len(param.value)} value: give one, or one for "
+            f"has {channels} channels, but saltpepper_param has {len(param.value)} value: set one, or one for "
             "each channel"
         )
     n = int(np.float32(param.fraction) * np.float32(width) * np.float32(height))

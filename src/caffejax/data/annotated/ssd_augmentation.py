@@ -1,4 +1,4 @@
-"""Augmentation of annotated images: expansion, batch samplers and size, and the changes of color_changes.py."""
+"""Augmentation of annotated images: expansion, batch samplers and resizing; color_changes.py changes their colours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .color_changes import add_noise, distort, distortion_problems, noise_proble
 
 _RESIZE_FIELDS = {
     *("prob", "resize_mode", "height", "width", "pad_mode", "pad_value", "interp_mode", "height_scale", "width_scale"),
-    "jitter",  # it concerns YOLO's own way of reading
+    "jitter",  # only YOLO's own reader uses it
 }
 _MAX_SIDE = 32767  # pixels; OpenCV's limit
 _INTERPOLATION = {
@@ -52,7 +52,7 @@ def resize_problems(params: Any) -> Iterator[str]:
 def resize_image(image: AnnotatedImage, param: Any, rng: np.random.Generator) -> AnnotatedImage:
     """Resize an image by a ResizeParameter: warp it, or keep its proportions.
 
-    If `param` has several interp_modes, one of them is drawn. `prob` has no effect, as in the SSD fork.
+    If `param` has several interp_modes, one of them is selected at random. `prob` has no effect, as in the SSD fork.
     """
     modes = param.interp_mode
     mode = _INTERPOLATION[modes[rng.integers(len(modes))] if modes else ResizeParameter.LINEAR]
@@ -73,10 +73,10 @@ def scale_boxes(boxes: np.ndarray, param: Any, size: tuple[int, int], window: np
     """Return boxes in units of width_scale and height_scale pixels if both are set and resize_mode is FIT_SMALL_SIZE.
 
     Args:
-        boxes: in units of the window.
+        boxes: the boxes, relative to the window.
         param: the ResizeParameter.
-        size: height and width of the image before it was resized.
-        window: the crop that was made afterwards.
+        size: the height and width of the image before it was resized.
+        window: the crop of the resized image.
     """
     if not (param.height_scale and param.width_scale) or param.resize_mode != ResizeParameter.FIT_SMALL_SIZE:
         return boxes
@@ -92,7 +92,7 @@ def _fit_small(param: Any, w: int, h: int) -> tuple[tuple[int, int], tuple[float
 
 
 def _fit(param: Any, w: int, h: int, *, by_width: bool) -> tuple[tuple[int, int], tuple[float, float]]:
-    """Return width and height that keep the proportions and equal one side of `param`: rounded down, and exact."""
+    """Return the width and height that keep the proportions and equal one side of `param`, rounded down and exact."""
     aspect = np.float32(w) / np.float32(h)
     if by_width:
         exact = np.float32(param.width), np.float32(param.width) / aspect
@@ -119,7 +119,7 @@ def _scale_pixels(image: np.ndarray, size: tuple[int, int], mode: int) -> np.nda
 def _pad(image: np.ndarray, param: Any) -> np.ndarray:
     (h, w, channels), values = image.shape, list(param.pad_value) or [0.0]
     if len(values) not in (1, channels):
-        raise DataError(f"has {channels} channels, but there are {len(values)} pad_value: give one, or {channels}")
+        raise DataError(f"has {channels} channels, but there are {len(values)} pad_value: set one, or {channels}")
     top, left = (param.height - h) // 2, (param.width - w) // 2
     bottom, right = param.height - h - top, param.width - w - left
     border = values * channels if len(values) == 1 else values
@@ -134,9 +134,9 @@ def keep_objects(constraint: Any | None, image: AnnotatedImage, window: np.ndarr
     """Return the image with only the objects whose center, or a large enough part, is in the window.
 
     Args:
-        constraint: the EmitConstraint message, or None to keep every object that is at least partly visible.
+        constraint: the EmitConstraint message, or None to keep all objects.
         image: the image.
-        window: float32 (4,), in units of the image.
+        window: the window, float32 (4,), relative to the image.
     """
     boxes = image.boxes
     if constraint is None:
@@ -157,20 +157,23 @@ def expansion_problems(param: Any) -> Iterator[str]:
         limits = f"1 or more, and at most {_MAX_EXPANSION}, not {param.expand_param.max_expand_ratio:g}"
         yield f"transform_param.expand_param: max_expand_ratio must be {limits}"
     if param.HasField("mean_file"):
-        yield "transform_param has expand_param and mean_file: larger images need a larger mean; give mean_value"
+        yield "transform_param has expand_param and mean_file: larger images need a larger mean; set mean_value instead"
 
 
 def expand(
     image: AnnotatedImage, param: Any, background: np.ndarray, emit: Emit, rng: np.random.Generator
 ) -> AnnotatedImage:
-    """Paste an image at a random place of a larger background, with the probability `prob`, or return it unchanged.
+    """Paste an image at a random position into a larger background with the probability `prob`.
 
     Args:
         image: the image.
         param: the ExpansionParameter.
         background: a value for each channel, or one for all.
         emit: selects the objects to keep.
-        rng: decides whether the image is expanded, how much, and where it is pasted.
+        rng: the source of the random choices.
+
+    Returns:
+        The larger image, or `image` itself if it is not expanded.
     """
     if rng.random() > param.prob or abs(param.max_expand_ratio - 1) < _MIN_EXPANSION:
         return image
@@ -189,7 +192,7 @@ def _to_pixels(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     return np.clip(np.rint(values), 0, 255).astype(dtype) if dtype == np.uint8 else values
 
 
-_MAX_TRIALS = 1_000_000  # all are drawn at once
+_MAX_TRIALS = 1_000_000  # all are sampled at once
 
 # the measure of each constraint, by its name in the prototxt
 _CONSTRAINTS: Mapping[str, Callable[..., Any]] = {
@@ -223,7 +226,7 @@ def crop_sample(samplers: Sequence[Any], emit: Emit, image: AnnotatedImage, rng:
         samplers: the BatchSampler messages.
         emit: selects the objects to keep.
         image: the image.
-        rng: draws the windows and selects one.
+        rng: the source of the windows and of the choice among them.
     """
     windows = [window for sampler in samplers for window in sampler_windows(sampler, image.boxes, rng)]
     if not windows:
@@ -244,7 +247,7 @@ def sampler_windows(batch_sampler: Any, boxes: np.ndarray, rng: np.random.Genera
 
 
 def _draw(sampler: Any, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw n windows of random area (scale^2 of the image's), aspect ratio and place: float32 (n, 4)."""
+    """Sample n windows, float32 (n, 4), with random area (scale^2 of the image's), aspect ratio and position."""
     unit = rng.random((4, n), np.float32)
     scale = sampler.min_scale + unit[0] * (sampler.max_scale - sampler.min_scale)
     ratio = sampler.min_aspect_ratio + unit[1] * (sampler.max_aspect_ratio - sampler.min_aspect_ratio)
@@ -255,10 +258,10 @@ def _draw(sampler: Any, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _satisfies(constraint: Any, windows: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """Return whether each window meets a SampleConstraint for at least one object: bool (n,).
+    """Return the mask, bool (n,), of the windows that meet a SampleConstraint for at least one object.
 
-    One object must meet all of the constraint's conditions. (In the fork, the first condition is enough.) Without
-    conditions all windows meet it.
+    One object must meet all conditions of the constraint. (In the fork, the first condition is enough.) If there are no
+    conditions, all windows meet the constraint.
     """
     good = np.ones((len(windows), len(boxes)), bool)
     constrained = False
@@ -280,11 +283,11 @@ TRANSFORM_SETTINGS = ("resize_param", "noise_param", "distort_param", "expand_pa
 
 
 class Augmented(NamedTuple):
-    """An image that is ready to be cropped and mirrored with the rest of the batch.
+    """An image that is ready to be cropped and mirrored together with the other images of the batch.
 
     Attributes:
         image: the image.
-        size: height and width of the image before it was resized.
+        size: the height and width of the image before it was resized.
     """
 
     image: AnnotatedImage
@@ -292,7 +295,7 @@ class Augmented(NamedTuple):
 
 
 class Augmentation:
-    """Random changes of an annotated image, in Caffe's order: color, expansion, batch samplers, size, noise.
+    """Random changes of an annotated image, in Caffe's order: color, expansion, batch samplers, resizing, noise.
 
     The batch is cropped afterwards; `visible_objects` then returns the objects of each crop.
 
@@ -304,7 +307,7 @@ class Augmentation:
         background: the mean of each channel.
 
     Raises:
-        DataError: with all problems of the settings.
+        DataError: if settings are invalid. The message lists all problems.
     """
 
     def __init__(self, site: Site, background: np.ndarray) -> None:
@@ -327,7 +330,7 @@ class Augmentation:
 
         Args:
             image: the image.
-            rng: decides about all random choices.
+            rng: the source of all random choices.
             compressed: whether the image was stored compressed.
 
         Raises:
@@ -352,11 +355,11 @@ class Augmentation:
         return Augmented(image, (height, width))
 
     def visible_objects(self, augmented: Augmented, window: np.ndarray, flip: bool) -> np.ndarray:
-        """Return the objects in a crop, float32 (G, 7), in units of the crop.
+        """Return the objects in a crop, float32 (G, 7), with boxes relative to the crop.
 
         Args:
             augmented: the image.
-            window: the crop, float32 (4,), in units of the image.
+            window: the crop, float32 (4,), relative to the image.
             flip: whether the crop is mirrored.
         """
         crop = self._emit(augmented.image, window).crop(window)

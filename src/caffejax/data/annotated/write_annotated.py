@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class StorageOptions:
-    """Options of how images are stored.
+    """Options for the storage of images.
 
     Attributes:
         colour: whether images have three channels instead of one.
@@ -31,9 +31,9 @@ class StorageOptions:
         width: the width to resize to; 0 for the original size.
         min_dim: smaller images are enlarged until their shorter side has this length in pixels; 0 for no limit.
         max_dim: larger images are then reduced until their longer side has this length in pixels; 0 for no limit.
-        encoding: compress images as jpg, png, ...; default: raw. The bytes of a file with this suffix are copied if
-            it is not resized and `colour` is set.
-        max_pixels: the largest number of pixels, in the file and resized to `height` and `width`.
+        encoding: the format in which images are compressed, such as jpg or png, or "" for no compression. The bytes of
+            a file with this suffix are copied if it is not resized and `colour` is set.
+        max_pixels: the largest number of pixels, before and after resizing to `height` and `width`.
     """
 
     colour: bool = True
@@ -52,15 +52,15 @@ def encode_annotated(
 
     Args:
         path: the image.
-        label: the image's class; or a function that returns the image's objects, (G, 7), from its height and width in
+        label: the image's class, or a function that returns the image's objects, (G, 7), for its height and width in
             the file.
-        options: how the image is stored.
+        options: the options for storing the image.
 
     Returns:
-        The AnnotatedDatum, and the shape of the image as stored, (C, H, W).
+        The AnnotatedDatum, and the shape of the stored image, (C, H, W).
 
     Raises:
-        DataError: naming the file that cannot be read or is malformed.
+        DataError: if the file cannot be read or is malformed. The message names the file.
     """
     content = read_file(path)
     original = decode_file(path, content, options.colour, options.max_pixels)
@@ -78,13 +78,13 @@ def encode_annotated(
 def write_annotated(
     path: str | os.PathLike[str], items: Iterable[tuple[np.ndarray, np.ndarray]], backend: str = "lmdb"
 ) -> None:
-    """Write images with boxes as a new database for AnnotatedData; the folder appears when it is complete.
+    """Write images with boxes as a new database for AnnotatedData. The folder appears when it is complete.
 
     Args:
         path: the folder to create.
         items: for each image its pixels, uint8 (H, W, 3) in the order B, G, R, and its objects, (G, 7): the class, the
-            number within the class, xmin, ymin, xmax and ymax in units of the image, and whether the object is
-            difficult.
+            number within the class, xmin, ymin, xmax and ymax as fractions of the image's width and height, and whether
+            the object is difficult.
         backend: lmdb or leveldb.
 
     Raises:
@@ -99,7 +99,7 @@ def write_annotated(
 
 
 def _resize(image: np.ndarray, options: StorageOptions) -> np.ndarray:
-    """Resize an image (C, H, W) by the sizes in `options`. If its size does not change, return `image` itself."""
+    """Resize an image (C, H, W) to the sizes in `options`, or return `image` itself if its size does not change."""
     if not (options.min_dim or options.max_dim):
         return resize(image, options.height, options.width, options.max_pixels)
     short, long = sorted(image.shape[1:])

@@ -55,7 +55,7 @@ def read_videos(file: Path, *, numbered: bool, several: bool = False) -> VideoLi
         several: whether lines may have several labels, separated by commas.
 
     Raises:
-        DataError: if the file cannot be read or is empty, or naming all malformed lines.
+        DataError: if the file cannot be read or is empty, or lines are malformed. The message names each such line.
     """
     videos, problems = VideoList([], [], []), []
     form = "a name, " + ("an integer, " if numbered else "") + ("labels" if several else "a label")
@@ -81,12 +81,12 @@ class VideoDataset(ListDataset[Label]):
 
 
 class ClipDataset(VideoDataset[Any]):
-    """The clips of a list as images (3 * length, H, W): the blue channels of all frames, then green, then red.
+    """The clips of a list as images (3 * length, H, W): the blue channels of all frames, then the green, then the red.
 
     Args:
         site: the layer.
         param: its parameters.
-        rng: decides about the order, and about the first frame of each clip.
+        rng: the source of the order and of the first frame of each clip.
 
     Raises:
         DataError: if the list, or a video that it names, is missing or malformed.
@@ -104,7 +104,7 @@ class ClipDataset(VideoDataset[Any]):
         super().__init__(paths, param, rng)
 
     def _one_hot(self, labels: list[int]) -> np.ndarray:
-        """Return an array with 1 at each of the labels, else 0: float32 (num_of_labels,)."""
+        """Return an array, float32 (num_of_labels,), that is 1 at each of the labels and 0 elsewhere."""
         n = self._param.num_of_labels
         if not all(0 <= label < n for label in labels):
             raise DataError(f"the list has labels {labels}, which must be below num_of_labels {n}")
@@ -142,7 +142,7 @@ def _read_frames(
     """Read `length` frames (3, H, W) of a video file, `step` frames apart.
 
     All frames from the start of the file are decoded, because seeking does not work in all files. If `begin` is None,
-    the first frame is drawn at random.
+    the first frame is selected at random.
     """
     capture = cv2.VideoCapture(path)
     try:
@@ -182,9 +182,10 @@ _KNOWN = {
 
 
 class ClipBatches(ImageBatches[Any]):
-    """Batches of clips, (N, C, length, h, w), made of images (C * length, h, w). Arguments as for `ImageBatches`.
+    """Batches of clips, (N, C, length, h, w), made of images (C * length, h, w).
 
     Args:
+        *args: the arguments of `ImageBatches`.
         length: the number of frames of a clip.
     """
 
@@ -210,14 +211,14 @@ class ClipBatches(ImageBatches[Any]):
 class VideoDataLayer(DataLayer):
     """Batches of the videos that a list names: clips (N, 3, length, h, w), or segments (N, channels, h, w).
 
-    A clip of C3D is `new_length` frames, `sampling_rate` frames apart, of a video file, or with `use_image` of a folder
-    with 000001.jpg and so on. A line of the list is a name, the first frame and a label. With `use_temporal_jitter`,
-    the first frame is drawn at random, and the line has the number of frames instead of the first frame, or no number
-    for a video file.
+    A clip of C3D consists of `new_length` frames, `sampling_rate` frames apart, of a video file or, with `use_image`,
+    of a folder that contains 000001.jpg and so on. Each line of the list has a name, the first frame and a label. With
+    `use_temporal_jitter`, the first frame is selected at random. The line then has the number of frames instead of the
+    first frame, or no number for a video file.
 
-    With `num_segments`, `modality` or `name_pattern`, the layer is the one of temporal segment networks. A line of its
-    list is a folder, the number of frames and a label, and the first top has the channels of all frames of all
-    segments, in order.
+    With `num_segments`, `modality` or `name_pattern`, the layer is the VideoData layer of temporal segment networks.
+    Each line of its list has a folder, the number of frames and a label. The first top contains the channels of all
+    frames of all segments, in order.
     """
 
     def probe(self) -> SourceSpec:
@@ -249,9 +250,9 @@ define_layer(
     VideoDataLayer.source(),
     docs=LayerDocs(
         origin="C3D, yjxiong/caffe",
-        restrictions="The SSD fork's, which reads a video or a camera, is refused. A clip that cannot be read "
-        "is an error, as other bad examples are; C3D leaves it out in TRAIN. With use_image and "
-        "use_temporal_jitter clips begin in TEST with 000001.jpg; C3D looks for 000000.jpg. No recorded case.",
+        restrictions="The VideoData layer of the SSD fork, which reads a video or a camera, is refused. A clip that "
+        "cannot be read is an error, like other bad examples; C3D omits it in TRAIN. With use_image and "
+        "use_temporal_jitter, clips begin in TEST with 000001.jpg; C3D looks for 000000.jpg. No recorded case.",
     ),
 )
 
@@ -286,15 +287,15 @@ def _parse_settings(layer: Any) -> tuple[str, Any]:
     positive = ("new_length", "num_segments" if kind == "segments" else "sampling_rate")
     for field in (*positive, "max_sampling_rate", "num_of_labels"):
         if getattr(param, field, 1) < 1:
-            raise DataError(f"{name}.{field} must be 1 or more")
+            raise DataError(f"{name}.{field} must be 1 or more, not {getattr(param, field)}")
     return kind, param
 
 
 def _move_to_transform(site: Site, kind: str, param: Any) -> Site:
     """Return the site with a transform_param whose mean_value has one value, or a value for each channel of all frames.
 
-    C3D's settings in image_data_param are moved to transform_param. Settings of crops are removed for segments, which
-    `make_crop` crops.
+    C3D's settings in image_data_param are moved to transform_param. Settings of crops are removed for segments, because
+    `make_crop` crops them.
     """
     layer = type(site.layer)()
     layer.CopyFrom(site.layer)
@@ -315,7 +316,7 @@ def _move_to_transform(site: Site, kind: str, param: Any) -> Site:
         channels, spread = _CHANNELS, [mean for mean in means for _ in range(param.new_length)]
     if len(means) > 1:
         if channels % len(means) if kind == "segments" else len(means) != channels:
-            raise DataError(f"there are {len(means)} mean_value for {channels} channels: give one, or one for each")
+            raise DataError(f"there are {len(means)} mean_value for {channels} channels: set one, or one for each")
         t.mean_value[:] = spread
     return dataclasses.replace(site, layer=layer)
 
@@ -331,13 +332,13 @@ _PATTERNS = {"RGB": "image_%04d.jpg", "FLOW": "flow_%c_%04d.jpg"}
 class SegmentDataset(VideoDataset[int]):
     """The videos of a list as images, with the channels of all frames in order.
 
-    A video is divided into `num_segments` segments of equal length, and `new_length` consecutive frames are read of
-    each segment: at a random place in TRAIN, else in the middle. Optical flow has two frames, x and y, of one channel
-    each.
+    A video is divided into `num_segments` segments of equal length. From each segment, `new_length` consecutive frames
+    are read, at a random position in TRAIN and in the middle otherwise. Optical flow has two frames, x and y, of one
+    channel each.
 
     Args:
         site: the layer.
-        rng: decides about the order, and about the first frame of each segment.
+        rng: the source of the order and of the first frame of each segment.
 
     Raises:
         DataError: if the list, or a folder that it names, is missing or malformed.
@@ -410,10 +411,10 @@ CROP_SETTINGS = (
 def make_crop(site: Site) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
     """Return a function that crops and mirrors an image (C, H, W) by the settings in transform_param.
 
-    In TRAIN, crops are at random places, or with `fix_crop` at one of a few fixed places. With `multi_scale`, the
-    height and width of a crop are fractions (`scale_ratios`) of the image's shorter side, and the crop is resized to
-    crop_size. The positions of the two fractions in the list `scale_ratios` differ by at most `max_distort`. In TEST,
-    the crop is in the center. With `is_flow`, mirrored frames of flow along x become 255 - x.
+    In TRAIN, crops are at random positions or, with `fix_crop`, at one of a few fixed positions. With `multi_scale`,
+    the height and width of a crop are fractions (`scale_ratios`) of the image's shorter side, and the crop is resized
+    to crop_size. The positions of the two fractions in the list `scale_ratios` differ by at most `max_distort`. In
+    TEST, the crop is in the center. With `is_flow`, mirrored frames of flow along x become 255 - x.
     """
     p, training = site.layer.transform_param, site.training
     ratios = [np.float32(r) for r in p.scale_ratios or _RATIOS]
@@ -424,7 +425,9 @@ def make_crop(site: Site) -> Callable[[np.ndarray, np.random.Generator], np.ndar
     if p.original_image:
         raise DataError("transform_param.original_image is not supported")
     if p.mean_file and p.crop_size:
-        raise DataError("transform_param has a mean_file and a crop_size; give mean_value")
+        raise DataError(
+            "transform_param has both mean_file and crop_size, which cannot be combined here; set mean_value instead"
+        )
 
     def window(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
         if p.crop_size:
