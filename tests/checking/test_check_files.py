@@ -207,7 +207,8 @@ def test_images_of_unknown_size_give_no_figures(check) -> None:
     assert check(data + CONV + reshape_layer).phases[0].outcome == "loads"  # 28 x 28 fits
     hdf5_layer = DATA % ("HDF5Data", 'hdf5_data_param { source: "gone.txt" batch_size: 3 }')
     assert (
-        "do not give its shapes; the layers after it were not checked" in check(hdf5_layer + CONV).phases[0].assumed[0]
+        "do not determine the shapes of its tops; the layers after it were not checked"
+        in check(hdf5_layer + CONV).phases[0].assumed[0]
     )
 
 

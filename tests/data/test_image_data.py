@@ -73,7 +73,7 @@ def test_images_can_be_grey_and_resized(folder, open_source):
 def test_the_pixel_limit_applies_after_resizing(folder):
     file = folder / "in" / "a 1.png"
     assert read_image(file, True, 8, 5, max_pixels=40).shape == (3, 8, 5)
-    with pytest.raises(DataError, match=r"height 8 and width 6: that is too large \(--max_image_pixels\)"):
+    with pytest.raises(DataError, match=r"height 8 and width 6: .* max_image_pixels, 40 \(--max_image_pixels\)"):
         read_image(file, True, 8, 6, max_pixels=40)
     options = StorageOptions(height=8, width=6, max_pixels=40)
     with pytest.raises(DataError, match="height 8 and width 6: that is too large"):
@@ -113,7 +113,7 @@ def test_all_bad_lines_are_named_at_once(tmp_path):
 
 def test_lines_longer_than_any_path_are_refused(tmp_path):
     (tmp_path / "list").write_bytes(b"a\x0cb.jpg 1\n" + b"c" * 70_000 + b".jpg 2\n")
-    with pytest.raises(DataError, match=r"list:2: has 68\.37 KiB; a line has at most 64 KiB"):
+    with pytest.raises(DataError, match=r"list:2: is 68\.37 KiB long; a line has at most 64 KiB"):
         read_list(tmp_path / "list")
 
 

@@ -51,7 +51,7 @@ def test_positions_are_restored_and_reset():
         (DATA, LABELS, 4, "the number of images, 6, must be a multiple of batch_size 4"),
         (DATA[:0], LABELS[:0], 4, "the number of images, 0, must be a multiple"),
         (DATA, LABELS[:5], 2, "there are 5 labels for 6 images"),
-        (DATA[0], LABELS[:2], 2, r"the data is 2x3x4; images \(n, C, H, W\) are needed"),
+        (DATA[0], LABELS[:2], 2, r"the data is 2x3x4, but must be images \(n, C, H, W\)"),
         (np.float32(1), LABELS, 2, "the data is a number"),
         (DATA, LABELS, 0, "batch_size must be 1 or more"),
     ],

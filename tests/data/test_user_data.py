@@ -173,8 +173,12 @@ def test_all_problems_of_a_batch_are_reported_at_once(graph: Graph) -> None:
 @pytest.mark.parametrize(
     ("batch", "error_type", "message"),
     [
-        ((X[:, :2], Y), GraphError, r"'x' of shape \(10, 2\), but the net is built for \(4, 3\), and cannot be"),
-        ((X, Y[:3]), GraphError, r"'y' of shape \(3,\)"),
+        (
+            (X[:, :2], Y),
+            GraphError,
+            r"'x' of the batch has shape \(10, 2\), but the net is built for \(4, 3\) and cannot be",
+        ),
+        ((X, Y[:3]), GraphError, r"'y' of the batch has shape \(3,\)"),
         ((X, Y + 5), DataError, "holds 5 in row 0 of the batch, but the layer has 5 classes"),
     ],
     ids=["other axes", "other rows", "a label beyond the classes"],

@@ -127,7 +127,7 @@ def read_pose(rows: np.ndarray, in_database: int) -> Pose:
     if not (largest <= _FAR and 0 < scale < math.inf):
         raise DataError(
             f"has joints or a center up to {largest:g} pixels from the origin (the limit is {_FAR}), and the scale "
-            f"{scale:g}, which must be positive and finite"
+            f"{scale:g} (it must be positive and finite)"
         )
     outside = (joints < 0).any(2) | (joints >= (width, height)).any(2)
     visible = np.where(outside, _OUTSIDE, np.where(flags == 0, _HIDDEN, 1))
