@@ -9,7 +9,7 @@ import pytest
 from caffejax.cli import main
 from caffejax.data import LevelDb, Lmdb
 from caffejax.data.annotated.annotated_datum import parse_annotated, read_annotations
-from caffejax.data.image_decoding import image_of
+from caffejax.data.image_decoding import decode_datum
 
 MAP = """
 item { name: "none_of_the_above" label: 0 display_name: "background" }
@@ -110,7 +110,7 @@ def test_images_are_resized_by_the_flags(folder, flags, shape, encoding):
     assert convert(*DETECTION, *flags, *encoding, "--backend=leveldb", "--shuffle", "--check_size") == 0
     for _, value in LevelDb("db"):
         message = parse_annotated(value)
-        assert image_of(message.datum).shape == shape
+        assert decode_datum(message.datum).shape == shape
         assert (message.datum.channels, message.datum.height, message.datum.width) == shape
         assert message.datum.encoded == bool(encoding)
         np.testing.assert_allclose(read_annotations(message).objects, GROUPED_OBJECTS, rtol=1e-6)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caffejax.data import write_annotated, write_lmdb
-from caffejax.data.annotated.annotated_data import enough_rows, label_rows
+from caffejax.data.annotated.annotated_data import choose_num_rows, make_label_top
 from caffejax.errors import DataError
 from caffejax.layers.row_padding import strip_padding
 from caffejax.schema import caffe_pb2
@@ -104,7 +104,7 @@ def test_example_n_follows_from_n_and_the_seed(db, open_source):
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 6))
 def test_rows_of_padding_come_last(counts, exponent):
     objects = [np.arange(7 * n, dtype=np.float32).reshape(n, 7) for n in counts]
-    label, n = label_rows(objects, 2**exponent), sum(counts)
+    label, n = make_label_top(objects, 2**exponent), sum(counts)
     rows = label.shape[2]
     assert label.shape == (1, 1, rows, 8)
     assert rows & (rows - 1) == 0
@@ -115,10 +115,10 @@ def test_rows_of_padding_come_last(counts, exponent):
 
 
 def test_the_probe_reserves_rows_for_nearly_all_batches(db, open_source):
-    assert enough_rows([3] * 7, 4) == 16
-    assert enough_rows([0, 0], 4) == 1
+    assert choose_num_rows([3] * 7, 4) == 16
+    assert choose_num_rows([0, 0], 4) == 1
     boxes = np.random.default_rng(0).poisson(2.5, 10_000)
-    row_count = enough_rows(boxes[:128].tolist(), 32)
+    row_count = choose_num_rows(boxes[:128].tolist(), 32)
     assert row_count == 128
     assert boxes[:9984].reshape(-1, 32).sum(axis=1).max() <= row_count
     source = open_source(layer_text(db, SIZE))

@@ -50,7 +50,7 @@ def test_positions_outside_the_database_raise(leveldb_folder):
 
 
 def test_tables_of_several_files_are_read_in_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr("caffejax.data.leveldb.table_writer._TABLE", 1 << 17)
+    monkeypatch.setattr("caffejax.data.leveldb.table_writer._MAX_TABLE_SIZE", 1 << 17)
     write_leveldb(tmp_path / "db", RECORDS, compress=False)
     assert len(list((tmp_path / "db").glob("*.ldb"))) == 4
     assert list(LevelDb(tmp_path / "db")) == RECORDS

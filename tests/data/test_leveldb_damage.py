@@ -64,7 +64,7 @@ def test_invalid_manifests_are_refused(leveldb_folder, tmp_path, record, message
 
 
 def test_all_missing_tables_are_named_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("caffejax.data.leveldb.table_writer._TABLE", 1 << 17)
+    monkeypatch.setattr("caffejax.data.leveldb.table_writer._MAX_TABLE_SIZE", 1 << 17)
     write_leveldb(tmp_path / "db", RECORDS, compress=False)
     (tmp_path / "db" / "000002.ldb").unlink()
     with open(tmp_path / "db" / "000004.ldb", "r+b") as file:

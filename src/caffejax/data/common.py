@@ -82,7 +82,7 @@ class CounterRng:
         """Return a permutation of 0 to n - 1, int64 (n,), that is determined by a key such as (epoch, file)."""
         return np.random.default_rng((*self._seed, *key)).permutation(n)
 
-    def below(self, n: int, *key: int) -> int:
+    def random_integer(self, n: int, *key: int) -> int:
         """Return a random integer from 0 to n - 1 that is determined by a key."""
         return int(np.random.default_rng((*self._seed, *key)).integers(n))
 
@@ -101,7 +101,7 @@ class IndexSampler:
 
     def __init__(self, count: int, param: Any, rng: CounterRng) -> None:
         self._count, self._shuffle, self._rng = count, param.shuffle, rng
-        self._skip = rng.below(param.rand_skip) if param.rand_skip else 0
+        self._skip = rng.random_integer(param.rand_skip) if param.rand_skip else 0
         if self._skip >= count:
             raise DataError(f"rand_skip skips {self._skip} of {count} images; it must be less than {count}")
         self._orders: dict[int, np.ndarray] = {}

@@ -71,9 +71,9 @@ class RecordDataset(ImageDataset[Label]):
         if param.backend == caffe_pb2.DataParameter.IMAGEDB:
             raise DataError(f"{param.source} is in MyCaffe's SQL database, which is not supported; write it to an LMDB")
         records = READERS[caffe_pb2.DataParameter.DB.Name(param.backend).lower()](site.path(param.source))
-        skip = rng.below(param.rand_skip) if param.rand_skip else 0
+        skip = rng.random_integer(param.rand_skip) if param.rand_skip else 0
         self._records = records if max_examples is None else records.head(skip + max_examples)
-        self._first = skip % len(self._records)  # opens the database without reading a record
+        self._n_skipped = skip % len(self._records)  # opens the database without reading a record
         self._shuffles = bool(param.shuffle) and max_examples is None
         order = caffe_pb2.DataParameter(shuffle=self._shuffles)
         self._sampler = IndexSampler(len(self._records), order, rng)
@@ -95,10 +95,10 @@ class RecordDataset(ImageDataset[Label]):
         if self._shuffles:
             return [self._records[self._index(n)] for n in range(start, start + count)]
         records: list[Record] = []
-        at = self._index(start)
-        while (left := count - len(records)) > 0:
-            records += self._records.read_range(at, min(left, len(self._records) - at))
-            at = 0
+        index = self._index(start)
+        while (n_remaining := count - len(records)) > 0:
+            records += self._records.read_range(index, min(n_remaining, len(self._records) - index))
+            index = 0
         return records
 
     def decode_records(self, records: Sequence[Record]) -> tuple[Sequence[np.ndarray], Sequence[Label]]:
@@ -123,7 +123,7 @@ class RecordDataset(ImageDataset[Label]):
         self._records.close()
 
     def _index(self, n: int) -> int:
-        return self._sampler[self._first + n]
+        return self._sampler[self._n_skipped + n]
 
     def _name_record(self, key: bytes, error: DataError) -> DataError:
         name = key.decode("utf-8", "backslashreplace")
@@ -163,8 +163,8 @@ class DatumDataset(RecordDataset[int]):
     def read(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
         """Read consecutive examples; see `ImageDataset.read`."""
         records = self.read_records(start, count)
-        alike = self._reader.read_alike([value for _, value in records])
-        return self.decode_records(records) if alike is None else alike  # type: ignore[return-value]
+        arrays = self._reader.read_same_layout([value for _, value in records])
+        return self.decode_records(records) if arrays is None else arrays  # type: ignore[return-value]
 
 
 class DatabaseLayer(DataLayer):

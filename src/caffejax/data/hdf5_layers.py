@@ -29,7 +29,7 @@ from .prefetch import Batch, Batches
 
 Rows = tuple[np.ndarray, ...]  # one array for each data set
 
-_SMALL = 2**14  # numbers; copying them takes less time than passing them between threads
+_MAX_COPIED = 2**14  # numbers; copying them takes less time than passing them between threads
 
 
 class Hdf5Batches:
@@ -55,9 +55,9 @@ class Hdf5Batches:
         self._names = list(site.layer.top)
         self.batch_size: int = param.batch_size
         size = sum(math.prod(top.shape) for top in tops)
-        self.threads = 1 if len(files) > 1 or size > _SMALL else 0
+        self.threads = 1 if len(files) > 1 or size > _MAX_COPIED else 0
         self._rng = CounterRng(site.data_config.seed, site.layer.name) if param.shuffle else None
-        self._held: tuple[int, Rows] | None = None  # the last file read
+        self._loaded_file: tuple[int, Rows] | None = None  # the last file read
         self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order and its epoch and file
         rows = {path: _count_rows(path, self._names[0]) for path in dict.fromkeys(files)}  # a list may repeat files
         self._sizes = [rows[path] for path in files]
@@ -66,19 +66,19 @@ class Hdf5Batches:
     def read(self, start: int) -> Batch:
         """Read the batch that begins at row `start`. It may span files and epochs."""
         parts: list[Rows] = []
-        at, end = start, start + self.batch_size
-        while at < end:
-            epoch, row = divmod(at, self.examples)
+        position, end = start, start + self.batch_size
+        while position < end:
+            epoch, row = divmod(position, self.examples)
             file, first = self._locate(epoch, row)
-            last = min(self._sizes[file], first + end - at)
+            last = min(self._sizes[file], first + end - position)
             order = self._row_order(epoch, file)[first:last] if self._rng else slice(first, last)
             parts.append(tuple(rows[order] for rows in self._load(file)))
-            at += last - first
+            position += last - first
         return Batch(tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
 
     def close(self) -> None:
         """Release the file in memory. The next read loads it again."""
-        self._held = None
+        self._loaded_file = None
 
     def _locate(self, epoch: int, row: int) -> tuple[int, int]:
         """Return the index of the file that contains row `row` of an epoch, and the number of the row in this file."""
@@ -96,9 +96,9 @@ class Hdf5Batches:
         return self._order[1]
 
     def _load(self, file: int) -> Rows:
-        if self._held is None or self._held[0] != file:
-            self._held = file, self._read_file(file)
-        return self._held[1]
+        if self._loaded_file is None or self._loaded_file[0] != file:
+            self._loaded_file = file, self._read_file(file)
+        return self._loaded_file[1]
 
     def _read_file(self, file: int) -> Rows:
         layer = self._site.layer
@@ -146,18 +146,20 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
     for path in dict.fromkeys(files):
         try:
             with open_hdf5_file(path) as content:
-                shapes, wrong = _shapes(content, names, max_bytes)
+                shapes, messages = _shapes(content, names, max_bytes)
         except HDF5_ERRORS as error:
-            missing = "no such file" if not os.path.exists(path) else f"is not an HDF5 file, or is damaged ({error})"
-            shapes, wrong = {}, [missing]
+            message = "no such file" if not os.path.exists(path) else f"is not an HDF5 file, or is damaged ({error})"
+            shapes, messages = {}, [message]
         rows = {name: shape[0] for name, shape in shapes.items()}
         if len(set(rows.values())) > 1:
-            wrong.append("the data sets have different numbers of rows: " + _quote_rows(rows))
+            messages.append("the data sets have different numbers of rows: " + _quote_rows(rows))
         for name, shape in shapes.items():
             if shape[1:] != row_shapes.setdefault(name, shape[1:]):
-                before = dims(row_shapes[name]) or "a number"
-                wrong.append(f"a row of '{name}' is {dims(shape[1:]) or 'a number'}, but {before} in the first file")
-        problems += [Problem(message, file=str(path)) for message in wrong]
+                first_shape = dims(row_shapes[name]) or "a number"
+                messages.append(
+                    f"a row of '{name}' is {dims(shape[1:]) or 'a number'}, but {first_shape} in the first file"
+                )
+        problems += [Problem(message, file=str(path)) for message in messages]
         any_rows |= any(rows.values())
     if not problems and not any_rows:
         problems.append(Problem("the files have no rows"))
@@ -169,7 +171,7 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
 def _shapes(content: h5py.File, names: list[str], max_bytes: int) -> tuple[dict[str, tuple[int, ...]], list[str]]:
     """Return the shape of each data set in a file, and messages about the problems of the data sets."""
     shapes: dict[str, tuple[int, ...]] = {}
-    wrong: list[str] = []
+    messages: list[str] = []
     allowance = Allowance(content, max_bytes, "max_hdf5_bytes")
     for name in names:
         try:
@@ -177,20 +179,20 @@ def _shapes(content: h5py.File, names: list[str], max_bytes: int) -> tuple[dict[
             if isinstance(data_set, h5py.Dataset):
                 allowance.check(data_set)
         except RefusedError as error:
-            wrong.append(str(error))
+            messages.append(str(error))
             continue
         if isinstance(data_set, h5py.Group):
-            wrong.append(f"'{name}' is a group, not a data set; it holds {', '.join(sorted(data_set)) or 'nothing'}")
+            messages.append(f"'{name}' is a group, not a data set; it holds {', '.join(sorted(data_set)) or 'nothing'}")
         elif not isinstance(data_set, h5py.Dataset):
-            has = ", ".join(sorted(content)) or "nothing"
-            wrong.append(f"has no data set '{name}', only {has}{did_you_mean(name, content)}")
+            available = ", ".join(sorted(content)) or "nothing"
+            messages.append(f"has no data set '{name}', only {available}{did_you_mean(name, content)}")
         elif not data_set.shape:
-            wrong.append(f"data set '{name}' is a single value; its first axis must be the rows")
+            messages.append(f"data set '{name}' is a single value; its first axis must be the rows")
         elif data_set.dtype.kind not in "fiu":
-            wrong.append(f"data set '{name}' has type {data_set.dtype}; integers or floats are needed")
+            messages.append(f"data set '{name}' has type {data_set.dtype}; integers or floats are needed")
         else:
             shapes[name] = data_set.shape
-    return shapes, wrong
+    return shapes, messages
 
 
 def _quote_rows(rows: Mapping[str, int]) -> str:
@@ -275,19 +277,19 @@ class _OutputFile:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._written: tuple[Path, int] | None = None
+        self._path_and_rows: tuple[Path, int] | None = None
 
     def write_rows(self, ctx: Context, data: np.ndarray, label: np.ndarray) -> tuple[()]:
         rows = {name: np.asarray(array, np.float32) for name, array in zip(_OUTPUT_NAMES, (data, label), strict=True)}
-        path, before = self._written or (Path(self._name).expanduser().absolute(), 0)
+        path, n_written = self._path_and_rows or (Path(self._name).expanduser().absolute(), 0)
         try:
-            if self._written:
-                _append(path, rows, before)
+            if self._path_and_rows:
+                _append(path, rows, n_written)
             else:
                 _create(path, rows)
         except (OSError, KeyError) as error:
             raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
-        self._written = path, before + len(data)
+        self._path_and_rows = path, n_written + len(data)
         return ()
 
 
@@ -297,19 +299,21 @@ def _create(path: Path, rows: dict[str, np.ndarray]) -> None:
             file.create_dataset(name, data=array, maxshape=(None, *array.shape[1:]), chunks=True)
 
 
-def _append(path: Path, rows: dict[str, np.ndarray], before: int) -> None:
+def _append(path: Path, rows: dict[str, np.ndarray], n_written: int) -> None:
     with h5py.File(path, "r+") as file:
-        sets = {name: file[name] for name in rows}
-        if any(len(stored) != before for stored in sets.values()):
+        data_sets = {name: file[name] for name in rows}
+        if any(len(stored) != n_written for stored in data_sets.values()):
             message = (
                 "is also written by another process or net; if two nets have the layer, restrict it to one with "
                 "include { phase: ... }"
             )
             raise DataError(Problem(message, str(path)))
         for name, array in rows.items():
-            if sets[name].shape[1:] != array.shape[1:]:
-                message = f"a row of '{name}' is {dims(array.shape[1:])}, but {dims(sets[name].shape[1:])} in the file"
+            if data_sets[name].shape[1:] != array.shape[1:]:
+                message = (
+                    f"a row of '{name}' is {dims(array.shape[1:])}, but {dims(data_sets[name].shape[1:])} in the file"
+                )
                 raise DataError(Problem(message, str(path)))
         for name, array in rows.items():
-            sets[name].resize(before + len(array), axis=0)
-            sets[name][before:] = array
+            data_sets[name].resize(n_written + len(array), axis=0)
+            data_sets[name][n_written:] = array

@@ -135,8 +135,8 @@ class ImageBatches(Generic[Label]):
         with closing(self):
             arrays = self._assemble(self._read_examples(0, 1), 0).arrays
         tops = tuple(float32_top(self.batch_size, *array.shape[1:]) for array in arrays)
-        on_host = jax.ShapeDtypeStruct(tops[0].shape, arrays[0].dtype), *tops[1:]
-        return SourceSpec(tops, self._transform.device_transform, on_host)
+        host_specs = jax.ShapeDtypeStruct(tops[0].shape, arrays[0].dtype), *tops[1:]
+        return SourceSpec(tops, self._transform.device_transform, host_specs)
 
     def read(self, start: int) -> Batch:
         """Read the batch that begins at example `start`.
@@ -192,9 +192,9 @@ class ImageBatches(Generic[Label]):
         if isinstance(images, np.ndarray):  # all images have the same shape
             images = images[:1]
         shape: tuple[int, ...] = ()
-        checked: tuple[int, ...] = ()
+        checked_shape: tuple[int, ...] = ()
         for n, image in zip(examples.numbers, images, strict=False):
-            if image.shape == checked:
+            if image.shape == checked_shape:
                 continue
             try:
                 transformed = self._transform.shape(image.shape)
@@ -205,5 +205,5 @@ class ImageBatches(Generic[Label]):
                     )
             except DataError as error:
                 raise self._dataset.error(n, error) from error
-            shape, checked = transformed, image.shape
+            shape, checked_shape = transformed, image.shape
         return shape

@@ -31,11 +31,11 @@ _PNM = re.compile(rb"P[1-6]" + _GAP + rb"(\d{1,10})" + _GAP + rb"(\d{1,10})\s")
 _PFM = re.compile(rb"P[Ff]\n(\d{1,10})\s(\d{1,10})\s")
 _PAM = re.compile(rb"^[ \t\v\f\r]*(WIDTH|HEIGHT)\s+(\d{1,10})", re.MULTILINE)
 _HDR = re.compile(rb"-Y\s*\+?(\d{1,10})\s*\+X\s*\+?(\d{1,10})")
-_NO_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers without a segment
+_MARKERS_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers without a segment
 _WIDTH, _HEIGHT = 256, 257  # TIFF's tags
-_INTEGERS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 16: "Q", 17: "q"}  # TIFF's integer types
+_INTEGER_TYPES = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 16: "Q", 17: "q"}  # TIFF's integer types
 _MAX_ENTRIES = 1 << 16  # the most entries of a TIFF's directory that are read
-_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG segments with a size
+_FRAME_MARKERS = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG segments with a size
 
 
 def image_size(data: bytes) -> Size | None:
@@ -43,7 +43,7 @@ def image_size(data: bytes) -> Size | None:
 
     The header is not verified: sizes may be 0 or very large.
     """
-    for signature, read in _KINDS:
+    for signature, read in _SIZE_READERS:
         if signature.match(data):
             try:
                 return read(data)
@@ -55,28 +55,28 @@ def image_size(data: bytes) -> Size | None:
 def _png(data: bytes) -> Size | None:
     if data[12:16] != b"IHDR":
         return None
-    at, kind = 8, b""
-    while kind != b"IEND" and at + 4 < len(data):
-        length, kind = unpack_from(">I4s", data, at)
-        at += 12 + length
-        if at > len(data):  # OpenCV would allocate the whole chunk first
+    offset, kind = 8, b""
+    while kind != b"IEND" and offset + 4 < len(data):
+        length, kind = unpack_from(">I4s", data, offset)
+        offset += 12 + length
+        if offset > len(data):  # OpenCV would allocate the whole chunk first
             return None
     width, height = unpack_from(">II", data, 16)
     return height, width
 
 
 def _jpeg(data: bytes) -> Size | None:
-    at = 2
+    offset = 2
     while True:
-        while data[at] != 0xFF or data[at + 1] in (0x00, 0xFF):  # libjpeg skips other bytes
-            at += 1
-        marker = data[at + 1]
-        if marker in _FRAMES:
-            height, width = unpack_from(">HH", data, at + 5)
+        while data[offset] != 0xFF or data[offset + 1] in (0x00, 0xFF):  # libjpeg skips other bytes
+            offset += 1
+        marker = data[offset + 1]
+        if marker in _FRAME_MARKERS:
+            height, width = unpack_from(">HH", data, offset + 5)
             return height, width
         if marker in (0xD9, 0xDA):  # the end or the pixels, without a size before them
             return None
-        at += 2 if marker in _NO_LENGTH else 2 + unpack_from(">H", data, at + 2)[0]
+        offset += 2 if marker in _MARKERS_WITHOUT_LENGTH else 2 + unpack_from(">H", data, offset + 2)[0]
 
 
 def _gif(data: bytes) -> Size:
@@ -98,24 +98,24 @@ def _webp(data: bytes) -> Size | None:
         (bits,) = unpack_from("<I", data, 21)
         return (bits >> 14 & 0x3FFF) + 1, (bits & 0x3FFF) + 1
     if kind == b"VP8X":
-        width, height = (int.from_bytes(unpack_from("3s", data, at)[0], "little") + 1 for at in (24, 27))
+        width, height = (int.from_bytes(unpack_from("3s", data, offset)[0], "little") + 1 for offset in (24, 27))
         return height, width
     return None
 
 
 def _tiff(data: bytes) -> Size | None:
     order = "<" if data[:1] == b"I" else ">"
-    big = unpack_from(order + "H", data, 2)[0] == 43
-    (directory,) = unpack_from(order + ("Q" if big else "I"), data, 8 if big else 4)
-    (count,) = unpack_from(order + ("Q" if big else "H"), data, directory)
-    first, step = directory + (8 if big else 2), 20 if big else 12
+    is_big = unpack_from(order + "H", data, 2)[0] == 43
+    (directory,) = unpack_from(order + ("Q" if is_big else "I"), data, 8 if is_big else 4)
+    (count,) = unpack_from(order + ("Q" if is_big else "H"), data, directory)
+    first, step = directory + (8 if is_big else 2), 20 if is_big else 12
     sizes = {_WIDTH: 0, _HEIGHT: 0}
-    for at in range(first, first + step * min(count, _MAX_ENTRIES), step):
-        tag, kind = unpack_from(order + "HH", data, at)
+    for offset in range(first, first + step * min(count, _MAX_ENTRIES), step):
+        tag, kind = unpack_from(order + "HH", data, offset)
         if tag in sizes:
-            if kind not in _INTEGERS or (_INTEGERS[kind] in "Qq" and not big):
+            if kind not in _INTEGER_TYPES or (_INTEGER_TYPES[kind] in "Qq" and not is_big):
                 return None
-            (value,) = unpack_from(order + _INTEGERS[kind], data, at + (12 if big else 8))
+            (value,) = unpack_from(order + _INTEGER_TYPES[kind], data, offset + (12 if is_big else 8))
             sizes[tag] = max(sizes[tag], value)
     return sizes[_HEIGHT], sizes[_WIDTH]
 
@@ -144,15 +144,17 @@ def _hdr(data: bytes) -> Size | None:
 
 
 def _jpeg2000(data: bytes) -> Size | None:
-    at = 0 if data.startswith(b"\xff\x4f") else next((begin for kind, begin in _boxes(data) if kind == b"jp2c"), None)
-    if at is None or data[at : at + 4] != b"\xff\x4f\xff\x51":
+    offset = (
+        0 if data.startswith(b"\xff\x4f") else next((begin for kind, begin in _boxes(data) if kind == b"jp2c"), None)
+    )
+    if offset is None or data[offset : offset + 4] != b"\xff\x4f\xff\x51":
         return None
-    right, bottom, left, top = unpack_from(">IIII", data, at + 8)
+    right, bottom, left, top = unpack_from(">IIII", data, offset + 8)
     return max(bottom - top, 0), max(right - left, 0)
 
 
 def _avif(data: bytes) -> Size | None:
-    sizes = [unpack_from(">II", data, at.end() + 4) for at in re.finditer(b"ispe", data)]
+    sizes = [unpack_from(">II", data, match.end() + 4) for match in re.finditer(b"ispe", data)]
     return _largest((height, width) for width, height in sizes)
 
 
@@ -164,19 +166,19 @@ def _largest(sizes: Iterable[tuple[bytes | int, bytes | int]]) -> Size | None:
 
 def _boxes(data: bytes) -> Iterator[tuple[bytes, int]]:
     """Yield the type of each box of a JPEG 2000 file, and the offset of its content."""
-    at = 0
-    while at < len(data):
-        length, kind = unpack_from(">I4s", data, at)
-        head = 8
+    offset = 0
+    while offset < len(data):
+        length, kind = unpack_from(">I4s", data, offset)
+        header_size = 8
         if length == 1:
-            (length,), head = unpack_from(">Q", data, at + 8), 16
-        yield kind, at + head
-        if length < head:  # to the end
+            (length,), header_size = unpack_from(">Q", data, offset + 8), 16
+        yield kind, offset + header_size
+        if length < header_size:  # to the end
             return
-        at += length
+        offset += length
 
 
-_KINDS: list[tuple[re.Pattern[bytes], Callable[[bytes], Size | None]]] = [
+_SIZE_READERS: list[tuple[re.Pattern[bytes], Callable[[bytes], Size | None]]] = [
     (re.compile(signature, re.DOTALL), read)
     for signature, read in (
         (rb"\xff\xd8\xff", _jpeg),
@@ -207,12 +209,12 @@ class BadImageError(DataError):
     """Raised for a record or a file whose image cannot be decoded."""
 
 
-def read_datum(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> tuple[np.ndarray, int]:
+def read_datum(data: bytes, decode_mode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> tuple[np.ndarray, int]:
     """Read a Datum.
 
     Args:
         data: the serialised Datum.
-        decode: how a compressed image is decoded: AS_STORED, COLOUR or GREY. Raw data is not converted.
+        decode_mode: how a compressed image is decoded: AS_STORED, COLOUR or GREY. Raw data is not converted.
         max_pixels: the largest number of pixels of a compressed image.
 
     Returns:
@@ -227,13 +229,15 @@ def read_datum(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE
         datum = caffe_pb2.Datum.FromString(data)
     except DecodeError as error:
         raise BadImageError("is not a Datum, or is damaged") from error
-    return image_of(datum, decode, max_pixels), datum.label
+    return decode_datum(datum, decode_mode, max_pixels), datum.label
 
 
-def image_of(datum: caffe_pb2.Datum, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
+def decode_datum(
+    datum: caffe_pb2.Datum, decode_mode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS
+) -> np.ndarray:
     """Return the image of a Datum; see `read_datum`."""
     if datum.encoded:
-        return decode_image(datum.data, decode, max_pixels)
+        return decode_image(datum.data, decode_mode, max_pixels)
     shape = datum.channels, datum.height, datum.width
     raw = datum.data
     image = np.frombuffer(raw, np.uint8) if raw else np.array(datum.float_data, np.float32)
@@ -249,21 +253,21 @@ class DatumReader:
     after the pixels. When one Datum has been parsed, others that begin alike are split at the same offsets.
 
     Args:
-        decode, max_pixels: see `read_datum`.
+        decode_mode, max_pixels: see `read_datum`.
     """
 
-    def __init__(self, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> None:
-        self._decode, self._max_pixels = decode, max_pixels
-        self._template = _Raw(b"\0", ())  # no Datum begins with this byte
-        self._labels = _Labels()
+    def __init__(self, decode_mode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> None:
+        self._decode_mode, self._max_pixels = decode_mode, max_pixels
+        self._template = _DatumTemplate(b"\0", ())  # no Datum begins with this byte
+        self._labels = _LabelCache()
 
     def read(self, data: bytes) -> tuple[np.ndarray, int]:
         """Read one Datum, as `read_datum` does."""
-        image, label = read_datum(data, self._decode, self._max_pixels)
+        image, label = read_datum(data, self._decode_mode, self._max_pixels)
         self._set_template(data, image)
         return image, label
 
-    def read_alike(self, data: Sequence[bytes]) -> tuple[np.ndarray, list[int]] | None:
+    def read_same_layout(self, data: Sequence[bytes]) -> tuple[np.ndarray, list[int]] | None:
         """Return the images (N, C, H, W) and labels of Datums, or None if they cannot be read at once.
 
         They can be read at once if they differ from the last raw Datum only in pixels and labels.
@@ -285,26 +289,26 @@ class DatumReader:
         datum = caffe_pb2.Datum(channels=channels, height=height, width=width, data=image.tobytes())
         serialized = datum.SerializeToString()  # in the order of the fields: shape, data, others
         if data.startswith(serialized):
-            self._template = _Raw(serialized[: -image.size], image.shape)
+            self._template = _DatumTemplate(serialized[: -image.size], image.shape)
 
 
-class _Raw(NamedTuple):
+class _DatumTemplate(NamedTuple):
     head: bytes  # before the pixels
     shape: tuple[int, ...]
 
 
-class _Labels(dict[bytes, int | None]):
+class _LabelCache(dict[bytes, int | None]):
     """A cache of labels by the bytes after the pixels. The label is None if these bytes contain other fields."""
 
-    def __missing__(self, rest: bytes) -> int | None:
+    def __missing__(self, suffix: bytes) -> int | None:
         try:
-            datum = caffe_pb2.Datum.FromString(rest)
+            datum = caffe_pb2.Datum.FromString(suffix)
         except DecodeError:
             return None
         if any(field.name != "label" and value is not False for field, value in datum.ListFields()):
             return None
         if len(self) < _MAX_CACHED_LABELS:
-            self[rest] = datum.label
+            self[suffix] = datum.label
         return datum.label
 
 
@@ -316,19 +320,19 @@ def is_compressed(data: bytes) -> bool:
         return False
 
 
-def decode_image(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
+def decode_image(data: bytes, decode_mode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
     """Decode a compressed image (JPEG, PNG, ...) to uint8 (C, H, W) with channels in the order B, G, R.
 
     Raises:
         BadImageError: if it has more than `max_pixels`, OpenCV cannot decode it, or its pixels are not bytes.
     """
-    image = decode_pixels(data, decode, max_pixels)
+    image = decode_pixels(data, decode_mode, max_pixels)
     if image.dtype != np.uint8:
         raise BadImageError(f"its image has {image.dtype} pixels, not bytes; force_color or force_gray converts it")
     return image[None] if image.ndim == 2 else image.transpose(2, 0, 1)
 
 
-def decode_pixels(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
+def decode_pixels(data: bytes, decode_mode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
     """Decode a compressed image to (H, W) or (H, W, C) in OpenCV's dtype, which may differ from uint8.
 
     Raises:
@@ -336,19 +340,19 @@ def decode_pixels(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IM
     """
     size = image_size(data)
     if size is not None:
-        check_pixels(*size, max_pixels)
+        check_pixel_count(*size, max_pixels)
     try:
-        image = cv2.imdecode(np.frombuffer(data, np.uint8), decode) if size else None
+        image = cv2.imdecode(np.frombuffer(data, np.uint8), decode_mode) if size else None
     except cv2.error as error:
         raise BadImageError(f"its image cannot be decoded: {error.err}") from error
     if image is None:
         kind = None if size else recognize(data)
-        why = f"it is {kind}" if kind else "it is damaged, or not a JPEG, PNG, ..."
-        raise BadImageError(f"its image of {len(data)} bytes cannot be decoded: {why}")
+        reason = f"it is {kind}" if kind else "it is damaged, or not a JPEG, PNG, ..."
+        raise BadImageError(f"its image of {len(data)} bytes cannot be decoded: {reason}")
     return image
 
 
-def check_pixels(height: int, width: int, max_pixels: int) -> None:
+def check_pixel_count(height: int, width: int, max_pixels: int) -> None:
     """Check that an image is not too large.
 
     Raises:

@@ -14,7 +14,7 @@ from ..layers.context import Site
 from ..paths import read_bytes
 
 _MAX_PROBLEMS = 20  # the largest number that one error shows
-_LONGEST = 1 << 16  # bytes of a line; longer than any path
+_MAX_LINE_LENGTH = 1 << 16  # bytes of a line; longer than any path
 _LABEL = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
@@ -51,8 +51,8 @@ def read_list(file: Path) -> ImageList:
             images.names.append(name)
             images.labels.append(int(label))
         else:
-            what = f"'{line.strip()}' is not a path, a space and an integer" if line.strip() else "is blank"
-            problems.append(Problem(what, str(file), number))
+            message = f"'{line.strip()}' is not a path, a space and an integer" if line.strip() else "is blank"
+            problems.append(Problem(message, str(file), number))
     if problems:
         raise DataError(shorten(problems))
     return images
@@ -97,16 +97,18 @@ def _lines(file: Path) -> Iterator[str]:
     if not lines:
         raise DataError(Problem("the list names no images", str(file)))
     for number, line in enumerate(lines, 1):
-        if len(line) > _LONGEST:
+        if len(line) > _MAX_LINE_LENGTH:
             raise DataError(
                 Problem(
-                    f"is {format_bytes(len(line))} long; a line has at most {format_bytes(_LONGEST)}", str(file), number
+                    f"is {format_bytes(len(line))} long; a line has at most {format_bytes(_MAX_LINE_LENGTH)}",
+                    str(file),
+                    number,
                 )
             )
         yield line.decode("utf-8", "surrogateescape")
 
 
-def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Path], what: str = "image") -> list[str]:
+def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Path], kind: str = "image") -> list[str]:
     """Return the paths of the files that a list names: `root` and the name, joined without a separator, as in Caffe.
 
     Args:
@@ -114,23 +116,23 @@ def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Pa
         names: the names in it.
         root: Caffe's root_folder.
         folders: folders to search for files that do not exist relative to the working directory.
-        what: the kind of file, for messages.
+        kind: the kind of file, for messages.
 
     Raises:
         DataError: if files are missing. The message names each of them.
     """
     root = os.path.expanduser(root)
-    folder_has = _Listings()
+    exists = _Listings()
     paths: list[str] = []
     problems: list[Problem] = []
     for number, name in enumerate(names, 1):
-        joined = root + name
-        for path in (joined, *(os.path.join(folder, joined) for folder in folders)):
-            if folder_has(path):
+        full_name = root + name
+        for path in (full_name, *(os.path.join(folder, full_name) for folder in folders)):
+            if exists(path):
                 paths.append(path)
                 break
         else:
-            problems.append(Problem(f"there is no {what} '{joined}'", str(file), number))
+            problems.append(Problem(f"there is no {kind} '{full_name}'", str(file), number))
     if problems:
         raise DataError(shorten(problems))
     return paths
@@ -139,8 +141,10 @@ def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Pa
 def shorten(problems: Iterable[Problem]) -> list[Problem]:
     """Return the first 20 problems, and a problem that states the number of further problems."""
     problems = list(problems)
-    more = len(problems) - _MAX_PROBLEMS
-    return problems if more <= 1 else [*problems[:_MAX_PROBLEMS], Problem(f"and {more} more", problems[0].file)]
+    n_omitted = len(problems) - _MAX_PROBLEMS
+    return (
+        problems if n_omitted <= 1 else [*problems[:_MAX_PROBLEMS], Problem(f"and {n_omitted} more", problems[0].file)]
+    )
 
 
 class _Listings:

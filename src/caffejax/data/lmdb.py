@@ -25,9 +25,9 @@ from .atomic_folder import Put, convert_write_errors, create_folder
 
 # the binding refuses to open a folder twice in a process, but two layers may read the same folder
 _environments: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
-_opening = threading.Lock()
-_inherited: list[Any] = []  # readers of the parent process, which a forked child must not close
-_TRIES = 5
+_open_lock = threading.Lock()
+_parent_readers: list[Any] = []  # readers of the parent process, which a forked child must not close
+_MAX_ATTEMPTS = 5
 
 
 class Lmdb:
@@ -45,7 +45,7 @@ class Lmdb:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._opened: _OpenFile | None = None
+        self._open_file: _OpenFile | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.path,)
@@ -76,18 +76,18 @@ class Lmdb:
 
     def close(self) -> None:
         """Close the folder after the reads in progress. The next read opens it again."""
-        self._opened = None
+        self._open_file = None
 
     def _reader(self) -> _OpenFile:
-        opened = self._opened
+        opened = self._open_file
         if opened is None or opened.pid != os.getpid():
-            with _opening:
-                opened = self._opened
+            with _open_lock:
+                opened = self._open_file
                 if opened is not None and opened.pid != os.getpid():
-                    _inherited.append(opened)
+                    _parent_readers.append(opened)
                     opened = None
                 if opened is None:
-                    opened = self._opened = self._open()
+                    opened = self._open_file = self._open()
         return opened
 
     def _open(self) -> _OpenFile:
@@ -113,7 +113,7 @@ class Lmdb:
         try:
             meta = read_meta(file)
             self._check(meta, os.fstat(file).st_size)
-            meta, snapshot = self._hold_snapshot(file, meta)
+            meta, snapshot = self._take_snapshot(file, meta)
         except DamagedError as error:
             raise self._error(str(error)) from None
         return _OpenFile(Pages(file, meta), snapshot)
@@ -127,18 +127,18 @@ class Lmdb:
         if not meta.entries:
             raise DamagedError("the LMDB has no records")
 
-    def _hold_snapshot(self, file: int, meta: Meta) -> tuple[Meta, Any]:
+    def _take_snapshot(self, file: int, meta: Meta) -> tuple[Meta, Any]:
         """Return the state to read, and a snapshot that prevents writers from reusing its pages.
 
         Without a lock file the snapshot is None.
         """
         if not os.access(self.path / "lock.mdb", os.R_OK | os.W_OK):
             return meta, None
-        for _ in range(_TRIES):  # two writes may have overwritten the snapshot's state in the meantime
+        for _ in range(_MAX_ATTEMPTS):  # two writes may have overwritten the snapshot's state in the meantime
             snapshot = self._snapshot()
-            if (held := meta_of(file, snapshot.id())) is not None:
-                self._check(held, os.fstat(file).st_size)
-                return held, snapshot
+            if (snapshot_meta := find_meta(file, snapshot.id())) is not None:
+                self._check(snapshot_meta, os.fstat(file).st_size)
+                return snapshot_meta, snapshot
         raise DamagedError("another program keeps writing to it; try again")
 
     def _snapshot(self) -> Any:
@@ -167,11 +167,11 @@ class _OpenFile:
     def __init__(self, pages: Pages, snapshot: Any) -> None:
         self.pid = os.getpid()
         self._pages, self._snapshot = pages, snapshot
-        self._passing = threading.Lock()
+        self._lock = threading.Lock()
         self._leaves, self._starts = array("Q"), array("Q")  # page numbers, and the number of each page's first record
-        self._next = pages.leaves()
-        self._passed = 0  # records in these leaves
-        self._last: tuple[int, list[Node]] | None = None
+        self._unread_leaves = pages.leaves()
+        self._indexed_records = 0  # records in these leaves
+        self._cached_leaf: tuple[int, list[Node]] | None = None
         weakref.finalize(self, os.close, pages.file).atexit = False
 
     @property
@@ -194,30 +194,30 @@ class _OpenFile:
 
     def _find_leaf(self, index: int) -> tuple[list[Node], int]:
         """Return the records of the leaf page that contains record `index`, and the number of its first record."""
-        with self._passing:
-            while self._passed <= index:
-                self._pass_one()
+        with self._lock:
+            while self._indexed_records <= index:
+                self._index_next_leaf()
         i = bisect_right(self._starts, index) - 1
         leaf, first = self._leaves[i], self._starts[i]
-        last = self._last
-        if last is None or last[0] != leaf:
-            self._last = last = leaf, self._pages.records(leaf)
-        if len(last[1]) <= index - first:
+        cached = self._cached_leaf
+        if cached is None or cached[0] != leaf:
+            self._cached_leaf = cached = leaf, self._pages.records(leaf)
+        if len(cached[1]) <= index - first:
             raise DamagedError(f"page {leaf} has fewer records than before")
-        return last[1], first
+        return cached[1], first
 
-    def _pass_one(self) -> None:
-        leaf = next(self._next, None)
+    def _index_next_leaf(self) -> None:
+        leaf = next(self._unread_leaves, None)
         count = 0 if leaf is None else self._pages.count(leaf)
-        if leaf is None or not count or self._passed + count > self.length:
+        if leaf is None or not count or self._indexed_records + count > self.length:
             raise DamagedError(f"its pages do not contain the {self.length} records that its header states")
         self._leaves.append(leaf)
-        self._starts.append(self._passed)
-        self._passed += count
+        self._starts.append(self._indexed_records)
+        self._indexed_records += count
 
 
-_WRITE_AT_ONCE = 1 << 24  # bytes
-_OVERHEAD = 100  # bytes that a record needs in addition to its value
+_FLUSH_SIZE = 1 << 24  # bytes
+_RECORD_OVERHEAD = 100  # bytes that a record needs in addition to its value
 
 
 @contextmanager
@@ -239,20 +239,20 @@ def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
             environment = lmdb.open(str(folder), map_size=1 << 26, lock=False)
         with environment:
             chunk: list[tuple[bytes, bytes]] = []
-            held = 0
+            pending_size = 0
 
             def flush() -> None:
-                nonlocal held
+                nonlocal pending_size
                 with convert_write_errors(path, lmdb.Error), locate_errors(file=str(path)):
                     _put_all(environment, chunk)
                 chunk.clear()
-                held = 0
+                pending_size = 0
 
             def put(key: bytes, value: bytes) -> None:
-                nonlocal held
+                nonlocal pending_size
                 chunk.append((key, value))
-                held += len(value) + _OVERHEAD
-                if held >= _WRITE_AT_ONCE:
+                pending_size += len(value) + _RECORD_OVERHEAD
+                if pending_size >= _FLUSH_SIZE:
                     flush()
 
             yield put
@@ -301,9 +301,9 @@ META_BYTES = HEADER.size + _META.size + 2 * _DATABASE.size + _LAST.size
 
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _BRANCH, _LEAF, _OVERFLOW, _META_PAGE = 1, 2, 4, 8
-_BIG = 1  # a node whose value is on separate pages
-_NONE = (1 << 64) - 1  # the root of a database without records
-_DEEPEST = 32
+_OVERFLOW_VALUE = 1  # a node whose value is on separate pages
+_NO_ROOT = (1 << 64) - 1  # the root of a database without records
+_MAX_DEPTH = 32
 _PAGE_SIZES = [1 << n for n in range(8, 17)]
 
 
@@ -340,37 +340,37 @@ def read_meta(file: int) -> Meta:
         DamagedError: if it is not an LMDB.
         OSError: if it cannot be read.
     """
-    return max(_metas(file), key=lambda meta: meta.transaction)
+    return max(_read_metas(file), key=lambda meta: meta.transaction)
 
 
-def meta_of(file: int, transaction: int) -> Meta | None:
+def find_meta(file: int, transaction: int) -> Meta | None:
     """Read the state of a file after a transaction, or return None if that state has been overwritten.
 
     Raises:
         DamagedError: if the file is not an LMDB.
         OSError: if it cannot be read.
     """
-    return next((meta for meta in _metas(file) if meta.transaction == transaction), None)
+    return next((meta for meta in _read_metas(file) if meta.transaction == transaction), None)
 
 
-def _metas(file: int) -> list[Meta]:
-    first = _meta(os.pread(file, META_BYTES, 0))
+def _read_metas(file: int) -> list[Meta]:
+    first = _parse_meta(os.pread(file, META_BYTES, 0))
     size = first.page_size if first else 4096  # the second meta page follows the first, whose size the first one states
-    metas = [meta for meta in (first, _meta(os.pread(file, META_BYTES, size))) if meta is not None]
+    metas = [meta for meta in (first, _parse_meta(os.pread(file, META_BYTES, size))) if meta is not None]
     if not metas:
         raise DamagedError("data.mdb is not an LMDB, or is damaged; recreate it or copy it again")
     return metas
 
 
-def _meta(page: bytes) -> Meta | None:
+def _parse_meta(page: bytes) -> Meta | None:
     if len(page) < META_BYTES:
         return None
     flags = HEADER.unpack_from(page)[2]
     magic, version = _META.unpack_from(page, HEADER.size)
-    at = HEADER.size + _META.size
-    size = _DATABASE.unpack_from(page, at)[0]
-    _, _, depth, branches, leaves, _, entries, root = _DATABASE.unpack_from(page, at + _DATABASE.size)
-    last, transaction = _LAST.unpack_from(page, at + 2 * _DATABASE.size)
+    offset = HEADER.size + _META.size
+    size = _DATABASE.unpack_from(page, offset)[0]
+    _, _, depth, branches, leaves, _, entries, root = _DATABASE.unpack_from(page, offset + _DATABASE.size)
+    last, transaction = _LAST.unpack_from(page, offset + 2 * _DATABASE.size)
     if not flags & _META_PAGE or (magic, version) != (_MAGIC, _VERSION) or size not in _PAGE_SIZES:
         return None
     return Meta(size, root, depth, branches, leaves, entries, last, transaction)
@@ -395,14 +395,14 @@ class Pages:
             DamagedError: if a page does not fit the tree.
         """
         meta = self.meta
-        if meta.root == _NONE:
+        if meta.root == _NO_ROOT:
             return
-        if not 1 <= meta.depth <= _DEEPEST:
-            raise DamagedError(f"its tree has depth {meta.depth}, which is not 1 to {_DEEPEST}")
+        if not 1 <= meta.depth <= _MAX_DEPTH:
+            raise DamagedError(f"its tree has depth {meta.depth}, which is not 1 to {_MAX_DEPTH}")
         branches, leaves = 0, 0
-        waiting = [(meta.root, 1)]
-        while waiting:
-            number, depth = waiting.pop()
+        pending = [(meta.root, 1)]
+        while pending:
+            number, depth = pending.pop()
             if depth == meta.depth:
                 leaves += 1
                 if leaves > meta.leaf_pages:
@@ -413,7 +413,9 @@ class Pages:
             if branches > meta.branch_pages:
                 raise DamagedError(f"it has more than the stated {meta.branch_pages} branch pages")
             page = self._page(number, _BRANCH)
-            waiting += [(child, depth + 1) for child in reversed([_child(page, at) for at in _nodes(page)])]
+            pending += [
+                (child, depth + 1) for child in reversed([_child_page(page, offset) for offset in _node_offsets(page)])
+            ]
 
     def records(self, leaf: int) -> list[Node]:
         """Return the records of a leaf page.
@@ -422,7 +424,7 @@ class Pages:
             DamagedError: if the page is not a leaf.
         """
         page = self._page(leaf, _LEAF)
-        return [self._node(page, at) for at in _nodes(page)]
+        return [self._node(page, offset) for offset in _node_offsets(page)]
 
     def count(self, leaf: int) -> int:
         """Return the number of records of a leaf page.
@@ -430,7 +432,7 @@ class Pages:
         Raises:
             DamagedError: if the page is not a leaf.
         """
-        return len(_nodes(self._page(leaf, _LEAF)))
+        return len(_node_offsets(self._page(leaf, _LEAF)))
 
     def value(self, node: Node) -> bytes:
         """Return a record's value.
@@ -446,20 +448,20 @@ class Pages:
             raise DamagedError(f"page {node.page} is not the start of a value of {node.size} bytes")
         return data[HEADER.size :]
 
-    def _node(self, page: bytes, at: int) -> Node:
-        low, high, flags, length = _NODE.unpack_from(page, at)
-        begin = at + _NODE.size
-        key, size, begin = page[begin : begin + length], low | high << 16, begin + length
-        if flags & ~_BIG:
+    def _node(self, page: bytes, offset: int) -> Node:
+        low, high, flags, length = _NODE.unpack_from(page, offset)
+        start = offset + _NODE.size
+        key, size, start = page[start : start + length], low | high << 16, start + length
+        if flags & ~_OVERFLOW_VALUE:
             raise DamagedError(
                 "contains named databases, or several values for one key; Caffe's databases have neither"
             )
-        end = begin + (_PAGE_NUMBER.size if flags & _BIG else size)
+        end = start + (_PAGE_NUMBER.size if flags & _OVERFLOW_VALUE else size)
         if len(key) < length or end > len(page):
             raise DamagedError("a record ends beyond its page")
-        if flags & _BIG:
-            return Node(key, b"", _PAGE_NUMBER.unpack_from(page, begin)[0], size)
-        return Node(key, page[begin:end], None, size)
+        if flags & _OVERFLOW_VALUE:
+            return Node(key, b"", _PAGE_NUMBER.unpack_from(page, start)[0], size)
+        return Node(key, page[start:end], None, size)
 
     def _page(self, number: int, kind: int) -> bytes:
         page = self._read(number, self.meta.page_size)
@@ -469,30 +471,30 @@ class Pages:
         return page
 
     def _read(self, number: int, size: int) -> bytes:
-        begin = number * self.meta.page_size
-        if not 1 < number <= self.meta.last_page or begin + size > (self.meta.last_page + 1) * self.meta.page_size:
+        start = number * self.meta.page_size
+        if not 1 < number <= self.meta.last_page or start + size > (self.meta.last_page + 1) * self.meta.page_size:
             raise DamagedError(f"it refers to page {number}, but has {self.meta.last_page + 1} pages")
-        data = os.pread(self.file, size, begin)
+        data = os.pread(self.file, size, start)
         while len(data) < size:  # one call reads no more than 2 GB
-            more = os.pread(self.file, size - len(data), begin + len(data))
-            if not more:
+            part = os.pread(self.file, size - len(data), start + len(data))
+            if not part:
                 raise DamagedError(f"it was truncated: page {number} is missing")
-            data += more
+            data += part
         return data
 
 
-def _nodes(page: bytes) -> tuple[int, ...]:
+def _node_offsets(page: bytes) -> tuple[int, ...]:
     """Return the byte offsets of a page's nodes."""
     _, _, _, lower, upper = HEADER.unpack_from(page)
     if not HEADER.size <= lower <= upper <= len(page) or lower % 2:
         raise DamagedError(f"a page has free space with the invalid limits {lower} and {upper}")
     offsets: tuple[int, ...] = struct.unpack_from(f"<{(lower - HEADER.size) // 2}H", page, HEADER.size)
-    if any(not upper <= at <= len(page) - _NODE.size for at in offsets):
+    if any(not upper <= offset <= len(page) - _NODE.size for offset in offsets):
         raise DamagedError("a node is outside its page")
     return offsets
 
 
-def _child(page: bytes, at: int) -> int:
-    low, middle, high, _ = _NODE.unpack_from(page, at)
+def _child_page(page: bytes, offset: int) -> int:
+    low, middle, high, _ = _NODE.unpack_from(page, offset)
     child: int = low | middle << 16 | high << 32
     return child

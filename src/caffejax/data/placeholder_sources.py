@@ -70,23 +70,25 @@ def assumed_graphs(
         MissingSourceError: if the settings of a layer whose source is missing do not determine its shapes.
         GraphError, SchemaError: if no size fits; see `build_graph`.
     """
-    absent = [layer for layer in net.layer if is_included(layer, state) and has_absent_source(layer, file.parent)]
+    missing_layers = [
+        layer for layer in net.layer if is_included(layer, state) and has_absent_source(layer, file.parent)
+    ]
     labels = detectnet_labels(net)
-    sizes = size_guesses(net, absent)
+    sizes = size_guesses(net, missing_layers)
     error: CaffejaxError | None = None
-    fits = False
+    has_fit = False
     for size in sizes:
         try:
-            assumed = replace_layers(net, absent, size, labels) if absent else net
+            assumed = replace_layers(net, missing_layers, size, labels) if missing_layers else net
             graph = build_graph(assumed, state, file=str(file), data_config=data_config, text_problems=wrong)
         except CaffejaxError as failure:
             error = error or failure
         else:
-            fits = True
+            has_fit = True
             guessed = len(sizes) > 1
-            sentences = tuple(describe_placeholder(layer, size, guessed, labels) for layer in absent)
+            sentences = tuple(describe_placeholder(layer, size, guessed, labels) for layer in missing_layers)
             yield AssumedGraph(graph, assumed, sentences, guessed)
-    if error is not None and not fits:
+    if error is not None and not has_fit:
         raise error
 
 
@@ -148,22 +150,26 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], labels: Conta
             f"the source of layer '{layer.name}' ({layer.type}) is missing, and its settings do not determine the "
             "shapes of its tops"
         )
-    new = LayerParameter(name=layer.name, type="Input", top=layer.top, include=layer.include, exclude=layer.exclude)
+    placeholder = LayerParameter(
+        name=layer.name, type="Input", top=layer.top, include=layer.include, exclude=layer.exclude
+    )
     for shape in shapes[: len(layer.top)]:
-        new.input_param.shape.add(dim=shape)
-    return new
+        placeholder.input_param.shape.add(dim=shape)
+    return placeholder
 
 
 def replace_layers(
     net: NetParameter, absent: Sequence[LayerParameter], size: tuple[int, int], labels: Container[str] = ()
 ) -> NetParameter:
     """Return the net with placeholders instead of the layers in `absent`; see `make_placeholder`."""
-    names = {id(layer) for layer in absent}
-    new = NetParameter()
-    new.CopyFrom(net)
-    del new.layer[:]
-    new.layer.extend(make_placeholder(layer, size, labels) if id(layer) in names else layer for layer in net.layer)
-    return new
+    layer_ids = {id(layer) for layer in absent}
+    new_net = NetParameter()
+    new_net.CopyFrom(net)
+    del new_net.layer[:]
+    new_net.layer.extend(
+        make_placeholder(layer, size, labels) if id(layer) in layer_ids else layer for layer in net.layer
+    )
+    return new_net
 
 
 def describe_placeholder(
@@ -172,8 +178,8 @@ def describe_placeholder(
     """Return a sentence about the shapes that were assumed for a layer."""
     shapes = ", ".join("x".join(map(str, s.dim)) for s in make_placeholder(layer, size, labels).input_param.shape)
     guess = " (a guess, because no setting states the size of the images)" if guessed and _size(layer) is None else ""
-    absent = f"the source of layer '{layer.name}' ({layer.type}) is absent and was not opened"
-    return f"{absent}; its tops are assumed to be {shapes}{guess}"
+    sentence = f"the source of layer '{layer.name}' ({layer.type}) is absent and was not opened"
+    return f"{sentence}; its tops are assumed to be {shapes}{guess}"
 
 
 def _messages(layer: LayerParameter) -> Iterator[Any]:

@@ -24,9 +24,9 @@ from .prefetch import Batch, Batches
 CHANNELS = 6  # blue, green, red, the people, the mask of labelled pixels, the mask of all people
 _PEOPLE, _MASK = 3, 4
 _HIDDEN, _OUTSIDE, _UNLABELLED = 0, 2, 3  # a joint's visibility; 1 is visible, and joints from 2 on are not in the maps
-_FAR = 1_000_000  # pixels
+_MAX_COORDINATE = 1_000_000  # pixels
 _GRAY = 128  # the level of pixels outside of the image
-_MIN_WEIGHT = 4.6052  # the exponent at which a joint's map falls to 1 %
+_MAX_EXPONENT = 4.6052  # the exponent at which a joint's map falls to 1 %
 _LIMB_STRIDE = np.float32(0.125)  # the fork divides by 8, independent of the stride
 _KNOWN = {
     *("stride", "max_rotate_degree", "crop_size_x", "crop_size_y", "scale_prob", "scale_min", "scale_max", "flip_prob"),
@@ -111,23 +111,23 @@ def read_pose(rows: np.ndarray, in_database: int) -> Pose:
     """
     if rows.shape[0] < 8 or rows.shape[1] < max(15, 4 * in_database):
         raise DataError(f"is {rows.shape[0]} x {rows.shape[1]}, too small to describe {in_database} joints")
-    others = int(rows[2, 1])
-    if rows.shape[0] < (needed := 9 + 4 * others if others else 8):
-        raise DataError(f"has {rows.shape[0]} rows, but {others} other people take {needed}")
+    n_others = int(rows[2, 1])
+    if rows.shape[0] < (min_rows := 9 + 4 * n_others if n_others else 8):
+        raise DataError(f"has {rows.shape[0]} rows, but {n_others} other people take {min_rows}")
 
     def floats(row: int, count: int) -> np.ndarray:
         return np.frombuffer(rows[row, : 4 * count].tobytes(), "<f4")
 
-    starts = [5, *(9 + others + 3 * n for n in range(others))]
+    starts = [5, *(9 + n_others + 3 * n for n in range(n_others))]
     joints = np.array([[floats(row + axis, in_database) for axis in (0, 1)] for row in starts]).transpose(0, 2, 1) - 1
     flags = np.array([floats(row + 2, in_database) for row in starts])
     height, width = floats(1, 2)
     center, scale = floats(3, 2) - np.float32(1), float(floats(4, 1)[0])
     largest = np.abs(np.append(joints.ravel(), center)).max()
-    if not (largest <= _FAR and 0 < scale < math.inf):
+    if not (largest <= _MAX_COORDINATE and 0 < scale < math.inf):
         raise DataError(
-            f"has joints or a center up to {largest:g} pixels from the origin (the limit is {_FAR}), and the scale "
-            f"{scale:g} (it must be positive and finite)"
+            f"has joints or a center up to {largest:g} pixels from the origin (the limit is {_MAX_COORDINATE}), and "
+            f"the scale {scale:g} (it must be positive and finite)"
         )
     outside = (joints < 0).any(2) | (joints >= (width, height)).any(2)
     visible = np.where(outside, _OUTSIDE, np.where(flags == 0, _HIDDEN, 1))
@@ -171,7 +171,7 @@ def draw_maps(pose: Pose, skeleton: Skeleton, grid: tuple[int, int], stride: int
         for n in np.flatnonzero(visible < _OUTSIDE):
             x, y = points[n]
             exponent = ((columns * stride + first - x) ** 2 + (rows[:, None] * stride + first - y) ** 2) / 2 / sigma**2
-            joints[n] = np.minimum(joints[n] + np.where(exponent > _MIN_WEIGHT, 0, np.exp(-exponent)), 1)
+            joints[n] = np.minimum(joints[n] + np.where(exponent > _MAX_EXPONENT, 0, np.exp(-exponent)), 1)
     background = np.maximum(1 - joints.max(0, keepdims=True), 0)
     return np.concatenate([limbs.reshape(-1, *grid), joints, background])
 
@@ -184,9 +184,9 @@ def _draw_limb(maps: np.ndarray, points: np.ndarray, rows: np.ndarray, columns: 
         return
     x, y = (end - start) / length
     low, high = _round(points.min(0) - 1), _round(points.max(0) + 1)
-    near = np.abs((columns - start[0]) * y - (rows - start[1]) * x) <= 1
-    near &= (columns >= low[0]) & (columns < high[0]) & (rows >= low[1]) & (rows < high[1])
-    maps[0][near], maps[1][near] = x, y
+    is_near = np.abs((columns - start[0]) * y - (rows - start[1]) * x) <= 1
+    is_near &= (columns >= low[0]) & (columns < high[0]) & (rows >= low[1]) & (rows < high[1])
+    maps[0][is_near], maps[1][is_near] = x, y
 
 
 def _round(values: np.ndarray) -> np.ndarray:
@@ -247,7 +247,7 @@ class PoseBatches(ImageBatches[int]):
         images, labels = zip(*pairs, strict=True)
         return Batch((np.stack(images), np.stack(labels))[: len(self.tops)], examples.warnings)
 
-    def _arrays(self, record: np.ndarray, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def _arrays(self, record: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Return the image and the label of a record."""
         param, stride = self._param, self._param.stride
         if record.shape[0] != CHANNELS or record.dtype != np.uint8:
@@ -256,14 +256,14 @@ class PoseBatches(ImageBatches[int]):
         pixels = _change_colours(np.ascontiguousarray(record[:3].transpose(1, 2, 0)), param)
         example = Augmented(pixels, np.ascontiguousarray(record[_MASK]), pose)
         if self._training:
-            example = self._augment(example, draw)
+            example = self._augment(example, random)
         height, width = example.mask.shape
         grid = height // stride, width // stride
         if min(grid) < 1:
             raise DataError(f"is {height} x {width}, smaller than stride {stride}")
-        small = cv2.resize(example.mask, None, fx=1 / stride, fy=1 / stride, interpolation=cv2.INTER_CUBIC)
+        small_mask = cv2.resize(example.mask, None, fx=1 / stride, fy=1 / stride, interpolation=cv2.INTER_CUBIC)
         label = np.zeros((2 * (param.num_parts + 1), *grid), np.float32)
-        label[: param.num_parts + 1] = small[: grid[0], : grid[1]].astype(np.float32) / 255
+        label[: param.num_parts + 1] = small_mask[: grid[0], : grid[1]].astype(np.float32) / 255
         joints = np.flatnonzero(example.pose.visible[0] == _UNLABELLED)
         label[joints] = 0  # the maps with the joints' numbers, as in the fork, although these are maps of limbs
         label[param.num_parts + 1 :] = draw_maps(example.pose, self._skeleton, grid, stride, param.sigma)
@@ -271,15 +271,15 @@ class PoseBatches(ImageBatches[int]):
         image[:3] = (example.image.transpose(2, 0, 1).astype(np.float32) - 128) / 256
         return image, label
 
-    def _augment(self, example: Augmented, draw: np.random.Generator) -> Augmented:
+    def _augment(self, example: Augmented, random: np.random.Generator) -> Augmented:
         param, factor = self._param, 1.0
-        if draw.random() <= param.scale_prob:
-            factor = param.scale_min + (param.scale_max - param.scale_min) * draw.random()
+        if random.random() <= param.scale_prob:
+            factor = param.scale_min + (param.scale_max - param.scale_min) * random.random()
         example = self._scale(example, param.target_dist / example.pose.scale * factor)
-        example = _rotate(example, (draw.random() - 0.5) * 2 * param.max_rotate_degree)
-        shift = np.trunc((draw.random(2) - 0.5) * 2 * param.center_perterb_max)
+        example = _rotate(example, (random.random() - 0.5) * 2 * param.max_rotate_degree)
+        shift = np.trunc((random.random(2) - 0.5) * 2 * param.center_perterb_max)
         example = _crop(example, (param.crop_size_y, param.crop_size_x), shift.astype(np.float32))
-        return self._mirror(example) if draw.random() <= param.flip_prob else example
+        return self._mirror(example) if random.random() <= param.flip_prob else example
 
     def _scale(self, example: Augmented, scale: float) -> Augmented:
         image, mask, pose = example

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("caffejax.data")
 
-_ENDLESS = 2**62  # batches
+_MAX_BATCHES = 2**62  # batches
 
 
 class Batch(NamedTuple):
@@ -98,11 +98,11 @@ class Pipeline:
         self._depth = depth
         self._workers = workers
         self._shard = shard
-        self._examples = 0  # the number of examples before the next batch
-        self._expected = 0  # the number of the batch that is prefetched next
+        self._position = 0  # the number of examples before the next batch
+        self._prefetch_index = 0  # the number of the batch that is prefetched next
         self._warned: set[str] = set()
-        self._ahead: list[grain.DatasetIterator[Batch]] = []  # at most one
-        weakref.finalize(self, _stop_prefetching, self._ahead)  # at exit, while Grain's modules still exist
+        self._iterators: list[grain.DatasetIterator[Batch]] = []  # at most one
+        weakref.finalize(self, _stop_prefetching, self._iterators)  # at exit, while Grain's modules still exist
 
     def __iter__(self) -> Pipeline:
         return self
@@ -125,7 +125,7 @@ class Pipeline:
     @property
     def number(self) -> int:
         """The number of the next batch, counted over all shards from the start of training."""
-        return self._examples // self._batches.batch_size
+        return self._position // self._batches.batch_size
 
     def take(self, number: int) -> tuple[np.ndarray, ...] | None:
         """Advance by one batch. Return its arrays if its number belongs to the shard, otherwise None.
@@ -136,20 +136,20 @@ class Pipeline:
         Raises:
             DataError: if a record cannot be read (the message names it), or a worker process has ended.
         """
-        if (number - self._expected) % self._shard.total:
-            _stop_prefetching(self._ahead)
+        if (number - self._prefetch_index) % self._shard.total:
+            _stop_prefetching(self._iterators)
         arrays = self._read(number) if self._shard.owns(number) else None
-        self._examples += self._batches.batch_size
-        self._expected = number + 1
+        self._position += self._batches.batch_size
+        self._prefetch_index = number + 1
         return arrays
 
     def _read(self, number: int) -> tuple[np.ndarray, ...]:
-        if not self._ahead:
-            self._ahead.append(iter(self._dataset(number)))
+        if not self._iterators:
+            self._iterators.append(iter(self._dataset(number)))
         try:
-            batch: Batch = next(self._ahead[0])
+            batch: Batch = next(self._iterators[0])
         except BaseException as error:
-            _stop_prefetching(self._ahead)
+            _stop_prefetching(self._iterators)
             if self._workers and isinstance(error, RuntimeError) and not isinstance(error, CaffejaxError):
                 raise DataError(f"a process that reads the data has ended: {error}") from error
             raise
@@ -161,36 +161,36 @@ class Pipeline:
 
     def get_state(self) -> Mapping[str, int]:
         """Return the position of the next batch, counted over all shards. It does not depend on prefetching."""
-        return encode_position(self._examples)
+        return encode_position(self._position)
 
     def set_state(self, state: Mapping[str, int]) -> None:
         """Restore a position that `get_state` returned, and discard prefetched batches."""
         examples = decode_position(state)
-        _stop_prefetching(self._ahead)
-        self._examples = examples
+        _stop_prefetching(self._iterators)
+        self._position = examples
 
     def close(self) -> None:
         """Stop prefetching and close the files. The next request continues at the same position."""
-        _stop_prefetching(self._ahead)
+        _stop_prefetching(self._iterators)
         self._batches.close()
 
     def _dataset(self, number: int) -> grain.IterDataset[Batch]:
         import grain
         from grain.experimental import ThreadPrefetchIterDataset
 
-        batches = grain.MapDataset.source(_ShardBatches(self._batches, self._shard, number, self._examples))
+        batches = grain.MapDataset.source(_ShardBatches(self._batches, self._shard, number, self._position))
         if self._workers:
             _mark_grain_flags_parsed()
             # each worker reads one batch at a time, and keeps a part of the batches in a queue
-            part = max(1, self._depth // self._workers)
-            options = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=part)
-            one_thread = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-            by_workers = batches.to_iter_dataset(one_thread).mp_prefetch(options, worker_init_fn=_ignore_sigint)
+            buffer_size = max(1, self._depth // self._workers)
+            options = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=buffer_size)
+            unthreaded = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+            by_workers = batches.to_iter_dataset(unthreaded).mp_prefetch(options, worker_init_fn=_ignore_sigint)
             # In a thread, because a KeyboardInterrupt in the `__del__` of a shared array would be lost.
             return ThreadPrefetchIterDataset(by_workers.map(_copy_from_shared_memory), prefetch_buffer_size=1)
         threads = min(self._batches.threads, self._depth)
-        ready = self._depth if threads else 0
-        return batches.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=ready))
+        buffer_size = self._depth if threads else 0
+        return batches.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=buffer_size))
 
 
 def _mark_grain_flags_parsed() -> None:
@@ -207,9 +207,9 @@ def _copy_from_shared_memory(batch: Batch) -> Batch:
     return batch._replace(arrays=tuple(map(np.array, batch.arrays)))
 
 
-def _stop_prefetching(ahead: list[grain.DatasetIterator[Batch]]) -> None:
-    while ahead:
-        ahead.pop().close()
+def _stop_prefetching(iterators: list[grain.DatasetIterator[Batch]]) -> None:
+    while iterators:
+        iterators.pop().close()
 
 
 class _ShardBatches:
@@ -218,19 +218,19 @@ class _ShardBatches:
     Args:
         batches: all batches.
         shard: the shard.
-        first: the number of the first batch.
-        start: the number of the first example in that batch.
+        first_batch: the number of the first batch.
+        first_example: the number of the first example in that batch.
     """
 
-    def __init__(self, batches: Batches, shard: DataShard, first: int, start: int) -> None:
-        self._batches, self._shard, self._first, self._start = batches, shard, first, start
+    def __init__(self, batches: Batches, shard: DataShard, first_batch: int, first_example: int) -> None:
+        self._batches, self._shard, self._first_batch, self._first_example = batches, shard, first_batch, first_example
 
     def __len__(self) -> int:
-        return _ENDLESS
+        return _MAX_BATCHES
 
     def __getitem__(self, n: int) -> Batch:
-        offset = self._shard.nth(n, self._first) - self._first
-        return self._batches.read(self._start + offset * self._batches.batch_size)
+        offset = self._shard.nth(n, self._first_batch) - self._first_batch
+        return self._batches.read(self._first_example + offset * self._batches.batch_size)
 
 
 def available_cores() -> int:

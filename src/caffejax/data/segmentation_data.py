@@ -108,14 +108,14 @@ class MapDataset(ListDataset[LabelMap]):
         else:
             labels = np.full((1, *size), label, np.uint8)
         if labels.shape[1:] != (size if self._param.new_height else self._maps.size(image.shape)):
-            divided = f", to be divided by {self._maps.divisor}" if self._maps.divisor > 1 else ""
+            division = f", to be divided by {self._maps.divisor}" if self._maps.divisor > 1 else ""
             raise BadImageError(
-                f"image '{self._paths[i]}' is {dims(size)} (HxW){divided}, but its label image '{label}' is "
+                f"image '{self._paths[i]}' is {dims(size)} (HxW){division}, but its label image '{label}' is "
                 f"{dims(labels.shape[1:])}"
             )
         if self._param.new_height:
-            image = _scale(image, (self._param.new_height, self._param.new_width), cv2.INTER_LINEAR)
-            labels = _scale(labels, self._maps.size(image.shape), self._maps.interpolation)
+            image = _resize(image, (self._param.new_height, self._param.new_width), cv2.INTER_LINEAR)
+            labels = _resize(labels, self._maps.size(image.shape), self._maps.interpolation)
         convert = self._maps.convert
         return image, LabelMap(labels if convert is None else convert(labels), (size[0], size[1]))
 
@@ -142,17 +142,17 @@ class MapBatches(ImageBatches[LabelMap]):
         transform = Transform(site, rng, settings=("scale_factors",))
         self._crop = parse_crop(site.layer.transform_param, random=site.training)
         self._mean = read_mean(site)
-        self._ignore = ignore_label
-        self._factors = list(site.layer.transform_param.scale_factors)
+        self._ignore_label = ignore_label
+        self._scale_factors = list(site.layer.transform_param.scale_factors)
         if self._crop.height and self._mean.file is not None:
             raise DataError(
                 "transform_param has a mean_file and a crop; set mean_value instead, because the images differ in size"
             )
         if not 0 <= ignore_label < 256:
             raise DataError(f"ignore_label must be 0 to 255, the range of a pixel, not {ignore_label}")
-        if any(factor <= 0 for factor in self._factors):
+        if any(factor <= 0 for factor in self._scale_factors):
             raise DataError("transform_param.scale_factors must be positive")
-        if maps.divisor > 1 and (self._crop.height or self._factors):
+        if maps.divisor > 1 and (self._crop.height or self._scale_factors):
             raise DataError(
                 "label_divide_factor cannot be combined with a crop or scale_factors; use new_height and new_width"
             )
@@ -176,11 +176,11 @@ class MapBatches(ImageBatches[LabelMap]):
 
     def _rescale(self, image: np.ndarray, labels: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Resize the image and the label map of example n by one of the scale_factors, selected at random."""
-        if not self._factors:
+        if not self._scale_factors:
             return image, labels
-        factor = np.float32(self._factors[self._rng.generator(n).integers(len(self._factors))])
+        factor = np.float32(self._scale_factors[self._rng.generator(n).integers(len(self._scale_factors))])
         height, width = (max(1, int(np.float32(side) * factor)) for side in image.shape[1:])
-        return _scale(image, (height, width), cv2.INTER_LINEAR), _scale(labels, (height, width), cv2.INTER_NEAREST)
+        return _resize(image, (height, width), cv2.INTER_LINEAR), _resize(labels, (height, width), cv2.INTER_NEAREST)
 
     def _pad(self, image: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Pad an image with the mean, and its map with `ignore_label`, below and right to the size of the crop."""
@@ -188,17 +188,17 @@ class MapBatches(ImageBatches[LabelMap]):
             return image, labels
         # bytes cannot hold the mean; every batch is float32, so that the net is compiled once
         floats = image.astype(np.float32)
-        low = max(0, self._crop.height - image.shape[1]), max(0, self._crop.width - image.shape[2])
-        if not any(low):
+        missing = max(0, self._crop.height - image.shape[1]), max(0, self._crop.width - image.shape[2])
+        if not any(missing):
             return floats, labels
         channels, height, width = floats.shape
-        padded = np.empty((channels, height + low[0], width + low[1]), np.float32)
+        padded = np.empty((channels, height + missing[0], width + missing[1]), np.float32)
         padded[...] = self._mean.broadcast_to((channels, 1, 1))
         padded[:, :height, :width] = floats
-        return padded, np.pad(labels, ((0, 0), (0, low[0]), (0, low[1])), constant_values=self._ignore)
+        return padded, np.pad(labels, ((0, 0), (0, missing[0]), (0, missing[1])), constant_values=self._ignore_label)
 
 
-def _scale(image: np.ndarray, size: tuple[int, int], interpolation: int) -> np.ndarray:
+def _resize(image: np.ndarray, size: tuple[int, int], interpolation: int) -> np.ndarray:
     """Resize an image (C, H, W) to a height and width."""
     pixels = cv2.resize(np.ascontiguousarray(image.transpose(1, 2, 0)), size[::-1], interpolation=interpolation)
     return pixels.reshape(*size, len(image)).transpose(2, 0, 1)

@@ -13,34 +13,34 @@ from ..layers import LayerType, PerLayer, type_of
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 
 
-class _Size(NamedTuple):
+class _BatchSize(NamedTuple):
     """A batch size in a net's definition.
 
     Attributes:
         holder: the message that contains it.
         field: the name of its field.
-        item: the index in a repeated field; None for a single field.
+        index: the index in a repeated field; None for a single field.
         text: the field's path, for messages.
     """
 
     holder: Any
     field: str
-    item: int | None
+    index: int | None
     text: str
 
     @property
     def value(self) -> int:
         value = getattr(self.holder, self.field)
-        return int(value if self.item is None else value[self.item])
+        return int(value if self.index is None else value[self.index])
 
     def set(self, value: int) -> None:
-        if self.item is None:
+        if self.index is None:
             setattr(self.holder, self.field, value)
         else:
-            getattr(self.holder, self.field)[self.item] = value
+            getattr(self.holder, self.field)[self.index] = value
 
 
-def split_batch_sizes(message: NetParameter, by: int, state: NetState | None = None) -> NetParameter:
+def split_batch_sizes(message: NetParameter, n_devices: int, state: NetState | None = None) -> NetParameter:
     """Return a net whose data layers have `1 / by` of their batch size.
 
     Data layers are the layers without bottoms and params. If a layer reads a source or takes arrays, its `batch_size`
@@ -48,7 +48,7 @@ def split_batch_sizes(message: NetParameter, by: int, state: NetState | None = N
 
     Args:
         message: the net, as `schema.read_net` returns it. It is not changed.
-        by: the number of devices.
+        n_devices: the number of devices.
         state: the state whose layers are divided, or None for all layers.
 
     Raises:
@@ -61,52 +61,52 @@ def split_batch_sizes(message: NetParameter, by: int, state: NetState | None = N
     for layer in net.layer:
         if layer.bottom or not layer.top or (state is not None and not is_included(layer, state)):
             continue
-        wrong = _divide(layer, by)
-        problems += [Problem(text, layer=layer.name, layer_type=layer.type) for text in wrong]
+        messages = _divide(layer, n_devices)
+        problems += [Problem(text, layer=layer.name, layer_type=layer.type) for text in messages]
     if problems:
         raise GraphError(problems)
     return net
 
 
-def _divide(layer: LayerParameter, by: int) -> list[str]:
-    """Divide a layer's batch sizes; return a message for each size that `by` does not divide."""
+def _divide(layer: LayerParameter, n_devices: int) -> list[str]:
+    """Divide a layer's batch sizes; return a message for each size that `n_devices` does not divide."""
     try:
-        kind = type_of(layer)
+        layer_type = type_of(layer)
     except GraphError:  # the layer's type is unknown
         return []
-    if by > 1 and isinstance(kind.implementation, PerLayer):
+    if n_devices > 1 and isinstance(layer_type.implementation, PerLayer):
         return [
-            f"the code of this layer determines its batch size, which cannot be divided among {by} devices; let each "
-            "device process a full batch, and let the layer return the examples of one device"
+            f"the code of this layer determines its batch size, which cannot be divided among {n_devices} devices; let "
+            "each device process a full batch, and let the layer return the examples of one device"
         ]
-    sizes = list(_sizes(layer, kind))
-    wrong = [size for size in sizes if size.value % by]
+    sizes = list(_batch_sizes(layer, layer_type))
+    indivisible = [size for size in sizes if size.value % n_devices]
     for size in sizes:
-        if size.value and not wrong:  # the layer itself reports a size of 0
-            size.set(size.value // by)
+        if size.value and not indivisible:  # the layer itself reports a size of 0
+            size.set(size.value // n_devices)
     return [
-        f"{size.text} is {size.value}, which cannot be divided among {by} devices; make it a multiple of {by}, or let "
-        "each device process a full batch"
-        for size in wrong
+        f"{size.text} is {size.value}, which cannot be divided among {n_devices} devices; make it a multiple of "
+        f"{n_devices}, or let each device process a full batch"
+        for size in indivisible
     ]
 
 
-def _sizes(layer: LayerParameter, kind: LayerType) -> Iterator[_Size]:
+def _batch_sizes(layer: LayerParameter, layer_type: LayerType) -> Iterator[_BatchSize]:
     """Yield the batch sizes in the definition of a layer without bottoms."""
-    if kind.params is not None:  # its top is a parameter of the net, as in a Parameter layer
+    if layer_type.params is not None:  # its top is a parameter of the net, as in a Parameter layer
         return
-    name = kind.signature.param or ""
+    name = layer_type.signature.param or ""
     param: Any = getattr(layer, name, None)
     fields = () if param is None else param.DESCRIPTOR.fields_by_name
     if "batch_size" in fields and layer.HasField(name):
-        yield _Size(param, "batch_size", None, f"{name}.batch_size")
+        yield _BatchSize(param, "batch_size", None, f"{name}.batch_size")
     elif "shape" in fields:
         for shape in param.shape:
             if shape.dim:
-                yield _Size(shape, "dim", 0, f"{name}.shape.dim")
+                yield _BatchSize(shape, "dim", 0, f"{name}.shape.dim")
         for i in range(len(getattr(param, "num", ()))):  # the first axis in old files
-            yield _Size(param, "num", i, f"{name}.num")
+            yield _BatchSize(param, "num", i, f"{name}.num")
     else:  # such as AnnotatedData, whose batch size is in data_param
         for field, value in layer.ListFields():
             if isinstance(value, Message) and "batch_size" in value.DESCRIPTOR.fields_by_name:
-                yield _Size(value, "batch_size", None, f"{field.name}.batch_size")
+                yield _BatchSize(value, "batch_size", None, f"{field.name}.batch_size")

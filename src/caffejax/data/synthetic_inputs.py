@@ -28,12 +28,12 @@ def complete_inputs(graph: Graph, arrays: Mapping[str, Any], random: np.random.G
     _check_arrays(graph, arrays)
     inputs = dict(arrays) if arrays.keys() >= set(graph.input_names) else {**_read_batches(graph), **arrays}
     limits = _index_limits(graph)
-    drawing = {layer.bottoms[-1]: layer for layer in graph.layers if layer.type.gradient.indices.sample}
+    sampled_layers = {layer.bottoms[-1]: layer for layer in graph.layers if layer.type.gradient.indices.sample}
     for name in graph.input_names:
         if name not in inputs:
             shape = graph.blobs[name].shape
-            if name in drawing:
-                inputs[name] = _draw(graph, drawing[name], random)
+            if name in sampled_layers:
+                inputs[name] = _sample_labels(graph, sampled_layers[name], random)
             elif name in limits:
                 inputs[name] = random.integers(limits[name], size=shape)
             else:
@@ -41,10 +41,10 @@ def complete_inputs(graph: Graph, arrays: Mapping[str, Any], random: np.random.G
     return {name: np.asarray(inputs[name], np.float64) for name in graph.input_names}
 
 
-def _draw(graph: Graph, layer: Layer, random: np.random.Generator) -> Any:
-    draw = layer.type.gradient.indices.sample
-    assert draw is not None
-    return draw(layer.context, random, *(graph.blobs[name] for name in layer.bottoms))
+def _sample_labels(graph: Graph, layer: Layer, random: np.random.Generator) -> Any:
+    sample = layer.type.gradient.indices.sample
+    assert sample is not None
+    return sample(layer.context, random, *(graph.blobs[name] for name in layer.bottoms))
 
 
 def _check_arrays(graph: Graph, arrays: Mapping[str, Any]) -> None:

@@ -116,11 +116,11 @@ class Transform:
         as_bytes = self.dtype(images) == np.uint8
         if isinstance(images, np.ndarray) and as_bytes:
             return _crop_batch(images, origins, flips, shape)
-        each = zip(images, origins.tolist(), flips.tolist(), strict=True)
+        crops_of_images = zip(images, origins.tolist(), flips.tolist(), strict=True)
         if as_bytes:
-            return _crop_each(each, np.empty(shape, np.uint8))
+            return _crop_each(crops_of_images, np.empty(shape, np.uint8))
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are kept, as in Caffe
-            batch = _crop_each(each, np.empty(shape, np.float32), self._mean)
+            batch = _crop_each(crops_of_images, np.empty(shape, np.float32), self._mean)
             if self._scale != 1:
                 batch *= self._scale
         return batch
@@ -128,8 +128,8 @@ class Transform:
 
 def crop_raw(images: Sequence[np.ndarray], crops: Crops, shape: tuple[int, ...]) -> np.ndarray:
     """Crop and mirror uint8 images to `shape`, which is (C, h, w), and return them as uint8 (N, C, h, w)."""
-    each = zip(images, crops.origins.tolist(), crops.flips.tolist(), strict=True)
-    return _crop_each(each, np.empty((len(images), *shape), np.uint8))
+    crops_of_images = zip(images, crops.origins.tolist(), crops.flips.tolist(), strict=True)
+    return _crop_each(crops_of_images, np.empty((len(images), *shape), np.uint8))
 
 
 def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -192,7 +192,7 @@ class Normalize:
 
 
 # the names of height and width in BVLC Caffe, the SSD fork and PSPNet's fork
-_SPELLINGS = (("crop_size", "crop_size"), ("crop_h", "crop_w"), ("crop_height", "crop_width"))
+_SIZE_FIELDS = (("crop_size", "crop_size"), ("crop_h", "crop_w"), ("crop_height", "crop_width"))
 
 
 @dataclass(frozen=True)
@@ -239,12 +239,12 @@ def parse_crop(param: Any, random: bool) -> Crop:
     Raises:
         DataError: if only one side is set, or two pairs of fields set the crop.
     """
-    spellings = [names for names in _SPELLINGS if any(getattr(param, name) for name in names)]
-    if len(spellings) > 1:
-        raise DataError(f"transform_param has both {spellings[0][0]} and {spellings[1][0]}; keep one of them")
-    height, width = (getattr(param, name) for name in spellings[0]) if spellings else (0, 0)
+    fields = [names for names in _SIZE_FIELDS if any(getattr(param, name) for name in names)]
+    if len(fields) > 1:
+        raise DataError(f"transform_param has both {fields[0][0]} and {fields[1][0]}; keep one of them")
+    height, width = (getattr(param, name) for name in fields[0]) if fields else (0, 0)
     if bool(height) != bool(width):
-        raise DataError(f"transform_param has only one of {spellings[0][0]} and {spellings[0][1]}; set both or none")
+        raise DataError(f"transform_param has only one of {fields[0][0]} and {fields[0][1]}; set both or none")
     return Crop(height, width, random)
 
 

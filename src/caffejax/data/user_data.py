@@ -30,15 +30,15 @@ class ArrayEpoch:
         self._length = next((k for k in lengths.values() if k is not None), 0)
         if start > self._length:
             raise DataError(f"{name} has {self._length} rows, but the snapshot was made after row {start}")
-        self._at = start
+        self._row = start
 
     def take(self, rows: int) -> tuple[Any, int, int] | None:
         """Return (arrays, count, count) with the next `count` rows, at most `rows`, or None at the end of the epoch."""
-        count = min(rows, self._length - self._at)
+        count = min(rows, self._length - self._row)
         if count <= 0:
             return None
-        start, self._at = self._at, self._at + count
-        return {name: array[start : self._at] for name, array in self._arrays.items()}, count, count
+        start, self._row = self._row, self._row + count
+        return {name: array[start : self._row] for name, array in self._arrays.items()}, count, count
 
     def state(self) -> None:
         """Return None, because the number of rows identifies the position."""
@@ -55,17 +55,17 @@ class IterableEpoch:
         batches: the iterable.
         skip: the number of batches to skip.
         state: the state to restore the iterator from, instead of skipping batches, or None.
-        once: whether `batches` is the user's iterator, which must not be closed.
+        is_user_iterator: whether `batches` is the user's iterator, which must not be closed.
     """
 
     unit = "batches"
 
-    def __init__(self, name: str, batches: Iterable[Any], skip: int, state: Any, *, once: bool) -> None:
-        self._iterator, self._once = iter(batches), once
+    def __init__(self, name: str, batches: Iterable[Any], skip: int, state: Any, *, is_user_iterator: bool) -> None:
+        self._iterator, self._is_user_iterator = iter(batches), is_user_iterator
         self._has_state = has_state(self._iterator)
         if state is not None and self._has_state:
             try:
-                self._iterator.set_state(_from_json(state))  # type: ignore[attr-defined]
+                self._iterator.set_state(_decode_state(state))  # type: ignore[attr-defined]
             except Exception as error:  # the user's code may raise any type
                 message = f"the iterator of {name} does not accept the position in the snapshot"
                 raise DataError(f"{message}: {error}") from error
@@ -87,14 +87,14 @@ class IterableEpoch:
     def close(self) -> None:
         """Close the iterator, except if it is the user's iterator."""
         close = getattr(self._iterator, "close", None)
-        if callable(close) and not self._once:
+        if callable(close) and not self._is_user_iterator:
             close()
 
 
 Epoch = ArrayEpoch | IterableEpoch  # one pass over the data
 
 
-def to_json(state: Any) -> Any:
+def encode_state(state: Any) -> Any:
     """Return an iterator's state as JSON values, or None if the state has no such form."""
     if isinstance(state, bytes):
         return {"base64": base64.b64encode(state).decode()}
@@ -104,7 +104,7 @@ def to_json(state: Any) -> Any:
         return None
 
 
-def _from_json(state: Any) -> Any:
+def _decode_state(state: Any) -> Any:
     if isinstance(state, Mapping) and state.keys() == {"base64"}:
         return base64.b64decode(state["base64"])
     return state
@@ -141,11 +141,12 @@ class EpochIterator:
             )
         self._name, self._data = name, data
         # an iterator cannot start again
-        self._once: Iterator[Any] | None = data if isinstance(data, Iterator) else None
-        self._number, self._done = 0, 0
-        self._open: Epoch | None = None
-        self._skip, self._resume = 0, None  # how to reach the position when the epoch is opened
-        self._unit: str | None = None  # the unit of the position
+        self._user_iterator: Iterator[Any] | None = data if isinstance(data, Iterator) else None
+        self._epoch_number, self._units_read = 0, 0
+        self._current_epoch: Epoch | None = None
+        # how to reach the position when the epoch is opened
+        self._batches_to_skip, self._saved_iterator_state = 0, None
+        self._position_unit: str | None = None  # the unit of the position
 
     def take(self, rows: int) -> list[Any]:
         """Return the next batch as a list: one batch of an iterable, or `rows` rows of arrays, one piece per epoch.
@@ -155,31 +156,32 @@ class EpochIterator:
         """
         pieces = []
         while rows > 0:
-            epoch = self._epoch()
+            epoch = self._ensure_open()
             item = epoch.take(rows)
             if item is None:
                 self._begin_next(epoch)
                 continue
             piece, units, count = item
             pieces.append(piece)
-            self._done, rows = self._done + units, rows - count
+            self._units_read, rows = self._units_read + units, rows - count
         return pieces
 
     @property
     def position(self) -> str:
         """The position after the last batch as text, for messages."""
-        by_row = self._open is not None and self._open.unit == "rows"
-        return f"{'up to row' if by_row else 'batch'} {self._done} of epoch {self._number}"
+        by_row = self._current_epoch is not None and self._current_epoch.unit == "rows"
+        return f"{'up to row' if by_row else 'batch'} {self._units_read} of epoch {self._epoch_number}"
 
     def get_state(self) -> dict[str, Any]:
         """Return the position of the next batch as JSON values."""
-        state: dict[str, Any] = {"epoch": self._number, "done": self._done}
-        if self._open is not None:
-            state["unit"] = self._open.unit
-            iterator = to_json(self._open.state())
+        state: dict[str, Any] = {"epoch": self._epoch_number, "done": self._units_read}
+        if self._current_epoch is not None:
+            state["unit"] = self._current_epoch.unit
+            iterator = encode_state(self._current_epoch.state())
         else:
-            unread = self._resume is None and has_state(self._once)
-            iterator = to_json(self._once.get_state()) if unread else self._resume  # type: ignore[union-attr]
+            iterator = self._saved_iterator_state
+            if iterator is None and has_state(self._user_iterator):
+                iterator = encode_state(self._user_iterator.get_state())  # type: ignore[union-attr]
         return state if iterator is None else {**state, "iterator": iterator}
 
     def set_state(self, state: Any) -> None:
@@ -191,60 +193,68 @@ class EpochIterator:
         if not _is_position(state):
             raise DataError(f"{str(state)[:60]} is not a position in {self._name}")
         number, done, unit = state["epoch"], state["done"], state.get("unit")
-        if (number, done) == (self._number, self._done) and "iterator" not in state:
+        if (number, done) == (self._epoch_number, self._units_read) and "iterator" not in state:
             return
-        passed = 0
-        if self._once is not None and not has_state(self._once):
-            if number or done < self._done:
+        consumed = 0
+        if self._user_iterator is not None and not has_state(self._user_iterator):
+            if number or done < self._units_read:
                 raise DataError(
-                    f"{self._name} is an iterator that has returned {self._done} batches, and cannot go back to the "
-                    f"snapshot's position after {done}; pass an object that can be iterated again"
+                    f"{self._name} is an iterator that has returned {self._units_read} batches, and cannot go back to "
+                    f"the snapshot's position after {done}; pass an object that can be iterated again"
                 )
-            passed = self._done
+            consumed = self._units_read
         self.close()
-        self._number, self._done, self._skip, self._resume = number, done, done - passed, state.get("iterator")
-        self._unit = unit if done else None
+        self._epoch_number, self._units_read = number, done
+        self._batches_to_skip, self._saved_iterator_state = done - consumed, state.get("iterator")
+        self._position_unit = unit if done else None
 
     def close(self) -> None:
         """Close the iterator. The next `take` continues at the same position."""
-        if self._open is not None:
-            self._resume = to_json(self._open.state())
-            self._skip = self._done if self._once is None else 0
-            self._open.close()
-            self._open = None
+        if self._current_epoch is not None:
+            self._saved_iterator_state = encode_state(self._current_epoch.state())
+            self._batches_to_skip = self._units_read if self._user_iterator is None else 0
+            self._current_epoch.close()
+            self._current_epoch = None
 
-    def _epoch(self) -> Epoch:
+    def _ensure_open(self) -> Epoch:
         """Return the current epoch, and open it at its position if it is closed."""
-        if self._open is None:
-            data = self._data(self._number) if callable(self._data) else self._data
+        if self._current_epoch is None:
+            data = self._data(self._epoch_number) if callable(self._data) else self._data
             unit = "rows" if isinstance(data, Mapping) else "batches"
-            if self._unit not in (None, unit):
+            if self._position_unit not in (None, unit):
                 raise DataError(
-                    f"the snapshot's position in {self._name} counts {self._unit}, but the data consists of {unit}; "
-                    "pass data of the same kind as before the snapshot"
+                    f"the snapshot's position in {self._name} counts {self._position_unit}, but the data consists of "
+                    f"{unit}; pass data of the same kind as before the snapshot"
                 )
             if isinstance(data, Mapping):
-                self._open = ArrayEpoch(self._name, data, self._done)
+                self._current_epoch = ArrayEpoch(self._name, data, self._units_read)
             elif isinstance(data, Iterable) and not isinstance(data, str | bytes):
-                self._open = IterableEpoch(self._name, data, self._skip, self._resume, once=self._once is not None)
+                self._current_epoch = IterableEpoch(
+                    self._name,
+                    data,
+                    self._batches_to_skip,
+                    self._saved_iterator_state,
+                    is_user_iterator=self._user_iterator is not None,
+                )
             else:
                 raise DataError(
-                    f"{self._name}({self._number}) must return {{blob: array}} of all examples or an iterable of "
+                    f"{self._name}({self._epoch_number}) must return {{blob: array}} of all examples or an iterable of "
                     f"batches, not {describe_type(data)}"
                 )
-            self._skip, self._resume, self._unit = 0, None, None
-        return self._open
+            self._batches_to_skip, self._saved_iterator_state, self._position_unit = 0, None, None
+        return self._current_epoch
 
-    def _begin_next(self, ended: Epoch) -> None:
-        if self._once is not None:
+    def _begin_next(self, ended_epoch: Epoch) -> None:
+        if self._user_iterator is not None:
             raise DataError(
-                f"{self._name} has ended after {self._done} batches, and an iterator cannot start again; pass a list, "
-                "another object that can be iterated again, or a function that returns a new iterator for each epoch"
+                f"{self._name} has ended after {self._units_read} batches, and an iterator cannot start again; "
+                "pass a list, another object that can be iterated again, or a function that returns a new iterator for "
+                "each epoch"
             )
-        if not self._done:
-            raise DataError(f"{self._name} is empty in epoch {self._number}")
-        ended.close()
-        self._open, self._number, self._done = None, self._number + 1, 0
+        if not self._units_read:
+            raise DataError(f"{self._name} is empty in epoch {self._epoch_number}")
+        ended_epoch.close()
+        self._current_epoch, self._epoch_number, self._units_read = None, self._epoch_number + 1, 0
 
 
 def _is_position(state: Any) -> bool:
@@ -264,18 +274,18 @@ class UserData:
         data: see `EpochIterator`. A batch is a mapping `{blob: array}`, which may have further blobs, or a tuple of
             arrays in the order of `graph.user_inputs`. An array is any value that `numpy.asarray` accepts.
         graph: the net's graph.
-        parts: the number of the net's batches that each batch of the user is split into, one for each device.
+        num_splits: the number of the net's batches that each batch of the user is split into, one for each device.
 
     Raises:
         DataError: if `data` has another type.
     """
 
-    def __init__(self, name: str, data: Data, graph: Graph, parts: int = 1) -> None:
-        self._name, self._parts, self._file = name, parts, graph.file
+    def __init__(self, name: str, data: Data, graph: Graph, num_splits: int = 1) -> None:
+        self._name, self._num_splits, self._file = name, num_splits, graph.file
         self._blobs = {blob: graph.blobs[blob] for blob in graph.user_inputs}
         self._epochs = EpochIterator(name, data)
         self._rows = next((b.shape[0] for b in self._blobs.values() if b.shape), 1)
-        self._parts_left: list[dict[str, np.ndarray]] = []
+        self._pending_batches: list[dict[str, np.ndarray]] = []
         if isinstance(data, Mapping):  # report mistakes now
             next(self)
             self.set_state({"epoch": 0, "done": 0})
@@ -292,19 +302,23 @@ class UserData:
             DataError: if the data has ended, or blobs are missing or have a shape that does not fit. The message names
                 each such blob.
         """
-        if not self._parts_left:
-            pieces = [self._name_arrays(piece) for piece in self._epochs.take(self._rows * self._parts)]
-            joined = pieces[0]
+        if not self._pending_batches:
+            pieces = [self._name_arrays(piece) for piece in self._epochs.take(self._rows * self._num_splits)]
+            batch = pieces[0]
             if len(pieces) > 1:
-                joined = {blob: np.concatenate([piece[blob] for piece in pieces]) for blob in self._blobs}
+                batch = {blob: np.concatenate([piece[blob] for piece in pieces]) for blob in self._blobs}
             self._raise_batch_problems(
-                f"has {len(a)} examples in '{blob}', which cannot be divided among {self._parts} devices"
-                for blob, a in joined.items()
-                if a.ndim and len(a) % self._parts
+                f"has {len(a)} examples in '{blob}', which cannot be divided among {self._num_splits} devices"
+                for blob, a in batch.items()
+                if a.ndim and len(a) % self._num_splits
             )
-            parts = {blob: np.split(a, self._parts) if a.ndim else [a] * self._parts for blob, a in joined.items()}
-            self._parts_left = [dict(zip(parts, arrays, strict=True)) for arrays in zip(*parts.values(), strict=True)]
-        return self._parts_left.pop(0)
+            parts = {
+                blob: np.split(a, self._num_splits) if a.ndim else [a] * self._num_splits for blob, a in batch.items()
+            }
+            self._pending_batches = [
+                dict(zip(parts, arrays, strict=True)) for arrays in zip(*parts.values(), strict=True)
+            ]
+        return self._pending_batches.pop(0)
 
     def get_state(self) -> dict[str, Any]:
         """Return the position of the next batch as JSON values."""
@@ -317,7 +331,7 @@ class UserData:
             DataError: if it is not a position, or a one-time iterator has already passed it.
         """
         self._epochs.set_state(state)
-        self._parts_left = []
+        self._pending_batches = []
 
     def close(self) -> None:
         """Close the iterator."""
@@ -354,11 +368,11 @@ class UserData:
         for blob, spec in self._blobs.items():
             if blob not in batch:
                 others = [name for name in batch if isinstance(name, str) and name not in self._blobs]
-                has = ", ".join(map(repr, batch))
-                problems.append(f"has no '{blob}', only {has or 'an empty mapping'}{did_you_mean(blob, others)}")
+                available = ", ".join(map(repr, batch))
+                problems.append(f"has no '{blob}', only {available or 'an empty mapping'}{did_you_mean(blob, others)}")
                 continue
             array, problem = _as_array(batch[blob])
-            problem = problem or self._problem(array, spec.shape)
+            problem = problem or self._shape_problem(array, spec.shape)
             if problem:
                 problems.append(f"'{blob}' {problem}")
             else:
@@ -366,7 +380,7 @@ class UserData:
         self._raise_batch_problems(problems)
         return arrays
 
-    def _problem(self, array: np.ndarray, shape: tuple[int, ...]) -> str | None:
+    def _shape_problem(self, array: np.ndarray, shape: tuple[int, ...]) -> str | None:
         if remedy := shape_remedy(array.shape, shape):
             return f"has shape {array.shape}, but the net needs {shape}{remedy}"
         if array.ndim and not array.size:
@@ -374,8 +388,8 @@ class UserData:
         return None
 
     def _raise_batch_problems(self, problems: Iterable[str]) -> None:
-        where = f"{self._name}, {self._epochs.position}"
-        raise_all(DataError, (f"{where}: the batch {problem}" for problem in problems), self._file)
+        location = f"{self._name}, {self._epochs.position}"
+        raise_all(DataError, (f"{location}: the batch {problem}" for problem in problems), self._file)
 
 
 def format_inputs(graph: Graph) -> Iterator[str]:

@@ -70,11 +70,11 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
         with open(file, encoding="utf-8", errors="surrogateescape") as text:
             words = _Words(text)
             for number, line in itertools.islice(_image_numbers(words), max_images):
-                where = len(images.names)
-                if number != where:
+                index = len(images.names)
+                if number != index:
                     problems.append(
                         Problem(
-                            f"expected image {where}, found image {number}; images must be numbered from 0",
+                            f"expected image {index}, found image {number}; images must be numbered from 0",
                             str(file),
                             line,
                         )
@@ -85,22 +85,22 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
                 if channels != 3:
                     problems.append(Problem(f"the image must have 3 channels, not {channels}", str(file), line))
                 windows = _parse_windows(words, int(next(words)))
-                rows = np.column_stack([np.full(len(windows), where), windows[:, 0], windows[:, 2:]]).astype(np.int32)
-                above = windows[:, 1] >= np.float32(fg_threshold)
-                below = (windows[:, 1] < np.float32(bg_threshold)) & ~above
+                rows = np.column_stack([np.full(len(windows), index), windows[:, 0], windows[:, 2:]]).astype(np.int32)
+                is_foreground = windows[:, 1] >= np.float32(fg_threshold)
+                is_background = (windows[:, 1] < np.float32(bg_threshold)) & ~is_foreground
                 if (windows[:, 2:4] > windows[:, 4:]).any():
                     problems.append(Problem("a window ends before it begins (x2 < x1 or y2 < y1)", str(file), line))
-                if (rows[above, 1] <= 0).any():
+                if (rows[is_foreground, 1] <= 0).any():
                     problems.append(Problem("a foreground window has class 0 or less", str(file), line))
-                rows[below, 1] = 0
-                foreground.append(rows[above])
-                background.append(rows[below])
+                rows[is_background, 1] = 0
+                foreground.append(rows[is_foreground])
+                background.append(rows[is_background])
     except OSError as error:
         raise DataError(Problem(f"the window file cannot be read: {error.strerror}", str(file))) from error
     except (ValueError, StopIteration, OverflowError) as error:
-        what = f"'{words.last}' is unexpected here" if words.line else "is empty"
+        problem = f"'{words.last}' is unexpected here" if words.line else "is empty"
         message = (
-            f"not a window file, or damaged: {what}; the docstring of caffejax.data.window_data describes the format"
+            f"not a window file, or damaged: {problem}; the docstring of caffejax.data.window_data describes the format"
         )
         raise DataError(Problem(message, str(file), words.line or None)) from error
     if problems:
@@ -193,11 +193,12 @@ class Warp(NamedTuple):
         # mirroring moves the empty part on the right to the left
         row, column = height.before, width.after if mirror else width.before
         size = min(width.size, self.size - column), min(height.size, self.size - row)
-        inside = 0 <= x.first <= x.last < x.image_size and 0 <= y.first <= y.last < y.image_size
-        if not inside or min(size) < 1:
-            what = "too little of it is" if inside else "is not"
+        is_inside = 0 <= x.first <= x.last < x.image_size and 0 <= y.first <= y.last < y.image_size
+        if not is_inside or min(size) < 1:
+            problem = "too little of it is" if is_inside else "is not"
             raise DataError(
-                f"window {' '.join(map(str, box))}: {what} in the image, which is {image.shape[1]} x {image.shape[0]}"
+                f"window {' '.join(map(str, box))}: {problem} in the image, "
+                f"which is {image.shape[1]} x {image.shape[0]}"
             )
         pixels = cv2.resize(image[y.first : y.last + 1, x.first : x.last + 1], size)
         return (pixels[:, ::-1] if mirror else pixels), row, column
@@ -277,13 +278,13 @@ class WindowBatches:
         self._scale = np.float32(param.scale)
         self._mean = _crop_mean(site)
         self._rng = CounterRng(site.data_config.seed, site.layer.name)
-        self._foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
-        self._cache: dict[int, bytes] | None = {} if param.cache_images else None
+        self._n_foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
+        self._file_cache: dict[int, bytes] | None = {} if param.cache_images else None
         self.batch_size: int = param.batch_size
         self.threads = available_cores()
         self.examples = None
-        counts = {"fg_threshold": self._foreground, "bg_threshold": self.batch_size - self._foreground}
-        for name, count, windows in zip(counts, counts.values(), self._kinds, strict=True):
+        counts = {"fg_threshold": self._n_foreground, "bg_threshold": self.batch_size - self._n_foreground}
+        for name, count, windows in zip(counts, counts.values(), self._window_sets, strict=True):
             if count and not len(windows):
                 threshold = f"{getattr(param, name):g}"
                 overlap = f"{threshold} or more" if name == "fg_threshold" else f"less than {threshold}"
@@ -291,7 +292,7 @@ class WindowBatches:
                 raise DataError(Problem(f"{message}; change {name} or fg_fraction", str(self._windows.images.file)))
 
     @property
-    def _kinds(self) -> tuple[np.ndarray, np.ndarray]:
+    def _window_sets(self) -> tuple[np.ndarray, np.ndarray]:
         return self._windows.foreground, self._windows.background
 
     def read(self, start: int) -> Batch:
@@ -302,37 +303,37 @@ class WindowBatches:
         """
         images, labels = (np.zeros(shape.shape, np.float32) for shape in self.tops)
         words = self._rng.words(start, self.batch_size)
-        foreground, background = self._kinds
+        foreground, background = self._window_sets
         with locate_errors(layer=self._site.layer.name, layer_type=self._site.layer.type):
-            for i, (image, (flip, pick, *_)) in enumerate(zip(images, words.tolist(), strict=True)):
-                windows = foreground if i >= self.batch_size - self._foreground else background
-                number, labels[i], *box = windows[pick % len(windows)].tolist()
-                self._fill(image, number, np.array(box), self._mirror and flip % 2 == 1)
+            for i, (image, (flip, choice, *_)) in enumerate(zip(images, words.tolist(), strict=True)):
+                windows = foreground if i >= self.batch_size - self._n_foreground else background
+                number, labels[i], *box = windows[choice % len(windows)].tolist()
+                self._fill_window(image, number, np.array(box), self._mirror and flip % 2 == 1)
         return Batch((images, labels))
 
     def close(self) -> None:
         """Release the cached images."""
-        if self._cache is not None:
-            self._cache.clear()
+        if self._file_cache is not None:
+            self._file_cache.clear()
 
-    def _fill(self, out: np.ndarray, number: int, box: np.ndarray, mirror: bool) -> None:
-        path = self._paths[number]
-        image = decode_file(path, self._bytes(number), max_pixels=self._site.data_config.max_image_pixels)
+    def _fill_window(self, out: np.ndarray, image_index: int, box: np.ndarray, mirror: bool) -> None:
+        path = self._paths[image_index]
+        image = decode_file(path, self._read_bytes(image_index), max_pixels=self._site.data_config.max_image_pixels)
         try:
             pixels, row, column = self._warp(image.transpose(1, 2, 0), box, mirror)
         except DataError as error:
             raise DataError(Problem(f"image '{path}': {error}", str(self._windows.images.file))) from error
         height, width = pixels.shape[:2]
-        at = np.s_[:, row : row + height, column : column + width]
+        region = np.s_[:, row : row + height, column : column + width]
         with np.errstate(over="ignore", invalid="ignore"):  # larger numbers become infinity, as in Caffe
-            out[at] = (pixels.transpose(2, 0, 1) - self._mean[at]) * self._scale
+            out[region] = (pixels.transpose(2, 0, 1) - self._mean[region]) * self._scale
 
-    def _bytes(self, number: int) -> bytes:
-        if self._cache is None:
+    def _read_bytes(self, number: int) -> bytes:
+        if self._file_cache is None:
             return read_file(self._paths[number])
-        if number not in self._cache:
-            self._cache[number] = read_file(self._paths[number])
-        return self._cache[number]
+        if number not in self._file_cache:
+            self._file_cache[number] = read_file(self._paths[number])
+        return self._file_cache[number]
 
 
 def _read_windows(site: Site, max_images: int | None = None) -> tuple[ImageWindows, list[str]]:

@@ -139,18 +139,18 @@ def encode_feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
 
 
 def _has_suffix(path: str, encoding: str) -> bool:
-    end, encoding = guess_encoding(path), encoding.lower()
-    return end == encoding or (encoding, end) == ("jpg", "jpeg")
+    suffix, encoding = guess_encoding(path), encoding.lower()
+    return suffix == encoding or (encoding, suffix) == ("jpg", "jpeg")
 
 
 def _encode(image: np.ndarray, encoding: str, path: str) -> bytes:
     try:
-        done, data = cv2.imencode(f".{encoding}", image.transpose(1, 2, 0))
+        is_encoded, data = cv2.imencode(f".{encoding}", image.transpose(1, 2, 0))
     except cv2.error as error:
-        done, reason = False, error.err
+        is_encoded, reason = False, error.err
     else:
         reason = "OpenCV failed"
-    if not done:
+    if not is_encoded:
         message = f"cannot be stored as '{encoding}': {reason}; use --encode_type jpg or png"
         raise DataError(Problem(message, str(Path(path))))
     return bytes(data)

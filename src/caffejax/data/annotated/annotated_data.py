@@ -21,7 +21,7 @@ from ..common import CounterRng, float32_top, refuse_unsupported
 from ..data_layer import DataLayer
 from ..database import RecordDataset, check_data_param
 from ..image_batches import Examples, ImageBatches
-from ..image_decoding import BadImageError, image_of
+from ..image_decoding import BadImageError, decode_datum
 from ..prefetch import Batch, Batches
 from ..transform import Transform, read_mean
 from .annotated_datum import Annotations, parse_annotated, read_annotations
@@ -31,12 +31,12 @@ from .ssd_augmentation import TRANSFORM_SETTINGS, Augmentation, Augmented
 
 log = logging.getLogger("caffejax.data")
 
-COLUMNS = 8  # image, class, instance, xmin, ymin, xmax, ymax, difficult
+NUM_LABEL_COLUMNS = 8  # image, class, instance, xmin, ymin, xmax, ymax, difficult
 PADDING = -1
-_DEVIATIONS = 4  # standard deviations above the mean number of boxes of a batch
+_NUM_STDDEVS = 4  # standard deviations above the mean number of boxes of a batch
 
 
-def enough_rows(boxes: Sequence[int], batch_size: int) -> int:
+def choose_num_rows(boxes: Sequence[int], batch_size: int) -> int:
     """Return the number of label rows, a power of two, that is sufficient for nearly all batches.
 
     It is the mean number of boxes in a batch plus four standard deviations, rounded up.
@@ -46,22 +46,24 @@ def enough_rows(boxes: Sequence[int], batch_size: int) -> int:
         batch_size: the number of images in a batch.
     """
     counts = list(boxes) or [0]
-    return _power_of_two(math.ceil(batch_size * np.mean(counts) + _DEVIATIONS * math.sqrt(batch_size) * np.std(counts)))
+    return _power_of_two(
+        math.ceil(batch_size * np.mean(counts) + _NUM_STDDEVS * math.sqrt(batch_size) * np.std(counts))
+    )
 
 
-def label_rows(objects: Sequence[np.ndarray], least: int) -> np.ndarray:
+def make_label_top(objects: Sequence[np.ndarray], min_rows: int) -> np.ndarray:
     """Return the label top, float32 (1, 1, G, 8), with a row for each object of the batch.
 
-    The columns are image, class, instance, xmin, ymin, xmax, ymax and difficult. G is `least` or, if the batch has more
-    objects, the smallest power of two with enough rows, because the net is compiled for each G. Rows of padding are -1,
-    like the single row in Caffe for a batch without boxes. Layers that take labels skip these rows.
+    The columns are image, class, instance, xmin, ymin, xmax, ymax and difficult. G is `min_rows` or, if the batch has
+    more objects, the smallest power of two with enough rows, because the net is compiled for each G. Rows of padding
+    are -1, like the single row in Caffe for a batch without boxes. Layers that take labels skip these rows.
 
     Args:
         objects: the objects of each image, (G, 7); see `AnnotatedImage`.
-        least: the smallest number of rows, a power of two.
+        min_rows: the smallest number of rows, a power of two.
     """
     count = sum(map(len, objects))
-    label = np.full((1, 1, max(least, _power_of_two(count)), COLUMNS), PADDING, np.float32)
+    label = np.full((1, 1, max(min_rows, _power_of_two(count)), NUM_LABEL_COLUMNS), PADDING, np.float32)
     if count:
         label[0, 0, :count, 0] = np.repeat(np.arange(len(objects)), [len(o) for o in objects])
         label[0, 0, :count, 1:] = np.concatenate(objects)
@@ -78,7 +80,7 @@ class AnnotatedDataset(RecordDataset[Annotations]):
     def decode(self, value: bytes) -> tuple[np.ndarray, Annotations]:
         """Return the image and the annotations in an AnnotatedDatum."""
         message = parse_annotated(value)
-        return image_of(message.datum, self.decode_mode, self.max_pixels), read_annotations(message)
+        return decode_datum(message.datum, self.decode_mode, self.max_pixels), read_annotations(message)
 
     def annotations(self, count: int, skip_bad: bool) -> list[Annotations]:
         """Return the annotations of the first `count` records, or of all if there are fewer. No image is decoded."""
@@ -92,13 +94,13 @@ class AnnotatedDataset(RecordDataset[Annotations]):
         return annotations
 
 
-COUNTED = 128  # records whose boxes are counted
+NUM_COUNTED_RECORDS = 128  # records whose boxes are counted
 
 
 class AnnotatedBatches(ImageBatches[Annotations]):
     """Batches of images with boxes, augmented by the layer's settings.
 
-    The tops are the images (N, C, h, w) and, optionally, the labels: the rows of `label_rows` for boxes, or float32
+    The tops are the images (N, C, h, w) and, optionally, the labels: the rows of `make_label_top` for boxes, or float32
     (N,) image labels if the first record of the database has no annotation type. Example n depends only on n and the
     seed.
 
@@ -117,21 +119,21 @@ class AnnotatedBatches(ImageBatches[Annotations]):
         super().__init__(site, dataset, site.layer.data_param.batch_size, rng, tops, transform)
         self._annotations = dataset.annotations
         self._augment = Augmentation(site, read_mean(site).values.reshape(-1))
-        self._any_type = site.layer.annotated_data_param.HasField("anno_type")
+        self._ignores_type = site.layer.annotated_data_param.HasField("anno_type")
 
     def probe(self, n_tops: int) -> SourceSpec:
         """Read the first image for the shapes of the tops, and count the boxes of the first records."""
-        size, records = self.batch_size, self._annotations(COUNTED, self._skip_bad)
-        boxed = self._any_type or bool(records and records[0].type is not None)
-        rows = enough_rows([len(record.objects) for record in records], size)
-        label = float32_top(*label_rows([], rows).shape) if boxed else float32_top(size)
+        size, records = self.batch_size, self._annotations(NUM_COUNTED_RECORDS, self._skip_bad)
+        has_boxes = self._ignores_type or bool(records and records[0].type is not None)
+        rows = choose_num_rows([len(record.objects) for record in records], size)
+        label = float32_top(*make_label_top([], rows).shape) if has_boxes else float32_top(size)
         self.tops = (label, label)
         image = self._assemble(self._read_examples(0, 1), 0).arrays[0]
         shape = (size, *image.shape[1:])
-        on_host = jax.ShapeDtypeStruct(shape, image.dtype), label
-        padded = (1,) if boxed and n_tops > 1 else ()
+        host_specs = jax.ShapeDtypeStruct(shape, image.dtype), label
+        padded = (1,) if has_boxes and n_tops > 1 else ()
         return SourceSpec(
-            (float32_top(*shape), label)[:n_tops], self._transform.device_transform, on_host[:n_tops], padded
+            (float32_top(*shape), label)[:n_tops], self._transform.device_transform, host_specs[:n_tops], padded
         )
 
     def _assemble(self, examples: Examples[Annotations], start: int) -> Batch:
@@ -141,7 +143,7 @@ class AnnotatedBatches(ImageBatches[Annotations]):
                 augmented.append(self._augment_one(image, record, self._rng.generator(start + i)))
             except DataError as error:
                 raise self._dataset.error(n, error) from error
-        images = [one.image.pixels.transpose(2, 0, 1) for one in augmented]
+        images = [item.image.pixels.transpose(2, 0, 1) for item in augmented]
         self._check_shapes(examples._replace(images=images))
         crops = self._transform.sample_crops(images, start)
         pixels = self._transform.apply(images, crops)
@@ -152,16 +154,16 @@ class AnnotatedBatches(ImageBatches[Annotations]):
             return Batch((pixels, labels), examples.warnings)
         windows = self._transform.windows(images, crops)
         objects = [
-            self._augment.visible_objects(*one) for one in zip(augmented, windows, crops.flips.tolist(), strict=True)
+            self._augment.visible_objects(*item) for item in zip(augmented, windows, crops.flips.tolist(), strict=True)
         ]
-        return Batch((pixels, label_rows(objects, self.tops[1].shape[2])), examples.warnings)
+        return Batch((pixels, make_label_top(objects, self.tops[1].shape[2])), examples.warnings)
 
     @property
     def _has_boxes(self) -> bool:
         return len(self.tops) == 2 and len(self.tops[1].shape) == 4
 
     def _augment_one(self, image: np.ndarray, record: Annotations, rng: np.random.Generator) -> Augmented:
-        if self._has_boxes and not self._any_type and record.type != AnnotatedDatum.BBOX:
+        if self._has_boxes and not self._ignores_type and record.type != AnnotatedDatum.BBOX:
             type_ = "none" if record.type is None else AnnotatedDatum.AnnotationType.Name(record.type)
             raise DataError(
                 f"has annotations of type {type_}, not BBOX; annotated_data_param.anno_type overrides the type"
@@ -184,7 +186,7 @@ class AnnotatedDataLayer(DataLayer):
         refuse_unsupported(param, "annotated_data_param", self.settings)
         if param.anno_type != AnnotatedDatum.BBOX:
             raise DataError("annotated_data_param.anno_type must be BBOX; other types are not supported")
-        records = max(COUNTED, 1 + self.layer.data_param.batch_size)
+        records = max(NUM_COUNTED_RECORDS, 1 + self.layer.data_param.batch_size)
         with closing(AnnotatedDataset(self.site, self.rng, records)) as dataset:
             self._check_classes(dataset)
             return AnnotatedBatches(self.site, dataset, self.rng).probe(len(self.layer.top))
@@ -206,7 +208,7 @@ class AnnotatedDataLayer(DataLayer):
             log.warning("layer '%s': there is no label map '%s', so classes are not checked", self.layer.name, name)
             return
         mapped = set(read_label_map(path).values())
-        records = dataset.annotations(COUNTED, self.site.data_config.skip_bad)
+        records = dataset.annotations(NUM_COUNTED_RECORDS, self.site.data_config.skip_bad)
         unknown = {int(c) for record in records for c in record.objects[:, CLASS]} - mapped
         if unknown:
             classes = ", ".join(map(str, sorted(unknown)))

@@ -70,9 +70,9 @@ class AnnotatedImage:
         objects[:, BOX] = boxes
         return replace(self, objects=objects)
 
-    def keep(self, which: np.ndarray) -> AnnotatedImage:
+    def select(self, mask: np.ndarray) -> AnnotatedImage:
         """Return a copy with the objects that a bool array (G,) selects."""
-        return replace(self, objects=self.objects[which])
+        return replace(self, objects=self.objects[mask])
 
     def crop(self, window: np.ndarray, pixels: np.ndarray | None = None) -> AnnotatedImage:
         """Return a copy with the visible parts of the objects, relative to a window.
@@ -82,7 +82,7 @@ class AnnotatedImage:
             pixels: the pixels of the window; default: the image's pixels.
         """
         boxes, visible = clip_to_window(self.boxes, window)
-        image = self.with_boxes(boxes).keep(visible)
+        image = self.with_boxes(boxes).select(visible)
         return image if pixels is None else replace(image, pixels=pixels)
 
     def color_pixels(self) -> np.ndarray:

@@ -22,8 +22,8 @@ from ..image_decoding import read_file
 
 Size = tuple[float, float]  # height and width
 
-_CLASSES, _DIGITS = 2**24, 20
-_TOO_LARGE = 1e18  # pixels
+_MAX_CLASS, _MAX_DIGITS = 2**24, 20
+_MAX_COORDINATE = 1e18  # pixels
 
 
 class _Object(NamedTuple):
@@ -65,10 +65,10 @@ def _number(name: str, numbers: Mapping[str, int] | None) -> int:
         raise DataError(f"class '{name}' is not a number; a label map assigns numbers to names")
     if numbers is not None and name not in numbers:
         raise DataError(f"class '{name}' is not in the label map")
-    number = numbers[name] if numbers is not None else int(name[:_DIGITS])
-    if abs(number) >= _CLASSES or (numbers is None and len(name) > _DIGITS):
+    number = numbers[name] if numbers is not None else int(name[:_MAX_DIGITS])
+    if abs(number) >= _MAX_CLASS or (numbers is None and len(name) > _MAX_DIGITS):
         raise DataError(
-            f"class '{name}' has a number of {_CLASSES} or more, which float32 labels cannot represent exactly"
+            f"class '{name}' has a number of {_MAX_CLASS} or more, which float32 labels cannot represent exactly"
         )
     return number
 
@@ -83,9 +83,9 @@ def _xml(content: bytes, size: Size) -> tuple[list[_Object], Size]:
             raise DataError(f"object {number} has no {'name' if name is None else 'bndbox'}")
         corners = _numbers((box.findtext(side) for side in ("xmin", "ymin", "xmax", "ymax")), f"object {number}")
         objects.append(_Object(name.strip(), corners, (element.findtext("difficult") or "").strip() == "1"))
-    if (stated := root.find("size")) is None:
+    if (size_element := root.find("size")) is None:
         return objects, size
-    height, width = (stated.findtext(side) for side in ("height", "width"))
+    height, width = (size_element.findtext(side) for side in ("height", "width"))
     return objects, (_float(height, "size.height"), _float(width, "size.width"))
 
 
@@ -136,20 +136,20 @@ def _txt(content: bytes, size: Size) -> tuple[list[_Object], Size]:
     return objects, size
 
 
-def _numbers(values: Iterable[Any], what: str) -> tuple[float, float, float, float]:
-    corners = [_float(value, what) for value in values]
+def _numbers(values: Iterable[Any], location: str) -> tuple[float, float, float, float]:
+    corners = [_float(value, location) for value in values]
     if len(corners) != 4:
-        raise DataError(f"{what} has a box of {len(corners)} numbers, not 4")
+        raise DataError(f"{location} has a box of {len(corners)} numbers, not 4")
     return corners[0], corners[1], corners[2], corners[3]
 
 
-def _float(value: Any, what: str) -> float:
+def _float(value: Any, location: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
-    if not abs(number) < _TOO_LARGE:
-        raise DataError(f"{what} has '{value}' where a number should be")
+    if not abs(number) < _MAX_COORDINATE:
+        raise DataError(f"{location} has '{value}' where a number should be")
     return number
 
 

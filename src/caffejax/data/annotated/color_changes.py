@@ -11,7 +11,7 @@ from ...errors import DataError
 from ..import_cv2 import cv2
 
 _LEVELS = np.arange(256, dtype=np.float32)
-_CONTRAST_FIRST = 0.5  # probability of changing the contrast before saturation and hue instead of after them
+_CONTRAST_FIRST_PROB = 0.5  # probability of changing the contrast before saturation and hue instead of after them
 
 
 def distortion_problems(param: Any) -> Iterator[str]:
@@ -32,7 +32,7 @@ def distort(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarr
     Each change is made with the probability in `param`, a DistortionParameter.
     """
 
-    def draw(name: str) -> float | None:
+    def sample_change(name: str) -> float | None:
         """Return a random shift or factor for a change, or None if the change is not made."""
         if rng.random() >= getattr(param, f"{name}_prob"):
             return None
@@ -41,16 +41,16 @@ def distort(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarr
             return rng.uniform(-delta, delta)
         return rng.uniform(getattr(param, f"{name}_lower"), getattr(param, f"{name}_upper"))
 
-    contrast_first = rng.random() < _CONTRAST_FIRST
-    if (shift := draw("brightness")) is not None:
+    contrast_first = rng.random() < _CONTRAST_FIRST_PROB
+    if (shift := sample_change("brightness")) is not None:
         image = _scale_bytes(image, 1, shift)
-    if contrast_first and (factor := draw("contrast")) is not None:
+    if contrast_first and (factor := sample_change("contrast")) is not None:
         image = _scale_bytes(image, factor, 0)
-    if (factor := draw("saturation")) is not None:
+    if (factor := sample_change("saturation")) is not None:
         image = _scale_hsv(image, 1, factor, 0)
-    if (shift := draw("hue")) is not None:
+    if (shift := sample_change("hue")) is not None:
         image = _scale_hsv(image, 0, 1, shift)
-    if not contrast_first and (factor := draw("contrast")) is not None:
+    if not contrast_first and (factor := sample_change("contrast")) is not None:
         image = _scale_bytes(image, factor, 0)
     if rng.random() < param.random_order_prob:
         image = image[:, :, rng.permutation(3)]
@@ -150,6 +150,6 @@ def _add_salt_and_pepper(image: np.ndarray, param: Any, rng: np.random.Generator
             "each channel"
         )
     n = int(np.float32(param.fraction) * np.float32(width) * np.float32(height))
-    out = image.copy()
-    out[rng.integers(height, size=n), rng.integers(width, size=n)] = np.array(param.value).astype(np.uint8)
-    return out
+    changed = image.copy()
+    changed[rng.integers(height, size=n), rng.integers(width, size=n)] = np.array(param.value).astype(np.uint8)
+    return changed

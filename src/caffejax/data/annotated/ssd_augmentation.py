@@ -65,8 +65,8 @@ def resize_image(image: AnnotatedImage, param: Any, rng: np.random.Generator) ->
         return AnnotatedImage(pixels, image.with_boxes(_shrink_boxes(boxes, exact, param)).objects)
     fits = param.resize_mode == ResizeParameter.FIT_SMALL_SIZE
     size = _fit_small(param, w, h)[0] if fits else (param.width, param.height)
-    inside = np.concatenate([np.maximum(boxes[:, :2], 0), np.minimum(boxes[:, 2:], 1)], axis=1)
-    return AnnotatedImage(_scale_pixels(pixels, size, mode), image.with_boxes(inside).objects)
+    clipped = np.concatenate([np.maximum(boxes[:, :2], 0), np.minimum(boxes[:, 2:], 1)], axis=1)
+    return AnnotatedImage(_scale_pixels(pixels, size, mode), image.with_boxes(clipped).objects)
 
 
 def scale_boxes(boxes: np.ndarray, param: Any, size: tuple[int, int], window: np.ndarray) -> np.ndarray:
@@ -127,10 +127,10 @@ def _pad(image: np.ndarray, param: Any) -> np.ndarray:
     return padded.reshape(param.height, param.width, channels)
 
 
-Emit = Callable[[AnnotatedImage, np.ndarray], AnnotatedImage]  # keeps the objects in a window
+ObjectFilter = Callable[[AnnotatedImage, np.ndarray], AnnotatedImage]  # keeps the objects in a window
 
 
-def keep_objects(constraint: Any | None, image: AnnotatedImage, window: np.ndarray) -> AnnotatedImage:
+def select_objects(constraint: Any | None, image: AnnotatedImage, window: np.ndarray) -> AnnotatedImage:
     """Return the image with only the objects whose center, or a large enough part, is in the window.
 
     Args:
@@ -143,8 +143,8 @@ def keep_objects(constraint: Any | None, image: AnnotatedImage, window: np.ndarr
         return image
     if constraint.emit_type == EmitConstraint.CENTER:
         centers = (boxes[:, :2] + boxes[:, 2:]) / 2
-        return image.keep(((centers >= window[:2]) & (centers <= window[2:])).all(axis=1))
-    return image.keep(box_coverage(boxes, window) > np.float32(constraint.emit_overlap))
+        return image.select(((centers >= window[:2]) & (centers <= window[2:])).all(axis=1))
+    return image.select(box_coverage(boxes, window) > np.float32(constraint.emit_overlap))
 
 
 _MIN_EXPANSION = 1e-2  # smaller differences of the ratio from 1 change nothing
@@ -161,7 +161,7 @@ def expansion_problems(param: Any) -> Iterator[str]:
 
 
 def expand(
-    image: AnnotatedImage, param: Any, background: np.ndarray, emit: Emit, rng: np.random.Generator
+    image: AnnotatedImage, param: Any, background: np.ndarray, keep_objects: ObjectFilter, rng: np.random.Generator
 ) -> AnnotatedImage:
     """Paste an image at a random position into a larger background with the probability `prob`.
 
@@ -169,7 +169,7 @@ def expand(
         image: the image.
         param: the ExpansionParameter.
         background: a value for each channel, or one for all.
-        emit: selects the objects to keep.
+        keep_objects: a function that selects the objects to keep.
         rng: the source of the random choices.
 
     Returns:
@@ -185,7 +185,7 @@ def expand(
     canvas[...] = _to_pixels(background, canvas.dtype)
     canvas[top : top + h, left : left + w] = image.pixels
     window = np.array([-left / w, -top / h, (width - left) / w, (height - top) / h], np.float32)
-    return emit(image, window).crop(window, canvas)
+    return keep_objects(image, window).crop(window, canvas)
 
 
 def _to_pixels(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
@@ -206,25 +206,27 @@ def sampler_problems(samplers: Sequence[Any]) -> list[str]:
     """Return the problems of batch samplers."""
     problems = []
     for i, sampler in enumerate(samplers):
-        s, where = sampler.sampler, f"annotated_data_param.batch_sampler {i}: "
+        s, prefix = sampler.sampler, f"annotated_data_param.batch_sampler {i}: "
         if not 0 < s.min_scale <= s.max_scale <= 1:
             problems.append(
-                f"{where}scales must be 0 < min_scale <= max_scale <= 1, not {s.min_scale:g}, {s.max_scale:g}"
+                f"{prefix}scales must be 0 < min_scale <= max_scale <= 1, not {s.min_scale:g}, {s.max_scale:g}"
             )
         if not 0 < s.min_aspect_ratio <= s.max_aspect_ratio < float("inf"):
             limits = f"{s.min_aspect_ratio:g}, {s.max_aspect_ratio:g}"
-            problems.append(f"{where}aspect ratios must be 0 < min_aspect_ratio <= max_aspect_ratio, not {limits}")
+            problems.append(f"{prefix}aspect ratios must be 0 < min_aspect_ratio <= max_aspect_ratio, not {limits}")
         if sampler.max_trials > _MAX_TRIALS:
-            problems.append(f"{where}max_trials must be at most {_MAX_TRIALS}, not {sampler.max_trials}")
+            problems.append(f"{prefix}max_trials must be at most {_MAX_TRIALS}, not {sampler.max_trials}")
     return problems
 
 
-def crop_sample(samplers: Sequence[Any], emit: Emit, image: AnnotatedImage, rng: np.random.Generator) -> AnnotatedImage:
+def crop_sample(
+    samplers: Sequence[Any], keep_objects: ObjectFilter, image: AnnotatedImage, rng: np.random.Generator
+) -> AnnotatedImage:
     """Return the crop of a random window that meets the constraints of a sampler, or the image if no window does.
 
     Args:
         samplers: the BatchSampler messages.
-        emit: selects the objects to keep.
+        keep_objects: a function that selects the objects to keep.
         image: the image.
         rng: the source of the windows and of the choice among them.
     """
@@ -236,17 +238,17 @@ def crop_sample(samplers: Sequence[Any], emit: Emit, image: AnnotatedImage, rng:
     pixels = window * np.array([width, height, width, height], np.float32)
     x, y = (int(v) for v in pixels[:2])
     w, h = (max(1, int(v)) for v in pixels[2:] - pixels[:2])
-    return emit(image, window).crop(window, image.pixels[y : y + h, x : x + w])
+    return keep_objects(image, window).crop(window, image.pixels[y : y + h, x : x + w])
 
 
 def sampler_windows(batch_sampler: Any, boxes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return the windows of one sampler that meet its constraints: float32 (n, 4)."""
-    windows = _draw(batch_sampler.sampler, batch_sampler.max_trials, rng)
+    windows = _sample_windows(batch_sampler.sampler, batch_sampler.max_trials, rng)
     windows = windows[_satisfies(batch_sampler.sample_constraint, windows, boxes)]
     return windows[: batch_sampler.max_sample] if batch_sampler.HasField("max_sample") else windows
 
 
-def _draw(sampler: Any, n: int, rng: np.random.Generator) -> np.ndarray:
+def _sample_windows(sampler: Any, n: int, rng: np.random.Generator) -> np.ndarray:
     """Sample n windows, float32 (n, 4), with random area (scale^2 of the image's), aspect ratio and position."""
     unit = rng.random((4, n), np.float32)
     scale = sampler.min_scale + unit[0] * (sampler.max_scale - sampler.min_scale)
@@ -263,7 +265,7 @@ def _satisfies(constraint: Any, windows: np.ndarray, boxes: np.ndarray) -> np.nd
     One object must meet all conditions of the constraint. (In the fork, the first condition is enough.) If there are no
     conditions, all windows meet the constraint.
     """
-    good = np.ones((len(windows), len(boxes)), bool)
+    satisfied = np.ones((len(windows), len(boxes)), bool)
     constrained = False
     for name, measure in _CONSTRAINTS.items():
         low, high = f"min_{name}", f"max_{name}"
@@ -272,10 +274,10 @@ def _satisfies(constraint: Any, windows: np.ndarray, boxes: np.ndarray) -> np.nd
         constrained = True
         values = measure(boxes, windows[:, None])
         if constraint.HasField(low):
-            good &= values >= np.float32(getattr(constraint, low))
+            satisfied &= values >= np.float32(getattr(constraint, low))
         if constraint.HasField(high):
-            good &= values <= np.float32(getattr(constraint, high))
-    return np.asarray(good.any(axis=1) | (not constrained))
+            satisfied &= values <= np.float32(getattr(constraint, high))
+    return np.asarray(satisfied.any(axis=1) | (not constrained))
 
 
 # fields of transform_param that are handled here
@@ -320,7 +322,9 @@ class Augmentation:
             raise DataError(problems)
         self._param = param
         self._background = background
-        self._emit = partial(keep_objects, param.emit_constraint if param.HasField("emit_constraint") else None)
+        self._select_objects = partial(
+            select_objects, param.emit_constraint if param.HasField("emit_constraint") else None
+        )
         self._as_jpeg = not site.training
         self._samplers = [sampler for sampler in samplers if sampler.use_original_image]
         self._resize = param.resize_param[0] if param.resize_param else None
@@ -345,8 +349,8 @@ class Augmentation:
         if param.HasField("distort_param"):
             image = store(replace(image, pixels=distort(image.color_pixels(), param.distort_param, rng)))
         if param.HasField("expand_param"):
-            image = store(expand(image, param.expand_param, self._background, self._emit, rng))
-        image = store(crop_sample(self._samplers, self._emit, image, rng))
+            image = store(expand(image, param.expand_param, self._background, self._select_objects, rng))
+        image = store(crop_sample(self._samplers, self._select_objects, image, rng))
         height, width = image.pixels.shape[:2]
         if self._resize is not None:
             image = resize_image(image, self._resize, rng)
@@ -362,7 +366,7 @@ class Augmentation:
             window: the crop, float32 (4,), relative to the image.
             flip: whether the crop is mirrored.
         """
-        crop = self._emit(augmented.image, window).crop(window)
+        crop = self._select_objects(augmented.image, window).crop(window)
         boxes = mirror_boxes(crop.boxes) if flip else crop.boxes
         if self._resize is not None:
             boxes = scale_boxes(boxes, self._resize, augmented.size, window)

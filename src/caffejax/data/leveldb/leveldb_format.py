@@ -39,10 +39,10 @@ DELETION, VALUE = 0, 1  # the low byte of a tag; the seven others are the sequen
 _TAG = struct.Struct("<Q")
 
 
-def damage_error(what: str, file: str | None = None) -> DataError:
+def damage_error(problem: str, file: str | None = None) -> DataError:
     """Return the error for a damaged file."""
-    remedy = "the LevelDB is damaged: recreate it or copy it again, or try plyvel.repair_db on a copy"
-    return DataError(Problem(f"{what}; {remedy}", file))
+    advice = "the LevelDB is damaged: recreate it or copy it again, or try plyvel.repair_db on a copy"
+    return DataError(Problem(f"{problem}; {advice}", file))
 
 
 def checksum(data: bytes) -> int:
@@ -51,17 +51,17 @@ def checksum(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Decode the varint at position `at`; return the number and the position after it.
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Decode the varint at `position`; return the number and the position after it.
 
     Raises:
         DataError: if the data ends within the number, or the number has more than 64 bits.
     """
     number = 0
-    for n, byte in enumerate(data[at : at + 10]):
+    for n, byte in enumerate(data[position : position + 10]):
         number |= (byte & 127) << 7 * n
         if byte < 128:
-            return number, at + n + 1
+            return number, position + n + 1
     raise damage_error("a number is truncated")
 
 
@@ -75,16 +75,16 @@ def encode_varint(number: int) -> bytes:
     return bytes(out)
 
 
-def read_prefixed(data: bytes, at: int) -> tuple[bytes, int]:
-    """Decode the length-prefixed bytes at position `at`; return the bytes and the position after them.
+def read_prefixed(data: bytes, position: int) -> tuple[bytes, int]:
+    """Decode the length-prefixed bytes at `position`; return the bytes and the position after them.
 
     Raises:
         DataError: if the data ends within them.
     """
-    length, at = read_varint(data, at)
-    if at + length > len(data):
-        raise damage_error(f"{length} bytes should follow, not {len(data) - at}")
-    return data[at : at + length], at + length
+    length, position = read_varint(data, position)
+    if position + length > len(data):
+        raise damage_error(f"{length} bytes should follow, not {len(data) - position}")
+    return data[position : position + length], position + length
 
 
 def encode_prefixed(data: bytes) -> bytes:
@@ -111,7 +111,7 @@ def join_key(key: bytes, sequence: int) -> bytes:
     return key + _TAG.pack(sequence << 8 | VALUE)
 
 
-_MOST_OPEN = 64
+_MAX_OPEN_FILES = 64
 
 
 class _Descriptor:
@@ -131,7 +131,7 @@ class Files:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._descriptor = functools.lru_cache(_MOST_OPEN)(lambda name: _Descriptor(folder / name))
+        self._descriptor = functools.lru_cache(_MAX_OPEN_FILES)(lambda name: _Descriptor(folder / name))
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """Read `size` bytes of a file from byte `offset` on.

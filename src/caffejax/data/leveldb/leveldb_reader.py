@@ -18,7 +18,7 @@ from ...errors import DataError, Problem, locate_errors
 from .leveldb_format import VALUE, Entry, Files, damage_error, split_key
 from .log_format import read_log, read_value
 from .manifest import Table, read_version
-from .sorted_table import LARGE, read_block, read_entries, scan_table
+from .sorted_table import LARGE_BLOCK, read_block, read_entries, scan_table
 
 
 class BlockSlice(NamedTuple):
@@ -62,12 +62,14 @@ class Index:
             file, offset, size, first = self.offsets[4 * run : 4 * run + 4]
             begin = self.starts[run]
             run += 1
-            last = min(end, self.starts[run] if run < len(self.starts) else self.length)
-            yield BlockSlice(self.files[file], offset, size, slice(first + start - begin, first + last - begin))
-            start = last
+            slice_end = min(end, self.starts[run] if run < len(self.starts) else self.length)
+            yield BlockSlice(self.files[file], offset, size, slice(first + start - begin, first + slice_end - begin))
+            start = slice_end
 
 
-def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entry]], most: int | None = None) -> Index:
+def build_index(
+    files: Files, tables: dict[str, Table], logs: Iterable[list[Entry]], max_records: int | None = None
+) -> Index:
     """Read the keys of a database, and index all its records or the first `max_records`.
 
     Deleted and overwritten records are omitted.
@@ -77,30 +79,30 @@ def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entr
     """
     sources = [*(_scan_tables(files, run) for run in _group_disjoint(tables)), *logs]
     index = Index()
-    numbers: dict[str, int] = {}
+    file_numbers: dict[str, int] = {}
     unverified: set[tuple[str, int, int]] = set()
     last_key: bytes | None = None
-    before: tuple[str, int, int] | None = None
+    next_location: tuple[str, int, int] | None = None
     for key, age, file, offset, size, n in heapq.merge(*sources):
-        newest = key != last_key
+        is_newest = key != last_key
         last_key = key
-        if not newest or -age & 0xFF != VALUE:
+        if not is_newest or -age & 0xFF != VALUE:
             # this block is not read later, so damage would remain unnoticed: verify it below
-            if size >= LARGE and file in tables:
+            if size >= LARGE_BLOCK and file in tables:
                 unverified.add((file, offset, size))
-            before = None
+            next_location = None
             continue
-        if before != (file, offset, n):
+        if next_location != (file, offset, n):
             index.starts.append(index.length)
-            index.offsets.extend((numbers.setdefault(file, len(numbers)), offset, size, n))
-        before = (file, offset, n + 1)
+            index.offsets.extend((file_numbers.setdefault(file, len(file_numbers)), offset, size, n))
+        next_location = (file, offset, n + 1)
         index.length += 1
-        if index.length == most:
+        if index.length == max_records:
             break
     for file, offset, size in unverified:
         with locate_errors(file=files.path(file)):
             read_block(files, file, offset, size)
-    index.files = list(numbers)
+    index.files = list(file_numbers)
     return index
 
 
@@ -120,13 +122,13 @@ def _group_disjoint(tables: dict[str, Table]) -> list[list[str]]:
 
 
 def _scan_tables(files: Files, names: list[str]) -> Iterator[Entry]:
-    last: tuple[bytes, int] | None = None
+    previous: tuple[bytes, int] | None = None
     for name in names:
         with locate_errors(file=files.path(name)):
             for entry in scan_table(files, name):
-                if last is not None and (entry.key, entry.age) <= last:
+                if previous is not None and (entry.key, entry.age) <= previous:
                     raise damage_error("its keys are not in order")
-                last = entry.key, entry.age
+                previous = entry.key, entry.age
                 yield entry
 
 
@@ -157,14 +159,14 @@ class LevelDb:
             damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str], most: int | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], max_records: int | None = None) -> None:
         self.path = Path(path)
-        self._most = most
+        self._max_records = max_records
         self._index: Index | None = None
         self._connect()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "_most": self._most, "_index": self._index}
+        return {"path": self.path, "_max_records": self._max_records, "_index": self._index}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -182,11 +184,11 @@ class LevelDb:
         if not 0 <= start <= start + count <= index.length:
             raise IndexError(f"{start} to {start + count}, of {index.length}")
         read, records = self._block_reader(), []
-        for file, offset, size, which in index.locate(start, count):
+        for file, offset, size, block_slice in index.locate(start, count):
             block = read(file, offset, size)
-            if which.stop > len(block):
+            if block_slice.stop > len(block):
                 raise damage_error("has changed since it was opened", self._files.path(file))
-            records += block[which]
+            records += block[block_slice]
         return records
 
     def head(self, count: int) -> LevelDb:
@@ -204,7 +206,7 @@ class LevelDb:
 
     def _get_index(self) -> Index:
         if self._index is None:
-            self._index = _open_index(self._files, self._most)
+            self._index = _open_index(self._files, self._max_records)
         return self._index
 
     def _block_reader(self) -> Callable[[str, int, int], Block]:
@@ -215,7 +217,7 @@ class LevelDb:
         return local.blocks
 
 
-def _open_index(files: Files, most: int | None) -> Index:
+def _open_index(files: Files, max_records: int | None) -> Index:
     tables, names = read_version(files)
     logs: list[list[Entry]] = []
     truncated: tuple[str, int] | None = None
@@ -231,12 +233,12 @@ def _open_index(files: Files, most: int | None) -> Index:
             message = "%s: cut off after byte %d, as after a crash; the last records are missing"
             log.warning(message, files.path(name), truncated_at)
         logs.append(entries)
-    index = build_index(files, tables, logs, most)
+    index = build_index(files, tables, logs, max_records)
     if not index.length:
-        why = (
+        reason = (
             f"; {truncated[0]} is cut off after byte {truncated[1]}: recreate it or copy it again" if truncated else ""
         )
-        raise DataError(Problem(f"the LevelDB has no records{why}", str(files.folder)))
+        raise DataError(Problem(f"the LevelDB has no records{reason}", str(files.folder)))
     return index
 
 

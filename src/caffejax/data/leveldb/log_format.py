@@ -33,48 +33,48 @@ class LogReader:
 
     def __iter__(self) -> Iterator[tuple[bytes, int]]:
         parts: list[bytes] = []
-        start = good = 0
-        inside = False
-        for kind, data, at in self._fragments():
-            begins = kind in (_FULL, _FIRST)
-            if begins == inside and (inside is False or any(parts)):  # an empty first fragment may occur twice
-                raise damage_error(f"the fragments at byte {at} do not fit together")
-            if begins:
+        start = complete_end = 0
+        is_inside = False
+        for kind, data, position in self._fragments():
+            is_start = kind in (_FULL, _FIRST)
+            if is_start == is_inside and (is_inside is False or any(parts)):  # an empty first fragment may occur twice
+                raise damage_error(f"the fragments at byte {position} do not fit together")
+            if is_start:
                 parts = []
             if not any(parts):
-                start = at
+                start = position
             parts.append(data)
-            inside = kind in (_FIRST, _MIDDLE)
-            if not inside:
+            is_inside = kind in (_FIRST, _MIDDLE)
+            if not is_inside:
                 yield b"".join(parts), start
-                good = at + len(data)
-        if inside or self.truncated_at is not None:
-            self.truncated_at = good
+                complete_end = position + len(data)
+        if is_inside or self.truncated_at is not None:
+            self.truncated_at = complete_end
 
     def _fragments(self) -> Iterator[tuple[int, bytes, int]]:
         for offset in range(0, self._size, BLOCK):
             block = self._files.read(self._name, offset, min(BLOCK, self._size - offset))
-            at = 0
-            while at + _HEADER.size <= len(block):
-                crc, length, kind = _HEADER.unpack_from(block, at)
-                data = block[at + _HEADER.size : at + _HEADER.size + length]
-                if not (crc or length or kind) and self._is_zero_from(offset + at):
-                    self.truncated_at = offset + at
+            position = 0
+            while position + _HEADER.size <= len(block):
+                crc, length, kind = _HEADER.unpack_from(block, position)
+                data = block[position + _HEADER.size : position + _HEADER.size + length]
+                if not (crc or length or kind) and self._is_zero_from(offset + position):
+                    self.truncated_at = offset + position
                     return
-                if len(data) < length <= BLOCK - _HEADER.size - at:
-                    self.truncated_at = offset + at
+                if len(data) < length <= BLOCK - _HEADER.size - position:
+                    self.truncated_at = offset + position
                     return
                 if len(data) < length or crc != checksum(bytes([kind]) + data):
-                    raise damage_error(f"the record at byte {offset + at} has a wrong checksum")
+                    raise damage_error(f"the record at byte {offset + position} has a wrong checksum")
                 if kind not in (_FULL, _FIRST, _MIDDLE, _LAST):
-                    raise damage_error(f"the record at byte {offset + at} has the unknown kind {kind}")
-                at += _HEADER.size
-                if kind in (_FIRST, _MIDDLE) and at + length != BLOCK:
-                    raise damage_error(f"the fragment at byte {offset + at} is too short")
-                yield kind, data, offset + at
-                at += length
-            if at < len(block) < BLOCK:
-                self.truncated_at = offset + at
+                    raise damage_error(f"the record at byte {offset + position} has the unknown kind {kind}")
+                position += _HEADER.size
+                if kind in (_FIRST, _MIDDLE) and position + length != BLOCK:
+                    raise damage_error(f"the fragment at byte {offset + position} is too short")
+                yield kind, data, offset + position
+                position += length
+            if position < len(block) < BLOCK:
+                self.truncated_at = offset + position
 
     def _is_zero_from(self, offset: int) -> bool:
         """Return whether the file has only zeros from byte `offset` on, as in preallocated space."""
@@ -108,19 +108,19 @@ def read_span(files: Files, name: str, start: int, size: int) -> bytes:
 
 def frame_records(records: Iterable[bytes]) -> bytes:
     """Return the content of a log file with the given records."""
-    out = bytearray()
+    content = bytearray()
     for record in records:
         first = True
         while first or record:
-            capacity = BLOCK - len(out) % BLOCK - _HEADER.size
+            capacity = BLOCK - len(content) % BLOCK - _HEADER.size
             if capacity < 0:
-                out += bytes(capacity + _HEADER.size)
+                content += bytes(capacity + _HEADER.size)
                 continue
             data, record = record[:capacity], record[capacity:]
             kind = (_FIRST if record else _FULL) if first else (_MIDDLE if record else _LAST)
-            out += _HEADER.pack(checksum(bytes([kind]) + data), len(data), kind) + data
+            content += _HEADER.pack(checksum(bytes([kind]) + data), len(data), kind) + data
             first = False
-    return bytes(out)
+    return bytes(content)
 
 
 _BATCH = struct.Struct("<QI")  # sequence number of the first entry, number of entries
@@ -151,19 +151,19 @@ def _entries(batch: bytes, name: str, start: int) -> Iterator[Entry]:
     if len(batch) < _BATCH.size:
         raise damage_error(f"the batch at byte {start} has only {len(batch)} bytes")
     sequence, count = _BATCH.unpack_from(batch)
-    at = _BATCH.size
+    position = _BATCH.size
     for n in range(count):
-        kind, key, _, end = _parse(batch, at)
-        yield Entry(key, -(sequence + n << 8 | kind), name, file_position(start, at), end - at, 0)
-        at = end
-    if at != len(batch):
+        kind, key, _, end = _parse(batch, position)
+        yield Entry(key, -(sequence + n << 8 | kind), name, file_position(start, position), end - position, 0)
+        position = end
+    if position != len(batch):
         raise damage_error(f"the batch at byte {start} has more than its {count} entries")
 
 
-def _parse(batch: bytes, at: int) -> tuple[int, bytes, bytes, int]:
-    if at >= len(batch) or batch[at] not in (DELETION, VALUE):
+def _parse(batch: bytes, position: int) -> tuple[int, bytes, bytes, int]:
+    if position >= len(batch) or batch[position] not in (DELETION, VALUE):
         raise damage_error("an entry of a batch is missing or has an unknown kind")
-    kind = batch[at]
-    key, at = read_prefixed(batch, at + 1)
-    value, at = read_prefixed(batch, at) if kind == VALUE else (b"", at)
-    return kind, key, value, at
+    kind = batch[position]
+    key, position = read_prefixed(batch, position + 1)
+    value, position = read_prefixed(batch, position) if kind == VALUE else (b"", position)
+    return kind, key, value, position

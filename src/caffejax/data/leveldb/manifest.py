@@ -59,8 +59,8 @@ def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
     for file, table in sorted(tables.items()):
         size = files.size(file)
         if size != table.size:
-            what = "is missing" if size < 0 else f"has {size} bytes instead of {table.size}"
-            problems += damage_error(what, files.path(file)).problems
+            problem = "is missing" if size < 0 else f"has {size} bytes instead of {table.size}"
+            problems += damage_error(problem, files.path(file)).problems
     if problems:
         raise DataError(problems)
     return tables, _log_names(files, version)
@@ -86,9 +86,9 @@ def _manifest_name(files: Files) -> str:
             Problem("is an LMDB, not a LevelDB, which is the default backend; set backend: LMDB", str(folder))
         )
     if not os.path.isfile(folder / "CURRENT"):
-        missing = "is not a LevelDB: it has no file CURRENT" if os.path.isdir(folder) else "no such folder"
-        remedy = "a LevelDB is a folder, as written by convert_imageset -backend leveldb"
-        raise DataError(Problem(f"{missing}; {remedy}", str(folder)))
+        problem = "is not a LevelDB: it has no file CURRENT" if os.path.isdir(folder) else "no such folder"
+        advice = "a LevelDB is a folder, as written by convert_imageset -backend leveldb"
+        raise DataError(Problem(f"{problem}; {advice}", str(folder)))
     with locate_errors(file=files.path("CURRENT")):
         content = files.read("CURRENT", 0, min(files.size("CURRENT"), 100))
         match = re.fullmatch(rb"(MANIFEST-\d+)\n", content)
@@ -113,34 +113,34 @@ def _replay(files: Files, name: str) -> Version:
 
 
 def _apply(version: Version, edit: bytes) -> None:
-    at = 0
-    while at < len(edit):
-        kind, at = read_varint(edit, at)
+    position = 0
+    while position < len(edit):
+        kind, position = read_varint(edit, position)
         if kind == _ORDER:
-            comparator, at = read_prefixed(edit, at)
+            comparator, position = read_prefixed(edit, position)
             if comparator != _COMPARATOR:
                 raise DataError(
                     f"the keys are ordered by the unsupported comparator '{comparator.decode(errors='replace')}'"
                 )
         elif kind == _LOG:
-            version.log, at = read_varint(edit, at)
+            version.log, position = read_varint(edit, position)
         elif kind == _PREVIOUS_LOG:
-            version.previous_log, at = read_varint(edit, at)
+            version.previous_log, position = read_varint(edit, position)
         elif kind in (_NEXT_FILE, _LAST_SEQUENCE):
-            _, at = read_varint(edit, at)
+            _, position = read_varint(edit, position)
         elif kind == _COMPACTED:
-            _, at = read_varint(edit, at)
-            _, at = read_prefixed(edit, at)
+            _, position = read_varint(edit, position)
+            _, position = read_prefixed(edit, position)
         elif kind == _DELETED:
-            level, at = read_varint(edit, at)
-            number, at = read_varint(edit, at)
+            level, position = read_varint(edit, position)
+            number, position = read_varint(edit, position)
             version.tables.pop((level, number), None)
         elif kind == _NEW:
-            level, at = read_varint(edit, at)
-            number, at = read_varint(edit, at)
-            size, at = read_varint(edit, at)
-            smallest, at = read_prefixed(edit, at)
-            largest, at = read_prefixed(edit, at)
+            level, position = read_varint(edit, position)
+            number, position = read_varint(edit, position)
+            size, position = read_varint(edit, position)
+            smallest, position = read_prefixed(edit, position)
+            largest, position = read_prefixed(edit, position)
             for key in (smallest, largest):
                 split_key(key)  # raises for an invalid key
             version.tables[level, number] = Table(number, size, smallest, largest)

@@ -15,8 +15,8 @@ TRAILER = struct.Struct("<BI")  # compression, checksum
 WORD = struct.Struct("<I")
 RAW, SNAPPY = 0, 1
 
-LARGE = 1 << 17  # bytes; a block of this size has a large value, which is skipped when keys are read
-_WINDOW = 4096
+LARGE_BLOCK = 1 << 17  # bytes; a block of this size has a large value, which is skipped when keys are read
+_WINDOW_SIZE = 4096
 
 
 def read_block(files: Files, name: str, offset: int, size: int) -> bytes:
@@ -46,16 +46,16 @@ def read_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         DataError: if an entry exceeds the block.
     """
     end = _entries_end(len(block), block[-WORD.size :])
-    at, key = 0, b""
-    while at < end:
-        shared, unshared, length, at = _entry_head(block, at)
-        middle = at + unshared
-        after = middle + length
-        if shared > len(key) or after > end:
+    position, key = 0, b""
+    while position < end:
+        shared, unshared, length, position = _entry_head(block, position)
+        key_end = position + unshared
+        value_end = key_end + length
+        if shared > len(key) or value_end > end:
             raise damage_error("an entry of a block extends beyond its end")
-        key = key[:shared] + block[at:middle]
-        yield key, block[middle:after]
-        at = after
+        key = key[:shared] + block[position:key_end]
+        yield key, block[key_end:value_end]
+        position = value_end
 
 
 def scan_table(files: Files, name: str) -> Iterator[Entry]:
@@ -70,8 +70,8 @@ def scan_table(files: Files, name: str) -> Iterator[Entry]:
     handles, magic = FOOTER.unpack(files.read(name, size - FOOTER.size, FOOTER.size))
     if magic != MAGIC:
         raise damage_error("does not end with the magic number of a table")
-    _, at = _handle(handles, 0)
-    (offset, length), _ = _handle(handles, at)
+    _, position = _handle(handles, 0)
+    (offset, length), _ = _handle(handles, position)
     for _, value in read_entries(read_block(files, name, offset, length)):
         (offset, length), _ = _handle(value, 0)
         for n, internal in enumerate(_keys(files, name, offset, length)):
@@ -80,7 +80,7 @@ def scan_table(files: Files, name: str) -> Iterator[Entry]:
 
 
 def _keys(files: Files, name: str, offset: int, size: int) -> Iterator[bytes]:
-    if size >= LARGE:
+    if size >= LARGE_BLOCK:
         tail = files.read(name, offset + size - WORD.size, WORD.size + TRAILER.size)
         if tail[WORD.size] == RAW:
             yield from _keys_without_values(files, name, offset, _entries_end(size, tail[: WORD.size]))
@@ -91,18 +91,18 @@ def _keys(files: Files, name: str, offset: int, size: int) -> Iterator[bytes]:
 
 def _keys_without_values(files: Files, name: str, offset: int, end: int) -> Iterator[bytes]:
     """Yield the keys of an uncompressed block whose entries end at byte `end`. Values are not read."""
-    at, key = 0, b""
-    while at < end:
-        window = files.read(name, offset + at, min(_WINDOW, end - at))
-        shared, unshared, length, head = _entry_head(window, 0)
-        if shared > len(key) or at + head + unshared + length > end:
+    position, key = 0, b""
+    while position < end:
+        window = files.read(name, offset + position, min(_WINDOW_SIZE, end - position))
+        shared, unshared, length, header_size = _entry_head(window, 0)
+        if shared > len(key) or position + header_size + unshared + length > end:
             raise damage_error("an entry of a block extends beyond its end")
-        delta = window[head : head + unshared]
-        if len(delta) < unshared:
-            delta = files.read(name, offset + at + head, unshared)
-        key = key[:shared] + delta
+        suffix = window[header_size : header_size + unshared]
+        if len(suffix) < unshared:
+            suffix = files.read(name, offset + position + header_size, unshared)
+        key = key[:shared] + suffix
         yield key
-        at += head + unshared + length
+        position += header_size + unshared + length
 
 
 def _entries_end(size: int, last_word: bytes) -> int:
@@ -119,23 +119,23 @@ def _entries_end(size: int, last_word: bytes) -> int:
     return end
 
 
-def _entry_head(data: bytes, at: int) -> tuple[int, int, int, int]:
-    """Decode an entry's header at byte `at`.
+def _entry_head(data: bytes, position: int) -> tuple[int, int, int, int]:
+    """Decode an entry's header at byte `position`.
 
     Returns:
         The number of bytes shared with the previous key, the number of further bytes of the key, the size of the value,
         and the byte after the header.
     """
-    if at + 3 <= len(data) and max(data[at : at + 3]) < 128:
-        return data[at], data[at + 1], data[at + 2], at + 3
-    shared, at = read_varint(data, at)
-    unshared, at = read_varint(data, at)
-    length, at = read_varint(data, at)
-    return shared, unshared, length, at
+    if position + 3 <= len(data) and max(data[position : position + 3]) < 128:
+        return data[position], data[position + 1], data[position + 2], position + 3
+    shared, position = read_varint(data, position)
+    unshared, position = read_varint(data, position)
+    length, position = read_varint(data, position)
+    return shared, unshared, length, position
 
 
-def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
+def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
     """Decode a block handle; return the block's (offset, size), and the position after the handle."""
-    offset, at = read_varint(data, at)
-    size, at = read_varint(data, at)
-    return (offset, size), at
+    offset, position = read_varint(data, position)
+    size, position = read_varint(data, position)
+    return (offset, size), position

@@ -18,7 +18,7 @@ from .manifest import Table, encode_manifest
 from .sorted_table import FOOTER, MAGIC, RAW, SNAPPY, TRAILER
 
 _BLOCK_SIZE = 1 << 16  # as in Caffe; LevelDB's default is 4 KiB
-_RESTART_EVERY = 16
+_RESTART_INTERVAL = 16
 
 
 class TableWriter:
@@ -33,7 +33,7 @@ class TableWriter:
         self.size = 0
         self._file = file
         self._compress = compress
-        self._block = _BlockBuilder(_RESTART_EVERY)
+        self._block = _BlockBuilder(_RESTART_INTERVAL)
         self._index = _BlockBuilder(1)  # the last key and the handle of each block
 
     def add(self, key: bytes, value: bytes) -> None:
@@ -53,15 +53,15 @@ class TableWriter:
     def _end_block(self) -> None:
         key = self._block.last_key
         self._index.add(key, self._write(self._block))
-        self._block = _BlockBuilder(_RESTART_EVERY)
+        self._block = _BlockBuilder(_RESTART_INTERVAL)
 
     def _write(self, block: _BlockBuilder) -> bytes:
         """Write a block and return its handle."""
         data, compression = block.content(), RAW
         if self._compress:
-            packed = bytes(cramjam.snappy.compress_raw(data))
-            if len(packed) < len(data) - len(data) // 8:
-                data, compression = packed, SNAPPY
+            compressed = bytes(cramjam.snappy.compress_raw(data))
+            if len(compressed) < len(data) - len(data) // 8:
+                data, compression = compressed, SNAPPY
         handle = encode_varint(self.size) + encode_varint(len(data))
         data += bytes([compression])
         self._put(data + TRAILER.pack(compression, checksum(data))[1:])
@@ -78,22 +78,22 @@ class _BlockBuilder:
     Except at restart points, a key is stored without the prefix that it shares with the previous key.
     """
 
-    def __init__(self, restart_every: int) -> None:
+    def __init__(self, restart_interval: int) -> None:
         self.data = bytearray()
         self.last_key = b""
-        self._restart_every = restart_every
+        self._restart_interval = restart_interval
         self._restarts = [0]
-        self._since = 0
+        self._entries_since_restart = 0
 
     def add(self, key: bytes, value: bytes) -> None:
-        if self._since == self._restart_every:
+        if self._entries_since_restart == self._restart_interval:
             self._restarts.append(len(self.data))
-            self._since = 0
-        shared = _shared_prefix(self.last_key, key) if self._since else 0
+            self._entries_since_restart = 0
+        shared = _shared_prefix(self.last_key, key) if self._entries_since_restart else 0
         self.data += encode_varint(shared) + encode_varint(len(key) - shared) + encode_varint(len(value))
         self.data += key[shared:] + value
         self.last_key = key
-        self._since += 1
+        self._entries_since_restart += 1
 
     def content(self) -> bytes:
         return bytes(self.data) + _pack_words([*self._restarts, len(self._restarts)])
@@ -111,8 +111,8 @@ def _shared_prefix(one: bytes, two: bytes) -> int:
     return min(len(one), len(two))
 
 
-_LEVEL = 6  # LevelDB's last level, whose tables are not compacted
-_TABLE = 1 << 26  # bytes after which the next table begins
+_TABLE_LEVEL = 6  # LevelDB's last level, whose tables are not compacted
+_MAX_TABLE_SIZE = 1 << 26  # bytes after which the next table begins
 _MANIFEST = "MANIFEST-000001"
 
 
@@ -159,7 +159,7 @@ class _Tables:
         self._folder = folder
         self._path = path
         self._compress = compress
-        self._done: list[Table] = []
+        self._finished_tables: list[Table] = []
         self._records = 0
         self._last_key: bytes | None = None
         self._file: BinaryIO | None = None
@@ -169,22 +169,22 @@ class _Tables:
     def put(self, key: bytes, value: bytes) -> None:
         """Write a record."""
         if self._last_key is not None and key <= self._last_key:
-            how = "occurs twice" if key == self._last_key else f"comes after {self._last_key!r}; keys must ascend"
-            raise DataError(Problem(f"key {key!r} {how}", str(self._path)))
+            problem = "occurs twice" if key == self._last_key else f"comes after {self._last_key!r}; keys must ascend"
+            raise DataError(Problem(f"key {key!r} {problem}", str(self._path)))
         self._records += 1
         self._last_key = key
         with convert_write_errors(self._path):
-            internal = join_key(key, self._records)
+            internal_key = join_key(key, self._records)
             if self._table is None:
-                self._table = self._begin(internal)
-            self._table.add(internal, value)
-            if self._table.size >= _TABLE:
-                self._end()
+                self._table = self._begin_table(internal_key)
+            self._table.add(internal_key, value)
+            if self._table.size >= _MAX_TABLE_SIZE:
+                self._end_table()
 
     def finish(self) -> None:
         """Write the remaining entries, and finish the last table."""
-        self._end()
-        (self._folder / _MANIFEST).write_bytes(encode_manifest(self._done, _LEVEL, self._records))
+        self._end_table()
+        (self._folder / _MANIFEST).write_bytes(encode_manifest(self._finished_tables, _TABLE_LEVEL, self._records))
         (self._folder / "CURRENT").write_text(f"{_MANIFEST}\n")
 
     def close(self) -> None:
@@ -192,20 +192,20 @@ class _Tables:
         if self._file is not None:
             self._file.close()
 
-    def _begin(self, smallest: bytes) -> TableWriter:
+    def _begin_table(self, smallest: bytes) -> TableWriter:
         self._smallest = smallest
-        self._file = open(self._folder / f"{self._number:06d}.ldb", "xb")  # noqa: SIM115  (closed in `_end`)
+        self._file = open(self._folder / f"{self._table_number:06d}.ldb", "xb")  # noqa: SIM115  (closed in `_end_table`)
         return TableWriter(self._file, self._compress)
 
-    def _end(self) -> None:
+    def _end_table(self) -> None:
         if self._table is None or self._file is None or self._last_key is None:
             return
         self._table.finish()
         self._file.close()
         largest = join_key(self._last_key, self._records)
-        self._done.append(Table(self._number, self._table.size, self._smallest, largest))
+        self._finished_tables.append(Table(self._table_number, self._table.size, self._smallest, largest))
         self._table = None
 
     @property
-    def _number(self) -> int:
-        return len(self._done) + 2  # the manifest has number 1
+    def _table_number(self) -> int:
+        return len(self._finished_tables) + 2  # the manifest has number 1

@@ -21,13 +21,13 @@ from ..common import CounterRng, dims
 from ..data_layer import DataLayer
 from ..image_batches import Examples, ImageBatches, Label
 from ..image_data import ListDataset, check_list_param
-from ..image_decoding import BadImageError, check_pixels, read_image, resize
+from ..image_decoding import BadImageError, check_pixel_count, read_image, resize
 from ..image_list import find_files, list_folders, read_names, shorten
 from ..import_cv2 import cv2
 from ..prefetch import Batch, Batches
 from ..transform import Normalize
 
-_WHOLE = re.compile(r"[+-]?\d{1,9}")
+_INTEGER = re.compile(r"[+-]?\d{1,9}")
 
 
 @dataclass(frozen=True)
@@ -46,28 +46,28 @@ class VideoList:
     labels: list[list[int]]
 
 
-def read_videos(file: Path, *, numbered: bool, several: bool = False) -> VideoList:
+def read_videos(file: Path, *, has_numbers: bool, multiple_labels: bool = False) -> VideoList:
     """Read a list of videos.
 
     Args:
         file: the list.
-        numbered: whether lines have a number between the name and the labels.
-        several: whether lines may have several labels, separated by commas.
+        has_numbers: whether lines have a number between the name and the labels.
+        multiple_labels: whether lines may have several labels, separated by commas.
 
     Raises:
         DataError: if the file cannot be read or is empty, or lines are malformed. The message names each such line.
     """
     videos, problems = VideoList([], [], []), []
-    form = "a name, " + ("an integer, " if numbered else "") + ("labels" if several else "a label")
+    form = "a name, " + ("an integer, " if has_numbers else "") + ("labels" if multiple_labels else "a label")
     for line, text in enumerate(read_names(file), 1):
         name, *fields = text.split()
-        labels = fields[-1].split(",") if several and fields else fields[-1:]
+        labels = fields[-1].split(",") if multiple_labels and fields else fields[-1:]
         numbers = fields[:-1]
-        if len(fields) != 1 + numbered or not all(map(_WHOLE.fullmatch, (*numbers, *labels))):
+        if len(fields) != 1 + has_numbers or not all(map(_INTEGER.fullmatch, (*numbers, *labels))):
             problems.append(Problem(f"'{text}' is not {form}, with spaces between them", str(file), line))
             continue
         videos.names.append(name)
-        videos.numbers.append(int(numbers[0]) if numbered else 0)
+        videos.numbers.append(int(numbers[0]) if has_numbers else 0)
         videos.labels.append([int(label) for label in labels])
     if problems:
         raise DataError(shorten(problems))
@@ -95,12 +95,14 @@ class ClipDataset(VideoDataset[Any]):
     def __init__(self, site: Site, param: Any, rng: CounterRng) -> None:
         self._param, self._rng, self._training = param, rng, site.training
         self._max_pixels = site.data_config.max_image_pixels
-        several = bool(getattr(param, "use_multiple_label", False))
+        multiple_labels = bool(getattr(param, "use_multiple_label", False))
         file = site.path(param.source)
-        videos = read_videos(file, numbered=param.use_image or not param.use_temporal_jitter, several=several)
+        videos = read_videos(
+            file, has_numbers=param.use_image or not param.use_temporal_jitter, multiple_labels=multiple_labels
+        )
         paths = find_files(file, videos.names, param.root_folder, list_folders(site, file), "video")
         self._numbers = videos.numbers
-        self._labels = [self._one_hot(labels) if several else labels[0] for labels in videos.labels]
+        self._labels = [self._one_hot(labels) if multiple_labels else labels[0] for labels in videos.labels]
         super().__init__(paths, param, rng)
 
     def _one_hot(self, labels: list[int]) -> np.ndarray:
@@ -130,10 +132,10 @@ class ClipDataset(VideoDataset[Any]):
             numbers = range(first, first + length * step, step)
             files = [os.path.join(path, f"{number:06d}.jpg") for number in numbers]
             frames = [read_image(file, max_pixels=self._max_pixels) for file in files]
-        small = [resize(frame, param.new_height, param.new_width, self._max_pixels) for frame in frames]
-        if len({frame.shape for frame in small}) > 1:
+        resized = [resize(frame, param.new_height, param.new_width, self._max_pixels) for frame in frames]
+        if len({frame.shape for frame in resized}) > 1:
             raise BadImageError(Problem("has frames of several sizes; set new_height and new_width", path))
-        return np.stack(small, axis=1).reshape(-1, *small[0].shape[1:]), self._labels[i]
+        return np.stack(resized, axis=1).reshape(-1, *resized[0].shape[1:]), self._labels[i]
 
 
 def _read_frames(
@@ -150,12 +152,12 @@ def _read_frames(
             raise BadImageError(Problem("is not a video that OpenCV can read", path))
         height, width = (int(capture.get(side)) for side in (cv2.CAP_PROP_FRAME_HEIGHT, cv2.CAP_PROP_FRAME_WIDTH))
         with locate_errors(file=path):
-            check_pixels(height, width, max_pixels)
+            check_pixel_count(height, width, max_pixels)
         if begin is None:
-            there = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
-            if there < length * step:
-                raise BadImageError(Problem(f"has {there} frames, but {length * step} are needed", path))
-            begin = int(random.integers(there - length * step + 1))
+            n_frames = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
+            if n_frames < length * step:
+                raise BadImageError(Problem(f"has {n_frames} frames, but {length * step} are needed", path))
+            begin = int(random.integers(n_frames - length * step + 1))
         frames: list[np.ndarray] = []
         for number in range(begin + (length - 1) * step + 1):
             if not capture.grab():
@@ -168,16 +170,22 @@ def _read_frames(
 
 
 _CHANNELS = 3
-_LIST = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "new_length", "root_folder")
-_SEGMENTS = ("num_segments", "modality", "name_pattern")
-_OF_CLIPS = ("use_image", "use_temporal_jitter", "sampling_rate", "show_data")
-_OF_SSD = ("video_type", "device_id", "video_file", "skip_frames")
+_LIST_SETTINGS = (
+    *("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "new_length", "root_folder"),
+)
+_SEGMENT_SETTINGS = ("num_segments", "modality", "name_pattern")
+_CLIP_SETTINGS = ("use_image", "use_temporal_jitter", "sampling_rate", "show_data")
+_SSD_SETTINGS = ("video_type", "device_id", "video_file", "skip_frames")
 _KNOWN = {
-    "image_data_param": {*_LIST, *_OF_CLIPS, "scale", "mean_file", "mean_value", "crop_size", "mirror", "is_color"},
-    "video_data_param": {
-        *(*_LIST, *_OF_CLIPS, "max_sampling_rate", "use_sampling_rate_jitter", "use_multiple_label", "num_of_labels"),
+    "image_data_param": {
+        *(*_LIST_SETTINGS, *_CLIP_SETTINGS),
+        *("scale", "mean_file", "mean_value", "crop_size", "mirror", "is_color"),
     },
-    "segments": {*_LIST, *_SEGMENTS},
+    "video_data_param": {
+        *(*_LIST_SETTINGS, *_CLIP_SETTINGS),
+        *("max_sampling_rate", "use_sampling_rate_jitter", "use_multiple_label", "num_of_labels"),
+    },
+    "segments": {*_LIST_SETTINGS, *_SEGMENT_SETTINGS},
 }
 
 
@@ -245,7 +253,7 @@ define_layer(
         tops=(1, 2),
         param="video_data_param",
         further_params=("image_data_param",),
-        fork_settings=tuple(sorted((*_OF_CLIPS, "new_length", "mean_value"))),
+        fork_settings=tuple(sorted((*_CLIP_SETTINGS, "new_length", "mean_value"))),
     ),
     VideoDataLayer.source(),
     docs=LayerDocs(
@@ -265,7 +273,7 @@ def layer_kind(layer: Any) -> tuple[str, Any]:
     if layer.HasField("image_data_param") and not layer.HasField("video_data_param"):
         return "image_data_param", layer.image_data_param
     param = layer.video_data_param
-    return ("segments" if any(param.HasField(field) for field in _SEGMENTS) else "video_data_param"), param
+    return ("segments" if any(param.HasField(field) for field in _SEGMENT_SETTINGS) else "video_data_param"), param
 
 
 def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
@@ -273,15 +281,15 @@ def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
     kind, param = layer_kind(layer)
     if kind != "segments":
         return _CHANNELS, param.new_length, height, width
-    each = 2 if param.Modality.Name(param.modality) == "FLOW" else _CHANNELS
-    return param.num_segments * param.new_length * each, height, width
+    n_channels = 2 if param.Modality.Name(param.modality) == "FLOW" else _CHANNELS
+    return param.num_segments * param.new_length * n_channels, height, width
 
 
 def _parse_settings(layer: Any) -> tuple[str, Any]:
     """Check the settings of a layer; return its kind and parameter message as `layer_kind` does."""
     kind, param = layer_kind(layer)
     name = "image_data_param" if kind == "image_data_param" else "video_data_param"
-    if any(layer.video_data_param.HasField(field) for field in _OF_SSD):
+    if any(layer.video_data_param.HasField(field) for field in _SSD_SETTINGS):
         raise DataError("the SSD fork's VideoData, which reads a video or a camera, is not supported")
     check_list_param(param, name, _KNOWN[kind])
     positive = ("new_length", "num_segments" if kind == "segments" else "sampling_rate")
@@ -311,19 +319,19 @@ def _move_to_transform(site: Site, kind: str, param: Any) -> Site:
         for name in CROP_SETTINGS:
             t.ClearField(name)
         channels = video_shape(layer, 0, 0)[0]
-        spread = means * (channels // max(len(means), 1))
+        expanded = means * (channels // max(len(means), 1))
     else:
-        channels, spread = _CHANNELS, [mean for mean in means for _ in range(param.new_length)]
+        channels, expanded = _CHANNELS, [mean for mean in means for _ in range(param.new_length)]
     if len(means) > 1:
         if channels % len(means) if kind == "segments" else len(means) != channels:
             raise DataError(f"there are {len(means)} mean_value for {channels} channels: set one, or one for each")
-        t.mean_value[:] = spread
+        t.mean_value[:] = expanded
     return dataclasses.replace(site, layer=layer)
 
 
 def _clip_shape(shape: tuple[int, ...], length: int) -> tuple[int, ...]:
-    *before, channels, height, width = shape
-    return (*before, channels // length, length, height, width)
+    *leading, channels, height, width = shape
+    return (*leading, channels // length, length, height, width)
 
 
 _PATTERNS = {"RGB": "image_%04d.jpg", "FLOW": "flow_%c_%04d.jpg"}
@@ -351,9 +359,9 @@ class SegmentDataset(VideoDataset[int]):
         self._crop = make_crop(site)
         self._flow = param.Modality.Name(param.modality) == "FLOW"
         self._pattern = param.name_pattern or _PATTERNS[param.Modality.Name(param.modality)]
-        self._name(0, "x")
+        self._frame_name(0, "x")
         file = site.path(param.source)
-        videos = read_videos(file, numbered=True)
+        videos = read_videos(file, has_numbers=True)
         paths = find_files(file, videos.names, param.root_folder, list_folders(site, file), "folder of frames")
         self._lengths = videos.numbers
         self._labels = [labels[0] for labels in videos.labels]
@@ -362,12 +370,14 @@ class SegmentDataset(VideoDataset[int]):
     def read_one(self, n: int, i: int) -> tuple[np.ndarray, int]:
         """Read the frames (C, H, W) and the label of the video on line i."""
         param, random = self._param, self._rng.generator(n)
-        form = not self._flow, param.new_height, param.new_width, self._max_pixels
+        arguments = not self._flow, param.new_height, param.new_width, self._max_pixels
         frames = [
-            read_image(os.path.join(self._paths[i], name), *form)
+            read_image(os.path.join(self._paths[i], name), *arguments)
             for offset in self._offsets(self._lengths[i], random)
             for number in range(offset + 1, offset + param.new_length + 1)
-            for name in ([self._name(number, axis) for axis in "xy"] if self._flow else [self._name(number)])
+            for name in (
+                [self._frame_name(number, axis) for axis in "xy"] if self._flow else [self._frame_name(number)]
+            )
         ]
         if len({frame.shape for frame in frames}) > 1:
             problem = Problem("has frames of several sizes; set new_height and new_width", self._paths[i])
@@ -377,13 +387,16 @@ class SegmentDataset(VideoDataset[int]):
     def _offsets(self, frames: int, random: np.random.Generator) -> list[int]:
         """Return for each segment the number of frames before its first frame."""
         segments, length = self._param.num_segments, self._param.new_length
-        part = frames // segments
-        if part < length:
+        segment_length = frames // segments
+        if segment_length < length:
             return [1] * segments  # as in the fork, also for videos of a single frame
-        n_starts = part - length + 1
-        return [int(random.integers(n_starts) if self._training else n_starts // 2) + k * part for k in range(segments)]
+        n_starts = segment_length - length + 1
+        return [
+            int(random.integers(n_starts) if self._training else n_starts // 2) + k * segment_length
+            for k in range(segments)
+        ]
 
-    def _name(self, number: int, axis: str = "") -> str:
+    def _frame_name(self, number: int, axis: str = "") -> str:
         try:
             return self._pattern % ((axis, number) if self._flow else number)
         except (TypeError, ValueError) as error:
@@ -393,8 +406,8 @@ class SegmentDataset(VideoDataset[int]):
 
 _RATIOS = (1.0, 0.875, 0.75, 0.66)
 # positions of crops in quarters of the free space: corners and center; then the positions of more_fix_crop
-_PLACES = ((0, 0), (0, 4), (4, 0), (4, 4), (2, 2))
-_MORE = ((0, 2), (4, 2), (2, 0), (2, 4), (1, 1), (1, 3), (3, 1), (3, 3))
+_CROP_POSITIONS = ((0, 0), (0, 4), (4, 0), (4, 4), (2, 2))
+_EXTRA_CROP_POSITIONS = ((0, 2), (4, 2), (2, 0), (2, 4), (1, 1), (1, 3), (3, 1), (3, 3))
 
 CROP_SETTINGS = (
     "crop_size",
@@ -429,7 +442,7 @@ def make_crop(site: Site) -> Callable[[np.ndarray, np.random.Generator], np.ndar
             "transform_param has both mean_file and crop_size, which cannot be combined here; set mean_value instead"
         )
 
-    def window(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    def crop_image(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
         if p.crop_size:
             image = _crop(p, ratios, image, random if training else None)
         if p.mirror and random.integers(2):
@@ -439,7 +452,7 @@ def make_crop(site: Site) -> Callable[[np.ndarray, np.random.Generator], np.ndar
                 image[::2] = 255 - image[::2]
         return image
 
-    return window
+    return crop_image
 
 
 def _crop(p: Any, ratios: list[np.float32], image: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
@@ -455,8 +468,8 @@ def _crop(p: Any, ratios: list[np.float32], image: np.ndarray, random: np.random
     if random is None:
         row, column = (n // 2 for n in margins)
     elif p.fix_crop:
-        corners = _PLACES + _MORE if p.more_fix_crop else _PLACES
-        row, column = (n // 4 * q for n, q in zip(margins, corners[random.integers(len(corners))], strict=True))
+        positions = _CROP_POSITIONS + _EXTRA_CROP_POSITIONS if p.more_fix_crop else _CROP_POSITIONS
+        row, column = (n // 4 * q for n, q in zip(margins, positions[random.integers(len(positions))], strict=True))
     else:
         row, column = (int(random.integers(n + 1)) for n in margins)
     cropped = image[:, row : row + size[0], column : column + size[1]]
