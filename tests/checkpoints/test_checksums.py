@@ -36,7 +36,7 @@ def reference_checksum(array: np.ndarray) -> int:
 @pytest.mark.parametrize("part_size", [4, 2**20])
 def test_checksums_equal_the_reference(name: str, part_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the host, part by part; and by the program of devices, which takes large arrays."""
-    monkeypatch.setattr(orbax, "_SMALL", part_size)
+    monkeypatch.setattr(orbax, "_MAX_HOST_SIZE", part_size)
     expected = {"['x']": reference_checksum(ARRAYS[name])}
     assert checksums({"x": ARRAYS[name]}) == expected
     if name != "float64":  # which JAX has not, by default

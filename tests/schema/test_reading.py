@@ -113,7 +113,7 @@ def test_binary_junk_is_refused_or_read(data):
 
 
 def test_text_without_end_is_not_read_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("caffejax.schema.load._LARGEST_TEXT", 1 << 20)
+    monkeypatch.setattr("caffejax.schema.load._MAX_TEXT_SIZE", 1 << 20)
     (tmp_path / "net.prototxt").write_text('name: "a"' + " " * (1 << 20))
     with pytest.raises(SchemaError, match=r"net.prototxt: is larger than 1 MiB, the limit for text files"):
         read_net(tmp_path / "net.prototxt")

@@ -87,15 +87,15 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
         version = np.lib.format.read_magic(file)
         if version not in _HEADER_READERS:
             raise ValueError(f"unknown version {version} of .npy")
-        shape, by_columns, dtype = _HEADER_READERS[version](file)
+        shape, is_column_major, dtype = _HEADER_READERS[version](file)
         if dtype.hasobject:
             raise ValueError("it holds Python objects")
         if min(shape, default=0) < 0:
             raise ValueError(f"negative size in shape {shape}")
         content = file.read()
-    if len(content) != (size := math.prod(shape) * dtype.itemsize):
-        raise ValueError(f"{dtype} of shape {shape} takes {size} bytes, but there are {len(content)}")
-    return np.frombuffer(bytearray(content), dtype).reshape(shape, order="F" if by_columns else "C")
+    if len(content) != (n_bytes := math.prod(shape) * dtype.itemsize):
+        raise ValueError(f"{dtype} of shape {shape} takes {n_bytes} bytes, but there are {len(content)}")
+    return np.frombuffer(bytearray(content), dtype).reshape(shape, order="F" if is_column_major else "C")
 
 
 def write_npz(path: AnyPath, arrays: Mapping[str, Array]) -> None:

@@ -23,9 +23,9 @@ __all__ = ["Legacy4D", "fit", "read_blob_proto", "read_caffemodel", "write_caffe
 
 # the field numbers of a net's layers, and of the name and blobs in each kind of layer
 _LAYER, _OLD_LAYER = 100, 2
-_CURRENT = (1, 7)  # name, blobs
-_V1 = (4, 6)
-_V0, _V0_INSIDE_V1 = (1, 50), 1
+_CURRENT_FIELDS = (1, 7)  # name, blobs
+_V1_FIELDS = (4, 6)
+_V0_FIELDS, _V0_INSIDE_V1 = (1, 50), 1
 
 
 Blobs = Mapping[str, Sequence[ArrayLike]] | Sequence[Sequence[ArrayLike]]
@@ -130,7 +130,7 @@ def _layers(data: memoryview) -> dict[str, tuple[Array | None, ...]]:
     return layers
 
 
-def _layer(data: memoryview, fields: tuple[int, int] = _CURRENT) -> tuple[str, tuple[Array, ...]]:
+def _layer(data: memoryview, fields: tuple[int, int] = _CURRENT_FIELDS) -> tuple[str, tuple[Array, ...]]:
     name, blobs = "", []
     for number, kind, value in wire.read_fields(data):
         if kind != wire.DELIMITED or isinstance(value, int):
@@ -149,5 +149,5 @@ def _old_layer(data: memoryview) -> tuple[str, tuple[Array, ...]]:
     """Return the name and blobs of a V1 layer message, or of the V0 layer message that it contains."""
     for number, kind, value in wire.read_fields(data):
         if number == _V0_INSIDE_V1 and kind == wire.DELIMITED and not isinstance(value, int):
-            return _layer(value, _V0)
-    return _layer(data, _V1)
+            return _layer(value, _V0_FIELDS)
+    return _layer(data, _V1_FIELDS)

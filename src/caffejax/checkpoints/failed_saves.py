@@ -72,7 +72,7 @@ def _cause(error: BaseException | None) -> OSError | None:
     return None
 
 
-class _Silence:
+class _ErrorSilencer:
     """Silences errors of orbax's threads between `hold` and `release`.
 
     It replaces Python's three hooks for uncaught exceptions and filters two loggers. Several threads may hold it at the
@@ -90,9 +90,9 @@ class _Silence:
             if self._holders > 1:
                 return
             for module, name in ((threading, "excepthook"), (sys, "unraisablehook"), (sys, "excepthook")):
-                before = getattr(module, name)
-                setattr(module, name, filtering := _hide_late_errors(before))
-                self._hooks.append((module, name, before, filtering))
+                previous = getattr(module, name)
+                setattr(module, name, filter_hook := _hide_late_errors(previous))
+                self._hooks.append((module, name, previous, filter_hook))
             for logger in _loggers():
                 logger.addFilter(_is_relevant)
 
@@ -103,9 +103,9 @@ class _Silence:
             self._holders -= 1
             if self._holders:
                 return
-            for module, name, before, filtering in self._hooks:
-                if getattr(module, name) is filtering:
-                    setattr(module, name, before)
+            for module, name, previous, filter_hook in self._hooks:
+                if getattr(module, name) is filter_hook:
+                    setattr(module, name, previous)
             self._hooks.clear()
             for logger in _loggers():
                 logger.removeFilter(_is_relevant)
@@ -118,22 +118,22 @@ def _loggers() -> tuple[logging.Logger, logging.Logger]:
     return absl_logging.get_absl_logger(), logging.getLogger("asyncio")
 
 
-_silence = _Silence()
+_silencer = _ErrorSilencer()
 
 
 def hide_late_errors() -> None:
     """Hide errors of orbax's threads from the first checkpoint that is read or written until the process ends."""
-    _silence.is_permanent = True
+    _silencer.is_permanent = True
 
 
 @contextmanager
 def suppress_orbax_errors() -> Iterator[None]:
     """Keep orbax and its threads from printing errors that are also raised, until the `with` block ends."""
-    _silence.hold()
+    _silencer.hold()
     try:
         yield
     finally:
-        _silence.release()
+        _silencer.release()
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:
@@ -150,10 +150,10 @@ def _is_late(error: BaseException | None) -> bool:
 def _hide_late_errors(hook: Any) -> Callable[..., Any]:
     """Return a hook for uncaught exceptions that calls `hook`, except for errors of orbax's threads and tensorstore."""
 
-    def filtering(*args: Any) -> None:
+    def filter_hook(*args: Any) -> None:
         error = args[1] if len(args) == _EXCEPTHOOK_ARGUMENTS else args[0].exc_value
         thread = getattr(args[0], "thread", None)
         if not _is_late(error) and "orbax" not in type(thread).__module__:
             hook(*args)
 
-    return filtering
+    return filter_hook

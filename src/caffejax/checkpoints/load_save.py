@@ -21,7 +21,7 @@ from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamS
 from ..variables import Params, ParamsLike, Variables, index_blobs
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
 from .match_by_name import LoadReport, Stored, match_blobs, mismatch_problems, nothing_matches, report_missing
-from .weight_formats import FORMATS, format_end
+from .weight_formats import FORMATS, find_extension
 
 log = logging.getLogger("caffejax")
 
@@ -65,7 +65,7 @@ def load_weights(
         unused |= unmatched
     if files:
         report_missing(graph, loaded.keys(), files, strict, unused)
-    return _complete(loaded, variables)
+    return _merge_loaded(loaded, variables)
 
 
 def load_and_report(
@@ -86,10 +86,10 @@ def load_and_report(
     loaded, report, unused = _read(path, graph, variables, strict, exclude)
     excluded = {param.owner for layer in graph.layers if layer.name in exclude for param in layer.params}
     report_missing(graph, loaded.keys() | excluded, [path], strict, unused)
-    return _complete(loaded, variables), report
+    return _merge_loaded(loaded, variables), report
 
 
-def _complete(loaded: Mapping[Slot, jax.Array], variables: Variables | Initializer) -> Variables:
+def _merge_loaded(loaded: Mapping[Slot, jax.Array], variables: Variables | Initializer) -> Variables:
     """Return all variables: the loaded arrays, and the values of the other blobs from `variables`."""
     if not isinstance(variables, Variables):
         return variables(loaded)
@@ -115,20 +115,21 @@ def _read(
     The third result has the file's blobs for other layers.
     """
     stored, release, copies = open_blobs(path)
-    new, report = match_blobs(graph, stored, path, copies=copies, exclude=exclude)
+    matches, report = match_blobs(graph, stored, path, copies=copies, exclude=exclude)
     if report.mismatched:
         raise WeightsError(mismatch_problems(report))
     for name in report.unused:
         log.info("Ignoring source layer %s", name)
-    if not new and not set(report.missing) <= set(exclude) and not strict:  # if strict, the caller reports each layer
+    # if strict, the caller reports each layer
+    if not matches and not set(report.missing) <= set(exclude) and not strict:
         problem = nothing_matches(graph, stored, path)
         if strict is not None:
             raise WeightsError(problem)
         log.warning("%s", problem)
     loaded = {}
-    old = Variables(*map(index_blobs, variables)) if isinstance(variables, Variables) else Variables({}, {})
-    for slot, array in new.items():
-        loaded[slot] = _place_like(array, _array_at(old, slot))
+    current = Variables(*map(index_blobs, variables)) if isinstance(variables, Variables) else Variables({}, {})
+    for slot, array in matches.items():
+        loaded[slot] = _convert_like(array, _array_at(current, slot))
         if array.nbytes >= _LARGE:
             loaded[slot].block_until_ready()
             release()
@@ -140,7 +141,7 @@ def _array_at(variables: Variables, slot: Slot) -> jax.Array | None:
     return next((blobs[slot.index] for tree in variables if slot.index in (blobs := tree.get(slot.layer, {}))), None)
 
 
-def _place_like(array: Array, old: jax.Array | None) -> jax.Array:
+def _convert_like(array: Array, old: jax.Array | None) -> jax.Array:
     """Return a JAX array with the dtype and sharding of `old`, or float32 on the default device if `old` is None."""
     dtype = np.dtype(np.float32) if old is None else old.dtype
     if isinstance(old, jax.Array) and len(old.sharding.device_set) > 1:
@@ -176,28 +177,30 @@ def save_weights(
     gradients = None
     if diffs is not None:
         gradients = [[_diff_array(p, diffs) for p in layer.params] for layer in graph.layers]
-    end = format_end(os.fspath(path)) if hdf5 is None else ".h5" if hdf5 else ".caffemodel"
-    if diffs is not None and end not in (".h5", ".caffemodel"):
-        raise WeightsError(Problem(f"a {end} file cannot store diffs; write a .caffemodel", os.fspath(path)))
-    if end == ".caffemodel":
+    extension = find_extension(os.fspath(path)) if hdf5 is None else ".h5" if hdf5 else ".caffemodel"
+    if diffs is not None and extension not in (".h5", ".caffemodel"):
+        raise WeightsError(Problem(f"a {extension} file cannot store diffs; write a .caffemodel", os.fspath(path)))
+    if extension == ".caffemodel":
         net = NetParameter(name=graph.name, layer=[_definition(layer, graph.phase) for layer in graph.layers])
         write_caffemodel(path, net, blobs, gradients)
         return
     names = [layer.name for layer in graph.layers]
-    by_layer = {layer.name: _owned_blobs(layer, arrays) for layer, arrays in zip(graph.layers, blobs, strict=True)}
-    if end == ".h5":
+    owned_blobs = {layer.name: _owned_blobs(layer, arrays) for layer, arrays in zip(graph.layers, blobs, strict=True)}
+    if extension == ".h5":
         from .caffe_hdf5 import write_caffemodel_h5  # importing h5py takes long
 
-        write_caffemodel_h5(path, by_layer, dict(zip(names, gradients, strict=True)) if gradients else None, names)
+        write_caffemodel_h5(path, owned_blobs, dict(zip(names, gradients, strict=True)) if gradients else None, names)
         return
-    with_blobs = [layer.name for layer in graph.layers if layer.params]
-    repeated = [name for name in dict.fromkeys(with_blobs) if with_blobs.count(name) > 1]
+    layers_with_blobs = [layer.name for layer in graph.layers if layer.params]
+    repeated = [name for name in dict.fromkeys(layers_with_blobs) if layers_with_blobs.count(name) > 1]
     if repeated:
-        message = f"a {end} file cannot store several layers of this name; rename one, or write a .caffemodel"
+        message = f"a {extension} file cannot store several layers of this name; rename one, or write a .caffemodel"
         raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in repeated)
-    copied = dict(zip(names, blobs, strict=True))
-    weights = {name: tuple((copied if FORMATS[end].copies else by_layer)[name]) for name in with_blobs}
-    FORMATS[end].write(os.fspath(path), NetParameter(), weights)
+    all_blobs = dict(zip(names, blobs, strict=True))
+    weights = {
+        name: tuple((all_blobs if FORMATS[extension].copies else owned_blobs)[name]) for name in layers_with_blobs
+    }
+    FORMATS[extension].write(os.fspath(path), NetParameter(), weights)
 
 
 def _definition(layer: Layer, phase: str) -> LayerParameter:
@@ -220,9 +223,9 @@ def open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], objec
         The blobs by layer name, a function that frees the memory of the bytes that were read so far, and whether the
         format stores a shared blob with every layer that uses it.
     """
-    form = FORMATS.get(format_end(os.fspath(path), known_only=False))
-    if form is not None and not form.by_content:
-        return (form.read_with_state or form.read)(os.fspath(path)), lambda: None, form.copies
+    format_ = FORMATS.get(find_extension(os.fspath(path), known_only=False))
+    if format_ is not None and not format_.by_content:
+        return (format_.read_with_state or format_.read)(os.fspath(path)), lambda: None, format_.copies
     if is_hdf5(path):
         return read_caffemodel(path), lambda: None, False
     data, release = map_file(path)

@@ -49,12 +49,15 @@ class LoadReport:
         ]
         return "\n".join([*lines, *(f"  mismatch: {problem}" for problem in self.mismatched)])
 
-    def _format_with_reason(self, names: Sequence[str], only: str) -> str:
+    def _format_with_reason(self, names: Sequence[str], origin: str) -> str:
         by_reason = {
-            f"in the {only} only": [name for name in names if name not in self.excluded],
+            f"in the {origin} only": [name for name in names if name not in self.excluded],
             "named in `exclude`": [name for name in names if name in self.excluded],
         }
-        return "; ".join(f"{_join_names(some)}, {reason}" for reason, some in by_reason.items() if some) or "none"
+        return (
+            "; ".join(f"{_join_names(selected)}, {reason}" for reason, selected in by_reason.items() if selected)
+            or "none"
+        )
 
     __repr__ = __str__
 
@@ -106,12 +109,12 @@ def match_blobs(
             if array is not None:
                 shape = graph.layer(param.owner.layer).params[param.owner.index].spec.shape
                 matches[param.owner] = array.reshape(shape)
-    skipped = tuple(name for name in stored if name not in included and stored[name])
+    unused = tuple(name for name in stored if name not in included and stored[name])
     names = list(dict.fromkeys(layer.name for layer in graph.layers))  # in the net's order
-    not_in_file = (name for name in names if name in exclude or not stored.get(name))
-    unchanged = tuple(n for n in not_in_file if n in first and any(param.is_owner for param in first[n].params))
-    in_order = tuple(name for name in names if name in loaded)
-    return matches, LoadReport(os.fspath(file), in_order, skipped, unchanged, tuple(exclude), tuple(mismatched))
+    without_blobs = (name for name in names if name in exclude or not stored.get(name))
+    missing = tuple(n for n in without_blobs if n in first and any(param.is_owner for param in first[n].params))
+    loaded_names = tuple(name for name in names if name in loaded)
+    return matches, LoadReport(os.fspath(file), loaded_names, unused, missing, tuple(exclude), tuple(mismatched))
 
 
 def mismatch_problems(report: LoadReport) -> tuple[Problem, ...]:
@@ -158,14 +161,14 @@ def fit(
     Raises:
         WeightsError: if the number of blobs or the shape of a blob differs. The message names each such blob.
     """
-    remedy = "; use the file that was made for this net, or rename the layer to train it from scratch"
+    advice = "; use the file that was made for this net, or rename the layer to train it from scratch"
     blobs = [*source, *[None] * (len(shapes) - len(source))]
     if len(blobs) > len(shapes) or any(blob is None and i not in optional for i, blob in enumerate(blobs)):
         count = sum(blob is not None for blob in source)
-        message = f"the file has {format_count(count, 'blob')}, the net {len(shapes)}{remedy}"
+        message = f"the file has {format_count(count, 'blob')}, the net {len(shapes)}{advice}"
         raise WeightsError(Problem(message, layer=name))
     problems = [
-        Problem(f"blob {i} is {shape_text(blob.shape)} in the file, {shape_text(shape)} in the net{remedy}", layer=name)
+        Problem(f"blob {i} is {shape_text(blob.shape)} in the file, {shape_text(shape)} in the net{advice}", layer=name)
         for i, (blob, shape) in enumerate(zip(blobs, shapes, strict=True))
         if blob is not None and not _fits(blob, tuple(shape))
     ]
@@ -203,19 +206,19 @@ def missing_layers(graph: Graph, loaded: Collection[Slot]) -> list[Layer]:
 
 def nothing_matches(graph: Graph, stored: Stored, file: str | os.PathLike[str]) -> Problem:
     """Return the problem of a file that has no blobs for any layer of a net."""
-    theirs = [name for name, blobs in stored.items() if blobs]
-    if not theirs:
+    file_layers = [name for name, blobs in stored.items() if blobs]
+    if not file_layers:
         return Problem("has no blobs of any layer: it is not a file of trained weights", os.fspath(file))
-    ours = [layer.name for layer in graph.layers if layer.params]
+    net_layers = [layer.name for layer in graph.layers if layer.params]
     message = (
-        f"has no blobs for any layer of the net, and layers match by name: the net's are {_join_names(ours)}, the "
-        f"file's {_join_names(theirs)}{_nearest(graph.layers, stored)}; use the file that was made for this net, or "
-        "rename the net's layers as in the file"
+        "has no blobs for any layer of the net, and layers match by name: the net's are "
+        f"{_join_names(net_layers)}, the file's {_join_names(file_layers)}{_describe_nearest(graph.layers, stored)}; "
+        "use the file that was made for this net, or rename the net's layers as in the file"
     )
     return Problem(message, os.fspath(file))
 
 
-def _nearest(layers: Sequence[Layer], stored: Stored, most: int = 3) -> str:
+def _describe_nearest(layers: Sequence[Layer], stored: Stored, max_pairs: int = 3) -> str:
     """Return "; nearest ..." with the most similar names of layers without weights and of a file's layers.
 
     Layers whose blobs fit are preferred. The result is empty if no name is similar and no layer fits.
@@ -232,7 +235,7 @@ def _nearest(layers: Sequence[Layer], stored: Stored, most: int = 3) -> str:
         similar = difflib.get_close_matches(layer.name, fitting, 1, 0.3) if fitting else []
         similar = similar or (difflib.get_close_matches(layer.name, stored, 1) if shapes else [])
         pairs += [f"'{layer.name}' and '{name}'" for name in similar]
-        if len(pairs) == most:
+        if len(pairs) == max_pairs:
             break
     return f"; nearest (net and file): {', '.join(pairs)}" if pairs else ""
 
@@ -259,8 +262,8 @@ def report_missing(
     Raises:
         WeightsError: if `strict` and a layer has no weights. The message names each such layer.
     """
-    unloaded = missing_layers(graph, loaded)
-    if not unloaded:
+    layers_without_weights = missing_layers(graph, loaded)
+    if not layers_without_weights:
         return
     names = ", ".join(os.fspath(file) for file in files)
     if strict:
@@ -268,20 +271,20 @@ def report_missing(
             f"has no weights in {names}, and strict_weights (--strict_weights) requires some; layers are matched by "
             "name"
         )
-        raise WeightsError(layer.problem(reason) for layer in unloaded)
-    with_weights = [layer.name for layer in graph.layers if layer.params and layer not in unloaded]
+        raise WeightsError(layer.problem(reason) for layer in layers_without_weights)
+    with_weights = [layer.name for layer in graph.layers if layer.params and layer not in layers_without_weights]
     log.info("Weights from %s for %s", names, _format_layers(with_weights))
-    missing = [layer.name for layer in unloaded]
+    missing = [layer.name for layer in layers_without_weights]
     level = logging.WARNING if graph.phase == "TEST" else logging.INFO
     log.log(level, "No weights in %s for %s: initialized by their fillers", names, _format_layers(missing))
     if with_weights and len(missing) > len(with_weights):
         total = len(missing) + len(with_weights)
         log.warning(
             "%s: only %d of the net's %d layers with weights are in the file; layers match by name%s",
-            *(names, len(with_weights), total, _nearest(unloaded, unused)),
+            *(names, len(with_weights), total, _describe_nearest(layers_without_weights, unused)),
         )
 
 
 def _format_layers(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MAX_LOGGED} more" if len(names) > _MAX_LOGGED else ""
-    return f"{format_count(len(names), 'layer')}: {', '.join(names[:_MAX_LOGGED])}{more}" if names else "no layer"
+    omitted = f" and {len(names) - _MAX_LOGGED} more" if len(names) > _MAX_LOGGED else ""
+    return f"{format_count(len(names), 'layer')}: {', '.join(names[:_MAX_LOGGED])}{omitted}" if names else "no layer"

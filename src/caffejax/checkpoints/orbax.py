@@ -31,8 +31,8 @@ from ..errors import Problem, WeightsError
 from ..parallel import all_gather, barrier, broadcast_from_first, is_first, is_true_in_all_processes, wait_on_cpu
 from .failed_saves import REMOVED, remove_failed, remove_unfinished, save_error, suppress_orbax_errors
 
-_SPREAD = 0x9E3779B1  # odd, so that no two indices have the same weight
-_SMALL = 2**20  # elements; up to this size the host is faster than compiling a program
+_WEIGHT_FACTOR = 0x9E3779B1  # odd, so that no two indices have the same weight
+_MAX_HOST_SIZE = 2**20  # elements; up to this size the host is faster than compiling a program
 
 
 def checksums(arrays: Any) -> dict[str, int]:
@@ -58,9 +58,9 @@ def _checksum(array: Any) -> Any:
     if isinstance(array, jax.Array):
         if array.is_fully_replicated:
             array = array.addressable_data(0)
-        elif not array.is_fully_addressable or array.size > _SMALL:
+        elif not array.is_fully_addressable or array.size > _MAX_HOST_SIZE:
             return wait_on_cpu(_sum_on_devices(array))
-        if array.size > _SMALL:
+        if array.size > _MAX_HOST_SIZE:
             return _sum_on_devices(array)
     return _sum_on_host(np.asarray(array))
 
@@ -68,10 +68,10 @@ def _checksum(array: Any) -> Any:
 def _sum_on_host(array: np.ndarray) -> int:
     size = min(array.dtype.itemsize, 4)
     bits, total = np.frombuffer(_bytes(array), f"u{size}"), 0
-    for first in range(0, len(bits), _SMALL):
-        part = bits[first : first + _SMALL].astype(np.uint32)
+    for first in range(0, len(bits), _MAX_HOST_SIZE):
+        part = bits[first : first + _MAX_HOST_SIZE].astype(np.uint32)
         indices = np.arange(first, first + len(part), dtype=np.uint64).astype(np.uint32)
-        total += int(np.sum(part * (indices * np.uint32(_SPREAD) | np.uint32(1)), dtype=np.uint32))
+        total += int(np.sum(part * (indices * np.uint32(_WEIGHT_FACTOR) | np.uint32(1)), dtype=np.uint32))
     return total % 2**32
 
 
@@ -90,7 +90,7 @@ def _sum_on_devices(array: jax.Array) -> jax.Array:
     for axis in reversed(range(bits.ndim)):
         index += jax.lax.broadcasted_iota(jnp.uint32, bits.shape, axis) * np.uint32(stride % 2**32)
         stride *= bits.shape[axis]
-    return jnp.sum(bits * (index * np.uint32(_SPREAD) | np.uint32(1)), dtype=jnp.uint32)
+    return jnp.sum(bits * (index * np.uint32(_WEIGHT_FACTOR) | np.uint32(1)), dtype=jnp.uint32)
 
 
 log = logging.getLogger("caffejax")
@@ -151,7 +151,7 @@ class CheckpointFolder:
         self._keep = keep or Keep()
         self._together = together and jax.process_count() > 1
         self._open_manager: Any = None
-        self._saving: int | None = None
+        self._pending_step: int | None = None
         self._has_moved = False  # whether steps of an earlier run were moved
 
     @property
@@ -161,11 +161,11 @@ class CheckpointFolder:
 
             try:
                 # with a barrier prefix, processes synchronize through JAX's coordinator, not through the busy devices
-                here = jax.process_index()
+                process = jax.process_index()
                 processes = ocp.options.MultiprocessingOptions(
-                    primary_host=0 if self._together else here,
-                    active_processes=set(range(jax.process_count())) if self._together else {here},
-                    barrier_sync_key_prefix=f"folder{next(_folder_numbers)}" if self._together else f"process{here}",
+                    primary_host=0 if self._together else process,
+                    active_processes=set(range(jax.process_count())) if self._together else {process},
+                    barrier_sync_key_prefix=f"folder{next(_folder_numbers)}" if self._together else f"process{process}",
                 )
                 self._open_manager = ocp.CheckpointManager(
                     self.path.absolute(),
@@ -219,9 +219,9 @@ class CheckpointFolder:
                 message = "a process cannot see this folder; all processes must write checkpoints to the same folder"
                 raise _error(self.path, message)
             stored = with_checksums(record, checksums(arrays))
-            if not self._together and self.steps()[-1:] == [step] and self._read(to_numpy).has(step, stored):
+            if not self._together and self.steps()[-1:] == [step] and self._read(to_numpy).is_identical(step, stored):
                 return
-            self._set_aside(step)
+            self._move_earlier_steps(step)
             with suppress_orbax_errors():
                 self._manager.save(
                     step,
@@ -230,7 +230,7 @@ class CheckpointFolder:
                     ),
                     metrics=dict(scores) if scores else None,
                 )
-            self._saving = step
+            self._pending_step = step
             if not self._together:
                 self.wait()
         except WeightsError:
@@ -244,7 +244,7 @@ class CheckpointFolder:
         Raises:
             WeightsError: if the step could not be saved.
         """
-        step, self._saving = self._saving, None
+        step, self._pending_step = self._pending_step, None
         if step is None or self._open_manager is None:
             return
         try:
@@ -269,7 +269,7 @@ class CheckpointFolder:
                 self.path.rmdir()  # succeeds if this was the first step
         return save_error(self.path, step, error)
 
-    def _set_aside(self, first: int) -> None:
+    def _move_earlier_steps(self, first: int) -> None:
         """Move the steps from number `first` on to a different folder, so that no run resumes from them."""
         steps = sorted(step for step in self._manager.all_steps() if step >= first)
         if not (broadcast_from_first(len(steps)) if self._together else steps):
@@ -281,18 +281,18 @@ class CheckpointFolder:
             barrier()
 
     def _move(self, steps: Sequence[int]) -> None:
-        aside = self.path.with_name(f"{self.path.name}.old")
+        old_folder = self.path.with_name(f"{self.path.name}.old")
         if not self._has_moved:
-            replaced = [step for step in steps if (aside / str(step)).exists()]
+            replaced = [step for step in steps if (old_folder / str(step)).exists()]
             replacements = f"; replaced there: {', '.join(map(str, replaced))}" if replaced else ""
             numbers = ", ".join(map(str, steps))
             message = "%s contains steps of an earlier run, which are moved to %s: %s%s"
-            log.warning(message, self.path, aside, numbers, replacements)
+            log.warning(message, self.path, old_folder, numbers, replacements)
         self._has_moved = True
-        aside.mkdir(exist_ok=True)
+        old_folder.mkdir(exist_ok=True)
         for step in steps:
-            shutil.rmtree(aside / str(step), ignore_errors=True)  # of an even earlier run, or of this one
-            (self.path / str(step)).rename(aside / str(step))
+            shutil.rmtree(old_folder / str(step), ignore_errors=True)  # of an even earlier run, or of this one
+            (self.path / str(step)).rename(old_folder / str(step))
 
     def restore(
         self,
@@ -326,8 +326,10 @@ class CheckpointFolder:
             raise
         except Exception as error:  # orbax and tensorstore raise many kinds
             reason = str(error).partition(" See full TensorStore")[0].partition("\n")[0] or type(error).__name__
-            good = next((s for s in reversed(steps) if s != chosen and read.is_good(s)), None)
-            hint = f"; step {good} is the newest good one" if good is not None else "; no other step is good"
+            newest_good = next((s for s in reversed(steps) if s != chosen and read.is_good(s)), None)
+            hint = (
+                f"; step {newest_good} is the newest good one" if newest_good is not None else "; no other step is good"
+            )
             raise _error(self.path, f"step {chosen} is damaged: {reason}{hint}") from error
 
     def _read(self, target: Target, all_succeed: Callable[[bool], bool] = bool) -> StepReader:
@@ -390,7 +392,7 @@ class StepReader:
             return False
         return True
 
-    def has(self, step: int, stored: Mapping[str, Any]) -> bool:
+    def is_identical(self, step: int, stored: Mapping[str, Any]) -> bool:
         """Return whether a step can be read and equals `stored`, the record with checksums of `with_checksums`."""
         try:
             with suppress_orbax_errors():
@@ -417,7 +419,7 @@ def to_numpy(record: dict[str, Any], shapes: Arrays) -> Arrays:
     return arrays
 
 
-def with_checksums(record: Any, sums: Mapping[str, int], name: str = "sums") -> dict[str, Any]:
+def with_checksums(record: Any, sums: Mapping[str, int], sums_key: str = "sums") -> dict[str, Any]:
     """Return the record, converted to JSON values, with the arrays' checksums and a checksum of both.
 
     Orbax compresses arrays, and decompression does not detect every flipped bit.
@@ -425,13 +427,13 @@ def with_checksums(record: Any, sums: Mapping[str, int], name: str = "sums") -> 
     Args:
         record: values that JSON can represent.
         sums: the checksums of the arrays, by path.
-        name: the key for `sums` in the result.
+        sums_key: the key for `sums` in the result.
     """
-    plain = json.loads(json.dumps(record))  # the values after a round trip through JSON
+    json_record = json.loads(json.dumps(record))  # the values after a round trip through JSON
     return {
-        "record": plain,
-        name: dict(sums),
-        "checksum": zlib.crc32(json.dumps([plain, sums], sort_keys=True).encode()),
+        "record": json_record,
+        sums_key: dict(sums),
+        "checksum": zlib.crc32(json.dumps([json_record, sums], sort_keys=True).encode()),
     }
 
 

@@ -20,8 +20,8 @@ from ..schema.blob_proto import Array, decode_blob, encode_blob
 from ..untrusted_hdf5 import Allowance, find
 from .caffe_hdf5 import open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
 
-_ITER, _LEARNED_NET, _HISTORY, _CURRENT_STEP = 1, 2, 3, 4
-_RECORD, _RECORD_NAME = 20000, "caffejax"  # a field of caffejax; Caffe skips unknown fields
+_ITER_FIELD, _LEARNED_NET_FIELD, _HISTORY_FIELD, _CURRENT_STEP_FIELD = 1, 2, 3, 4
+_RECORD_FIELD, _RECORD_NAME = 20000, "caffejax"  # a field of caffejax; Caffe skips unknown fields
 
 
 @dataclass(frozen=True)
@@ -70,31 +70,37 @@ def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
         _write_hdf5(path, state)
         return
     with replace_file(path, WeightsError) as file:
-        file.writelines([wire.encode_varint(_ITER << 3), wire.encode_varint(state.iteration)])
-        file.writelines(wire.encode_delimited(_LEARNED_NET, state.learned_net.encode()))
+        file.writelines([wire.encode_varint(_ITER_FIELD << 3), wire.encode_varint(state.iteration)])
+        file.writelines(wire.encode_delimited(_LEARNED_NET_FIELD, state.learned_net.encode()))
         for array in state.history:
-            file.writelines(wire.encode_delimited(_HISTORY, *encode_blob(array)))
-        file.writelines([wire.encode_varint(_CURRENT_STEP << 3), wire.encode_varint(state.current_step)])
+            file.writelines(wire.encode_delimited(_HISTORY_FIELD, *encode_blob(array)))
+        file.writelines([wire.encode_varint(_CURRENT_STEP_FIELD << 3), wire.encode_varint(state.current_step)])
         if state.record:
-            file.writelines(wire.encode_delimited(_RECORD, state.record.encode()))
+            file.writelines(wire.encode_delimited(_RECORD_FIELD, state.record.encode()))
 
 
 def _decode(data: memoryview) -> SolverState:
-    numbers = {_ITER: 0, _CURRENT_STEP: 0}
-    texts, history, is_solver_state = {_LEARNED_NET: "", _RECORD: ""}, [], False
+    numbers = {_ITER_FIELD: 0, _CURRENT_STEP_FIELD: 0}
+    texts, history, is_solver_state = {_LEARNED_NET_FIELD: "", _RECORD_FIELD: ""}, [], False
     for number, kind, value in wire.read_fields(data):
         if number in numbers and isinstance(value, int):
             numbers[number], is_solver_state = value & 0x7FFFFFFF, True  # an int32, never negative
         elif kind == wire.DELIMITED and not isinstance(value, int) and number in texts:
             texts[number] = bytes(value).decode()
-        elif kind == wire.DELIMITED and not isinstance(value, int) and number == _HISTORY:
+        elif kind == wire.DELIMITED and not isinstance(value, int) and number == _HISTORY_FIELD:
             try:
                 history.append(decode_blob(value))
             except ValueError as error:
                 raise ValueError(f"history blob {len(history)}: {error}") from error
     if not is_solver_state:
         raise ValueError("it has no iteration")
-    return SolverState(numbers[_ITER], texts[_LEARNED_NET], tuple(history), numbers[_CURRENT_STEP], texts[_RECORD])
+    return SolverState(
+        numbers[_ITER_FIELD],
+        texts[_LEARNED_NET_FIELD],
+        tuple(history),
+        numbers[_CURRENT_STEP_FIELD],
+        texts[_RECORD_FIELD],
+    )
 
 
 def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:

@@ -54,10 +54,10 @@ def format_of(path: str) -> Format:
     Raises:
         WeightsError: if the extension is unknown.
     """
-    return FORMATS[format_end(path)]
+    return FORMATS[find_extension(path)]
 
 
-def format_end(path: str, *, known_only: bool = True) -> str:
+def find_extension(path: str, *, known_only: bool = True) -> str:
     """Return the extension of a path, a key of `FORMATS`.
 
     The path of a step in an .orbax folder, such as "net.orbax/100", has the extension ".orbax". The folder
@@ -75,9 +75,9 @@ def format_end(path: str, *, known_only: bool = True) -> str:
     if last.isdigit() and folder.endswith((".orbax", ".orbax.old")):
         name = folder
     name = name.removesuffix(".old") if name.endswith(".orbax.old") else name
-    for end in FORMATS:
-        if name.endswith(end):
-            return end
+    for extension in FORMATS:
+        if name.endswith(extension):
+            return extension
     if not known_only:
         return ""
     hint = did_you_mean(Path(name).suffix, FORMATS)
@@ -124,35 +124,35 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
 
 def _find_shared_owners(net: NetParameter) -> dict[tuple[str, int], tuple[str, int]]:
     """Map each shared blob `(layer, index)` to its owner, the first blob with the same `param.name` in the net."""
-    first: dict[str, tuple[str, int]] = {}
+    first_owner: dict[str, tuple[str, int]] = {}
     owners = {}
     for layer in net.layer:
         for i, spec in enumerate(layer.param):
-            if spec.name and first.setdefault(spec.name, (layer.name, i)) != (layer.name, i):
-                owners[layer.name, i] = first[spec.name]
+            if spec.name and first_owner.setdefault(spec.name, (layer.name, i)) != (layer.name, i):
+                owners[layer.name, i] = first_owner[spec.name]
     return owners
 
 
 def _copy_shared(net: NetParameter, weights: Weights, file: str) -> Weights:
     """Return the weights with a copy of each shared blob in every layer that uses it."""
-    filled = {name: list(blobs) for name, blobs in weights.items()}
+    completed = {name: list(blobs) for name, blobs in weights.items()}
     for (name, i), (owner, j) in _find_shared_owners(net).items():
-        blobs = filled.setdefault(name, [])
+        blobs = completed.setdefault(name, [])
         blobs += [None] * (i + 1 - len(blobs))
-        if blobs[i] is None and j < len(filled.get(owner, ())):
-            blobs[i] = filled[owner][j]
-    incomplete = [name for name, blobs in filled.items() if any(b is None for b in blobs)]
+        if blobs[i] is None and j < len(completed.get(owner, ())):
+            blobs[i] = completed[owner][j]
+    incomplete = [name for name, blobs in completed.items() if any(b is None for b in blobs)]
     if incomplete:
         message = "the file omits a blob that this layer shares; name the model with --model to resolve it"
         raise WeightsError([Problem(message, file=file, layer=name) for name in incomplete])
-    return {name: tuple(blobs) for name, blobs in filled.items()}
+    return {name: tuple(blobs) for name, blobs in completed.items()}
 
 
 def _drop_legacy_axes(net: NetParameter, weights: Weights, file: str) -> Weights:
     """Return the weights with the 4-D shapes of old files converted to the shapes of the current layer types."""
     types, registered = {layer.name: layer.type for layer in net.layer}, layer_types()
-    old = [name for name, blobs in weights.items() if any(isinstance(b, Legacy4D) for b in blobs)]
-    unknown = [name for name in old if not types[name]]
+    legacy_layers = [name for name, blobs in weights.items() if any(isinstance(b, Legacy4D) for b in blobs)]
+    unknown = [name for name in legacy_layers if not types[name]]
     if unknown:
         message = "its blobs have 4-D shapes, as in files before 2015; name the model with --model to convert them"
         raise WeightsError([Problem(message, file=file, layer=name) for name in unknown])
@@ -212,8 +212,8 @@ def _read_orbax(path: str, with_state: bool = False) -> Weights:
     params = {name: dict(blobs) for name, blobs in arrays.get("params", {}).items()}
     for name, blobs in arrays.get("state", {}).items():
         # arrays with numbers above the params of a layer are recurrent state (LSTM), not blobs
-        last = max(map(int, params.get(name, {})), default=_MAX_BLOBS)
-        params.setdefault(name, {}).update({i: b for i, b in blobs.items() if with_state or int(i) < last})
+        last_index = max(map(int, params.get(name, {})), default=_MAX_BLOBS)
+        params.setdefault(name, {}).update({i: b for i, b in blobs.items() if with_state or int(i) < last_index})
     named = {f"{name}/{i}": np.asarray(blob) for name, blobs in params.items() for i, blob in blobs.items()}
     return _unflatten(path, named)
 

@@ -19,25 +19,25 @@ class _BatchSize(NamedTuple):
     Attributes:
         holder: the message that contains it.
         field: the name of its field.
-        index: the index in a repeated field; None for a single field.
+        item_index: the index in a repeated field; None for a single field.
         text: the field's path, for messages.
     """
 
     holder: Any
     field: str
-    index: int | None
+    item_index: int | None
     text: str
 
     @property
     def value(self) -> int:
         value = getattr(self.holder, self.field)
-        return int(value if self.index is None else value[self.index])
+        return int(value if self.item_index is None else value[self.item_index])
 
     def set(self, value: int) -> None:
-        if self.index is None:
+        if self.item_index is None:
             setattr(self.holder, self.field, value)
         else:
-            getattr(self.holder, self.field)[self.index] = value
+            getattr(self.holder, self.field)[self.item_index] = value
 
 
 def split_batch_sizes(message: NetParameter, n_devices: int, state: NetState | None = None) -> NetParameter:

@@ -117,7 +117,7 @@ HINTS: dict[str, dict[str, str]] = {
 
 
 # supported by all layer types
-_OBEYED = {
+_SUPPORTED_FIELDS = {
     "FillerParameter": ("alpha", "width", "height", "channels", "expectation_option", "xy"),
     "LossParameter": ("pre_fixed_normalizer",),
 }
@@ -139,11 +139,11 @@ def unknown_settings(message: Message, known: Container[str] = ()) -> Iterator[s
         known: the supported fields.
     """
     name = message.DESCRIPTOR.name
-    added, passed = fork_fields().get(name, {}), (*HINTS.get(name, {}), *_OBEYED.get(name, ()))
+    fields_of_forks, accepted = fork_fields().get(name, {}), (*HINTS.get(name, {}), *_SUPPORTED_FIELDS.get(name, ()))
     for field, value in message.ListFields():
-        if field.name in added and field.name not in known and value != field.default_value:
-            if field.name not in passed:
-                yield f"{field.name} (of {added[field.name]})"
+        if field.name in fields_of_forks and field.name not in known and value != field.default_value:
+            if field.name not in accepted:
+                yield f"{field.name} (of {fields_of_forks[field.name]})"
         elif isinstance(value, Message):
             yield from (f"{field.name}.{inner}" for inner in unknown_settings(value, known))
 
@@ -167,8 +167,8 @@ def ignored_settings(net: NetParameter, layers: Iterable[tuple[LayerParameter, s
     counts = {f"{setting} is ignored: {reason}": 0 for setting, reason in ignored_fields(net)}
     for layer, param in layers:
         messages = [name for name in (param, "transform_param", "loss_param") if name and layer.HasField(name)]
-        inside = [(f"{name}.{s}", reason) for name in messages for s, reason in ignored_fields(getattr(layer, name))]
-        for setting, reason in (*ignored_fields(layer), *inside):
+        nested = [(f"{name}.{s}", reason) for name in messages for s, reason in ignored_fields(getattr(layer, name))]
+        for setting, reason in (*ignored_fields(layer), *nested):
             sentence = f"{setting} is ignored: {reason}"
             counts[sentence] = counts.get(sentence, 0) + 1
     return [f"{sentence} ({format_count(n, 'layer')})" if n else sentence for sentence, n in counts.items()]

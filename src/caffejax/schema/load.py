@@ -14,7 +14,7 @@ from ..glog import warn_once
 from ..human_readable import format_bytes
 from ..paths import missing_problem, recognize
 from .caffe_pb2 import NetParameter, SolverParameter
-from .text import format_text, is_layer, name_layer, parse_valid_fields
+from .text import add_layer_to_problem, format_text, is_layer, parse_valid_fields
 from .upgrade import upgrade_net, upgrade_solver
 
 M = TypeVar("M", bound=Message)
@@ -23,12 +23,12 @@ _FIELD = re.compile(r"\s*\w+\s*:\s*\S")  # a name, a colon and the start of a va
 _STEP = re.compile(r"(\w+)(?:\[(\d+)\])?")  # one step of a path as protobuf prints it: layer[3]
 
 # by expected message: its name, the message that users confuse it with, and unknown fields that are a sign of this
-_OTHERS = {
+_CONFUSED_MESSAGES = {
     "SolverParameter": ("solver", "net", re.compile(r"SolverParameter has no field '(layers?|input)'")),
     "NetParameter": ("net", "solver", re.compile(r"NetParameter has no field '(base_lr|lr_policy|max_iter|net)'")),
 }
 
-_LARGEST_TEXT = 256 << 20  # bytes; nets with their weights written out in text have tens of MB
+_MAX_TEXT_SIZE = 256 << 20  # bytes; nets with their weights written out in text have tens of MB
 
 
 def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") -> NetParameter:
@@ -129,8 +129,8 @@ def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) ->
     path = source_file(source)
     text, file = (str(source), name) if path is None else (read_text(path), str(path))
     message, problems = parse_valid_fields(text, kind, file=file)
-    if other := _OTHERS.get(kind.DESCRIPTOR.name):
-        kind_name, other_name, fields = other
+    if confused := _CONFUSED_MESSAGES.get(kind.DESCRIPTOR.name):
+        kind_name, other_name, fields = confused
         if any(fields.match(p.message) for p in problems):
             raise SchemaError(Problem(f"this is a {other_name}, not a {kind_name}; name the {kind_name} itself", file))
     return message, problems, file
@@ -150,7 +150,7 @@ def _check_complete(message: Message, file: str | None) -> None:
             owner = getattr(owner, name)[int(index)] if index else getattr(owner, name)
             layer = owner if is_layer(owner) else layer
         problem = Problem(f"required fields are missing: {path}", file)
-        problems.append(problem if layer is None else name_layer(problem, layer))
+        problems.append(problem if layer is None else add_layer_to_problem(problem, layer))
     if problems:
         raise SchemaError(problems)
 
@@ -163,7 +163,7 @@ def read_text(path: Path) -> str:
     """
     try:
         with open(path, "rb") as file:
-            content = file.read(_LARGEST_TEXT + 1)
+            content = file.read(_MAX_TEXT_SIZE + 1)
     except FileNotFoundError:
         raise SchemaError(missing_problem(path)) from None
     except IsADirectoryError:
@@ -175,8 +175,10 @@ def read_text(path: Path) -> str:
         raise SchemaError(Problem(f"this is {kind}", str(path)))
     if b"\0" in content:
         raise SchemaError(Problem("this is a binary file; a prototxt is text", str(path)))
-    if len(content) > _LARGEST_TEXT:
-        raise SchemaError(Problem(f"is larger than {format_bytes(_LARGEST_TEXT)}, the limit for text files", str(path)))
+    if len(content) > _MAX_TEXT_SIZE:
+        raise SchemaError(
+            Problem(f"is larger than {format_bytes(_MAX_TEXT_SIZE)}, the limit for text files", str(path))
+        )
     return content.decode("utf-8-sig", "surrogateescape")
 
 

@@ -27,10 +27,10 @@ from .tokens import CLOSING, END, Cursor, GiveUpError
 _INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*", re.ASCII)
 _FLOAT = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fF]?", re.ASCII)
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
-_DIGITS = 20  # the length of the largest 64-bit number
-_LETTERS = {b"a": 7, b"b": 8, b"f": 12, b"n": 10, b"r": 13, b"t": 9, b"v": 11}
-_LETTERS |= {quote: quote[0] for quote in (b"\\", b"?", b"'", b'"')}
-_WORDS = {"inf": float("inf"), "infinity": float("inf"), "nan": float("nan")}
+_MAX_DIGITS = 20  # the length of the largest 64-bit number
+_ESCAPES = {b"a": 7, b"b": 8, b"f": 12, b"n": 10, b"r": 13, b"t": 9, b"v": 11}
+_ESCAPES |= {quote: quote[0] for quote in (b"\\", b"?", b"'", b'"')}
+_SPECIAL_FLOATS = {"inf": float("inf"), "infinity": float("inf"), "nan": float("nan")}
 _TRUE = frozenset({"true", "True", "t", "1"})
 _FALSE = frozenset({"false", "False", "f", "0"})
 
@@ -45,12 +45,12 @@ def make_converter(field: FieldDescriptor) -> Convert:
     """Return a function that converts a token to a value of `field`, which is a number, a bool or an enum."""
     kind = field.cpp_type
     if kind in _RANGES:
-        return lambda token, minus: _integer(token, minus, *_RANGES[kind])
+        return lambda token, is_negative: _parse_integer(token, is_negative, *_RANGES[kind])
     if kind == FieldDescriptor.CPPTYPE_BOOL:
-        return _boolean
+        return _parse_boolean
     if enum := field.enum_type:
-        return lambda token, minus: _enum(token, minus, enum)
-    return _single if kind == FieldDescriptor.CPPTYPE_FLOAT else _double
+        return lambda token, is_negative: _parse_enum(token, is_negative, enum)
+    return _parse_float32 if kind == FieldDescriptor.CPPTYPE_FLOAT else _parse_float64
 
 
 _RANGES = {
@@ -61,58 +61,58 @@ _RANGES = {
 }
 
 
-def _integer(token: str, minus: bool, low: int, high: int) -> int:
+def _parse_integer(token: str, is_negative: bool, low: int, high: int) -> int:
     if not _INTEGER.fullmatch(token):
-        raise ValueError(f"expected an integer, found {_quote(token, minus)}")
+        raise ValueError(f"expected an integer, found {_quote(token, is_negative)}")
     base = 10 if token[0] != "0" else 16 if token[1:2] in ("x", "X") else 8
-    if base == 10 and len(token) > _DIGITS:  # int() refuses strings of thousands of digits
+    if base == 10 and len(token) > _MAX_DIGITS:  # int() refuses strings of thousands of digits
         raise ValueError(f"a number of {len(token)} digits is out of range: {low} to {high}")
-    value = -int(token, base) if minus else int(token, base)
+    value = -int(token, base) if is_negative else int(token, base)
     if not low <= value <= high:
         digits = f"{value}" if value.bit_length() <= 128 else "the number"
         raise ValueError(f"{digits} is out of range: {low} to {high}")
     return value
 
 
-def _boolean(token: str, minus: bool) -> bool:
-    if minus or (token not in _TRUE and token not in _FALSE):
-        raise ValueError(f"expected true or false, found {_quote(token, minus)}")
+def _parse_boolean(token: str, is_negative: bool) -> bool:
+    if is_negative or (token not in _TRUE and token not in _FALSE):
+        raise ValueError(f"expected true or false, found {_quote(token, is_negative)}")
     return token in _TRUE
 
 
-def _enum(token: str, minus: bool, enum: EnumDescriptor) -> int:
+def _parse_enum(token: str, is_negative: bool, enum: EnumDescriptor) -> int:
     if token[0].isdigit():
-        number = _integer(token, minus, *_RANGES[FieldDescriptor.CPPTYPE_INT32])
+        number = _parse_integer(token, is_negative, *_RANGES[FieldDescriptor.CPPTYPE_INT32])
         if number in enum.values_by_number:
             return number
-    elif not minus and token in enum.values_by_name:
+    elif not is_negative and token in enum.values_by_name:
         return int(enum.values_by_name[token].number)
     hint = did_you_mean(token, enum.values_by_name) or "; known: " + ", ".join(enum.values_by_name)
-    raise ValueError(f"{_quote(token, minus)} is not a value of {enum.name}{hint}")
+    raise ValueError(f"{_quote(token, is_negative)} is not a value of {enum.name}{hint}")
 
 
-def _double(token: str, minus: bool) -> float:
+def _parse_float64(token: str, is_negative: bool) -> float:
     match = _FLOAT.fullmatch(token)
     if match and not (token[0] == "0" and token.isdigit() and token.strip("0")):
         value = float(match[1])
-    elif token.lower() in _WORDS:
-        value = _WORDS[token.lower()]
+    elif token.lower() in _SPECIAL_FLOATS:
+        value = _SPECIAL_FLOATS[token.lower()]
     else:
-        raise ValueError(f"expected a number, found {_quote(token, minus)}")
-    return -value if minus else value
+        raise ValueError(f"expected a number, found {_quote(token, is_negative)}")
+    return -value if is_negative else value
 
 
-def _single(token: str, minus: bool) -> float:
-    value = _double(token, minus)
+def _parse_float32(token: str, is_negative: bool) -> float:
+    value = _parse_float64(token, is_negative)
     try:
         struct.pack("f", value)
     except OverflowError:  # protobuf's parser reads such numbers as infinity
-        return float("-inf") if minus else float("inf")
+        return float("-inf") if is_negative else float("inf")
     return value
 
 
-def _quote(token: str, minus: bool) -> str:
-    return f"'{'-' if minus else ''}{token}'" if token else "the end of the file"
+def _quote(token: str, is_negative: bool) -> str:
+    return f"'{'-' if is_negative else ''}{token}'" if token else "the end of the file"
 
 
 def unquote(token: str) -> bytes:
@@ -134,9 +134,9 @@ def _unescape(match: re.Match[bytes]) -> bytes:
             return chr(int(short or long, 16)).encode()
         except (ValueError, OverflowError):  # a surrogate, or larger than the last code point
             raise ValueError(f"'{match[0].decode()}' is not a valid escape: there is no such character") from None
-    if letter not in _LETTERS:
+    if letter not in _ESCAPES:
         raise ValueError(f"'\\{letter.decode(errors='replace')}' is not a valid escape sequence")
-    return bytes([_LETTERS[letter]])
+    return bytes([_ESCAPES[letter]])
 
 
 _LAYERS = frozenset({"LayerParameter", "V1LayerParameter", "V0LayerParameter"})
@@ -147,7 +147,7 @@ def is_layer(message: Message) -> bool:
     return message.DESCRIPTOR.name in _LAYERS
 
 
-def name_layer(problem: Problem, layer: Any) -> Problem:
+def add_layer_to_problem(problem: Problem, layer: Any) -> Problem:
     """Return a copy of the problem that names the layer, if the layer has a name."""
     kind = layer.type if isinstance(layer.type, str) else None  # V1 layers have a number
     return replace(problem, layer=layer.name, layer_type=kind) if layer.name else problem
@@ -188,7 +188,7 @@ def parse_valid_fields(text: str, message_class: type[M], *, file: str | None = 
         more = f" and {len(parser.bare_words) - 1} more" if parser.bare_words[1:] else ""
         words = f"{parser.bare_words[0]}{more}: strings without quotes, which BVLC Caffe refuses"
         warn_once(f"{file}: {words}" if file else words)
-    return message, (*parser.problems, *parser.incomplete)
+    return message, (*parser.problems, *parser.missing_field_problems)
 
 
 def format_text(message: Message) -> str:
@@ -201,12 +201,12 @@ class _Field:
 
     def __init__(self, field: FieldDescriptor) -> None:
         self.name: str = field.name
-        self.repeated: bool = field.is_repeated
-        self.message: Descriptor | None = field.message_type
-        self.bytes = field.type == FieldDescriptor.TYPE_BYTES
-        self.convert: Convert | None = None
-        if not (self.message or field.cpp_type == FieldDescriptor.CPPTYPE_STRING):
-            self.convert = make_converter(field)
+        self.is_repeated: bool = field.is_repeated
+        self.message_type: Descriptor | None = field.message_type
+        self.is_bytes = field.type == FieldDescriptor.TYPE_BYTES
+        self.converter: Convert | None = None
+        if not (self.message_type or field.cpp_type == FieldDescriptor.CPPTYPE_STRING):
+            self.converter = make_converter(field)
 
 
 @cache
@@ -225,84 +225,90 @@ class _Parser(Cursor):
     def __init__(self, text: str, file: str | None) -> None:
         super().__init__(text, file)
         self.bare_words: list[str] = []  # the fields and values of strings without quotes
-        self.unclosed = -1  # the index of the last token at which a closing brace was missing
-        self.incomplete: list[Problem] = []  # missing required fields, in the layer that is being parsed
+        self.unclosed_index = -1  # the index of the last token at which a closing brace was missing
+        self.missing_field_problems: list[Problem] = []  # missing required fields, in the layer that is being parsed
 
-    def parse_fields(self, message: Message, closing: str, opened: int, depth: int) -> None:
+    def parse_fields(self, message: Message, closing: str, opening_index: int, depth: int) -> None:
         """Parse the fields of `message` up to the token `closing`. Problems in a layer name that layer.
 
         Args:
             message: the message to fill.
             closing: the closing bracket, or `END`.
-            opened: the index of the opening bracket's token.
+            opening_index: the index of the opening bracket's token.
             depth: the number of enclosing messages.
         """
-        noted = len(self.problems)
+        num_problems = len(self.problems)
         try:
-            self.parse_all(message, closing, opened, depth)
+            self.parse_field_list(message, closing, opening_index, depth)
         finally:  # also after `GiveUpError`, so that the layer is known to be incomplete
             if is_layer(message):
-                inside = [*self.problems[noted:], *self.incomplete]
-                self.problems[noted:] = [p if p.layer is not None else name_layer(p, message) for p in inside]
-                self.incomplete.clear()
+                problems = [*self.problems[num_problems:], *self.missing_field_problems]
+                self.problems[num_problems:] = [
+                    p if p.layer is not None else add_layer_to_problem(p, message) for p in problems
+                ]
+                self.missing_field_problems.clear()
 
-    def parse_all(self, message: Message, closing: str, opened: int, depth: int) -> None:
+    def parse_field_list(self, message: Message, closing: str, opening_index: int, depth: int) -> None:
         """Parse fields as `parse_fields` does, without adding layers to the problems."""
         tokens = self.tokens
         fields, required = _fields_of(message.DESCRIPTOR)
         names: set[str] = set()
-        while (token := tokens[self.at]) != closing:
-            start = self.at
+        while (token := tokens[self.position]) != closing:
+            start = self.position
             field = fields.get(token)
-            if field is None and self.lacks_brace(message, opened):
+            if field is None and self.recover_missing_brace(message, opening_index):
                 return
             if field is None:
-                self.skip_unknown(message.DESCRIPTOR.name, fields, opened)
+                self.skip_unknown(message.DESCRIPTOR.name, fields, opening_index)
                 continue
-            self.at += 1
-            if field.repeated:
+            self.position += 1
+            if field.is_repeated:
                 self.parse_repeated(message, field, depth)
             elif token in names:
-                self.note(start, f"'{token}' occurs twice in {message.DESCRIPTOR.name}, which allows it once")
+                self.add_problem(start, f"'{token}' occurs twice in {message.DESCRIPTOR.name}, which allows it once")
                 self.skip_value()
             else:
                 names.add(token)
                 self.parse_value(message, field, depth)
-            if tokens[self.at] in (",", ";"):
-                self.at += 1
-        self.at += 1
+            if tokens[self.position] in (",", ";"):
+                self.position += 1
+        self.position += 1
         for name in required:
             if name not in names:
-                self.incomplete.append(self.problem_at(opened, f"{message.DESCRIPTOR.name} needs '{name}'"))
+                self.missing_field_problems.append(
+                    self.problem_at(opening_index, f"{message.DESCRIPTOR.name} needs '{name}'")
+                )
 
-    def lacks_brace(self, message: Message, opened: int) -> bool:
+    def recover_missing_brace(self, message: Message, opening_index: int) -> bool:
         """Return whether a layer begins here inside `message`, which then ends here without its closing brace.
 
         The problem is recorded once, for the innermost message.
         """
-        begins_layer = self.tokens[self.at] in ("layer", "layers") and self.tokens[self.at + 1] == "{"
-        if not begins_layer or self.tokens[opened] not in CLOSING:
+        begins_layer = self.tokens[self.position] in ("layer", "layers") and self.tokens[self.position + 1] == "{"
+        if not begins_layer or self.tokens[opening_index] not in CLOSING:
             return False
-        if self.unclosed != self.at:
-            self.unclosed = self.at
-            line, _ = self.tokens.position(opened)
-            said = f"a closing brace is missing before this `{self.tokens[self.at]}`"
-            self.note(self.at, f"{said}: {message.DESCRIPTOR.name}, opened at line {line}, is still open")
+        if self.unclosed_index != self.position:
+            self.unclosed_index = self.position
+            line, _ = self.tokens.position(opening_index)
+            description = f"a closing brace is missing before this `{self.tokens[self.position]}`"
+            self.add_problem(
+                self.position, f"{description}: {message.DESCRIPTOR.name}, opened at line {line}, is still open"
+            )
         return True
 
     def parse_value(self, message: Message, field: _Field, depth: int) -> None:
         """Parse the value of a singular field."""
-        if field.message:
+        if field.message_type:
             child = getattr(message, field.name)
             child.SetInParent()
             self.parse_message(lambda: child, depth)
             return
         self.expect(":")
-        if self.tokens[self.at] == "[":
+        if self.tokens[self.position] == "[":
             if field.name == "device_id":  # forks with several GPUs have a list
                 self.parse_first(message, field)
                 return
-            self.note(self.at, f"{field.name} takes one value, not a list")
+            self.add_problem(self.position, f"{field.name} takes one value, not a list")
             self.skip_nested()
             return
         value = self.parse_scalar(field)
@@ -312,37 +318,37 @@ class _Parser(Cursor):
     def parse_first(self, message: Message, field: _Field) -> None:
         """Parse a list for a singular field. Use its first value, and log a warning."""
         log.warning("%s%s: only the first value of the list is used", f"{self.file}: " if self.file else "", field.name)
-        self.at += 1
+        self.position += 1
         value = self.parse_scalar(field)
         if value is not None:
             setattr(message, field.name, value)
-        while self.tokens[self.at] == ",":
-            self.at += 1
+        while self.tokens[self.position] == ",":
+            self.position += 1
             self.parse_scalar(field)
         self.expect("]")
 
     def parse_repeated(self, message: Message, field: _Field, depth: int) -> None:
         """Parse one value, or a list of values in brackets, and append it to a repeated field."""
         values = getattr(message, field.name)
-        if not field.message:
+        if not field.message_type:
             self.expect(":")
-        elif self.tokens[self.at] == ":":
-            self.at += 1
-        if self.tokens[self.at] != "[":
+        elif self.tokens[self.position] == ":":
+            self.position += 1
+        if self.tokens[self.position] != "[":
             self.parse_element(values, field, depth)
             return
-        self.at += 1
-        while self.tokens[self.at] != "]":
+        self.position += 1
+        while self.tokens[self.position] != "]":
             self.parse_element(values, field, depth)
-            if self.tokens[self.at] != "]":
+            if self.tokens[self.position] != "]":
                 self.expect(",")
-                if self.tokens[self.at] == "]":
-                    self.give_up(self.at, "expected a value, found ']'")
-        self.at += 1
+                if self.tokens[self.position] == "]":
+                    self.give_up(self.position, "expected a value, found ']'")
+        self.position += 1
 
     def parse_element(self, values: Any, field: _Field, depth: int) -> None:
         """Parse one value and append it to `values`, the content of a repeated field."""
-        if field.message:
+        if field.message_type:
             self.parse_message(values.add, depth)
         elif (value := self.parse_scalar(field)) is not None:
             values.append(value)
@@ -350,42 +356,44 @@ class _Parser(Cursor):
     def parse_message(self, make: Callable[[], Message], depth: int) -> None:
         """Parse `{...}` or `<...>` into the message that `make` returns."""
         tokens = self.tokens
-        if tokens[self.at] == ":":
-            self.at += 1
-        opened = self.at
-        if tokens[opened] not in ("{", "<"):
-            if tokens[opened][:1].isalnum() or tokens[opened][:1] in ('"', "'", "-", "["):
-                self.note(opened, f"expected '{{', found {self.quote(opened)}: this field holds a message")
+        if tokens[self.position] == ":":
+            self.position += 1
+        opening_index = self.position
+        if tokens[opening_index] not in ("{", "<"):
+            if tokens[opening_index][:1].isalnum() or tokens[opening_index][:1] in ('"', "'", "-", "["):
+                self.add_problem(
+                    opening_index, f"expected '{{', found {self.quote(opening_index)}: this field holds a message"
+                )
                 self.skip_value()
                 return
-            self.give_up(opened, f"expected '{{', found {self.quote(opened)}")
+            self.give_up(opening_index, f"expected '{{', found {self.quote(opening_index)}")
         if depth >= MAX_DEPTH:
-            self.give_up(opened, f"messages are nested more than {MAX_DEPTH} deep")
-        self.at += 1
-        self.parse_fields(make(), CLOSING[tokens[opened]], opened, depth + 1)
+            self.give_up(opening_index, f"messages are nested more than {MAX_DEPTH} deep")
+        self.position += 1
+        self.parse_fields(make(), CLOSING[tokens[opening_index]], opening_index, depth + 1)
 
     def parse_scalar(self, field: _Field) -> Any:
         """Parse a scalar. If it is not valid for the field, record a problem, skip the value and return None."""
-        start = self.at
+        start = self.position
         token = self.tokens[start]
         try:
-            if field.convert is None:
+            if field.converter is None:
                 return self.parse_string(field)
-            minus = token == "-"
-            if minus:
+            is_negative = token == "-"
+            if is_negative:
                 token = self.tokens[start + 1]
             if not (token[:1].isalnum() or token[:1] in ("_", ".", '"', "'")) or token == ".":
                 raise ValueError(f"expected a value, found {self.quote(start)}")
-            value = field.convert(token, minus)
-            self.at = start + 1 + minus
+            value = field.converter(token, is_negative)
+            self.position = start + 1 + is_negative
             return value
         except ValueError as error:
-            self.note(start, f"{field.name}: {error}")
-            self.at, noted = start, len(self.problems)
+            self.add_problem(start, f"{field.name}: {error}")
+            self.position, num_problems = start, len(self.problems)
             try:
                 self.skip_value()
             except GiveUpError:
-                del self.problems[noted:]  # remove the second report of the same problem
+                del self.problems[num_problems:]  # remove the second report of the same problem
                 raise
             return None
 
@@ -395,18 +403,18 @@ class _Parser(Cursor):
         Raises:
             ValueError: if the next token is not a literal, an escape is invalid, or the string is not UTF-8.
         """
-        tokens, content, start = self.tokens, b"", self.at
+        tokens, content, start = self.tokens, b"", self.position
         if tokens[start][:1] not in ('"', "'"):
             return self.parse_bare_word(field)
         if len(tokens[start]) < 2:
             raise ValueError(f"expected a string in quotes, found {self.quote(start)}")
         try:
-            while tokens[self.at][:1] in ('"', "'"):
-                if len(tokens[self.at]) < 2:
-                    self.give_up(self.at, "this string is not closed on its line")
-                content += unquote(tokens[self.at])
-                self.at += 1
-            return content if field.bytes else content.decode()
+            while tokens[self.position][:1] in ('"', "'"):
+                if len(tokens[self.position]) < 2:
+                    self.give_up(self.position, "this string is not closed on its line")
+                content += unquote(tokens[self.position])
+                self.position += 1
+            return content if field.is_bytes else content.decode()
         except UnicodeError:
             raise ValueError("the string is not UTF-8; save the file as UTF-8") from None
 
@@ -416,30 +424,32 @@ class _Parser(Cursor):
         Raises:
             ValueError: if no string follows, or another value follows on its line, so that its end is unknown.
         """
-        word, end = self.tokens.bare_word(self.at)
-        after = self.tokens[end]
-        follows = after and after not in "},;>]" and not (after[0].isalpha() or after[0] == "_")
-        if not word or field.bytes or follows:
-            raise ValueError(f"expected a string in quotes, found {self.quote(self.at)}")
+        word, end = self.tokens.bare_word(self.position)
+        next_token = self.tokens[end]
+        has_value_after = (
+            next_token and next_token not in "},;>]" and not (next_token[0].isalpha() or next_token[0] == "_")
+        )
+        if not word or field.is_bytes or has_value_after:
+            raise ValueError(f"expected a string in quotes, found {self.quote(self.position)}")
         self.bare_words.append(f"{field.name}: {word}")
-        self.at = end
+        self.position = end
         return word
 
-    def skip_unknown(self, owner: str, known: dict[str, _Field], opened: int) -> None:
+    def skip_unknown(self, owner: str, known: dict[str, _Field], opening_index: int) -> None:
         """Record a problem for a name that the message `owner` does not have, and skip the name and its value."""
-        start, token = self.at, self.tokens[self.at]
+        start, token = self.position, self.tokens[self.position]
         if token == END:
-            line, column = self.tokens.position(opened)
+            line, column = self.tokens.position(opening_index)
             self.give_up(start, f"the text ends inside {owner}, opened at line {line}, column {column}")
         if token == "[":
-            self.note(start, f"{owner} has no extensions")
+            self.add_problem(start, f"{owner} has no extensions")
             self.skip_nested()
         elif token[0].isalpha() or token[0] == "_":
             hint = did_you_mean(token, known)
-            self.note(start, f"{owner} has no field '{token}'{hint}")
-            self.at += 1
+            self.add_problem(start, f"{owner} has no field '{token}'{hint}")
+            self.position += 1
         else:
             self.give_up(start, f"expected the name of a field of {owner}, found {self.quote(start)}")
         self.skip_value()
-        if self.tokens[self.at] in (",", ";"):
-            self.at += 1
+        if self.tokens[self.position] in (",", ";"):
+            self.position += 1

@@ -69,53 +69,53 @@ class Cursor:
     Attributes:
         tokens: the tokens of the text.
         file: the file's name for messages, or None.
-        at: the index of the next token.
+        position: the index of the next token.
         problems: the problems recorded so far.
     """
 
     def __init__(self, text: str, file: str | None) -> None:
         self.tokens = Tokens(text)
         self.file = file
-        self.at = 0
+        self.position = 0
         self.problems: list[Problem] = []
 
     def skip_value(self) -> None:
         """Skip a value of any kind: `: value`, `{...}` or `: [...]`."""
         tokens = self.tokens
-        colon = tokens[self.at] == ":"
-        self.at += colon
-        token = tokens[self.at]
+        colon = tokens[self.position] == ":"
+        self.position += colon
+        token = tokens[self.position]
         if token in CLOSING:
             self.skip_nested()
         elif token[:1] in ('"', "'") and len(token) > 1:
-            while tokens[self.at][:1] in ('"', "'"):
-                self.at += 1
+            while tokens[self.position][:1] in ('"', "'"):
+                self.position += 1
         else:
-            self.at += token == "-"
-            token = tokens[self.at]
+            self.position += token == "-"
+            token = tokens[self.position]
             if not (token[:1].isalnum() or token[:1] in ("_", ".")):
-                self.give_up(self.at, f"expected a value, found {self.quote(self.at)}")
-            self.at += 1
+                self.give_up(self.position, f"expected a value, found {self.quote(self.position)}")
+            self.position += 1
 
     def skip_nested(self) -> None:
         """Skip from an opening bracket to the token after its closing bracket."""
-        tokens, stack = self.tokens, [CLOSING[self.tokens[self.at]]]
+        tokens, stack = self.tokens, [CLOSING[self.tokens[self.position]]]
         while stack:
-            self.at += 1
-            token = tokens[self.at]
+            self.position += 1
+            token = tokens[self.position]
             if token == stack[-1]:
                 stack.pop()
             elif token in CLOSING:
                 stack.append(CLOSING[token])
             elif token == END or token in CLOSING.values():
-                self.give_up(self.at, f"expected '{stack[-1]}', found {self.quote(self.at)}")
-        self.at += 1
+                self.give_up(self.position, f"expected '{stack[-1]}', found {self.quote(self.position)}")
+        self.position += 1
 
     def expect(self, token: str) -> None:
         """Advance past the given token. If the next token differs, record a problem and raise `GiveUpError`."""
-        if self.tokens[self.at] != token:
-            self.give_up(self.at, f"expected '{token}', found {self.quote(self.at)}")
-        self.at += 1
+        if self.tokens[self.position] != token:
+            self.give_up(self.position, f"expected '{token}', found {self.quote(self.position)}")
+        self.position += 1
 
     def quote(self, index: int) -> str:
         """Return the token at `index` in quotes for a message, shortened to 60 characters."""
@@ -132,11 +132,11 @@ class Cursor:
         line, column = self.tokens.position(index)
         return Problem(message, self.file, line, column)
 
-    def note(self, index: int, message: str) -> None:
+    def add_problem(self, index: int, message: str) -> None:
         """Record a problem at the token with the given index."""
         self.problems.append(self.problem_at(index, message))
 
     def give_up(self, index: int, message: str) -> NoReturn:
         """Record a problem at the token with the given index, and raise `GiveUpError`."""
-        self.note(index, message)
+        self.add_problem(index, message)
         raise GiveUpError

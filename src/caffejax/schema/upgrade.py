@@ -81,7 +81,7 @@ _DATA_PARAMS = {
     V1LayerParameter.IMAGE_DATA: "image_data_param",
     V1LayerParameter.WINDOW_DATA: "window_data_param",
 }
-_MOVED = ("scale", "mean_file", "crop_size", "mirror")
+_TRANSFORM_FIELDS = ("scale", "mean_file", "crop_size", "mirror")
 
 
 def upgrade_transforms(net: NetParameter) -> list[str]:
@@ -89,17 +89,19 @@ def upgrade_transforms(net: NetParameter) -> list[str]:
 
     Caffe does this for V1 layers only. In current layers these fields have no effect.
     """
-    moved = False
+    is_changed = False
     for layer in net.layers:
         if layer.type not in _DATA_PARAMS:
             continue
         data = getattr(layer, _DATA_PARAMS[layer.type])
-        for name in _MOVED:
+        for name in _TRANSFORM_FIELDS:
             if data.HasField(name):
                 setattr(layer.transform_param, name, getattr(data, name))
                 data.ClearField(name)
-                moved = True
-    return [f"{', '.join(_MOVED)} in data layers are old; move them to transform_param"] if moved else []
+                is_changed = True
+    return (
+        [f"{', '.join(_TRANSFORM_FIELDS)} in data layers are old; move them to transform_param"] if is_changed else []
+    )
 
 
 def upgrade_inputs(net: NetParameter) -> list[str]:
@@ -182,22 +184,22 @@ def upgrade_statistics(net: NetParameter) -> list[str]:
 def drop_inactive(net: NetParameter) -> list[str]:
     """Drop settings that MyCaffe marks as inactive. Remove the marks of other settings, and rename these as in SSD."""
     for layer in net.layer:
-        for name, other in (("normalization2_param", "norm_param"), ("multiboxloss_param", "multibox_loss_param")):
-            _rename_field(layer, name, other)
+        for name, new_name in (("normalization2_param", "norm_param"), ("multiboxloss_param", "multibox_loss_param")):
+            _rename_field(layer, name, new_name)
         for name in ("transform_param", "detection_output_param", "detection_evaluate_param", "multibox_loss_param"):
             if layer.HasField(name):
                 _drop_inactive_in(getattr(layer, name))
         _rename_field(layer.norm_param, "esp", "eps")  # MyCaffe's spelling of eps
         _rename_field(layer.unpooling_param, "pool", "unpool")
-        for name, other in (("distortion_param", "distort_param"), ("expansion_param", "expand_param")):
-            _rename_field(layer.transform_param, name, other)
+        for name, new_name in (("distortion_param", "distort_param"), ("expansion_param", "expand_param")):
+            _rename_field(layer.transform_param, name, new_name)
     return []
 
 
-def _rename_field(message: Message, name: str, other: str) -> None:
+def _rename_field(message: Message, name: str, new_name: str) -> None:
     """Move the value of a field, if it is set, to another field."""
     if message.HasField(name):
-        _set_field(message, other, getattr(message, name))
+        _set_field(message, new_name, getattr(message, name))
         message.ClearField(name)
 
 
@@ -221,11 +223,11 @@ def expand_layers(net: NetParameter) -> list[str]:
     layers: list[LayerParameter] = []
     for layer in net.layer:
         if layer.HasField("inner_product_param"):
-            layers += _with_axes(layer)
+            layers += _append_axes(layer)
         elif layer.HasField("recurrent_param"):
-            layers += _stack_of_layers(layer)
+            layers += _build_stack(layer)
         elif layer.concat_param.per_fla_fuse:
-            layers += _with_flattened_bottoms(layer)
+            layers += _flatten_bottoms(layer)
         else:
             layers.append(layer)
     if len(layers) > len(net.layer):
@@ -243,21 +245,21 @@ def _new_layer(template: LayerParameter, name: str, type: str, bottom: str, top:
     return new
 
 
-def _with_axes(layer: LayerParameter) -> list[LayerParameter]:
+def _append_axes(layer: LayerParameter) -> list[LayerParameter]:
     p = layer.inner_product_param
-    least, lead = p.min_top_axes, p.axis + 1
+    min_axes, n_leading = p.min_top_axes, p.axis + 1
     p.ClearField("min_top_axes")
-    if not least > lead > 0 or len(layer.top) != 1:
+    if not min_axes > n_leading > 0 or len(layer.top) != 1:
         return [layer]
-    more = _new_layer(layer, f"{layer.name}_axes", "Reshape", f"{layer.top[0]}_rows", layer.top[0])
-    more.reshape_param.shape.dim.extend([0] * lead + [1] * (least - lead))
-    layer.top[0] = more.bottom[0]
-    return [layer, more]
+    reshape = _new_layer(layer, f"{layer.name}_axes", "Reshape", f"{layer.top[0]}_rows", layer.top[0])
+    reshape.reshape_param.shape.dim.extend([0] * n_leading + [1] * (min_axes - n_leading))
+    layer.top[0] = reshape.bottom[0]
+    return [layer, reshape]
 
 
-def _with_flattened_bottoms(layer: LayerParameter) -> list[LayerParameter]:
+def _flatten_bottoms(layer: LayerParameter) -> list[LayerParameter]:
     p = layer.concat_param
-    before: list[LayerParameter] = []
+    new_layers: list[LayerParameter] = []
     p.ClearField("per_fla_fuse")
     if (p.concat_dim if p.HasField("concat_dim") else p.axis) != 1:
         return [layer]  # Intel Caffe then ignores it, too
@@ -268,32 +270,32 @@ def _with_flattened_bottoms(layer: LayerParameter) -> list[LayerParameter]:
         reshape = _new_layer(layer, flat, "Reshape", permuted, flat)
         reshape.reshape_param.shape.dim.extend([0, -1, 1, 1])
         layer.bottom[k] = flat
-        before += [permute, reshape]
-    return [*before, layer]
+        new_layers += [permute, reshape]
+    return [*new_layers, layer]
 
 
-def _stack_of_layers(layer: LayerParameter) -> list[LayerParameter]:
+def _build_stack(layer: LayerParameter) -> list[LayerParameter]:
     p = layer.recurrent_param
-    if p.num_layers > 1 and (p.expose_hidden or len(layer.top) != 1 or p.num_layers > _MOST_LAYERS):
+    if p.num_layers > 1 and (p.expose_hidden or len(layer.top) != 1 or p.num_layers > _MAX_LAYERS):
         return [layer]  # the layer itself then reports num_layers as an error
     count, ratio = p.num_layers, p.dropout_ratio
     p.ClearField("num_layers")
     p.ClearField("dropout_ratio")  # the Dropout layers between the layers have it
     stack: list[LayerParameter] = []
     for k in range(1, count):
-        below = LayerParameter()
-        below.CopyFrom(layer)
-        below.name, below.top[0] = f"{layer.name}_{k}", f"{layer.top[0]}_{k}"
-        layer.bottom[0] = below.top[0]
-        stack.append(below)
+        lower_layer = LayerParameter()
+        lower_layer.CopyFrom(layer)
+        lower_layer.name, lower_layer.top[0] = f"{layer.name}_{k}", f"{layer.top[0]}_{k}"
+        layer.bottom[0] = lower_layer.top[0]
+        stack.append(lower_layer)
         if ratio:
-            drop = _new_layer(layer, f"{layer.name}_drop_{k}", "Dropout", below.top[0], below.top[0])
+            drop = _new_layer(layer, f"{layer.name}_drop_{k}", "Dropout", lower_layer.top[0], lower_layer.top[0])
             drop.dropout_param.dropout_ratio = ratio
             stack.append(drop)
     return [*stack, layer]
 
 
-_MOST_LAYERS = 1000  # the largest number of layers in a stack
+_MAX_LAYERS = 1000  # the largest number of layers in a stack
 
 
 def _drop_inactive_in(message: Message) -> None:
@@ -301,14 +303,14 @@ def _drop_inactive_in(message: Message) -> None:
     for field, value in message.ListFields():
         if not field.message_type:
             continue
-        inside = list(value) if field.is_repeated else [value]
-        marked = "option" in field.message_type.fields_by_name
-        remaining = [x for x in inside if not marked or (x.active and x.option.active)]
+        messages = list(value) if field.is_repeated else [value]
+        has_marks = "option" in field.message_type.fields_by_name
+        remaining = [x for x in messages if not has_marks or (x.active and x.option.active)]
         for x in remaining:
-            for mark in ("active", "option") if marked else ():
+            for mark in ("active", "option") if has_marks else ():
                 x.ClearField(mark)
             _drop_inactive_in(x)
-        if len(remaining) < len(inside) and field.is_repeated:
+        if len(remaining) < len(messages) and field.is_repeated:
             del value[:]
             value.extend(remaining)
         elif not remaining:
@@ -369,37 +371,38 @@ def upgrade_solver(solver: SolverParameter) -> list[str]:
     return warnings
 
 
-def _same(*names: str) -> dict[str, str]:
+def _identity_names(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
-# V0's names of types, and V1's in lower case
-_V0_NAMES = {"conv": "convolution", "images": "image_data", "innerproduct": "inner_product", "pool": "pooling"} | _same(
+# the names of layer types in V0, and in lower case in V1
+_V0_RENAMED = {"conv": "convolution", "images": "image_data", "innerproduct": "inner_product", "pool": "pooling"}
+_V0_NAMES = _V0_RENAMED | _identity_names(
     *("accuracy", "bnll", "concat", "data", "dropout", "euclidean_loss", "flatten", "hdf5_data", "hdf5_output"),
     *("im2col", "infogain_loss", "lrn", "multinomial_logistic_loss", "relu", "sigmoid", "softmax", "softmax_loss"),
     *("split", "tanh", "window_data"),
 )
 
-_FILLED = {"biasterm": "bias_term", **_same("num_output", "weight_filler", "bias_filler")}
-_WINDOW = {"kernelsize": "kernel_size", **_same("pad", "stride")}
-_SOURCE = {"batchsize": "batch_size", **_same("source")}
-_IMAGES = {"shuffle_images": "shuffle", **_same("new_height", "new_width")}
-_DETECTION = ("fg_threshold", "bg_threshold", "fg_fraction", "context_pad", "crop_mode")
+_FILLED_FIELDS = {"biasterm": "bias_term", **_identity_names("num_output", "weight_filler", "bias_filler")}
+_WINDOW_FIELDS = {"kernelsize": "kernel_size", **_identity_names("pad", "stride")}
+_SOURCE_FIELDS = {"batchsize": "batch_size", **_identity_names("source")}
+_IMAGE_FIELDS = {"shuffle_images": "shuffle", **_identity_names("new_height", "new_width")}
+_DETECTION_FIELDS = ("fg_threshold", "bg_threshold", "fg_fraction", "context_pad", "crop_mode")
 _FIELDS: dict[str, tuple[str, dict[str, str]]] = {
     # V0 type: its parameter message in V1, and the field of that message for each V0 field
-    "conv": ("convolution_param", _FILLED | _WINDOW | _same("group")),
-    "innerproduct": ("inner_product_param", _FILLED),
-    "pool": ("pooling_param", _WINDOW | _same("pool")),
-    "dropout": ("dropout_param", _same("dropout_ratio")),
-    "lrn": ("lrn_param", _same("local_size", "alpha", "beta", "k")),
-    "concat": ("concat_param", _same("concat_dim")),
-    "infogain_loss": ("infogain_loss_param", _same("source")),
-    "data": ("data_param", _SOURCE | _same("rand_skip")),
-    "hdf5_data": ("hdf5_data_param", _SOURCE),
-    "images": ("image_data_param", _SOURCE | _IMAGES | _same("rand_skip")),
-    "window_data": ("window_data_param", _SOURCE | {f"det_{name}": name for name in _DETECTION}),
+    "conv": ("convolution_param", _FILLED_FIELDS | _WINDOW_FIELDS | _identity_names("group")),
+    "innerproduct": ("inner_product_param", _FILLED_FIELDS),
+    "pool": ("pooling_param", _WINDOW_FIELDS | _identity_names("pool")),
+    "dropout": ("dropout_param", _identity_names("dropout_ratio")),
+    "lrn": ("lrn_param", _identity_names("local_size", "alpha", "beta", "k")),
+    "concat": ("concat_param", _identity_names("concat_dim")),
+    "infogain_loss": ("infogain_loss_param", _identity_names("source")),
+    "data": ("data_param", _SOURCE_FIELDS | _identity_names("rand_skip")),
+    "hdf5_data": ("hdf5_data_param", _SOURCE_FIELDS),
+    "images": ("image_data_param", _SOURCE_FIELDS | _IMAGE_FIELDS | _identity_names("rand_skip")),
+    "window_data": ("window_data_param", _SOURCE_FIELDS | {f"det_{name}": name for name in _DETECTION_FIELDS}),
 }
-_TRANSFORMS = {"scale": "scale", "meanfile": "mean_file", "cropsize": "crop_size", "mirror": "mirror"}
+_V0_TRANSFORM_FIELDS = {"scale": "scale", "meanfile": "mean_file", "cropsize": "crop_size", "mirror": "mirror"}
 
 
 def upgrade_v0(net: NetParameter) -> list[str]:
@@ -413,7 +416,7 @@ def upgrade_v0(net: NetParameter) -> list[str]:
             setattr(new, name, getattr(net, name))
     problems: list[Problem] = []
     for layer in _fold_padding(net):
-        upgrade = _upgrade_v0_layer if layer.HasField("layer") else _upgrade_v1_between
+        upgrade = _upgrade_v0_layer if layer.HasField("layer") else _upgrade_interspersed_v1
         try:
             warnings += upgrade(layer, new.layers.add())
         except SchemaError as error:
@@ -450,48 +453,51 @@ def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
 
 def _upgrade_v0_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
     """Fill the V1 layer `new` from a V0 layer; return a warning for every field that the layer's type does not have."""
-    flat, warnings = old.layer, []
-    param, fields = _FIELDS.get(flat.type, ("", {}))
+    v0_layer, warnings = old.layer, []
+    param, fields = _FIELDS.get(v0_layer.type, ("", {}))
     new.bottom.extend(old.bottom)
     new.top.extend(old.top)
-    for field, value in flat.ListFields():
+    for field, value in v0_layer.ListFields():
         if field.name == "name":
             new.name = value
         elif field.name == "type":
-            new.type = _v1_type(flat)
+            new.type = _v1_type(v0_layer)
         elif field.name in ("blobs", "blobs_lr", "weight_decay"):
             getattr(new, field.name).extend(value)
-        elif field.name in _TRANSFORMS:
-            setattr(new.transform_param, _TRANSFORMS[field.name], value)
-        elif field.name == "hdf5_output_param" and flat.type == "hdf5_output":
+        elif field.name in _V0_TRANSFORM_FIELDS:
+            setattr(new.transform_param, _V0_TRANSFORM_FIELDS[field.name], value)
+        elif field.name == "hdf5_output_param" and v0_layer.type == "hdf5_output":
             new.hdf5_output_param.CopyFrom(value)
         elif field.name in fields:
             _set_field(getattr(new, param), fields[field.name], value)
         else:
-            warnings.append(f"layer '{flat.name}': {field.name} has no effect on type '{flat.type}' and is dropped")
+            warnings.append(
+                f"layer '{v0_layer.name}': {field.name} has no effect on type '{v0_layer.type}' and is dropped"
+            )
     return warnings
 
 
-def _upgrade_v1_between(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
+def _upgrade_interspersed_v1(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
     """Fill `new` from a V1 layer in a file with V0 layers; return a warning if settings are dropped.
 
     Caffe treats such a layer as a V0 layer, and keeps only its bottoms and tops.
     """
     new.bottom.extend(old.bottom)
     new.top.extend(old.top)
-    lost = [field.name for field, _ in old.ListFields() if field.name not in ("bottom", "top")]
+    dropped_fields = [field.name for field, _ in old.ListFields() if field.name not in ("bottom", "top")]
     message = (
         f"layer '{old.name}' is a V1 layer in a file with V0 layers, where Caffe reads only bottom and top: "
-        f"{', '.join(lost)} {'is' if len(lost) == 1 else 'are'} dropped; write all layers in one form"
+        f"{', '.join(dropped_fields)} {'is' if len(dropped_fields) == 1 else 'are'} dropped; write all layers in the "
+        "same form"
     )
-    return [message] if lost else []
+    return [message] if dropped_fields else []
 
 
-def _v1_type(flat: V0LayerParameter) -> V1LayerParameter.LayerType:
-    if flat.type not in _V0_NAMES:
-        hint = did_you_mean(flat.type, _V0_NAMES)
-        raise SchemaError(Problem(f"there is no V0 layer type '{flat.type}'{hint}", layer=flat.name))
-    number: V1LayerParameter.LayerType = getattr(V1LayerParameter, _V0_NAMES[flat.type].upper())
+def _v1_type(v0_layer: V0LayerParameter) -> V1LayerParameter.LayerType:
+    if v0_layer.type not in _V0_NAMES:
+        hint = did_you_mean(v0_layer.type, _V0_NAMES)
+        raise SchemaError(Problem(f"there is no V0 layer type '{v0_layer.type}'{hint}", layer=v0_layer.name))
+    number: V1LayerParameter.LayerType = getattr(V1LayerParameter, _V0_NAMES[v0_layer.type].upper())
     return number
 
 

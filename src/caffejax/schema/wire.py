@@ -22,22 +22,22 @@ def read_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]
     Raises:
         ValueError: if the bytes are not a message.
     """
-    at = 0
-    while at < len(data):
-        start = at
-        key, at = _read_varint(data, at)
+    position = 0
+    while position < len(data):
+        start = position
+        key, position = _read_varint(data, position)
         number, kind = key >> 3, key & 7
         if number == 0:
             raise ValueError(f"there is no valid field at byte {start}")
         if kind == VARINT:
-            value, at = _read_varint(data, at)
+            value, position = _read_varint(data, position)
             yield number, kind, value
         elif kind == DELIMITED:
-            size, at = _read_varint(data, at)
-            yield number, kind, _take(data, at, size)
-            at += size
+            size, position = _read_varint(data, position)
+            yield number, kind, _read_bytes(data, position, size)
+            position += size
         elif kind in _SIZES:
-            values, at = _read_repeated(data, start, at - start, _SIZES[kind])
+            values, position = _read_repeated(data, start, position - start, _SIZES[kind])
             yield number, kind, values
         else:
             raise ValueError(f"there is no valid field at byte {start}")
@@ -49,20 +49,20 @@ def read_varints(data: memoryview) -> list[int]:
     Raises:
         ValueError: if the last integer is truncated.
     """
-    values, at = [], 0
-    while at < len(data):
-        value, at = _read_varint(data, at)
+    values, position = [], 0
+    while position < len(data):
+        value, position = _read_varint(data, position)
         values.append(value)
     return values
 
 
 def encode_varint(value: int) -> bytes:
     """Encode a nonnegative integer as a varint."""
-    out = bytearray()
+    encoded = bytearray()
     while value > 127:
-        out.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    return bytes([*out, value])
+    return bytes([*encoded, value])
 
 
 def encode_delimited(number: int, *contents: bytes | memoryview) -> list[bytes | memoryview]:
@@ -70,36 +70,36 @@ def encode_delimited(number: int, *contents: bytes | memoryview) -> list[bytes |
     return [encode_varint(number << 3 | DELIMITED), encode_varint(sum(len(content) for content in contents)), *contents]
 
 
-def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """Decode the varint at byte `at`; return the number and the byte after it."""
+def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
+    """Decode the varint at byte `position`; return the number and the byte after it."""
     value = 0
     for shift in range(0, 70, 7):
-        if at >= len(data):
+        if position >= len(data):
             raise ValueError("the data ends too early")
-        byte = data[at]
-        at += 1
+        byte = data[position]
+        position += 1
         value |= (byte & 127) << shift
         if byte < 128:
-            return value & (2**64 - 1), at
-    raise ValueError(f"there is no valid integer at byte {at - 10}")
+            return value & (2**64 - 1), position
+    raise ValueError(f"there is no valid integer at byte {position - 10}")
 
 
-def _take(data: memoryview, at: int, size: int) -> memoryview:
-    if at + size > len(data):
-        raise ValueError(f"the data ends too early: {at + size - len(data)} bytes are missing")
-    return data[at : at + size]
+def _read_bytes(data: memoryview, position: int, size: int) -> memoryview:
+    if position + size > len(data):
+        raise ValueError(f"the data ends too early: {position + size - len(data)} bytes are missing")
+    return data[position : position + size]
 
 
-def _read_repeated(data: memoryview, at: int, key: int, size: int) -> tuple[memoryview, int]:
+def _read_repeated(data: memoryview, position: int, key: int, size: int) -> tuple[memoryview, int]:
     """Read consecutive values of `size` bytes, each preceded by the same `key` bytes.
 
     Returns:
         The values without their keys, and the position after the last value.
     """
-    _take(data, at, key + size)
-    count = (len(data) - at) // (key + size)
-    table = np.frombuffer(data, np.uint8, count * (key + size), at).reshape(count, key + size)
-    differs = (table[:, :key] != table[0, :key]).any(axis=1)
-    if differs.any():
-        count = int(differs.argmax())
-    return memoryview(table[:count, key:].tobytes()), at + count * (key + size)
+    _read_bytes(data, position, key + size)
+    count = (len(data) - position) // (key + size)
+    table = np.frombuffer(data, np.uint8, count * (key + size), position).reshape(count, key + size)
+    is_different = (table[:, :key] != table[0, :key]).any(axis=1)
+    if is_different.any():
+        count = int(is_different.argmax())
+    return memoryview(table[:count, key:].tobytes()), position + count * (key + size)
