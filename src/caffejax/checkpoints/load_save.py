@@ -44,8 +44,8 @@ def load_weights(
 
     Args:
         path: a file or folder, or a list of files that are loaded in order. The extension selects one of
-            `weight_formats.FORMATS`. With another extension the file must be a .caffemodel or .caffemodel.h5, which are
-            distinguished by content.
+            `weight_formats.FORMATS`. With any other extension, the file must be a .caffemodel or .caffemodel.h5, which
+            are distinguished by content.
         graph: the net's graph.
         variables: the current variables, whose dtypes and shardings the loaded arrays get, or a function that takes the
             loaded arrays by slot and returns all variables, with initial values for blobs that were not loaded.
@@ -217,7 +217,7 @@ def _definition(layer: Layer, phase: str) -> LayerParameter:
 
 
 def open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], object], bool]:
-    """Open a weight file. The content of a .caffemodel or .caffemodel.h5 file decides between these two formats.
+    """Open a weight file. The formats .caffemodel and .caffemodel.h5 are distinguished by content.
 
     Returns:
         The blobs by layer name, a function that frees the memory of the bytes that were read so far, and whether the

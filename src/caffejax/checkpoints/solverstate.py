@@ -46,7 +46,7 @@ class SolverState:
 
 
 def read_solverstate(path: str | os.PathLike[str]) -> SolverState:
-    """Read a .solverstate or .solverstate.h5 file. The content of the file decides which of them it is.
+    """Read a .solverstate or .solverstate.h5 file. The two formats are distinguished by content.
 
     Raises:
         WeightsError: if the file cannot be read, is not a solver state, or is damaged.

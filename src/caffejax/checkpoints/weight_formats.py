@@ -85,7 +85,7 @@ def find_extension(path: str, *, known_only: bool = True) -> str:
 
 
 def convert(source: str, target: str, net: NetParameter | None = None) -> Weights:
-    """Convert weights from one format to another; return the weights that were written.
+    """Convert weights from one format to another, and return the weights that were written.
 
     Args:
         source: the file or folder to read.

@@ -22,7 +22,7 @@ def create_folder(path: Path) -> Iterator[Path]:
         DataError: if `path` exists, or the folder cannot be created or renamed.
     """
     if os.path.exists(path):
-        raise DataError(Problem("already exists; remove it or choose another name", file=str(path)))
+        raise DataError(Problem("already exists; remove it or choose a different name", file=str(path)))
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with convert_write_errors(path):
         partial.mkdir()

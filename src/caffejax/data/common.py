@@ -46,7 +46,8 @@ def refuse_unsupported(message: Any, name: str, known: Container[str]) -> None:
     """Check that a message has no settings other than the known ones and those that are ignored.
 
     Raises:
-        DataError: if another setting has a value other than its default. The message names each such field.
+        DataError: if a setting that is not known is set to a value other than its default. The message names each such
+            setting.
     """
     unsupported = [
         field.name
@@ -118,7 +119,7 @@ class IndexSampler:
     def _order(self, epoch: int) -> np.ndarray:
         orders = self._orders
         if epoch not in orders:
-            # another thread may still read the previous epoch
+            # a different thread may still read the previous epoch
             self._orders = orders = {e: order for e, order in orders.items() if abs(e - epoch) == 1}
             orders[epoch] = self._rng.permutation(self._count, epoch)
         return orders[epoch]

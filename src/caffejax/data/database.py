@@ -156,7 +156,7 @@ class DatumDataset(RecordDataset[int]):
         return self._reader.read(value)
 
     def count_threads(self) -> int:
-        """Return the number of cores if the first record is compressed, else 1."""
+        """Return the number of cores if the first record is compressed, otherwise 1."""
         # decoding releases Python's lock; copying raw data is too fast to gain from threads
         return available_cores() if is_compressed(self._records[self._index(0)][1]) else 1
 

@@ -247,7 +247,7 @@ _OUTPUT_NAMES = ("data", "label")
 def make_hdf5_output(ctx: Context, site: Site) -> LayerType:
     """Write its two bottoms to the data sets `data` and `label` of an HDF5 file.
 
-    The first forward pass of a net replaces the file. Each further pass appends its rows, where Caffe stops with an
+    The first forward pass of a net replaces the file. Each further pass appends its rows; Caffe would stop with an
     error. After each pass the file is complete and closed. Two nets cannot write to one file: if both phases have the
     layer, `include` must restrict it to one phase.
     """

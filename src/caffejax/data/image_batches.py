@@ -159,7 +159,7 @@ class ImageBatches(Generic[Label]):
         return Batch((images, np.array(examples.labels, np.float32))[: len(self.tops)], examples.warnings)
 
     def _read_examples(self, start: int, count: int) -> Examples[Label]:
-        """Read examples; with `skip_bad`, replace each one that cannot be decoded by the next one that can."""
+        """Read examples. With `skip_bad`, an example that cannot be decoded is replaced by the next one that can."""
         try:
             return Examples(range(start, start + count), *self._dataset.read(start, count))
         except BadImageError:

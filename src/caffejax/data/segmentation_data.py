@@ -186,7 +186,7 @@ class MapBatches(ImageBatches[LabelMap]):
         """Pad an image with the mean, and its map with `ignore_label`, below and right to the size of the crop."""
         if not self._crop.height:
             return image, labels
-        # bytes cannot hold the mean; every batch is float32, so that the net is compiled once
+        # uint8 cannot represent the mean, and all batches are float32, so that the net is compiled once
         floats = image.astype(np.float32)
         missing = max(0, self._crop.height - image.shape[1]), max(0, self._crop.width - image.shape[2])
         if not any(missing):
@@ -243,7 +243,7 @@ class ImageSegDataLayer(MapLayer):
 class ImageLabelmapDataLayer(MapLayer):
     """Batches of the images and maps that a list names, cropped and mirrored together.
 
-    The second top is 1 where the map has a gray level of 128 or more, else 0.
+    The second top is 1 where the map has a gray level of 128 or more, and 0 elsewhere.
     """
 
     def _batches(self, tops: Tops = ()) -> MapBatches:

@@ -200,8 +200,8 @@ class Crop:
     """The size of crops.
 
     Attributes:
-        height: pixels; 0 for the whole image.
-        width: pixels; 0 for the whole image.
+        height: the height in pixels, or 0 for images that are not cropped.
+        width: the width in pixels, or 0 for images that are not cropped.
         random: whether crops are at random positions, as in training, instead of in the center.
     """
 

@@ -130,7 +130,7 @@ class EpochIterator:
             epoch, counted from 0, and returns either.
 
     Raises:
-        DataError: if `data` has another type.
+        DataError: if the type of `data` is not supported.
     """
 
     def __init__(self, name: str, data: Data) -> None:
@@ -152,7 +152,8 @@ class EpochIterator:
         """Return the next batch as a list: one batch of an iterable, or `rows` rows of arrays, one piece per epoch.
 
         Raises:
-            DataError: if an iterator has ended, an epoch is empty, or the function returned another type.
+            DataError: if an iterator has ended, an epoch is empty, or the type that the function returned is not
+                supported.
         """
         pieces = []
         while rows > 0:
@@ -277,7 +278,7 @@ class UserData:
         num_splits: the number of the net's batches that each batch of the user is split into, one for each device.
 
     Raises:
-        DataError: if `data` has another type.
+        DataError: if the type of `data` is not supported.
     """
 
     def __init__(self, name: str, data: Data, graph: Graph, num_splits: int = 1) -> None:

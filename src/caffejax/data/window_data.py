@@ -57,7 +57,7 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
         file: the file.
         fg_threshold: the smallest overlap of foreground windows.
         bg_threshold: the overlap below which a window is background.
-        max_images: the number of images to read; default: all.
+        max_images: the number of images to read, or None for all.
 
     Raises:
         DataError: if the file cannot be read or is malformed, or a foreground window has class 0 or less.

@@ -26,8 +26,8 @@ _NUMBERS = {_DATA: (wire.DELIMITED, wire.FIXED32), _DOUBLE_DATA: (wire.DELIMITED
 class Legacy4D(np.ndarray[tuple[int, ...], np.dtype[np.float32]]):
     """An array whose file states its shape as num x channels x height x width, as files before 2015 did.
 
-    Such an array fits a smaller shape that its shape right-aligns with: (1, 1, 5, 80) fits (5, 80). In a current file,
-    (1, 1, 5, 80) does not.
+    Such an array fits a shape with fewer axes that equals its last axes, if its other axes are 1: (1, 1, 5, 80) fits
+    (5, 80). In a current file, (1, 1, 5, 80) does not.
     """
 
 

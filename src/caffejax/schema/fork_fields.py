@@ -15,7 +15,7 @@ from .caffe_pb2 import LayerParameter, NetParameter
 _LIBRARY = "it chooses among a library's implementations"
 _PRECISION = "it is a precision for computing or storing; use --precision instead"
 _SPEED = "it only affects the fork's speed or memory"
-_INT8 = "it holds ranges for an int8 engine"
+_INT8 = "it contains ranges for an int8 engine"
 _NODES = "it distributes training over machines"
 _LOSS_SCALE = "it scales gradients for float16, which is not needed for bfloat16"
 _MYCAFFE_DATA = "it concerns MyCaffe's database of images, which is not read"
@@ -59,7 +59,7 @@ HINTS: dict[str, dict[str, str]] = {
         "connect_loss_event": _TRAINER,
         "max_bottom_count": "it concerns MyCaffe's phase RUN",
         "use_halfsize": _PRECISION,
-        "debug_param": "nothing is stored; a Debug layer passes its bottom on",
+        "debug_param": "nothing is stored; the top of a Debug layer is its bottom",
         "strict_dim": "all dimensions are checked in any case",
     },
     "BatchNormParameter": {"engine": _LIBRARY},

@@ -103,7 +103,7 @@ def parse_binary(data: bytes, message_class: type[M], *, file: str | None = None
     """Parse a message in protobuf's binary format.
 
     Raises:
-        SchemaError: if the data is truncated or damaged, or is another kind of message.
+        SchemaError: if the data is truncated or damaged, or is a different kind of message.
     """
     message = message_class()
     try:
@@ -122,7 +122,7 @@ def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) ->
         copy.CopyFrom(source)
         _check_complete(copy, name)
         return copy, (), name
-    if isinstance(source, Message):  # a class of another schema, whose field numbers may differ
+    if isinstance(source, Message):  # of the class of a different schema, whose field numbers may differ
         if source.DESCRIPTOR.name != kind.DESCRIPTOR.name:
             raise SchemaError(f"expected a {kind.DESCRIPTOR.name}, found a {source.DESCRIPTOR.name}")
         return *parse_valid_fields(format_text(source), kind, file=name), name

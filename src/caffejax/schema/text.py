@@ -422,7 +422,7 @@ class _Parser(Cursor):
         """Parse a string without quotes, such as a path or the name of a type, which ends at a space.
 
         Raises:
-            ValueError: if no string follows, or another value follows on its line, so that its end is unknown.
+            ValueError: if no string follows, or a further value follows on its line, so that its end is unknown.
         """
         word, end = self.tokens.bare_word(self.position)
         next_token = self.tokens[end]

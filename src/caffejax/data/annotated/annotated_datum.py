@@ -20,7 +20,7 @@ class Annotations(NamedTuple):
 
     Attributes:
         objects: the objects; see `AnnotatedImage`.
-        label: the label of the whole image.
+        label: the label of the image.
         type: the type of annotation, or None if the field is not set.
         compressed: whether the image is stored compressed.
     """

@@ -79,7 +79,7 @@ class AnnotatedImage:
 
         Args:
             window: the window, float32 (4,). It may exceed the image.
-            pixels: the pixels of the window; default: the image's pixels.
+            pixels: the pixels of the window, or None for the image's pixels.
         """
         boxes, visible = clip_to_window(self.boxes, window)
         image = self.with_boxes(boxes).select(visible)

@@ -70,7 +70,7 @@ def resize_image(image: AnnotatedImage, param: Any, rng: np.random.Generator) ->
 
 
 def scale_boxes(boxes: np.ndarray, param: Any, size: tuple[int, int], window: np.ndarray) -> np.ndarray:
-    """Return boxes in units of width_scale and height_scale pixels if both are set and resize_mode is FIT_SMALL_SIZE.
+    """Scale boxes to units of width_scale and height_scale pixels if both are set and the mode is FIT_SMALL_SIZE.
 
     Args:
         boxes: the boxes, relative to the window.
