@@ -88,7 +88,7 @@ def test_shards_read_each_example_once_in_order(
                 pipeline.set_state({"examples": n})
             continue
         for _ in range(n):
-            taken_batches = [pipeline.take(pipeline.number) for _, _, pipeline in readers]
+            taken_batches = [pipeline.take(pipeline.next_index) for _, _, pipeline in readers]
             starts = [int(arrays[0]) for arrays in taken_batches if arrays is not None]
             assert starts == [example]
             [owner] = [

@@ -58,7 +58,7 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
 
 
 def _members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
-    """Read the members of an archive, by name; raise `WeightsError` if their declared sizes exceed the free memory."""
+    """Read the members of an archive by name. Raise `WeightsError` if their declared sizes exceed the free memory."""
     members = archive.infolist()
     size, free = sum(member.file_size for member in members), free_memory()
     if size > free:

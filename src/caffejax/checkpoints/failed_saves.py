@@ -73,7 +73,7 @@ def _cause(error: BaseException | None) -> OSError | None:
 
 
 class _ErrorSilencer:
-    """Silences errors of orbax's threads between `hold` and `release`.
+    """A switch that silences errors of orbax's threads between `hold` and `release`.
 
     It replaces Python's three hooks for uncaught exceptions and filters two loggers. Several threads may hold it at the
     same time. The last `release` restores the hooks, except for a hook that another library has replaced since `hold`.

@@ -98,7 +98,7 @@ log = logging.getLogger("caffejax")
 
 @dataclass(frozen=True)
 class Keep:
-    """The rule for which checkpoints of a folder are kept. All are kept if neither `last` nor `best` is set.
+    """The rule that selects the checkpoints of a folder to keep. All are kept if neither `last` nor `best` is set.
 
     Attributes:
         last: the number of newest checkpoints to keep, or None. With `best` only, the newest checkpoint is kept too.
@@ -111,7 +111,7 @@ class Keep:
     lowest: bool = False
 
     def policy(self) -> Any:
-        """Return the rule as a preservation policy of orbax; None to keep all checkpoints."""
+        """Return the rule as a preservation policy of orbax, or None to keep all checkpoints."""
         from orbax.checkpoint import checkpoint_managers as managers
 
         if self.last is None and self.best is None:

@@ -168,7 +168,7 @@ class DatumDataset(RecordDataset[int]):
 
 
 class DatabaseLayer(DataLayer):
-    """Batches of Datums from an LMDB or LevelDB; `prefetch` batches are read ahead."""
+    """Batches of Datums from an LMDB or LevelDB. `prefetch` batches are read ahead."""
 
     def probe(self) -> SourceSpec:
         """Check the settings and read the first record. Later keys of a LevelDB are not read."""

@@ -325,7 +325,7 @@ class Meta(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A record in a leaf page: its key, and its value, or the first overflow page and the size of a large value."""
+    """A record in a leaf page: its key and its value, or for a large value its first overflow page and its size."""
 
     key: bytes
     value: bytes

@@ -42,36 +42,36 @@ class Loader:
 
     Args:
         graph: the net's graph.
-        by_hand: a function that returns the arrays of the Input layers' tops by blob name. With it, the caller may also
-            reshape the net.
-        user_data: the data of the Input layers, instead of `by_hand`.
+        read_user_inputs: a function that returns the arrays of the Input layers' tops by blob name. With it, the caller
+            may also reshape the net.
+        user_data: the data of the Input layers, instead of `read_user_inputs`.
 
     Raises:
-        GraphError: if there are Input layers, but neither `by_hand` nor `user_data`.
+        GraphError: if there are Input layers, but neither `read_user_inputs` nor `user_data`.
         DataError: if a source cannot be opened.
     """
 
     def __init__(
         self,
         graph: Graph,
-        by_hand: Callable[[], Mapping[str, Any]] | None = None,
+        read_user_inputs: Callable[[], Mapping[str, Any]] | None = None,
         user_data: UserData | None = None,
     ) -> None:
         if not graph.layers:
             raise GraphError(Problem("the net has no layers in this phase", file=graph.file))
         inputs = [layer for layer in graph.layers if isinstance(layer.type.implementation, Fed)]
-        if inputs and by_hand is None and user_data is None:
+        if inputs and read_user_inputs is None and user_data is None:
             raise GraphError(
                 layer.problem("has no data; replace it by a data layer, such as Data, ImageData or HDF5Data")
                 for layer in inputs
             )
         self._graph = graph
-        self._by_hand = by_hand
+        self._read_user_inputs = read_user_inputs
         self._user_data = user_data
         self._sources = open_sources(graph)
         self._shard = graph.layers[0].site.data_config.shard
         self._shared = {key: source for key, source in self._sources.items() if isinstance(source, SharedSource)}
-        self._number = self._find_number()
+        self._next_index = self._find_next_index()
         self._positions: dict[str, Position] = {**self._sources, **_python_positions(graph)}
         if inputs and user_data is not None:
             self._positions[inputs[0].key] = user_data  # one position for all Input layers
@@ -102,9 +102,9 @@ class Loader:
         return [batch for _ in range(n) if (batch := self._take()) is not None]
 
     @property
-    def number(self) -> int:
+    def next_index(self) -> int:
         """The number of the next batch, counted over all shards. It determines the shard of the batch."""
-        return self._number
+        return self._next_index
 
     @property
     def examples(self) -> int | None:
@@ -118,8 +118,8 @@ class Loader:
 
     def _take(self) -> dict[str, Any] | None:
         """Advance by one batch. Return it if it belongs to the shard, otherwise None."""
-        is_local = self._shard.owns(self._number)
-        batch: dict[str, Any] = dict(self._by_hand()) if self._by_hand else {}
+        is_local = self._shard.owns(self._next_index)
+        batch: dict[str, Any] = dict(self._read_user_inputs()) if self._read_user_inputs else {}
         if self._user_data is not None:
             user_arrays = next(self._user_data)
             if is_local:
@@ -127,17 +127,17 @@ class Loader:
                 batch |= user_arrays
         for key, source in self._sources.items():
             shared = self._shared.get(key)
-            arrays = next(source) if shared is None else shared.take(self._number)
+            arrays = next(source) if shared is None else shared.take(self._next_index)
             if is_local and arrays is not None:
                 batch |= self._name_arrays(key, arrays)
-        self._number += 1
+        self._next_index += 1
         if not is_local:
             return None
         self._check_shapes(batch)
         return batch
 
-    def _find_number(self) -> int:
-        return next((source.number for source in self._shared.values()), 0)
+    def _find_next_index(self) -> int:
+        return next((source.next_index for source in self._shared.values()), 0)
 
     def _name_arrays(self, layer: str, arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
         batch = dict(zip(self._tops[layer], arrays, strict=True))
@@ -147,7 +147,7 @@ class Loader:
     def _check_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
         """Check that the net can be reshaped to a batch with new shapes, and log that it is compiled again."""
         shapes = tuple(array.shape for array in batch.values())
-        if not self._shapes and self._by_hand is None:  # else the caller may have reshaped the net
+        if not self._shapes and self._read_user_inputs is None:  # else the caller may have reshaped the net
             self._shapes.add(tuple(self._graph.blobs[name].shape for name in batch))
         if shapes in self._shapes:
             return
@@ -175,7 +175,7 @@ class Loader:
         for key, position in self._positions.items():
             if key in state:
                 position.set_state(state[key])
-        self._number = self._find_number()
+        self._next_index = self._find_next_index()
 
     def close(self) -> None:
         """Close every source."""

@@ -87,7 +87,7 @@ class Pose(NamedTuple):
 
     Attributes:
         center: x and y of the first person, pixels, float32 (2,).
-        scale: the first person's height in units of the net's input.
+        scale: the first person's height divided by the height of the net's input.
         joints: x and y of the joints of each person, pixels, float32 (P, J, 2).
         visible: the visibility of the joints, int (P, J).
     """
@@ -146,7 +146,7 @@ def select_joints(pose: Pose, skeleton: Skeleton) -> Pose:
 
 
 def draw_maps(pose: Pose, skeleton: Skeleton, grid: tuple[int, int], stride: int, sigma: float) -> np.ndarray:
-    """Return the maps of limbs and joints, and of the background: float32 (2 * limbs + joints + 1, *grid).
+    """Return the maps, float32 (2 * limbs + joints + 1, *grid), of limbs, joints and the background.
 
     The two maps of a limb contain its direction (x, y) in the cells that are at most one cell from the line between its
     joints; a later person overwrites an earlier one. The map of a joint is a Gaussian, summed over people and limited
@@ -177,7 +177,10 @@ def draw_maps(pose: Pose, skeleton: Skeleton, grid: tuple[int, int], stride: int
 
 
 def _draw_limb(maps: np.ndarray, points: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
-    """Write the direction of a limb (x, y) to the cells that are at most one cell from it; `points` are in cells."""
+    """Write the direction (x, y) of a limb to the cells that are at most one cell from it.
+
+    The ends of the limb, `points`, are in units of cells.
+    """
     start, end = points
     length = np.hypot(*(end - start))
     if length == 0:

@@ -114,7 +114,7 @@ class Pipeline:
             DataError: if a record cannot be read (the message names it), or a worker process has ended.
         """
         while True:
-            if (arrays := self.take(self.number)) is not None:
+            if (arrays := self.take(self.next_index)) is not None:
                 return arrays
 
     @property
@@ -123,7 +123,7 @@ class Pipeline:
         return self._batches.examples
 
     @property
-    def number(self) -> int:
+    def next_index(self) -> int:
         """The number of the next batch, counted over all shards from the start of training."""
         return self._position // self._batches.batch_size
 

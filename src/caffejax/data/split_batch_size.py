@@ -41,7 +41,7 @@ class _BatchSize(NamedTuple):
 
 
 def split_batch_sizes(message: NetParameter, n_devices: int, state: NetState | None = None) -> NetParameter:
-    """Return a net whose data layers have `1 / by` of their batch size.
+    """Return a net whose data layers have `1 / n_devices` of their batch size.
 
     Data layers are the layers without bottoms and params. If a layer reads a source or takes arrays, its `batch_size`
     is divided. For other layers, the first axis of each of their shapes is divided.

@@ -28,7 +28,7 @@ _KNOWN = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_colo
 
 
 class Crops(NamedTuple):
-    """The crops of the images of a batch.
+    """The crops of a batch of images.
 
     Attributes:
         origins: row and column of the upper left corners, uint64 (N, 2).
@@ -103,7 +103,7 @@ class Transform:
         return Crops(self._crop.origins(extents, words[:, 1:3]), (words[:, 0] % 2 == 1) & self._mirror)
 
     def windows(self, images: Sequence[np.ndarray], crops: Crops) -> np.ndarray:
-        """Return the crops as boxes (xmin, ymin, xmax, ymax) relative to the images' sides: float32 (N, 4)."""
+        """Return the crops as boxes, float32 (N, 4), of xmin, ymin, xmax and ymax relative to the images' sides."""
         extents = np.array([image.shape[1:] for image in images], np.float32)
         sides = np.array([self._crop.shape(image.shape)[1:] for image in images], np.float32)
         low = crops.origins.astype(np.float32)
@@ -133,7 +133,7 @@ def crop_raw(images: Sequence[np.ndarray], crops: Crops, shape: tuple[int, ...])
 
 
 def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Crop images (N, C, H, W) of one shape to `shape` (N, C, h, w), mirrored where `flips` is True."""
+    """Crop images (N, C, H, W) to `shape` (N, C, h, w), mirrored where `flips` is True."""
     windows = sliding_window_view(images, shape[2:], axis=(2, 3))
     batch: np.ndarray = windows[np.arange(len(images)), :, origins[:, 0], origins[:, 1]]
     rows = batch[flips].reshape(-1, shape[-1])
@@ -221,7 +221,7 @@ class Crop:
         return (image[0], self.height, self.width) if self.height else image
 
     def origins(self, extents: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Return the row and column of the upper left corner of each crop: uint64 (N, 2).
+        """Return the row and column, uint64 (N, 2), of the upper left corner of each crop.
 
         Args:
             extents: heights and widths of the images, uint64 (N, 2).

@@ -65,7 +65,7 @@ class Timer:
         self._net, self._variables, self._key = net, variables, key
         inputs = complete_inputs(net.graph, {}, np.random.default_rng(0)) if net.graph.user_inputs else {}
         self._by_hand = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.user_inputs}
-        self._loader = Loader(net.graph, by_hand=lambda: self._by_hand)
+        self._loader = Loader(net.graph, read_user_inputs=lambda: self._by_hand)
         self._schedule = split_by_layer(make_schedule(net.graph))
         self._compiled = {part: _Compiled(part, not net.graph.losses) for part in self._schedule.parts}
         self._forward = net.jit(lambda v, x: net.loss(v.params, v.state, x, key))

@@ -51,7 +51,7 @@ class SharedSource(Source, Protocol):
     """
 
     @property
-    def number(self) -> int:
+    def next_index(self) -> int:
         """The index of the next batch in the data of all processes, according to the position."""
         ...
 

@@ -258,7 +258,7 @@ def open_executor(
     net = pure.Net(network_file, phase, level=level, stages=stages, data_config=data_config)
     log_creation(net.graph)
     key, number = _global_state.next_key()
-    loader = Loader(net.graph, by_hand=dict)
+    loader = Loader(net.graph, read_user_inputs=dict)
     init_key = fold_in(key, name_number(f"net {number}"))
     variables = (
         net.init(init_key) if weights is None else load_weights(weights, net.graph, net.initializer(init_key), strict)

@@ -280,7 +280,7 @@ class _Parser(Cursor):
                 )
 
     def recover_missing_brace(self, message: Message, opening_index: int) -> bool:
-        """Return whether a layer begins here inside `message`, which then ends here without its closing brace.
+        """Return whether a layer begins here inside `message`, and record that a closing brace is missing before it.
 
         The problem is recorded once, for the innermost message.
         """

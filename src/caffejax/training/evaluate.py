@@ -383,7 +383,7 @@ class MeshEvaluator(Evaluator):
         while done < batches:
             count = min(n, batches - done)
             # a batch's number in the data set determines the row of the mesh that takes it
-            rows = [(self.loader.number + i) % n for i in range(count)]
+            rows = [(self.loader.next_index + i) % n for i in range(count)]
             local_batches = self.loader.take(count)
             for batch in local_batches:
                 check_shapes(batch, self._shapes)

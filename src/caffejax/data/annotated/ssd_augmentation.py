@@ -131,7 +131,7 @@ ObjectFilter = Callable[[AnnotatedImage, np.ndarray], AnnotatedImage]  # keeps t
 
 
 def select_objects(constraint: Any | None, image: AnnotatedImage, window: np.ndarray) -> AnnotatedImage:
-    """Return the image with only the objects whose center, or a large enough part, is in the window.
+    """Return the image with only the objects whose center, or a sufficient fraction, is in the window.
 
     Args:
         constraint: the EmitConstraint message, or None to keep all objects.
@@ -242,7 +242,7 @@ def crop_sample(
 
 
 def sampler_windows(batch_sampler: Any, boxes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the windows of one sampler that meet its constraints: float32 (n, 4)."""
+    """Return the windows, float32 (n, 4), of one sampler that meet its constraints."""
     windows = _sample_windows(batch_sampler.sampler, batch_sampler.max_trials, rng)
     windows = windows[_satisfies(batch_sampler.sample_constraint, windows, boxes)]
     return windows[: batch_sampler.max_sample] if batch_sampler.HasField("max_sample") else windows

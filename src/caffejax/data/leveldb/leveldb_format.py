@@ -1,4 +1,4 @@
-"""Numbers, checksums, keys and file access that the files of a LevelDB have in common."""
+"""The encoding of numbers and keys, checksums, and file access that all files of a LevelDB share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...errors import DataError, Problem
 
 
 class Entry(NamedTuple):
-    """An entry of a table or a log. Entries sort as in LevelDB: by key, the newest first.
+    """An entry of a table or a log. Entries are ordered as in LevelDB: by key, and the newest first.
 
     Attributes:
         key: the user's key.

@@ -135,7 +135,7 @@ def _entry_head(data: bytes, position: int) -> tuple[int, int, int, int]:
 
 
 def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
-    """Decode a block handle; return the block's (offset, size), and the position after the handle."""
+    """Decode a block handle. Return the (offset, size) of the block, and the position after the handle."""
     offset, position = read_varint(data, position)
     size, position = read_varint(data, position)
     return (offset, size), position
