@@ -76,7 +76,7 @@ def test_the_pixel_limit_applies_after_resizing(folder):
     with pytest.raises(DataError, match=r"height 8 and width 6: .* max_image_pixels, 40 \(--max_image_pixels\)"):
         read_image(file, True, 8, 6, max_pixels=40)
     options = StorageOptions(height=8, width=6, max_pixels=40)
-    with pytest.raises(DataError, match="height 8 and width 6: that is too large"):
+    with pytest.raises(DataError, match="height 8 and width 6: that is more than max_image_pixels"):
         encode_annotated(str(file), 1, options)
 
 

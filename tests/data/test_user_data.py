@@ -128,12 +128,12 @@ def test_continues_at_a_restored_position(graph: Graph, kind: str, taken_count: 
 
 @pytest.mark.parametrize("kind", ["arrays", "list"])
 def test_devices_share_a_batch_of_the_users(graph: Graph, kind: str) -> None:
-    data = UserData("data", [{"x": X[:8], "y": Y[:8]}] if kind == "list" else {"x": X, "y": Y}, graph, parts=2)
+    data = UserData("data", [{"x": X[:8], "y": Y[:8]}] if kind == "list" else {"x": X, "y": Y}, graph, num_splits=2)
     for i in range(2):
         np.testing.assert_array_equal(next(data)["y"], Y[4 * i : 4 * i + 4])
     if kind == "list":
         with pytest.raises(DataError, match="has 4 examples in 'x', which cannot be divided among 3 devices"):
-            next(UserData("data", BATCHES, graph, parts=3))
+            next(UserData("data", BATCHES, graph, num_splits=3))
 
 
 INVALID_DATA: dict[str, tuple[Any, str]] = {
