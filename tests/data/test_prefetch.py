@@ -23,7 +23,7 @@ class CountingBatches:
     batch_size = 5
 
     def __init__(self, bad_batch=None, threads=1):
-        self.bad, self.threads = bad_batch, threads
+        self.bad, self.num_threads = bad_batch, threads
         self.closed = False
 
     def read(self, start):
@@ -120,7 +120,7 @@ def test_closing_closes_the_files():
 def test_many_threads_read_one_database(open_source, data_layer, raw_db):
     text = data_layer(raw_db, 2, data="backend: LMDB prefetch: 8")
     source = open_source(text)
-    source.source._batches.threads = 8
+    source.source._batches.num_threads = 8
     for n in range(40):
         assert next(source)[1].tolist() == [2 * n % 13, (2 * n + 1) % 13]
         if n == 20:

@@ -30,7 +30,7 @@ class RecordedStarts:
 
     tops = ()
     batch_size = SIZE
-    threads = 2
+    num_threads = 2
 
     def __init__(self) -> None:
         self.read_at: list[int] = []

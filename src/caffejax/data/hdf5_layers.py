@@ -55,7 +55,7 @@ class Hdf5Batches:
         self._names = list(site.layer.top)
         self.batch_size: int = param.batch_size
         size = sum(math.prod(top.shape) for top in tops)
-        self.threads = 1 if len(files) > 1 or size > _MAX_COPIED else 0
+        self.num_threads = 1 if len(files) > 1 or size > _MAX_COPIED else 0
         self._rng = CounterRng(site.data_config.seed, site.layer.name) if param.shuffle else None
         self._loaded_file: tuple[int, Rows] | None = None  # the last file read
         self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order and its epoch and file

@@ -115,7 +115,7 @@ class ImageBatches(Generic[Label]):
         self._transform = transform or Transform(site, rng)
 
     @functools.cached_property
-    def threads(self) -> int:
+    def num_threads(self) -> int:
         """The number of threads to read with. Evaluated when reading begins."""
         with locate_errors(**self._location):
             return self._dataset.count_threads()

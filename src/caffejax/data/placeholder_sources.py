@@ -20,7 +20,7 @@ from .video.video_data import video_shape
 
 _SOURCES = ("source", "root_folder", "mean_file", "label_map_file", "name_size_file")
 # pixels; the common heights and widths of images, in the order of trying
-_SIZES = (*((side, side) for side in (224, 227, 256, 299, 32, 28, 512, 64)), (360, 480))
+_COMMON_SIZES = (*((side, side) for side in (224, 227, 256, 299, 32, 28, 512, 64)), (360, 480))
 _DIGIT = 28, 28
 _HALVINGS = 6  # the largest number of pooling layers between the images and an Upsample layer
 _BOXES = 8  # rows of a batch's label
@@ -74,7 +74,7 @@ def assumed_graphs(
         layer for layer in net.layer if is_included(layer, state) and has_absent_source(layer, file.parent)
     ]
     labels = detectnet_labels(net)
-    sizes = size_guesses(net, missing_layers)
+    sizes = guess_sizes(net, missing_layers)
     error: CaffejaxError | None = None
     has_fit = False
     for size in sizes:
@@ -103,18 +103,18 @@ def has_absent_source(layer: LayerParameter, folder: Path | None) -> bool:
     return any(value and not os.path.exists(find(value, folder)) for name, value in sources if name != "root_folder")
 
 
-def size_guesses(net: NetParameter, layers: Sequence[LayerParameter]) -> Sequence[tuple[int, int]]:
+def guess_sizes(net: NetParameter, layers: Sequence[LayerParameter]) -> Sequence[tuple[int, int]]:
     """Return the heights and widths of images to try, in pixels, or one pair if the settings determine all sizes.
 
     The first sizes are powers of 2 times the largest size that Upsample layers state, because the net pools the images
     to that size.
     """
-    if all(_size(layer) is not None for layer in layers):
-        return _SIZES[:1]
+    if all(_find_image_size(layer) is not None for layer in layers):
+        return _COMMON_SIZES[:1]
     params = [layer.upsample_param for layer in net.layer if layer.HasField("upsample_param")]
     largest = max(((p.upsample_h, p.upsample_w) for p in params if p.upsample_h and p.upsample_w), default=None)
     pooled = [(largest[0] << n, largest[1] << n) for n in reversed(range(_HALVINGS))] if largest else []
-    return [*pooled, *_SIZES]
+    return [*pooled, *_COMMON_SIZES]
 
 
 def detectnet_labels(net: NetParameter) -> frozenset[str]:
@@ -136,8 +136,8 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], labels: Conta
         MissingSourceError: if the settings do not determine the shapes.
     """
     batch = next((m.batch_size for m in _messages(layer) if getattr(m, "batch_size", 0)), 1)
-    height, width = _size(layer) or size
-    is_digit = _size(layer) is None and size == _DIGIT  # MNIST's
+    height, width = _find_image_size(layer) or size
+    is_digit = _find_image_size(layer) is None and size == _DIGIT  # MNIST's
     channels = 1 if layer.transform_param.force_gray or _is_grey(layer) or is_digit else 3
     image = video_shape(layer, height, width) if layer.type == "VideoData" else (channels, height, width)
     if layer.type == "Data" and layer.top and layer.top[0] in labels:
@@ -177,7 +177,11 @@ def describe_placeholder(
 ) -> str:
     """Return a sentence about the shapes that were assumed for a layer."""
     shapes = ", ".join("x".join(map(str, s.dim)) for s in make_placeholder(layer, size, labels).input_param.shape)
-    guess = " (a guess, because no setting states the size of the images)" if guessed and _size(layer) is None else ""
+    guess = (
+        " (a guess, because no setting states the size of the images)"
+        if guessed and _find_image_size(layer) is None
+        else ""
+    )
     sentence = f"the source of layer '{layer.name}' ({layer.type}) is absent and was not opened"
     return f"{sentence}; its tops are assumed to be {shapes}{guess}"
 
@@ -196,7 +200,7 @@ def _sources(message: Message) -> Iterator[tuple[str, str]]:
             yield field.name, os.fspath(value)
 
 
-def _size(layer: LayerParameter) -> tuple[int, int] | None:
+def _find_image_size(layer: LayerParameter) -> tuple[int, int] | None:
     """Return the height and width of the images, or None if the settings do not determine them."""
     t = layer.transform_param
     if t.crop_size:

@@ -54,7 +54,7 @@ class Batches(Protocol):
     batch_size: int
 
     @property
-    def threads(self) -> int:
+    def num_threads(self) -> int:
         """The number of threads to read with, or 0 to read batches on request. Evaluated when reading begins."""
         ...
 
@@ -188,7 +188,7 @@ class Pipeline:
             by_workers = batches.to_iter_dataset(unthreaded).mp_prefetch(options, worker_init_fn=_ignore_sigint)
             # In a thread, because a KeyboardInterrupt in the `__del__` of a shared array would be lost.
             return ThreadPrefetchIterDataset(by_workers.map(_copy_from_shared_memory), prefetch_buffer_size=1)
-        threads = min(self._batches.threads, self._depth)
+        threads = min(self._batches.num_threads, self._depth)
         buffer_size = self._depth if threads else 0
         return batches.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=buffer_size))
 

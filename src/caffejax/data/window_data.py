@@ -281,7 +281,7 @@ class WindowBatches:
         self._n_foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
         self._file_cache: dict[int, bytes] | None = {} if param.cache_images else None
         self.batch_size: int = param.batch_size
-        self.threads = available_cores()
+        self.num_threads = available_cores()
         self.examples = None
         counts = {"fg_threshold": self._n_foreground, "bg_threshold": self.batch_size - self._n_foreground}
         for name, count, windows in zip(counts, counts.values(), self._window_sets, strict=True):
