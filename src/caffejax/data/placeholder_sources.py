@@ -53,7 +53,7 @@ def assumed_graphs(
     state: NetState,
     file: Path,
     data_config: DataConfig = DataConfig(),
-    wrong: Sequence[Problem] = (),
+    text_problems: Sequence[Problem] = (),
 ) -> Iterator[AssumedGraph]:
     """Yield the graph of a net whose sources may be missing. Data layers with missing sources become placeholders.
 
@@ -64,7 +64,7 @@ def assumed_graphs(
         state: phase, level and stages.
         file: the net's file.
         data_config: the settings for reading existing data.
-        wrong: the problems of the net's prototxt.
+        text_problems: the problems of the net's prototxt.
 
     Raises:
         MissingSourceError: if the settings of a layer whose source is missing do not determine its shapes.
@@ -80,7 +80,7 @@ def assumed_graphs(
     for size in sizes:
         try:
             assumed = replace_layers(net, missing_layers, size, labels) if missing_layers else net
-            graph = build_graph(assumed, state, file=str(file), data_config=data_config, text_problems=wrong)
+            graph = build_graph(assumed, state, file=str(file), data_config=data_config, text_problems=text_problems)
         except CaffejaxError as failure:
             error = error or failure
         else:
