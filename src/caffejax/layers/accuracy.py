@@ -51,7 +51,7 @@ define_layer(
 )
 
 
-def _fraction(ctx: Context, part: jax.Array, total: jax.Array) -> jax.Array:
-    """Return the sum of `part` over the sum of `total` along axis 0 and over all devices, or 0 where the total is 0."""
-    part, total = (cross_replica.psum(ctx, jnp.sum(x, axis=0)) for x in (part, total))
-    return jnp.where(total == 0, 0.0, part / jnp.maximum(total, 1)).astype(jnp.float32)
+def _fraction(ctx: Context, numerator: jax.Array, denominator: jax.Array) -> jax.Array:
+    """Return sum(numerator) / sum(denominator) along axis 0 over all devices, or 0 where the denominator is 0."""
+    numerator, denominator = (cross_replica.psum(ctx, jnp.sum(x, axis=0)) for x in (numerator, denominator))
+    return jnp.where(denominator == 0, 0.0, numerator / jnp.maximum(denominator, 1)).astype(jnp.float32)

@@ -112,8 +112,8 @@ def select_best(
     selected = non_max_suppression(
         boxes[order], valid[order], threshold, plus=plus, or_equal=or_equal, max_selected=max_selected, measure=measure
     )
-    first = jnp.argsort(~selected, stable=True)[: min(max_selected or n, n)]
-    return Selection(order[first], selected[first])
+    positions = jnp.argsort(~selected, stable=True)[: min(max_selected or n, n)]
+    return Selection(order[positions], selected[positions])
 
 
 def non_max_suppression(
@@ -169,12 +169,12 @@ def non_max_suppression(
 
     def select_next(carry: _Carry) -> _Carry:
         i = jnp.argmax(remaining_boxes(carry)).astype(jnp.int32)
-        new = overlaps(boxes[i], boxes, plus) if measure is None else measure(boxes[i], boxes)
+        new_overlap = overlaps(boxes[i], boxes, plus) if measure is None else measure(boxes[i], boxes)
         lower = (eta < 1) & (carry.limit > 0.5)
         return _Carry(
             selected=carry.selected.at[i].set(True),
             last=i,
-            overlap=jnp.where(new > carry.overlap, new, carry.overlap),  # NaN suppresses nothing
+            overlap=jnp.where(new_overlap > carry.overlap, new_overlap, carry.overlap),  # NaN suppresses nothing
             limit=jnp.where(lower, carry.limit * eta, carry.limit),
         )
 

@@ -116,7 +116,7 @@ class ConvolutionSettings:
 
 @lru_cache(4096)  # few windows, in many layers, for each input size
 def _window(n_axes: int, *sizes: AxisSizes) -> Window:
-    kernel, stride, pad, dilation = (each.resolve(n_axes) for each in sizes)
+    kernel, stride, pad, dilation = (axis_sizes.resolve(n_axes) for axis_sizes in sizes)
     for name, size in (("kernel", kernel), ("stride", stride), ("dilation", dilation)):
         require(all(n > 0 for n in size), f"{name} must be positive: {size}")
     return Window.symmetric(kernel=kernel, stride=stride, pad=pad, dilation=dilation)

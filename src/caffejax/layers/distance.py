@@ -151,17 +151,17 @@ def _pairs(
     is_similar = (
         labels[:, 0].astype(jnp.int32) != 0 if n_labels == 1 else jnp.all(labels[:, 1:] == labels[:, :1], axis=1)
     )
-    first, second = (promote(x).reshape(n, -1) for x in (a, b))
+    rows_a, rows_b = (promote(x).reshape(n, -1) for x in (a, b))
     if centroids and p.centroid_learning != "NONE":
         require(n_labels > 1, "centroid_learning needs labels for each pair in bottom 2")
-        rows = lax.stop_gradient(promote(centroids[0]).reshape(centroids[0].shape[0], -1))
+        centroid_rows = lax.stop_gradient(promote(centroids[0]).reshape(centroids[0].shape[0], -1))
         require(
-            rows.shape[1:] == first.shape[1:],
-            f"bottom 3 must have {first.shape[1]} channels like bottom 0, not {rows.shape[1]}",
+            centroid_rows.shape[1:] == rows_a.shape[1:],
+            f"bottom 3 must have {rows_a.shape[1]} channels like bottom 0, not {centroid_rows.shape[1]}",
         )
-        is_replaced = jnp.any(rows != 0) & (is_similar if p.centroid_learning == "MATCHING" else ~is_similar)
-        first = jnp.where(is_replaced[:, None], rows[labels[:, 0].astype(jnp.int32)], first)
-    diff = first - second
+        is_replaced = jnp.any(centroid_rows != 0) & (is_similar if p.centroid_learning == "MATCHING" else ~is_similar)
+        rows_a = jnp.where(is_replaced[:, None], centroid_rows[labels[:, 0].astype(jnp.int32)], rows_a)
+    diff = rows_a - rows_b
     squared = jnp.sum(jnp.abs(diff) if p.distance_calculation == "MANHATTAN" else jnp.square(diff), axis=1)
     return diff, is_similar, squared, p.margin - _distance(p, squared)
 
@@ -240,8 +240,8 @@ def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
     Caffe's rule: hinge_loss_layer.cpp.
     """
     sign, violation = _violations(scores, labels)
-    inside = jnp.where(violation > 0, violation, 0)
-    return nan_if_unlabelled(sign < 0, jnp.sum(jnp.square(inside) if _is_squared(ctx) else inside) / scores.shape[0])
+    terms = jnp.where(violation > 0, violation, 0)
+    return nan_if_unlabelled(sign < 0, jnp.sum(jnp.square(terms) if _is_squared(ctx) else terms) / scores.shape[0])
 
 
 def hinge_loss_backward(

@@ -89,9 +89,9 @@ def eltwise_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) 
             return tuple(c * dy for c in ctx.settings.coefficients)
         case _:
             order = jnp.stack((xs[1], xs[0], *xs[2:]))
-            first = jnp.argmax(order == y, axis=0)
+            max_index = jnp.argmax(order == y, axis=0)
             zero_and_one_swapped = (1, 0, *range(2, len(xs)))
-            return tuple(jnp.where(first == index, dy, 0) for index in zero_and_one_swapped)
+            return tuple(jnp.where(max_index == index, dy, 0) for index in zero_and_one_swapped)
 
 
 define_layer(

@@ -37,12 +37,12 @@ def argmax(ctx: Context, x: jax.Array) -> jax.Array:
     # a stable sort keeps equal values in order; -0 must equal 0. XLA's top_k would gather a sharded batch
     positions = lax.broadcasted_iota(jnp.int32, rows.shape, rows.ndim - 1)
     ascending = lax.sort((jnp.where(rows == 0, 0, rows), positions), num_keys=1, is_stable=True)
-    values, indices = (jnp.flip(part[..., size - p.top_k :], -1) for part in ascending)
+    values, indices = (jnp.flip(array[..., size - p.top_k :], -1) for array in ascending)
     indices = indices.astype(x.dtype)
     if has_axis:
         return lax.stop_gradient(jnp.moveaxis(values if p.out_max_val else indices, -1, axis))
-    both = jnp.stack([indices, values] if p.out_max_val else [indices], axis=1)
-    return lax.stop_gradient(both.reshape(*both.shape, *(1,) * (x.ndim - 3)))
+    top = jnp.stack([indices, values] if p.out_max_val else [indices], axis=1)
+    return lax.stop_gradient(top.reshape(*top.shape, *(1,) * (x.ndim - 3)))
 
 
 def _argmax_window(ctx: Context, bottom: Any) -> Window | None:

@@ -197,8 +197,8 @@ def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Arra
     m = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.compute_config.sync_bn else 1)
     unbiased = variance * (m / (m - 1) if m > 1 else 1.0)
     sums = tuple(map(promote, blobs))
-    for part in zip(*(s.reshape(-1, *blobs[0].shape) for s in (mean, unbiased)), strict=True):
-        sums = tuple(s * fraction + new for s, new in zip(sums, (*part, 1.0), strict=True))
+    for statistics in zip(*(s.reshape(-1, *blobs[0].shape) for s in (mean, unbiased)), strict=True):
+        sums = tuple(s * fraction + value for s, value in zip(sums, (*statistics, 1.0), strict=True))
     return tuple(jax.lax.stop_gradient(s).astype(b.dtype) for s, b in zip(sums, blobs, strict=True))
 
 
@@ -251,8 +251,8 @@ def normalize_batch(
 
 def project_out(ctx: Context, dy: jax.Array, y: jax.Array) -> jax.Array:
     """Subtract from `dy` its mean and its projection on `y`, in each channel of the batch."""
-    mean, part = channel_means(ctx, dy, dy * y)
-    return dy - broadcast_channels(mean, y) - y * broadcast_channels(part, y)
+    mean, projection = channel_means(ctx, dy, dy * y)
+    return dy - broadcast_channels(mean, y) - y * broadcast_channels(projection, y)
 
 
 def _deviation(ctx: Context, variance: jax.Array, x: jax.Array) -> jax.Array:
@@ -340,12 +340,13 @@ def _update_averages(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax
     """Move the averages towards the statistics of the batch. The first update replaces them."""
     fraction = ctx.settings.fraction
     means, variances, is_updated = blobs
-    new = (
-        jnp.where(is_updated == 0, batch_value, fraction * promote(old) + (1 - fraction) * batch_value)
-        for old, batch_value in ((means, mean), (variances, variance))
+    averages = (
+        jnp.where(is_updated == 0, batch_value, fraction * promote(average) + (1 - fraction) * batch_value)
+        for average, batch_value in ((means, mean), (variances, variance))
     )
     return tuple(
-        jax.lax.stop_gradient(n.astype(b.dtype)) for n, b in zip((*new, jnp.ones_like(is_updated)), blobs, strict=True)
+        jax.lax.stop_gradient(n.astype(b.dtype))
+        for n, b in zip((*averages, jnp.ones_like(is_updated)), blobs, strict=True)
     )
 
 
@@ -406,8 +407,8 @@ def mvn(ctx: Context, x: jax.Array) -> jax.Array:
 def mvn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     axes, d_top = _mvn_axes(ctx), promote(dy)
     if ctx.param.normalize_variance:
-        part = jnp.mean(d_top * y, axis=axes, keepdims=True)
-        dx = (d_top - jnp.mean(d_top, axis=axes, keepdims=True) - y * part) / _mvn_divisor(ctx, x)
+        projection = jnp.mean(d_top * y, axis=axes, keepdims=True)
+        dx = (d_top - jnp.mean(d_top, axis=axes, keepdims=True) - y * projection) / _mvn_divisor(ctx, x)
     else:
         dx = d_top - jnp.mean(d_top, axis=axes, keepdims=True)
     return dx.reshape(x.shape)

@@ -140,8 +140,8 @@ def _length(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
 
 def _unit_diff(x: jax.Array, length: jax.Array, dy: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Return the gradient of x, given the gradient `dy` of x / length."""
-    along = jnp.sum(dy * x, axis=axes, keepdims=True) / jnp.square(length)
-    return (dy - along * x) / length
+    projection = jnp.sum(dy * x, axis=axes, keepdims=True) / jnp.square(length)
+    return (dy - projection * x) / length
 
 
 def select_normalize(layer: Any) -> str:

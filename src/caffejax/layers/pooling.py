@@ -145,12 +145,12 @@ def pool_diff(
         for j in range(window.kernel[1]):
             rows, columns = _kernel_slice(i, 0, window, out), _kernel_slice(j, 1, window, out)
             if method == "AVE":
-                part = per_cell
+                diff = per_cell
             else:
                 is_row = row == np.arange(out[0])[:, None] * window.stride[0] - low_h + i
                 is_column = column == np.arange(out[1]) * window.stride[1] - low_w + j
-                part = jnp.where(is_row & is_column, d_top, 0)
-            dx = dx.at[:, :, rows, columns].add(part)
+                diff = jnp.where(is_row & is_column, d_top, 0)
+            dx = dx.at[:, :, rows, columns].add(diff)
     return lax.slice(dx, (0, 0, low_h, low_w), (*x.shape[:2], low_h + x.shape[2], low_w + x.shape[3]))
 
 

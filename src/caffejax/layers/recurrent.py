@@ -319,8 +319,8 @@ def _check_unit(c: tuple[int, ...], gates: tuple[int, ...], cont: tuple[int, ...
 
 def _unit(c: jax.Array, gates: jax.Array, cont: jax.Array) -> tuple[jax.Array, jax.Array]:
     i, f, o, g = jnp.split(gates, 4, axis=-1)
-    new = _forget(cont, f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-    return new, jax.nn.sigmoid(o) * jnp.tanh(new)
+    new_c = _forget(cont, f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+    return new_c, jax.nn.sigmoid(o) * jnp.tanh(new_c)
 
 
 @jax.custom_jvp

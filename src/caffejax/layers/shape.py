@@ -28,13 +28,13 @@ def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
     Caffe's rule: concat_layer.cpp.
     """
     axis = concat_axis(ctx, xs)
-    first = xs[0].shape
+    first_shape = xs[0].shape
     for i, x in enumerate(xs):
-        agree = x.ndim == len(first) and all(
-            a == b for k, (a, b) in enumerate(zip(x.shape, first, strict=True)) if k != axis
+        agree = x.ndim == len(first_shape) and all(
+            a == b for k, (a, b) in enumerate(zip(x.shape, first_shape, strict=True)) if k != axis
         )
-        require(agree, f"bottom {i} has shape {x.shape}, and bottom 0 has {first}: only axis {axis} may differ")
-    if ctx.fast and axis == 1 < len(first) - 1:
+        require(agree, f"bottom {i} has shape {x.shape}, and bottom 0 has {first_shape}: only axis {axis} may differ")
+    if ctx.fast and axis == 1 < len(first_shape) - 1:
         return concatenate_channels(xs)
     return jnp.concatenate(xs, axis)
 
@@ -44,10 +44,12 @@ def concat_on_host(ctx: Context, *xs: np.ndarray) -> np.ndarray:
 
 
 def concat_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
-    axis, first = concat_axis(ctx, xs), xs[0].shape
-    if len({(*x.shape[:axis], *x.shape[axis + 1 :]) for x in xs}) > 1 or any(len(x.shape) != len(first) for x in xs):
+    axis, first_shape = concat_axis(ctx, xs), xs[0].shape
+    if len({(*x.shape[:axis], *x.shape[axis + 1 :]) for x in xs}) > 1 or any(
+        len(x.shape) != len(first_shape) for x in xs
+    ):
         return None
-    return [(*first[:axis], sum(x.shape[axis] for x in xs), *first[axis + 1 :])]
+    return [(*first_shape[:axis], sum(x.shape[axis] for x in xs), *first_shape[axis + 1 :])]
 
 
 def concat_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, ...]:
@@ -100,8 +102,8 @@ def slice_(ctx: Context, x: jax.Array) -> Arrays:
 def slice_backward(ctx: Context, x: jax.Array, *, y: object, dy: jax.Array | Arrays) -> jax.Array:
     axis, points = cuts(ctx, x.shape)
     dx = jnp.zeros_like(x)
-    for start, part in zip([0, *points], as_tuple(dy), strict=True):
-        dx = jax.lax.dynamic_update_slice_in_dim(dx, part, start, axis)
+    for start, diff in zip([0, *points], as_tuple(dy), strict=True):
+        dx = jax.lax.dynamic_update_slice_in_dim(dx, diff, start, axis)
     return dx
 
 
@@ -221,8 +223,8 @@ def tile(ctx: Context, x: jax.Array) -> jax.Array:
 
 def tile_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     axis = canonical_axis(ctx.param.axis, x.shape)
-    parts = dy.reshape(*x.shape[:axis], ctx.param.tiles, *x.shape[axis:])
-    return jnp.sum(promote(parts), axis=axis)
+    diffs = dy.reshape(*x.shape[:axis], ctx.param.tiles, *x.shape[axis:])
+    return jnp.sum(promote(diffs), axis=axis)
 
 
 define_layer(

@@ -27,8 +27,8 @@ def smooth_l1_loss(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array
     of R-FCN holds the sum of each row over the channels, (N, 1, ...), and passes no gradient. The divisor is N, or with
     PRE_FIXED the `pre_fixed_normalizer`.
     """
-    difference, outside, squared_sigma, divisor = _parts(ctx, a, b, weights)
-    losses = outside * huber(difference, squared_sigma)
+    difference, loss_weights, squared_sigma, divisor = _parts(ctx, a, b, weights)
+    losses = loss_weights * huber(difference, squared_sigma)
     loss = jnp.sum(losses) / divisor
     if ctx.n_tops < 2:
         return loss
@@ -39,10 +39,10 @@ def smooth_l1_loss(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array
 def smooth_l1_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array, y: Any, dy: Any
 ) -> tuple[jax.Array | None, ...]:
-    difference, outside, squared_sigma, divisor = _parts(ctx, a, b, weights)
-    inside = promote(weights[0]).reshape(a.shape) if len(weights) == 2 else 1.0
+    difference, loss_weights, squared_sigma, divisor = _parts(ctx, a, b, weights)
+    difference_weights = promote(weights[0]).reshape(a.shape) if len(weights) == 2 else 1.0
     weight = first_top(dy)
-    diff = weight / divisor * outside * inside * huber_slope(difference, squared_sigma)
+    diff = weight / divisor * loss_weights * difference_weights * huber_slope(difference, squared_sigma)
     return diff.astype(a.dtype), -diff.astype(b.dtype).reshape(b.shape), *(None for _ in weights)
 
 

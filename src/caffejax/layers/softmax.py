@@ -173,16 +173,16 @@ def _label_weights(ctx: Context, is_label: jax.Array, axis: int) -> jax.Array:
         len(class_weights) in (0, classes),
         f"loss_param.class_weighting must have one number per class: {len(class_weights)} for {classes} classes",
     )
-    others = tuple(k for k in range(is_label.ndim) if k != axis)
+    other_axes = tuple(k for k in range(is_label.ndim) if k != axis)
     if class_weights:
         by_class = jnp.asarray(list(class_weights), jnp.float32)
     else:
-        by_class = 1 / jnp.maximum(_occurrences(ctx, is_label, others), 1)
+        by_class = 1 / jnp.maximum(_occurrences(ctx, is_label, other_axes), 1)
     return jnp.sum(is_label * by_class.reshape(-1, *(1,) * (is_label.ndim - axis - 1)), axis)
 
 
-def _occurrences(ctx: Context, is_label: jax.Array, others: tuple[int, ...]) -> jax.Array:
-    return cross_replica.psum(ctx, jnp.sum(is_label, others))
+def _occurrences(ctx: Context, is_label: jax.Array, other_axes: tuple[int, ...]) -> jax.Array:
+    return cross_replica.psum(ctx, jnp.sum(is_label, other_axes))
 
 
 def _softmax_loss_variant(layer: Any) -> str:

@@ -69,10 +69,10 @@ class Blob:
         Raises:
             ValueError: if a length is negative.
         """
-        new = tuple(map(operator.index, shape))
-        if any(n < 0 for n in new):
+        new_shape = tuple(map(operator.index, shape))
+        if any(n < 0 for n in new_shape):
             raise ValueError(f"a blob cannot have shape {shape}: lengths must not be negative")
-        self._shape = new
+        self._shape = new_shape
 
     def share_memory(self, other: Blob) -> None:
         """Use the memory of another blob of the same shape from now on."""
