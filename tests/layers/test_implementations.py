@@ -38,8 +38,8 @@ def platform(request: pytest.FixtureRequest) -> Iterator[str]:
     """Run the implementations here that would run on that platform."""
     original = platform_dispatch.select_implementation
 
-    def select(*args: Any, whole: bool) -> Any:
-        return original(*args[:2], request.param, whole=True)
+    def select(*args: Any, single_device: bool) -> Any:
+        return original(*args[:2], request.param, single_device=True)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(platform_dispatch, "select_implementation", select)
