@@ -7,7 +7,7 @@
     solver = caffejax.Solver("solver.prototxt")
     solver.solve()
 
-`__init__.pyi` lists the names. Each is imported when it is first used, so that `import caffejax` is quick.
+`__init__.pyi` lists the public names. Each is imported when it is first used, so that `import caffejax` is fast.
 """
 
 import lazy_loader

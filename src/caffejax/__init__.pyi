@@ -1,4 +1,4 @@
-# The public names: type checkers read them here, and lazy_loader. `as` has type checkers take a name for public.
+# The public names, for type checkers and lazy_loader. Type checkers treat names imported with `as` as public.
 
 from ._version import __version__ as __version__
 from .checkpoints.caffemodel import read_caffemodel as read_caffemodel

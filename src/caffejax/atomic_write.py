@@ -1,4 +1,4 @@
-"""Atomic writing of files: a file is complete or absent."""
+"""Atomic writing of files: a reader never finds an incomplete file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _REMEDIES = {
     errno.EACCES: "you may not write there; choose another folder or change its permissions",
     errno.EPERM: "you may not write there; choose another folder or change its permissions",
     errno.EROFS: "choose a folder that is not read-only",
-    errno.ENOSPC: "make room on the disk",
-    errno.EDQUOT: "make room in your quota",
+    errno.ENOSPC: "free space on the disk",
+    errno.EDQUOT: "delete files or raise your disk quota",
     errno.EEXIST: "there is a file where a folder is needed; choose another path",
     errno.EISDIR: "name a file, not a folder",
-    errno.ENOTDIR: "part of the path is a file, not a folder",
+    errno.ENOTDIR: "part of the path is a file, not a folder; choose another path",
 }
 
 
@@ -33,10 +33,11 @@ def replace_file(path: str | os.PathLike[str], error: type[CaffejaxError] = Caff
 
     Args:
         path: the file to replace or create.
-        error: the class of the exception to raise if the file cannot be written.
+        error: the class of the exception to raise.
 
     Raises:
-        CaffejaxError: an `error` with the path, the reason and the remedy.
+        CaffejaxError: if the file cannot be written. The exception is an `error` with the path, the reason and, for
+            common reasons, a remedy.
     """
     with replace_path(path, error) as partial, open(partial, "xb") as file:
         yield file
@@ -44,13 +45,13 @@ def replace_file(path: str | os.PathLike[str], error: type[CaffejaxError] = Caff
 
 @contextmanager
 def replace_path(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Iterator[Path]:
-    """Yield a temporary path to write; the file there is renamed to `path` when the block ends.
+    """Yield a temporary path to write, and rename the file there to `path` when the block ends.
 
-    The temporary path, in the same folder, does not exist yet. This is `replace_file` for libraries that open files
-    themselves.
+    The temporary path is in the same folder and does not exist yet. This function is for libraries that open files
+    themselves; see `replace_file`.
 
     Raises:
-        CaffejaxError: an `error` with the path, the reason and the remedy.
+        CaffejaxError: if the file cannot be written; see `replace_file`.
     """
     partial = None
     try:
@@ -70,23 +71,23 @@ def replace_path(path: str | os.PathLike[str], error: type[CaffejaxError] = Caff
 
 
 def check_writable(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Path:
-    """Check before a long computation that its result can be written to `path`.
+    """Check, before a long computation, that its result can be written to `path`.
 
-    The check finds missing folders, and folders, devices, pipes or sockets at `path`. Permissions and free space are
-    not checked.
+    It cannot if the folder is missing, or if `path` is a folder, a device, a pipe or a socket. Permissions and free
+    space are not checked.
 
     Returns:
-        The path to write: the target if `path` is a symbolic link.
+        The path to write, which is the target if `path` is a symbolic link.
 
     Raises:
-        CaffejaxError: an `error` with the path, the reason and the remedy.
+        CaffejaxError: if the file cannot be written; see `replace_file`.
     """
     target = Path(os.path.realpath(path))
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if target.exists() and not target.is_file():
-            message = "is a device, a pipe or a socket, which a file would replace; name a file"
+            message = "is a device, a pipe or a socket, which the file would replace; choose another path"
             raise error(Problem(message, str(path)))
         os.stat(os.path.join(target.parent, ""))  # fails if the parent is not a folder
     except OSError as cause:
@@ -95,7 +96,7 @@ def check_writable(path: str | os.PathLike[str], error: type[CaffejaxError] = Ca
 
 
 def write_problem(path: str | os.PathLike[str], cause: OSError) -> Problem:
-    """Return the problem for a file that cannot be written: the path, the reason and, for common reasons, a remedy."""
+    """Return the problem of a file that cannot be written: the path, the reason and, for common reasons, a remedy."""
     remedy = _REMEDIES.get(cause.errno or 0, "")
     reason = os.strerror(cause.errno) if cause.errno else cause
     return Problem(f"cannot be written: {reason}{'; ' if remedy else ''}{remedy}", str(path))

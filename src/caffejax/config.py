@@ -1,6 +1,6 @@
-"""Frozen configuration values: how a net computes, reads data and is trained.
+"""Frozen configuration classes for computation, data reading and training.
 
-A field made by `option` is also a flag of the command line: `cli.flags` reads its name, default, choices and help.
+A field that `option` returns is also a flag of the command line: `cli.flags` reads its name, default, choices and help.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Shard = Literal["none", "optimizer", "params"]
 ReduceDtype = Literal["auto", "float32"]
 OnSnapshotError = Literal["stop", "continue"]
 FlagKind = Literal["bytes", "count", "positive", "paths"]
-MAX_IMAGE_PIXELS = 2**29 // 3  # half a GiB in three colours; Pillow raises an error above it, too
+MAX_IMAGE_PIXELS = 2**29 // 3  # half a GiB with three channels; Pillow, too, raises an error for larger images
 MAX_HDF5_BYTES = 2**31
 LIMITS = "max_image_pixels", "max_hdf5_bytes", "no_python_layers"  # fields of `DataConfig` against untrusted files
 MESH_AXES = ("data", "model")  # the rows of devices (each row takes a batch), and the devices within a row
@@ -37,7 +37,7 @@ def option(default: Any, help: str, flag: str = "", kind: FlagKind | None = None
     Args:
         default: the field's default.
         help: the flag's help text.
-        flag: the flag's name; default: the field's name.
+        flag: the flag's name, or "" for the field's name.
         kind: the form of the flag's value: "bytes" for a size such as 8GiB, "count" for an integer of at least 0,
             "positive" for an integer of at least 1, "paths" for a comma-separated list. By default a bool is a switch,
             a Literal offers its values, and any other value is text.
@@ -48,7 +48,7 @@ def option(default: Any, help: str, flag: str = "", kind: FlagKind | None = None
 
 @cache
 def choices(kind: type, name: str) -> tuple[str, ...]:
-    """Return the allowed values of a configuration class's field if its type is a Literal, else ()."""
+    """Return the allowed values of a configuration class's field if its type is a Literal, otherwise ()."""
     hint = globals().get(kind.__annotations__[name])  # annotations are strings in this module
     return get_args(hint) if get_origin(hint) is Literal else ()
 
@@ -59,7 +59,7 @@ def quote(value: Any) -> str:
 
 
 def _check(config: Any, problems: Iterator[str], error: type[CaffejaxError] = CaffejaxError) -> None:
-    """Raise one error with `problems` and with every field that has a wrong bool or Literal value."""
+    """Raise one error with `problems` and with a message for each bool or Literal field that has an invalid value."""
     raise_all(error, [*_wrong_types(config), *problems])
 
 
@@ -74,11 +74,17 @@ def _wrong_types(config: Any) -> Iterator[str]:
             yield f"{name} must be True or False, not {quote(value)}"
 
 
-def _wrong_integers(config: Any, prefix: str = "", **least: int) -> Iterator[str]:
-    """Yield a message for each field, named with the least value that it may have, that is not such an integer."""
-    for name, lowest in least.items():
-        if not is_integer(value := getattr(config, name)) or value < lowest:
-            yield f"{prefix}{name} must be an integer of at least {lowest}, not {quote(value)}"
+def _wrong_integers(config: Any, prefix: str = "", **minimums: int) -> Iterator[str]:
+    """Yield a message for each field that is not an integer of at least its minimum.
+
+    Args:
+        config: the configuration.
+        prefix: a prefix for the field names in messages.
+        minimums: the minimum of each field, by name.
+    """
+    for name, minimum in minimums.items():
+        if not is_integer(value := getattr(config, name)) or value < minimum:
+            yield f"{prefix}{name} must be an integer of at least {minimum}, not {quote(value)}"
 
 
 @dataclass(frozen=True)
@@ -88,29 +94,31 @@ class ComputeConfig:
     Attributes:
         kernels: "fast" for the fastest implementation of each operation on the platform, "reference" for the plain
             lowering of every layer.
-        precision: "float32" on every platform; "tf32", where matrix products and convolutions round their factors to 10
-            bits on platforms with TF32 (a CPU has none and uses float32); or "bfloat16", where products and activations
-            are bfloat16, and parameters, statistics, sums, losses and outputs are float32.
+        precision: "float32" computes in float32 on every platform. "tf32" rounds the factors of matrix products and
+            convolutions to 10 bits on platforms that support TF32; CPUs do not, and use float32. "bfloat16" computes
+            products and activations in bfloat16, and keeps parameters, statistics, sums, losses and outputs in float32.
         backward: how gradients are computed: "autodiff", or "rules" for the layers' hand-written Backward.
         remat: "auto" to rematerialize layers in the backward pass of `loss` if the residuals would not fit into memory;
             "none" to keep all residuals.
         memory_limit: the bytes that training may use. Solvers check this before they start, and `remat="auto"` aims at
-            it. Default: the memory that is free on the device.
+            it. The default is the memory that is free on the device.
         axis_name: a mesh axis of `jax.shard_map` whose devices' batches form one batch: losses, their gradients and
-            accuracies are computed over the joined batch. The setting has no effect outside such an axis, as on one
-            device.
-        sync_bn: compute BatchNorm's statistics over the batches of all these devices, instead of each device's batch
-            alone. This has no effect without `axis_name`.
+            accuracies are computed over the joined batch. The setting has no effect outside such an axis, for
+            example on one device.
+        sync_bn: whether BatchNorm's statistics are computed over the batches of all these devices, instead of over each
+            device's batch. This has no effect without `axis_name`.
 
     Raises:
-        CaffejaxError: naming every option with an invalid value.
+        CaffejaxError: if an option has an invalid value; the message names each such option.
     """
 
-    kernels: Kernels = option("fast", "fast implementations of the operations, or reference: the plain lowering")
+    kernels: Kernels = option(
+        "fast", "fast: the fastest implementation of each operation; reference: the plain lowering"
+    )
     precision: Precision = option(
         "float32", "dtype of products and activations; parameters and sums are always float32"
     )
-    backward: Backward = option("autodiff", "gradients by autodiff, or by the layers' hand-written rules")
+    backward: Backward = option("autodiff", "compute gradients by autodiff, or by the layers' hand-written rules")
     remat: Remat = option("none", "auto: recompute layers in the backward pass if memory would not suffice")
     memory_limit: int | None = option(
         None, "the memory that training may use (default: the device's free memory)", kind="bytes"
@@ -145,7 +153,7 @@ class DataShard:
     shard.
 
     Raises:
-        CaffejaxError: naming every field with an invalid value.
+        CaffejaxError: if a field has an invalid value; the message names each such field.
     """
 
     first: int = 0
@@ -161,17 +169,16 @@ class DataShard:
 
     def nth(self, n: int, start: int = 0) -> int:
         """Return the number of the shard's nth batch, n = 0, 1, ..., among the batches with numbers from `start` on."""
-        rounds, turn = divmod(start, self.total)
-        before = rounds * self.count + min(max(turn - self.first, 0), self.count)
-        rounds, turn = divmod(before + n, self.count)
-        return rounds * self.total + self.first + turn
+        rounds, offset = divmod(start, self.total)
+        n_before = rounds * self.count + min(max(offset - self.first, 0), self.count)
+        rounds, offset = divmod(n_before + n, self.count)
+        return rounds * self.total + self.first + offset
 
     def _wrong(self) -> Iterator[str]:
         problems = list(_wrong_integers(self, "shard.", first=0, count=1, total=1))
         yield from problems
         if not problems and self.first + self.count > self.total:
-            last = self.first + self.count - 1
-            yield f"shard: {self.total} batches have no index {last}: first {self.first}, count {self.count}"
+            yield f"shard: first + count must be at most total ({self.total}), but is {self.first} + {self.count}"
 
 
 @dataclass(frozen=True)
@@ -181,22 +188,22 @@ class DataConfig:
     Attributes:
         seed: the seed of the data layers' shuffling, crops and mirroring.
         workers: the number of processes that read the data of each data layer. 0 reads in threads of this process,
-            which suffices except if much of the reading is Python code.
-        skip_bad: replace an image that Data or ImageData cannot decode by the next one, with a warning, instead of
-            raising an error.
+            which is fast enough unless much of the reading is Python code.
+        skip_bad: whether an image that Data or ImageData cannot decode is replaced by the next one, with a warning.
+            Otherwise, an error is raised.
         max_image_pixels: the largest number of pixels of an image. It is checked in the image's header, before memory
             is allocated.
         max_hdf5_bytes: the bytes that an HDF5 file's data sets may unpack to, beyond the bytes in the file.
-        no_python_layers: refuse layers that run Python modules, before a module is imported.
+        no_python_layers: whether layers that run Python modules are refused, before a module is imported.
         shard: the batches that this process reads, if several processes share the data. It is not a keyword of nets and
             solvers.
 
     Raises:
-        CaffejaxError: naming every option with an invalid value.
+        CaffejaxError: if an option has an invalid value; the message names each such option.
     """
 
     seed: int = 0
-    workers: int = option(0, "the number of processes that read each data layer; 0 for threads", kind="count")
+    workers: int = option(0, "the number of processes that read each data layer; 0 uses threads", kind="count")
     skip_bad: bool = option(
         False, "replace an image that cannot be decoded by the next one, with a warning", flag="skip_bad_images"
     )
@@ -236,14 +243,14 @@ class Parallel:
             or "params" for this state and the parameters.
         reduce_dtype: the dtype in which gradients of weights are summed over the devices: "auto" for the dtype of
             products and activations, which is bfloat16 with `precision="bfloat16"`, or "float32". Gradients of arrays
-            with one axis, such as biases, are always summed in float32, and so are all gradients if `model` exceeds 1.
+            with one axis, such as biases, are always summed in float32. All gradients are if `model` exceeds 1.
 
     Raises:
-        CaffejaxError: naming every option with an invalid value.
+        CaffejaxError: if an option has an invalid value; the message names each such option.
     """
 
     batch: BatchOf = option(
-        "device", "batch_size of the prototxt is per device, as in Caffe, or global: divided among the devices"
+        "device", "device: each device takes batch_size examples, as in Caffe; global: the devices divide batch_size"
     )
     model: int = 1
     shard: Shard = option(
@@ -265,7 +272,7 @@ class TrainConfig:
     Attributes:
         weights: the files to start from, in any format that `Net.load` reads. They are loaded after the files that the
             prototxt's `weights` names.
-        strict_weights: refuse these files unless they have weights for every layer with parameters.
+        strict_weights: whether these files must have weights for every layer with parameters.
         device: the device to train on, or None for JAX's default device.
         devices: several devices, instead of `device`: a number of JAX's devices or a list. With several processes they
             are the devices of all processes. Each device takes batch_size examples, as in Caffe.
@@ -273,20 +280,24 @@ class TrainConfig:
         keep_last: the number of newest checkpoints to keep, or None for all.
         keep_best: the name of a test output; the checkpoint with its best value is kept too. For a loss the lowest
             value is the best, for any other output the highest.
-        checkpoint_only: write checkpoints only. Caffe's files, which Caffe itself can resume from, are written by the
-            first process, and it needs memory for all parameters.
-        on_snapshot_error: "stop" if a snapshot cannot be written, or "continue" with a warning and try again when the
-            next snapshot is due. The last snapshot of training must be written. Several processes can only stop.
-        steps_per_dispatch: the number of iterations to start at once, where nothing else is due between them; for small
-            nets on fast devices. The batches of all these iterations are in memory together.
-        debug_nans: check the numbers of every step, and name the layer where they cease to be finite. This is slower.
-        resume: a snapshot for the first `solve` to restore: a <prefix>.orbax folder, a step in it, a .solverstate[.h5].
-        seed: the seed of all randomness, if the prototxt has no `random_seed`; None for a new seed each time.
+        checkpoint_only: whether to write only checkpoints, without the files from which Caffe can resume. The first
+            process writes those files, and needs memory for all parameters.
+        on_snapshot_error: "stop" to raise an error if a snapshot cannot be written, or "continue" to log a warning and
+            continue until the next snapshot is due. If the last snapshot of training cannot be written, an error is
+            always raised. Several processes support only "stop".
+        steps_per_dispatch: the number of iterations to dispatch together if no display, test or snapshot is due between
+            them. This makes small nets on fast devices faster. The batches of all these iterations are in memory
+            together.
+        debug_nans: whether to check every step for NaN and infinity, and to name the layer where they first occur. This
+            is slower.
+        resume: a snapshot for the first `solve` to restore: a <prefix>.orbax folder, a step in such a folder, or a
+            .solverstate[.h5] file.
+        seed: the seed of all randomness if the prototxt has no `random_seed`, or None for a new seed in each run.
         compute_config: how the nets compute. Trained and saved parameters are always float32.
-        data_config: how the nets read data; its seed is replaced by the solver's.
+        data_config: how the nets read data. The solver's seed replaces its seed.
 
     Raises:
-        SolverError: naming every option with a value that it cannot have.
+        SolverError: if an option has an invalid value; the message names each such option.
     """
 
     weights: Sequence[str | PathLike[str]] = option(
@@ -308,9 +319,9 @@ class TrainConfig:
         "stop or continue if a snapshot cannot be written; several processes, and the last snapshot, always stop",
     )
     steps_per_dispatch: int = option(
-        1, "the number of iterations to start at once, for small nets on fast devices", kind="positive"
+        1, "the number of iterations to dispatch together, for small nets on fast devices", kind="positive"
     )
-    debug_nans: bool = option(False, "check every step and name the layer where NaN or infinity arises")
+    debug_nans: bool = option(False, "check every step, and name the layer where NaN or infinity first occurs")
     resume: str | PathLike[str] | None = option(
         None,
         "resume from a <prefix>.orbax folder (its newest step), a step in it, or a .solverstate[.h5]",
@@ -326,10 +337,10 @@ class TrainConfig:
 
     @classmethod
     def from_keywords(cls, **keywords: Unpack[SolverOptions]) -> TrainConfig:
-        """Make a configuration from fields of this class, of `ComputeConfig` and of `DataConfig`.
+        """Return a configuration from fields of this class, of `ComputeConfig` and of `DataConfig`.
 
         Raises:
-            SolverError: naming every unknown keyword, and every option with an invalid value.
+            SolverError: if a keyword is unknown or an option has an invalid value; the message names each of them.
         """
         names = {f.name for f in fields(cls)}
         settings: dict[str, Any] = {name: value for name, value in keywords.items() if name in names}
@@ -357,15 +368,15 @@ class TrainConfig:
         import jax
 
         if isinstance(self.weights, str | PathLike):
-            yield f'weights must be a list of files, ["{fspath(self.weights)}"], not one file'
+            yield f'weights must be a list of files, such as ["{fspath(self.weights)}"], not a single path'
         if not (self.device is None or isinstance(self.device, jax.Device)):
-            yield f"device must be one of JAX's, such as jax.devices()[0], not {quote(self.device)}"
+            yield f"device must be a JAX device, such as jax.devices()[0], not {quote(self.device)}"
         devices: Any = self.devices
         several = isinstance(devices, Sequence) and devices and all(isinstance(d, jax.Device) for d in devices)
         if not (devices is None or several or (is_integer(devices) and devices > 0)):
-            yield f"devices must be a number of at least 1 or a list of JAX's devices, not {quote(devices)}"
+            yield f"devices must be an integer of at least 1 or a list of JAX devices, not {quote(devices)}"
         if self.device is not None and devices is not None:
-            yield "give device or devices, not both"
+            yield "device and devices are both set; pass only one of them"
         for name, kind in (("parallel", Parallel), ("compute_config", ComputeConfig), ("data_config", DataConfig)):
             if not isinstance(value := getattr(self, name), kind):
                 yield f"{name} must be a caffejax.{kind.__name__}, not {quote(value)}"
@@ -377,7 +388,7 @@ class TrainConfig:
             yield f"keep_best must be None or the name of an output, not {quote(self.keep_best)}"
         yield from _wrong_integers(self, steps_per_dispatch=1)
         if self.on_snapshot_error == "continue" and jax.process_count() > 1:
-            yield "on_snapshot_error must be 'stop' if several processes train together: all wait for snapshots"
+            yield "on_snapshot_error is 'continue', but must be 'stop' for several processes, which wait for each other"
 
 
 class NetOptions(TypedDict, total=False):
@@ -432,12 +443,12 @@ def resolve_options(
     """Return copies of `compute_config` and `data_config` with some of their fields replaced.
 
     Args:
-        compute_config, data_config: the original values.
+        compute_config, data_config: the original configurations.
         options: new values by field name.
-        names: all names to choose from when a message suggests a correction of an unknown name.
+        names: the valid names, from which a message suggests a correction of an unknown name.
 
     Raises:
-        CaffejaxError: naming every unknown option, and every option with an invalid value.
+        CaffejaxError: if an option is unknown or has an invalid value; the message names each such option.
     """
     problems = [f"there is no option '{name}'{did_you_mean(name, names)}" for name in options if name not in _NAMES]
     values: list[Any] = []

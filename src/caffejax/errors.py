@@ -1,4 +1,4 @@
-"""Exceptions that name the place (file, line, layer), the problem (values, shapes) and the remedy.
+"""Exceptions whose messages state the location (file, line, layer), the problem (values, shapes) and the remedy.
 
 A function that reads input collects a list of `Problem` and raises all of them together, so that users see every
 mistake in a file at once. The command line prints the problems without a traceback, and exits with status 1.
@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, TypeGuard
 
-# numbers of characters, so that text from a file cannot make a message arbitrarily long
-_LONGEST = 10_000  # of `Problem.message`
-_LONGEST_FILE = 5_000  # systems open paths of 4,096 at most
-_LONGEST_NAME = 300
-_MOST = 1_000  # problems that an error's text lists
+# limits in characters, so that text from a file cannot make a message arbitrarily long
+_MAX_MESSAGE = 10_000
+_MAX_FILE = 5_000  # operating systems open paths of at most 4,096 characters
+_MAX_NAME = 300
+_MAX_PROBLEMS = 1_000  # problems that an error's text lists
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake and its place.
+    """One mistake and its location.
 
     Attributes:
         message: the mistake and, if there is one, the remedy.
@@ -42,20 +42,22 @@ class Problem:
     layer_type: str | None = None
 
     def __str__(self) -> str:
-        file = None if self.file is None else _shorten(self.file, _LONGEST_FILE)
+        file = None if self.file is None else _shorten(self.file, _MAX_FILE)
         location = ":".join(str(part) for part in (file, self.line, self.column) if part is not None)
-        kind = f" ({_shorten(self.layer_type, _LONGEST_NAME)})" if self.layer_type else ""
-        layer = f"layer '{_shorten(self.layer, _LONGEST_NAME)}'{kind}" if self.layer is not None else ""
-        return _fit_to_print(": ".join(part for part in (location, layer, _shorten(self.message, _LONGEST)) if part))
+        kind = f" ({_shorten(self.layer_type, _MAX_NAME)})" if self.layer_type else ""
+        layer = f"layer '{_shorten(self.layer, _MAX_NAME)}'{kind}" if self.layer is not None else ""
+        return _escape_unprintable(
+            ": ".join(part for part in (location, layer, _shorten(self.message, _MAX_MESSAGE)) if part)
+        )
 
 
-def _shorten(text: str, longest: int) -> str:
-    """Shorten a text to about three quarters of `longest` characters by replacing its middle with "..."."""
-    return text if len(text) <= longest else f"{text[: longest // 2]} ... {text[-longest // 4 :]}"
+def _shorten(text: str, max_length: int) -> str:
+    """Return a text, or if it is longer than `max_length`, about three quarters of this length without its middle."""
+    return text if len(text) <= max_length else f"{text[: max_length // 2]} ... {text[-max_length // 4 :]}"
 
 
-def _fit_to_print(text: str) -> str:
-    """Escape the characters that are not printable, such as terminal control codes. Newlines stay."""
+def _escape_unprintable(text: str) -> str:
+    """Escape the characters that are not printable, such as terminal control codes, except newlines."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
@@ -64,8 +66,8 @@ def _fit_to_print(text: str) -> str:
 class CaffejaxError(RuntimeError):
     """An error in a user's input: a file, a setting or a shape.
 
-    `str(error)` is the message for the user, with one line for each of the first 1,000 problems. The class derives from
-    RuntimeError, as the exceptions of pycaffe do.
+    `str(error)` is the message for the user, with one line for each of the first 1,000 problems. Like the exceptions of
+    pycaffe, the class derives from RuntimeError.
 
     Attributes:
         problems: all problems, in order.
@@ -75,9 +77,9 @@ class CaffejaxError(RuntimeError):
         if isinstance(problems, str | Problem):
             problems = [problems]
         self.problems: tuple[Problem, ...] = tuple(Problem(p) if isinstance(p, str) else p for p in problems)
-        lines = [str(p) for p in self.problems[:_MOST]]
-        if (more := len(self.problems) - _MOST) > 0:
-            lines.append(f"and {more} more problems")
+        lines = [str(p) for p in self.problems[:_MAX_PROBLEMS]]
+        if (n_omitted := len(self.problems) - _MAX_PROBLEMS) > 0:
+            lines.append(f"and {n_omitted} more problems")
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[type[CaffejaxError], tuple[tuple[Problem, ...]]]:
@@ -109,23 +111,23 @@ class DataError(CaffejaxError):
 
 
 @contextmanager
-def locate_errors(**where: str | int | None) -> Iterator[None]:
-    """Add a place to errors raised in a `with` block, in the fields of their problems that are still None.
+def locate_errors(**location: str | int | None) -> Iterator[None]:
+    """Add a location to the errors that are raised in a `with` block. Fields that are already set stay unchanged.
 
     Args:
-        where: values for fields of `Problem`, such as `file="net.prototxt"`.
+        location: values for fields of `Problem`, such as `file="net.prototxt"`.
     """
     try:
         yield
     except CaffejaxError as error:
         raise type(error)(
-            replace(p, **{k: v for k, v in where.items() if getattr(p, k) is None})  # type: ignore[arg-type]
+            replace(p, **{k: v for k, v in location.items() if getattr(p, k) is None})  # type: ignore[arg-type]
             for p in error.problems
         ) from error.__cause__
 
 
 def check_all(*checks: Callable[[], object]) -> None:
-    """Call several functions, and raise the problems of all of them as one error, of the class of the first error."""
+    """Call several functions, and raise one error with the problems of all, of the class of the first error."""
     errors = []
     for check in checks:
         try:
@@ -137,15 +139,15 @@ def check_all(*checks: Callable[[], object]) -> None:
 
 
 def raise_all(error: type[CaffejaxError], problems: Iterable[str | Problem], file: str | None = None) -> None:
-    """Raise one error with all problems; without problems do nothing.
+    """Raise one error with all problems, or do nothing if there are none.
 
     Args:
         error: the class of the error.
-        problems: messages, or problems with a place.
-        file: the file for the problems that are given as messages; None if they concern no file.
+        problems: messages, or problems with a location.
+        file: the file of the problems that are messages, or None if they concern no file.
     """
-    if listed := [Problem(p, file) if isinstance(p, str) else p for p in problems]:
-        raise error(listed)
+    if located := [Problem(p, file) if isinstance(p, str) else p for p in problems]:
+        raise error(located)
 
 
 def is_integer(value: Any) -> TypeGuard[int]:
@@ -158,12 +160,12 @@ def describe_type(value: Any) -> str:
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
-def shorten_list(names: Sequence[str], longest: int = 8) -> list[str]:
-    """Shorten a list to at most `longest` names: the first ones, "..." and the last one."""
-    return [*names[: longest - 2], "...", names[-1]] if len(names) > longest else list(names)
+def shorten_list(names: Sequence[str], max_length: int = 8) -> list[str]:
+    """Shorten a list to at most `max_length` items: the first names, "..." and the last name."""
+    return [*names[: max_length - 2], "...", names[-1]] if len(names) > max_length else list(names)
 
 
-UNKNOWN_TYPE = "unknown layer type"  # the beginning of the message about such a layer
+UNKNOWN_TYPE = "unknown layer type"  # the beginning of the message about a layer of such a type
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -178,6 +180,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def require(condition: object, message: str) -> None:
-    """Raise `LayerError(message)` if `condition` is false. For checks in the definitions of layers."""
+    """Raise `LayerError(message)` if `condition` is false. Definitions of layers use this function for their checks."""
     if not condition:
         raise LayerError(message)

@@ -1,8 +1,8 @@
 """Protection against deadlocks in processes that are forked after JAX has started.
 
 Compiled programs run on JAX's threads, and a fork copies no threads, so a call in the child process would wait forever.
-In such a child, the methods registered here are replaced by a function that raises an error. Calls in other processes
-cost nothing.
+In such a child process, the methods that are registered here are replaced by a function that raises an error. Calls in
+other processes take no additional time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from .errors import CaffejaxError
 
 _MESSAGE = (
-    "this process was forked after JAX had run, and has none of the threads that compiled code needs: start processes "
+    "this process was forked after JAX had started, so it lacks the threads that compiled code needs: start processes "
     "by spawn or forkserver (multiprocessing.get_context), or fork before JAX is first used"
 )
 Kind = TypeVar("Kind", bound=type)
@@ -24,7 +24,7 @@ _methods: list[tuple[type, str]] = []
 
 
 def raise_after_fork(*names: str) -> Callable[[Kind], Kind]:
-    """Return a class decorator: the named methods raise `CaffejaxError` in processes forked after JAX has started.
+    """Return a class decorator that makes methods raise `CaffejaxError` in processes forked after JAX has started.
 
     Args:
         names: names of methods of the class. The class itself is returned unchanged.

@@ -63,7 +63,7 @@ def start_logging(write: Callable[[str], object] = _to_stderr, process: int = 0)
     with their number.
 
     Args:
-        write: a function that is called with each line; default: write to stderr.
+        write: a function that is called with each line. By default, lines are written to stderr.
         process: the number of this process.
     """
     log.handlers[:] = [_Handler(write, f"[process {process}] " if process else "")]
@@ -75,11 +75,12 @@ def start_logging(write: Callable[[str], object] = _to_stderr, process: int = 0)
 def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
     """Print caffejax's log in glog's form within a `with` block, without changing the logger afterwards.
 
-    The block changes nothing if the logger has a handler or a level already. Handlers of the root logger get the log
-    too, unless one prints to stderr or stdout, as the one does that absl adds when orbax is imported.
+    The block changes nothing if the logger already has a handler or a level. The handlers of the root logger receive
+    the log too, except if one of them prints to stderr or stdout, such as the handler that absl adds when orbax is
+    imported.
 
     Args:
-        level: the lowest level that is printed, one of `logging`.
+        level: the lowest level that is printed, such as `logging.INFO`.
     """
     if log.handlers or log.level:
         yield
@@ -98,7 +99,7 @@ def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
 
 
 def warn_once(message: str) -> None:
-    """Log a warning, except if this process has already logged the same message."""
+    """Log a warning, unless this process has already logged the same message."""
     logged = _logged.get()
     if message not in logged:
         logged.add(message)

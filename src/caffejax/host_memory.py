@@ -14,7 +14,7 @@ from .human_readable import format_bytes
 if TYPE_CHECKING:
     import jax
 
-_FREE_SHARE = 0.9  # of the free memory: other programs need memory, and estimates are not exact
+_FREE_SHARE = 0.9  # the usable share of the free memory: other programs need memory, and estimates are not exact
 _GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -30,7 +30,7 @@ class Limit(NamedTuple):
 
 @functools.cache
 def memory() -> int:
-    """Return the machine's memory in bytes, or the smallest limit of its control groups if that is less.
+    """Return the machine's memory in bytes, or the smallest limit of this process's control groups if that is less.
 
     The value is cached.
     """
@@ -45,16 +45,16 @@ def memory_problem(size: int, purpose: str, remedy: str, available: int | None =
         size: the size of the arrays in bytes.
         purpose: a noun phrase for the arrays: "a batch".
         remedy: advice for the user.
-        available: the memory in bytes; default: this machine's memory.
+        available: the memory in bytes, or None for this machine's memory.
     """
     total = memory() if available is None else available
     if size <= total:
         return None
-    return f"needs {format_bytes(size)} for {purpose}, and there are {format_bytes(total)} of memory in all: {remedy}"
+    return f"needs {format_bytes(size)} for {purpose}, but there are only {format_bytes(total)} of memory: {remedy}"
 
 
 def free_memory() -> int:
-    """Return the free memory in bytes: the least of the machine's and each control group's."""
+    """Return the free memory in bytes: the minimum over the machine and its control groups."""
     return min([_free(), *(limit.unused for limit in limits())])
 
 
@@ -65,7 +65,7 @@ def device_memory(device: jax.Device) -> int | None:
 
 
 def memory_budget(device: jax.Device) -> int:
-    """Return the bytes that a program may use: a device's memory, or for a CPU nine tenths of the free memory."""
+    """Return the bytes that a program may use: a device's memory, or nine tenths of the free memory for a CPU."""
     size = device_memory(device)
     return int(_FREE_SHARE * free_memory()) if size is None else size
 

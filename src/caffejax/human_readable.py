@@ -15,7 +15,9 @@ def parse_bytes(text: str) -> int:
     """
     match = re.fullmatch(r"(\d{1,18}(?:\.\d+)?) ?([KMG]I?B|)", text.strip().upper())
     if match is None or not (size := int(float(match[1]) * _UNITS[match[2]])):
-        raise ValueError(f"'{text}' is not a size; give a number of bytes, or one with a unit, such as 8GiB or 500MB")
+        raise ValueError(
+            f"'{text}' is not a size; give a number of bytes, with or without a unit, such as 8GiB or 500MB"
+        )
     return size
 
 

@@ -25,7 +25,7 @@ class Alias(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return a spec for the alias or a module in it; None for other names and for modules that do not exist."""
+        """Return a spec for the alias or a module in it, or None for other names and for modules that do not exist."""
         if fullname.partition(".")[0] != self.alias or self._hides_attribute(fullname):
             return None
         if importlib.util.find_spec(self._real(fullname)) is None:
@@ -45,7 +45,7 @@ class Alias(MetaPathFinder, Loader):
             module.__spec__ = module.__spec__.loader_state
 
     def _hides_attribute(self, name: str) -> bool:
-        """Return whether an import would replace an attribute of the package, such as `layers`, by a module."""
+        """Return whether a module of this name would replace an attribute of the package, such as `layers`."""
         package, _, attribute = name.rpartition(".")
         module = sys.modules.get(package)
         return not isinstance(getattr(module, attribute, sys), ModuleType)
@@ -75,9 +75,10 @@ def install(alias: str, package: str) -> None:
         CaffejaxError: if a different package named `alias` has already been imported.
     """
     if (other := _another(alias, package)) is not None:
+        file = getattr(other, "__file__", None) or "a module without a file"
         raise CaffejaxError(
-            f"another {alias}, from {getattr(other, '__file__', None) or 'an unknown place'}, was imported already; "
-            f"import {package} before anything imports {alias}"
+            f"a different package '{alias}' has already been imported: {file}; import {package} before any code "
+            f"imports {alias}"
         )
     with _lock:
         if not any(isinstance(finder, _PermanentAlias) and finder.alias == alias for finder in sys.meta_path):

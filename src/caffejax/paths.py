@@ -1,4 +1,4 @@
-"""Paths from users and from files."""
+"""Search for files, reading of files from untrusted paths, and recognition of unexpected kinds of files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 def find(name: str, folder: Path | None) -> Path:
     """Return the path of a file as Caffe finds it, relative to the working directory, with `~` expanded.
 
-    If the file does not exist there, and exists relative to `folder`, the path in `folder` is returned.
+    If the file exists only relative to `folder`, the path in `folder` is returned.
 
     Args:
         name: the path in a file or on the command line.
@@ -30,7 +30,7 @@ def find(name: str, folder: Path | None) -> Path:
 
 
 def is_hdf5(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file begins with the signature of HDF5; False if the file cannot be read."""
+    """Return whether a file can be read and begins with the signature of HDF5."""
     try:
         with open(path, "rb") as file:
             return file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE
@@ -38,33 +38,33 @@ def is_hdf5(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-# beginnings of files of other kinds, among them what failed downloads leave
+# beginnings of files of other kinds, including the results of failed downloads
 _KINDS = [
-    (re.compile(beginning, re.IGNORECASE | re.DOTALL), what)
-    for beginning, what in (
+    (re.compile(beginning, re.IGNORECASE | re.DOTALL), kind)
+    for beginning, kind in (
         (rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype|html|head|\?xml)\b", "an HTML page; download the file itself"),
         (rb"version https://git-lfs", "a git-lfs pointer; fetch the file with `git lfs pull`"),
         (rb"\x1f\x8b|BZh|\xfd7zXZ", "a compressed file; unpack it first"),
-        (rb"PK\x03\x04", "a zip archive, as are weights of PyTorch and .npz files"),
+        (rb"PK\x03\x04", "a zip archive, such as PyTorch weights or an .npz file"),
         (rb"\x89PNG|\xff\xd8\xff|GIF8", "a picture"),
         (HDF5_SIGNATURE, "an HDF5 file"),
         (rb"\x08.{1,5}\x12[^\0]{1,300}\.caffemodel", "a .solverstate, which has no weights"),
     )
 ]
-_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")  # bytes that texts do not have
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")  # bytes that do not occur in text
 
 
 def recognize(content: bytes) -> str | None:
-    """Return what a file of another kind than expected is, with a remedy: "an HTML page; download the file itself".
+    """Describe the kind of a file whose content was not expected, with a remedy if there is one.
 
     Args:
-        content: the first 1,000 bytes of the file, or more.
+        content: at least the first 1,000 bytes of the file.
 
     Returns:
-        The kind, such as "a text", or None if the beginning of the file does not show it.
+        The description, such as "an HTML page; download the file itself", or None if the kind is unknown.
     """
-    if what := next((what for beginning, what in _KINDS if beginning.match(content)), None):
-        return what
+    if kind := next((kind for beginning, kind in _KINDS if beginning.match(content)), None):
+        return kind
     return None if not content or _CONTROL.search(content[:1000]) else "a text"
 
 
@@ -76,8 +76,12 @@ def missing_problem(path: str | os.PathLike[str]) -> Problem:
 def check_exist(paths: Iterable[str | os.PathLike[str]], error: type[CaffejaxError] = CaffejaxError) -> None:
     """Check that all files or folders exist.
 
+    Args:
+        paths: the paths.
+        error: the class of the exception to raise.
+
     Raises:
-        CaffejaxError: an `error` that names every missing path.
+        CaffejaxError: if paths are missing; the message names each of them.
     """
     missing = [missing_problem(path) for path in paths if not os.path.exists(path)]
     if missing:
@@ -97,23 +101,23 @@ def content(path: str | os.PathLike[str]) -> bytes:
         return file.read()
 
 
-def read_bytes(path: str | os.PathLike[str], error: type[CaffejaxError], what: str = "") -> bytes:
+def read_bytes(path: str | os.PathLike[str], error: type[CaffejaxError], description: str = "") -> bytes:
     """Return the bytes of a file, as `content` does.
 
     Args:
         path: the file.
-        error: the class of errors.
-        what: a noun phrase for the file in messages, such as "the label map"; default: none.
+        error: the class of the exception to raise.
+        description: a noun phrase for the file in messages, such as "the label map", or "".
 
     Raises:
-        CaffejaxError: an `error` with the path and the reason.
+        CaffejaxError: if the file cannot be read; the message has the path and the reason.
     """
     try:
         return content(path)
     except (OSError, ValueError) as cause:
-        if not what and isinstance(cause, FileNotFoundError):
+        if not description and isinstance(cause, FileNotFoundError):
             raise error(missing_problem(path)) from None
-        if not what and isinstance(cause, IsADirectoryError):
-            raise error(Problem("this is a folder; name the file in it", str(path))) from None
+        if not description and isinstance(cause, IsADirectoryError):
+            raise error(Problem("this is a folder; name a file in it", str(path))) from None
         reason = getattr(cause, "strerror", None) or cause
-        raise error(Problem(f"{what} cannot be read: {reason}".strip(), str(path))) from cause
+        raise error(Problem(f"{description} cannot be read: {reason}".strip(), str(path))) from cause

@@ -1,4 +1,4 @@
-"""Settings of the whole process. Each is a function, and has no effect before it is called.
+"""Settings of the entire process. Each setting is a function, and has no effect before it is called.
 
 Importing caffejax, building a net and calling a net do not change the process. These functions do change it, for other
 libraries as well, so the program that owns the process calls them. The command line calls `tune_process`, which
@@ -31,7 +31,7 @@ _keeps_freed_memory = False
 
 
 def tune_process() -> None:
-    """Make nets faster, by four functions of this module that document their changes.
+    """Make nets faster by calling four functions of this module, whose docstrings describe their effects.
 
     They are `keep_freed_memory`, `limit_openmp_spinning`, `enable_compilation_cache` and `pause_gc_while_tracing`. Call
     `tune_process` before the first net or solver is constructed; the command line calls it. Without the compilation
@@ -68,7 +68,7 @@ def compile_for_absent_devices() -> None:
 def hide_late_errors() -> None:
     """Hide errors that threads of orbax print after a checkpoint could not be written or read.
 
-    The first error is raised as usual. Further reads and writes fail later, in threads of orbax and tensorstore, and
+    The first error is raised as usual. Later errors occur in threads of orbax and tensorstore, and
     are printed through `sys.excepthook`, `sys.unraisablehook` and `threading.excepthook`. After a call of this function
     these hooks stay replaced from the first checkpoint that is written or read until the process ends. The command
     line calls it. Without it, the hooks are replaced only while a checkpoint is written or read.
@@ -82,8 +82,8 @@ def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> No
     """Cache compiled programs on disk, so that later processes do not compile them again.
 
     On a CPU, the steps and tests of solvers are loaded without being traced. They are stored under a hash of the net,
-    the settings, the sources and the versions; a change of any of them compiles a new program. Nets with layers on the
-    host, with custom layer types, or with types that are generated for each layer are not stored in this way. In
+    the settings, the sources and the versions. If any of them changes, a new program is compiled. Nets with layers on
+    the host, with custom layer types, or with types that are generated for each layer are not stored in this way. In
     addition, the function turns on JAX's persistent compilation cache, for all functions that JAX compiles in this
     process. `jax_compilation_cache_max_size` limits the size of each cache. `CAFFEJAX_CACHE=off` turns both caches off
     and leaves JAX's settings as they are. If JAX's settings already name a cache folder, only JAX's cache is used.
@@ -92,7 +92,7 @@ def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> No
     to.
 
     Args:
-        folder: the folder of both caches; default: `$CAFFEJAX_CACHE`, or else ~/.cache/caffejax.
+        folder: the folder of both caches. The default is `$CAFFEJAX_CACHE` if it is set, otherwise ~/.cache/caffejax.
     """
     import jax
 
@@ -111,13 +111,13 @@ def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> No
 
 
 def keep_freed_memory() -> bool:
-    """Make glibc's malloc keep freed memory for later requests; return whether this succeeded.
+    """Make glibc's malloc keep freed memory for later requests, and return whether this succeeded.
 
     By default, malloc returns large blocks to the system, which clears every page again at the next run of a compiled
     function. This takes up to a third of a training step on a CPU. The function calls `mallopt` for the whole process:
     one arena, no mapped blocks, no trimming, and 64 MiB more at each growth. The process then never shrinks, and may
     grow to nearly twice the memory. Call it before JAX starts its threads (at the first array or `jax.devices()`);
-    after that, XLA's memory is not kept. C libraries other than glibc have no such setting. `CAFFEJAX_BLOCKS=off` in
+    after that, XLA's memory is not kept. Other C libraries have no such setting. `CAFFEJAX_BLOCKS=off` in
     the environment leaves malloc unchanged.
     """
     global _keeps_freed_memory
@@ -145,11 +145,11 @@ def pause_gc_while_tracing() -> None:
 def limit_openmp_spinning() -> None:
     """Load oneDNN with OpenMP threads that sleep soon after each call, instead of spinning on the cores that XLA needs.
 
-    The threads spin for about 30 microseconds, within which the next layer usually comes. Waking a sleeping thread
-    takes 60 microseconds. Longer spinning gains nothing on idle cores. Where another program uses one of them, two
-    threads share a core, and at each layer one spins while the other has work. OpenMP reads `OMP_WAIT_POLICY` and
-    `GOMP_SPINCOUNT` when it is loaded and applies them to the whole process, so this function sets both, loads oneDNN,
-    and removes them again. If either variable is already set, the function does nothing.
+    The threads spin for about 30 microseconds, within which the next layer usually starts. Waking a sleeping thread
+    takes 60 microseconds. Longer spinning gains nothing on idle cores. If another program uses one of the cores, two
+    threads share a core, and in each layer one of them spins while the other has work. OpenMP reads `OMP_WAIT_POLICY`
+    and `GOMP_SPINCOUNT` when it is loaded and applies them to the whole process, so this function sets both, loads
+    oneDNN, and removes them again. If either variable is already set, the function does nothing.
     """
     from .kernels import onednn
 
@@ -165,7 +165,7 @@ def limit_openmp_spinning() -> None:
 
 
 def alias_package(alias: str, package: str) -> None:
-    """Make `import alias` return `package` until the process ends, and `import alias.x` the module `package.x`.
+    """Make `import alias` return `package`, and `import alias.x` return `package.x`, until the process ends.
 
     Modules are the same objects under both names. The alias takes precedence over an installed package of the same
     name. `caffejax.pycaffe.install()` uses this function for `import caffe`.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 
 def align_columns(rows: Iterable[Sequence[str]], words: int) -> Iterator[str]:
-    """Yield the rows as lines: the first `words` columns aligned to the left, the others to the right."""
+    """Yield the rows as lines. The first `words` columns are aligned to the left, the others to the right."""
     table = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
@@ -18,5 +18,5 @@ def align_columns(rows: Iterable[Sequence[str]], words: int) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """Escape a text if it has characters that are not printable, which could move a terminal's cursor."""
+    """Escape a text if it has unprintable characters, because they could move a terminal's cursor."""
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

@@ -1,8 +1,8 @@
 """Safe reading of HDF5 files from untrusted sources.
 
 Names in an HDF5 file can lead into any other file: external links, data sets with external storage, and virtual data
-sets. These are refused. A data set can also claim gigabytes, while the file contains none of them or a few compressed
-bytes. Its size is checked before it is read.
+sets. They are refused. A data set can also claim a size of gigabytes, although the file contains only a few compressed
+bytes or no data. Its size is checked before it is read.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .host_memory import memory
 from .human_readable import format_bytes
 from .paths import HDF5_SIGNATURE
 
-HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)  # that h5py raises for damaged files
-_SUPERBLOCK = 28 + 4 * 255  # bytes at most
-_HOPS = 16  # the largest number of links to follow for one path
-_FLOAT = 4  # bytes: values of smaller types are converted to float32
+HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)  # exceptions of h5py for damaged files
+_MAX_SUPERBLOCK = 28 + 4 * 255  # bytes
+_MAX_LINKS = 16  # the largest number of links to follow for one path
+_FLOAT_BYTES = 4  # values of smaller types are converted to float32
 
 
 class RefusedError(ValueError):
-    """A part of a file that is not read. The message names the reason and, if there is one, the remedy."""
+    """A part of a file that is refused. The message states the reason and, if there is one, the remedy."""
 
 
 def open_hdf5_file(path: str | os.PathLike[str]) -> h5py.File:
@@ -39,7 +39,7 @@ def open_hdf5_file(path: str | os.PathLike[str]) -> h5py.File:
         size, start = os.fstat(file.fileno()).st_size, 0
         while start < size:  # the superblock is at the start, or at 512 bytes, 1024 and so on
             file.seek(start)
-            if (block := file.read(_SUPERBLOCK)).startswith(HDF5_SIGNATURE):
+            if (block := file.read(_MAX_SUPERBLOCK)).startswith(HDF5_SIGNATURE):
                 _check_superblock(block)
                 break
             start = max(512, 2 * start)
@@ -49,8 +49,8 @@ def open_hdf5_file(path: str | os.PathLike[str]) -> h5py.File:
 def _check_superblock(block: bytes) -> None:
     """Check that a superblock of version 0 or 1 has no driver information; later versions cannot have any."""
     version, width = (block + bytes(14))[8], (block + bytes(14))[13]
-    at = {0: 24, 1: 28}.get(version, len(block)) + 3 * width  # after three other addresses
-    address = block[at : at + width]
+    start = {0: 24, 1: 28}.get(version, len(block)) + 3 * width  # after three other addresses
+    address = block[start : start + width]
     if address.strip(b"\xff"):
         raise RefusedError("is one of several files of a multi-file HDF5 driver, or is damaged")
 
@@ -72,48 +72,50 @@ def find(group: h5py.Group, path: str) -> h5py.Group | h5py.Dataset | None:
     Raises:
         RefusedError: if the path has a link into another file, a link to a missing name, or more than 16 links.
     """
-    at, parts, hops = group, path.split("/"), _HOPS
+    found, parts, links_left = group, path.split("/"), _MAX_LINKS
     while parts:
         part = parts.pop(0)
         if part in ("", "."):
             continue
-        if not isinstance(at, h5py.Group) or not at.id.links.exists(part.encode()):
-            if hops < _HOPS:
+        if not isinstance(found, h5py.Group) or not found.id.links.exists(part.encode()):
+            if links_left < _MAX_LINKS:
                 raise RefusedError(f"'{path}' is a broken link")
             return None
-        link = at.id.links.get_info(part.encode()).type
+        link = found.id.links.get_info(part.encode()).type
         if link == h5py.h5l.TYPE_HARD:
-            at = at[part]
+            found = found[part]
         elif link != h5py.h5l.TYPE_SOFT:
             raise RefusedError(
                 f"'{path}' is a link to another file, which is not followed; copy its target into this file"
             )
-        elif not hops:
+        elif not links_left:
             raise RefusedError(f"'{path}' is a circular link")
         else:
-            hops -= 1
-            target = at.id.links.get_val(part.encode()).decode("utf-8", "surrogateescape")
-            at, parts = (group.file if target.startswith("/") else at), [*target.split("/"), *parts]
-    return at
+            links_left -= 1
+            target = found.id.links.get_val(part.encode()).decode("utf-8", "surrogateescape")
+            found, parts = (group.file if target.startswith("/") else found), [*target.split("/"), *parts]
+    return found
 
 
 class Allowance:
-    """A limit for the data sets read from one file: the bytes in the file plus `more`, and no more than the memory.
+    """A limit on the unpacked size of the data sets that are read from one file.
+
+    They may take the bytes in the file plus `max_expansion`, but at most the machine's memory.
 
     Args:
         file: the open file.
-        more: the bytes that data may unpack to, beyond the bytes in the file.
-        option: the name of the option that raises the limit, for messages; "" if there is no such option.
+        max_expansion: the bytes that data may unpack to, beyond the bytes in the file.
+        option: the name of the option that raises the limit, for messages, or "" if there is no such option.
     """
 
-    def __init__(self, file: h5py.File, more: int = MAX_HDF5_BYTES, option: str = "") -> None:
-        self._size, self._more, self._option = file.id.get_filesize(), more, option
+    def __init__(self, file: h5py.File, max_expansion: int = MAX_HDF5_BYTES, option: str = "") -> None:
+        self._size, self._max_expansion, self._option = file.id.get_filesize(), max_expansion, option
         self._memory = memory()
-        self._claimed = self._promised = self._unpacked = 0
-        self._waiting: list[tuple[h5py.Dataset, int]] = []
+        self._claimed = self._max_unpacked = self._unpacked = 0  # `_max_unpacked` is an upper bound of `_unpacked`
+        self._unmeasured: list[tuple[h5py.Dataset, int]] = []
 
     def check(self, data_set: h5py.Dataset) -> None:
-        """Check that a data set may be read, in addition to the data sets checked before.
+        """Check that a data set may be read in addition to the previously checked data sets.
 
         Raises:
             RefusedError: if its values are in other files, or the data sets together exceed the limit.
@@ -123,31 +125,31 @@ class Allowance:
             raise RefusedError(
                 f"data set '{name}' stores its values in other files, which are not read; copy them into this file"
             )
-        in_memory = math.prod(data_set.shape or ()) * max(data_set.dtype.itemsize, _FLOAT)
+        in_memory = math.prod(data_set.shape or ()) * max(data_set.dtype.itemsize, _FLOAT_BYTES)
         claimed = max(in_memory, math.prod(data_set.chunks or (0,)) * data_set.dtype.itemsize)
         self._claimed += claimed
         if self._claimed > self._memory:
             raise RefusedError(
-                f"{self._what(data_set, claimed)}, but the machine has only {format_bytes(self._memory)} of memory"
+                f"{self._describe(data_set, claimed)}, but the machine has only {format_bytes(self._memory)} of memory"
             )
-        self._waiting.append((data_set, claimed))
-        self._promised += claimed
-        if self._promised <= self._more:
+        self._unmeasured.append((data_set, claimed))
+        self._max_unpacked += claimed
+        if self._max_unpacked <= self._max_expansion:
             return  # the stored size is slow to query, so it is queried only when the limit may be exceeded
         stored = 0
-        for one, size in self._waiting:
-            stored = min(one.id.get_storage_size(), self._size)
+        for unmeasured, size in self._unmeasured:
+            stored = min(unmeasured.id.get_storage_size(), self._size)
             self._unpacked += max(0, size - stored)
-        self._waiting.clear()
-        self._promised = self._unpacked
-        if self._unpacked > self._more:
+        self._unmeasured.clear()
+        self._max_unpacked = self._unpacked
+        if self._unpacked > self._max_expansion:
             remedy = f"raise {self._option} (--{self._option}), or " if self._option else ""
             raise RefusedError(
-                f"{self._what(data_set, claimed)} of which {format_bytes(stored)} are in the file, but at most "
-                f"{format_bytes(self._more)} more may be unpacked; if this size is intended, {remedy}store it without "
-                "compression (h5repack -f NONE)"
+                f"{self._describe(data_set, claimed)}, of which {format_bytes(stored)} are in the file, but at most "
+                f"{format_bytes(self._max_expansion)} more may be unpacked; if this size is intended, {remedy}store it "
+                "without compression (h5repack -f NONE)"
             )
 
     @staticmethod
-    def _what(data_set: h5py.Dataset, claimed: int) -> str:
+    def _describe(data_set: h5py.Dataset, claimed: int) -> str:
         return f"data set '{data_set.name}' of shape {data_set.shape} takes {format_bytes(claimed)}"

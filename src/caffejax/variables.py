@@ -1,4 +1,4 @@
-"""Types of a net's parameters, state and outputs: pytrees of arrays."""
+"""Types of a net's parameters, state and outputs, which are pytrees of arrays."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(tmp_path, monkeypatch):
 
     monkeypatch.setattr(atomic_write.os, "fsync", raise_disk_full)
     with pytest.raises(
-        WeightsError, match=f"^{path}: cannot be written: No space left on device; make room on the disk"
+        WeightsError, match=f"^{path}: cannot be written: No space left on device; free space on the disk"
     ):
         write_caffemodel(path, NET, {"x": [np.ones(3)]})
     assert path.read_bytes() == content_before
@@ -72,7 +72,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(tmp_path, monkeypatch):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(atomic_write, "open", lambda *_: open("/dev/full", "wb"), raising=False)  # noqa: SIM115
-    with pytest.raises(WeightsError, match="make room on the disk"):
+    with pytest.raises(WeightsError, match="free space on the disk"):
         write_caffemodel(tmp_path / "x", NET, {"x": [np.zeros(10)]})
 
 

@@ -96,7 +96,7 @@ def test_a_training_checkpoint_is_converted(step_path: str) -> None:
         for a, b in zip(blobs, theirs[name], strict=True):
             np.testing.assert_array_equal(a, b)
     convert("x.caffemodel", "weights.orbax/5")
-    with pytest.raises(WeightsError, match="holds weights only"):
+    with pytest.raises(WeightsError, match="contains only weights"):
         solver.restore("weights.orbax/5")
 
 

@@ -32,7 +32,7 @@ def holder(tmp_path: Path):
 
 
 def test_a_second_run_is_refused_and_a_killed_one_holds_nothing(holder: subprocess.Popen[str], tmp_path: Path) -> None:
-    message = rf"x\.lock: another run .* locked by process {holder.pid} on \S+; wait, or use another"
+    message = rf"x\.lock: another run .* locked by process {holder.pid} on \S+; wait, or choose a different prefix"
     with pytest.raises(SolverError, match=message), lock_prefix(str(tmp_path / "x")):
         pass
     with lock_prefix(str(tmp_path / "y")):

@@ -80,16 +80,16 @@ CLAIMS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
     "virtual": (add_virtual_dataset, "stores its values in other files, which are not read"),
     "packed": (
         add_compressed_dataset,
-        r"takes 8.00 GiB of which [\d.]+ (KiB|bytes) are in the file, but at most 2.00 GiB more may",
+        r"takes 8.00 GiB, of which [\d.]+ (KiB|bytes) are in the file, but at most 2.00 GiB more may",
     ),
     "filled": (
         add_filled_dataset,
-        "takes 8.00 GiB of which 4 KiB are in the file, but at most 2.00 GiB more may be unpacked",
+        "takes 8.00 GiB, of which 4 KiB are in the file, but at most 2.00 GiB more may be unpacked",
     ),
     "beyond memory": (add_huge_dataset, "takes 256.00 TiB, but the machine has only .* of memory"),
     "chunky": (
         add_large_chunk,
-        "takes 2.00 GiB of which 0 bytes are in the file, but at most 2.00 GiB more may be unpacked",
+        "takes 2.00 GiB, of which 0 bytes are in the file, but at most 2.00 GiB more may be unpacked",
     ),
 }
 

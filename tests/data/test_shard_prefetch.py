@@ -158,7 +158,7 @@ def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
         ((-1, 1, 2), ["shard.first must be an integer of at least 0, not -1"]),
         ((0, 0, 2), ["shard.count must be an integer of at least 1, not 0"]),
         ((0, 1, 0), ["shard.total must be an integer of at least 1, not 0"]),
-        ((1, 2, 2), ["shard: 2 batches have no index 2: first 1, count 2"]),
+        ((1, 2, 2), ["shard: first + count must be at most total (2), but is 1 + 2"]),
         (
             (0, 1.0, True),
             [

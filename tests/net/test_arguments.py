@@ -283,8 +283,11 @@ def test_a_net_is_a_path_a_text_or_a_message() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"device": "cpu"}, 'device must be one of JAX\'s, such as jax.devices()[0], not "cpu"'),
-        ({"weights": "lenet.caffemodel"}, 'weights must be a list of files, ["lenet.caffemodel"], not one file'),
+        ({"device": "cpu"}, 'device must be a JAX device, such as jax.devices()[0], not "cpu"'),
+        (
+            {"weights": "lenet.caffemodel"},
+            'weights must be a list of files, such as ["lenet.caffemodel"], not a single path',
+        ),
         ({"keep_last": "3"}, 'keep_last must be None or an integer of at least 1, not "3"'),
         ({"steps_per_dispatch": 0}, "steps_per_dispatch must be an integer of at least 1, not 0"),
         ({"seed": "a"}, 'seed must be None or an integer, not "a"'),

@@ -159,7 +159,9 @@ def test_a_solver_says_that_it_cannot_be_copied() -> None:
     solver = Solver(CONFIGS / "digits" / "lenet_solver.prototxt")
     try:
         for make_copy in COPIES:
-            with pytest.raises(SolverError, match="cannot be copied or pickled, as it reads data and writes files"):
+            with pytest.raises(
+                SolverError, match="cannot be copied or pickled, because it reads data and writes files"
+            ):
                 make_copy(solver)
     finally:
         solver.close()

@@ -66,7 +66,7 @@ if __name__ == "__main__":
     }
     for name, call in calls.items():
         said = in_fork(call)
-        assert said.startswith("CaffejaxError: this process was forked after JAX had run"), (name, said)
+        assert said.startswith("CaffejaxError: this process was forked after JAX had started"), (name, said)
         assert "spawn or forkserver" in said
     assert in_fork(lambda: Net(NET).graph.outputs) == ("ip",)
     assert in_fork(lambda: in_fork(calls["apply"])).startswith("CaffejaxError")

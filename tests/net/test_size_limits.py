@@ -36,7 +36,7 @@ def net(layer: str, channels: int = 3, **options: str) -> Net:
     ],
 )
 def test_oversized_data_is_refused_before_allocation(layer: str) -> None:
-    with pytest.raises(GraphError, match=r"layer 'l' .*needs .* there are .* in all: check the .*sizes"):
+    with pytest.raises(GraphError, match=r"layer 'l' .*needs .* there are only .* of memory: check the .*sizes"):
         net(layer).init(jax.random.key(0))
 
 
@@ -127,5 +127,5 @@ def test_every_entry_point_checks_sizes() -> None:
         reshape_net,
     ]
     for call in calls:
-        with pytest.raises(GraphError, match=r"layer '(l|in)' .*needs .* there are .* in all: check the .*sizes"):
+        with pytest.raises(GraphError, match=r"layer '(l|in)' .*needs .* there are only .* of memory: check the .*sizes"):
             call()

@@ -83,7 +83,7 @@ REFUSED = {
         lambda state: state.replace(params={**state.params, "ip2": state.params["ip1"]}),
         r"'params/ip2/0' has shape \(500, 800\), but this solver needs \(10, 500\)",
     ),
-    "another rule": (lambda state: state.replace(opt_state=()), r"optimizer state belongs to another solver type"),
+    "another rule": (lambda state: state.replace(opt_state=()), r"optimizer state belongs to a different solver type"),
 }
 
 

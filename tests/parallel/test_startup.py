@@ -202,7 +202,7 @@ def test_a_missing_scheduler_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"devices": 0}, "devices must be a number of at least 1 or a list"),
+        ({"devices": 0}, "devices must be an integer of at least 1 or a list"),
         ({"devices": 1000}, "1000 devices are needed, but JAX has"),
         ({"devices": ["cpu"]}, "devices must be"),
         ({"parallel": "data"}, "parallel must be a caffejax.Parallel"),

@@ -66,7 +66,7 @@ from caffejax.errors import CaffejaxError
 try:
     caffejax.pycaffe.install()
 except CaffejaxError as error:
-    assert "another caffe, from " in str(error) and "__init__.py" in str(error), error
+    assert "a different package 'caffe' has already been imported" in str(error) and "__init__.py" in str(error), error
 else:
     raise AssertionError("replaced")
 assert caffe.here

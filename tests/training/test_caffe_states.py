@@ -154,7 +154,7 @@ def test_the_state_of_another_solver_or_net_is_refused() -> None:
 def test_missing_weights_are_named() -> None:
     folder = copy_case(SGD)
     (folder / "snap_iter_10.caffemodel").unlink()
-    with pytest.raises(WeightsError, match=r"no file 'snap_iter_10.caffemodel'.*put the file beside this one"):
+    with pytest.raises(WeightsError, match=r"no file 'snap_iter_10.caffemodel'.*put the file into the same folder"):
         Solver(folder / "solver.prototxt").restore(folder / STATES[0])
     with pytest.raises(WeightsError, match="no such file"):
         Solver(folder / "solver.prototxt").restore(folder / "none.solverstate")

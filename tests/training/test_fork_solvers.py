@@ -44,7 +44,7 @@ def test_no_rate_is_less_than_min_lr_and_poly_ends_there() -> None:
 def test_multifixed_has_a_rate_for_each_stage() -> None:
     stages = 'lr_policy: "multifixed" stagelr: 0.1 stagelr: 0.2 stagelr: 0.3 stageiter: 5 stageiter: 10 stageiter: 20'
     np.testing.assert_allclose(rates(stages, 0, 5, 6, 10, 11, 20, 21), [0.1, 0.1, 0.2, 0.2, 0.3, 0.3, 0.3], rtol=1e-6)
-    with pytest.raises(SolverError, match="as many stagelr as stageiter"):
+    with pytest.raises(SolverError, match="same number of stagelr and stageiter"):
         rates('lr_policy: "multifixed" stagelr: 0.1', 0)
 
 

@@ -163,8 +163,8 @@ def _nest(inner: Exception) -> Exception:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (OSError(errno.ENOSPC, "full"), f"{os.strerror(errno.ENOSPC)}; make room on the disk"),
-        (_nest(OSError(errno.ENOSPC, "full")), f"{os.strerror(errno.ENOSPC)}; make room on the disk"),
+        (OSError(errno.ENOSPC, "full"), f"{os.strerror(errno.ENOSPC)}; free space on the disk"),
+        (_nest(OSError(errno.ENOSPC, "full")), f"{os.strerror(errno.ENOSPC)}; free space on the disk"),
         (ValueError("UNKNOWN: long\nwords [os_error_code='5'] [x]"), os.strerror(errno.EIO)),
         (OSError(errno.ENOENT, "gone"), "its folder has been removed"),
         (ValueError("one line\nof many"), "one line"),

@@ -64,10 +64,10 @@ def test_a_solver_resumes_from_its_own_record(solver: Solver, snapshot: Path) ->
 @pytest.mark.parametrize(
     ("field", "value", "kind", "message"),
     [
-        ((), [1], WeightsError, r"damaged: its record is \[1\], not named fields"),
+        ((), [1], WeightsError, r"damaged: its record is \[1\], not an object with named fields"),
         ((), "{", WeightsError, "damaged: its record is not JSON"),
         ((), "[" * 100_000, WeightsError, "damaged: its record is not JSON"),
-        ((), " " * (17 << 20), WeightsError, "damaged: its record has 17 MiB, and records have at most 16 MiB"),
+        ((), " " * (17 << 20), WeightsError, "damaged: its record is 17 MiB long, but at most 16 MiB are allowed"),
         (("data",), 3, WeightsError, "'data' of its record is 3, not the positions"),
         (("data", "train"), [], WeightsError, r"'data.train' of its record is \[\], not positions by layer"),
         (("data", "test"), [1], WeightsError, r"'data.test' of its record is \[1\], not a list of positions"),
@@ -75,7 +75,7 @@ def test_a_solver_resumes_from_its_own_record(solver: Solver, snapshot: Path) ->
         (("data", "train", "digits"), {"examples": -1}, DataError, "is not the position"),
         (("data", "test", 0, "digits"), {"examples": 1 << 80}, DataError, "is not the position"),
         (("seed",), "x", WeightsError, "'seed' of its record is 'x', not an integer"),
-        (("key",), [1 << 40, 0], WeightsError, "'key' of its record is .*, not two or four numbers of 32 bits"),
+        (("key",), [1 << 40, 0], WeightsError, "'key' of its record is .*, not two or four integers of 32 bits"),
         (("scores",), {"loss": []}, WeightsError, "'scores' of its record is .*, not numbers by output"),
         (("plateau",), {"step": 1.5}, WeightsError, "'plateau' of its record is .*, not a step"),
     ],
@@ -96,5 +96,7 @@ def test_another_form_is_named(
 
 
 def test_no_record_is_written_that_could_not_be_read() -> None:
-    with pytest.raises(WeightsError, match=r"its record would have 17 MiB, and records have at most 16 MiB; let `get_"):
+    with pytest.raises(
+        WeightsError, match=r"its record would be 17 MiB long, but at most 16 MiB are allowed; let `get_"
+    ):
         format_record({"data": "-" * (17 << 20)}, "x.solverstate")

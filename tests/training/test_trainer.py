@@ -185,7 +185,7 @@ def test_the_smoothed_loss_is_the_mean_of_the_last_ones(tmp_path: Path) -> None:
     loop, _ = training(tmp_path, "max_iter: 5 average_loss: 3", steps_per_dispatch=2, losses=[9, 9, 1, 2, 6])
     assert loop.smoothed_loss == 0
     for wrong in (-1, 1.5, "2"):
-        with pytest.raises(ValueError, match="iterations must be a whole number of at least 0, not"):
+        with pytest.raises(ValueError, match="iterations must be an integer of at least 0, not"):
             loop.step(wrong)  # type: ignore[arg-type]
     loop.step(5)
     assert loop.smoothed_loss == pytest.approx(3)

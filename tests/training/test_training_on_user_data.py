@@ -99,7 +99,7 @@ def test_a_smaller_batch_is_trained_on_as_it_is(folder: Path) -> None:
 
 
 MISSING = (
-    r"there is no data for the inputs of {}: 'data' \(4x3\), 'label' \(4\). In Python give caffejax.Solver\(..., {}="
+    r"there is no data for the inputs of {}: 'data' \(4x3\), 'label' \(4\). In Python, pass caffejax.Solver\(..., {}="
 )
 
 

@@ -41,13 +41,13 @@ class TrainingDisplay(Callback):
     def __init__(self, solver: Solver, outputs: Sequence[str], progress: Progress) -> None:
         self._outputs, self._progress = outputs, progress
         self._task = progress.add_task("", total=solver.param.max_iter, numbers="compiling")
-        self._stopwatch = solver.stopwatch()
+        self._stopwatch = solver.start_stopwatch()
         self._scores: dict[str, float] = {}
 
     def on_start(self, solver: Solver) -> None:
         """Set the task to the solver's current iteration, from which the remaining time is estimated."""
         self._progress.reset(self._task, completed=solver.iteration, total=solver.param.max_iter)
-        self._stopwatch = solver.stopwatch()
+        self._stopwatch = solver.start_stopwatch()
 
     def on_step(self, solver: Solver) -> None:
         """Show loss, scores and speed, at most twice a second and at the end."""

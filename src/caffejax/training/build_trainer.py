@@ -1,6 +1,6 @@
 """Construction of the train net, test nets, loaders, optimizer and train state from a solver's settings.
 
-Whether training fits into memory is checked first, by an estimate that allocates and compiles nothing.
+An estimate, which allocates and compiles nothing, first checks that training fits into memory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .test_nets import Tests
 from .train_step import TrainState
 from .update_rules import caffe_optimizer
 
-# XLA's measured use was 0.7 to 1.1 of the estimate, so a net that is refused really does not fit
+# the measured memory was 0.7 to 1.1 times the estimate, so a net that is refused does not fit
 _MARGIN = 1.5
 _NOTHING = "neither a smaller batch, recomputation nor bfloat16 would make it fit"
 _UPPER_BOUND = 8 * 4  # bytes for each element of params and tops: an upper bound of the memory for training
@@ -53,19 +53,20 @@ _UPPER_BOUND = 8 * 4  # bytes for each element of params and tops: an upper boun
 def check_memory(
     net: Net, device: jax.Device, memory_limit: int | None, rebuild: Callable[[ComputeConfig], Net]
 ) -> None:
-    """Check that training fits into free memory; log a warning if it may not fit.
+    """Check that training fits into free memory, and log a warning if it may not fit.
 
     Nets with layers on the host and nets without a loss are not checked.
 
     Args:
         net: the train net.
         device: the device to train on.
-        memory_limit: the user's limit in bytes, or None. It replaces the free memory. With rematerialization it is a
+        memory_limit: the user's limit in bytes, which replaces the free memory, or None. With rematerialization it is a
             target, and the check uses the larger of the limit and the free memory.
-        rebuild: a function that builds the net with other run settings.
+        rebuild: a function that builds the net with a different configuration.
 
     Raises:
-        SolverError: if training takes over 1.5 times the free memory. The message names changes that would fit.
+        SolverError: if training takes over 1.5 times the free memory. The message suggests changes with which it would
+            fit.
     """
     graph, compute_config = net.graph, net.compute_config
     if net.has_host_layers or not any(graph.losses):
@@ -76,30 +77,30 @@ def check_memory(
     if _UPPER_BOUND * sum(net_sizes(graph)) < capacity:
         return
     limit = compute_config.memory_limit if compute_config.remat == "auto" else None
-    takes = _takes(net, limit)
-    if takes <= capacity:
+    required = _estimate_memory(net, limit)
+    if required <= capacity:
         return
-    source = "memory_limit gives" if capacity == memory_limit else "are free"
+    source = "memory_limit allows" if capacity == memory_limit else "are free"
     message = (
-        f"training takes about {format_bytes(takes)}, {format_bytes(takes - capacity)} more than the "
+        f"training takes about {format_bytes(required)}, {format_bytes(required - capacity)} more than the "
         f"{format_bytes(capacity)} that {source}"
     )
-    if takes <= _MARGIN * capacity:
+    if required <= _MARGIN * capacity:
         log.warning("%s: it may fail", message)
         return
     remedies = "; ".join(_remedies(net, capacity, rebuild)) or _NOTHING
-    escape = "" if capacity == memory_limit else "; if there is more memory, set --memory_limit=SIZE"
-    raise SolverError(Problem(f"{message}; {remedies}{escape}", file=graph.file))
+    hint = "" if capacity == memory_limit else "; if there is more memory, set --memory_limit=SIZE"
+    raise SolverError(Problem(f"{message}; {remedies}{hint}", file=graph.file))
 
 
-def _takes(net: Net, limit: int | None, batch: int | None = None) -> int:
+def _estimate_memory(net: Net, limit: int | None, batch: int | None = None) -> int:
     memory = training_memory(net, batch) if limit is None else training_memory(net, batch, limit)
     return memory.peak_without_remat if limit is None else memory.peak
 
 
 def _remedies(net: Net, capacity: int, rebuild: Callable[[ComputeConfig], Net]) -> Iterator[str]:
     """Yield each single change with which training fits, or all changes together if no single change is enough."""
-    compute_config, none = net.compute_config, True
+    compute_config, single_change_fits = net.compute_config, False
     changes: list[tuple[str, Net, int | None]] = []
     if compute_config.remat == "none":
         changes.append(("--remat=auto", net, capacity))
@@ -107,28 +108,28 @@ def _remedies(net: Net, capacity: int, rebuild: Callable[[ComputeConfig], Net]) 
         limit = capacity if compute_config.remat == "auto" else None
         changes.append(("--precision=bfloat16", rebuild(replace(compute_config, precision="bfloat16")), limit))
     for flag, changed, limit in changes:
-        if (takes := _takes(changed, limit)) <= capacity:
-            none = False
-            yield f"{flag} would fit ({format_bytes(takes)})"
+        if (required := _estimate_memory(changed, limit)) <= capacity:
+            single_change_fits = True
+            yield f"{flag} would fit ({format_bytes(required)})"
     if smaller := _smaller_batch(net, capacity, capacity if compute_config.remat == "auto" else None):
-        none = False
+        single_change_fits = True
         yield f"a batch of {smaller[0]} would fit ({format_bytes(smaller[1])})"
-    if none and changes:
+    if changes and not single_change_fits:
         flags, smallest = " ".join(flag for flag, _, _ in changes), changes[-1][1]
         if smaller := _smaller_batch(smallest, capacity, capacity):
             yield f"{flags} with a batch of {smaller[0]} would fit ({format_bytes(smaller[1])})"
 
 
 def _smaller_batch(net: Net, capacity: int, limit: int | None) -> tuple[int, int] | None:
-    """Halve the batch size until training fits, and return `(batch size, bytes)`; None if no batch size fits."""
+    """Halve the batch size until training fits; return `(batch size, bytes)`, or None if no batch size fits."""
     batch = min((net.graph.blobs[name].shape[0] for name in net.input_names if net.graph.blobs[name].shape), default=0)
     while (batch := batch // 2) > 0:
         try:
-            takes = _takes(net, limit, batch)
+            required = _estimate_memory(net, limit, batch)
         except GraphError:
             return None  # the net's shapes do not allow this batch
-        if takes <= capacity:
-            return batch, takes
+        if required <= capacity:
+            return batch, required
     return None
 
 
@@ -139,11 +140,11 @@ class Setup:
     Attributes:
         param: the settings.
         file: the solver's file, or None.
-        device: the device that trains; of several devices, the first of this process.
+        device: the device that trains, or the first device of this process if several devices train.
         placement: places the train state and batches on the devices.
         config: the solver's options.
         seed: the seed of all randomness.
-        rate_schedule: the learning rate by iteration.
+        rate_schedule: the learning rate as a function of the iteration.
         net: the train net.
         loader: the loader of the train net's batches.
         tests: the test nets.
@@ -166,7 +167,7 @@ class Setup:
 
     @property
     def batch_size(self) -> int:
-        """Examples per iteration: the net's batch size, times `iter_size`, times the rows of the device mesh."""
+        """The number of examples per iteration: the net's batch size times `iter_size` times the rows of the mesh."""
         graph = self.net.graph
         names = self.net.input_names or graph.layers[0].tops
         shape = graph.blobs[names[0]].shape if names else ()
@@ -181,18 +182,19 @@ def build(
     data: Any = None,
     test_data: Any = None,
     open_loader: Callable[[Net], Loader] | None = None,
-    measured: bool = False,
-    ahead: Callable[[Net, SolverParameter], None] = lambda net, param: None,
+    checks_memory: bool = False,
+    on_net_built: Callable[[Net, SolverParameter], None] = lambda net, param: None,
 ) -> tuple[Setup, TrainState]:
     """Validate a solver's settings, and return its `Setup` and the initial train state, placed on the devices.
 
     Args:
-        solver, file, data, test_data: as `Solver` takes them.
+        solver, file, data, test_data: see `Solver`.
         config: the solver's options. Test nets never rematerialize.
         open_loader: a function that returns the loader of a net. It replaces `data` and `test_data`.
-        measured: whether to check that the net fits into the device's memory. Applies to training on one device.
-        ahead: called with the train net and the solver's settings as soon as the net is built, to start work in the
-            background. Not called on several devices.
+        checks_memory: whether to check that training fits into the device's memory. This has no effect on several
+            devices.
+        on_net_built: called with the train net and the solver's settings as soon as the net is built, to start work in
+            the background. It is not called on several devices.
 
     Raises:
         SolverError: if the solver's settings or the options are invalid.
@@ -208,7 +210,7 @@ def build(
     check_files(param, path, config.weights, config.resume)
     devices, parallel, compute_config = _devices(config), config.parallel, config.compute_config
     if len(devices) == 1 and jax.process_count() == 1 and (parallel.model > 1 or parallel.shard != "none"):
-        raise SolverError("model and shard divide arrays among several devices, but there is one; also give devices")
+        raise SolverError("model and shard divide arrays among several devices, but there is one; also pass devices")
     several = len(devices) > 1 or jax.process_count() > 1
     mesh = make_mesh(devices, parallel.model) if several else None
     device = devices[0] if mesh is None else _first_local_device(mesh)
@@ -230,11 +232,11 @@ def build(
     net = _net(train, _set_memory_limit(compute_config, device), data_config)
     log_creation(net.graph)
     if mesh is not None:
-        _check_trains(net.graph)
-    elif measured:
+        _check_no_host_layers(net.graph)
+    elif checks_memory:
         check_memory(net, device, compute_config.memory_limit, lambda other: _net(train, other, data_config))
     if mesh is None:
-        ahead(net, param)
+        on_net_built(net, param)
     test_config = replace(compute_config, remat="none", axis_name=None, sync_bn=False)
     test_nets = []
     for i, test in enumerate(test_settings):
@@ -270,7 +272,7 @@ def build(
         snapshots=Snapshots(
             param,
             path,
-            tests.keep(config.keep_last, config.keep_best),
+            tests.keep_rule(config.keep_last, config.keep_best),
             config.checkpoint_only,
             config.on_snapshot_error,
         ),
@@ -301,8 +303,8 @@ def config_for_mesh(mesh: Mesh, compute_config: ComputeConfig) -> ComputeConfig:
     return replace(compute_config, axis_name=DATA) if mesh.shape[DATA] > 1 else compute_config
 
 
-def _check_trains(graph: Graph) -> None:
-    """Raise `GraphError` naming each layer that runs on the host; such layers cannot train on several devices."""
+def _check_no_host_layers(graph: Graph) -> None:
+    """Raise `GraphError` if layers run on the host, because they cannot be trained on several devices."""
     on_host = [layer for layer in graph.layers if layer.type.on_host]
     if on_host:
         raise GraphError(
@@ -330,7 +332,7 @@ def _devices(config: TrainConfig) -> list[jax.Device]:
     """
     devices, processes = config.devices, jax.process_count()
     if config.device is not None and processes > 1:
-        raise SolverError("several processes train on all their devices; leave out device")
+        raise SolverError("device is set, but several processes train on all their devices; omit device")
     if devices is None:
         return jax.devices() if processes > 1 else [config.device or jax.local_devices()[0]]
     if isinstance(devices, Sequence):
@@ -360,7 +362,7 @@ def _seed(param: SolverParameter, default: int | None) -> int:
 
 
 def _set_memory_limit(compute_config: ComputeConfig, device: jax.Device) -> ComputeConfig:
-    """Return the run settings. For remat "auto" without a memory limit, the limit is the device's free memory."""
+    """Return the configuration. If remat is "auto" without a memory limit, set the limit to the device's memory."""
     if compute_config.remat == "auto" and compute_config.memory_limit is None:
         return replace(compute_config, memory_limit=memory_budget(device))
     return compute_config
@@ -371,7 +373,7 @@ def _net(net: solver_param.NetSettings, compute_config: ComputeConfig, data_conf
 
 
 def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
-    """Return the lr_mult or decay_mult of each blob, `{layer: tuple}`; None for blobs that are not learned."""
+    """Return the lr_mult or decay_mult of each blob, `{layer: tuple}`, with None for blobs that are not learned."""
     return net.tree(lambda p: getattr(p, name) if p.spec.learnable else None)
 
 
@@ -398,12 +400,13 @@ def loader_opener(
         train: the net that is trained.
         tests: the test nets.
         data: the data of the train net's Input layers, or None; see `UserData`.
-        test_data: the data of the test net's Input layers, or None; for several test nets a list with one item for each
-            net, None for nets without Input layers.
+        test_data: the data of the test net's Input layers, or None. For several test nets, it is a list with one item
+            for each net, which is None for a net without Input layers.
         parts: the number of devices that each batch of `data` is split over. The train net takes one part.
 
     Raises:
-        SolverError: if a net has Input layers but no data, or data but no Input layers. It names each such net.
+        SolverError: if a net has Input layers but no data, or data but no Input layers. The message names each such
+            net.
     """
     arguments = {train: _DataArgument(data, "data", "the train net")}
     several = len(tests) > 1
@@ -433,7 +436,7 @@ def _problems(graph: Graph, argument: _DataArgument) -> Iterator[Problem]:
     if graph.user_inputs and argument.data is None:
         name = argument.name.partition("[")[0]
         yield Problem(
-            f"there is no data for the inputs of {argument.net}: {', '.join(format_inputs(graph))}. In Python give "
+            f"there is no data for the inputs of {argument.net}: {', '.join(format_inputs(graph))}. In Python, pass "
             f"caffejax.Solver(..., {name}={{{', '.join(f'{blob!r}: array' for blob in graph.user_inputs)}}}) or "
             "other data of your own (the documentation's page 'Training on your own arrays'). To train from the "
             "command line, replace the Input layers by data layers, such as Data, ImageData or HDF5Data",

@@ -30,9 +30,10 @@ class Scores(NamedTuple):
 
     Attributes:
         loss: the mean of the total loss over the batches.
-        outputs: the mean of each output blob over the batches, in the blob's shape. For detections, the mean average
-            precision.
-        precisions: for detections, the average precision of each class, `{output: {class: precision}}`; else empty.
+        outputs: the mean of each output blob over the batches, in the blob's shape. For detections, it is the mean
+            average precision.
+        precisions: for detections, the average precision of each class, `{output: {class: precision}}`. It is empty for
+            other outputs.
     """
 
     loss: float
@@ -41,7 +42,7 @@ class Scores(NamedTuple):
 
 
 class StoppedError(Exception):
-    """Raised by a test that its `stopping` function ended early."""
+    """Raised if the `stopping` function of a test ended the test early."""
 
 
 class Evaluator:
@@ -51,7 +52,8 @@ class Evaluator:
         net: the test net.
         device: the device to run on.
         loader: the loader of the net's batches. The default is a loader of the net's data layers.
-        ap_version: the version of average precision, for nets whose outputs are detections; see `average_precision`.
+        ap_version: the version of average precision if the net's outputs are detections, otherwise None; see
+            `average_precision`.
         freeze: whether each test compiles the net for inference, if the net allows it. Compilation takes about as long
             as a few passes.
 
@@ -75,7 +77,7 @@ class Evaluator:
         self.device = device
         self._freeze = freeze
         self._last: Params = {}
-        self._check_indices = IndexCheck(net)
+        self._index_check = IndexCheck(net)
         self._forward = net.jit(output_scores(net), cache_key=net_function("scores", net))
 
     def __call__(
@@ -83,7 +85,7 @@ class Evaluator:
         variables: Variables,
         batches: int,
         key: jax.Array,
-        each: Callable[[int, Scores], object] | None = None,
+        on_pass: Callable[[int, Scores], object] | None = None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> Scores:
         """Average the scores of several forward passes.
@@ -92,12 +94,12 @@ class Evaluator:
             variables: the net's variables.
             batches: the number of passes.
             key: the random key of the test.
-            each: called as `each(number, scores)` after each pass, with the number of the pass, from 0.
+            on_pass: called as `on_pass(number, scores)` after each pass. Passes are numbered from 0.
             stopping: called before each pass. The test ends when it returns True. It must return the same value in all
                 processes.
 
         Raises:
-            DataError: if a batch cannot be read, or with several devices has another shape than the net's.
+            DataError: if a batch cannot be read or, with several devices, if its shape differs from the net's.
             StoppedError: if `stopping` returned True. The position in the data is then undefined.
         """
         results: list[Any] = []
@@ -106,8 +108,8 @@ class Evaluator:
             if stopping():
                 raise StoppedError
             results.append(next(passes))
-            if each is not None:
-                each(i, Scores(float(results[i][0]), jax.tree.map(np.asarray, results[i][1])))
+            if on_pass is not None:
+                on_pass(i, Scores(float(results[i][0]), jax.tree.map(np.asarray, results[i][1])))
         return mean_scores(results, self.net.graph, self._ap_version)
 
     def _passes(self, variables: Variables, batches: int, key: jax.Array) -> Iterator[Any]:
@@ -117,7 +119,7 @@ class Evaluator:
         for i in range(batches):
             batch = jax.device_put(next(self.loader), self.device)
             arguments = variables.params, state, batch, jax.random.fold_in(key, i)
-            self._check_indices(*arguments)
+            self._index_check(*arguments)
             result, state = forward(*arguments)
             self._last = state
             yield result
@@ -127,7 +129,7 @@ class Evaluator:
         return {**self.loader.get_state(), **encode_recurrent_state(self.net.graph, self._last)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that `get_state` returned; raise `DataError` if it is not such a state."""
+        """Restore a state that `get_state` returned, or raise `DataError` if it is not such a state."""
         self._last = decode_recurrent_state(self.net.graph, state)
         self.loader.set_state(state)
 
@@ -144,7 +146,7 @@ class Evaluator:
         return scores
 
     def _add_recurrent_state(self, state: Params) -> Params:
-        """Return `state` with the recurrent state that the last batch of the previous test left."""
+        """Return `state` with the recurrent state after the last batch of the previous test."""
         merged = dict(state)
         for layer in self.net.graph.layers:
             if layer.recurrent_state and layer.key in self._last:
@@ -198,7 +200,7 @@ def _check_shapes(outputs: Sequence[Mapping[str, Any]], graph: Graph) -> None:
 
 
 def copy_trained_params(test: Graph, initial: Variables, train: Graph, trained: Variables) -> Variables:
-    """Return a test net's variables: the trained arrays for layers that the train net has by name, else `initial`."""
+    """Return a test net's variables: the trained arrays of the train net's layers of the same name, or `initial`."""
     return Variables(
         _share_tree(test, initial.params, train, trained.params), _share_tree(test, initial.state, train, trained.state)
     )
@@ -232,7 +234,7 @@ def shape_mismatches(test: Graph, train: Graph) -> Sequence[str]:
     return problems
 
 
-_WIDTH = 5  # numbers in a row of the output of DetectionEvaluate
+_WIDTH = 5  # the length of the rows that DetectionEvaluate outputs
 
 Precisions = dict[int, float]
 """The average precision of each class."""
@@ -242,8 +244,8 @@ def output_problems(graph: Graph, outputs: Sequence[str]) -> list[str]:
     """Return a message for each output of a test net whose shape is not (..., 5), the shape of detections."""
     shapes = {name: graph.blobs[name].shape for name in outputs}
     return [
-        f"output '{name}' has shape {shape}, but eval_type \"detection\" takes rows of {_WIDTH} numbers, as "
-        "DetectionEvaluate gives them; a Silence layer can hide it"
+        f"output '{name}' has shape {shape}, but eval_type \"detection\" takes rows of {_WIDTH} numbers, such as "
+        "the output of DetectionEvaluate; a Silence layer can hide it"
         for name, shape in shapes.items()
         if len(shape) < 2 or shape[-1] != _WIDTH
     ]
@@ -265,7 +267,7 @@ def average_precisions(batches: Sequence[Mapping[str, Any]], version: str) -> di
 
 
 def mean_precision(precisions: Precisions) -> np.ndarray:
-    """Return the mean average precision (mAP), float32: the mean over the classes, with 0 for undetected classes."""
+    """Return the mean average precision (mAP) over the classes as float32; undetected classes count as 0."""
     return np.array(np.mean(list(precisions.values())) if precisions else 0, np.float32)
 
 
@@ -296,7 +298,8 @@ def encode_recurrent_state(graph: Graph, state: Params) -> dict[str, Any]:
 def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
     """Return the recurrent state that `encode_recurrent_state` encoded, `{layer: {index: array}}`.
 
-    A layer whose stored state has other shapes, because the batch size has changed, is omitted; it starts at zero.
+    If the shapes of a layer's stored state differ, because the batch size has changed, the layer is omitted, and its
+    state starts at zero.
 
     Raises:
         DataError: if the record is damaged.
@@ -315,10 +318,12 @@ def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
                 p.slot.index: jnp.asarray(a) for p, a in zip(layer.recurrent_state, arrays, strict=True)
             }
         else:
-            message = (
-                "the recurrent state of layer '%s' of the test net has different shapes in the snapshot; it starts at 0"
+            log.warning(
+                "the recurrent state of layer '%s' has shapes %s in the snapshot, but %s in the net; it starts at 0",
+                layer.name,
+                [a.shape for a in arrays],
+                [param.spec.shape for param in layer.recurrent_state],
             )
-            log.warning(message, layer.name)
     return state
 
 
@@ -334,29 +339,29 @@ def _decode(stored: Any) -> np.ndarray:
     return np.frombuffer(data, "<f4").reshape(shape).astype(np.float32)
 
 
-_EACH, _ALL = PartitionSpec(DATA), PartitionSpec()
+_BY_ROW, _REPLICATED = PartitionSpec(DATA), PartitionSpec()
 
 
 def supports_parallel_eval(net: Net) -> bool:
     """Return whether a net's batches can be tested in parallel.
 
-    The net must have no host layers, no recurrent state and no indices that are checked on the host.
+    This requires that the net has no host layers, no recurrent state and no indices that are checked on the host.
     """
-    carries = any(layer.recurrent_state for layer in net.graph.layers)
-    return not (net.graph.has_host_layers or carries or IndexCheck(net).needed)
+    has_recurrent_state = any(layer.recurrent_state for layer in net.graph.layers)
+    return not (net.graph.has_host_layers or has_recurrent_state or IndexCheck(net).is_needed)
 
 
 class MeshEvaluator(Evaluator):
-    """Tests a net on the devices of a mesh; each row of the mesh takes another batch.
+    """Tests a net on the devices of a mesh. Each row of the mesh processes a different batch.
 
     All processes must call it together.
 
     Args:
-        net: the test net. `supports_parallel_eval` must be true for it, and its `reading.shard` must be
+        net: the test net. `supports_parallel_eval(net)` must be true, and `net.data_config.shard` must be
             `local_shard(mesh)`.
         mesh: the devices.
         loader: the loader of the net's batches.
-        ap_version: as for `Evaluator`.
+        ap_version: see `Evaluator`.
 
     Raises:
         GraphError: if `ap_version` is set and the outputs are not detections.
@@ -372,36 +377,38 @@ class MeshEvaluator(Evaluator):
             result, _ = scores(params, state, {name: x[0] for name, x in batch.items()}, key[0])
             return jax.tree.map(lambda x: x[None], result)
 
-        specs = (_ALL, _ALL, _EACH, _EACH)
-        run = jax.shard_map(per_device, mesh=mesh, in_specs=specs, out_specs=_EACH, axis_names={DATA}, check_vma=False)
+        specs = (_REPLICATED, _REPLICATED, _BY_ROW, _BY_ROW)
+        run = jax.shard_map(
+            per_device, mesh=mesh, in_specs=specs, out_specs=_BY_ROW, axis_names={DATA}, check_vma=False
+        )
         self._forward = net.jit(run)
 
     def _passes(self, variables: Variables, batches: int, key: jax.Array) -> Iterator[Any]:
         params, state = self._replicate(variables)
-        n, done = self._shard.total, 0
-        spare: dict[str, np.ndarray] | None = None
-        while done < batches:
-            count = min(n, batches - done)
+        n, n_done = self._shard.total, 0
+        filler: dict[str, np.ndarray] | None = None  # for rows of the mesh that take no batch
+        while n_done < batches:
+            count = min(n, batches - n_done)
             # a batch's number in the data set determines the row of the mesh that takes it
             rows = [(self.loader.next_index + i) % n for i in range(count)]
             local_batches = self.loader.take(count)
             for batch in local_batches:
                 check_shapes(batch, self._shapes)
             by_row = dict(zip((row for row in rows if self._shard.owns(row)), local_batches, strict=True))
-            spare = local_batches[0] if local_batches else spare or self._zeros()  # for mesh rows that take no batch
+            filler = local_batches[0] if local_batches else filler or self._zeros()
             local_rows = range(self._shard.first, self._shard.first + self._shard.count)
-            joined = join_batches(self._mesh, [by_row.get(row, spare) for row in local_rows], 0)
-            keys = [jax.random.fold_in(key, done + rows.index(row)) if row in rows else key for row in range(n)]
+            joined = join_batches(self._mesh, [by_row.get(row, filler) for row in local_rows], 0)
+            keys = [jax.random.fold_in(key, n_done + rows.index(row)) if row in rows else key for row in range(n)]
             results = all_gather(self._forward(params, state, joined, self._keys(keys)))
             loss, outputs = jax.tree.map(np.asarray, results)
             for row in rows:
                 yield loss[row], {name: blob[row] for name, blob in outputs.items()}
-            done += count
+            n_done += count
 
     def _keys(self, keys: list[jax.Array]) -> jax.Array:
         """Return the keys as one array with one key on each row of the mesh. Every process has all keys."""
         data = np.stack([np.asarray(jax.random.key_data(key)) for key in keys])
-        sharding = jax.sharding.NamedSharding(self._mesh, _EACH)
+        sharding = jax.sharding.NamedSharding(self._mesh, _BY_ROW)
         return jax.random.wrap_key_data(put_global(data, sharding))
 
     def _zeros(self) -> dict[str, np.ndarray]:
@@ -409,7 +416,7 @@ class MeshEvaluator(Evaluator):
         return {name: np.zeros(blobs[name].shape, blobs[name].dtype) for name in self.net.input_names}
 
     def _replicate(self, variables: Variables) -> Variables:
-        """Copy the arrays that only the test net has to all devices. The trained arrays are already on them."""
+        """Copy the arrays that only the test net has to all devices. The trained arrays are already on all devices."""
 
         def replicate(array: Any) -> jax.Array:
             is_placed = isinstance(array, jax.Array) and len(array.sharding.device_set) == self._mesh.size

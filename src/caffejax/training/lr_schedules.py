@@ -19,7 +19,7 @@ _f32 = np.float32
 
 
 class AdaptiveSchedule:
-    """A schedule that multiplies the rate by `gamma` at iterations that depend on the training.
+    """A schedule that multiplies the rate by `gamma` at iterations that depend on losses or test scores.
 
     Attributes:
         state: "step", the number of reductions so far, and values of the policy. Snapshots save the state.
@@ -30,7 +30,7 @@ class AdaptiveSchedule:
         self.state: dict[str, Any] = {"step": 0, **state}
 
     def __call__(self, iteration: int) -> np.float32:
-        """Return the rate of iteration `iteration`: the rate of the warm-up, or `base_lr * gamma**step`."""
+        """Return the rate of an iteration: the rate of the warm-up, or `base_lr * gamma**step` after the warm-up."""
         p, warmup = self._param, warmup_rate(self._param, iteration)
         rate = _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** self.state["step"])) if warmup is None else warmup
         return max(rate, _f32(p.min_lr))
@@ -94,7 +94,7 @@ def rate_schedule(param: Any) -> RateSchedule:
         return policy_rate
 
     def schedule(iteration: int) -> np.float32:
-        with np.errstate(all="ignore"):  # poly beyond max_iter is NaN, an exp may overflow: as in Caffe
+        with np.errstate(all="ignore"):  # as in Caffe, poly is NaN after max_iter, and exp may overflow
             warmup = warmup_rate(param, iteration)
             rate = policy_rate(iteration) if warmup is None else warmup
             return rate if rate >= param.min_lr or np.isnan(rate) else _f32(param.min_lr)
@@ -105,7 +105,8 @@ def rate_schedule(param: Any) -> RateSchedule:
 def warmup_rate(param: Any, iteration: int) -> np.float32 | None:
     """Return the rate of an iteration of the warm-up, or None after the warm-up.
 
-    With the NVIDIA fork's `rampup_interval` the rate rises quadratically, with the Intel fork's `warmup_iter` linearly.
+    The rate rises quadratically with the NVIDIA fork's `rampup_interval`, and linearly with the Intel fork's
+    `warmup_iter`.
     """
     p = param
     if iteration < p.rampup_interval:
@@ -123,18 +124,20 @@ def check_policy(param: Any) -> list[str]:
     """Return a message for each invalid learning-rate setting of a SolverParameter."""
     if param.lr_policy not in POLICIES:
         if not param.lr_policy:
-            return [f"lr_policy is missing; it is one of {', '.join(POLICIES)}"]
+            return [f"lr_policy is missing; set it to one of {', '.join(POLICIES)}"]
         return [f"unknown lr_policy '{param.lr_policy}'{did_you_mean(param.lr_policy, POLICIES)}"]
     problems = [
-        f"{name} must not be negative"
+        f"{name} must not be negative, but is {getattr(param, name):g}"
         for name in ("min_lr", "warmup_iter", "rampup_interval")
         if getattr(param, name) < 0
     ]
     if param.lr_policy == "multifixed" and (not param.stagelr or len(param.stagelr) != len(param.stageiter)):
-        counts = f"{len(param.stagelr)} and {len(param.stageiter)}"
-        problems.append(f"lr_policy 'multifixed' needs as many stagelr as stageiter, at least one, not {counts}")
+        counts = f"there are {len(param.stagelr)} and {len(param.stageiter)}"
+        problems.append(
+            f"lr_policy 'multifixed' needs the same number of stagelr and stageiter, at least one: {counts}"
+        )
     if param.lr_policy == "plateau" and any(n <= 0 for n in param.plateau_winsize):
-        problems.append(f"lr_policy 'plateau': plateau_winsize must be positive: {list(param.plateau_winsize)}")
+        problems.append(f"lr_policy 'plateau': plateau_winsize must be positive, but is {list(param.plateau_winsize)}")
     if param.gamma < 0 and param.lr_policy not in ("fixed", "poly", "multifixed"):
         problems.append(f"lr_policy '{param.lr_policy}': gamma must not be negative, but is {param.gamma:g}")
     if param.lr_policy == "stepearly" and (param.stepearly <= 0 or param.test_interval <= 0):
@@ -143,12 +146,14 @@ def check_policy(param: Any) -> list[str]:
     if param.lr_policy in ("step", "sigmoid", "sigmoid_inv") and param.stepsize <= 0:
         problems.append(f"lr_policy '{param.lr_policy}': stepsize must be positive, but is {param.stepsize}")
     if param.lr_policy == "poly" and param.max_iter <= 0:
-        problems.append("lr_policy 'poly' needs max_iter, at which the rate reaches 0")
+        problems.append(
+            f"lr_policy 'poly' needs a positive max_iter, at which the rate reaches 0, not {param.max_iter}"
+        )
     return problems
 
 
 def current_step(param: Any, iteration: int) -> int:
-    """Return how often `step` or `multistep` has reduced the rate at an iteration; 0 for the other policies."""
+    """Return how often the policy `step` or `multistep` has reduced the rate, or 0 for the other policies."""
     if param.lr_policy == "step":
         return int(iteration) // int(param.stepsize)
     if param.lr_policy == "multistep":
@@ -157,7 +162,7 @@ def current_step(param: Any, iteration: int) -> int:
 
 
 def _step_iterations(stepvalues: Sequence[int]) -> list[int]:
-    """Return the iteration of each step of `multistep`: `stepvalue`, moved later so that no two steps coincide."""
+    """Return the iteration of each step of `multistep`: `stepvalue`, increased where steps would coincide."""
     iterations: list[int] = []
     for value in stepvalues:
         iterations.append(max(value, iterations[-1] + 1 if iterations else value))
@@ -193,7 +198,7 @@ def _poly(p: Any) -> RateSchedule:
 
 
 def _sigmoid(p: Any) -> RateSchedule:
-    """Return a sigmoid of the iteration, which rises; the policy `sigmoid_inv`, of MyCaffe, falls."""
+    """Return a schedule that rises as a sigmoid, or that falls for MyCaffe's policy `sigmoid_inv`."""
     gamma = _f32(-p.gamma if p.lr_policy == "sigmoid_inv" else p.gamma)
 
     def rate(i: int) -> np.float32:
@@ -204,7 +209,7 @@ def _sigmoid(p: Any) -> RateSchedule:
 
 
 def _multifixed(p: Any) -> RateSchedule:
-    """Return the schedule of the policy `multifixed`: rate `stagelr[k]` up to iteration `stageiter[k]`."""
+    """Return the schedule of the policy `multifixed`, whose rate is `stagelr[k]` up to iteration `stageiter[k]`."""
     last = len(p.stagelr) - 1
     return lambda i: _f32(p.stagelr[min(bisect.bisect_left(p.stageiter, i), last)])
 

@@ -15,7 +15,7 @@ from ..errors import Problem, SolverError
 from ..net import Net, Variables
 from .train_step import TrainState, pass_key
 
-UNREAD = 100  # the newest losses stay unread: the device has long finished the older ones, so reading them never waits
+UNREAD = 100  # the number of newest losses that stay unread; older ones are complete, so reading them does not wait
 
 ADVICE = (
     "Training has diverged: lower base_lr, set clip_gradients, "
@@ -31,20 +31,20 @@ class FiniteCheck:
 
     Args:
         net: the train net.
-        iter_size: passes per iteration.
+        iter_size: the number of passes per iteration.
         every_step: whether `trace` is called after every step. The step must then not donate its arguments.
 
     Attributes:
-        every_step: the argument.
-        good: the name of the newest snapshot whose numbers are finite, or None.
+        every_step: the argument `every_step`.
+        last_good_checkpoint: the name of the newest snapshot whose numbers are finite, or None.
     """
 
     def __init__(self, net: Net, iter_size: int, every_step: bool = False) -> None:
-        self.good: str | None = None
+        self.last_good_checkpoint: str | None = None
         self.every_step = every_step
         self._net, self._iter_size = net, iter_size
         self._unread: list[tuple[int, jax.Array]] = []
-        self._finite: int | None = None  # the last iteration known to be finite
+        self._last_finite: int | None = None  # the last iteration whose loss is known to be finite
         self._all_finite = jax.jit(_all_finite)
 
     def note(self, iteration: int, losses: jax.Array) -> None:
@@ -84,18 +84,20 @@ class FiniteCheck:
         """Check all stored losses and, if not None, the parameters and running statistics in `variables`.
 
         Raises:
-            SolverError: if a number is not finite. After a non-finite loss, each call raises it until `restart`.
+            SolverError: if a number is not finite. After a non-finite loss, each call raises the error until `restart`
+                is called.
         """
         self._read(len(self._unread))
         if variables is not None and not self._all_finite(variables):
             culprit = not_finite(variables)
             assert culprit is not None
-            since = "at the start" if self._finite is None else f"after iteration {self._finite}, whose loss was finite"
+            last = self._last_finite
+            since = "at the start" if last is None else f"after iteration {last}, whose loss was finite"
             raise SolverError(self._problem(None, culprit._replace(message=f"{culprit.message} {since}")))
 
-    def restart(self, good: str) -> None:
-        """Discard all losses, because training continues from the snapshot `good`."""
-        self.good, self._finite = good, None
+    def restart(self, checkpoint: str) -> None:
+        """Discard all losses, because training continues from a snapshot."""
+        self.last_good_checkpoint, self._last_finite = checkpoint, None
         self._unread.clear()
 
     def _read(self, n: int) -> None:
@@ -103,20 +105,21 @@ class FiniteCheck:
             first, losses = self._unread[0]  # a non-finite loss stays in the list
             for iteration, value in enumerate(np.ravel(losses).tolist(), first):
                 if not math.isfinite(value):
-                    since = "" if self._finite is None else f"; it was finite up to iteration {self._finite}"
+                    last = self._last_finite
+                    since = "" if last is None else f"; it was finite up to iteration {last}"
                     raise SolverError(self._problem(iteration, NonFinite(f"the loss is {value}{since}")))
-                self._finite = iteration
+                self._last_finite = iteration
             del self._unread[0]
 
     def _problem(self, iteration: int | None, culprit: NonFinite) -> Problem:
-        at = "" if iteration is None else f"iteration {iteration}: "
+        location = "" if iteration is None else f"iteration {iteration}: "
         advice = culprit.advice or ADVICE
-        start = f" from the snapshot {self.good}" if self.good else ""
-        where = "" if self._net.compute_config.axis_name is None else " on one device"
-        how = f"run again{start}{where} with debug_nans=True (--debug_nans)"
-        hint = "" if self.every_step else f"; to find the layer where it begins, {how}"
+        start = f" from the snapshot {self.last_good_checkpoint}" if self.last_good_checkpoint else ""
+        device = "" if self._net.compute_config.axis_name is None else " on one device"
+        rerun = f"run again{start}{device} with debug_nans=True (--debug_nans)"
+        hint = "" if self.every_step else f"; to find the layer where it begins, {rerun}"
         return Problem(
-            f"{at}{culprit.message}. {advice}{hint}",
+            f"{location}{culprit.message}. {advice}{hint}",
             file=self._net.graph.file,
             layer=culprit.layer.name if culprit.layer else None,
             layer_type=culprit.layer.type.name if culprit.layer else None,

@@ -1,13 +1,13 @@
-"""Placement of a train state and its batches: on one device, or on a mesh of devices.
+"""Placement of a train state and its batches on one device or on a mesh of devices.
 
-One device is not treated as a mesh of one, which would start and run slower. Measured for a LeNet with BatchNorm and
-batch 16 on a CPU, in processor time (user and sys), one device against a mesh of one, with bitwise equal results:
+One device is not treated as a mesh of one device, which would start and run more slowly. For a LeNet with BatchNorm and
+batch size 16 on a CPU, the results were bitwise equal, and the processor times (user and system) were:
 
-- the first step, with programs stored by an earlier process: 0.92 against 1.38 s. The stored step on one device is
-  loaded without tracing;
-- each later step: 5.0 against 5.7 to 6.8 ms.
+- first step, with programs that an earlier process stored: 0.92 s on one device, 1.38 s on a mesh of one device. The
+  stored step for one device is loaded without tracing.
+- each later step: 5.0 ms on one device, 5.7 to 6.8 ms on a mesh of one device.
 
-One device also supports layers that run on the host and batches of changing shapes.
+Training on one device also supports layers that run on the host and batches of changing shapes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDev
 from ..checkpoints.load_save import Initializer
 from ..config import Shard
 from ..data.loader import Loader
-from ..errors import SolverError
+from ..errors import SolverError, shorten_list
 from ..graph import Graph
 from ..net import Net, Params, Variables
 from ..parallel import (
@@ -57,14 +57,14 @@ class SingleDevice:
 
     def __init__(self, device: jax.Device) -> None:
         self._device = device
-        self._batches: jax.Device | NamedSharding = device
+        self._batch_sharding: jax.Device | NamedSharding = device
 
     def shardings(self, state: TrainState) -> None:
-        """Return None: a step leaves the state on its device."""
+        """Return None, because a step leaves the state on its device."""
         return None
 
     def init_variables(self, net: Net, key: jax.Array) -> Initializer:
-        """Return a function that creates the variables that no weights file has."""
+        """Return a function that creates the initial values of the variables that no weights file contains."""
         return net.initializer(key)
 
     def init_state(
@@ -77,8 +77,9 @@ class SingleDevice:
     def place(self, state: TrainState) -> TrainState:
         """Return a state that the user has set, placed on the device.
 
-        A state on one device, or sharded by the user over several, stays where it is. A state on the host or replicated
-        on several devices, such as the state of a solver with several devices, is copied to the device.
+        A state on one device, or a state that the user has sharded over several devices, is not moved. A state on the
+        host or replicated on several devices, such as the state of a solver with several devices, is copied to the
+        device.
 
         Raises:
             SolverError: if the state is sharded in a way that XLA cannot partition automatically.
@@ -88,23 +89,23 @@ class SingleDevice:
         shardings = {x.sharding for x in arrays if not x.is_fully_replicated}
         moved: TrainState
         if shardings:
-            self._batches = replicated_sharding(_find_mesh(shardings))
+            self._batch_sharding = replicated_sharding(_find_mesh(shardings))
             moved = jax.tree.map(
-                lambda x: x if getattr(x, "sharding", 0) in shardings else put_global(x, self._batches), state
+                lambda x: x if getattr(x, "sharding", 0) in shardings else put_global(x, self._batch_sharding), state
             )
             return moved
-        self._batches = self._device
+        self._batch_sharding = self._device
         if len(arrays) == len(leaves) and all(len(x.sharding.device_set) == 1 for x in arrays):
             return state
         moved = put_global(state, SingleDeviceSharding(self._device))
         return moved
 
     def abstract_state(self, state: TrainState) -> TrainState:
-        """Return the shapes and shardings with which checkpoints of a placed state are read."""
+        """Return a state's shapes and dtypes, with the shardings that arrays get when a checkpoint is restored."""
         return abstract_state(state)
 
     def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
-        """Return a state that was read from a checkpoint with its NumPy arrays copied to the device.
+        """Return a state from a checkpoint, with its NumPy arrays copied to the device.
 
         The running statistics are in the state; `device_statistics` is ignored.
         """
@@ -119,18 +120,18 @@ class SingleDevice:
         return state.variables
 
     def split_statistics(self, state: TrainState) -> tuple[TrainState, None]:
-        """Return the state unchanged, and None: there are no statistics of each device."""
+        """Return the state unchanged, and None instead of the running statistics of each device."""
         return state, None
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
-        """Read the batches of an iteration, and return them stacked by `stack` on axis 0, in a list of one."""
+        """Read the batches of an iteration; return a list with one item, the batches stacked by `stack` on axis 0."""
         return [stack([next(loader) for _ in range(passes)])]
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
         """Put the batches on the device, or on all devices of a sharded state."""
         (stacked,) = batches
-        on_device: dict[str, jax.Array] = jax.device_put(dict(stacked), self._batches)
-        return on_device
+        device_batches: dict[str, jax.Array] = jax.device_put(dict(stacked), self._batch_sharding)
+        return device_batches
 
     def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
         """Return a step's outputs as NumPy arrays."""
@@ -142,14 +143,20 @@ class SingleDevice:
 
 
 def _find_mesh(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
-    """Return the mesh of sharded arrays; raise `SolverError` for several meshes, or axes not of `AxisType.Auto`."""
+    """Return the mesh of sharded arrays.
+
+    Raises:
+        SolverError: if there are several meshes, or axes that are not `AxisType.Auto`.
+    """
     meshes = {s.mesh for s in shardings if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh)}
     if len(meshes) == 1 == len({type(s) for s in shardings}):
         (mesh,) = meshes
         if all(kind == AxisType.Auto for kind in mesh.axis_types):
             return mesh
+    found = ", ".join(shorten_list(sorted(str(getattr(s, "mesh", s)) for s in shardings)))
     raise SolverError(
-        "a sharded state must be sharded over one mesh, with axes of AxisType.Auto; or make the solver with devices="
+        "the arrays of a sharded state must be on one mesh whose axes are all AxisType.Auto, or the solver must be "
+        f"created with devices=; the state is sharded over {found}"
     )
 
 
@@ -168,13 +175,13 @@ def pass_arguments(params: Params, state: Params, batches: Batches, key: jax.Arr
 
 
 class MeshPlacement:
-    """Placement on a mesh of devices of one or several processes; each row takes a separate batch.
+    """Placement on a mesh of devices of one or several processes. Each row of the mesh takes a separate batch.
 
     Args:
         mesh: the devices.
         graph: the train net's graph.
-        shard: the arrays to shard over the rows: "none", the optimizer's history, or also the parameters ("params");
-            see `Parallel`.
+        shard: the arrays to shard over the rows: "none", "optimizer" for the optimizer's history, or "params" for the
+            history and the parameters; see `Parallel`.
     """
 
     def __init__(self, mesh: Mesh, graph: Graph, shard: Shard = "none") -> None:
@@ -224,9 +231,9 @@ class MeshPlacement:
         return self.place_restored(sharded.replace(state=state.state), None)
 
     def abstract_state(self, state: TrainState) -> TrainState:
-        """Return the shapes and shardings with which checkpoints of a placed state are read.
+        """Return a state's shapes and dtypes, with the shardings that arrays get when a checkpoint is restored.
 
-        The shapes are the shapes on one device: running statistics have no axis of devices. They are small, and have no
+        Running statistics have the shapes of one device, without the axis of devices. They are small, and have no
         shardings.
         """
         statistics = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.state)
@@ -234,12 +241,12 @@ class MeshPlacement:
         return shapes
 
     def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
-        """Place a state that was read with the shapes of `abstract_state`.
+        """Place a state that was restored with the shapes of `abstract_state`.
 
         Args:
             state: the state.
-            device_statistics: the running statistics of each device, or None if the snapshot does not have them. If it
-                has the statistics of fewer devices, they are repeated.
+            device_statistics: the running statistics of each device, or None if the snapshot does not contain them. If
+                it contains the statistics of fewer devices, they are repeated.
         """
         n, by_row = self._data_shard.total, NamedSharding(self.mesh, PartitionSpec(DATA))
 
@@ -257,7 +264,7 @@ class MeshPlacement:
         return state.replace(state={}), self.shardings(state).replace(state={})
 
     def gather(self, state: TrainState) -> TrainState:
-        """Return the state with unsharded arrays; all processes must call it together.
+        """Return the state with unsharded arrays. All processes must call it together.
 
         Replicated arrays stay on the devices. Sharded arrays are gathered on the host, because they may not fit into
         the memory of one device. The running statistics are the statistics of the first device.
@@ -295,7 +302,7 @@ class MeshPlacement:
         return [stack([batches[row] for batches in by_pass]) for row in range(self._data_shard.count)]
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
-        """Put the batches that `read` returned on the devices: the batches of each row of the mesh on that row.
+        """Put the batches that `read` returned on the devices of their rows of the mesh.
 
         Args:
             batches: the batches of each row.
@@ -304,27 +311,27 @@ class MeshPlacement:
         return join_batches(self.mesh, batches, axis)
 
     def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
-        """Return a step's outputs as NumPy arrays, the examples of all devices concatenated on axis 0.
+        """Return a step's outputs as NumPy arrays, with the examples of all devices concatenated on axis 0.
 
         All processes must call it together.
         """
-        different, same = (jax.tree.map(np.asarray, all_gather(outputs)) for outputs in blobs)
-        return {**same, **{name: blob.reshape(-1, *blob.shape[2:]) for name, blob in different.items()}}
+        by_device, replicated = (jax.tree.map(np.asarray, all_gather(outputs)) for outputs in blobs)
+        return {**replicated, **{name: blob.reshape(-1, *blob.shape[2:]) for name, blob in by_device.items()}}
 
     def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
-        """Yield `(params, state, batch, key)` of each pass of the next update, row by row of this process's devices."""
+        """Yield `(params, state, batch, key)` of each pass of the next update, for each row of this process."""
         params = all_gather(state.params)
         for row in range(self._data_shard.first, self._data_shard.first + self._data_shard.count):
             device = next(d for d in np.ravel(self.mesh.devices[row]) if d.process_index == jax.process_index())
 
-            def on_device(array: jax.Array, axis: int | None = None, device: jax.Device = device) -> jax.Array:
+            def local_data(array: jax.Array, axis: int | None = None, device: jax.Device = device) -> jax.Array:
                 (data,) = (s.data for s in array.addressable_shards if s.device == device)
                 return data if axis is None else jnp.squeeze(data, axis)
 
-            variables = jax.tree.map(on_device, params), jax.tree.map(lambda x: on_device(x, 0), state.state)
-            key = jax.random.wrap_key_data(on_device(jax.random.key_data(state.key)))
-            key = jax.random.fold_in(jax.random.fold_in(key, on_device(state.iteration)), row)
-            row_batches = {name: on_device(x, 1) for name, x in batches.items()}
+            variables = jax.tree.map(local_data, params), jax.tree.map(lambda x: local_data(x, 0), state.state)
+            key = jax.random.wrap_key_data(local_data(jax.random.key_data(state.key)))
+            key = jax.random.fold_in(jax.random.fold_in(key, local_data(state.iteration)), row)
+            row_batches = {name: local_data(x, 1) for name, x in batches.items()}
             yield from pass_arguments(*variables, row_batches, key, passes)
 
 

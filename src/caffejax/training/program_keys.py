@@ -1,6 +1,6 @@
 """Keys of compiled functions in the cache of programs on disk; see `kernels.program_cache`.
 
-A key is made of everything that determines a function: the net, the run settings and the solver's settings.
+A key consists of everything that determines a function: the net, its configuration and the solver's settings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..layers.registry import is_builtin
 from ..net import Net
 from ..schema.caffe_pb2 import SolverParameter
 
-# settings that compiled functions do not depend on: rates are arguments of functions; only the trainer reads the others
+# settings that do not affect compiled functions: rates are arguments, and only the trainer reads the other settings
 _LOOP_SETTINGS = (
     *("net", "net_param", "train_net", "train_net_param", "train_state", "test_net", "test_net_param", "test_state"),
     *("test_iter", "test_interval", "test_compute_loss", "test_initialization", "base_lr", "lr_policy", "gamma"),
@@ -49,8 +49,9 @@ def net_function(name: str, net: Net) -> bytes | None:
 def graph_function(name: str, graph: Graph, compute_config: ComputeConfig) -> bytes | None:
     """Return the cache key of a compiled function of a graph, or None if the function must not be stored.
 
-    The key is None if the function depends on code or files beside the net and caffejax: for layers on the host, layer
-    types that a user registered, and layer types that are built for a single layer, which may read files.
+    The function must not be stored if it depends on code or files other than the net and caffejax. This applies to
+    layers on the host, layer types that a user registered, and layer types that are built for a single layer, which may
+    read files.
     """
     if graph.has_host_layers or any(layer.context.per_layer or not is_builtin(layer.type) for layer in graph.layers):
         return None

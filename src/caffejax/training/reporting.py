@@ -14,7 +14,7 @@ import numpy as np
 
 log = logging.getLogger("caffejax.solver")
 
-_READ_BEHIND = 200  # newest losses that stay unread: the device has long finished older ones, so reading never waits
+_MAX_UNREAD = 200  # the number of newest losses that stay unread; older ones are complete, so reading does not wait
 
 
 class Display(NamedTuple):
@@ -24,8 +24,8 @@ class Display(NamedTuple):
         iteration: the number of the iteration.
         loss: the mean loss of the last `average_loss` iterations.
         rate: the learning rate of the iteration.
-        outputs: the output blobs of the train net by name. Empty after the last iteration, for which Caffe displays
-            only the loss.
+        outputs: the output blobs of the train net by name. It is empty after the last iteration, for which Caffe
+            displays only the loss.
         pace: the speed of training since the last display, or None after the last iteration.
     """
 
@@ -39,8 +39,8 @@ class Display(NamedTuple):
 class SmoothedLoss:
     """The running mean of the last `window` losses, computed as in Caffe.
 
-    A loss is read from the device when `value` is read, or after 200 newer losses, so that `note` never waits for the
-    device.
+    A loss is read from the device when `value` is accessed, or after 200 newer losses, so that `note` never waits for
+    the device.
     """
 
     def __init__(self, window: int) -> None:
@@ -51,19 +51,19 @@ class SmoothedLoss:
         self._mean = 0.0
 
     def note(self, losses: jax.Array) -> None:
-        """Add the loss of an iteration, a scalar, or the losses of consecutive iterations, (n,), to the mean."""
+        """Add the loss of an iteration as a scalar, or the losses of consecutive iterations as an (n,) array."""
         self._unread.append(losses)
-        if len(self._unread) > _READ_BEHIND:
+        if len(self._unread) > _MAX_UNREAD:
             self._read(1)
 
     @property
     def has_losses(self) -> bool:
-        """True if `note` was called."""
+        """True if `note` has been called."""
         return bool(self._unread or self._losses)
 
     @property
     def value(self) -> float:
-        """The mean of the losses up to the last iteration; 0 before the first iteration."""
+        """The mean of the last losses, or 0 before the first iteration."""
         self._read(len(self._unread))
         return self._mean
 
@@ -84,7 +84,7 @@ class SmoothedLoss:
 
 
 def score_lines(outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float] | None = None) -> Iterator[str]:
-    """Yield "name = value" for each element of each output blob, followed by the weighted loss for a loss blob."""
+    """Yield "name = value" for each element of each output blob, with the weighted loss appended for a loss blob."""
     for name, values in outputs.items():
         weight = (loss_weights or {}).get(name, 0)
         for value in np.ravel(values):
@@ -99,7 +99,10 @@ def output_lines(prefix: str, outputs: Mapping[str, np.ndarray], loss_weights: M
 
 
 def display_lines(display: Display, interval: int, loss_weights: Mapping[str, float]) -> Iterator[str]:
-    """Yield Caffe's log lines for a display, every `interval` iterations. Without a pace, yield only the loss."""
+    """Yield Caffe's log lines for a display; `interval` is the number of iterations between displays.
+
+    If the display has no pace, only the loss is logged.
+    """
     if display.pace is None:
         yield f"Iteration {display.iteration}, loss = {display.loss:g}"
         return
@@ -110,7 +113,7 @@ def display_lines(display: Display, interval: int, loss_weights: Mapping[str, fl
 
 
 def precision_lines(precisions: Mapping[str, Mapping[int, float]]) -> Iterator[str]:
-    """Yield a log line "class<number>: <average precision>" for each class of each output, as the SSD fork does."""
+    """Yield a log line "class<number>: <average precision>" for each class of each output, like the SSD fork."""
     for by_class in precisions.values():
         for label, value in by_class.items():
             yield f"class{label}: {value:g}"
@@ -140,7 +143,7 @@ class Stopwatch:
 
     Args:
         iteration: the number of updates so far.
-        batch_size: examples per update.
+        batch_size: the number of examples per update.
         waited: a function that returns the total time for which devices have waited for data, in seconds.
     """
 
@@ -154,7 +157,7 @@ class Stopwatch:
         return time.perf_counter() - self._time
 
     def lap(self, iteration: int) -> Pace:
-        """Return the pace since the last call, and start a new lap.
+        """Return the pace since the last lap, and start a new lap.
 
         Args:
             iteration: the number of updates so far.
@@ -171,9 +174,9 @@ class Stopwatch:
 class DataWait:
     """Measures the time in which a device was idle because its batches were still being read.
 
-    The host runs ahead of an accelerator, so a slow read need not delay training. Only the part of a read after the
-    device became idle is counted. If the last read took over 1 ms, a thread records when the device becomes idle;
-    otherwise half of the read is counted.
+    The host runs ahead of an accelerator, so a slow read does not always delay training. Only the part of a read after
+    the device became idle is counted. If the previous read took over 1 ms, a thread records when the device becomes
+    idle. Otherwise, half of the read is counted.
 
     Attributes:
         seconds: the total idle time, in seconds.
@@ -186,34 +189,34 @@ class DataWait:
         self._watcher: ThreadPoolExecutor | None = None
 
     def note(self, result: jax.Array) -> None:
-        """Store a result of the last step that was started; the device is idle when the result is ready."""
+        """Store a result of the last dispatched step. The device is idle when this result is ready."""
         self._last = result
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Measure the `with` block as a read of batches."""
-        idle, began = self._idle(), time.perf_counter()
-        ready_at = self._watch_result() if self._slow and not idle else None
+        was_idle, start = self._is_idle(), time.perf_counter()
+        ready_at = self._watch_result() if self._slow and not was_idle else None
         yield
-        ended = time.perf_counter()
-        took = ended - began
-        self._slow = took > _SLOW
-        if idle:
-            self.seconds += took
-        elif self._idle():
-            self.seconds += took / 2 if ready_at is None else max(0.0, ended - ready_at.result())
+        end = time.perf_counter()
+        duration = end - start
+        self._slow = duration > _SLOW
+        if was_idle:
+            self.seconds += duration
+        elif self._is_idle():
+            self.seconds += duration / 2 if ready_at is None else max(0.0, end - ready_at.result())
 
-    def _idle(self) -> bool:
+    def _is_idle(self) -> bool:
         return self._last is None or self._last.is_ready()  # type: ignore[attr-defined]
 
     def _watch_result(self) -> Future[float]:
-        """Wait for the last result in another thread; return a future of the time at which the result is ready."""
+        """Wait for the last result in another thread, and return a future of the time when it becomes ready."""
         if self._watcher is None:
             self._watcher = ThreadPoolExecutor(1, thread_name_prefix="caffejax-data-wait")
-        return self._watcher.submit(_when_ready, self._last)
+        return self._watcher.submit(_wait_until_ready, self._last)
 
 
-def _when_ready(result: jax.Array | None) -> float:
+def _wait_until_ready(result: jax.Array | None) -> float:
     with suppress(Exception):  # errors of the device are raised when results are read
         jax.block_until_ready(result)
     return time.perf_counter()

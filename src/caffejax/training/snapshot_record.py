@@ -1,6 +1,6 @@
 """Record of a snapshot: the state that Caffe does not store, as JSON.
 
-It has the positions in the data, the seed, the random key, the scores and the state of the policy `plateau`.
+It contains the positions in the data, the seed, the random key, the scores and the state of the policy `plateau`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 from ..errors import Problem, WeightsError, is_integer
 from ..human_readable import format_bytes
 
-_LARGEST = 2**63 - 1
-_LARGEST_TEXT = 16 << 20  # bytes; a position takes a few dozen for each data layer
-_KEY_LENGTHS = (2, 4)  # 32-bit numbers in a JAX key
+_MAX_INTEGER = 2**63 - 1
+_MAX_TEXT = 16 << 20  # bytes; a position takes a few dozen bytes for each data layer
+_KEY_LENGTHS = (2, 4)  # the possible numbers of 32-bit integers in a JAX key
 
 
 def format_record(record: Mapping[str, Any], file: str) -> str:
@@ -29,10 +29,10 @@ def format_record(record: Mapping[str, Any], file: str) -> str:
         WeightsError: if the record is larger than `parse_record` accepts.
     """
     text = json.dumps(record)
-    if len(text) > _LARGEST_TEXT:
+    if len(text) > _MAX_TEXT:
         remedy = "let `get_state` of Python layers return less"
         raise WeightsError(
-            Problem(f"its record would have {format_bytes(len(text))}, {_size_limit()}; {remedy}", file=file)
+            Problem(f"its record would be {format_bytes(len(text))} long, {_size_limit()}; {remedy}", file=file)
         )
     return text
 
@@ -41,14 +41,15 @@ def parse_record(text: str, file: str) -> dict[str, Any]:
     """Parse and validate a record from JSON. An empty text is an empty record.
 
     Args:
-        text: the JSON.
+        text: the JSON text.
         file: the snapshot, for error messages.
 
     Raises:
-        WeightsError: if the text is too large, not JSON, or not a record.
+        WeightsError: if the text is too long, is not JSON, or is not a record.
     """
-    if len(text) > _LARGEST_TEXT:
-        raise WeightsError(Problem(f"damaged: its record has {format_bytes(len(text))}, {_size_limit()}", file=file))
+    if len(text) > _MAX_TEXT:
+        message = f"damaged: its record is {format_bytes(len(text))} long, {_size_limit()}"
+        raise WeightsError(Problem(message, file=file))
     try:
         record = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
@@ -60,62 +61,66 @@ def validate_record(record: Any, file: str) -> dict[str, Any]:
     """Validate the types of a record's fields, and return the record. Any field may be missing.
 
     A record is `{"data": {"train": positions, "test": [positions, ...]}, "seed": int, "key": [int, ...],
-    "scores": {name: number}, "plateau": {"step": int, "minimum": number, "last_event": int}}`. Positions are dicts by
-    layer name, whose values the data sources validate.
+    "scores": {name: number}, "plateau": {"step": int, "minimum": number, "last_event": int}}`. Positions are dicts
+    keyed by layer name; the data sources validate their values.
 
     Raises:
         WeightsError: if a field is invalid. The message names the file and each such field.
     """
     if not isinstance(record, dict):
-        raise WeightsError(Problem(f"damaged: its record is {_kind(record)}, not named fields", file=file))
-    problems = [Problem(f"damaged: {field} of its record is {value}", file=file) for field, value in _wrong(record)]
+        raise WeightsError(
+            Problem(f"damaged: its record is {_abbreviate(record)}, not an object with named fields", file=file)
+        )
+    problems = [
+        Problem(f"damaged: {field} of its record is {text}", file=file) for field, text in _invalid_fields(record)
+    ]
     if problems:
         raise WeightsError(problems)
     return record
 
 
-def _wrong(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield `(field, message)` for each invalid field; the message has the value and the expected type."""
+def _invalid_fields(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield `(field, description)` for each invalid field. The description has the value and the expected type."""
     data = record.get("data", {"train": {}, "test": []})
     if not isinstance(data, dict) or not {"train", "test"} <= data.keys():
-        yield "'data'", f"{_kind(data)}, not the positions of the train net and the test nets"
+        yield "'data'", f"{_abbreviate(data)}, not the positions of the train net and the test nets"
     else:
         if not isinstance(data["train"], dict):
-            yield "'data.train'", f"{_kind(data['train'])}, not positions by layer"
+            yield "'data.train'", f"{_abbreviate(data['train'])}, not positions by layer"
         if not isinstance(data["test"], list) or not all(isinstance(net, dict) for net in data["test"]):
-            yield "'data.test'", f"{_kind(data['test'])}, not a list of positions by layer"
+            yield "'data.test'", f"{_abbreviate(data['test'])}, not a list of positions by layer"
     seed = record.get("seed", 0)
-    if not is_integer(seed) or not -_LARGEST < seed < _LARGEST:
-        yield "'seed'", f"{_kind(seed)}, not an integer"
+    if not is_integer(seed) or not -_MAX_INTEGER < seed < _MAX_INTEGER:
+        yield "'seed'", f"{_abbreviate(seed)}, not an integer of 64 bits"
     key = record.get("key", [0, 0])
-    if not isinstance(key, list) or len(key) not in _KEY_LENGTHS or not all(_is_whole(n, 2**32) for n in key):
-        yield "'key'", f"{_kind(key)}, not two or four numbers of 32 bits"
+    if not isinstance(key, list) or len(key) not in _KEY_LENGTHS or not all(_is_natural(n, 2**32) for n in key):
+        yield "'key'", f"{_abbreviate(key)}, not two or four integers of 32 bits"
     scores = record.get("scores") or {}
     if not isinstance(scores, dict) or not all(_is_number(score) for score in scores.values()):
-        yield "'scores'", f"{_kind(scores)}, not numbers by output"
+        yield "'scores'", f"{_abbreviate(scores)}, not numbers by output"
     plateau = record.get("plateau", {"step": 0, "minimum": 0.0, "last_event": 0})
     integer_fields = ("step", "last_event")
     if (
         not isinstance(plateau, dict)
         or plateau.keys() != {*integer_fields, "minimum"}
-        or not all(_is_whole(plateau[name], 2**31) for name in integer_fields)
+        or not all(_is_natural(plateau[name], 2**31) for name in integer_fields)
         or not (_is_number(plateau["minimum"]) and isfinite(plateau["minimum"]))
     ):
-        yield "'plateau'", f"{_kind(plateau)}, not a step, the smallest loss and the last event"
+        yield "'plateau'", f"{_abbreviate(plateau)}, not a step, the smallest loss and the last event"
 
 
 def _size_limit() -> str:
-    return f"and records have at most {format_bytes(_LARGEST_TEXT)}"
+    return f"but at most {format_bytes(_MAX_TEXT)} are allowed"
 
 
-def _is_whole(value: Any, below: int = _LARGEST) -> bool:
-    return is_integer(value) and bool(0 <= value < below)
+def _is_natural(value: Any, bound: int) -> bool:
+    return is_integer(value) and bool(0 <= value < bound)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _kind(value: Any) -> str:
+def _abbreviate(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

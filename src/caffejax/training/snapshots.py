@@ -1,6 +1,6 @@
 """Snapshots: a checkpoint `<prefix>.orbax/<n>`, and for Caffe `<prefix>_iter_<n>.caffemodel` and `.solverstate`.
 
-A lock of the prefix has only one training run at a time write snapshots with it.
+A lock file for the prefix prevents two training runs from writing the same snapshots at the same time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .solverstate_io import is_caffe_state, load_state, save_state
 from .train_state_io import StateReader, to_arrays, to_host
 from .train_step import TrainState, Updater
 
-# errors of network file systems without locks
+# errors of network file systems that do not support locks
 _UNSUPPORTED = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
@@ -43,8 +43,8 @@ _UNSUPPORTED = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 def lock_prefix(prefix: str) -> Iterator[None]:
     """Hold a lock on the file `<prefix>.lock` until the `with` block ends.
 
-    Unfinished files that killed runs left are removed at the start and at the end of the block. The lock file contains
-    the process and host of its holder. The operating system releases the lock when the process ends, so the lock cannot
+    Unfinished files of killed runs are removed at the start and at the end of the block. The lock file contains the
+    process and host of its holder. The operating system releases the lock when the process ends, so the lock cannot
     become stale.
 
     Raises:
@@ -53,9 +53,9 @@ def lock_prefix(prefix: str) -> Iterator[None]:
     """
     path = Path(f"{prefix}.lock")
     try:
-        file = _open_locked(path)
+        file = _open_and_lock(path)
     except OSError as error:
-        message = f"cannot be written: {error.strerror}; name another folder in the solver's snapshot_prefix"
+        message = f"cannot be written: {error.strerror}; choose a different folder in the solver's snapshot_prefix"
         raise SolverError(Problem(message, str(path))) from error
     try:
         sweep(prefix)
@@ -64,24 +64,24 @@ def lock_prefix(prefix: str) -> Iterator[None]:
         with suppress(OSError):
             sweep(prefix)
         for _ in range(2):  # a failure may be temporary
-            with suppress(OSError):  # before the lock is released: the next run creates another file
+            with suppress(OSError):  # before the lock is released, because the next run creates a new file
                 path.unlink(missing_ok=True)
         os.close(file)
 
 
-def _open_locked(path: Path) -> int:
+def _open_and_lock(path: Path) -> int:
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in _UNSUPPORTED:
-                log.warning("%s: %s; a second run with this prefix would not be noticed", path, error.strerror)
+                log.warning("%s: %s; a second run with this prefix cannot be detected", path, error.strerror)
                 return file
             holder = os.pread(file, 200, 0).decode(errors="replace").strip()
             os.close(file)
             raise _locked_error(path, holder) from None
-        if _is_same_file(path, file):  # the previous run did not remove it between opening and locking
+        if _is_same_file(path, file):  # false if the previous run removed it between opening and locking
             break
         os.close(file)
     os.ftruncate(file, 0)
@@ -98,7 +98,9 @@ def _is_same_file(path: Path, file: int) -> bool:
 
 def _locked_error(path: Path, holder: str) -> SolverError:
     by = f"by {holder}" if holder.startswith("process ") and holder.isprintable() else "by another process"
-    message = f"another run trains with this snapshot prefix: the file is locked {by}; wait, or use another"
+    message = (
+        f"another run trains with this snapshot prefix: the file is locked {by}; wait, or choose a different prefix"
+    )
     return SolverError(Problem(message, str(path)))
 
 
@@ -117,26 +119,26 @@ FORMAT = 1  # the version of a checkpoint's record and names
 
 
 class Background:
-    """Runs one job at a time in a thread. The next call of `submit`, `check` or `wait` raises the error of a job."""
+    """Runs one job at a time in a thread. If it fails, the next `submit`, `check` or `wait` raises its error."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
         self._job: Future[object] | None = None
 
     def submit(self, job: Callable[[], object]) -> None:
-        """Wait for the previous job, raise its error, and start a job."""
+        """Wait for the previous job, raise its error if it has failed, and start a new job."""
         self.wait()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="caffejax-save")
         self._job = self._pool.submit(job)
 
     def check(self) -> None:
-        """Raise the error of the job if it has failed. Does not wait for the job."""
+        """Raise the error of the job if it has failed, without waiting for the job."""
         if self._job is not None and self._job.done():
             self.wait()
 
-    def settle(self) -> None:
-        """Wait for the job. Its error is not raised."""
+    def wait_silently(self) -> None:
+        """Wait for the job without raising its error."""
         if self._job is not None:
             wait([self._job])
 
@@ -164,15 +166,16 @@ class Snapshots:
         file: the solver's prototxt, or None. Its name is the prefix if the settings have no snapshot_prefix.
         keep: the rule for which checkpoints are kept. The default keeps all checkpoints.
         checkpoint_only: whether to write only checkpoints and no files for Caffe.
-        on_error: "stop" to raise an error if a snapshot cannot be written. "continue" to log a warning; then an error
-            is raised at the end if the newest snapshot could not be written. Several processes need "stop".
+        on_error: "stop" to raise an error if a snapshot cannot be written, or "continue" to log a warning. With
+            "continue", an error is raised at the end if the newest snapshot could not be written. Several processes
+            support only "stop".
 
     Attributes:
         prefix: the prefix of the paths of all snapshots.
-        on_error: the argument.
+        on_error: the argument `on_error`.
 
     Raises:
-        SolverError: if the settings ask for snapshots and their folder cannot be created or written to.
+        SolverError: if the settings request snapshots and their folder cannot be created or written to.
     """
 
     def __init__(
@@ -201,18 +204,18 @@ class Snapshots:
         last_update: Params | None = None,
         device_statistics: Params | None = None,
     ) -> None:
-        """Start to write a snapshot in the background: the checkpoint and Caffe's two files. `wait` waits for it.
+        """Start to write a snapshot in the background: the checkpoint and Caffe's two files.
 
-        All processes write their shards of the checkpoint. The first process writes Caffe's files; for them it gathers
-        sharded arrays in its memory, one at a time.
+        All processes write their shards of the checkpoint. The first process writes Caffe's files, and gathers sharded
+        arrays in its memory for this, one at a time. `wait` waits until the snapshot is complete.
 
         Args:
             state: the train state, which may be sharded.
             graph: the train net.
             iteration: the number of updates so far.
             record: the positions in the data, seed and scores to store; see `snapshot_record.validate_record`.
-            last_update: the arrays that the last update subtracted from the parameters, or None for zeros. With the
-                setting `snapshot_diff` they are stored as Caffe's diffs.
+            last_update: the arrays that the last update subtracted from the parameters, or None for zeros. If
+                `snapshot_diff` is set, they are stored as Caffe's diffs.
             device_statistics: the running statistics of each device, stacked on axis 0, or None for one device.
 
         Raises:
@@ -251,7 +254,7 @@ class Snapshots:
     def _caffe_files(
         self, host: TrainState, graph: Graph, iteration: int, record: Mapping[str, Any], last_update: Params | None
     ) -> Callable[[], None]:
-        """Return a function that writes Caffe's files from gathered arrays; in other processes it does nothing."""
+        """Return a function that writes Caffe's files from gathered arrays, or does nothing in other processes."""
         if self._checkpoint_only or not is_first():
             return lambda: None
         hdf5 = self._param.snapshot_format == SolverParameter.HDF5
@@ -273,17 +276,17 @@ class Snapshots:
         """Read a snapshot. Each process reads only its shards of a checkpoint.
 
         Args:
-            path: a .solverstate[.h5] file, a checkpoint folder, whose newest step is read, or a step in such a folder
-                (`<prefix>.orbax/<n>`).
+            path: a .solverstate[.h5] file, a checkpoint folder, whose newest step is read, or a step in such a folder,
+                `<prefix>.orbax/<n>`.
             updater: the updater that will continue from the state.
             graph: the train net.
 
         Returns:
-            The train state; the record, empty if Caffe wrote the file; and the running statistics of each device, or
-            None if the snapshot does not have them.
+            The train state, the record, and the running statistics of each device. The record is empty if Caffe wrote
+            the file. The statistics are None if the snapshot does not contain them.
 
         Raises:
-            WeightsError: if the snapshot does not exist, cannot be read, or belongs to another net or solver type.
+            WeightsError: if the snapshot does not exist, cannot be read, or belongs to a different net or solver type.
         """
         if is_caffe_state(Path(path)):
             return *load_state(Path(path), updater.sharded_state[0], graph, self._param.type), None
@@ -291,23 +294,23 @@ class Snapshots:
         recurrent_state = [f"{p.slot.layer}/{p.slot.index}" for layer in graph.layers for p in layer.recurrent_state]
         reader = StateReader(updater.abstract_state, str(path), recurrent_state)
 
-        def target(record: dict[str, Any], shapes: Mapping[str, Any]) -> Mapping[str, Any]:
+        def restore_target(record: dict[str, Any], shapes: Mapping[str, Any]) -> Mapping[str, Any]:
             _check_record(record, str(path))
-            return reader.target(shapes)
+            return reader.restore_target(shapes)
 
         checkpoints = CheckpointFolder(folder)
         try:
-            arrays, record = checkpoints.restore(step, target, is_true_in_all_processes)
+            arrays, record = checkpoints.restore(step, restore_target, is_true_in_all_processes)
         finally:
             checkpoints.close()
-        state, device_statistics = reader.state(arrays)
+        state, device_statistics = reader.to_train_state(arrays)
         return state, record, device_statistics
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Lock the prefix of the snapshots against other runs until the `with` block ends.
 
-        The first process holds the lock. Nothing is locked if the settings ask for no snapshots.
+        The first process holds the lock. Nothing is locked if the settings request no snapshots.
 
         Raises:
             SolverError: if another run holds the lock.
@@ -319,14 +322,14 @@ class Snapshots:
                 try:
                     yield
                 finally:
-                    self._background.settle()  # if training failed, its last snapshot may not be complete yet
+                    self._background.wait_silently()  # if training failed, its last snapshot may not be complete yet
         else:
             yield
 
     def check(self) -> None:
         """Raise `WeightsError` if a snapshot could not be written, or log a warning if `on_error` is "continue".
 
-        Does not wait for a snapshot that is being written.
+        It does not wait for a snapshot that is being written.
         """
         self._handle_errors(self._background.check)
 
@@ -336,7 +339,7 @@ class Snapshots:
         self._check_newest()
 
     def close(self) -> None:
-        """Wait as `wait` does, and end the background thread."""
+        """Wait like `wait`, and end the background thread."""
         try:
             self._background.close()
         finally:
@@ -362,7 +365,7 @@ class Snapshots:
             raise error
 
     def prepare(self) -> None:
-        """Create the folder of snapshots, and raise `SolverError` if snapshots cannot be written to it."""
+        """Create the folder of the snapshots, and raise `SolverError` if it is not writable."""
         if not is_first():
             return
         parent = Path(self.prefix).parent
@@ -383,7 +386,7 @@ def check_folder(prefix: str) -> None:
 
 
 def check_snapshot(path: str | os.PathLike[str]) -> None:
-    """Raise `WeightsError` if a path is not an existing .solverstate file, checkpoint folder or step of one."""
+    """Raise `WeightsError` if a path is not an existing .solverstate file, checkpoint folder or step in a folder."""
     if is_caffe_state(Path(path)):
         check_exist([path], WeightsError)
     else:
@@ -392,7 +395,12 @@ def check_snapshot(path: str | os.PathLike[str]) -> None:
 
 def _check_record(record: dict[str, Any], path: str) -> None:
     if record.get("weights"):
-        raise WeightsError(Problem("holds weights only; convert it and give it as --weights", file=path))
+        raise WeightsError(
+            Problem(
+                "contains only weights, so training cannot resume from it; convert it and pass it as --weights",
+                file=path,
+            )
+        )
     if record.get("format") != FORMAT:
         message = f"has format {record.get('format')}, but this version of caffejax reads format {FORMAT}"
         raise WeightsError(Problem(message, file=path))
@@ -412,7 +420,7 @@ def prefix_of(param: SolverParameter, file: Path | None) -> str:
 
 
 def _locate(path: Path) -> tuple[Path, int | None]:
-    """Split the path of a checkpoint folder or of a step in it: return `(folder, step or None)`."""
+    """Split the path of a checkpoint folder or of a step in it into `(folder, step or None)`."""
     if not os.path.exists(path):
         raise WeightsError(
             Problem("no such snapshot; give a <prefix>.orbax folder or one of its steps", file=str(path))

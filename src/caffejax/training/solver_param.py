@@ -1,4 +1,4 @@
-"""Functions of a SolverParameter: validation of its settings, and reading of its nets and files."""
+"""Validation of the settings in a SolverParameter, and reading of its nets and files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .reporting import log
 from .snapshots import check_folder, check_snapshot, prefix_of
 from .update_rules import check_rule
 
-_NAMES = {
+_ALLOWED_VALUES = {
     "eval_type": ("classification", "detection"),
     "ap_version": VERSIONS,
     "momentum_policy": ("fixed", "poly", "opt"),
@@ -29,8 +29,8 @@ _NAMES = {
     "larc_policy": ("scale", "clip"),
     "regularization_type": ("L1", "L2", "NONE"),
 }
-# the settings of forks that are supported; others are ignored with a warning, or refused
-_FOLLOWED = (
+# the supported settings of forks; other settings are ignored with a warning, or refused
+_SUPPORTED = (
     *("ap_version", "eval_type", "larc", "larc_eta", "larc_policy", "min_lr", "plateau_winsize", "rampup_interval"),
     *("rampup_lr", "show_per_class_result", "stageiter", "stagelr", "warmup_iter", "warmup_start_lr", "stepearly"),
     *("momentum_policy", "momentum_power", "max_momentum", "weight_decay_policy", "weight_decay_power"),
@@ -39,7 +39,7 @@ _FOLLOWED = (
 )
 _TRAIN_SOURCES = ("net", "net_param", "train_net", "train_net_param")
 
-_NO_NET = f"the train net must be one of {', '.join(_TRAIN_SOURCES)}: none is given"
+_NO_NET = f"the train net is missing; set one of {', '.join(_TRAIN_SOURCES)}"
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,11 @@ def check_solver(param: SolverParameter, file: str | None = None, needs_net: boo
     Args:
         param: the settings.
         file: the solver's file, for messages.
-        needs_net: whether a solver without a train net is wrong. MyCaffe's name none, so only training needs one.
+        needs_net: whether a solver without a train net is an error. MyCaffe's solvers name no net, so only training
+            requires one.
 
     Raises:
-        SolverError: if Caffe would refuse a setting. The message names each such setting, with the reason.
+        SolverError: if Caffe would refuse a setting. The message names each such setting and the reason.
     """
     problems = [*check_policy(param), *check_rule(param), *_other_problems(param)]
     if needs_net and not any(map(param.HasField, _TRAIN_SOURCES)):
@@ -80,41 +81,42 @@ def check_solver(param: SolverParameter, file: str | None = None, needs_net: boo
 def _other_problems(param: SolverParameter) -> Iterator[str]:
     sources = [f for f in _TRAIN_SOURCES if param.HasField(f)]
     if len(sources) > 1:
-        yield f"the train net must be one of {', '.join(_TRAIN_SOURCES)}: {', '.join(sources)} are given"
-    for setting in unknown_settings(param, _FOLLOWED):
+        yield f"several train nets are set: {', '.join(sources)}; keep one of them"
+    for setting in unknown_settings(param, _SUPPORTED):
         yield f"setting {setting} is not supported; BVLC Caffe does not have it either"
     if param.clamp_weights_lower > param.clamp_weights_upper:
-        yield f"no weight is between {param.clamp_weights_lower:g} and {param.clamp_weights_upper:g}, clamp_weights_*"
+        limits = f"{param.clamp_weights_lower:g} and {param.clamp_weights_upper:g}"
+        yield f"clamp_weights_lower must not exceed clamp_weights_upper, but they are {limits}"
     if "poly" in (param.momentum_policy, param.weight_decay_policy) and param.max_iter <= 0:
-        yield "a momentum_policy or weight_decay_policy 'poly' needs max_iter, at which it ends"
+        yield f"a momentum_policy or weight_decay_policy 'poly' needs a positive max_iter, not {param.max_iter}"
     for name in ("max_iter", "display", "snapshot", "test_interval"):
         if getattr(param, name) < 0:
             yield f"{name} must not be negative, but is {getattr(param, name)}"
     if any(n < 0 for n in param.test_iter):
-        yield f"test_iter must not be negative: {list(param.test_iter)}"
+        yield f"test_iter must not be negative, but is {list(param.test_iter)}"
     if param.iter_size < 1:
         zero = ": Caffe divides by it, and all parameters become NaN" if param.iter_size == 0 else ""
         yield f"iter_size must be 1 or more, not {param.iter_size}{zero}"
     if param.average_loss < 1:
         yield f"average_loss must be 1 or more, not {param.average_loss}"
-    for name, allowed in _NAMES.items():
+    for name, allowed in _ALLOWED_VALUES.items():
         if (value := getattr(param, name)) not in allowed and (name != "regularization_type" or param.weight_decay):
-            yield f"unknown {name} '{value}'; it is {' or '.join(allowed)}{did_you_mean(value, allowed)}"
+            yield f"unknown {name} '{value}'; it must be {' or '.join(allowed)}{did_you_mean(value, allowed)}"
     named, total = len(_test_sources(param)), len(param.test_iter)
     generic = param.HasField("net") or param.HasField("net_param")
     # test_iter then has no effect, and old forks allow it; MyCaffe's solvers name no net at all
     untested = not (named or generic) and not (param.test_interval and sources)
     if not untested and (total < named or (total > named and not generic)):
-        yield f"test_iter must be given once per test net: {total} for {format_count(named, 'test net')}"
+        yield f"test_iter must be set once per test net, but is set {total} times for {format_count(named, 'test net')}"
     elif param.test_state and len(param.test_state) != total:
         nets = format_count(total, "test net")
-        yield f"test_state must be given once per test net: {len(param.test_state)} for {nets}"
+        yield f"test_state must be set once per test net, but is set {len(param.test_state)} times for {nets}"
     if total and param.test_interval <= 0 and not untested:
-        yield "test_interval must be positive where there are test nets"
+        yield f"test_interval must be positive if there are test nets, but is {param.test_interval}"
 
 
 def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
-    """Read the settings of the train net. Its state has the phase TRAIN, the net's state and train_state.
+    """Read the settings of the train net. Its state consists of phase TRAIN, the net's state and train_state.
 
     Args:
         param: the solver's settings.
@@ -122,27 +124,27 @@ def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
 
     Raises:
         SchemaError: if the net's file cannot be read.
-        SolverError: if the solver names no net, as MyCaffe's.
+        SolverError: if the solver names no net, like MyCaffe's solvers.
     """
     fields = [f for f in _TRAIN_SOURCES if param.HasField(f)]
     if not fields:
         raise SolverError(_NO_NET)
     field = fields[0]
-    return _settings(field, getattr(param, field), folder, "TRAIN", param.train_state)
+    return _read_settings(field, getattr(param, field), folder, "TRAIN", param.train_state)
 
 
 def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
     """Read the settings of the test nets, in Caffe's order.
 
-    The order is each test_net_param, each test_net, and then `net` or `net_param` for each remaining test_iter.
+    The order is: each test_net_param, each test_net, and then `net` or `net_param` for each remaining test_iter.
     """
     sources = _test_sources(param)
     if not (sources or param.HasField("net") or param.HasField("net_param")):
-        return []  # whatever test_iter is
+        return []  # test_iter has no effect
     generic = ("net", param.net) if param.HasField("net") else ("net_param", param.net_param)
     sources += [generic] * (len(param.test_iter) - len(sources))
     states = list(param.test_state) or [NetState()] * len(sources)
-    return [_settings(*s, folder, "TEST", state) for s, state in zip(sources, states, strict=True)]
+    return [_read_settings(*s, folder, "TEST", state) for s, state in zip(sources, states, strict=True)]
 
 
 def _test_sources(param: SolverParameter) -> list[tuple[str, Any]]:
@@ -158,7 +160,9 @@ def _find_file(field: str, source: str, folder: Path | None) -> str:
     return file
 
 
-def _settings(field: str, source: str | NetParameter, folder: Path | None, phase: Any, extra: NetState) -> NetSettings:
+def _read_settings(
+    field: str, source: str | NetParameter, folder: Path | None, phase: Any, extra: NetState
+) -> NetSettings:
     file = None if isinstance(source, NetParameter) else _find_file(field, source, folder)
     message, wrong = read_valid_part(Path(file) if file else source)
     state = NetState(phase=phase)
@@ -170,11 +174,11 @@ def _settings(field: str, source: str | NetParameter, folder: Path | None, phase
 
 
 def weights_files(
-    param: SolverParameter, file: Path | None, more: Sequence[str | os.PathLike[str]]
+    param: SolverParameter, file: Path | None, additional: Sequence[str | os.PathLike[str]]
 ) -> list[str | os.PathLike[str]]:
-    """Return the paths of the weight files to load before training: the files of the setting `weights`, then `more`."""
+    """Return the weight files to load before training: the files of the setting `weights`, then `additional`."""
     folder = file.parent if file else None
-    return [*(find(name, folder) for entry in param.weights for name in entry.split(",")), *more]
+    return [*(find(name, folder) for entry in param.weights for name in entry.split(",")), *additional]
 
 
 def check_files(
@@ -188,12 +192,12 @@ def check_files(
     Args:
         param: the solver's settings.
         file: the solver's file, or None if the solver was not read from a file.
-        weights: the weight files to load after the files that the settings name.
+        weights: additional weight files, which are loaded after the files that the settings name.
         snapshot: the snapshot that will be restored, or None.
 
     Raises:
-        SchemaError, WeightsError, SolverError: if a file is missing or cannot be written. The message names each such
-            file.
+        SchemaError, WeightsError, SolverError: if files are missing or cannot be written. The message names each of
+            them.
     """
     folder = file.parent if file else None
 

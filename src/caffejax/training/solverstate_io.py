@@ -46,19 +46,19 @@ def save_state(
 
     Args:
         path: the file.
-        state: the state, as `to_host` returns it.
+        state: the state that `to_host` returned.
         graph: the train net.
         param: the solver's settings.
         learned_net: the file of the weights, which the .solverstate names.
-        record: state that Caffe does not store, as JSON values. The record and the random key are written to a field
-            that Caffe skips.
+        record: the state that Caffe does not store, as JSON values. The record and the random key are written to a
+            field that Caffe skips.
 
     Raises:
         WeightsError: if the record is too large or the file cannot be written. An existing file then stays unchanged.
     """
     iteration = int(state.iteration)
     history = find_history(state.opt_state)
-    arrays = tuple(_array(p, slot) for slot in history.history for p in graph.learnable)
+    arrays = tuple(_history_array(p, slot) for slot in history.history for p in graph.learnable)
     steps = current_step(param, max(0, iteration - 1))  # at the last update
     text = format_record({**record, "key": np.asarray(state.key).tolist()}, path)
     from ..checkpoints.solverstate import SolverState, write_solverstate  # h5py takes long to import
@@ -71,8 +71,8 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
 
     Args:
         path: the file.
-        like: a state of this solver. The result has its shardings, and its random key if Caffe wrote the file, because
-            Caffe stores no key.
+        like: a state of this solver, whose shardings the result has. Its random key is used if Caffe wrote the file,
+            because Caffe stores no key.
         graph: the train net.
         type: the solver's type, for error messages.
 
@@ -80,7 +80,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
         The state, and the record that `save_state` wrote. The record is empty if Caffe wrote the file.
 
     Raises:
-        WeightsError: if the .solverstate or the weights cannot be read, or belong to another net or solver type.
+        WeightsError: if the .solverstate or the weights cannot be read, or belong to a different net or solver type.
     """
     from ..checkpoints.solverstate import read_solverstate
 
@@ -88,7 +88,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
     record = parse_record(stored.record, str(path))
     variables = Variables(like.params, like.state)
     if stored.learned_net:
-        variables = load_weights(_weights(path, stored.learned_net), graph, variables, strict=True)
+        variables = load_weights(_find_weights(path, stored.learned_net), graph, variables, strict=True)
     slots = find_history(like.opt_state).history
     problems = list(_differences(stored, graph, len(slots), type))
     if problems:
@@ -116,12 +116,12 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
     return sharded, record
 
 
-def _weights(path: Path, named: str) -> Path:
-    """Return the path of the weights file: `named` itself if it exists, else the same name in the folder of `path`."""
+def _find_weights(path: Path, named: str) -> Path:
+    """Return the path of the weights file: `named` if it exists, otherwise the same name in the folder of `path`."""
     stored, sibling = Path(named), path.parent / Path(named).name
     if not os.path.isfile(stored) and not os.path.isfile(sibling):  # a device, which may never end, is not accepted
         message = f"its weights are missing: there is no file '{named}' in the working directory, and no '{sibling}'"
-        raise WeightsError(Problem(f"{message}; put the file beside this one", file=str(path)))
+        raise WeightsError(Problem(f"{message}; put the file into the same folder as this one", file=str(path)))
     return stored if os.path.isfile(stored) else sibling
 
 
@@ -143,8 +143,8 @@ def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> It
             )
 
 
-def _array(param: Param, tree: Any) -> Array:
-    """Return the history of a parameter blob, float32. Running statistics have no history; Caffe stores zeros."""
+def _history_array(param: Param, tree: Any) -> Array:
+    """Return the history of a blob as float32. Running statistics have no history, and Caffe stores zeros for them."""
     if not param.spec.learnable:
         return np.zeros(param.spec.shape, np.float32)
     return np.asarray(tree[param.slot.layer][param.slot.index], np.float32)

@@ -46,12 +46,12 @@ class Tests:
         evaluators: the evaluator of each net.
         net_variables: for each net, a function that returns the net's variables, with placeholders for the arrays that
             the train net has.
-        scores: the mean of each output in the last test, by name. If several nets have an output of the same name, it
-            is the output of the first of them.
+        scores: the mean of each output in the last test, by name. If several nets have an output of the same name, the
+            score is from the first of them.
 
     Raises:
-        GraphError: if a layer's blobs have other shapes than in the train net, or eval_type is "detection" and the
-            outputs of a net are not detections.
+        GraphError: if the shapes of a layer's blobs differ from the shapes in the train net, or if eval_type is
+            "detection" and the outputs of a net are not detections.
         DataError: if a test net's data cannot be opened.
     """
 
@@ -84,20 +84,20 @@ class Tests:
         self.net_variables = [
             _initial_variables(net, jax.random.fold_in(key, 1 + i), train) for i, net in enumerate(nets)
         ]
-        self._tested_ahead: int | None = None
+        self._tested_early: int | None = None  # the iteration of a test that replaces the test that is due
         self.scores: dict[str, float] = {}
 
-    def due(self, iteration: int) -> bool:
-        """Return whether test_interval asks for a test at an iteration that was not tested ahead of time."""
+    def is_due(self, iteration: int) -> bool:
+        """Return whether a test is due at an iteration and has not already been run early."""
         interval, offset = self._param.test_interval, self._param.test_offset
-        return bool(interval) and (iteration - offset) % interval == 0 and self._tested_ahead != iteration
+        return bool(interval) and (iteration - offset) % interval == 0 and self._tested_early != iteration
 
     def run(
         self,
         iteration: int,
         variables: Variables,
         *,
-        ahead: bool = False,
+        is_early: bool = False,
         stopping: Callable[[], bool] = lambda: False,
     ) -> list[Scores] | None:
         """Test all nets with the train net's variables, and log and return the scores.
@@ -105,7 +105,7 @@ class Tests:
         Args:
             iteration: the number of updates so far, for messages and random keys.
             variables: the train net's variables.
-            ahead: whether this test replaces the test that is due at this iteration, so that `due` then returns False.
+            is_early: whether this test replaces the test that is due at this iteration, so that `is_due` returns False.
             stopping: called before each batch. If it returns True, the test ends and the nets return to their previous
                 positions in the data.
 
@@ -123,21 +123,21 @@ class Tests:
                 log.warning("%s", error)
             return None
         self.scores = {name: float(np.mean(v)) for scores in reversed(results) for name, v in scores.outputs.items()}
-        self._tested_ahead = iteration if ahead else None
+        self._tested_early = iteration if is_early else None
         return results
 
     def accuracy(self, results: Sequence[Scores]) -> float | None:
-        """Return the mean of the first test net's first output that is not a loss, or None."""
+        """Return the mean of the first test net's first output that is not a loss, or None if there is none."""
         losses = self.evaluators[0].net.graph.losses
         return next((float(np.mean(v)) for name, v in results[0].outputs.items() if not losses.get(name)), None)
 
-    def keep(self, last: int | None, best: str | None) -> Keep:
+    def keep_rule(self, last: int | None, best: str | None) -> Keep:
         """Return the rule for which checkpoints are kept.
 
         Args:
             last: the number of newest checkpoints to keep, or None.
-            best: the name of the output whose best checkpoint is kept, or None. For a loss, lower values are better;
-                for other outputs, higher values.
+            best: the name of the output whose best checkpoint is kept, or None. Lower values of a loss are better, and
+                higher values of other outputs.
 
         Raises:
             SolverError: if no test net has the output `best`.
@@ -180,7 +180,7 @@ class Tests:
 
 
 def _initial_variables(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
-    """Return a function that returns a test net's initial variables, with 0.0 for the train net's arrays."""
+    """Return a function that returns a test net's initial variables, with 0.0 in place of the train net's arrays."""
     placeholders = Variables(*train.graph.trees(lambda _: 0.0))  # type: ignore[arg-type]
     check_layers_fit(net.graph)
     variables = copy_trained_params(net.graph, _shapes(net), train.graph, placeholders)
@@ -190,7 +190,7 @@ def _initial_variables(net: Net, key: jax.Array, train: Net) -> Callable[[], Var
 
 
 def _shapes(net: Net) -> Variables:
-    """Return the shapes and dtypes of the arrays that `net.init` creates, without a trace."""
+    """Return the shapes and dtypes of the arrays that `net.init` creates, without tracing it."""
 
     def shape(param: Param) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(param.spec.shape, np.float32)

@@ -17,17 +17,17 @@ from .reporting import log
 from .train_step import TrainState
 from .update_rules import History, find_history, with_history
 
-_DEVICES = "devices"  # a checkpoint's name for the running statistics of each device
+_DEVICE_STATISTICS = "devices"  # the name in a checkpoint of the running statistics of each device
 
 
 def to_host(state: TrainState) -> TrainState:
-    """Return a state of NumPy arrays in the first process, with the key's uint32 data; see `gather_to_first`."""
-    copied: TrainState = gather_to_first(state.replace(key=_data(state.key)))
+    """Return a state of NumPy arrays in the first process, with the key as uint32 data; see `gather_to_first`."""
+    copied: TrainState = gather_to_first(state.replace(key=_key_data(state.key)))
     return copied
 
 
 def to_arrays(state: TrainState, device_statistics: Params | None = None) -> dict[str, Any]:
-    """Return a state as nested dictionaries of arrays with string keys, the form of a native checkpoint.
+    """Return a state in the form of a native checkpoint: nested dictionaries of arrays with string keys.
 
     Args:
         state: the state.
@@ -35,16 +35,16 @@ def to_arrays(state: TrainState, device_statistics: Params | None = None) -> dic
     """
     histories = enumerate(find_history(state.opt_state).history)
     return {
-        **({_DEVICES: _name_blobs(device_statistics)} if device_statistics else {}),
+        **({_DEVICE_STATISTICS: _name_blobs(device_statistics)} if device_statistics else {}),
         "params": _name_blobs(state.params),
         "state": _name_blobs(state.state),
         "history": {str(i): _name_blobs(tree) for i, tree in histories},
         "iteration": state.iteration,
-        "key": _data(state.key),
+        "key": _key_data(state.key),
     }
 
 
-def _data(key: Any) -> Any:
+def _key_data(key: Any) -> Any:
     return jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
 
 
@@ -58,7 +58,7 @@ def check_state(state: TrainState, expected: TrainState) -> None:
     if structures[0] == structures[1]:
         problems = _differences(_flat(to_arrays(state)), _flat(to_arrays(expected)), ())
     else:
-        problems = ["its optimizer state belongs to another solver type"]
+        problems = ["its optimizer state belongs to a different solver type"]
     if problems:
         raise SolverError([f"train_state does not match this solver: {problem}" for problem in problems])
 
@@ -72,9 +72,9 @@ class StateReader:
     """Converts the arrays of a native checkpoint to a `TrainState`.
 
     Attributes:
-        expected: the shapes and shardings of a state of this solver, as `Placement.abstract_state` returns them.
+        expected: the shapes and shardings of a state of this solver, from `Placement.abstract_state`.
         file: the checkpoint, for error messages.
-        recurrent_state: the names "layer/index" of the recurrent state, which starts at zero if the batch size has
+        recurrent_state: the names "layer/index" of the recurrent state. This state starts at zero if the batch size has
             changed.
     """
 
@@ -82,8 +82,8 @@ class StateReader:
     file: str
     recurrent_state: Collection[str] = ()
 
-    def target(self, shapes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the target that each array of a checkpoint is read into.
+    def restore_target(self, shapes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the target into which each array of a checkpoint is restored.
 
         The target of an array of the expected shape has the expected sharding. The target of any other array, such as
         the statistics of each device, is an empty NumPy array.
@@ -92,9 +92,11 @@ class StateReader:
             shapes: the arrays of the checkpoint, or their shapes and dtypes, as nested dictionaries.
 
         Raises:
-            WeightsError: if an array is missing or unknown, or has another shape. It names each such array.
+            WeightsError: if an array is missing or unknown, or has an unexpected shape. The message names each such
+                array.
         """
-        flat, expected = _flat({name: tree for name, tree in shapes.items() if name != _DEVICES}), self._flat_expected()
+        expected = self._flat_expected()
+        flat = _flat({name: tree for name, tree in shapes.items() if name != _DEVICE_STATISTICS})
         may_differ = {f"state/{name}" for name in self.recurrent_state}
         if messages := _differences(flat, expected, may_differ):
             raise WeightsError([Problem(message, file=self.file) for message in messages])
@@ -106,12 +108,18 @@ class StateReader:
 
         return _map_arrays(array_target, shapes)
 
-    def state(self, arrays: Mapping[str, Any]) -> tuple[TrainState, Params | None]:
-        """Convert a checkpoint's arrays to `(state, running statistics of each device or None)`."""
+    def to_train_state(self, arrays: Mapping[str, Any]) -> tuple[TrainState, Params | None]:
+        """Convert a checkpoint's arrays to a state and the running statistics of each device.
+
+        The statistics are None if the checkpoint does not contain them.
+        """
         flat, expected = _flat(arrays), self._flat_expected()
         for name in (f"state/{name}" for name in self.recurrent_state):
             if name in flat and flat[name].shape != expected[name].shape:
-                log.warning("%s: '%s' has a different batch size, and starts at zero", self.file, name)
+                stored, shape = flat[name].shape, expected[name].shape
+                log.warning(
+                    "%s: '%s' has shape %s, but %s in the net; it starts at zero", self.file, name, stored, shape
+                )
                 flat[name] = np.zeros(expected[name].shape, expected[name].dtype)
 
         def load_tree(prefix: str, tree: Params) -> Params:
@@ -126,7 +134,7 @@ class StateReader:
             iteration=flat["iteration"],
             key=jax.random.wrap_key_data(flat["key"]),
         )
-        return state, _device_statistics(_flat(arrays.get(_DEVICES, {})), like.state)
+        return state, _device_statistics(_flat(arrays.get(_DEVICE_STATISTICS, {})), like.state)
 
     def _flat_expected(self) -> dict[str, Any]:
         return _flat(to_arrays(self.expected))
@@ -156,12 +164,12 @@ def _map_arrays(function: Callable[[str, Any], Any], tree: Mapping[str, Any], pr
     }
 
 
-def _differences(stored: Mapping[str, Any], expected: Mapping[str, Any], any_shape: Collection[str]) -> list[str]:
+def _differences(stored: Mapping[str, Any], expected: Mapping[str, Any], may_differ: Collection[str]) -> list[str]:
     problems = [f"has no '{name}', which this solver needs" for name in expected if name not in stored]
     problems += [f"has '{name}', which this solver does not have" for name in stored if name not in expected]
     problems += [
         f"'{name}' has shape {tuple(stored[name].shape)}, but this solver needs {value.shape}"
         for name, value in expected.items()
-        if name in stored and tuple(stored[name].shape) != value.shape and name not in any_shape
+        if name in stored and tuple(stored[name].shape) != value.shape and name not in may_differ
     ]
     return problems

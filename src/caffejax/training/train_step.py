@@ -1,4 +1,4 @@
-"""`TrainState`, and the functions that build a training step, a pure function."""
+"""`TrainState`, and functions that build a training step, which is a pure function."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from ..parallel import data_parallel
 Arrays = tuple[jax.Array, ...]
 
 
-def separate_updates(params: Any, grads: Any, most: float = math.inf) -> tuple[Any, Any]:
+def separate_updates(params: Any, grads: Any, max_size: float = math.inf) -> tuple[Any, Any]:
     """Return `(params, grads)` unchanged, with barriers that keep XLA from fusing updates with the backward pass.
 
     Without a barrier, XLA fuses the update of a weight with its transposition for a convolution of the backward pass,
-    because both read the weight. On several devices that convolution, and the backward pass of all earlier layers, then
-    waits for the all-reduce of the weight's gradient, and XLA cannot combine the all-reduces of several gradients. The
-    TPU compiler does not fuse them. There, barriers for all parameters or for no parameters take less memory.
+    because both read the weight. On several devices, this convolution and the backward pass of all earlier layers then
+    wait for the all-reduce of the weight's gradient, and XLA cannot combine the all-reduces of several gradients. The
+    TPU compiler does not fuse them. On TPUs, barriers for all parameters or for no parameters take less memory.
 
     Args:
         params, grads: trees of the same structure.
-        most: the largest number of elements of a parameter that gets a barrier.
+        max_size: the largest number of elements of a parameter that gets a barrier.
     """
     leaves: list[jax.Array]
     tree: Any
     leaves, tree = jax.tree.flatten(params)
-    chosen = [i for i, leaf in enumerate(leaves) if leaf.size <= most]
+    selected = [i for i, leaf in enumerate(leaves) if leaf.size <= max_size]
     diffs = [_match_axis_order(diff) for diff in tree.flatten_up_to(grads)]
-    if not chosen:
+    if not selected:
         return params, tree.unflatten(diffs)
-    tpu = _pair_barriers if math.isinf(most) else _identity
+    tpu = _pair_barriers if math.isinf(max_size) else _identity
     run = Operation(_identity, _identity, tpu=tpu, partitioned=_pair_barriers)
-    results = run(*(leaves[i] for i in chosen), *(diffs[i] for i in chosen))
-    for i, param, diff in zip(chosen, results, results[len(chosen) :], strict=False):
+    results = run(*(leaves[i] for i in selected), *(diffs[i] for i in selected))
+    for i, param, diff in zip(selected, results, results[len(selected) :], strict=False):
         leaves[i], diffs[i] = param, diff
     return tree.unflatten(leaves), tree.unflatten(diffs)
 
@@ -64,7 +64,7 @@ def _pair_barriers(*arrays: jax.Array) -> Arrays:
 
 
 def _match_axis_order(diff: jax.Array) -> jax.Array:
-    """Return a weight's gradient, laid out on GPUs in the order of its axes, as the weight is.
+    """Return a weight's gradient; on GPUs, its memory layout follows the order of its axes, like the weight's layout.
 
     Otherwise the gradient has the layout of the convolution's result, and XLA converts the weight and the history of
     the update rule to that layout and back.
@@ -76,9 +76,9 @@ def _materialise(diff: jax.Array) -> Arrays:
     return (materialise(diff),)
 
 
-# Parameters of at most this number of elements are updated after a barrier behind the backward pass, so that XLA can
-# sum all gradients over devices together. The barrier keeps gradients in memory, which is little next to float32
-# activations, but not next to bfloat16 activations.
+# Parameters with at most this number of elements are updated after a barrier that follows the backward pass, so that
+# XLA can sum all gradients over devices together. The barrier keeps gradients in memory, which is little compared to
+# float32 activations, but not compared to bfloat16 activations.
 _MAX_BARRIER_SIZE = {"float32": math.inf, "tf32": math.inf, "bfloat16": 2**13}
 
 
@@ -107,7 +107,7 @@ class TrainState:
         return Variables(self.params, self.state)
 
     def replace(self, **changes: Any) -> TrainState:
-        """Return the state with these fields changed."""
+        """Return a copy of the state with some of its fields changed."""
         return dataclasses.replace(self, **changes)
 
 
@@ -115,9 +115,9 @@ class StepResult(NamedTuple):
     """The result of a training step.
 
     Attributes:
-        loss: the mean loss of the passes, float32; for several steps in one dispatch, the loss of each step, (steps,).
+        loss: the mean loss of the passes, a float32 scalar. For several steps in one dispatch, it has shape (steps,).
         outputs: the output blobs of the last pass, by name.
-        update: the arrays that the last step subtracted from the parameters, or None if they are not kept.
+        update: the arrays that the last step subtracted from the parameters, or None if they were not requested.
         requests: the sum of the encoded requests of all processes, or None for one process; see `parallel.Requests`.
     """
 
@@ -132,7 +132,7 @@ class Updater(Protocol):
 
     Attributes:
         train_state: the state with unsharded arrays and the first device's running statistics.
-        last_update: the array that the last update subtracted from each parameter, or None if the updater keeps none.
+        last_update: the arrays that the last update subtracted from the parameters, or None if they are not stored.
     """
 
     train_state: TrainState
@@ -140,7 +140,7 @@ class Updater(Protocol):
 
     @property
     def wait_seconds(self) -> float:
-        """The total time for which devices have waited for data, in seconds; 0 if it is not measured."""
+        """The total time for which devices have waited for data, in seconds, or 0 if it is not measured."""
 
     @property
     def variables(self) -> Variables:
@@ -148,7 +148,7 @@ class Updater(Protocol):
 
     @property
     def abstract_state(self) -> TrainState:
-        """The shapes of `train_state`, with the shardings with which a checkpoint is read."""
+        """The shapes and dtypes of `train_state`, with the shardings that arrays get when a checkpoint is restored."""
 
     @property
     def sharded_state(self) -> tuple[TrainState, Params | None]:
@@ -164,7 +164,7 @@ class Updater(Protocol):
 
     @property
     def steps_per_dispatch(self) -> int:
-        """The number of updates for one call of `update`, if no display, test or snapshot is due between them."""
+        """The number of updates in one call of `update` if no display, test or snapshot is due between them."""
 
     def update(
         self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool, requests: jax.Array | None
@@ -175,7 +175,7 @@ class Updater(Protocol):
             iteration: the number of the first update.
             rates: the learning rates, float32.
             debug_info: whether to log debug info before the update.
-            requests: the encoded requests of all processes, whose sum the result has, or None for one process.
+            requests: the encoded requests of all processes, or None for one process. The result contains their sum.
         """
 
     def final_loss(self) -> jax.Array:
@@ -239,14 +239,15 @@ def make_update(
 ) -> Update:
     """Return a pure function `update(grads, train_state, rate)`, the second half of a training step.
 
-    The function returns the new state and, with `keep_update`, the arrays that it subtracted from the parameters,
-    otherwise None. Its gradients are sums over the passes of an iteration, in float32 or bfloat16.
+    The function returns the new state and the arrays that it subtracted from the parameters, or None if `keep_update`
+    is false. Its gradients are sums over the passes of an iteration, in float32 or bfloat16.
 
     Args:
         optimizer: the update rule.
         keep_update: whether to return the subtracted arrays.
-        max_barrier_size: the largest number of elements of a parameter updated after a barrier; see `separate_updates`.
-        kernels: "fast" to use the `apply` of an `AppliedOptimizer`, unless `keep_update`; "reference" to use optax.
+        max_barrier_size: the largest number of elements of a parameter that is updated after a barrier; see
+            `separate_updates`.
+        kernels: "fast" to use `apply` of an `AppliedOptimizer` if `keep_update` is false, "reference" to use optax.
     """
     apply = getattr(optimizer, "apply", None) if kernels == "fast" and not keep_update else None
 
@@ -269,10 +270,11 @@ def make_update(
 
 
 def _average_statistics(net: Net, state: Params) -> Params:
-    """Return running statistics that are equal on all devices: with `sync_bn` under `jax.shard_map`, their mean.
+    """Return the mean of the running statistics over devices, if `sync_bn` is set and `jax.shard_map` is active.
 
-    They differ only if the state was trained before without `sync_bn`. One collective averages the statistics of all
-    layers. The state that recurrent layers carry from one pass to the next is not averaged.
+    The statistics of devices differ only if the state was previously trained without `sync_bn`. One collective
+    operation averages the statistics of all layers. The state that recurrent layers carry from one pass to the next is
+    not averaged.
     """
     name = net.compute_config.axis_name if net.compute_config.sync_bn else None
     slots = [p.slot for p in net.graph.learnable if not p.spec.learnable]
@@ -290,9 +292,9 @@ def _average_statistics(net: Net, state: Params) -> Params:
 def make_passes(net: Net, iter_size: int) -> Passes:
     """Return a pure function that computes the forward and backward passes of an iteration.
 
-    The function `passes(params, state, batches, key)` returns gradients, the new state, the loss and outputs. `batches`
-    are `iter_size` batches, stacked by `stack`. Gradients are summed over the passes, the loss is the mean over the
-    passes, and the outputs are the outputs of the last pass.
+    The function `passes(params, state, batches, key)` returns gradients, the new state, the loss and the outputs.
+    `batches` are `iter_size` batches, stacked by `stack`. Gradients are summed over the passes, the loss is the mean
+    over the passes, and the outputs are from the last pass.
     """
 
     grad = jax.value_and_grad(net.loss, has_aux=True)
@@ -302,27 +304,28 @@ def make_passes(net: Net, iter_size: int) -> Passes:
     ) -> tuple[Params, Params, jax.Array, Blobs]:
         state = _average_statistics(net, state)
 
-        def one(carry: tuple[Any, Params], numbered: Any) -> tuple[tuple[Any, Params], Any]:
+        def run_pass(carry: tuple[Any, Params], inputs: Any) -> tuple[tuple[Any, Params], Any]:
             total, before = carry
-            number, batch = numbered
+            number, batch = inputs
             (loss, aux), grads = grad(params, before, batch, jax.random.fold_in(key, number))
             after = jax.tree.map(vary_as, aux.state, before)
             return (jax.tree.map(jnp.add, total, grads), after), (loss, aux.blobs)
 
-        start = (jax.tree.map(lambda p: vary_as(jnp.zeros_like(p), p), params), state)
+        initial = (jax.tree.map(lambda p: vary_as(jnp.zeros_like(p), p), params), state)
         # a single pass needs no loop, and host layers cannot be in a compiled loop
         if iter_size > 1 and not net.has_host_layers and not has_varying_shapes(batches):
-            (grads, state), (losses, every) = jax.lax.scan(one, start, (jnp.arange(iter_size), dict(batches)))
-            outputs = jax.tree.map(lambda o: o[-1], every)
+            inputs = (jnp.arange(iter_size), dict(batches))
+            (grads, state), (losses, all_outputs) = jax.lax.scan(run_pass, initial, inputs)
+            outputs = jax.tree.map(lambda o: o[-1], all_outputs)
         else:
-            (grads, state), losses, outputs = _loop(one, start, batches, iter_size)
+            (grads, state), losses, outputs = _loop(run_pass, initial, batches, iter_size)
         return grads, state, jnp.mean(losses), outputs
 
     return passes
 
 
 def make_forward(net: Net) -> Passes:
-    """Return a function like the result of `make_passes` that computes one forward pass; its gradients are empty."""
+    """Return a function like the result of `make_passes` that computes one forward pass and no gradients."""
 
     def forward(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
@@ -353,7 +356,7 @@ def make_step(
         net: the train net.
         optimizer: the update rule.
         iter_size: the number of passes in an iteration.
-        keep_update: whether the result has the arrays that were subtracted from the parameters.
+        keep_update: whether the result contains the arrays that were subtracted from the parameters.
         mesh: the devices, or None for one device.
         parallel: the settings of training on several devices.
 
@@ -363,8 +366,8 @@ def make_step(
     net.graph.check_backward()
     passes: Callable[..., Any] = _add_requests(make_passes(net, iter_size))
     if mesh is not None:
-        narrow = net.compute_config.precision == "bfloat16" and parallel.reduce_dtype == "auto"
-        passes = data_parallel(passes, mesh, in_bfloat16=narrow)
+        sums_in_bfloat16 = net.compute_config.precision == "bfloat16" and parallel.reduce_dtype == "auto"
+        passes = data_parallel(passes, mesh, in_bfloat16=sums_in_bfloat16)
     max_barrier_size, kernels = _MAX_BARRIER_SIZE[net.compute_config.precision], net.compute_config.kernels
     update = make_update(optimizer, keep_update=keep_update, max_barrier_size=max_barrier_size, kernels=kernels)
 
@@ -381,9 +384,10 @@ def make_step(
 
 
 def _add_requests(passes: Passes) -> Callable[..., Any]:
-    """Return passes that take `(batches, requests)` for batches, and return `(grads, sum of requests)` for gradients.
+    """Return a function like `passes` that also sums the requests of the devices.
 
-    One collective operation then sums gradients and requests over the devices.
+    It takes `(batches, requests)` in place of the batches, and returns `(grads, sum of requests)` in place of the
+    gradients, so that one collective operation sums gradients and requests over the devices.
     """
 
     def with_requests(params: Params, state: Params, inputs: Any, key: jax.Array) -> Any:
@@ -397,28 +401,28 @@ def _add_requests(passes: Passes) -> Callable[..., Any]:
 def make_steps(step: Step) -> Step:
     """Return a function that computes several training steps in one dispatch.
 
-    This is faster for small nets, whose dispatch takes as long as the step. The function is called as `step`. Batches
-    and rates have a new first axis, the steps, and so has the loss in the result. The other results are the results of
-    the last step.
+    This is faster for small nets, whose dispatch takes as long as the step. The function has the arguments of `step`.
+    The batches, the rates and the loss in the result have an additional first axis, the steps. The other results are
+    from the last step.
     """
 
     def steps(
         ts: TrainState, batches: Mapping[str, jax.Array], rates: Any, requests: jax.Array | None = None
     ) -> tuple[TrainState, StepResult]:
-        def one(carry: tuple[TrainState, Any], inputs: Any) -> tuple[tuple[TrainState, Any], jax.Array]:
+        def run_step(carry: tuple[TrainState, Any], inputs: Any) -> tuple[tuple[TrainState, Any], jax.Array]:
             new, result = step(carry[0], *inputs, requests)
             return (new, result[1:]), result.loss
 
         first = jax.tree.map(lambda a: a[0], (dict(batches), rates))
         last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(step, ts, *first, requests)[1][1:])
-        (new, last), losses = jax.lax.scan(one, (ts, last), (dict(batches), rates))
+        (new, last), losses = jax.lax.scan(run_step, (ts, last), (dict(batches), rates))
         return new, StepResult(losses, *last)
 
     return steps
 
 
 def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: int) -> tuple[Any, jax.Array, Blobs]:
-    """Run n >= 1 passes in a Python loop, like `jax.lax.scan`; return `(carry, losses, outputs of the last pass)`.
+    """Run n >= 1 passes in a Python loop, and return `(carry, losses, outputs of the last pass)`.
 
     The shapes of batches and outputs may change from pass to pass.
     """
@@ -430,12 +434,12 @@ def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: i
 
 
 def has_varying_shapes(batches: Mapping[str, Any]) -> bool:
-    """Return whether batches that `stack` returned differ in shape, so that their blobs are lists."""
+    """Return whether batches that `stack` returned differ in shape. Their blobs are then lists."""
     return any(isinstance(arrays, list) for arrays in batches.values())
 
 
 def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
-    """Stack the batches of an iteration along a new first axis, by blob. If shapes differ, each blob is a list."""
+    """Stack the blobs of an iteration's batches along a new first axis, or return each as a list if shapes differ."""
     if len(batches) == 1:  # a view: one batch is not copied
         return {name: array[None] for name, array in batches[0].items()}
     if any(np.shape(array) != np.shape(batches[0][name]) for b in batches[1:] for name, array in b.items()):

@@ -1,4 +1,4 @@
-"""Training loop, which makes updates and runs tests, displays and snapshots when they are due."""
+"""Training loop, which updates the parameters, and runs tests, displays and snapshots when they are due."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ from .reporting import Display, SmoothedLoss, Stopwatch, display_lines, log
 from .train_step import Updater
 
 Request = Literal["snapshot", "stop"]
-_REQUESTS: tuple[Request | None, ...] = (None, "snapshot", "stop")  # of several requests, the last in this order wins
+_REQUESTS: tuple[Request | None, ...] = (
+    None,
+    "snapshot",
+    "stop",
+)  # if there are several requests, the last in this order wins
 Event = Literal["on_start", "on_step", "on_display", "on_test", "on_snapshot", "on_end"]
 
 
 class Trainer:
-    """Trains a net, tests it, and saves snapshots when settings, signals or callers ask for them.
+    """Trains a net, tests it, and saves snapshots when settings, signals or callers request them.
 
     With several processes, all processes must call each method and property together.
 
@@ -51,7 +55,7 @@ class Trainer:
         self._stopped = False
         mesh = setup.placement.mesh
         self._requests = Requests(mesh) if mesh is not None and jax.process_count() > 1 else None
-        self._start = self._positions()
+        self._initial_positions = self._positions()
 
     @property
     def variables(self) -> Variables:
@@ -65,7 +69,7 @@ class Trainer:
 
     @property
     def smoothed_loss(self) -> float:
-        """The displayed loss: the mean over the last `average_loss` iterations.
+        """The displayed loss, which is the mean over the last `average_loss` iterations.
 
         Raises:
             SolverError: if a loss was not finite.
@@ -73,26 +77,26 @@ class Trainer:
         self._finite_check.check()
         return self._loss.value
 
-    def stopwatch(self) -> Stopwatch:
-        """Return a stopwatch that measures the speed of training from now on."""
+    def start_stopwatch(self) -> Stopwatch:
+        """Return a stopwatch that measures the speed of training, starting now."""
         return Stopwatch(self.iteration, self.batch_size, lambda: self._updater.wait_seconds)
 
     def step(self, iterations: int) -> None:
         """Train for a number of iterations, with the tests, displays and snapshots that are due.
 
         Raises:
-            SolverError: if a loss or a parameter is not finite. It may be raised iterations later, but always before a
-                snapshot.
+            SolverError: if a loss or a parameter is not finite. The error may be raised some iterations later, but
+                always before a snapshot.
             WeightsError: if a snapshot could not be written.
-            ValueError: if `iterations` is not a whole number of at least 0.
+            ValueError: if `iterations` is not an integer of at least 0.
         """
         if not is_integer(iterations) or iterations < 0:
-            raise ValueError(f"iterations must be a whole number of at least 0, not {iterations!r}")
-        self._loss, stopwatch = SmoothedLoss(self.param.average_loss), self.stopwatch()
+            raise ValueError(f"iterations must be an integer of at least 0, not {iterations!r}")
+        self._loss, stopwatch = SmoothedLoss(self.param.average_loss), self.start_stopwatch()
         end = self.iteration + iterations
         while self.iteration < end:
-            due = self.tests.due(self.iteration) and (self.iteration or self.param.test_initialization)
-            if due and self._test() is None:
+            is_test_due = self.tests.is_due(self.iteration) and (self.iteration or self.param.test_initialization)
+            if is_test_due and self._test() is None:
                 self._stop()
                 return
             request = self._update(self._steps_to_dispatch(end), stopwatch)
@@ -110,24 +114,24 @@ class Trainer:
                     self.snapshots.wait()  # the last snapshot must be written
                     return
 
-    def request(self, what: Request) -> None:
+    def request(self, request: Request) -> None:
         """Request a snapshot after the current iteration ("snapshot"), or the end of training ("stop").
 
-        It may be called in a signal handler.
+        This method may be called in a signal handler.
 
         Raises:
-            ValueError: for another request.
+            ValueError: if the request is unknown.
         """
-        if what not in get_args(Request):
-            raise ValueError(f"a request must be {' or '.join(map(repr, get_args(Request)))}, not {what!r}")
+        if request not in get_args(Request):
+            raise ValueError(f"a request must be {' or '.join(map(repr, get_args(Request)))}, not {request!r}")
         if self._request != "stop":  # a later request does not cancel it
-            self._request = what
+            self._request = request
 
     def solve(self, resume: str | os.PathLike[str] | None = None) -> None:
         """Train up to iteration `max_iter`, and end as Caffe does, with a snapshot and a test.
 
         Args:
-            resume: the snapshot to restore first; see `restore`. The default in the first call is the solver's option
+            resume: the snapshot to restore first; see `restore`. In the first call, the default is the solver's option
                 `resume`.
         """
         try:
@@ -140,7 +144,7 @@ class Trainer:
     def test(self) -> list[Scores]:
         """Test all test nets with the current parameters, and log and return the scores of each net."""
         results = self.tests.run(self.iteration, self._updater.sharded_state[0].variables)
-        assert results is not None  # only `stopping` makes it None
+        assert results is not None  # they are None only if `stopping` returns True
         self._notify("on_test", results)
         return results
 
@@ -148,16 +152,16 @@ class Trainer:
         """Save a checkpoint and, if the option `checkpoint_only` is not set, Caffe's two files in `snapshot_format`.
 
         Args:
-            wait: whether to return only when the snapshot is complete. Otherwise it is written in the background, and
-                the solver's option `on_snapshot_error` determines how an error is reported.
+            wait: whether to wait until the snapshot is complete. Otherwise it is written in the background, and the
+                solver's option `on_snapshot_error` determines how an error is reported.
 
         Raises:
             WeightsError: if this snapshot or the previous snapshot could not be written.
             SolverError: if the parameters are not finite.
         """
         self._finite_check.check(self._updater.sharded_state[0].variables)
-        if self._keep_best and self.tests.due(self.iteration):
-            self._test(ahead=True)  # before the next iteration, because its score ranks the checkpoint
+        if self._keep_best and self.tests.is_due(self.iteration):
+            self._test(is_early=True)  # before the next iteration, because its score ranks the checkpoint
         self._save_snapshot()
         if wait:
             self.snapshots.wait()
@@ -165,21 +169,21 @@ class Trainer:
     def restore(self, snapshot: str | os.PathLike[str]) -> None:
         """Restore a snapshot: parameters, optimizer state, iteration and positions in the data.
 
-        A .solverstate that Caffe wrote has no positions in the data. The data are then read from their start.
+        A .solverstate that Caffe wrote contains no positions in the data. The data are then read from the start.
 
         Args:
             snapshot: a checkpoint folder, whose newest step is restored, a step in such a folder, or a
                 .solverstate[.h5] file.
 
         Raises:
-            WeightsError: if the snapshot cannot be read or belongs to another net. The solver then stays unchanged.
+            WeightsError: if the snapshot cannot be read or belongs to a different net. The solver then stays unchanged.
         """
         state, record, device_statistics = self.snapshots.restore(snapshot, self._updater, self.net.graph)
         assert_equal({"the snapshot": str(int(state.iteration))})
         before = self._positions()
         try:
             with locate_errors(file=os.fspath(snapshot)):
-                self._set_positions(record.get("data", self._start))
+                self._set_positions(record.get("data", self._initial_positions))
         except CaffejaxError:
             self._set_positions(before)
             raise
@@ -198,7 +202,7 @@ class Trainer:
         self.tests.close()
 
     def _notify(self, event: Event, *details: Any) -> None:
-        """Handle an event. `details` are the arguments of the method of `Callback` of this name, after the solver."""
+        """Handle an event. `details` are the arguments after the solver of the `Callback` method of this name."""
 
     def _solve(self, resume: str | os.PathLike[str] | None) -> None:
         p = self.param
@@ -232,20 +236,20 @@ class Trainer:
         request, self._request = self._request, None
         return request
 
-    def _test(self, *, ahead: bool = False) -> list[Scores] | None:
+    def _test(self, *, is_early: bool = False) -> list[Scores] | None:
         """Run a test, and return the scores, or None if a request to stop ended it.
 
-        With several processes a test always runs to its end, because the processes receive requests at different times.
+        With several processes, a test always runs to its end, because processes receive requests at different times.
 
         Args:
-            ahead: whether the test replaces the test that is due at this iteration.
+            is_early: whether the test replaces the test that is due at this iteration.
         """
-        alone = self._requests is None
+        is_single_process = self._requests is None
         results = self.tests.run(
             self.iteration,
             self._updater.sharded_state[0].variables,
-            ahead=ahead,
-            stopping=lambda: alone and self._request == "stop",
+            is_early=is_early,
+            stopping=lambda: is_single_process and self._request == "stop",
         )
         if results is not None:
             if isinstance(self.rate_schedule, StepEarly) and (accuracy := self.tests.accuracy(results)) is not None:
@@ -262,32 +266,32 @@ class Trainer:
         last_update = self._updater.last_update
         self.snapshots.save(state, self.net.graph, self.iteration, record, last_update, device_statistics)
         checkpoint = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
-        self._finite_check.good = checkpoint
+        self._finite_check.last_good_checkpoint = checkpoint
         self._notify("on_snapshot", checkpoint)
 
     def _is_due(self, interval: int) -> bool:
         return bool(interval) and self.iteration % interval == 0
 
     def _steps_to_dispatch(self, end: int) -> int:
-        """Return the number of updates to dispatch together, between which no test, snapshot or display is due."""
+        """Return the number of updates to dispatch together, with no test, snapshot or display due between them."""
         tests, p, n = self.tests, self.param, self._updater.steps_per_dispatch
         between = range(self.iteration, self.iteration + n - 1)
         anything_due = any(
-            tests.due(i + 1) or (p.snapshot and (i + 1) % p.snapshot == 0) or (p.display and i % p.display == 0)
+            tests.is_due(i + 1) or (p.snapshot and (i + 1) % p.snapshot == 0) or (p.display and i % p.display == 0)
             for i in between
         )
-        by_loss = isinstance(self.rate_schedule, Plateau)
-        return 1 if by_loss or anything_due or self.iteration + n > end else n
+        depends_on_loss = isinstance(self.rate_schedule, Plateau)
+        return 1 if depends_on_loss or anything_due or self.iteration + n > end else n
 
     def _update(self, n: int, stopwatch: Stopwatch) -> Request | None:
-        """Make n updates. With several processes, return the request of any process, which the updates have sent."""
+        """Make n updates. With several processes, exchange their requests, and return the most important one."""
         if isinstance(self.rate_schedule, Plateau) and self._loss.has_losses:
             self.rate_schedule.note(self.iteration, self.smoothed_loss)
         rates = [self.rate_schedule(i) for i in range(self.iteration, self.iteration + n)]
         debug_info = self.param.debug_info and self._is_due(self.param.display)
         requests = self._requests
-        votes = None if requests is None else requests.encode(_REQUESTS.index(self._take_request()))
-        result = self._updater.update(self.iteration, rates, debug_info=debug_info, requests=votes)
+        encoded = None if requests is None else requests.encode(_REQUESTS.index(self._take_request()))
+        result = self._updater.update(self.iteration, rates, debug_info=debug_info, requests=encoded)
         self._loss.note(result.loss)
         self._finite_check.note(self.iteration, result.loss)
         self.iteration += n - 1
@@ -312,7 +316,7 @@ class Trainer:
         if self._is_due(p.display):
             self._loss.note(self._updater.final_loss())
             self._display(Display(self.iteration, self.smoothed_loss, self.rate, {}, None))
-        if self.tests.due(self.iteration):
+        if self.tests.is_due(self.iteration):
             self._test()
         self.snapshots.close()
         log.info("Optimization Done.")

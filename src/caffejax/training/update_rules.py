@@ -1,9 +1,9 @@
 """Caffe's update rules as optax transformations.
 
 A rule computes the update u that is subtracted from a parameter. It takes the gradient g, the rate r = learning rate *
-lr_mult, and the slots: arrays of the parameter's shape that the rule keeps from step to step. Before the rule,
-gradients are clipped, divided by iter_size and regularized, in this order. `update` needs the arguments `rate` and
-`iteration`:
+lr_mult, and the slots, which are arrays of the parameter's shape that the rule carries from step to step. Before the
+rule, gradients are clipped, divided by iter_size and regularized, in this order. `update` requires the arguments `rate`
+and `iteration`:
 
     updates, state = tx.update(grads, state, params, rate=0.01, iteration=0)
 """
@@ -35,10 +35,10 @@ class Rule:
 
     Attributes:
         name: Caffe's name of the type.
-        slots: the number of arrays that the rule keeps for each parameter. They start at zero. Their order is the order
-            of Caffe's history.
+        slots: the number of arrays that the rule stores for each parameter. They start at zero, and are in the order of
+            Caffe's history.
         update: a function `update(param, g, r, t, *slots)` that returns `(u, *new_slots)`. `param` has the solver's
-            settings momentum, momentum2, delta and rms_decay, t is the number of the update, from 1.
+            settings momentum, momentum2, delta and rms_decay, and t is the number of the update, from 1.
         momentum: whether the rule uses the setting `momentum`.
     """
 
@@ -74,7 +74,7 @@ RULES: dict[str, Rule] = {}
 def rule(
     name: str, *, slots: int, momentum: bool = True
 ) -> Callable[[Callable[..., tuple[Array, ...]]], Callable[..., tuple[Array, ...]]]:
-    """Return a decorator that registers an update function as the solver type `name`; see `Rule` for the arguments."""
+    """Return a decorator that registers an update function as the solver type `name`. For the arguments, see `Rule`."""
 
     def decorate(update: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array, ...]]:
         RULES[name] = Rule(name, slots, update, momentum)
@@ -85,7 +85,7 @@ def rule(
 
 @rule("SGD", slots=1)
 def sgd(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """SGD with momentum. As in Caffe, the momentum buffer sums gradients that are multiplied by the rate."""
+    """SGD with momentum. As in Caffe, the momentum buffer accumulates gradients multiplied by the rate."""
     h = r * g + p.momentum * h
     return h, h
 
@@ -99,21 +99,21 @@ def nesterov(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...
 
 @rule("AdaGrad", slots=1, momentum=False)
 def adagrad(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """AdaGrad: the rate is divided by the root of the sum of all squared gradients."""
+    """AdaGrad: the rate is divided by the square root of the sum of all squared gradients."""
     h = h + g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
 @rule("RMSProp", slots=1, momentum=False)
 def rmsprop(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """RMSProp: the rate is divided by the root of a running mean of squared gradients."""
+    """RMSProp: the rate is divided by the square root of a running mean of squared gradients."""
     h = p.rms_decay * h + (1 - p.rms_decay) * g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
 @rule("AdaDelta", slots=2)
 def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tuple[Array, ...]:
-    """AdaDelta: the gradient is scaled by the root of a ratio: running means of squared steps and squared gradients."""
+    """AdaDelta: the gradient is multiplied by the ratio of running root mean squares of steps and gradients."""
     h1 = p.momentum * h1 + (1 - p.momentum) * g * g
     v = g * jnp.sqrt((h2 + p.delta) / (h1 + p.delta))
     h2 = p.momentum * h2 + (1 - p.momentum) * v * v
@@ -122,46 +122,46 @@ def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tupl
 
 @rule("Adam", slots=2)
 def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Array, ...]:
-    """Adam. As in Caffe, the bias correction multiplies the rate, and delta is added to the uncorrected root."""
+    """Adam. As in Caffe, the bias correction multiplies the rate, and delta is added to the uncorrected square root."""
     m = p.momentum * m + (1 - p.momentum) * g
     v = p.momentum2 * v + (1 - p.momentum2) * g * g
     correction = jnp.sqrt(1 - p.momentum2**t) / (1 - p.momentum**t)
     return r * correction * m / (jnp.sqrt(v) + p.delta), m, v
 
 
-# MyCaffe's; its decay is apart from the rule, see `decay_apart`
+# MyCaffe's type, whose weight decay is separate from the rule; see `decoupled_decay`
 rule("AdamW", slots=2)(adam)
 
 
 @rule("SAG", slots=1)
 def sag(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """SGD along the running mean of the gradients, of the NVIDIA fork."""
+    """SAG of the NVIDIA fork: SGD with the running mean of the gradients."""
     h = p.momentum * h + (1 - p.momentum) * g
     return r * h, h
 
 
 def momentum_at(param: Any, rate: Any, iteration: Any) -> Any:
-    """Return the momentum of an iteration, a float or a scalar array.
+    """Return the momentum of an iteration as a float or a scalar array.
 
     It is the setting `momentum`, or follows the NVIDIA fork's `momentum_policy`. In the Intel fork's warm-up, SGD
-    multiplies it by the ratio of this and the previous iteration's rates.
+    multiplies it by the rate of this iteration divided by the rate of the previous iteration.
     """
     p = param
     warms_up = p.warmup_iter > 0 and p.type == "SGD"
     if p.momentum_policy not in ("poly", "opt") and not warms_up:
-        return p.momentum  # first, for outside of a trace the conversion below compiles a program
+        return p.momentum  # tested first, because outside a trace the conversion below compiles a program
     i = jnp.asarray(iteration, jnp.float32)
     if p.momentum_policy == "poly":
         return p.momentum + (p.max_momentum - p.momentum) * (i / p.max_iter) ** p.momentum_power
     if p.momentum_policy == "opt":
         best = (1 - 0.5 * jnp.sqrt(rate)) ** 2
         return jnp.minimum(best, p.max_momentum) if p.HasField("max_momentum") else best
-    before = p.warmup_start_lr + (p.base_lr - p.warmup_start_lr) * (i - 1) / p.warmup_iter
-    return p.momentum * jnp.where((i < p.warmup_iter) & (before != 0), rate / jnp.where(before, before, 1), 1)
+    previous = p.warmup_start_lr + (p.base_lr - p.warmup_start_lr) * (i - 1) / p.warmup_iter
+    return p.momentum * jnp.where((i < p.warmup_iter) & (previous != 0), rate / jnp.where(previous, previous, 1), 1)
 
 
 def check_rule(param: Any) -> list[str]:
-    """Return a message for an unknown solver type or for a setting that the type does not allow; else an empty list."""
+    """Return messages about an unknown solver type, or about a setting that the type does not allow."""
     if param.type not in RULES:
         return [f"unknown solver type '{param.type}'{did_you_mean(param.type, RULES)}"]
     if param.momentum and not RULES[param.type].momentum:
@@ -178,7 +178,7 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
         param: the SolverParameter.
         lr_mults: a tree like the parameters, with the lr_mult of each parameter.
     """
-    chosen = RULES[param.type]
+    update_rule = RULES[param.type]
 
     fixed = SimpleNamespace(
         momentum=param.momentum, momentum2=param.momentum2, delta=param.delta, rms_decay=param.rms_decay
@@ -187,11 +187,11 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
     @partial(jax.jit, static_argnames="lr_mult")  # traced once for each shape
     def one(g: Array, lr_mult: float, rate: Any, t: Array, *slots: Array, momentum: Any = None) -> tuple[Array, ...]:
         p = fixed if momentum is None else SimpleNamespace(**vars(fixed) | {"momentum": momentum.astype(g.dtype)})
-        u, *new = chosen.update(p, g, jnp.asarray(rate, g.dtype) * lr_mult, t.astype(g.dtype), *slots)
+        u, *new = update_rule.update(p, g, jnp.asarray(rate, g.dtype) * lr_mult, t.astype(g.dtype), *slots)
         return -u, *new
 
     def init(params: Any) -> History:
-        return History(tuple(jax.tree.map(zeros_like, params) for _ in range(chosen.slots)))
+        return History(tuple(jax.tree.map(zeros_like, params) for _ in range(update_rule.slots)))
 
     def update(
         grads: Any, state: History, params: Any = None, *, rate: Any, iteration: Any, rates: Any = None, **extra: Any
@@ -208,7 +208,7 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
             return grads, state
         # from a tree of tuples to a tuple of trees
         updates, *history = jax.tree.transpose(
-            jax.tree.structure(grads), jax.tree.structure((0,) * (1 + chosen.slots)), results
+            jax.tree.structure(grads), jax.tree.structure((0,) * (1 + update_rule.slots)), results
         )
         return updates, History(tuple(history))
 
@@ -216,11 +216,11 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
 
 
 class AppliedOptimizer(optax.GradientTransformationExtraArgs):  # type: ignore[misc]
-    """An optimizer that can update the parameters themselves, in one pass over memory on CPUs.
+    """An optimizer that can also apply its updates to the parameters, in one pass over memory on CPUs.
 
     Attributes:
-        apply: a function `apply(grads, state, params, *, rate, iteration)` that returns `(params, state)`, as `update`
-            and `optax.apply_updates` do, except for rounding.
+        apply: a function `apply(grads, state, params, *, rate, iteration)` that returns `(params, state)`. Except for
+            rounding, the result is the same as from `update` and `optax.apply_updates`.
     """
 
     apply: Callable[..., tuple[Any, Any]]
@@ -229,31 +229,31 @@ class AppliedOptimizer(optax.GradientTransformationExtraArgs):  # type: ignore[m
 def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
     """Return the optimizer of a SolverParameter: clipping, division by iter_size, weight decay, update rule and limits.
 
-    The optimizer takes gradients that are sums over `iter_size` passes. Weight decay is added after clipping, so the
-    slots of the update rule include it. For SGD without a fork's settings it is an `AppliedOptimizer`.
+    The optimizer takes gradients that are sums over `iter_size` passes. Weight decay is added after clipping and before
+    the update rule. For SGD without settings of a fork, the optimizer is an `AppliedOptimizer`.
 
     Args:
         param: a SolverParameter that `check_solver` accepts.
         lr_mults, decay_mults: trees like the parameters, with the multipliers of each parameter.
     """
     update = optax.chain(add_decay(param, decay_mults), transformation(param, lr_mults))
-    local = param.larc or param.local_lr_auto
+    uses_local_rates = param.larc or param.local_lr_auto
     before = (
         clip_by_total_norm(param.clip_gradients),
         optax.scale(1 / param.iter_size) if param.iter_size > 1 else optax.identity(),
     )
     after = (
-        decay_apart(param.adamw_decay, lr_mults, decay_mults) if param.type == "AdamW" else optax.identity(),
+        decoupled_decay(param.adamw_decay, lr_mults, decay_mults) if param.type == "AdamW" else optax.identity(),
         limit_weights(param),
     )
-    optimizer = optax.chain(*before, with_local_rates(update, param, lr_mults) if local else update, *after)
-    constant = isinstance(momentum_at(param, 0.0, 0), float) and param.weight_decay_policy != "poly"
+    optimizer = optax.chain(*before, with_local_rates(update, param, lr_mults) if uses_local_rates else update, *after)
+    is_constant = isinstance(momentum_at(param, 0.0, 0), float) and param.weight_decay_policy != "poly"
     decay = 0.0 if param.regularization_type == "NONE" else param.weight_decay
     if (
         param.type != "SGD"
-        or local
-        or not constant
-        or limits_weights(param)
+        or uses_local_rates
+        or not is_constant
+        or has_weight_limits(param)
         or (decay and param.regularization_type == "L1")
     ):
         return optimizer
@@ -278,7 +278,7 @@ def _apply_momentum(
     """Return parameters and state after SGD with momentum; see `AppliedOptimizer`.
 
     Args:
-        before: what happens to gradients before weight decay is added.
+        before: the transformation of the gradients before weight decay is added.
         momentum: the momentum.
         lr_mults, decays: trees like the parameters, with the lr_mult and the weight decay of each parameter.
         grads, state, params, rate, iteration: as in `optimizer.update`.
@@ -320,16 +320,16 @@ def _momentum_update_on_cpu(g: Array, p: Array, h: Array, rate: Array, **setting
     return _plain_momentum_update(g, p, h, rate, **settings)
 
 
-def decay_apart(decay: float, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
-    """Return AdamW's weight decay: rate * lr_mult * decay * decay_mult * p is subtracted from the updates."""
+def decoupled_decay(decay: float, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
+    """Return AdamW's weight decay, which subtracts rate * lr_mult * decay * decay_mult * p from the updates."""
 
     def update(
         updates: Any, state: optax.EmptyState, params: Any = None, *, rate: Any, **extra: Any
     ) -> tuple[Any, optax.EmptyState]:
-        def one(u: jax.Array, p: jax.Array, lr_mult: float, decay_mult: float) -> jax.Array:
+        def decay_update(u: jax.Array, p: jax.Array, lr_mult: float, decay_mult: float) -> jax.Array:
             return u - jnp.asarray(rate, p.dtype) * (lr_mult * decay * decay_mult) * p
 
-        return jax.tree.map(one, updates, params, lr_mults, decay_mults), state
+        return jax.tree.map(decay_update, updates, params, lr_mults, decay_mults), state
 
     return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
 
@@ -337,16 +337,16 @@ def decay_apart(decay: float, lr_mults: Any, decay_mults: Any) -> optax.Gradient
 def limit_weights(param: Any) -> optax.GradientTransformation:
     """Return a transformation that limits the updated weights, as the fork caffe-windows does.
 
-    First all weights are scaled to a total L2 norm of at most `clip_weights`, then each is clipped to the range from
+    All weights are first scaled to a total L2 norm of at most `clip_weights`, and then clipped to the range from
     `clamp_weights_lower` to `clamp_weights_upper`.
     """
-    if not limits_weights(param):
+    if not has_weight_limits(param):
         return optax.identity()
 
     def update(updates: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
         weights = jax.tree.map(jnp.add, params, updates)
-        weights, _ = clip_by_total_norm(param.clip_weights).update(weights, state)  # nothing if it is negative
-        if _clamps_weights(param):
+        weights, _ = clip_by_total_norm(param.clip_weights).update(weights, state)  # no clipping if it is negative
+        if _has_weight_range(param):
             limits = param.clamp_weights_lower, param.clamp_weights_upper
             weights = jax.tree.map(lambda w: jnp.clip(w, *limits), weights)
         return jax.tree.map(jnp.subtract, weights, params), state
@@ -354,24 +354,29 @@ def limit_weights(param: Any) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-def limits_weights(param: Any) -> bool:
+def has_weight_limits(param: Any) -> bool:
     """Return whether a solver's settings limit the weights; see `limit_weights`."""
-    return param.clip_weights >= 0 or _clamps_weights(param)
+    return param.clip_weights >= 0 or _has_weight_range(param)
 
 
-def _clamps_weights(param: Any) -> bool:
+def _has_weight_range(param: Any) -> bool:
     return any(map(param.HasField, ("clamp_weights_lower", "clamp_weights_upper")))
 
 
 def with_local_rates(
     update: optax.GradientTransformationExtraArgs, param: Any, lr_mults: Any
 ) -> optax.GradientTransformationExtraArgs:
-    """Return the update rule with a local rate for each blob: `larc` of the NVIDIA, `local_lr_auto` of the Intel fork.
+    """Return the update rule with a local learning rate for each blob.
 
-    With L2 norms and gradients without weight decay, NVIDIA's local rate is (1 - momentum) * larc_eta * |parameter| /
-    |gradient|, and Intel's local_gw_ratio * |parameter| / (|gradient| + weight_decay * |parameter|). With NVIDIA's
-    larc_policy "clip" it is an upper limit, otherwise it multiplies the learning rate. A blob with lr_mult 0 has the
-    local rate 0; other values of lr_mult have no effect.
+    The setting `larc` of the NVIDIA fork and the setting `local_lr_auto` of the Intel fork request local rates. Norms
+    are L2 norms, and gradients exclude weight decay. The local rate is
+
+    - (1 - momentum) * larc_eta * |parameter| / |gradient| for NVIDIA,
+    - local_gw_ratio * |parameter| / (|gradient| + weight_decay * |parameter|) for Intel, and
+    - 1 if a norm is 0.
+
+    With NVIDIA's larc_policy "clip", the local rate is an upper limit on the learning rate. Otherwise, the learning
+    rate is multiplied by the local rate. If lr_mult is 0, the local rate is 0; other values of lr_mult have no effect.
     """
 
     def run(grads: Any, state: Any, params: Any = None, *, rate: Any, iteration: Any, **extra: Any) -> tuple[Any, Any]:
@@ -379,21 +384,21 @@ def with_local_rates(
         factor = (1 - momentum_at(p, rate, iteration)) * p.larc_eta if p.larc else p.local_gw_ratio
         decay = 0 if p.larc else p.weight_decay
 
-        def local(g: jax.Array, blob: jax.Array, mult: float) -> jax.Array:
-            size, steepness = jnp.linalg.norm(blob.ravel()), jnp.linalg.norm(g.ravel())
-            nonzero = (size > 0) & (steepness > 0)
-            divisor = jnp.where(nonzero, steepness + decay * size, 1)
-            local_rate = jnp.where(nonzero, factor * size / divisor, 1) * (mult > 0)
+        def scale_rate(g: jax.Array, blob: jax.Array, mult: float) -> jax.Array:
+            blob_norm, gradient_norm = jnp.linalg.norm(blob.ravel()), jnp.linalg.norm(g.ravel())
+            is_nonzero = (blob_norm > 0) & (gradient_norm > 0)
+            divisor = jnp.where(is_nonzero, gradient_norm + decay * blob_norm, 1)
+            local_rate = jnp.where(is_nonzero, factor * blob_norm / divisor, 1) * (mult > 0)
             return jnp.minimum(rate, local_rate) if p.larc and p.larc_policy == "clip" else rate * local_rate
 
-        rates = jax.tree.map(local, grads, params, lr_mults)
+        rates = jax.tree.map(scale_rate, grads, params, lr_mults)
         return update.update(grads, state, params, rate=rate, rates=rates, iteration=iteration, **extra)
 
     return optax.GradientTransformationExtraArgs(update.init, run)
 
 
 def clip_by_total_norm(limit: float) -> optax.GradientTransformation:
-    """Return a transformation that scales all gradients down to a total L2 norm of at most `limit`.
+    """Return a transformation that scales all gradients to a total L2 norm of at most `limit`.
 
     A negative limit disables clipping.
     """
@@ -411,8 +416,9 @@ def clip_by_total_norm(limit: float) -> optax.GradientTransformation:
 def add_decay(param: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
     """Return a transformation that adds weight decay to gradients.
 
-    It adds decay * decay_mult * p for L2 regularization, and decay * decay_mult * sign(p) for L1. The decay is the
-    setting `weight_decay`; with the NVIDIA fork's weight_decay_policy "poly" it reaches `max_weight_decay` at max_iter.
+    It adds decay * decay_mult * p for L2 regularization, or decay * decay_mult * sign(p) for L1 regularization. The
+    decay is the setting `weight_decay`. With the NVIDIA fork's weight_decay_policy "poly", it changes to
+    `max_weight_decay` until max_iter.
 
     Args:
         param: the SolverParameter.
@@ -428,8 +434,8 @@ def add_decay(param: Any, decay_mults: Any) -> optax.GradientTransformationExtra
     ) -> tuple[Any, optax.EmptyState]:
         decay = param.weight_decay
         if poly:
-            part = (jnp.asarray(iteration, jnp.float32) / param.max_iter) ** param.weight_decay_power
-            decay += (param.max_weight_decay - decay) * part
+            fraction = (jnp.asarray(iteration, jnp.float32) / param.max_iter) ** param.weight_decay_power
+            decay += (param.max_weight_decay - decay) * fraction
 
         def one(g: jax.Array, blob: jax.Array, mult: float) -> jax.Array:
             return g + jnp.asarray(decay * mult, g.dtype) * direction(blob) if mult else g
