@@ -58,8 +58,8 @@ def test_the_script_makes_the_same_dump(folder: Path, monkeypatch: pytest.Monkey
     # random inputs are those that NumPy's old generator draws
     run_script(monkeypatch, "net.prototxt", "own.npz")
     dump = read_dump("own.npz")
-    for name, array in dump.group("input").items():
-        np.testing.assert_array_equal(array, ours.group("input")[name])
+    for name, array in dump.arrays_of_kind("input").items():
+        np.testing.assert_array_equal(array, ours.arrays_of_kind("input")[name])
 
 
 def test_a_dump_is_compared_with_a_live_net(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +113,7 @@ def write_invalid_dumps(path: Path) -> dict[str, Any]:
         "huge.npz": "its member 'blob/z.npy' is not an array",
         "weights.npz": "no string named `meta`",
         save_dump("pickled.npz", blob=np.array([{}], object)): "it holds Python objects",
-        save_dump("words.npz", **{"blob/x": np.array(["a"])}): "'blob/x' holds <U1, not real numbers",
+        save_dump("words.npz", **{"blob/x": np.array(["a"])}): "'blob/x' has dtype <U1, but must contain real numbers",
         save_dump("complex.npz", **{"blob/x": np.zeros(2, complex)}): "'blob/x' holds complex128",
         save_dump("number.npz", meta=np.zeros(2)): "no string named `meta`",
         save_dump("nojson.npz", meta="{"): "its `meta` is invalid",
@@ -126,7 +126,7 @@ def write_invalid_dumps(path: Path) -> dict[str, Any]:
         save_dump_with_meta("words_for_layers.npz", layers=["a"]): "its layers are not a list of objects",
         "/dev/zero": "it is a device, a pipe or a socket",
         save_dump_with_meta("list.npz", layers=3): "its `meta` is invalid",
-        save_dump_with_meta("twice.npz", layers=meta["layers"] * 2): "two layers have the same name",
+        save_dump_with_meta("twice.npz", layers=meta["layers"] * 2): "two layers are named",
         save_dump_with_meta("phase.npz", phase="NEITHER"): "phase is 'NEITHER'",
     }
 
@@ -143,7 +143,7 @@ def test_files_that_are_not_dumps_are_refused(folder: Path, capsys: pytest.Captu
     [
         ({"input/x": None}, "'x', but the dump has no 'input/x'"),
         ({"input/x": np.zeros((2, 5))}, "input 'x' has shape (2, 5), but the net expects (2, 3)"),
-        ({"param/ip/0": None}, "layer 'ip': the dump has no params for it; give the weights"),
+        ({"param/ip/0": None}, "layer 'ip': the dump has no params for it; pass the weights"),
         ({"param/ip/0": np.zeros((4, 4))}, "layer 'ip': blob 0 is 4 x 4 in the file, 4 x 3 in the net"),
         ({"param/ip/77": np.zeros(1)}, "layer 'ip': the file has 2 blobs, the net 1"),
     ],
@@ -204,9 +204,9 @@ def test_dumps_of_different_nets_differ(folder: Path) -> None:
     a, b = (Dump("test", "", "TEST", (DumpedLayer(name, "ReLU", ("x",), ("a",)),), arrays) for name in "ab")
     result = compare(a, b)
     assert [row.verdict for row in result.differences] == ["only in A", "only in B"]
-    assert result.strangers in str(result).replace("These", "these")
-    assert "with 1 layer, B of '' with 1, and 0 of them have the same name" in result.strangers
-    assert not compare(a, a).strangers
+    assert result.different_nets in str(result).replace("These", "these")
+    assert "with 1 layer, B of '' with 1, and 0 of them have the same name" in result.different_nets
+    assert not compare(a, a).different_nets
 
 
 def test_a_dump_of_another_net_is_reported_as_such(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from test_help_and_errors import refusal
 
 from caffejax import Net, save_weights
 from caffejax.cli import main
-from caffejax.debugging.visualize import enlarge, feature_maps, filter_maps, grid
+from caffejax.debugging.visualize import enlarge, feature_maps, filters_to_maps, make_grid
 from caffejax.pycaffe import io
 from caffejax.pycaffe.classifier import Classifier
 
@@ -71,13 +71,13 @@ def make_classifier() -> Classifier:
 @pytest.mark.parametrize("rgb", [False, True])
 def test_filters_of_the_first_layer_are_drawn_in_colour(rgb: bool) -> None:
     weights = make_classifier().params["conv"][0].data
-    expected = enlarge(grid(filter_maps(weights, rgb=rgb)), 800)
+    expected = enlarge(make_grid(filters_to_maps(weights, rgb=rgb)), 800)
     np.testing.assert_array_equal(draw_picture("draw", "--filters", *["--rgb"] * rgb), expected)
 
 
 def test_filters_of_a_layer_are_drawn_in_grey_by_channel() -> None:
     weights = make_classifier().params["one"][0].data
-    expected = enlarge(grid(weights.reshape(10, 1, 1)[:4], each=True), 50)
+    expected = enlarge(make_grid(weights.reshape(10, 1, 1)[:4], per_map=True), 50)
     np.testing.assert_array_equal(
         draw_picture("draw", "--filters", "--layer=one", "--maps=4", "--each", "--size=50"), expected
     )
@@ -87,7 +87,7 @@ def test_filters_of_a_layer_are_drawn_in_grey_by_channel() -> None:
 def test_features_of_an_image_are_those_that_classify_computes(blob: str) -> None:
     net = make_classifier()
     net.predict([io.load_image("cat.png")], oversample=False)
-    expected = enlarge(grid(feature_maps(net.blobs[blob].data[0])), 800)
+    expected = enlarge(make_grid(feature_maps(net.blobs[blob].data[0])), 800)
     result = draw_picture("draw", f"--blob={blob}", "--image=cat.png", "--images_dim=10,9")
     np.testing.assert_allclose(result.astype(int), expected, atol=1)
 
@@ -98,7 +98,7 @@ def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
     with h5py.File(folder / "data.h5") as file:
         net.blobs["data"].data[0] = file["data"][example]
     net.forward()
-    expected = enlarge(grid(net.blobs["conv"].data[0]), 800)
+    expected = enlarge(make_grid(net.blobs["conv"].data[0]), 800)
     result = draw_picture("draw", "train_val.prototxt", "--blob=conv", f"--example={example}")
     np.testing.assert_allclose(result.astype(int), expected, atol=1)
 

@@ -85,7 +85,7 @@ def test_a_layer_that_computes_otherwise_is_found(layer: str, dump: Dump) -> Non
     assert first is not None
     assert first.layer == layer
     # each layer by itself, nothing else parts
-    assert {row.layer for row in compare(dump, replay(dump, net, each_layer=True)).differences} == {layer}
+    assert {row.layer for row in compare(dump, replay(dump, net, isolate_layers=True)).differences} == {layer}
 
 
 @pytest.mark.slow
@@ -94,14 +94,14 @@ def test_each_layer_alone_differs_backward_only_there(dump: Dump) -> None:
     changed_dump = replace_array(dump, "blob/pool", dump.arrays["blob/pool"] * 1.1)
     differing = {
         (row.layer, row.kind)
-        for row in compare(changed_dump, replay(changed_dump, Net(TEXT, "TRAIN"), each_layer=True)).differences
+        for row in compare(changed_dump, replay(changed_dump, Net(TEXT, "TRAIN"), isolate_layers=True)).differences
     }
     # the layer that does not make that, and those that read it through the Split
     assert differing == {("pool", "top"), ("pool_pool_0_split", "top")}
     changed_dump = replace_array(dump, "diff/ip1", dump.arrays["diff/ip1"] * 1.1)
     differing = {
         (row.layer, row.kind)
-        for row in compare(changed_dump, replay(changed_dump, Net(TEXT, "TRAIN"), each_layer=True)).differences
+        for row in compare(changed_dump, replay(changed_dump, Net(TEXT, "TRAIN"), isolate_layers=True)).differences
     }
     assert differing == {
         ("both", "diff"),
@@ -116,9 +116,9 @@ def test_each_layer_reads_what_the_dump_has() -> None:
     """If the dump lacks a blob, or shapes differ, a layer reads the results of the layers before it."""
     net, dump = make_dump()
     dump_without_pool = dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if k != "blob/pool"})
-    assert compare(dump, replay(dump_without_pool, net, each_layer=True)).ok
+    assert compare(dump, replay(dump_without_pool, net, isolate_layers=True)).ok
     wider_net = Net(TEXT.replace("num_output: 5", "num_output: 6"), "TRAIN")
-    result = compare(dump, replay(dump, wider_net, wider_net.init(jax.random.key(0)), each_layer=True))
+    result = compare(dump, replay(dump, wider_net, wider_net.init(jax.random.key(0)), isolate_layers=True))
     assert {row.layer for row in result.differences if row.kind == "top"} == {"conv/1x1", "ip1", "ip2", "both", "loss"}
 
 
@@ -139,7 +139,7 @@ def test_each_layer_with_rows_of_padding(rows: int) -> None:
     net = Net(text)
     dump = collect(net, net.init(jax.random.key(0)), {"loc": np.zeros((1, 12)), "conf": conf, "priors": priors})
     assert dump.arrays["blob/out"].shape[2] == rows
-    replayed = replay(dump, net, each_layer=True)
+    replayed = replay(dump, net, isolate_layers=True)
     assert compare(dump, replayed).ok, str(compare(dump, replayed))
 
 
@@ -243,7 +243,7 @@ def test_nets_for_training_and_deployment_differ_in_labels_and_outputs_only(name
         ("loss", "only in A"),
         ("prob", "only in B"),
     }
-    assert re.search(r"Of the arrays in both dumps, \d+ are equal and none differs\.$", str(result))
+    assert re.search(r"All \d+ arrays that are in both dumps are equal\.$", str(result))
 
 
 def test_random_layers_do_not_count_unless_asked() -> None:
@@ -259,7 +259,7 @@ def test_random_layers_do_not_count_unless_asked() -> None:
     first = compare(a, b, random=True).first
     assert first is not None
     assert first.layer == "drop"
-    result = compare(a, replay(a, net, seed=7, each_layer=True))
+    result = compare(a, replay(a, net, seed=7, isolate_layers=True))
     assert result.ok
     assert {row.layer for row in result.rows if row.verdict == "random"} == {"drop"}
 
@@ -278,7 +278,7 @@ def test_one_nonzero_value_among_zeros_differs(value: float) -> None:
 
 def test_zero_tops_are_marked_as_proving_nothing(dump: Dump) -> None:
     zeros = dataclasses.replace(dump, arrays={name: np.zeros_like(array) for name, array in dump.arrays.items()})
-    assert re.search(r"\d+ tops of these prove nothing: all 0 in both", str(compare(zeros, zeros)))
+    assert re.search(r"\d+ tops of these prove nothing, because all values are 0", str(compare(zeros, zeros)))
     assert "prove nothing" not in str(compare(dump, dump))
 
 

@@ -46,7 +46,7 @@ def test_equal_except_where_caffe_is_wrong(name: str) -> None:
         result
     )
     np.testing.assert_allclose(ours.arrays["loss"], caffe.arrays["loss"], rtol=1e-5)
-    layerwise_result = compare(caffe, replay(caffe, net, each_layer=True), rtol=1e-5)
+    layerwise_result = compare(caffe, replay(caffe, net, isolate_layers=True), rtol=1e-5)
     wrong_diffs = {
         row for row in WRONG_IN_CAFFE.get(name, set()) if row[1] == "diff"
     }  # what follows from it does not part

@@ -108,7 +108,7 @@ def test_the_passes_of_a_step_are_run_one_after_the_other() -> None:
     assert blamed_layer(result) == "loss"
     assert result.message == (
         "its output 'loss' has 1 NaN of 1 values: label 7 at [2] of 'label' is not one of the classes 0 to 2 "
-        "(2 labels like it)"
+        "(2 labels are invalid)"
     )
     assert result.advice.startswith("Correct the labels")
 

@@ -79,7 +79,7 @@ def test_host_layers_are_not_traced_for_state() -> None:
     result = memory_report(Net(FILTER, "TRAIN"))
     assert result.layers[1].multiply_adds is None
     assert result.training is None
-    with pytest.raises(GraphError, match=r"run on the host and is not compiled as one \(compiled: "):
+    with pytest.raises(GraphError, match=r"run on the host, so it is not compiled as one program \(compiled: "):
         compiled_memory(Net(FILTER, "TRAIN"))
 
 

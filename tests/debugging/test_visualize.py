@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from caffejax.debugging.visualize import (
-    encode_picture,
+    encode_image,
     enlarge,
     feature_maps,
-    filter_maps,
-    filter_params,
+    filter_weights,
+    filters_to_maps,
     first_filters,
-    grid,
+    make_grid,
 )
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
@@ -32,7 +32,7 @@ def vis_square(data: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("shape", [(1, 3, 4), (4, 2, 2), (5, 3, 2), (12, 1, 1), (20, 5, 5), (7, 4, 3, 3)])
 def test_a_grid_is_caffes(shape: tuple[int, ...]) -> None:
     maps = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    ours, caffes = grid(maps), np.rint(vis_square(maps.astype(np.float64)) * 255)
+    ours, caffes = make_grid(maps), np.rint(vis_square(maps.astype(np.float64)) * 255)
     assert ours.dtype == np.uint8
     rows = -(-shape[0] // math.ceil(math.sqrt(shape[0]))) * (shape[1] + 1)
     assert ours.shape == (rows + 1, caffes.shape[1] + 1, *shape[3:])  # rows with nothing in them are left out
@@ -43,7 +43,7 @@ def test_a_grid_is_caffes(shape: tuple[int, ...]) -> None:
 
 def test_each_scales_every_map_by_itself() -> None:
     maps = np.array([[[0, 1], [2, 4]], [[10, 10], [10, 30]], [[5, 5], [5, 5]]], np.float32)
-    tiles = grid(maps, each=True)
+    tiles = make_grid(maps, per_map=True)
     assert tiles[1:3, 1:3].tolist() == [[0, 64], [128, 255]]
     assert tiles[1:3, 4:6].tolist() == [[0, 0], [0, 255]]
     assert tiles[4:6, 1:3].tolist() == [[0, 0], [0, 0]]
@@ -51,8 +51,8 @@ def test_each_scales_every_map_by_itself() -> None:
 
 def test_numbers_that_are_not_finite_are_white_and_do_not_spoil_the_rest() -> None:
     maps = np.array([[[0, np.nan], [np.inf, 1]]], np.float32)
-    assert grid(maps)[1:3, 1:3].tolist() == [[0, 255], [255, 255]]
-    assert (grid(np.full((2, 2, 2), np.nan)) == 255).all()
+    assert make_grid(maps)[1:3, 1:3].tolist() == [[0, 255], [255, 255]]
+    assert (make_grid(np.full((2, 2, 2), np.nan)) == 255).all()
 
 
 @pytest.mark.parametrize("rgb", [False, True])
@@ -60,7 +60,7 @@ def test_colours_of_filters_come_out_as_they_are(rgb: bool) -> None:
     weights = np.zeros((2, 3, 2, 2), np.float32)
     weights[0, 2 if not rgb else 0] = 1  # red
     weights[1, 0 if not rgb else 2] = 1  # blue
-    file = np.frombuffer(encode_picture(grid(filter_maps(weights, rgb=rgb))), np.uint8)
+    file = np.frombuffer(encode_image(make_grid(filters_to_maps(weights, rgb=rgb))), np.uint8)
     picture = cv2.imdecode(file, cv2.IMREAD_COLOR)[..., ::-1]
     assert picture[1, 1].tolist() == [255, 0, 0]
     assert picture[1, 4].tolist() == [0, 0, 255]
@@ -68,7 +68,7 @@ def test_colours_of_filters_come_out_as_they_are(rgb: bool) -> None:
 
 def test_other_filters_are_grey_channel_by_channel() -> None:
     weights = np.arange(2 * 4 * 3 * 3).reshape(2, 4, 3, 3)
-    np.testing.assert_array_equal(filter_maps(weights), weights.reshape(8, 3, 3))
+    np.testing.assert_array_equal(filters_to_maps(weights), weights.reshape(8, 3, 3))
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_pictures_are_enlarged_by_whole_pixels() -> None:
 @pytest.mark.parametrize(
     ("maps", "message"),
     [(np.zeros((0, 3, 3)), "nothing to draw"), (np.zeros((5, 0, 3)), "nothing to draw"),
-     (np.zeros((300**2, 1, 100), np.float16), r"make a picture of 600 x 30300 pixels.*--maps=N")],
+     (np.zeros((300**2, 1, 100), np.float16), r"an image of 600 x 30300 pixels.*--maps=N")],
 )  # fmt: skip
 def test_drawings_that_cannot_work_are_refused(maps: np.ndarray, message: str) -> None:
     with pytest.raises(CaffejaxError, match=message):
-        grid(maps)
+        make_grid(maps)
     with pytest.raises(CaffejaxError, match=r"'\.doc' is not a picture format"):
-        encode_picture(np.zeros((2, 2), np.uint8), ".doc")
+        encode_image(np.zeros((2, 2), np.uint8), ".doc")
 
 
 def test_the_first_filters_are_those_larger_than_a_pixel() -> None:
@@ -114,7 +114,7 @@ def test_the_first_filters_are_those_larger_than_a_pixel() -> None:
         layer { name: "ip" type: "InnerProduct" bottom: "b" top: "c" inner_product_param { num_output: 2 } }
         """
     )
-    assert list(filter_params(net.graph)) == ["one", "two"]
+    assert list(filter_weights(net.graph)) == ["one", "two"]
     result = first_filters(net.graph)
     assert result is not None
     assert result.slot.layer == "two"

@@ -127,5 +127,7 @@ def test_every_entry_point_checks_sizes() -> None:
         reshape_net,
     ]
     for call in calls:
-        with pytest.raises(GraphError, match=r"layer '(l|in)' .*needs .* there are only .* of memory: check the .*sizes"):
+        with pytest.raises(
+            GraphError, match=r"layer '(l|in)' .*needs .* there are only .* of memory: check the .*sizes"
+        ):
             call()

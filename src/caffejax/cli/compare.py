@@ -80,8 +80,8 @@ def run(options: argparse.Namespace) -> None:
         draw_errors(comparison, options.picture)
         if not options.json:
             print(f"Wrote {options.picture}")
-    if comparison.strangers:
-        raise CaffejaxError(comparison.strangers)
+    if comparison.different_nets:
+        raise CaffejaxError(comparison.different_nets)
     if (first := comparison.first) is not None:
         raise CaffejaxError(Problem(f"the dumps first differ here: {first}", layer=first.layer, layer_type=first.type))
     if not comparison.ok:
@@ -95,4 +95,4 @@ def _run_net(options: argparse.Namespace, dump: Dump) -> Dump:
     options.phase = options.phase or dump.phase
     net = net_flags.net_of(options)
     variables = net_flags.variables_of(net, options.weights, options.strict_weights) if options.weights else None
-    return replay(dump, net, variables, each_layer=options.each_layer)
+    return replay(dump, net, variables, isolate_layers=options.each_layer)

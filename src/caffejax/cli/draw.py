@@ -122,11 +122,11 @@ class draw_net:  # noqa: N801  named like Caffe's script
 def _draw_filters(options: argparse.Namespace) -> None:
     import numpy as np
 
-    from ..debugging.visualize import filter_maps, filter_params, first_filters
+    from ..debugging.visualize import filter_weights, filters_to_maps, first_filters
     from ..errors import did_you_mean
 
     net = net_flags.net_of(options)
-    by_layer = filter_params(net.graph)
+    by_layer = filter_weights(net.graph)
     filters = by_layer.get(options.layer) if options.layer else first_filters(net.graph)
     if filters is None:
         message = "no layer has filters larger than 1 x 1"
@@ -136,7 +136,7 @@ def _draw_filters(options: argparse.Namespace) -> None:
         raise GraphError(Problem(f"{message}; layers with filters: {', '.join(by_layer) or 'none'}", options.model))
     params = net_flags.variables_of(net, options.weights, options.strict_weights).params
     weights = np.asarray(params[filters.owner.layer][filters.owner.index])
-    image_flags.write_tiles(filter_maps(weights, rgb=options.rgb), options, f"{filters.slot.layer} {weights.shape}")
+    image_flags.write_tiles(filters_to_maps(weights, rgb=options.rgb), options, f"{filters.slot.layer} {weights.shape}")
 
 
 def _draw_blob(options: argparse.Namespace) -> None:

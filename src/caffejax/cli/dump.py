@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
         variables = net_flags.variables_of(net, options.weights, options.strict_weights)
         dump = collect(net, variables, inputs, backward=options.diffs, seed=options.seed)
     write_dump(options.out, dump)
-    counts = [format_count(n, noun) for kind, noun in _NOUNS if (n := len(dump.group(kind)))]
+    counts = [format_count(n, noun) for kind, noun in _NOUNS if (n := len(dump.arrays_of_kind(kind)))]
     print(f"Wrote {options.out}: {', '.join(counts)}; loss {dump.arrays['loss']:g}")
 
 

@@ -164,12 +164,14 @@ def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
 def write_tiles(maps: np.ndarray, options: argparse.Namespace, title: str) -> None:
     """Write maps as a picture with the settings of the flags; print `title` and the number and size of the maps."""
     from ..atomic_write import replace_file
-    from ..debugging.visualize import encode_picture, enlarge, grid
+    from ..debugging.visualize import encode_image, enlarge, make_grid
     from ..errors import locate_errors
 
     selected = maps[: options.maps] if options.maps else maps
     with locate_errors(file=options.out):
-        picture = encode_picture(enlarge(grid(selected, each=options.each), options.size), Path(options.out).suffix)
+        picture = encode_image(
+            enlarge(make_grid(selected, per_map=options.each), options.size), Path(options.out).suffix
+        )
     with replace_file(options.out) as file:
         file.write(picture)
     print(f"Wrote {options.out}: {title}, {len(selected)} of {len(maps)} maps of {maps.shape[1]} x {maps.shape[2]}")
@@ -200,9 +202,9 @@ def check_image(path: str) -> None:
     """
     import numpy as np
 
-    from ..debugging.visualize import encode_picture
+    from ..debugging.visualize import encode_image
     from ..errors import locate_errors
 
     check_writable(path)
     with locate_errors(file=path):
-        encode_picture(np.zeros((1, 1), np.uint8), Path(path).suffix)
+        encode_image(np.zeros((1, 1), np.uint8), Path(path).suffix)

@@ -1,4 +1,4 @@
-"""Non-finite search: run a failed training step again layer by layer to find where NaN or infinity arose."""
+"""Search for NaN and infinity: run a failed training step again, layer by layer, to find where they first occur."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Arrays = Sequence[jax.Array]
 
 
 class NonFinite(NamedTuple):
-    """A description of a value that is not finite, its layer, and advice.
+    """A description of an array with elements that are not finite, its layer, and advice.
 
     Attributes:
-        message: the value, and the number of NaN and infinite elements.
-        layer: the layer with the value; None if unknown.
-        advice: a remedy; "" for the general advice.
+        message: the name of the array, and the numbers of its NaN and infinite elements.
+        layer: the layer of the array, or None if it is unknown.
+        advice: a remedy, or "" for the general advice.
     """
 
     message: str
@@ -34,13 +34,13 @@ class NonFinite(NamedTuple):
 def find_nonfinite(
     net: Net, before: Variables, batches: Mapping[str, jax.Array], keys: Sequence[jax.Array], after: Variables
 ) -> NonFinite:
-    """Find the first value of a training step that is not finite, in the order of computation.
+    """Find the first array of a training step that is not finite, in the order of computation.
 
     Args:
         net: the train net.
         before, after: the variables before and after the step.
         batches: arrays by input name, with the step's batches stacked along a new first axis.
-        keys: the PRNG key of each batch's pass.
+        keys: the random key of the pass of each batch.
     """
     if (first := not_finite(before, net)) is not None:
         return first._replace(message=f"{first.message} before this step", advice="Start from other weights")
@@ -61,73 +61,75 @@ def find_nonfinite(
 def not_finite(variables: Variables, net: Net | None = None) -> NonFinite | None:
     """Return the first parameter or running statistic that is not finite, or None if all are finite.
 
-    With `net` the search follows the order of its layers.
+    If `net` is set, the search follows the order of its layers.
     """
-    for what, tree in (("parameter", variables.params), ("running statistic", variables.state)):
+    for kind, tree in (("parameter", variables.params), ("running statistic", variables.state)):
         for key in [layer.key for layer in net.graph.layers] if net else tree:
             for i, blob in sorted(tree.get(key, {}).items()):
-                if not _finite(blob):
-                    at = "" if net else f" of layer '{key}'"
-                    return NonFinite(f"{what} {i}{at} {_kinds(blob)}", net.graph.layer(key) if net else None)
+                if not _is_finite(blob):
+                    owner = "" if net else f" of layer '{key}'"
+                    return NonFinite(
+                        f"{kind} {i}{owner} {_count_nonfinite(blob)}", net.graph.layer(key) if net else None
+                    )
     return None
 
 
 def _search_forward(trace: LayerTrace) -> NonFinite | None:
-    """Return the first layer with a top that is not finite, or None if all are finite."""
+    """Return a report on the first layer with a top that is not finite, or None if all tops are finite."""
     for layer, bottoms, tops in trace.forward():
         for name, top in zip(layer.tops, tops, strict=True):
-            if not _finite(top):
-                return _blame(layer, bottoms, name, top)
+            if not _is_finite(top):
+                return _describe_top(layer, bottoms, name, top)
     return None
 
 
 def _search_backward(trace: LayerTrace) -> NonFinite | None:
-    """Return the first layer, in the order of the backward pass, with a gradient that is not finite, or None."""
+    """Return a report on the first layer of the backward pass with a gradient that is not finite, or None."""
     message = "the gradient of {} {}; everything before it in the backward pass is finite"
     for layer, gradients in trace.backward():
         for name, diff in zip(layer.bottoms, gradients.bottoms, strict=True):
-            if diff is not None and not _finite(diff):
-                return NonFinite(message.format(f"its bottom '{name}'", _kinds(diff)), layer)
+            if diff is not None and not _is_finite(diff):
+                return NonFinite(message.format(f"its bottom '{name}'", _count_nonfinite(diff)), layer)
         for i, diff in enumerate(gradients.params):
-            if diff is not None and not _finite(diff):
-                return NonFinite(message.format(f"its parameter {i}", _kinds(diff)), layer)
+            if diff is not None and not _is_finite(diff):
+                return NonFinite(message.format(f"its parameter {i}", _count_nonfinite(diff)), layer)
     return None
 
 
-def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> NonFinite:
-    """Return the report on a top that is not finite although the layer's bottoms are finite, with a likely cause."""
-    message = f"its output '{name}' {_kinds(top)}"
+def _describe_top(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> NonFinite:
+    """Return a report on a top that is not finite although the layer's bottoms are finite, with a likely cause."""
+    message = f"its output '{name}' {_count_nonfinite(top)}"
     if layer.type.is_fed:
         return NonFinite(message, layer, "Correct the data: it is not finite itself, so no setting helps")
-    if wrong := _wrong_label(layer, bottoms):
+    if invalid_label := _describe_invalid_label(layer, bottoms):
         return NonFinite(
-            f"{message}: {wrong}", layer, "Correct the labels or the number of outputs, or set ignore_label"
+            f"{message}: {invalid_label}", layer, "Correct the labels or the number of outputs, or set ignore_label"
         )
     ranges = [f"'{n}' from {jnp.min(b):g} to {jnp.max(b):g}" for n, b in zip(layer.bottoms, bottoms, strict=True)]
     return NonFinite(f"{message}; ranges of its bottoms: {', '.join(ranges)}" if ranges else message, layer)
 
 
-def _wrong_label(layer: Layer, bottoms: Arrays) -> str:
-    """Describe a label outside the classes of a loss; return "" if all labels are valid."""
+def _describe_invalid_label(layer: Layer, bottoms: Arrays) -> str:
+    """Describe the first label that is not a class of a loss, or return "" if all labels are valid."""
     indices = layer.type.gradient.indices
     classes = None if indices.classes is None or indices.gathers else indices.classes(layer.context, *bottoms)
     if classes is None:
         return ""
-    numbers = np.trunc(np.asarray(bottoms[indices.bottoms[0]]))
-    wrong = out_of_range(numbers, classes, indices.ignore_label(layer.context) if indices.ignore_label else None)
-    if not wrong.any():
+    labels = np.trunc(np.asarray(bottoms[indices.bottoms[0]]))
+    invalid = out_of_range(labels, classes, indices.ignore_label(layer.context) if indices.ignore_label else None)
+    if not invalid.any():
         return ""
-    first = [int(i) for i in np.argwhere(wrong)[0]]
-    more = f" ({wrong.sum()} labels like it)" if wrong.sum() > 1 else ""
-    label, name = numbers[tuple(first)], index_blob(layer)
-    return f"label {label:g} at {first} of '{name}' is not one of the classes 0 to {classes - 1}{more}"
+    first = [int(i) for i in np.argwhere(invalid)[0]]
+    count = f" ({invalid.sum()} labels are invalid)" if invalid.sum() > 1 else ""
+    label, name = labels[tuple(first)], index_blob(layer)
+    return f"label {label:g} at {first} of '{name}' is not one of the classes 0 to {classes - 1}{count}"
 
 
-def _finite(x: jax.Array) -> bool:
+def _is_finite(x: jax.Array) -> bool:
     return bool(jnp.isfinite(x).all())
 
 
-def _kinds(x: jax.Array) -> str:
-    """Return text such as `has 3 NaN and 1 infinite of 12 values`."""
+def _count_nonfinite(x: jax.Array) -> str:
+    """Return a text such as "has 3 NaN and 1 infinite of 12 values"."""
     counts = {"NaN": int(jnp.isnan(x).sum()), "infinite": int(jnp.isinf(x).sum())}
     return f"has {' and '.join(f'{n} {kind}' for kind, n in counts.items() if n)} of {x.size} values"

@@ -1,8 +1,8 @@
 """Checks for indices out of range in layers that select by index, such as Embed.
 
-In a compiled net an index out of range results in NaN. Indices that come directly from the data are checked when they
-are read (see `data.loader`). Indices that a net computes are rare. To check them, the part of the net that computes
-them runs one additional time before each pass.
+In a compiled net, an index out of range results in NaN. Indices that come directly from the data are checked when they
+are read; see `data.loader`. Indices that a net computes are rare. To check them, the part of the net that computes them
+runs an additional time before each pass.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ def check_indices(layer: Layer, bottoms: Sequence[Any]) -> None:
 
     Args:
         layer: a layer that selects by index.
-        bottoms: its bottoms; only the shapes of bottoms without indices are used.
+        bottoms: the layer's bottoms. Of bottoms without indices, only the shapes are used.
 
     Raises:
-        LayerError: for an index out of range, with the layer, the index and the range.
+        LayerError: if an index is out of range; the message has the layer, the index and the range.
     """
     (bottom,) = layer.index_bottoms
     _check(layer, bottoms[bottom], count_indexed(layer, bottoms))
 
 
 def _check(layer: Layer, indices: Any, count: int) -> None:
-    numbers = np.asarray(indices)
-    bad = out_of_range(numbers, count)
-    if bad.any():
-        index = [int(i) for i in np.argwhere(bad)[0]]
+    values = np.asarray(indices)
+    invalid = out_of_range(values, count)
+    if invalid.any():
+        position = [int(i) for i in np.argwhere(invalid)[0]]
         message = (
-            f"index {numbers[bad].flat[0]:g} at {index} of bottom '{index_blob(layer)}' is out of range: "
+            f"index {values[invalid].flat[0]:g} at {position} of bottom '{index_blob(layer)}' is out of range: "
             f"it must be one of 0 to {count - 1}"
         )
         raise LayerError(layer.problem(message))
@@ -53,30 +53,30 @@ class IndexCheck:
         net: the net.
 
     Attributes:
-        needed: whether the net computes any indices.
+        is_needed: whether the net computes any indices.
     """
 
     def __init__(self, net: Net) -> None:
         self._layers = [
             layer for layer in indexing_layers(net.graph.layers) if not _is_read_from_data(net.graph, layer)
         ]
-        self.needed = bool(self._layers)
+        self.is_needed = bool(self._layers)
         self._run = net.jit(lambda params, state, batch, key: self._indices(net, params, state, batch, key))
 
     def __call__(self, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> None:
         """Check all indices of a pass. The arguments are the same as in `Net.loss`.
 
         Raises:
-            LayerError: for an index out of range, with the layer, the index and the range.
+            LayerError: if an index is out of range; the message has the layer, the index and the range.
         """
-        if not self.needed:
+        if not self.is_needed:
             return
         results = self._run(params, state, batch, key)
         for layer, (indices, count) in zip(self._layers, results, strict=True):
             _check(layer, indices, int(count))
 
     def _indices(self, net: Net, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> Any:
-        """Return for each layer that selects by a computed index the indices and the number of valid indices."""
+        """Return the indices and the number of valid indices of each layer that selects by computed indices."""
         names = {name for layer in self._layers for name in layer.bottoms}
         values, _ = net.apply(params, state, batch, key=key, blobs=names)
         return [
@@ -88,11 +88,11 @@ class IndexCheck:
 
 def _is_read_from_data(graph: Graph, layer: Layer) -> bool:
     """Return whether a layer's indices come unchanged from a data layer."""
-    makers = {top: other for other in graph.layers for top in other.tops}
-    waiting = [makers[layer.bottoms[i]] for i in layer.index_bottoms]
-    while waiting:
-        maker = waiting.pop()
-        if not isinstance(maker.type.implementation, Reads) and maker.type.traits.data_movement != "whole":
+    producers = {top: other for other in graph.layers for top in other.tops}
+    pending = [producers[layer.bottoms[i]] for i in layer.index_bottoms]
+    while pending:
+        producer = pending.pop()
+        if not isinstance(producer.type.implementation, Reads) and producer.type.traits.data_movement != "whole":
             return False
-        waiting += [makers[name] for name in maker.bottoms]
+        pending += [producers[name] for name in producer.bottoms]
     return True

@@ -1,4 +1,4 @@
-"""Intermediate values of a net: chosen blobs batch by batch, or every layer's values and gradients in one pass."""
+"""Intermediate values of a net: selected blobs of each batch, or every layer's values and gradients in one pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..inference.policy import freeze_passes
 from ..net import Blobs, Net, Params, Variables
 from .index_check import IndexCheck
 
-Tops = dict[str, list[jax.Array]]  # by layer key: the value of each top right after the layer
+Tops = dict[str, list[jax.Array]]  # by layer key: the value of each top immediately after the layer
 
 
 def features(
@@ -35,28 +35,28 @@ def features(
         net: the net.
         variables: parameters and initial state.
         blobs: names of the blobs.
-        batches: the net's inputs, such as a `data.loader.Loader`; read one at a time, on demand.
-        key: PRNG key of random layers, folded with the batch number.
-        freeze: compile the net for inference if possible, which takes as long as a few batches.
+        batches: the net's inputs for each batch, such as a `data.loader.Loader`. They are read one at a time.
+        key: the random key, into which the number of the batch is folded. The default is `jax.random.key(0)`.
+        freeze: whether to compile the net for inference if possible, which takes as long as a few batches.
 
     Returns:
         An iterator over the blobs of each batch, by name.
 
     Raises:
-        GraphError: immediately, if the net has no such blob.
-        LayerError: during iteration, for an index out of range.
+        GraphError: immediately, if the net does not have one of the blobs.
+        LayerError: during iteration, if an index is out of range.
     """
     names = check_blob_names(net.graph, "blobs", blobs)
     key = jax.random.key(0) if key is None else key
 
-    def blobs_of(params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> tuple[Blobs, Params]:
+    def compute(params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> tuple[Blobs, Params]:
         return net.apply(params, state, batch, key=key, blobs=names)
 
     frozen, check_indices = (
         freeze_passes(net.graph, net.compute_config, variables, names) if freeze else None,
         IndexCheck(net),
     )
-    forward = net.jit(blobs_of)
+    forward = net.jit(compute)
 
     def compute_blobs() -> Iterator[Blobs]:
         params, state = variables
@@ -76,9 +76,10 @@ class LayerGradients(NamedTuple):
     """Gradients of the loss that one layer's backward pass computes.
 
     Attributes:
-        bottoms: a gradient for each bottom, with respect to the value that the layer read; None if it is not computed.
-        params: a gradient for each parameter; None if it is not computed. For a parameter that several layers share, it
-            is this layer's contribution.
+        bottoms: the gradient with respect to the value of each bottom that the layer read, or None if it is not
+            computed.
+        params: the gradient with respect to each parameter, or None if it is not computed. If several layers share a
+            parameter, the gradient is this layer's contribution.
     """
 
     bottoms: list[jax.Array | None]
@@ -89,9 +90,9 @@ class IsolatedInputs(NamedTuple):
     """Arrays for running each layer independently of the other layers, by layer key and blob.
 
     Attributes:
-        bottoms: values of each layer's bottoms. For bottoms without a value a layer reads the results of the layers
+        bottoms: values of each layer's bottoms. If a bottom has no value here, the layer reads the result of the layers
             before it.
-        top_diffs: diffs of each layer's tops. A layer without an entry has no backward pass.
+        top_diffs: diffs of each layer's tops. A layer without an entry runs no backward pass.
     """
 
     bottoms: Mapping[str, Mapping[str, Any]]
@@ -103,9 +104,9 @@ class LayerTrace:
 
     Args:
         net: the net.
-        params, state, batch, key: as for `Net.loss`.
-        backward: prepare the backward pass while running forward.
-        isolated: run each layer on these arrays instead of the results of the layers before and after it.
+        params, state, batch, key: see `Net.loss`.
+        backward: whether to prepare the backward pass in the forward pass.
+        isolated: arrays on which each layer runs, instead of the results of the layers before and after it, or None.
     """
 
     def __init__(
@@ -127,24 +128,24 @@ class LayerTrace:
         self._seeds: dict[str, jax.Array] = {}
 
     def forward(self) -> Iterator[tuple[Layer, list[jax.Array], list[jax.Array]]]:
-        """Run the layers one at a time; yield each layer with its bottoms and its tops."""
+        """Run the layers one at a time, and yield each layer with its bottoms and its tops."""
         self._pullbacks, self._seeds = [], {}
-        for part, reads, result in run_parts(self._schedule, self._inputs, runner=self._run_layer):
+        for part, inputs, result in run_parts(self._schedule, self._inputs, runner=self._run_layer):
             (layer,) = part.layers
             tops = [result.values[name] for name in layer.tops]
             for name, weight, top in zip(layer.tops, layer.loss_weights, tops, strict=True):
-                self._seeds[name] = jnp.full_like(top, weight)  # of a blob's last value, if layers overwrite it
-            yield layer, [reads[name] for name in layer.bottoms], tops
+                self._seeds[name] = jnp.full_like(top, weight)  # for the last value of a blob that layers overwrite
+            yield layer, [inputs[name] for name in layer.bottoms], tops
 
     def backward(self) -> Iterator[tuple[Layer, LayerGradients]]:
-        """Run the layers that have run forward backward, last layer first; yield each layer with its gradients."""
+        """Run the backward passes of the layers that `forward` has run, and yield each layer with its gradients."""
         diffs = self._isolated_diffs() if self._isolated is not None else pull_back(self._pullbacks, dict(self._seeds))
         for layer, layer_diffs in diffs:
             params = [layer_diffs.params.get(p.owner) for p in layer.params]
             yield layer, LayerGradients([layer_diffs.blobs.get(name) for name in layer.bottoms], params)
 
     def gradients(self) -> dict[str, LayerGradients]:
-        """Run the layers backward; return the gradients of all layers, by layer key."""
+        """Run the backward passes, and return the gradients of all layers by layer key."""
         none = ((x.key, LayerGradients([None] * len(x.bottoms), [None] * len(x.params))) for x in self._layers)
         return dict(none) | {layer.key: gradients for layer, gradients in self.backward()}
 

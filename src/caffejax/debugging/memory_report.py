@@ -1,4 +1,4 @@
-"""Memory and cost of a net, layer by layer: parameters, activations, bytes, multiply-adds. No layer runs."""
+"""Memory and cost of a net by layer: parameters, activations, bytes and multiply-adds. No layer is run."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class MemoryReport:
 
     Attributes:
         layers: one entry per layer, in order.
-        training: the estimated memory of training and the layers that are rematerialized. It is None in phase TEST, for
-            nets without a loss, and for nets with layers on the host.
+        training: the estimated memory of training, and the layers that are rematerialized. It is None in phase TEST,
+            for nets without a loss, and for nets with layers on the host.
     """
 
     layers: tuple[LayerSummary, ...]
@@ -58,8 +58,8 @@ class MemoryReport:
         yield "layer", "type", "tops", "parameters", "activations", "bytes", "multiply-adds"
         for layer in self.layers:
             tops = " ".join("x".join(map(str, shape)) or "scalar" for shape in layer.top_shapes)
-            yield layer.name, layer.type, tops, *_numbers({name: getattr(layer, name) for name in SUMMED})
-        yield "total", "", "", *_numbers(self.total)
+            yield layer.name, layer.type, tops, *_format_sizes({name: getattr(layer, name) for name in SUMMED})
+        yield "total", "", "", *_format_sizes(self.total)
 
     def _training_lines(self) -> Iterator[str]:
         if (training := self.training) is None:
@@ -71,29 +71,29 @@ class MemoryReport:
             groups = format_count(len(training.groups) - 1, "group")
             yield f"Training, computing {layers} in {groups} twice: about {format_bytes(training.peak)}"
         if not training.fits:
-            yield "That is more than the limit, and cannot be reduced by recomputing; a smaller batch takes less."
+            yield "That is more than the limit, and recomputation cannot reduce it; a smaller batch takes less."
 
     @property
     def total(self) -> dict[str, int]:
-        """The sums over all layers: parameters, activations, bytes of both, multiply-adds."""
+        """The sums of parameters, activations, bytes of both, and multiply-adds over all layers."""
         return {name: sum(getattr(layer, name) or 0 for layer in self.layers) for name in SUMMED}
 
 
-def _numbers(of: Mapping[str, int | None]) -> tuple[str, ...]:
-    size = (of["parameter_bytes"] or 0) + (of["activation_bytes"] or 0)
-    numbers = of["parameters"], of["activations"], size, of["multiply_adds"]
+def _format_sizes(sizes: Mapping[str, int | None]) -> tuple[str, ...]:
+    n_bytes = (sizes["parameter_bytes"] or 0) + (sizes["activation_bytes"] or 0)
+    numbers = sizes["parameters"], sizes["activations"], n_bytes, sizes["multiply_adds"]
     return tuple("?" if n is None else f"{n:,}" for n in numbers)
 
 
 def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
-    """Report a net's parameters, activations, bytes and multiply-adds, layer by layer.
+    """Report a net's parameters, activations, bytes and multiply-adds by layer.
 
     Args:
         net: the net.
-        batch: batch size, the first axis of every input; default: the net's.
+        batch: the batch size, which is the first axis of every input, or None for the net's batch size.
 
     Raises:
-        GraphError: if the net cannot take such a batch.
+        GraphError: if the net does not support this batch size.
     """
     graph = net.graph if batch is None else with_batch(net.graph, batch)
     training = None
@@ -110,11 +110,11 @@ def training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize
 
     Args:
         net: a net without host layers.
-        batch: batch size; default: the net's.
-        limit: bytes that training may take.
+        batch: the batch size, or None for the net's batch size.
+        limit: the bytes that training may take.
 
     Raises:
-        GraphError: if the net cannot take such a batch.
+        GraphError: if the net does not support this batch size.
     """
     graph = net.graph if batch is None else with_batch(net.graph, batch)
     return plan_groups(net.schedule, _pass_inputs(net, graph), limit)
@@ -131,26 +131,27 @@ def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
 
     Args:
         net: the net.
-        batch: batch size, the first axis of every input; default: the net's.
+        batch: the batch size, which is the first axis of every input, or None for the net's batch size.
 
     Raises:
-        GraphError: if the net cannot take such a batch, has no gradients, or has host layers, which are not compiled.
+        GraphError: if the net does not support this batch size, has no gradients, or has host layers, which are not
+            compiled.
     """
     if net.has_host_layers:
         parts = "; ".join(str(net.schedule).splitlines())
-        message = f"has layers that run on the host and is not compiled as one ({parts}); leave --compiled out"
+        message = f"has layers that run on the host, so it is not compiled as one program ({parts}); omit --compiled"
         raise GraphError(Problem(message, file=net.graph.file))
     net.graph.check_backward()
     graph = net.graph if batch is None else with_batch(net.graph, batch)
     variables = jax.eval_shape(net.init, _KEY)
     inputs = {name: graph.blobs[name] for name in net.input_names}
-    both = compilation.jit(jax.value_and_grad(net.loss, has_aux=True), net.compute_config.kernels)
-    analysis: Any = both.lower(*variables, inputs, _KEY).compile().memory_analysis()
+    loss_and_gradients = compilation.jit(jax.value_and_grad(net.loss, has_aux=True), net.compute_config.kernels)
+    analysis: Any = loss_and_gradients.lower(*variables, inputs, _KEY).compile().memory_analysis()
     sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
     return CompiledMemory(*map(int, sizes))
 
 
 def net_sizes(graph: Graph) -> tuple[int, int]:
-    """Return the number of elements in a net's parameters, and in its activations."""
+    """Return the number of elements of a net's parameters and the number of elements of its activations."""
     sizes = [layer_sizes(layer, graph) for layer in graph.layers]
     return sum(parameters for parameters, *_ in sizes), sum(activations for _, activations, _ in sizes)

@@ -1,4 +1,4 @@
-"""Timing of a net: each layer compiled separately, and the whole net compiled as one program."""
+"""Timing of a net, with each layer compiled separately and with the entire net compiled as one program."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from .index_check import check_indices
 
 
 class LayerTime(NamedTuple):
-    """Milliseconds of one layer's forward and backward pass. `backward` is 0 for a layer without a backward pass.
+    """The times of one layer's forward and backward pass, in milliseconds.
 
-    In a net without a loss, gradients are computed as if the outputs were losses.
+    `backward` is 0 for a layer without a backward pass. In a net without a loss, gradients are computed as if the
+    outputs were losses.
     """
 
     name: str
@@ -34,13 +35,13 @@ class LayerTime(NamedTuple):
 
 
 class NetTime(NamedTuple):
-    """Milliseconds of passes of the whole net, compiled as one program.
+    """The times of passes of the entire net, compiled as one program, in milliseconds.
 
     Attributes:
-        forward: a forward pass.
-        both: a forward and backward pass.
-        frozen: a forward pass of the net compiled for inference; None if it cannot be compiled for inference, see
-            `inference.freeze_passes`.
+        forward: the time of a forward pass.
+        both: the time of a forward and backward pass.
+        frozen: the time of a forward pass of the net compiled for inference, or None if it cannot be compiled for
+            inference; see `inference.freeze_passes`.
     """
 
     forward: float
@@ -49,25 +50,25 @@ class NetTime(NamedTuple):
 
 
 class Timer:
-    """Timer of a net's layers and of the whole net, pass by pass.
+    """Timer of a net's layers and of the entire net, pass by pass.
 
-    Each layer is compiled separately, as Caffe runs it, so the times show which layers are expensive. The sum of these
-    times is not the time of the net, because the compiler makes the net into one program. `whole` times this program.
+    `layers` times each layer separately, as Caffe runs it, which shows the expensive layers. The sum of these times is
+    not the time of the net, because the net is compiled as one program. `time_net` times this program.
 
     Args:
-        net: the net. Tops of Input layers are random; data layers read their data.
+        net: the net. Tops of Input layers are random, and data layers read their data.
         variables: parameters and running statistics.
-        key: PRNG key of random layers.
+        key: the random key of random layers.
     """
 
     def __init__(self, net: Net, variables: Variables, key: jax.Array) -> None:
         net.graph.check_backward()
         self._net, self._variables, self._key = net, variables, key
         inputs = complete_inputs(net.graph, {}, np.random.default_rng(0)) if net.graph.user_inputs else {}
-        self._by_hand = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.user_inputs}
-        self._loader = Loader(net.graph, read_user_inputs=lambda: self._by_hand)
+        self._user_inputs = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.user_inputs}
+        self._loader = Loader(net.graph, read_user_inputs=lambda: self._user_inputs)
         self._schedule = split_by_layer(make_schedule(net.graph))
-        self._compiled = {part: _Compiled(part, not net.graph.losses) for part in self._schedule.parts}
+        self._compiled = {part: _CompiledLayer(part, not net.graph.losses) for part in self._schedule.parts}
         self._forward = net.jit(lambda v, x: net.loss(v.params, v.state, x, key))
         self._frozen = freeze_passes(net.graph, net.compute_config, variables, scored_blobs(net.graph))
         self._both = net.jit(lambda v, x: jax.value_and_grad(self._loss, has_aux=True)(v.params, v.state, x, key))
@@ -89,22 +90,22 @@ class Timer:
             times.append(time)
             return result
 
-        run_schedule(self._schedule, PassInputs(*self._variables, self._by_hand, self._key, {}), runner=time_part)
+        run_schedule(self._schedule, PassInputs(*self._variables, self._user_inputs, self._key, {}), runner=time_part)
         return times
 
     def time_net(self) -> NetTime:
-        """Time one pass of the net compiled as one program."""
+        """Time one pass of the net, compiled as one program."""
         batch = jax.device_put(next(self._loader))
-        forward, _ = _time_layer(self._forward, self._variables, batch)
-        both, _ = _time_layer(self._both, self._variables, batch)
-        frozen = None if self._frozen is None else _time_layer(self._frozen, batch, self._key)[0]
+        forward, _ = _time_call(self._forward, self._variables, batch)
+        both, _ = _time_call(self._both, self._variables, batch)
+        frozen = None if self._frozen is None else _time_call(self._frozen, batch, self._key)[0]
         return NetTime(forward, both, frozen)
 
     def _time_layer(self, part: Part, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
-        """Time one layer, or for a data layer the reading of a batch; return the time and the layer's outputs."""
+        """Time one layer, or the reading of a batch for a data layer; return the time and the layer's outputs."""
         (layer,) = part.layers
         if isinstance(layer.type.implementation, Reads):
-            ms, tops = _time_layer(lambda: layer.transform_on_device(list(self._loader.read(layer.key).values())))
+            ms, tops = _time_call(lambda: layer.transform_on_device(list(self._loader.read(layer.key).values())))
             outputs = PassOutputs(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
             return LayerTime(layer.name, ms, 0.0), outputs
         if layer.type.is_fed:
@@ -118,13 +119,13 @@ class Timer:
         self._loader.close()
 
 
-class _Compiled:
+class _CompiledLayer:
     """The forward and backward pass of one layer, compiled."""
 
     def __init__(self, part: Part, without_loss: bool) -> None:
         (self._layer,) = part.layers
-        of_type = self._layer.type.has_backward and not self._layer.type.stops_gradients
-        self._need_backward = self._layer.need_backward or (without_loss and of_type)
+        type_has_gradient = self._layer.type.has_backward and not self._layer.type.stops_gradients
+        self._need_backward = self._layer.need_backward or (without_loss and type_has_gradient)
 
         def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
             return (
@@ -145,12 +146,12 @@ class _Compiled:
         self._backward = compile_function(lambda pullback, diffs: pullback(diffs))
 
     def __call__(self, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
-        """Time both passes; return the times and the outputs of the forward pass."""
-        forward, result = _time_layer(self._forward, inputs, before)
+        """Time both passes, and return the times and the outputs of the forward pass."""
+        forward, result = _time_call(self._forward, inputs, before)
         backward = 0.0
         if self._need_backward:
             tops, pullback = self._forward_for_backward(inputs, before)
-            backward, _ = _time_layer(self._backward, pullback, [jnp.ones_like(top) for top in tops])
+            backward, _ = _time_call(self._backward, pullback, [jnp.ones_like(top) for top in tops])
         return LayerTime(self._layer.name, forward, backward), result
 
 
@@ -164,7 +165,7 @@ def mean_times(passes: Sequence[Sequence[LayerTime]]) -> Iterator[LayerTime]:
         )
 
 
-def _time_layer(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+def _time_call(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
     start = time.perf_counter()
     result = jax.block_until_ready(function(*arguments))
     return 1000 * (time.perf_counter() - start), result

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..atomic_write import write_problem
-from ..debugging.visualize import encode_picture, enlarge, filter_maps, first_filters, grid
+from ..debugging.visualize import encode_image, enlarge, filters_to_maps, first_filters, make_grid
 from ..errors import CaffejaxError, SolverError
 from ..graph import Graph, Layer
 from ..net import Variables
@@ -163,7 +163,7 @@ class TensorBoard(Callback):
         filters = first_filters(solver.net.graph)
         if filters is not None:
             weights = np.asarray(filters.array(*variables))
-            self._image(solver.iteration, f"filters/{filters.slot.layer}", enlarge(grid(filter_maps(weights))))
+            self._image(solver.iteration, f"filters/{filters.slot.layer}", enlarge(make_grid(filters_to_maps(weights))))
         self._flush()
 
     def _outputs(self, step: int, prefix: str, outputs: Mapping[str, np.ndarray]) -> None:
@@ -194,7 +194,7 @@ class TensorBoard(Callback):
         height, width = picture.shape[:2]
         channels = 1 if picture.ndim == 2 else 3
         image = Summary.Image(
-            height=height, width=width, colorspace=channels, encoded_image_string=encode_picture(picture)
+            height=height, width=width, colorspace=channels, encoded_image_string=encode_image(picture)
         )
         self._write(step, summary=Summary(value=[Summary.Value(tag=tag, image=image)]))
 

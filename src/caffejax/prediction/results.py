@@ -254,12 +254,12 @@ def draw(picture: np.ndarray, results: Sequence[Result], names: Names, file: Pat
     Raises:
         CaffejaxError: if the file extension is not a known image format.
     """
-    from ..debugging.visualize import encode_picture, enlarge
+    from ..debugging.visualize import encode_image, enlarge
 
     canvas = enlarge(np.repeat(np.atleast_3d(picture), 3 if picture.ndim == 2 else 1, axis=2), 384)
     for result in results:
         result.draw(canvas, names, len(canvas) // len(picture))
-    return encode_picture(canvas, file.suffix)
+    return encode_image(canvas, file.suffix)
 
 
 def _line_height(picture: np.ndarray) -> int:

@@ -1,4 +1,4 @@
-"""Dumps of all arrays of one pass of a net: recording, files, comparison layer by layer, plots of errors."""
+"""Dumps of all arrays of one pass of a net: recording, files, comparison by layer, and plots of errors."""
 
 from .compare_dumps import ATOL, RTOL, compare
 from .comparison import Comparison, Distance, Row, distance, draw_errors

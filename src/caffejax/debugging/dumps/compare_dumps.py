@@ -1,4 +1,4 @@
-"""Comparison of two dumps, layer by layer in the order of execution: forward, then backward."""
+"""Comparison of two dumps by layer, in the order of execution: first forward, then backward."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from .dump import Dump, DumpedLayer
 
 
 class Pair(NamedTuple):
-    """A pair of layers with the same name: their indices in both dumps, or None for a dump without this layer."""
+    """A layer, and the indices of the layers of this name in dumps A and B, or None for a dump without such a layer."""
 
     layer: DumpedLayer
     a: int | None
     b: int | None
 
     def mismatch(self, a: Dump, b: Dump) -> str | None:
-        """Return a description of how the two layers differ in type or blobs; None if they do not differ.
+        """Return a description of how the two layers differ in type or blobs, or None if they do not differ.
 
-        For input layers only the blobs count.
+        Input layers are not compared.
         """
         if self.a is None or self.b is None:
             return None
         x, y = a.layers[self.a], b.layers[self.b]
         if not x.bottoms and not y.bottoms:
             return None
-        for what in ("type", "bottoms", "tops"):
-            if (ours := getattr(x, what)) != (theirs := getattr(y, what)):
-                return f"{what} {_words(ours)} in A, {_words(theirs)} in B"
+        for field in ("type", "bottoms", "tops"):
+            if (in_a := getattr(x, field)) != (in_b := getattr(y, field)):
+                return f"{field} {_join_names(in_a)} in A, {_join_names(in_b)} in B"
         return None
 
 
@@ -50,9 +50,9 @@ def pair_layers(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[
 
 
 def describe_mismatch(first: str, a: Mapping[str, str], second: str, b: Mapping[str, str]) -> str:
-    """Return a message if two nets are different: fewer than half of their layers have the same name and type.
+    """Return a message if two nets are different, otherwise "".
 
-    Otherwise return "".
+    They are different if fewer than half of their layers have the same name and type.
 
     Args:
         first, second: descriptions of the nets for the message.
@@ -65,17 +65,21 @@ def describe_mismatch(first: str, a: Mapping[str, str], second: str, b: Mapping[
     return f"these are two different nets: {counts}, and {common} of them have the same name and type"
 
 
-class Chance:
-    """The names of the layers whose values (`forward`) or diffs (`backward`) depend on random numbers.
+class RandomLayers:
+    """The names of the layers whose arrays depend on random numbers.
 
     In a dump of isolated layers, only the random layers themselves depend on random numbers.
+
+    Attributes:
+        forward: the layers whose values depend on random numbers.
+        backward: the layers whose diffs depend on random numbers.
     """
 
     def __init__(self, a: Dump, b: Dump) -> None:
         random = {layer.name for dump in (a, b) for layer in dump.layers if layer.random}
-        self.forward: set[str] = set()  # layers
+        self.forward: set[str] = set()
         self.backward: set[str] = set()
-        if a.isolated or b.isolated:
+        if a.is_isolated or b.is_isolated:
             self.forward, self.backward = random, random
             return
         blobs: dict[str, bool] = {}
@@ -90,11 +94,11 @@ class Chance:
                 diffs.update(layer.bottoms)
 
 
-def _words(value: str | tuple[str, ...]) -> str:
+def _join_names(value: str | tuple[str, ...]) -> str:
     return value if isinstance(value, str) else ", ".join(value) or "none"
 
 
-RTOL = 1e-3  # of a blob's largest value: ten times the effect of the order of float32 sums, see docs/comparing.md
+RTOL = 1e-3  # relative to a blob's largest value: ten times the effect of summation order in float32; see comparing.md
 ATOL = 1e-7
 
 
@@ -102,7 +106,7 @@ class _Limits(NamedTuple):
     rtol: float
     atol: float
 
-    def equal(self, distance: Distance, scale: float) -> bool:
+    def are_equal(self, distance: Distance, scale: float) -> bool:
         return distance.error <= self.atol + self.rtol * max(distance.scale, scale)
 
 
@@ -114,53 +118,54 @@ def compare(a: Dump, b: Dump, *, rtol: float = RTOL, atol: float = ATOL, random:
     gradients of the layer, because the gradient of a bias may be zero up to rounding. NaN equals NaN at the same index.
 
     A top or parameter that is in only one dump counts as a difference, unless the other dump has no arrays of this
-    kind. A missing diff does not count, because programs differ in which unneeded diffs they compute. A missing
+    kind. A missing diff does not count, because not all programs compute the diffs that no layer needs. A missing
     gradient is compared as zeros.
 
     Args:
         a, b: the dumps.
         rtol, atol: the tolerances.
-        random: compare also arrays that depend on random layers, such as dropout in phase TRAIN.
+        random: whether differences of arrays that depend on random numbers count, such as after dropout in phase TRAIN.
     """
     pairs = list(pair_layers(a.layers, b.layers))
     limits = _Limits(rtol, atol)
-    chance = Chance(a, b) if not random else None
+    random_layers = RandomLayers(a, b) if not random else None
     rows = [*_inputs(a, b, limits)]
     for pair in pairs:
-        rows += _forward(a, b, pair, limits, chance)
+        rows += _forward(a, b, pair, limits, random_layers)
     if a.has_backward and b.has_backward:
         for pair in reversed(pairs):
-            rows += _backward(a, b, pair, limits, chance)
-    return Comparison(tuple(rows), _title(a), _title(b), rtol, atol, _strangers(a, b))
+            rows += _backward(a, b, pair, limits, random_layers)
+    return Comparison(tuple(rows), _title(a), _title(b), rtol, atol, _describe_nets(a, b))
 
 
-def _strangers(a: Dump, b: Dump) -> str:
+def _describe_nets(a: Dump, b: Dump) -> str:
+    """Return a message if the dumps are of different nets, otherwise ""."""
     x, y = ({layer.name: layer.type for layer in dump.layers} for dump in (a, b))
     return describe_mismatch(f"A is of net '{a.net}'", x, f"B of '{b.net}'", y)
 
 
 def _title(dump: Dump) -> str:
-    isolated = ", each layer by itself" if dump.isolated else ""
+    isolated = ", each layer by itself" if dump.is_isolated else ""
     return f"{dump.file}, by {dump.maker}" if dump.file else f"{dump.maker}{isolated}"
 
 
 def _inputs(a: Dump, b: Dump, limits: _Limits) -> Iterator[Row]:
-    ours, theirs = a.group("input"), b.group("input")
-    makers = {top: layer for layer in a.layers for top in layer.tops if not layer.bottoms}
-    for name in ours if ours and theirs else ():
-        if name in theirs:
-            layer = makers.get(name, DumpedLayer("(fed)", "", (), ()))
-            yield _row(layer, "input", name, ours[name], theirs[name], limits)
+    inputs_a, inputs_b = a.arrays_of_kind("input"), b.arrays_of_kind("input")
+    producers = {top: layer for layer in a.layers for top in layer.tops if not layer.bottoms}
+    for name, array in inputs_a.items():
+        if name in inputs_b:
+            layer = producers.get(name, DumpedLayer("(fed)", "", (), ()))
+            yield _row(layer, "input", name, array, inputs_b[name], limits)
 
 
-def _forward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | None) -> Iterator[Row]:
+def _forward(a: Dump, b: Dump, pair: Pair, limits: _Limits, random_layers: RandomLayers | None) -> Iterator[Row]:
     layer = pair.layer
-    if (other := pair.mismatch(a, b)) is not None:
-        yield Row(layer.name, layer.type, "top", other, (None, None), None, "layers", True)
+    if (mismatch := pair.mismatch(a, b)) is not None:
+        yield Row(layer.name, layer.type, "top", mismatch, (None, None), None, "layers", True)
         return
     params = a.blobs_of("param", layer.name), b.blobs_of("param", layer.name)
-    by_chance = chance is not None and layer.name in chance.forward
-    for i in sorted({*params[0], *params[1]}) if a.group("param") and b.group("param") else ():
+    is_random = random_layers is not None and layer.name in random_layers.forward
+    for i in sorted({*params[0], *params[1]}) if a.arrays_of_kind("param") and b.arrays_of_kind("param") else ():
         yield _row(layer, "param", str(i), params[0].get(i), params[1].get(i), limits)
     other_tops = b.layers[pair.b].tops if pair.b is not None else ()
     for name in dict.fromkeys((*layer.tops, *other_tops)):
@@ -168,40 +173,40 @@ def _forward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | Non
         if x is not None or y is not None:
             # if two layers write the same blob in place, a dump may contain only the result of the last one
             last_only = None not in (pair.a, pair.b) and all(f"blob/{name}" in dump.arrays for dump in (a, b))
-            yield _row(layer, "top", name, x, y, limits, by_chance, absent_counts=not last_only)
+            yield _row(layer, "top", name, x, y, limits, is_random, absent_counts=not last_only)
 
 
 def _top(dump: Dump, index: int | None, layer: DumpedLayer, blob: str) -> Array | None:
-    """Return a layer's top from a dump, or None. The top of an input layer may be of a layer with another name."""
+    """Return a layer's top from a dump, or None. The input layers of the two dumps may have different names."""
     if index is None and not layer.bottoms:
         index = next((i for i, other in enumerate(dump.layers) if blob in other.tops and not other.bottoms), None)
-    return None if index is None or blob not in dump.layers[index].tops else dump.value(index, blob)
+    return None if index is None or blob not in dump.layers[index].tops else dump.top_value(index, blob)
 
 
-def _backward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | None) -> Iterator[Row]:
+def _backward(a: Dump, b: Dump, pair: Pair, limits: _Limits, random_layers: RandomLayers | None) -> Iterator[Row]:
     layer = pair.layer
     if pair.a is None or pair.b is None or pair.mismatch(a, b) is not None:
         return
-    by_chance = chance is not None and layer.name in chance.backward
-    ends = [top for top in layer.tops if not any(top in other.bottoms for other in a.layers[pair.a + 1 :])]
-    for name in dict.fromkeys(ends):
-        yield from _diff(layer, name, (a.diff(pair.a, name), b.diff(pair.b, name)), limits, by_chance)
+    is_random = random_layers is not None and layer.name in random_layers.backward
+    unread_tops = [top for top in layer.tops if not any(top in other.bottoms for other in a.layers[pair.a + 1 :])]
+    for name in dict.fromkeys(unread_tops):
+        yield from _diff(layer, name, (a.top_diff(pair.a, name), b.top_diff(pair.b, name)), limits, is_random)
     grads = a.blobs_of("grad", layer.name), b.blobs_of("grad", layer.name)
-    pairs = [(i, grads[0].get(i), grads[1].get(i)) for i in sorted({*grads[0], *grads[1]})]
-    filled = [(i, _or_zeros(x, y), _or_zeros(y, x)) for i, x, y in pairs]
-    scale = max((float(np.abs(g[np.isfinite(g)]).max(initial=0)) for _, *both in filled for g in both), default=0.0)
-    for i, x, y in filled:
-        yield _row(layer, "grad", str(i), x, y, limits, by_chance, scale=scale)
+    stored = [(i, grads[0].get(i), grads[1].get(i)) for i in sorted({*grads[0], *grads[1]})]
+    grad_pairs = [(i, _or_zeros(x, y), _or_zeros(y, x)) for i, x, y in stored]
+    scale = max((float(np.abs(g[np.isfinite(g)]).max(initial=0)) for _, *xy in grad_pairs for g in xy), default=0.0)
+    for i, x, y in grad_pairs:
+        yield _row(layer, "grad", str(i), x, y, limits, is_random, scale=scale)
     for name in dict.fromkeys(layer.bottoms):
-        read = a.diff_read(pair.a, name), b.diff_read(pair.b, name)
-        yield from _diff(layer, name, read, limits, by_chance)
+        diffs = a.bottom_diff(pair.a, name), b.bottom_diff(pair.b, name)
+        yield from _diff(layer, name, diffs, limits, is_random)
 
 
 def _diff(
-    layer: DumpedLayer, name: str, diffs: tuple[Array | None, Array | None], limits: _Limits, by_chance: bool
+    layer: DumpedLayer, name: str, diffs: tuple[Array | None, Array | None], limits: _Limits, is_random: bool
 ) -> Iterator[Row]:
     if any(diff is not None and diff.any() for diff in diffs):  # diffs that no layer needs are zero in Caffe
-        yield _row(layer, "diff", name, *diffs, limits, by_chance, absent_counts=False)
+        yield _row(layer, "diff", name, *diffs, limits, is_random, absent_counts=False)
 
 
 def _or_zeros(x: Array | None, other: Array | None) -> Array:
@@ -218,7 +223,7 @@ def _row(
     x: Array | None,
     y: Array | None,
     limits: _Limits,
-    by_chance: bool = False,
+    is_random: bool = False,
     absent_counts: bool = True,
     scale: float = 0.0,
 ) -> Row:
@@ -229,10 +234,10 @@ def _row(
         verdict, counts = "only in B" if x is None else "only in A", absent_counts
     elif error is None:
         verdict, counts = "shapes", True
-    elif limits.equal(error, scale):
+    elif limits.are_equal(error, scale):
         verdict, counts = "equal", False
     else:
         verdict, counts = "parts", True
-    if by_chance and counts:
+    if is_random and counts:
         verdict, counts = "random", False
     return Row(layer.name, layer.type, kind, name, shapes, error, verdict, counts)

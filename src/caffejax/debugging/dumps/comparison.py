@@ -1,4 +1,4 @@
-"""The result of a comparison of dumps: a row per array, in the order of computation, as table, JSON or plot."""
+"""The result of a comparison of dumps, with one row per array, as a table, JSON or a plot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from ...text_table import printable
 Kind = Literal["input", "param", "top", "grad", "diff"]
 Verdict = Literal["equal", "parts", "shapes", "only in A", "only in B", "random", "layers"]
 
-_PARTING = ("parts", "shapes", "layers")
 _WORDS = {"input": "input", "param": "param", "top": "top", "grad": "gradient of param", "diff": "diff of"}
 _TITLES = ("layer", "type", "what", "shape", "max error", "relative", "cosine", "verdict")
 
@@ -32,11 +31,13 @@ class Distance(NamedTuple):
     """The difference of two arrays with the same shape.
 
     Attributes:
-        error: the largest absolute difference; infinite if only one value is NaN, or infinities differ.
-        at: the index of the largest difference; None for equal or empty arrays.
+        error: the largest absolute difference. It is infinite if only one of two values is NaN, or if infinities
+            differ.
+        at: the index of the largest difference, or None for equal or empty arrays.
         values: the two values at this index.
         scale: the largest finite absolute value in either array.
-        cosine: the cosine of the angle between the arrays as vectors; 1 if both are zero, NaN if one is zero.
+        cosine: the cosine of the angle between the arrays as vectors. It is 1 if both are zero, and NaN if only one is
+            zero.
     """
 
     error: float
@@ -47,14 +48,14 @@ class Distance(NamedTuple):
 
     @property
     def relative(self) -> float:
-        """The error divided by the scale; infinite if the error is infinite and the scale 0."""
+        """The error divided by the scale, or infinity if the error is infinite and the scale is 0."""
         if not self.error:
             return 0.0
         return self.error / self.scale if self.scale else math.inf
 
 
 def distance(a: Array, b: Array) -> Distance:
-    """Return the difference of two arrays with the same shape. NaN equals NaN; infinities of one sign are equal."""
+    """Return the difference of two arrays of the same shape. NaN equals NaN, and equal infinities differ by 0."""
     x, y = (np.asarray(array, np.float64).ravel() for array in (a, b))
     finite = np.isfinite(x) & np.isfinite(y)
     same = finite | (x == y) | (np.isnan(x) & np.isnan(y))
@@ -64,13 +65,14 @@ def distance(a: Array, b: Array) -> Distance:
     scales = [float(np.abs(v[np.isfinite(v)]).max(initial=0)) for v in (x, y)]
     if not errors.any():
         return Distance(0.0, None, (0.0, 0.0), max(scales), _cosine(x0, y0))
-    worst = int(errors.argmax())
-    at = tuple(int(i) for i in np.unravel_index(worst, a.shape))
-    return Distance(float(errors[worst]), at, (float(x[worst]), float(y[worst])), max(scales), _cosine(x0, y0))
+    flat_index = int(errors.argmax())
+    index = tuple(int(i) for i in np.unravel_index(flat_index, a.shape))
+    values = float(x[flat_index]), float(y[flat_index])
+    return Distance(float(errors[flat_index]), index, values, max(scales), _cosine(x0, y0))
 
 
 def _cosine(x: Array, y: Array) -> float:
-    x, y = (v / (np.abs(v).max(initial=0) or 1) for v in (x, y))  # the squares of large float64 overflow
+    x, y = (v / (np.abs(v).max(initial=0) or 1) for v in (x, y))  # the squares of large float64 values overflow
     norms = float(np.linalg.norm(x)), float(np.linalg.norm(y))
     if not all(norms):
         return float("nan") if any(norms) else 1.0
@@ -82,11 +84,11 @@ class Row:
     """One array of one layer, in both dumps.
 
     Attributes:
-        layer: the layer that computed the array; for diffs and gradients, in its backward pass.
+        layer: the layer that computed the array. Diffs and gradients are computed in its backward pass.
         type: the layer's type.
         kind: "input", "param", "top", "grad" or "diff".
-        name: the blob's name or the parameter's number; for the verdict "layers", a description of the difference.
-        shapes: the shapes in A and in B; None for a dump without the array.
+        name: the blob's name or the parameter's number. If the verdict is "layers", a description of the difference.
+        shapes: the shapes in A and in B, or None for a dump without the array.
         distance: the difference of the values, or None if they cannot be compared.
         verdict: "equal"; "parts" if the difference exceeds the tolerances; "shapes" if the shapes differ; "only in A"
             or "only in B"; "random" if the values depend on random numbers; "layers" if the layers of the two nets
@@ -104,18 +106,18 @@ class Row:
     counts: bool
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """The kind and name of the array, as text for tables."""
         return self.name if self.verdict == "layers" else f"{_WORDS[self.kind]} {self.name}"
 
     def __str__(self) -> str:
         if self.verdict == "shapes":
-            return f"{self.what} has shape {_shape(self.shapes[0])} in A and {_shape(self.shapes[1])} in B"
+            return f"{self.description} has shape {_shape(self.shapes[0])} in A and {_shape(self.shapes[1])} in B"
         if self.distance is None:
-            return self.what if self.verdict == "layers" else f"{self.what} is {self.verdict}"
+            return self.description if self.verdict == "layers" else f"{self.description} is {self.verdict}"
         d = self.distance
-        where = f" at {list(d.at or ())}: {d.values[0]:.7g} in A, {d.values[1]:.7g} in B"
-        return f"{self.what} is off by {d.error:.3g}, {d.relative:.2g} of its scale{where}"
+        values = f"at {list(d.at or ())}: {d.values[0]:.7g} in A, {d.values[1]:.7g} in B"
+        return f"{self.description} is off by {d.error:.3g}, {d.relative:.2g} of its scale {values}"
 
     def cells(self) -> tuple[str, ...]:
         """Return the cells of the row in the table: layer, type, array, shape, errors, cosine and verdict."""
@@ -124,7 +126,14 @@ class Row:
         numbers: tuple[str, ...] = ("", "", "")
         if (d := self.distance) is not None:
             numbers = f"{d.error:.2e}", f"{d.relative:.2e}", f"{d.cosine:.6f}"
-        return self.layer, self.type, self.what, shape, *numbers, self.verdict.upper() if self.counts else self.verdict
+        return (
+            self.layer,
+            self.type,
+            self.description,
+            shape,
+            *numbers,
+            self.verdict.upper() if self.counts else self.verdict,
+        )
 
 
 @dataclass(frozen=True)
@@ -133,9 +142,9 @@ class Comparison:
 
     Attributes:
         rows: one row per array, in the order of computation.
-        a, b: the files of the dumps, or the programs that made them.
+        a, b: the files of the dumps, or the programs that created them.
         rtol, atol: the tolerances; see `compare`.
-        strangers: a message if the dumps are of different nets; else "".
+        different_nets: a message if the dumps are of different nets, otherwise "".
     """
 
     rows: tuple[Row, ...]
@@ -143,7 +152,7 @@ class Comparison:
     b: str
     rtol: float
     atol: float
-    strangers: str = ""
+    different_nets: str = ""
 
     @property
     def differences(self) -> tuple[Row, ...]:
@@ -152,7 +161,7 @@ class Comparison:
 
     @property
     def first(self) -> Row | None:
-        """The first difference, or None."""
+        """The first difference, or None if there are no differences."""
         return next(iter(self.differences), None)
 
     @property
@@ -191,19 +200,19 @@ class Comparison:
         ):
             if n := sum(row.verdict == verdict and not row.counts for row in self.rows):
                 yield f"{format_count(n, 'array')} {text}."
-        if self.strangers:
-            yield f"{self.strangers[0].upper()}{self.strangers[1:]}."
+        if self.different_nets:
+            yield f"{self.different_nets[0].upper()}{self.different_nets[1:]}."
         if (first := self.first) is None:
             n = sum(row.verdict == "equal" for row in self.rows)
             yield f"All {n} arrays in both dumps are equal ({limits})." if n else "There was nothing to compare."
             if zeros := sum(r.kind == "top" and r.distance is not None and r.distance.scale == 0 for r in self.rows):
-                yield f"{format_count(zeros, 'top')} of these prove nothing: all 0 in both, like unfilled weights."
+                yield f"{format_count(zeros, 'top')} of these prove nothing, because all values are 0 in both dumps."
             return
         yield f"{len(self.differences)} of {len(self.rows)} arrays differ ({limits})."
         yield f"They first differ in layer '{first.layer}' ({first.type}): {first}."
         equal = sum(row.verdict == "equal" for row in self.rows)
         if equal and all(None in row.shapes for row in self.differences):
-            yield f"Of the arrays in both dumps, {equal} are equal and none differs."
+            yield f"All {equal} arrays that are in both dumps are equal."
 
 
 def _as_json(row: Row) -> dict[str, Any]:
@@ -228,16 +237,16 @@ def _table(texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 
 _LINES: dict[Kind, str] = {"top": "tops, forward", "diff": "diffs, backward", "grad": "gradients of params"}
-_LEAST = 1e-9  # smallest error in plots; smaller errors are drawn here
+_MIN_ERROR = 1e-9  # the smallest error in plots, to which smaller errors are raised
 
 
 def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
-    """Plot the relative error of every array, by layer; the file extension selects the format.
+    """Plot the relative error of every array by layer. The file extension determines the format.
 
-    Arrays that depend on random numbers are left out.
+    Arrays that depend on random numbers are omitted.
 
     Raises:
-        CaffejaxError: if matplotlib is missing, or the picture cannot be written.
+        CaffejaxError: if matplotlib is not installed, or the file cannot be written.
     """
     try:
         from matplotlib.figure import Figure
@@ -254,16 +263,21 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
         if worst:
             points = sorted((positions[name], error) for name, error in worst.items())
             axes.plot(*zip(*points, strict=True), marker=".", label=label)
-    if any(row.distance is not None and _clamp_error(row) == _LEAST for row in comparison.rows):
-        axes.axhline(_LEAST, color="lightgrey", zorder=0, label=f"equal, or off by {_LEAST:g} at most")
+    if any(row.distance is not None and _clamp_error(row) == _MIN_ERROR for row in comparison.rows):
+        axes.axhline(_MIN_ERROR, color="lightgrey", zorder=0, label=f"equal, or off by at most {_MIN_ERROR:g}")
     axes.axhline(comparison.rtol, color="grey", linestyle=":", label=f"rtol {comparison.rtol:g}")
     if (first := comparison.first) is not None:
-        axes.axvline(positions[first.layer], color="red", linestyle="--", label=f"first parts: {_plain(first.layer)}")
+        axes.axvline(
+            positions[first.layer],
+            color="red",
+            linestyle="--",
+            label=f"first difference: {_escape_dollars(first.layer)}",
+        )
     axes.set_yscale("log")
     axes.set_ylabel("largest error, as a share of the array's scale")
     step = -(-len(positions) // 120)
     ticks = [(i, name) for name, i in positions.items() if i % step == 0]
-    axes.set_xticks([i for i, _ in ticks], [_plain(name) for _, name in ticks], rotation=90, fontsize=6)
+    axes.set_xticks([i for i, _ in ticks], [_escape_dollars(name) for _, name in ticks], rotation=90, fontsize=6)
     axes.legend()
     picture = BytesIO()
     try:
@@ -278,9 +292,9 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
 
 def _clamp_error(row: Row) -> float:
     assert row.distance is not None
-    return min(max(row.distance.relative, _LEAST), 1e3)
+    return min(max(row.distance.relative, _MIN_ERROR), 1e3)
 
 
-def _plain(name: str) -> str:
+def _escape_dollars(name: str) -> str:
     """Return a name with `$` escaped, so that matplotlib does not parse it as a formula."""
     return name.replace("$", r"\$")

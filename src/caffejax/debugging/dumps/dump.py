@@ -1,4 +1,4 @@
-"""Dumps: all arrays of one pass of a net, and their .npz files, in a format that plain Caffe can write too.
+"""Dumps of all arrays of one pass of a net, and their .npz files, in a format that plain Caffe can also write.
 
 Arrays are named after layers and blobs:
 
@@ -6,10 +6,10 @@ Arrays are named after layers and blobs:
     input/<blob>              an input of the net
     param/<layer>/<i>         a parameter before the pass, including running statistics and shared parameters
     blob/<blob>               a blob after the forward pass
-    top/<layer>/<blob>        a top that a later layer overwrote in place
+    top/<layer>/<blob>        a top that a later layer overwrites in place
     diff/<blob>               the diff of a blob's first value, after the backward pass
     top_diff/<layer>/<blob>   the diff of the top of a layer that works in place
-    grad/<layer>/<i>          a param's diff: the sum over all layers that share it
+    grad/<layer>/<i>          a parameter's diff, which is the sum over all layers that share it
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DumpedLayer:
         name: the layer's name. If several layers have the same name, a number is appended: `name#2`.
         type: the layer's type.
         bottoms, tops: the blobs that the layer reads and writes.
-        random: True if the layer draws random numbers in this phase; dumps of plain Caffe do not record this.
+        random: whether the layer uses random numbers in this phase. Dumps of plain Caffe do not record this.
     """
 
     name: str
@@ -55,9 +55,10 @@ class Dump:
         net: the net's name.
         phase: "TRAIN" or "TEST".
         layers: the layers in the order of execution, including the Splits that Caffe inserts.
-        arrays: the arrays by name; the module's docstring lists the names.
+        arrays: the arrays by name. The docstring of the module lists the names.
         file: the file of the dump, for messages.
-        isolated: True if each layer read its bottoms from another dump instead of the results of the layers before it.
+        is_isolated: whether each layer read its bottoms from a different dump, instead of the results of the layers
+            before it.
     """
 
     maker: str
@@ -66,58 +67,58 @@ class Dump:
     layers: tuple[DumpedLayer, ...]
     arrays: Mapping[str, Array]
     file: str | None = None
-    isolated: bool = False
+    is_isolated: bool = False
 
     @cached_property
-    def _makers(self) -> dict[str, list[int]]:
-        """For each blob, the indices in `layers` of the layers that write the blob."""
-        makers: dict[str, list[int]] = {}
+    def _producers(self) -> dict[str, list[int]]:
+        """The indices in `layers` of the layers that write each blob."""
+        producers: dict[str, list[int]] = {}
         for i, layer in enumerate(self.layers):
             for top in dict.fromkeys(layer.tops):
-                makers.setdefault(top, []).append(i)
-        return makers
+                producers.setdefault(top, []).append(i)
+        return producers
 
     @cached_property
     def has_backward(self) -> bool:
         """True if the dump contains diffs or gradients."""
         return any(name.startswith(("diff/", "grad/", "top_diff/")) for name in self.arrays)
 
-    def group(self, kind: str) -> dict[str, Array]:
-        """Return the arrays whose names begin with `kind/`, such as "input/", by the rest of their names."""
-        start = f"{kind}/"
-        return {name.removeprefix(start): array for name, array in self.arrays.items() if name.startswith(start)}
+    def arrays_of_kind(self, kind: str) -> dict[str, Array]:
+        """Return the arrays whose names begin with `kind/`, such as "input/", by the remainder of their names."""
+        prefix = f"{kind}/"
+        return {name.removeprefix(prefix): array for name, array in self.arrays.items() if name.startswith(prefix)}
 
     def blobs_of(self, kind: str, layer: str) -> dict[int, Array]:
         """Return a layer's arrays of the kind "param" or "grad", by number."""
-        start = f"{kind}/{layer}/"
-        numbered = ((n.removeprefix(start), array) for n, array in self.arrays.items() if n.startswith(start))
+        prefix = f"{kind}/{layer}/"
+        numbered = ((n.removeprefix(prefix), array) for n, array in self.arrays.items() if n.startswith(prefix))
         return {int(number): array for number, array in numbered if number.isdecimal() and len(number) < 4}
 
-    def value(self, index: int, blob: str) -> Array | None:
-        """Return the value of the top `blob` of layer `layers[place]`, or None if it was not recorded."""
+    def top_value(self, index: int, blob: str) -> Array | None:
+        """Return the value of the top `blob` of layer `layers[index]`, or None if it was not recorded."""
         overwritten = self.arrays.get(f"top/{self.layers[index].name}/{blob}")
-        is_last = overwritten is None and self._makers[blob][-1] == index
+        is_last = overwritten is None and self._producers[blob][-1] == index
         return self.arrays.get(f"blob/{blob}") if is_last else overwritten
 
-    def diff(self, index: int, blob: str) -> Array | None:
-        """Return the diff of the top `blob` of layer `layers[place]`, or None if it was not recorded."""
+    def top_diff(self, index: int, blob: str) -> Array | None:
+        """Return the diff of the top `blob` of layer `layers[index]`, or None if it was not recorded."""
         in_place = self.arrays.get(f"top_diff/{self.layers[index].name}/{blob}")
-        is_first = in_place is None and self._makers[blob][0] == index
+        is_first = in_place is None and self._producers[blob][0] == index
         return self.arrays.get(f"diff/{blob}") if is_first else in_place
 
-    def value_read(self, index: int, blob: str) -> Array | None:
-        """Return the value of the bottom `blob` of layer `layers[place]`, or None if it was not recorded."""
-        maker = self._maker(index, blob)
-        return None if maker is None else self.value(maker, blob)
+    def bottom_value(self, index: int, blob: str) -> Array | None:
+        """Return the value of the bottom `blob` of layer `layers[index]`, or None if it was not recorded."""
+        producer = self._producer_index(index, blob)
+        return None if producer is None else self.top_value(producer, blob)
 
-    def diff_read(self, index: int, blob: str) -> Array | None:
-        """Return the diff of the bottom `blob` of layer `layers[place]`, or None if it was not recorded."""
-        maker = self._maker(index, blob)
-        return None if maker is None else self.diff(maker, blob)
+    def bottom_diff(self, index: int, blob: str) -> Array | None:
+        """Return the diff of the bottom `blob` of layer `layers[index]`, or None if it was not recorded."""
+        producer = self._producer_index(index, blob)
+        return None if producer is None else self.top_diff(producer, blob)
 
-    def _maker(self, index: int, blob: str) -> int | None:
-        """Return the index of the layer that computed the bottom `blob` of layer `layers[place]`, or None."""
-        return max((i for i in self._makers.get(blob, ()) if i < index), default=None)
+    def _producer_index(self, index: int, blob: str) -> int | None:
+        """Return the index of the layer that computed the bottom `blob` of layer `layers[index]`, or None."""
+        return max((i for i in self._producers.get(blob, ()) if i < index), default=None)
 
 
 FORMAT = "caffe dump 1"
@@ -127,7 +128,7 @@ def write_dump(path: str | os.PathLike[str], dump: Dump) -> None:
     """Write a dump to an .npz file.
 
     Raises:
-        CaffejaxError: if the file cannot be written; an existing file stays unchanged.
+        CaffejaxError: if the file cannot be written. An existing file then stays unchanged.
     """
     layers = [asdict(layer) for layer in dump.layers]
     meta = {"format": FORMAT, "maker": dump.maker, "net": dump.net, "phase": dump.phase, "layers": layers}
@@ -138,17 +139,17 @@ def read_dump(path: str | os.PathLike[str]) -> Dump:
     """Read a dump from an .npz file.
 
     Raises:
-        DataError: if the file cannot be read or is not a dump, naming all problems.
+        DataError: if the file cannot be read or is not a dump.
     """
     file = os.fspath(path)
-    arrays = _arrays(path)
+    arrays = _read_arrays(path)
     text = arrays.pop("meta", None)
-    remedy = "make dumps with `caffejax collect` or scripts/collect_with_caffe.py"
+    remedy = "create dumps with `caffejax collect` or scripts/collect_with_caffe.py"
     if text is None or text.dtype.kind not in "US" or text.ndim:
         raise DataError(Problem(f"is not a dump: it has no string named `meta`; {remedy}", file))
     try:
         meta = json.loads(bytes(text).decode() if text.dtype.kind == "S" else str(text))
-        dump = _from_meta(meta, arrays, file)
+        dump = _parse_meta(meta, arrays, file)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataError(Problem(f"is not a dump: its `meta` is invalid: {error!r}; {remedy}", file)) from error
     _check_numbers(arrays, file)
@@ -156,25 +157,25 @@ def read_dump(path: str | os.PathLike[str]) -> Dump:
 
 
 def read_inputs(path: str | os.PathLike[str], names: Collection[str]) -> dict[str, Array]:
-    """Read a net's inputs from a dump or from another .npz file.
+    """Read a net's inputs from a dump or from any other .npz file.
 
-    The inputs of a dump are its arrays `input/<blob>`. In another file the arrays are named after the blobs.
+    The inputs of a dump are its arrays `input/<blob>`. In other files, the arrays are named after the blobs.
 
     Args:
         path: an .npz file.
-        names: the net's inputs; other inputs of a dump are skipped.
+        names: the net's inputs. Other inputs of a dump are ignored.
 
     Raises:
         DataError: if the file cannot be read.
     """
-    arrays = _arrays(path)
+    arrays = _read_arrays(path)
     dumped = {name.removeprefix("input/"): array for name, array in arrays.items() if name.startswith("input/")}
     inputs = {name: array for name, array in dumped.items() if name in names} if "meta" in arrays else arrays
     _check_numbers(inputs, os.fspath(path))
     return inputs
 
 
-def _arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
+def _read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
     try:
         return read_npz(path)
     except WeightsError as error:
@@ -182,28 +183,36 @@ def _arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 
 def _check_numbers(arrays: Mapping[str, Array], file: str) -> None:
-    wrong = {name: array.dtype for name, array in arrays.items() if array.dtype.kind not in "biuf"}
-    if wrong:
-        raise DataError(Problem(f"'{name}' holds {dtype}, not real numbers", file) for name, dtype in wrong.items())
+    invalid = {name: array.dtype for name, array in arrays.items() if array.dtype.kind not in "biuf"}
+    if invalid:
+        raise DataError(
+            Problem(f"'{name}' has dtype {dtype}, but must contain real numbers", file)
+            for name, dtype in invalid.items()
+        )
 
 
-def _from_meta(meta: Any, arrays: Mapping[str, Array], file: str) -> Dump:
+def _parse_meta(meta: Any, arrays: Mapping[str, Array], file: str) -> Dump:
     if meta["format"] != FORMAT:
         raise ValueError(f"format is {meta['format']!r}, not {FORMAT!r}")
-    names = {f.name for f in fields(DumpedLayer)}
+    field_names = {f.name for f in fields(DumpedLayer)}
     if not isinstance(meta["layers"], list) or not all(isinstance(layer, dict) for layer in meta["layers"]):
         raise ValueError("its layers are not a list of objects")
-    settings = [{k: v for k, v in layer.items() if k in names} for layer in meta["layers"]]
-    layers = tuple(DumpedLayer(**{**x, "bottoms": _names(x["bottoms"]), "tops": _names(x["tops"])}) for x in settings)
-    _names([text for layer in layers for text in (layer.name, layer.type)] + [meta[k] for k in ("maker", "net")])
-    if len({layer.name for layer in layers}) < len(layers):
-        raise ValueError("two layers have the same name")
+    settings = [{k: v for k, v in layer.items() if k in field_names} for layer in meta["layers"]]
+    layers = tuple(
+        DumpedLayer(**{**x, "bottoms": _check_names(x["bottoms"]), "tops": _check_names(x["tops"])}) for x in settings
+    )
+    _check_names([text for layer in layers for text in (layer.name, layer.type)] + [meta[k] for k in ("maker", "net")])
+    names_seen: set[str] = set()
+    for layer in layers:
+        if layer.name in names_seen:
+            raise ValueError(f"two layers are named '{layer.name}'")
+        names_seen.add(layer.name)
     if meta["phase"] not in ("TRAIN", "TEST"):
-        raise ValueError(f"phase is {meta['phase']!r}")
+        raise ValueError(f"phase is {meta['phase']!r}, not 'TRAIN' or 'TEST'")
     return Dump(meta["maker"], meta["net"], meta["phase"], layers, arrays, file)
 
 
-def _names(names: Sequence[Any]) -> tuple[str, ...]:
+def _check_names(names: Sequence[Any]) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{names!r} is not a list of names")
     return tuple(names)

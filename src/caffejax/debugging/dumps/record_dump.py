@@ -1,4 +1,4 @@
-"""Recording of dumps: run a net once and store every blob, diff and gradient."""
+"""Recording of dumps: a net is run once, and every blob, diff and gradient is stored."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .compare_dumps import describe_mismatch
 from .dump import Dump, DumpedLayer
 
 
-class Repeatable(np.random.RandomState):
-    """NumPy's legacy generator. It draws the same numbers in all versions of NumPy, including those used with Caffe."""
+class LegacyRandomState(np.random.RandomState):
+    """NumPy's legacy generator, which samples the same numbers in all versions of NumPy, also in old versions."""
 
     def integers(self, high: int, size: tuple[int, ...]) -> Any:
-        """Draw an array of integers from 0 to `high - 1`."""
+        """Sample an array of integers from 0 to `high - 1`."""
         return self.randint(high, size=size)
 
 
@@ -39,25 +39,26 @@ def collect(
     seed: int = 0,
     isolated: IsolatedInputs | None = None,
 ) -> Dump:
-    """Run a net once and return every blob, and with `backward` every diff and gradient.
+    """Run a net once, and return a dump of every blob and, with `backward`, every diff and gradient.
 
     Args:
         net: the net.
         variables: parameters and state.
-        inputs: inputs by blob. Missing tops of data layers are the layers' first batches. Missing tops of Input layers
-            are drawn in order by NumPy's `RandomState(seed)`: normal numbers, integers if a layer reads them as labels,
-            or boxes if a MultiBoxLoss reads them as ground truth.
-        backward: run backward as well.
-        seed: seed of random inputs and of random layers.
-        isolated: arrays that each layer reads instead of the results of the layers around it.
+        inputs: the inputs by blob. If tops of data layers are missing, the first batches of the layers are used. If
+            tops of Input layers are missing, they are sampled in order with NumPy's `RandomState(seed)`: as normal
+            numbers, as integers if a layer reads them as labels, or as boxes if a MultiBoxLoss reads them as ground
+            truth.
+        backward: whether to run the backward pass as well.
+        seed: the seed of random inputs and of random layers.
+        isolated: the arrays that each layer reads, instead of the results of the layers around it, or None.
 
     Raises:
-        GraphError: for inputs that do not fit; with `backward`, if the net has no loss or a gradient does not exist.
+        GraphError: if the inputs do not fit the net or, with `backward`, if the net has no loss or no gradients.
         DataError: if the net's data cannot be read.
     """
     if backward:
         _check_loss(net.graph)
-    random: Any = Repeatable(seed)
+    random: Any = LegacyRandomState(seed)
     with np.errstate(over="ignore"):  # large float64 numbers become infinite in float32
         inputs_with_defaults = {
             name: np.float32(x) for name, x in complete_inputs(net.graph, inputs or {}, random).items()
@@ -95,13 +96,13 @@ def collect(
         name: np.asarray(x, None if np.asarray(x).dtype.kind in "biuf" else np.float32) for name, x in arrays.items()
     }
     maker = f"caffejax {__version__}"
-    return Dump(maker, net.graph.name, net.graph.phase, layers, arrays, isolated=isolated is not None)
+    return Dump(maker, net.graph.name, net.graph.phase, layers, arrays, is_isolated=isolated is not None)
 
 
 def _check_loss(graph: Graph) -> None:
     if not any(graph.losses.values()):
         message = f"has no loss in phase {graph.phase}, so there is no backward pass to run"
-        raise GraphError(Problem(f"{message}; leave --backward out, or collect from the train net", graph.file))
+        raise GraphError(Problem(f"{message}; omit --backward, or collect from the train net", graph.file))
     graph.check_backward()
 
 
@@ -126,8 +127,8 @@ def _blobs(net: Net, tops: Tops, isolated: IsolatedInputs | None) -> dict[str, A
     final = {name: value for name, (_, value) in latest.items()}
     trimmed = net.strip_padding(final)
     if isolated is not None:  # the number of rows of each top then depends on the layer's isolated bottoms
-        read = {name: x for blobs in isolated.bottoms.values() for name, x in blobs.items()}
-        trimmed = {name: net.strip_padding({**read, name: value})[name] for name, value in final.items()}
+        bottoms = {name: x for blobs in isolated.bottoms.values() for name, x in blobs.items()}
+        trimmed = {name: net.strip_padding({**bottoms, name: value})[name] for name, value in final.items()}
     blobs = {f"blob/{name}": value for name, value in trimmed.items()}
     return blobs | {
         f"top/{key}/{name}": net.strip_padding({**final, name: value})[name] for name, key, value in overwritten
@@ -140,16 +141,16 @@ def _loss(graph: Graph, tops: Tops) -> float:
 
 
 def _diffs(graph: Graph, tops: Tops, gradients: Mapping[str, LayerGradients]) -> dict[str, Any]:
-    """Return the diffs of blobs, and of parameters as sums over the layers that share them, by name."""
+    """Return the diffs of blobs and parameters by name. A parameter's diff is the sum over the layers that share it."""
     diffs: dict[str, Any] = {}
-    makers: dict[str, Layer] = {}
+    producers: dict[str, Layer] = {}
     grads: dict[Slot, Any] = {}
     for layer in graph.layers:
         for name, diff in zip(layer.bottoms, gradients[layer.key].bottoms, strict=True):
             if diff is not None:
-                diffs[_diff_name(makers[name], name)] = diff
+                diffs[_diff_name(producers[name], name)] = diff
         for name, weight, top in zip(layer.tops, layer.loss_weights, tops[layer.key], strict=True):
-            makers[name] = layer
+            producers[name] = layer
             if weight:
                 diffs[_diff_name(layer, name)] = np.full_like(top, weight)
         for param, gradient in zip(layer.params, gradients[layer.key].params, strict=True):
@@ -163,33 +164,33 @@ def _diffs(graph: Graph, tops: Tops, gradients: Mapping[str, LayerGradients]) ->
     }
 
 
-def _diff_name(maker: Layer, blob: str) -> str:
-    return f"top_diff/{maker.key}/{blob}" if blob in maker.bottoms else f"diff/{blob}"
+def _diff_name(producer: Layer, blob: str) -> str:
+    return f"top_diff/{producer.key}/{blob}" if blob in producer.bottoms else f"diff/{blob}"
 
 
 def replay(
-    dump: Dump, net: Net, variables: Variables | None = None, *, seed: int = 0, each_layer: bool = False
+    dump: Dump, net: Net, variables: Variables | None = None, *, seed: int = 0, isolate_layers: bool = False
 ) -> Dump:
-    """Run a net on a dump's inputs, and backward if the dump has gradients; return the net's dump.
+    """Run a net on a dump's inputs, and return the dump of the net. The backward pass is run if the dump has diffs.
 
     Args:
         dump: the dump.
         net: the net.
-        variables: parameters and state; default: the dump's parameters.
-        seed: seed of random layers.
-        each_layer: run each layer on the dump's bottoms and top diffs, instead of the results of the layers around it.
-            The error of one layer then does not affect the values of other layers.
+        variables: the parameters and state, or None for the dump's parameters.
+        seed: the seed of random layers.
+        isolate_layers: whether each layer runs on the dump's bottoms and top diffs, instead of the results of the
+            layers around it. The error of one layer then does not affect the values of other layers.
 
     Raises:
-        CaffejaxError: naming all inputs and parameters that do not fit the net.
+        CaffejaxError: if inputs or parameters do not fit the net; the message names each of them.
     """
     types = {layer.key: layer.type.name for layer in net.graph.layers}
     dumped = {layer.name: layer.type for layer in dump.layers}
-    if other := describe_mismatch(
+    if mismatch := describe_mismatch(
         f"the dump is of net '{dump.net}'", dumped, f"the model is '{net.graph.name}'", types
     ):
-        raise DataError(Problem(other, dump.file))
-    recorded = dump.group("input")
+        raise DataError(Problem(mismatch, dump.file))
+    recorded = dump.arrays_of_kind("input")
     missing = [name for name in net.input_names if name not in recorded]
     if missing:
         raise DataError(
@@ -198,13 +199,13 @@ def replay(
         )
     inputs = {name: recorded[name] for name in net.input_names}
     if variables is None:
-        variables = variables_of(dump, net)
-    isolated = _isolated_inputs(dump, net, variables, inputs) if each_layer else None
+        variables = read_variables(dump, net)
+    isolated = _isolated_inputs(dump, net, variables, inputs) if isolate_layers else None
     return collect(net, variables, inputs, backward=dump.has_backward, seed=seed, isolated=isolated)
 
 
 def _isolated_inputs(dump: Dump, net: Net, variables: Variables, inputs: Mapping[str, Array]) -> IsolatedInputs:
-    """Return each layer's bottoms and top diffs from a dump, except arrays with other shapes than in the net."""
+    """Return each layer's bottoms and top diffs from a dump, without arrays whose shapes do not fit the net."""
     blobs, padded = _blob_shapes(net, variables, inputs), padded_blobs(net.graph.layers)
     indices = {layer.name: i for i, layer in enumerate(dump.layers)}
     bottoms: dict[str, dict[str, Any]] = {}
@@ -214,17 +215,17 @@ def _isolated_inputs(dump: Dump, net: Net, variables: Variables, inputs: Mapping
         return {
             name: jnp.asarray(x, blobs[name].dtype)
             for name, x in arrays.items()
-            if x is not None and _fits(x, blobs[name], rows_vary=name in padded or net.has_host_layers)
+            if x is not None and _fits(x, blobs[name], may_have_fewer_rows=name in padded or net.has_host_layers)
         }
 
     for layer in net.graph.layers:
         if layer.type.is_fed or (i := indices.get(layer.key)) is None:
             continue
-        bottoms[layer.key] = select_fitting({name: dump.value_read(i, name) for name in layer.bottoms})
+        bottoms[layer.key] = select_fitting({name: dump.bottom_value(i, name) for name in layer.bottoms})
         if dump.has_backward and layer.need_backward:
             weights = dict(zip(layer.tops, layer.loss_weights, strict=True))
             losses = {name: np.full(blobs[name].shape, weight) for name, weight in weights.items() if weight}
-            recorded = {name: dump.diff(i, name) for name in layer.tops if name in dump.layers[i].tops}
+            recorded = {name: dump.top_diff(i, name) for name in layer.tops if name in dump.layers[i].tops}
             diffs[layer.key] = select_fitting(losses) | select_fitting(recorded)
     return IsolatedInputs(bottoms, diffs)
 
@@ -232,7 +233,7 @@ def _isolated_inputs(dump: Dump, net: Net, variables: Variables, inputs: Mapping
 def _blob_shapes(net: Net, variables: Variables, inputs: Mapping[str, Array]) -> Mapping[str, jax.ShapeDtypeStruct]:
     """Return the shapes of a net's blobs for these inputs.
 
-    For a net with host layers these are the shapes of the prototxt; the blobs may have fewer rows.
+    For a net with host layers, these are the shapes from the prototxt, and the blobs may have fewer rows.
     """
     if net.has_host_layers:
         return net.graph.blobs
@@ -243,37 +244,37 @@ def _blob_shapes(net: Net, variables: Variables, inputs: Mapping[str, Array]) ->
     return shapes
 
 
-def _fits(array: Array, blob: jax.ShapeDtypeStruct, *, rows_vary: bool) -> bool:
-    """Return whether an array has a blob's shape. If `rows_vary`, the array may have fewer rows."""
-    return array.shape == blob.shape or (rows_vary and array.ndim == blob.ndim and array.size <= blob.size)
+def _fits(array: Array, blob: jax.ShapeDtypeStruct, *, may_have_fewer_rows: bool) -> bool:
+    """Return whether an array has a blob's shape or, if `may_have_fewer_rows`, fewer rows."""
+    return array.shape == blob.shape or (may_have_fewer_rows and array.ndim == blob.ndim and array.size <= blob.size)
 
 
-def variables_of(dump: Dump, net: Net) -> Variables:
-    """Return a dump's parameters as a net's variables. Recurrent state starts from its initial values.
+def read_variables(dump: Dump, net: Net) -> Variables:
+    """Return a dump's parameters as a net's variables. Recurrent state has its initial values.
 
     Raises:
-        WeightsError: if parameters are missing or have other shapes; names every such layer.
+        WeightsError: if parameters are missing or have wrong shapes; the message names each such layer.
     """
     problems: list[Problem] = []
-    new: dict[Any, Any] = {}
+    loaded: dict[Any, Any] = {}
     for layer in net.graph.layers:
         stored = dump.blobs_of("param", layer.key)
         blobs = [stored.get(i) for i in range(max(stored, default=-1) + 1)]
         if layer.params and not blobs:
-            problems.append(Problem("the dump has no params for it; give the weights", dump.file, layer=layer.name))
+            problems.append(Problem("the dump has no params for it; pass the weights", dump.file, layer=layer.name))
             continue
         try:
             arrays = fit(layer.name, blobs, [p.spec.shape for p in layer.params])
         except WeightsError as error:
             problems += [Problem(p.message, dump.file, layer=p.layer) for p in error.problems]
             continue
-        new |= {p.owner: array for p, array in zip(layer.params, arrays, strict=True) if p.is_owner}
+        loaded |= {p.owner: array for p, array in zip(layer.params, arrays, strict=True) if p.is_owner}
     if problems:
         raise WeightsError(problems)
 
     def replace_params(tree: Any) -> Any:
         return {
-            key: {i: jnp.asarray(new[key, i], old.dtype) if (key, i) in new else old for i, old in blobs.items()}
+            key: {i: jnp.asarray(loaded[key, i], old.dtype) if (key, i) in loaded else old for i, old in blobs.items()}
             for key, blobs in tree.items()
         }
 
