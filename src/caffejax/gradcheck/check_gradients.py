@@ -1,8 +1,8 @@
 """Comparison of the gradients of layers by autodiff, by the hand-written rule and by finite differences, in float64.
 
-The relative error of a and b is |a - b| / max(|a|, |b|, floor). The floor is the larger of two numbers. One is a
-hundredth of the array's largest gradient, because a much smaller element is a rounded difference of larger terms. The
-other is the rounding error of a finite difference divided by the tolerance.
+The relative error of a and b is |a - b| / max(|a|, |b|, floor). The floor is the larger of two numbers. The first is a
+hundredth of the array's largest gradient, because much smaller elements are differences of larger terms and contain
+their rounding errors. The second is the rounding error of a finite difference divided by the tolerance.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from .layer_gradients import (
     Case,
     autodiff_gradients,
     compute_tops,
-    draw_diffs,
     net_gradients,
     rule_gradients,
+    sample_diffs,
     single_layer_net,
 )
 
@@ -49,8 +49,8 @@ class Worst(NamedTuple):
     """The largest relative error between two gradients, and its index.
 
     Attributes:
-        error: the relative error, see `gradcheck.check_gradients`.
-        at: the index of the element; None if no elements were compared.
+        error: the relative error; see `gradcheck.check_gradients`.
+        at: the index of the element, or None if no elements were compared.
     """
 
     error: float
@@ -67,15 +67,17 @@ class Row:
     Attributes:
         layer: the layer's key in its graph.
         type: the layer's type.
-        argument: `bottom 0 (data)` or `blob 1`.
-        rule_autodiff: the hand-written rule against autodiff, over all elements; None if one of the two is missing.
-        rule_differences: the rule against finite differences, over the checked elements; None without a rule. A layer
-            on the host without a rule is compared with a gradient of zeros.
-        autodiff_differences: autodiff against finite differences, over the checked elements; None on the host.
-        size: number of elements.
-        checked: number of elements with a finite difference.
-        skipped: number of sampled elements that are too near a kink for a finite difference.
-        zero: True if all gradients are zero everywhere; the comparison then proves little.
+        argument: the bottom or blob, such as "bottom 0 (data)" or "blob 1".
+        rule_autodiff: the error between the hand-written rule and autodiff over all elements, or None if there is no
+            rule or no autodiff.
+        rule_differences: the error between the rule and finite differences over the checked elements, or None if there
+            is no rule. For a layer on the host without a rule, a gradient of zeros replaces the rule.
+        autodiff_differences: the error between autodiff and finite differences over the checked elements, or None if
+            the layer runs on the host.
+        size: the number of elements.
+        checked: the number of elements with a finite difference.
+        skipped: the number of sampled elements that are too near a kink for a finite difference.
+        zero: whether all elements of all gradients are zero. The comparison then proves little.
         verdict: "ok", or a description of the problem.
     """
 
@@ -98,7 +100,7 @@ class Row:
 
     @property
     def _decisive_errors(self) -> list[Worst]:
-        """The comparisons that decide the verdict: the comparisons with the rule, or without a rule with autodiff."""
+        """The errors that decide the verdict: the errors of the rule if there is one, otherwise of autodiff."""
         with_rule = [w for w in (self.rule_autodiff, self.rule_differences) if w is not None]
         return with_rule or [w for w in (self.autodiff_differences,) if w is not None]
 
@@ -109,7 +111,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """The comparisons of all checked layers, as rows in the order of execution. `str(report)` is a table."""
+    """The comparisons of all checked layers in the order of execution. `str(report)` is a table."""
 
     rows: tuple[Row, ...]
 
@@ -137,14 +139,14 @@ class Report:
 
 def _cells(row: Row) -> tuple[str, ...]:
     # without a rule, autodiff is compared with finite differences
-    against = row.rule_differences or f"{row.autodiff_differences} (autodiff)"
+    differences = row.rule_differences or f"{row.autodiff_differences} (autodiff)"
     skipped = f", {row.skipped} skipped" if row.skipped else ""
     return (
         row.layer,
         row.type,
         row.argument,
         str(row.rule_autodiff or ("no rule" if row.rule_differences is None else "no autodiff")),
-        str(against),
+        str(differences),
         f"{row.checked}/{row.size}{skipped}",
         row.verdict + (" (zero)" if row.zero else ""),
     )
@@ -162,8 +164,8 @@ def _worst_as_json(worst: Worst) -> dict[str, Any]:
     return {"error": worst.error if isfinite(worst.error) else "inf", "at": worst.at}
 
 
-RULE_TOLERANCE = 1e-6  # rule against autodiff: both are exact except for rounding
-MOST_SKIPPED = 0.9  # maximum share of skipped elements for a valid comparison
+RULE_TOLERANCE = 1e-6  # of the rule against autodiff, which are both exact except for rounding
+MAX_SKIPPED = 0.9  # maximum share of skipped elements for a valid comparison
 
 
 @dataclass(frozen=True)
@@ -171,10 +173,11 @@ class Derivations:
     """The gradients of one layer by each method, as lists with one gradient per argument.
 
     Attributes:
-        differences: by finite differences.
-        autodiff: by autodiff of the forward pass; None for a layer on the host.
-        rule: by the hand-written rule. Without a rule it is None, or zeros for a layer on the host.
-        net: by the net's choice of method, for types that prefer their rule; None for other types.
+        differences: the gradients by finite differences.
+        autodiff: the gradients by autodiff of the forward pass, or None for a layer on the host.
+        rule: the gradients by the hand-written rule. If there is no rule, they are zeros for a layer on the host, and
+            None for other layers.
+        net: the gradients by the method that the net uses, for types that prefer their rule, or None for other types.
     """
 
     differences: Sequence[Differences]
@@ -199,15 +202,21 @@ def derive(case: Case, samples: int | None, random: np.random.Generator) -> Deri
 
 
 def compare(layer: str, case: Case, derivations: Derivations) -> list[Row]:
-    """Compare the gradients by all methods; return one row per argument. `layer` is the key of the case's layer."""
-    nothing = [None] * len(case.arguments)
-    ways = (
+    """Compare the gradients by all methods, and return one row per argument.
+
+    Args:
+        layer: the key of the layer.
+        case: the layer and its arrays.
+        derivations: the gradients.
+    """
+    missing = [None] * len(case.arguments)
+    methods = (
         derivations.differences,
-        derivations.autodiff or nothing,
-        derivations.rule or nothing,
-        derivations.net or nothing,
+        derivations.autodiff or missing,
+        derivations.rule or missing,
+        derivations.net or missing,
     )
-    return [_row(layer, case.context.type, *one) for one in zip(case.arguments, *ways, strict=True)]
+    return [_row(layer, case.context.type, *gradients) for gradients in zip(case.arguments, *methods, strict=True)]
 
 
 def _row(
@@ -220,56 +229,58 @@ def _row(
     net: np.ndarray | None,
 ) -> Row:
     gradients = [gradient for gradient in (autodiff, rule) if gradient is not None]
-    both = _worst(rule, autodiff) if rule is not None and autodiff is not None else None
+    rule_autodiff = _worst(rule, autodiff) if rule is not None and autodiff is not None else None
     rule_differences, autodiff_differences = (
         None if g is None else _worst_error(difference, g) for g in (rule, autodiff)
     )
-    fits = [None if w is None else w.error <= difference.tolerance for w in (rule_differences, autodiff_differences)]
-    zero = not any(gradient.any() for gradient in gradients)
+    rule_fits, autodiff_fits = (
+        w is not None and w.error <= difference.tolerance for w in (rule_differences, autodiff_differences)
+    )
+    is_zero = not any(gradient.any() for gradient in gradients)
     if autodiff is None:
-        verdict = _judge_host(bool(fits[0]), kind.gradient.backward is not None)
-    elif rule is None or both is None:
-        verdict = _judge_without_rule(bool(fits[1]), bool(kind.gradient.not_derivative))
+        verdict = _host_verdict(rule_fits, kind.gradient.backward is not None)
+    elif rule is None or rule_autodiff is None:
+        verdict = _verdict_without_rule(autodiff_fits, bool(kind.gradient.not_derivative))
     elif net is None:
-        same = both.error <= RULE_TOLERANCE
-        verdict = _judge_all(same, bool(fits[0]), bool(fits[1]), bool(kind.gradient.not_derivative))
+        are_equal = rule_autodiff.error <= RULE_TOLERANCE
+        verdict = _full_verdict(are_equal, rule_fits, autodiff_fits, bool(kind.gradient.not_derivative))
     else:
-        derivative = bool(fits[1]) or bool(kind.gradient.not_derivative)
-        verdict = _judge_preferred_rule(rule, autodiff, net, both, derivative)
-    checked, tried = int(difference.resolved.sum()), len(difference.at)
-    # a gradient of zero needs no comparison if it is the only one: tops may be constant except for jumps
-    enough = zero and len(gradients) == 1
-    if not enough and checked < max((1 - MOST_SKIPPED) * tried, 1):
-        verdict = f"nothing to compare: {tried - checked} of {tried} elements are at kinks"
+        is_accepted = autodiff_fits or bool(kind.gradient.not_derivative)
+        verdict = _preferred_rule_verdict(rule, autodiff, net, rule_autodiff, is_accepted)
+    checked, sampled = int(difference.resolved.sum()), len(difference.at)
+    # a gradient of zero needs no comparison if it is the only one, because tops may be constant except for jumps
+    needs_no_differences = is_zero and len(gradients) == 1
+    if not needs_no_differences and checked < max((1 - MAX_SKIPPED) * sampled, 1):
+        verdict = f"nothing to compare: {sampled - checked} of {sampled} elements are at kinks"
     return Row(
         layer=layer,
         type=kind.name,
         argument=argument.name,
-        rule_autodiff=both,
+        rule_autodiff=rule_autodiff,
         rule_differences=rule_differences,
         autodiff_differences=autodiff_differences,
         size=gradients[0].size,
         checked=checked,
-        skipped=tried - checked,
-        zero=zero,
+        skipped=sampled - checked,
+        zero=is_zero,
         verdict=verdict,
     )
 
 
-def _judge_host(rule: bool, has_rule: bool) -> str:
-    if rule:
+def _host_verdict(rule_fits: bool, has_rule: bool) -> str:
+    if rule_fits:
         return OK
     return "backward is wrong" if has_rule else "has no backward, but a gradient"
 
 
-def _judge_without_rule(autodiff: bool, not_derivative: bool) -> str:
-    if autodiff:
+def _verdict_without_rule(autodiff_fits: bool, not_derivative: bool) -> str:
+    if autodiff_fits:
         return OK
     return DECLARED if not_derivative else "autodiff differs from finite differences"
 
 
-def _judge_all(same: bool, rule: bool, autodiff: bool, not_derivative: bool) -> str:
-    match same, rule, autodiff:
+def _full_verdict(are_equal: bool, rule_fits: bool, autodiff_fits: bool, not_derivative: bool) -> str:
+    match are_equal, rule_fits, autodiff_fits:
         case True, True, True:
             return OK
         case True, _, _:
@@ -284,12 +295,12 @@ def _judge_all(same: bool, rule: bool, autodiff: bool, not_derivative: bool) -> 
             return "rule, autodiff and finite differences all differ"
 
 
-def _judge_preferred_rule(
+def _preferred_rule_verdict(
     rule: np.ndarray, autodiff: np.ndarray, net: np.ndarray, rule_autodiff: Worst, autodiff_fits: bool
 ) -> str:
-    """Return the verdict on a type that prefers its rule to the derivative.
+    """Return the verdict for a type that prefers its rule to the derivative.
 
-    The rule must only have a positive product with the derivative.
+    The rule must only have a positive dot product with the derivative.
     """
     if not autodiff_fits:
         return "autodiff differs from finite differences"
@@ -341,9 +352,9 @@ def check_gradients(
 ) -> Report:
     """Compare the gradients of layers by autodiff, by the hand-written rule and by finite differences, in float64.
 
-    The rule is the layer's Backward. Each layer is checked separately, at the bottoms of a forward pass and for random
-    diffs of its tops. Gradients are taken with respect to each bottom (except labels and indices) and each learnable
-    parameter. Rule and autodiff must agree to a relative error of 1e-6, and both must agree with central finite
+    The rule is the layer's Backward. Each layer is checked separately, with the bottoms of a forward pass and random
+    diffs of its tops. Gradients are computed with respect to each bottom, except labels and indices, and each learnable
+    parameter. The rule and autodiff must agree to a relative error of 1e-6, and both must agree with central finite
     differences to 1e-6. There are two exceptions:
 
     - Elements near a kink have no finite difference; only rule and autodiff are compared.
@@ -358,21 +369,22 @@ def check_gradients(
         check_gradients(MyLossLayer, bottoms=[(4, 3), (4, 3)])
 
     Args:
-        net_or_layer: a net; a registered layer type or its name; or a Python layer, which is a class or function at the
-            top level of a module. Python layers with Caffe's interface compute in float32; their tolerance is 1e-3.
+        net_or_layer: a net, a registered layer type or its name, or a Python layer, which is a class or function at the
+            top level of a module. Python layers with Caffe's interface compute in float32, and their tolerance is 1e-3.
         param: the LayerParameter of a single layer; name, bottoms and tops may be omitted.
         bottoms: the bottoms of a single layer. Each is an array, or a shape to fill with random numbers.
-        blobs: the blobs of a single layer; default: random.
-        layers: names of the net's layers to check; default: all except automatically inserted Splits.
-        weights: the net's variables or a .caffemodel; default: drawn by the fillers.
+        blobs: the blobs of a single layer, or None for random blobs.
+        layers: names of the net's layers to check, or None for all except automatically inserted Splits.
+        weights: the net's variables or a .caffemodel, or None to initialize the variables with the fillers.
         inputs: arrays for the net's inputs by name. Other inputs are read from the sources of data layers, or are
             random: standard normal numbers, or valid class indices for labels.
-        phase: the phase of a single layer; ignored for a net, which has a phase.
-        samples: number of elements of each array to check by finite differences; default: 64, fewer for large arrays.
-        seed: seed of all random numbers. Random layers use one fixed key.
+        phase: the phase of a single layer. It is ignored for a net, which has a phase.
+        samples: the number of elements of each array to check by finite differences. The default is 64, and fewer for
+            large arrays.
+        seed: the seed of all random numbers. Random layers use one fixed key.
 
     Raises:
-        CaffejaxError: for layers that do not exist, shapes that do not fit, files that cannot be read.
+        CaffejaxError: if a layer does not exist, shapes do not fit, or a file cannot be read.
     """
     if samples is not None and samples < 1:
         raise GraphError(f"samples must be at least 1, not {samples}")
@@ -401,17 +413,25 @@ def cases(
     random: np.random.Generator,
     key: jax.Array,
 ) -> list[tuple[Layer, Case]]:
-    """Return layers (default: all) with the arrays of one forward pass, as cases to check.
+    """Return layers with their arrays in one forward pass, as cases to check.
 
-    Layers without arguments, which are arrays with a gradient, are left out.
+    Layers are omitted if they have no arguments, which are the bottoms and blobs that have a gradient.
+
+    Args:
+        net: the net.
+        layers: names of layers, or None for all layers.
+        variables: the net's variables.
+        inputs: the net's inputs.
+        random: the generator of the diffs of tops.
+        key: the random key of random layers.
     """
-    chosen = [layer for layer in _select_layers(net.graph, layers) if _arguments(layer)]
-    points = _points(net, chosen, variables, inputs, key)
+    selected = [layer for layer in _select_layers(net.graph, layers) if _arguments(layer)]
+    arrays = _layer_arrays(net, selected, variables, inputs, key)
     pairs = []
-    for layer in chosen:
-        blobs, bottoms, tops = points[layer.key]
+    for layer in selected:
+        blobs, bottoms, tops = arrays[layer.key]
         context = replace(layer.context, base_key=layer.base_key(key), propagate_down=layer.bottom_need_backward)
-        diffs = draw_diffs(tops, random)
+        diffs = sample_diffs(tops, random)
         pairs.append((layer, Case(context, blobs, bottoms, tops, diffs, _arguments(layer))))
     return pairs
 
@@ -450,20 +470,21 @@ def _arguments(layer: Layer) -> tuple[Argument, ...]:
 def _gradient_exists(layer: Layer, bottom: int) -> bool:
     """Return whether the gradient of a bottom can be checked.
 
-    It cannot for a user's host layer if the net does not need this gradient, because backward does not compute it.
+    It cannot be checked for a user's host layer if the net does not need this gradient, because `backward` does not
+    compute it then.
     """
     return layer.type.instance is None or not layer.type.on_host or layer.bottom_need_backward[bottom]
 
 
-def _points(
+def _layer_arrays(
     net: Net, layers: Sequence[Layer], variables: Variables, inputs: Mapping[str, np.ndarray], key: jax.Array
 ) -> dict[str, tuple[Arrays, Arrays, Arrays]]:
-    """Return blobs, bottoms and tops of each layer in one forward pass, by layer key."""
+    """Return the blobs, bottoms and tops of each layer in one forward pass, by layer key."""
     keys = {layer.key for layer in layers}
     schedule = split_by_layer(make_schedule(net.graph))
 
-    def walk(variables: Variables, inputs: Mapping[str, jax.Array], key: jax.Array) -> Any:
-        points = {}
+    def run_layers(variables: Variables, inputs: Mapping[str, jax.Array], key: jax.Array) -> Any:
+        arrays = {}
 
         def run_plain(part: Part, pass_inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
             (layer,) = part.layers
@@ -474,13 +495,13 @@ def _points(
                 bottoms = tuple(before[name] for name in layer.bottoms)
                 tops = compute_tops(layer.context.with_key(layer.base_key(key)), blobs, bottoms)
             if layer.key in keys:
-                points[layer.key] = (blobs, bottoms, tops)
+                arrays[layer.key] = (blobs, bottoms, tops)
             return PassOutputs(dict(zip(layer.tops, map(_to_float64, tops), strict=True)), {}, jnp.zeros(()))
 
         run_schedule(schedule, PassInputs(*variables, inputs, key, {}), runner=run_plain)
-        return points
+        return arrays
 
-    compiled = walk if net.has_host_layers else jax.jit(walk)
+    compiled = run_layers if net.has_host_layers else jax.jit(run_layers)
     return compiled(jax.tree.map(_to_float64, variables), jax.tree.map(_to_float64, dict(inputs)), key)
 
 

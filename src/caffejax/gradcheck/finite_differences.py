@@ -1,9 +1,9 @@
-"""Finite differences, with a test whether each difference is reliable.
+"""Finite differences, with a reliability test for each difference.
 
-Each element is changed by +h and -h for four steps h; each step is a quarter of the previous one. The central
-differences of two neighbouring steps are extrapolated to an error of order h**4. The result is from the two
-extrapolations that agree best. Near a kink no extrapolations agree. Exactly on a kink the two one-sided slopes differ
-by the same amount at small and large steps. Elements near or on a kink are unresolved.
+Each element is changed by +h and -h for four steps h, each a quarter of the previous step. The central differences of
+two neighbouring steps are extrapolated to an error of order h**4. The result is from the two extrapolations that agree
+best. Near a kink, no extrapolations agree. Exactly on a kink, the two one-sided slopes differ by the same amount at
+small and large steps. Elements near or on a kink are unresolved.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..layers import OnHost
 from ..layers.dispatch import Arrays
 from .layer_gradients import Case, compute_tops
 
-ONE_SIDED = 1e-3  # a larger relative difference between two one-sided slopes is a kink
+ONE_SIDED = 1e-3  # a larger relative difference between two one-sided slopes indicates a kink
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Tolerances:
     """Step sizes and tolerances of finite differences for layers that compute in a dtype.
 
     Attributes:
-        steps: step sizes, relative to the magnitude of the element or of its array, whichever is larger.
-        agreement: allowed difference of two extrapolations, relative to the larger gradients.
-        tolerance: allowed relative error between a derivative and a finite difference. It is at least ten times the
+        steps: step sizes, relative to the larger of the magnitude of the element and the magnitude of its array.
+        agreement: the allowed difference of two extrapolations, relative to the larger gradients.
+        tolerance: the allowed relative error between a derivative and a finite difference. It is at least ten times the
             error for smooth functions.
         eps: the dtype's relative spacing.
     """
@@ -45,9 +45,9 @@ FLOAT32 = Tolerances(0.16 / 4.0 ** np.arange(4), 1e-4, 1e-3, float(np.finfo(np.f
 
 
 def tolerances_for(case: Case) -> Tolerances:
-    """Return the tolerances for the dtype in which the layer of a case computes, float64 or float32."""
-    runs = case.context.type.implementation
-    return FLOAT32 if isinstance(runs, OnHost) and runs.in_float32 else FLOAT64
+    """Return the tolerances for the dtype in which the layer of a case computes, which is float64 or float32."""
+    implementation = case.context.type.implementation
+    return FLOAT32 if isinstance(implementation, OnHost) and implementation.in_float32 else FLOAT64
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Differences:
     """Central differences with respect to some elements of an argument.
 
     Attributes:
-        at: flat indices of the elements.
+        at: the flat indices of the elements.
         values: the differences.
-        resolved: mask of the differences that are reliable.
-        noise: bound of the rounding error of each difference.
-        tolerance: allowed relative error between a derivative and a difference.
+        resolved: a mask of the differences that are reliable.
+        noise: a bound on the rounding error of each difference.
+        tolerance: the allowed relative error between a derivative and a difference.
     """
 
     at: np.ndarray
@@ -74,40 +74,41 @@ def finite_difference_gradients(case: Case, samples: int | None, random: np.rand
 
     Args:
         case: the layer and its arrays.
-        samples: number of elements of each argument; smaller arguments are checked at all elements. Default: 64, or
-            fewer (down to 4) if one evaluation of the layer handles more than 100,000 numbers.
-        random: generator that chooses the elements.
+        samples: the number of elements of each argument, or None for 64. The number is reduced to as few as 4 if one
+            evaluation of the layer handles more than 100,000 numbers. Smaller arguments are checked at all elements.
+        random: the generator that selects the elements.
     """
     values = [np.asarray(v, np.float64) for v in case.values]
     tolerances = tolerances_for(case)
     starts = np.cumsum([0, *(v.size for v in values)])
     cost = int(starts[-1]) + sum(d.size for d in case.top_diffs)
     samples = samples or int(np.clip(64 * 100_000 // max(cost, 1), 4, 64))
-    chosen = [np.sort(random.permutation(v.size)[:samples]) for v in values]
-    sizes = [_sizes(v.ravel(), at) for v, at in zip(values, chosen, strict=True)]
+    selected = [np.sort(random.permutation(v.size)[:samples]) for v in values]
+    sizes = [_magnitudes(v.ravel(), at) for v, at in zip(values, selected, strict=True)]
     steps = np.concatenate(sizes)[:, None] * tolerances.steps
-    indices = np.concatenate([start + at for start, at in zip(starts, chosen, strict=False)])
+    indices = np.concatenate([start + at for start, at in zip(starts, selected, strict=False)])
     changes, norm = _changes(case, indices, np.stack([steps, -steps], -1))
     result = _extrapolate(changes[..., 0], changes[..., 1], steps, norm, tolerances)
-    ends = np.cumsum([len(at) for at in chosen])[:-1]
-    parts = zip(chosen, *(np.split(r, ends) for r in result), strict=True)
+    ends = np.cumsum([len(at) for at in selected])[:-1]
+    parts = zip(selected, *(np.split(r, ends) for r in result), strict=True)
     return [_resolve(tolerances, *part) for part in parts]
 
 
-def _sizes(flat: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _magnitudes(flat: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.maximum(np.abs(flat[at]), max(float(np.sqrt(np.mean(flat**2))), 0.01))
 
 
 def _changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the change of the scalar sum(tops * top diffs) for each change of each element, and the norm of its terms.
+    """Return the changes of the scalar sum(tops * top diffs), and the norm of its terms.
 
     Args:
         case: the layer and its arrays.
-        indices: flat indices of the elements in the concatenation of all arguments, shape (n,).
-        moves: changes of each element, shape (n, steps, 2).
+        indices: the flat indices of the elements in the concatenation of all arguments, of shape (n,).
+        moves: the changes of each element, of shape (n, steps, 2).
 
     Returns:
-        An array with the shape of `moves`, and the square root of sum((tops * top diffs)**2).
+        The change of the scalar for each move, in an array of the shape of `moves`, and the square root of
+        sum((tops * top diffs)**2).
     """
     index = np.repeat(indices, moves[0].size)
 
@@ -119,9 +120,9 @@ def _changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.nda
             values = [v.reshape(s) for v, s in zip(jnp.split(flat, ends), shapes, strict=True)]
             return compute_tops(case.context.with_key(key), *case.replace(values, blobs, bottoms))
 
-        def change(move: tuple[jax.Array, jax.Array]) -> jax.Array:
+        def compute_change(move: tuple[jax.Array, jax.Array]) -> jax.Array:
             moved = tops(flat.at[move[0]].add(move[1]))
-            # subtract before the sum, so that elements without a change contribute no rounding error
+            # subtracted before the sum, so that elements without a change contribute no rounding error
             terms = [jnp.sum(c * (m - b)) for c, m, b in zip(top_diffs, moved, base, strict=True)]
             return sum(terms, start=jnp.zeros(()))
 
@@ -130,8 +131,8 @@ def _changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.nda
         squares = [jnp.sum(jnp.square(b * c)) for b, c in zip(base, top_diffs, strict=True)]
         norm = jnp.sqrt(sum(squares, start=jnp.zeros(())))
         if case.on_host:
-            return [change(move) for move in zip(index, delta, strict=True)], norm
-        return jax.lax.map(change, (index, delta)), norm  # a loop, because convolutions are slow under vmap
+            return [compute_change(move) for move in zip(index, delta, strict=True)], norm
+        return jax.lax.map(compute_change, (index, delta)), norm  # a loop, because convolutions are slow under vmap
 
     compiled = evaluate if case.on_host else jax.jit(evaluate)
     changes, norm = compiled(case.context.base_key, case.blobs, case.bottoms, case.top_diffs, index, moves.ravel())
@@ -144,36 +145,38 @@ def _extrapolate(
     """Extrapolate the finite differences of each element to step 0.
 
     Args:
-        up, down: changes of the scalar for +h and -h, shape (n, steps).
-        steps: the steps h, shape (n, steps).
-        norm: the magnitude of the scalar's terms, for the rounding error.
+        up, down: the changes of the scalar for +h and -h, of shape (n, steps).
+        steps: the steps h, of shape (n, steps).
+        norm: the norm of the scalar's terms, for the rounding error.
         tolerances: the steps and the dtype's spacing.
 
     Returns:
         Four arrays of shape (n,): the difference, the disagreement of the two best extrapolations, the disagreement of
-        the two one-sided slopes, and a bound of the rounding error.
+        the two one-sided slopes, and a bound on the rounding error.
     """
     with np.errstate(invalid="ignore"):
         central = (up - down) / (2 * steps)
-        better = (16 * central[:, 1:] - central[:, :-1]) / 15
-        spread = np.abs(np.diff(better))
-        bend = (up + down) / steps  # difference of the one-sided slopes; proportional to the step for a smooth function
+        extrapolated = (16 * central[:, 1:] - central[:, :-1]) / 15
+        spread = np.abs(np.diff(extrapolated))
+        bend = (
+            up + down
+        ) / steps  # difference of the one-sided slopes, which is proportional to the step for smooth functions
         kink = np.abs(4 * bend[:, 1:] - bend[:, :-1])[:, 1:]
     best = np.argmin(np.nan_to_num(spread, nan=np.inf), axis=1)
     rows = np.arange(len(best))
-    # rounding of the tops, and of the changed elements
-    rounded = norm + (np.abs(up) + np.abs(down))[rows, best + 2] / tolerances.steps[best + 2]
-    noise = 16 * tolerances.eps * rounded / steps[rows, best + 2]
-    return better[rows, best + 1], spread[rows, best], kink[rows, best], noise
+    # the rounding errors of the tops and of the changed elements are proportional to this
+    rounded_sum = norm + (np.abs(up) + np.abs(down))[rows, best + 2] / tolerances.steps[best + 2]
+    noise = 16 * tolerances.eps * rounded_sum / steps[rows, best + 2]
+    return extrapolated[rows, best + 1], spread[rows, best], kink[rows, best], noise
 
 
 def _resolve(
     tolerances: Tolerances, at: np.ndarray, values: np.ndarray, spread: np.ndarray, kink: np.ndarray, noise: np.ndarray
 ) -> Differences:
-    calm = np.isfinite(values) & (spread <= tolerances.agreement * np.abs(values) + noise)
-    large = np.abs(values[calm]).max(initial=0.0)
-    size = np.maximum(np.abs(values), 0.01 * large)
-    believed = (spread <= np.maximum(tolerances.agreement * size, noise)) & (
+    agreeing = np.isfinite(values) & (spread <= tolerances.agreement * np.abs(values) + noise)
+    largest = np.abs(values[agreeing]).max(initial=0.0)
+    size = np.maximum(np.abs(values), 0.01 * largest)
+    reliable = (spread <= np.maximum(tolerances.agreement * size, noise)) & (
         kink <= np.maximum(ONE_SIDED * size, 4 * noise)
     )
-    return Differences(at, values, believed & np.isfinite(values), noise, tolerances.tolerance)
+    return Differences(at, values, reliable & np.isfinite(values), noise, tolerances.tolerance)

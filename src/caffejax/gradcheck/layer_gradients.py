@@ -1,4 +1,4 @@
-"""A layer with its arrays, and its gradients by autodiff, by the hand-written rule, and by the net's default method."""
+"""A layer with its arrays, and its gradients by autodiff, by the hand-written rule and by the net's default method."""
 
 from __future__ import annotations
 
@@ -70,22 +70,22 @@ class Case:
 
 
 def compute_tops(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
-    """Run the forward pass of a layer; return its tops."""
+    """Run the forward pass of a layer, and return its tops."""
     return (call if context.type.on_host else forward)(context, blobs, bottoms)[0]
 
 
-def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
-    """Draw a diff for each top, from +-[0.5, 1.5): no element is so small that it hides an error."""
+def sample_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
+    """Sample a diff for each top. Magnitudes are in [0.5, 1.5), so that no element is too small to show an error."""
 
-    def one(top: jax.Array) -> jax.Array:
+    def sample_diff(top: jax.Array) -> jax.Array:
         sign = random.choice([-1.0, 1.0], top.shape)
         return jnp.asarray(sign * random.uniform(0.5, 1.5, top.shape), top.dtype)
 
-    return tuple(one(top) for top in tops)
+    return tuple(sample_diff(top) for top in tops)
 
 
 def autodiff_gradients(case: Case) -> list[np.ndarray] | None:
-    """Compute the gradients by autodiff of the forward pass; return None for a layer on the host."""
+    """Compute the gradients by autodiff of the forward pass, or return None for a layer on the host."""
     return None if case.on_host else _vjp_gradients(case, compute_tops)
 
 
@@ -115,7 +115,7 @@ def rule_gradients(case: Case) -> list[np.ndarray]:
     """Compute the gradients by the type's hand-written rule.
 
     Raises:
-        LayerError: if the rule returns a wrong number of gradients, or a gradient with a wrong shape.
+        LayerError: if the number of gradients or the shape of a gradient is wrong.
     """
 
     def gradients(key: Any, blobs: Arrays, bottoms: Arrays, tops: Arrays, top_diffs: Arrays) -> Any:
@@ -143,12 +143,12 @@ def single_layer_net(
     phase: Phase,
     random: np.random.Generator,
 ) -> tuple[Net, dict[str, np.ndarray], Variables]:
-    """Build a net with a single layer; return the net, its inputs by name, and its variables.
+    """Build a net with a single layer, and return the net, its inputs by name and its variables.
 
     The arguments are the same as in `check_gradients`.
 
     Raises:
-        CaffejaxError: for an unknown type, a text that cannot be parsed, or shapes that do not fit.
+        CaffejaxError: if the type is unknown, the text cannot be parsed, or shapes do not fit.
     """
     layer = LayerParameter()
     layer.CopyFrom(parse_text(param, LayerParameter, file="<param>") if isinstance(param, str) else param)
@@ -160,7 +160,7 @@ def single_layer_net(
     layer.type = kind.name
     layer.name = layer.name or "layer"
     layer.bottom[:] = [f"bottom{i}" for i in range(len(bottoms))]
-    layer.top[:] = layer.top or [f"top{i}" for i in range(_fewest_tops(kind, len(bottoms)))]
+    layer.top[:] = layer.top or [f"top{i}" for i in range(_min_tops(kind, len(bottoms)))]
     layer.propagate_down[:] = layer.propagate_down or [True] * len(bottoms)
     layer.loss_weight[:] = layer.loss_weight or [1.0] * len(layer.top)  # nets without a loss compute no gradients
     message = NetParameter()
@@ -177,7 +177,7 @@ def single_layer_net(
     return net, arrays, _variables(net, blobs, random)
 
 
-def _fewest_tops(kind: LayerType, n_bottoms: int) -> int:
+def _min_tops(kind: LayerType, n_bottoms: int) -> int:
     if isinstance(kind.signature.tops, str):
         return n_bottoms
     return kind.signature.tops if isinstance(kind.signature.tops, int) else max(kind.signature.tops[0], 1)
@@ -190,10 +190,13 @@ def _parse_shape(bottom: Any) -> tuple[int, ...] | None:
 
 
 def _variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Generator) -> Variables:
-    """Return the net's variables from `blobs`; default: normal parameters, and statistics uniform in [0.5, 1.5)."""
-    started = net.init(jax.random.key(0), jnp.float64)
-    params = jax.tree.map(lambda a: jnp.asarray(random.normal(size=a.shape)), started.params)
-    state = jax.tree.map(lambda a: jnp.asarray(random.uniform(0.5, 1.5, a.shape)), started.state)
+    """Return the net's variables from `blobs`, or random variables if it is None.
+
+    Random parameters are normally distributed, and random statistics are uniform in [0.5, 1.5).
+    """
+    initial = net.init(jax.random.key(0), jnp.float64)
+    params = jax.tree.map(lambda a: jnp.asarray(random.normal(size=a.shape)), initial.params)
+    state = jax.tree.map(lambda a: jnp.asarray(random.uniform(0.5, 1.5, a.shape)), initial.state)
     if blobs is not None:
         shapes, expected = [np.shape(b) for b in blobs], [p.spec.shape for p in net.graph.params]
         if shapes != expected:

@@ -29,29 +29,30 @@ from ..variables import index_blobs
 
 
 class RecurrentState(nnx.Variable[Any]):
-    """State that a recurrent layer carries to the next forward pass."""
+    """The state that a recurrent layer carries from one forward pass to the next."""
 
 
 class CaffeModule(nnx.Module):
     """A flax module that contains a net and its variables.
 
     A forward pass updates running statistics and the state of recurrent layers. In train mode, random layers such as
-    dropout use a new key for each pass; in eval mode the key stays the same. `train()` and `eval()` change the
-    behaviour of layers, such as dropout. They do not change the set of layers, which depends on the net's phase. The
-    initial mode is train in phase TRAIN, else eval.
+    dropout use a new key for each pass. In eval mode, the key stays the same. `train()` and `eval()` change the
+    behaviour of layers such as dropout. They do not change the set of layers, which depends on the net's phase. The
+    initial mode is train mode in phase TRAIN, and eval mode in phase TEST.
 
     Args:
         net: the net.
-        variables: its parameters and state, from `Net.init`, `load_weights` or a solver; default: initialised with
-            `rngs`.
-        rngs: stream `params` initialises variables, stream `dropout` is for random layers. Stream `default` replaces
-            either stream if it is missing.
+        variables: its parameters and state, from `Net.init`, `load_weights` or a solver, or None to initialise them
+            with `rngs`.
+        rngs: the random streams. The stream `params` initialises variables, and the stream `dropout` is for random
+            layers. If either stream is missing, the stream `default` replaces it.
 
     Attributes:
         net: the net.
         weights: `{layer: {index: nnx.Param}}`, in Caffe's order and shapes. A shared blob is stored only for the layer
             that owns it.
-        state: `{layer: {index: variable}}`: running statistics (nnx.BatchStat) and recurrent state (RecurrentState).
+        state: `{layer: {index: variable}}`, where running statistics are nnx.BatchStat and recurrent state is
+            RecurrentState.
         deterministic: whether the module is in eval mode.
 
     Raises:
@@ -75,8 +76,8 @@ class CaffeModule(nnx.Module):
         """Run one forward pass.
 
         Args:
-            inputs: an array for each of the net's inputs; the first axis may differ from the prototxt's.
-            blobs: names of the blobs to return; default: the net's outputs.
+            inputs: an array for each input of the net. The first axis may have a different size than in the prototxt.
+            blobs: the names of the blobs to return, or None for the net's outputs.
 
         Returns:
             The blobs by name.
@@ -87,7 +88,7 @@ class CaffeModule(nnx.Module):
         return self.loss(inputs, blobs=blobs)[1]
 
     def loss(self, inputs: Mapping[str, jax.Array], *, blobs: Iterable[str] | None = None) -> tuple[jax.Array, Blobs]:
-        """Run one forward pass; return the weighted sum of the losses, a scalar, and the blobs by name.
+        """Run one forward pass, and return the weighted sum of the losses as a scalar, and the blobs by name.
 
         The arguments and errors are the same as in `__call__`.
         """
@@ -103,7 +104,7 @@ class CaffeModule(nnx.Module):
         return total, outputs.blobs
 
     def set_view(self, deterministic: bool | None = None) -> None:
-        """Set the mode, eval if `deterministic`; `nnx.view(module, deterministic=True)` calls this method."""
+        """Set eval mode if `deterministic` is true, and train mode if it is false. `nnx.view` calls this method."""
         if deterministic is not None:
             self.deterministic = deterministic
 
@@ -115,12 +116,12 @@ def variables_of(module: CaffeModule) -> Variables:
 
 
 def to_linen(net: Net, variables: Variables | None = None) -> linen.Module:
-    """Return a linen module that contains a net, by flax's bridge from nnx to linen.
+    """Return a linen module that contains a net. It uses flax's bridge from nnx to linen.
 
     `init({"params": key, "dropout": key}, inputs)` returns `variables`, or initial values if they are None. The
-    collections are `params`, `batch_stats` and `RecurrentState`. `apply` returns the updated collections that `mutable`
-    names, and with `nnx_method="loss"` the loss as well. In phase TRAIN, pass `rngs={"dropout": key}` to `apply`,
-    because the bridge otherwise uses a constant key.
+    collections are `params`, `batch_stats` and `RecurrentState`. `apply` also returns the updated collections that
+    `mutable` names and, with `nnx_method="loss"`, the loss. In phase TRAIN, pass `rngs={"dropout": key}` to `apply`,
+    because otherwise the bridge uses a constant key.
     """
 
     def module(*, rngs: nnx.Rngs) -> CaffeModule:

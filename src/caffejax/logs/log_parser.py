@@ -29,10 +29,10 @@ class Log:
     it.
 
     Attributes:
-        train: rows with the train net's outputs as further columns.
-        test: rows with a test net's outputs as further columns, one row for each net.
-        loss: rows with the smoothed loss as the further column `loss`.
-        rate: rows without further columns, at which the log states the learning rate.
+        train: rows with the train net's outputs as additional columns.
+        test: rows with a test net's outputs as additional columns, one row for each net.
+        loss: rows with the smoothed loss as the additional column `loss`.
+        rate: rows without additional columns, one for each time that the log states the learning rate.
     """
 
     train: list[Row] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Log:
     rate: list[Row] = field(default_factory=list)
 
 
-def column(name: str, row: Row) -> str:
+def new_column(name: str, row: Row) -> str:
     """Return the first of the names `name`, `name[1]`, `name[2]`, ... that is not yet a column of the row."""
     key, index = name, 0
     while key in row:
@@ -77,7 +77,7 @@ _SOLVING = "Solving "
 def read_caffe_log(lines: Iterable[str], year: int) -> Log:
     """Read a log with lines in glog's form, and ignore other lines.
 
-    If a second run was appended to the log, it replaces the rows of the earlier run from its first iteration on.
+    If a second run was appended to the log, it replaces the rows of the first run from its own first iteration on.
 
     Args:
         lines: the lines of the log.
@@ -85,17 +85,17 @@ def read_caffe_log(lines: Iterable[str], year: int) -> Log:
     """
     log = Log()
     iteration, rate = -1, math.nan
-    last = {"Train": -1, "Test": -1}  # number of the output last read
-    began = restarted = False
+    last_output = {"Train": -1, "Test": -1}  # the number of the last output that was read
+    has_started = has_restarted = False
     for seconds, line in _parse_times(lines, year):
         if _SOLVING in line:
-            if not began:
+            if not has_started:
                 log, rate = Log(), math.nan
-            began, restarted, iteration = True, began, -1
+            has_started, has_restarted, iteration = True, has_started, -1
         if match := _ITERATION.search(line):
             iteration = int(match[1])
-            if restarted:
-                log, restarted = _rows_before(log, iteration), False
+            if has_restarted:
+                log, has_restarted = _rows_before(log, iteration), False
         if iteration < 0:
             continue
         if match := _RATE.search(line):
@@ -107,10 +107,10 @@ def read_caffe_log(lines: Iterable[str], year: int) -> Log:
         if match := _OUTPUT.search(line):
             rows = log.train if match[1] == "Train" else log.test
             number = int(match[2])
-            if not rows or rows[-1]["NumIters"] != iteration or number <= last[match[1]]:
+            if not rows or rows[-1]["NumIters"] != iteration or number <= last_output[match[1]]:
                 rows.append(row)
-            last[match[1]] = number
-            rows[-1][column(match[3], rows[-1])] = _parse_c_number(match[4])
+            last_output[match[1]] = number
+            rows[-1][new_column(match[3], rows[-1])] = _parse_c_number(match[4])
     return log
 
 
@@ -132,32 +132,32 @@ def _parse_c_number(text: str) -> float:
 def _parse_times(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]:
     """Yield (seconds, line) for each line with a time.
 
-    Seconds count from the solver's start, or from the first line if the log has no solver's start.
+    Seconds are counted from the start of the solver, or from the first line if the log does not contain this start.
     """
     start: datetime | None = None
-    before: datetime | None = None
-    stated_year, began = year, False
+    previous: datetime | None = None
+    first_year, has_started = year, False
     for line in lines:
         match = _GLOG.match(line)
         if not match:
             continue
-        if _SOLVING in line and not began:
-            start, before, year, began = None, None, stated_year, True
-        stated, month, day, hour, minute, second, micros = match.groups()
+        if _SOLVING in line and not has_started:
+            start, previous, year, has_started = None, None, first_year, True
+        stated_year, month, day, hour, minute, second, micros = match.groups()
         clock = int(hour), int(minute), int(second), int((micros or "0").ljust(6, "0"))
         try:
-            time = datetime(int(stated or year), int(month), int(day), *clock)
-            if not stated and before is not None and time.month < before.month:  # New Year
+            time = datetime(int(stated_year or year), int(month), int(day), *clock)
+            if not stated_year and previous is not None and time.month < previous.month:  # New Year
                 year += 1
                 time = time.replace(year=year)
-        except ValueError:  # no date
+        except ValueError:  # not a date
             continue
-        start, before = start or time, time
+        start, previous = start or time, time
         yield (time - start).total_seconds(), line
 
 
 def format_event(event: Mapping[str, Any]) -> bytes:
-    """Return an event as a line of JSON. Non-finite floats become strings, see docs/watching.md."""
+    """Return an event as a line of JSON. Non-finite floats become strings; see docs/watching.md."""
     return json.dumps(json_values(event), separators=(", ", ": "), allow_nan=False).encode() + b"\n"
 
 
@@ -173,25 +173,25 @@ def parse_event(line: str) -> dict[str, Any] | None:
 def read_json_lines(lines: Iterable[str]) -> Log:
     """Read the events in JSON lines as tables, and ignore other lines.
 
-    A resumed or restarted run replaces the rows of the earlier run after its first iteration, and its seconds continue
-    from the earlier run's. If an iteration occurs twice, the later line is used.
+    A resumed or restarted run replaces the rows of the earlier run after its own first iteration, and its seconds
+    continue from the end of the earlier run. If an iteration occurs twice, the later line is used.
     """
     trained: dict[float, tuple[Row, Row, Row]] = {}  # by iteration: loss, rate, outputs
     tested: dict[tuple[float, float], Row] = {}  # by iteration and net
-    began = 0.0
+    start_seconds = 0.0
     for line in lines:
         event = parse_event(line)
         iteration = _json_number(event.get("iteration")) if event else None
         if event is None or iteration is None:
             continue
-        row = {"NumIters": iteration, "Seconds": began + _or_nan(event.get("seconds"))}
+        row = {"NumIters": iteration, "Seconds": start_seconds + _or_nan(event.get("seconds"))}
         row["LearningRate"] = _or_nan(event.get("lr"))
         match event["event"]:
             case "start":
                 trained = {at: rows for at, rows in trained.items() if iteration and at <= iteration}
                 tested = {at: scores for at, scores in tested.items() if iteration and at[0] <= iteration}
                 times = [loss["Seconds"] for loss, *_ in trained.values()] + [r["Seconds"] for r in tested.values()]
-                began = max((seconds for seconds in times if math.isfinite(seconds)), default=0.0)
+                start_seconds = max((seconds for seconds in times if math.isfinite(seconds)), default=0.0)
             case "train":
                 trained.pop(iteration, None)
                 loss = row | {"loss": _or_nan(event.get("loss"))}
@@ -209,13 +209,13 @@ def read_json_lines(lines: Iterable[str]) -> Log:
 
 
 def json_values(value: Any) -> Any:
-    """Return nested values for JSON: non-finite floats become strings, keys strings, and sequences lists."""
+    """Return nested values for JSON. Non-finite floats and keys become strings, and sequences become lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
-        return {str(key): json_values(of_key) for key, of_key in value.items()}
+        return {str(key): json_values(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [json_values(one) for one in value]
+        return [json_values(item) for item in value]
     return value
 
 
@@ -239,33 +239,33 @@ def _add_outputs(row: Row, outputs: Any) -> Row:
     for name, value in outputs.items() if isinstance(outputs, dict) else ():
         for item in value if isinstance(value, list) else [value]:
             if (number := _json_number(item)) is not None:
-                extended[column(name, extended)] = number
+                extended[new_column(name, extended)] = number
     return extended
 
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-_LONGEST_LINE = 2**24  # characters; longer lines are read in parts, which are not lines of a log
+_MAX_LINE = 2**24  # characters; the parts of longer lines are ignored like other text
 
 
 def parse_log(path: str | os.PathLike[str]) -> tuple[list[Row], list[Row]]:
-    """Return the rows of the train net's outputs and of the test nets' outputs, as Caffe's parse_log.py does.
+    """Return the rows of the train net's outputs and of the test nets' outputs, like Caffe's parse_log.py.
 
     Raises:
-        DataError: for a file that cannot be read, or has no iteration of a solver.
+        DataError: if the file cannot be read, or contains no losses and no outputs.
     """
     log = read_log(path)
     return log.train, log.test
 
 
 def read_log(path: str | os.PathLike[str]) -> Log:
-    """Read a log of Caffe or caffejax, or JSON lines, which begin with a brace.
+    """Read a log of Caffe or caffejax, or a file of JSON lines, which begins with a brace.
 
     Other lines are ignored. An output with several values has a column for each value: `name`, `name[1]`, `name[2]`.
     The learning rate of the first row is copied from the second row, as in Caffe's parse_log.py, because solvers print
     the rate after the first outputs.
 
     Raises:
-        DataError: for a file that cannot be read, or has no iteration of a solver.
+        DataError: if the file cannot be read, or contains no losses and no outputs.
     """
     try:
         with open(path, encoding="utf-8-sig", errors="replace") as file:
@@ -292,7 +292,7 @@ def read_logs(paths: Iterable[str | os.PathLike[str]]) -> list[Log]:
     """Read several logs.
 
     Raises:
-        DataError: naming all files that cannot be read.
+        DataError: if logs cannot be read; the message names each of them.
     """
     logs: list[Log] = []
     problems: list[Problem] = []
@@ -307,7 +307,7 @@ def read_logs(paths: Iterable[str | os.PathLike[str]]) -> list[Log]:
 
 
 def _strip_escapes(line: str) -> str:
-    """Remove a terminal's escape sequences, which the command `script` records, from a line."""
+    """Remove terminal escape sequences, which the command `script` records, from a line."""
     return _ESCAPES.sub("", line)
 
 
@@ -315,6 +315,6 @@ def _lines(start: str, file: TextIO) -> Iterator[str]:
     """Yield the lines of a file whose beginning, `start`, has already been read."""
     *complete, last = start.splitlines(keepends=True) or [""]
     yield from complete
-    yield last if last.endswith("\n") else last + file.readline(_LONGEST_LINE)
-    while line := file.readline(_LONGEST_LINE):
+    yield last if last.endswith("\n") else last + file.readline(_MAX_LINE)
+    while line := file.readline(_MAX_LINE):
         yield line

@@ -1,4 +1,4 @@
-"""Plots of training curves as a matplotlib figure."""
+"""Plots of training curves as matplotlib figures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def new_figure(**settings: Any) -> Any:
 
 
 def write_figure(figure: Any, path: str | os.PathLike[str]) -> None:
-    """Write a figure in the format of the path's suffix.
+    """Write a figure to a file. The file extension determines the format.
 
     Raises:
         CaffejaxError: if matplotlib does not support the format, or the file cannot be written.
@@ -39,7 +39,7 @@ def write_figure(figure: Any, path: str | os.PathLike[str]) -> None:
     picture = BytesIO()
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph")  # a character of a name that the font lacks
+            warnings.filterwarnings("ignore", "Glyph")  # a character in a name that the font lacks
             figure.savefig(picture, format=Path(path).suffix[1:] or None)
     except ValueError as error:
         raise CaffejaxError(f"{path}: {error}") from error
@@ -47,8 +47,8 @@ def write_figure(figure: Any, path: str | os.PathLike[str]) -> None:
         file.write(picture.getvalue())
 
 
-_MOST_LINES = 8  # for an output with more values the mean is drawn
-_MAX_FINITE = 1e100  # larger values count as infinite: float64 axes cannot span them, and training is in float32
+_MAX_LINES = 8  # for an output with more values, the mean is drawn
+_MAX_FINITE = 1e100  # larger values, which float64 axes cannot span, count as infinite
 
 
 @dataclass
@@ -59,16 +59,16 @@ class Curve:
         run: the number of the run.
         rows: the rows of its log, with NumIters, Seconds and the columns.
         columns: the columns whose mean is drawn.
-        tested: whether the values are from a test net instead of training.
+        is_test: whether the values are from a test net instead of training.
     """
 
     run: int
     rows: Sequence[Row]
     columns: Sequence[str]
-    tested: bool
+    is_test: bool
 
     def points(self, axis: str) -> tuple[list[float], list[float]]:
-        """Return the x values, which are the column `axis`, and the y values."""
+        """Return the x values from the column `axis`, and the y values."""
         rows = [row for row in self.rows if any(column in row for column in self.columns)]
         return [row[axis] for row in rows], [_mean([row[c] for c in self.columns if c in row]) for row in rows]
 
@@ -80,7 +80,7 @@ class Panel:
     Attributes:
         title: the name of the values.
         curves: the curves.
-        smooth: whether smoothing applies to its training curves.
+        smooth: whether the training curves may be smoothed.
     """
 
     title: str
@@ -89,34 +89,35 @@ class Panel:
 
 
 def make_panels(logs: Sequence[Log]) -> list[Panel]:
-    """Return the panels with at least one curve for the logs of several runs.
+    """Return the panels that have at least one curve for the logs of several runs.
 
-    The test loss is drawn in the panel of the training loss if the train net has one output, and the only test net has
+    The test loss is drawn in the panel of the training loss if the train net has one output and the only test net has
     an output of the same name.
     """
     loss, rate = Panel("loss"), Panel("learning rate", smooth=False)
-    tested: dict[str, Panel] = {}
+    test_panels: dict[str, Panel] = {}
     for run, log in enumerate(logs):
         if log.loss:
-            loss.curves.append(Curve(run, log.loss, ["loss"], tested=False))
+            loss.curves.append(Curve(run, log.loss, ["loss"], is_test=False))
         if log.rate:
-            rate.curves.append(Curve(run, log.rate, ["LearningRate"], tested=False))
-        trained = _outputs(log.train)
+            rate.curves.append(Curve(run, log.rate, ["LearningRate"], is_test=False))
+        train_outputs = _outputs(log.train)
         nets = _split_by_net(log.test)
-        shared = trained.keys() & {name for rows in nets for name in _outputs(rows)}
+        shared = train_outputs.keys() & {name for rows in nets for name in _outputs(rows)}
         for number, rows in enumerate(nets):
-            where = f" (net {number})" if len(nets) > 1 else ""
+            suffix = f" (net {number})" if len(nets) > 1 else ""
             for name, columns in _outputs(rows).items():
-                share_axes = len(trained) == 1 and {name} == shared and log.loss and not where
-                panel = loss if share_axes else tested.setdefault(f"test {name}{where}", Panel(f"test {name}{where}"))
-                panel.curves += [Curve(run, rows, drawn, tested=True) for drawn in _split_columns(columns)]
-    return [panel for panel in (loss, *tested.values(), rate) if panel.curves]
+                title = f"test {name}{suffix}"
+                share_axes = len(train_outputs) == 1 and {name} == shared and log.loss and not suffix
+                panel = loss if share_axes else test_panels.setdefault(title, Panel(title))
+                panel.curves += [Curve(run, rows, group, is_test=True) for group in _split_columns(columns)]
+    return [panel for panel in (loss, *test_panels.values(), rate) if panel.curves]
 
 
 def moving_mean(values: Sequence[float], width: int) -> list[float]:
-    """Return the centered moving mean of the finite values, over at most `width` values; near the ends over fewer."""
-    reach = [min(width // 2, i, len(values) - 1 - i) for i in range(len(values))]
-    return [_mean(values[i - n : i + n + 1]) for i, n in enumerate(reach)]
+    """Return the centered moving mean of the finite values, over at most `width` values and fewer near the ends."""
+    radii = [min(width // 2, i, len(values) - 1 - i) for i in range(len(values))]
+    return [_mean(values[i - radius : i + radius + 1]) for i, radius in enumerate(radii)]
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -125,7 +126,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _outputs(rows: Sequence[Row]) -> Mapping[str, list[str]]:
-    """Return the columns of each output, by the output's name: `prob` has the columns `prob`, `prob[1]`, ..."""
+    """Return the columns of each output by name. For example, `prob` has the columns `prob`, `prob[1]` and so on."""
     columns = dict.fromkeys(column for row in rows for column in row if column not in FIXED)
     outputs: dict[str, list[str]] = {}
     for column in columns:
@@ -135,7 +136,7 @@ def _outputs(rows: Sequence[Row]) -> Mapping[str, list[str]]:
 
 
 def _split_columns(columns: list[str]) -> Iterator[list[str]]:
-    yield from ([column] for column in columns) if len(columns) <= _MOST_LINES else [columns]
+    yield from ([column] for column in columns) if len(columns) <= _MAX_LINES else [columns]
 
 
 def _split_by_net(rows: Sequence[Row]) -> list[list[Row]]:
@@ -153,10 +154,10 @@ def _split_by_net(rows: Sequence[Row]) -> list[list[Row]]:
 Axis = Literal["iterations", "seconds"]
 _COLUMNS: Mapping[Axis, str] = {"iterations": "NumIters", "seconds": "Seconds"}
 _INK, _FAINT = "#333333", "#dddddd"
-# the palette of Okabe and Ito, which most color-blind readers can distinguish
+# the palette of Okabe and Ito, whose colours most colour-blind readers can distinguish
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b8a200")
-_MOST_MARKERS = 60
-_MOST_PANELS = 200  # they take some 15 seconds
+_MAX_MARKERS = 60  # curves with more points have no markers
+_MAX_PANELS = 200  # drawing them takes about 15 seconds
 
 
 def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int = 1, log_loss: bool = False) -> Any:
@@ -165,7 +166,7 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
     Args:
         logs: the logs by the names of the runs.
         axis: the quantity on the horizontal axis.
-        smooth: the number of training points in the moving mean. The points remain visible in a light color.
+        smooth: the number of training points in the moving mean. The original curve is also drawn, in a light colour.
         log_loss: whether the axis of the loss is logarithmic.
 
     Raises:
@@ -173,64 +174,65 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
     """
     panels = make_panels(list(logs.values()))
     if not panels:
-        raise CaffejaxError("there is nothing to draw")
-    if len(panels) > _MOST_PANELS:
-        message = f"there are {len(panels)} panels to draw, but at most {_MOST_PANELS} are drawn"
-        raise CaffejaxError(f"{message}: each output of a test net has one; `caffejax parse_log` writes tables instead")
-    colours = [_run_color(run, len(logs)) for run in range(len(logs))]
-    across = min(len(panels), 3 if len(panels) != 4 else 2)
-    down = -(-len(panels) // across)
-    figure = new_figure(figsize=(4.6 * across, 3.3 * down + 0.5), dpi=110, layout="constrained")
+        raise CaffejaxError("there is nothing to draw: the logs contain no losses, test outputs or learning rates")
+    if len(panels) > _MAX_PANELS:
+        message = f"there are {len(panels)} panels to draw, but at most {_MAX_PANELS} are drawn"
+        hint = "each output of a test net has one panel; `caffejax parse_log` writes tables instead"
+        raise CaffejaxError(f"{message}: {hint}")
+    colours = [_run_colour(run, len(logs)) for run in range(len(logs))]
+    n_columns = min(len(panels), 3 if len(panels) != 4 else 2)
+    n_rows = -(-len(panels) // n_columns)
+    figure = new_figure(figsize=(4.6 * n_columns, 3.3 * n_rows + 0.5), dpi=110, layout="constrained")
     for number, panel in enumerate(panels, 1):
-        axes = figure.add_subplot(down, across, number)
+        axes = figure.add_subplot(n_rows, n_columns, number)
         _draw(axes, panel, _COLUMNS[axis], smooth if panel.smooth else 1, colours)
         if log_loss and panel.title == "loss":
             axes.set_yscale("log")
         axes.set_xlabel(axis, color=_INK)
-    lines = [_handle(colour, name) for colour, name in zip(colours, logs, strict=True)]
-    if any({curve.tested for curve in panel.curves} == {False, True} for panel in panels):
-        lines += [_handle(_INK, "training"), _handle(_INK, "test", **_TESTED)]
+    lines = [_legend_line(colour, name) for colour, name in zip(colours, logs, strict=True)]
+    if any({curve.is_test for curve in panel.curves} == {False, True} for panel in panels):
+        lines += [_legend_line(_INK, "training"), _legend_line(_INK, "test", **_TEST_STYLE)]
     if len(lines) > 1:
-        figure.legend(handles=lines, loc="outside upper center", ncols=min(len(lines), 2 * across), frameon=False)
+        figure.legend(handles=lines, loc="outside upper center", ncols=min(len(lines), 2 * n_columns), frameon=False)
     else:
         figure.suptitle(_escape_dollars(next(iter(logs))), color=_INK)
     return figure
 
 
-_TESTED = {"linestyle": "--", "marker": "o", "markersize": 3.5}
+_TEST_STYLE = {"linestyle": "--", "marker": "o", "markersize": 3.5}
 
 
-def _run_color(run: int, runs: int) -> Any:
-    """Return the color of run number `run` among `runs` runs."""
-    if runs <= len(_COLOURS):
+def _run_colour(run: int, n_runs: int) -> Any:
+    """Return the colour of run number `run` of `n_runs` runs."""
+    if n_runs <= len(_COLOURS):
         return _COLOURS[run]
     from matplotlib import colormaps
 
-    return colormaps["turbo"](run / (runs - 1))
+    return colormaps["turbo"](run / (n_runs - 1))
 
 
-def _handle(colour: Any, name: str, **style: Any) -> Any:
+def _legend_line(colour: Any, name: str, **style: Any) -> Any:
     from matplotlib.lines import Line2D
 
     return Line2D([], [], color=colour, label=_escape_dollars(name), linewidth=1.8, **style)
 
 
 def _escape_dollars(name: str) -> str:
-    """Escape the dollar signs in a name from a file, because matplotlib parses text between them as formulas."""
+    """Escape the dollar signs in a name, because matplotlib parses the text between them as formulas."""
     return printable(name).replace("$", r"\$")
 
 
 def _draw(axes: Any, panel: Panel, column: str, smooth: int, colours: Sequence[Any]) -> None:
-    both = len({curve.tested for curve in panel.curves}) > 1
+    has_both_kinds = len({curve.is_test for curve in panel.curves}) > 1
     for curve in panel.curves:
         x, y = curve.points(column)
         colour = colours[curve.run]
         style: dict[str, Any] = {"color": colour, "linewidth": 1.6}
-        if curve.tested and len(x) <= _MOST_MARKERS:
+        if curve.is_test and len(x) <= _MAX_MARKERS:
             style |= {"marker": "o", "markersize": 3.5}
-        if curve.tested and both:
+        if curve.is_test and has_both_kinds:
             style |= {"linestyle": "--"}
-        if smooth > 1 and not curve.tested:
+        if smooth > 1 and not curve.is_test:
             axes.plot(x, y, color=colour, linewidth=1, alpha=0.25)
             y = moving_mean(y, smooth)
         axes.plot(x, y, **style)

@@ -1,4 +1,4 @@
-"""Training metrics as JSON lines, which the package `logs` reads."""
+"""Training metrics as JSON lines. The package `logs` reads them."""
 
 from __future__ import annotations
 
@@ -27,44 +27,47 @@ from ..training.reporting import log
 class JsonLines(Callback):
     """Callback that appends a line to a file at each display, test and snapshot, and at the start and end of training.
 
-    Each line is one JSON object, written by one system call, so that a killed run leaves complete lines. If a line
-    cannot be written, there is one warning, and training continues. If several processes train together, only the first
-    one writes.
+    Each line is one JSON object and is written by one system call, so that a killed run leaves complete lines. If a
+    line cannot be written, one warning is logged, and training continues. If several processes train together, only the
+    first process writes.
 
     Args:
-        path: the file. It and its folder are created when training starts.
+        path: the file. The file and its folder are created when training starts.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._descriptor: int | None = None
-        self._began = time.perf_counter()
+        self._start_time = time.perf_counter()
         self._ends_mid_line = self._warned = False
 
     def on_start(self, solver: Solver) -> None:
         """Open the file, and write a line that describes the run.
 
         Raises:
-            SolverError: if the file cannot be written, or has other content.
+            SolverError: if the file cannot be written, or contains something other than metrics.
         """
         if not is_first():
             return
         self.close()
         self._open()
-        self._began = time.perf_counter()
+        self._start_time = time.perf_counter()
         self._write(solver, "start", _description(solver))
 
     def on_display(self, solver: Solver, display: Display) -> None:
         """Write the displayed values."""
-        fields = {"loss": _short(display.loss), "lr": _short(display.rate), "outputs": plain_outputs(display.outputs)}
+        loss, rate = _shortest_decimal(display.loss), _shortest_decimal(display.rate)
+        fields = {"loss": loss, "lr": rate, "outputs": plain_outputs(display.outputs)}
         if display.pace is not None:
-            fields |= {name: _short(value) for name, value in display.pace._asdict().items() if name != "seconds"}
+            fields |= {
+                name: _shortest_decimal(value) for name, value in display.pace._asdict().items() if name != "seconds"
+            }
         self._write(solver, "train", fields, display.iteration)
 
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
         """Write one line with the scores for each test net."""
         for number, scores in enumerate(results):
-            fields = {"net": number, "loss": _short(scores.loss), "lr": _short(solver.rate)}
+            fields = {"net": number, "loss": _shortest_decimal(scores.loss), "lr": _shortest_decimal(solver.rate)}
             self._write(solver, "test", {**fields, "outputs": plain_outputs(scores.outputs)})
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
@@ -76,8 +79,8 @@ class JsonLines(Callback):
         if self._descriptor is None:
             return
         reason = "stopped" if solver.iteration < solver.param.max_iter else "finished"
-        failed = {"reason": "failed", "error": str(error) or type(error).__name__}
-        self._write(solver, "end", {"reason": reason} if error is None else failed)
+        failure = {"reason": "failed", "error": str(error) or type(error).__name__}
+        self._write(solver, "end", {"reason": reason} if error is None else failure)
         self.close()
 
     def close(self) -> None:
@@ -93,29 +96,30 @@ class JsonLines(Callback):
             if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
                 return
             with open(self.path, "rb") as file:
-                first = file.readline(2**24)
-                self._ends_mid_line = bool(first) and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
+                first_line = file.readline(2**24)
+                self._ends_mid_line = bool(first_line) and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
         except OSError as error:
             self.close()
             problem = write_problem(self.path, error)
             raise SolverError(replace(problem, message=f"{problem.message}; {_REMEDY}")) from error
-        if first and parse_event(first.decode(errors="replace")) is None and not _begins(first.strip()):
+        is_event = parse_event(first_line.decode(errors="replace")) is not None
+        if first_line and not is_event and not _is_truncated_start(first_line.strip()):
             self.close()
             raise SolverError(Problem(f"exists and contains no metrics, so none are added; {_REMEDY}", str(self.path)))
 
-    def _write(self, solver: Solver, event: str, more: Mapping[str, Any], iteration: int | None = None) -> None:
+    def _write(self, solver: Solver, event: str, fields: Mapping[str, Any], iteration: int | None = None) -> None:
         if not is_first():
             return
         if self._descriptor is None:
             self.on_start(solver)
         assert self._descriptor is not None
-        of_all = {
+        common_fields = {
             "event": event,
             "iteration": solver.iteration if iteration is None else iteration,
-            "seconds": round(time.perf_counter() - self._began, 6),
+            "seconds": round(time.perf_counter() - self._start_time, 6),
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
-        line = b"\n" * self._ends_mid_line + format_event({**of_all, **more})
+        line = b"\n" * self._ends_mid_line + format_event({**common_fields, **fields})
         try:
             written = os.write(self._descriptor, line)
             reason = "" if written == len(line) else "the disk is full"
@@ -127,8 +131,8 @@ class JsonLines(Callback):
             log.warning("%s: metrics cannot be written (%s); training continues without them", self.path, reason)
 
 
-def _begins(line: bytes) -> bool:
-    """Return whether a line is a truncated first line, as a killed run or a full disk leaves it."""
+def _is_truncated_start(line: bytes) -> bool:
+    """Return whether a line is a truncated "start" line, which a killed run or a full disk can cause."""
     return line.startswith(_START) or (line != b"" and _START.startswith(line))
 
 
@@ -137,7 +141,7 @@ def _description(solver: Solver) -> dict[str, Any]:
     param = solver.param
     versions = {"caffejax": __version__, "jax": jax.__version__, "python": platform.python_version()}
     settings = {name: getattr(param, name) for name in ("type", "lr_policy", "max_iter")}
-    settings["base_lr"] = _short(param.base_lr)
+    settings["base_lr"] = _shortest_decimal(param.base_lr)
     return {
         "versions": versions,
         "solver": {"file": None if solver.file is None else str(solver.file), **settings},
@@ -150,15 +154,15 @@ def _description(solver: Solver) -> dict[str, Any]:
 
 
 _START = b'{"event": "start"'
-_REMEDY = "another file may be named for the metrics (--metrics=FILE), or none (--metrics=off)"
+_REMEDY = "choose a different file for the metrics (--metrics=FILE), or turn them off (--metrics=off)"
 
 
 def plain_outputs(outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return each output with one value as a number, and each other output as a flat list."""
-    lists = {name: [_short(value) for value in np.ravel(values)] for name, values in outputs.items()}
+    """Return outputs with one value as numbers, and other outputs as flat lists."""
+    lists = {name: [_shortest_decimal(value) for value in np.ravel(values)] for name, values in outputs.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
 
 
-def _short(value: float) -> float:
+def _shortest_decimal(value: float) -> float:
     """Return the shortest decimal number that equals `value` in float32, the dtype of training."""
     return float(str(np.float32(value)))

@@ -1,4 +1,4 @@
-"""Training events and the net's graph for TensorBoard, written by tensorboardX."""
+"""Training events and the net's graph for TensorBoard, written with tensorboardX."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from ..training.reporting import log
 
 
 def graph_def(graph: Graph) -> Any:
-    """Return a tensorboardX GraphDef: a node for each layer, with the shapes of its tops and params.
+    """Return a tensorboardX GraphDef with a node for each layer, which has the shapes of its tops and params.
 
-    Inserted splits are omitted: readers of a split blob are connected to the layer that computes the blob.
+    Inserted splits are omitted. The layers that read a split blob are connected to the layer that computes the blob.
     """
     from tensorboardX.proto.graph_pb2 import GraphDef
     from tensorboardX.proto.versions_pb2 import VersionDef
 
-    made_by: dict[str, str] = {}  # by blob: the node that computes its current value, and the number of the top
+    producers: dict[str, str] = {}  # by blob: the node that computes its current value, and the number of the top
     nodes = []
     for layer in graph.layers:
-        inputs = [made_by.get(bottom, bottom) for bottom in layer.bottoms]
+        inputs = [producers.get(bottom, bottom) for bottom in layer.bottoms]
         if layer.inserted_split:
-            made_by |= dict.fromkeys(layer.tops, inputs[0])
+            producers |= dict.fromkeys(layer.tops, inputs[0])
             continue
         nodes.append(_node(layer, inputs, [graph.blobs[top].shape for top in layer.tops]))
-        made_by |= {top: f"{layer.key}:{i}" if i else layer.key for i, top in enumerate(layer.tops)}
+        producers |= {top: f"{layer.key}:{i}" if i else layer.key for i, top in enumerate(layer.tops)}
     return GraphDef(node=nodes, versions=VersionDef(producer=22))
 
 
@@ -45,31 +45,31 @@ def _node(layer: Layer, inputs: Sequence[str], tops: Sequence[tuple[int, ...]]) 
     from tensorboardX.proto.node_def_pb2 import NodeDef
     from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
 
-    def shapes(of: Sequence[tuple[int, ...]]) -> Any:
-        dims = [[TensorShapeProto.Dim(size=n) for n in shape] for shape in of]
+    def shape_attribute(shapes: Sequence[tuple[int, ...]]) -> Any:
+        dims = [[TensorShapeProto.Dim(size=n) for n in shape] for shape in shapes]
         return AttrValue(list=AttrValue.ListValue(shape=[TensorShapeProto(dim=dim) for dim in dims]))
 
-    attributes = {"_output_shapes": shapes(tops)}  # the name under which TensorBoard writes shapes on edges
+    attributes = {"_output_shapes": shape_attribute(tops)}  # TensorBoard shows the shapes of this name on edges
     if layer.params:
-        attributes["params"] = shapes([param.spec.shape for param in layer.params])
+        attributes["params"] = shape_attribute([param.spec.shape for param in layer.params])
     return NodeDef(name=layer.key, op=layer.type.name, input=inputs, attr=attributes)
 
 
-_MOST_VALUES = 16  # an output with more values becomes a histogram instead of scalars
-_MOST_IN_HISTOGRAM = 2**20  # larger arrays are sampled at equal distances
+_MAX_SCALARS = 16  # an output with more values becomes a histogram instead of scalars
+_MAX_HISTOGRAM_VALUES = 2**20  # larger arrays are sampled at equal distances
 
 
 class TensorBoard(Callback):
     """Callback that writes events for TensorBoard.
 
     Displays and tests write scalars: loss, lr, outputs, images per second, and the fraction of time spent waiting for
-    data. Tests write histograms of all params and an image of the first filters; without test nets, snapshots do. The
-    start of training writes the train net's graph. A resumed run replaces earlier events after its first iteration. If
-    an event cannot be written, there is one warning, and training continues. If several processes train together, only
-    the first one writes.
+    data. Tests write histograms of all params and an image of the first filters. If the solver has no test nets,
+    snapshots write them instead. The start of training writes the train net's graph. A resumed run replaces earlier
+    events after its first iteration. If an event cannot be written, one warning is logged, and training continues. If
+    several processes train together, only the first process writes.
 
     Args:
-        folder: the folder of the event files, created when training starts.
+        folder: the folder of the event files. It is created when training starts.
 
     Raises:
         CaffejaxError: if tensorboardX is not installed.
@@ -101,8 +101,8 @@ class TensorBoard(Callback):
             self._writer = EventsWriter(str(self.folder / "events"), f".{time.time_ns()}")
         except OSError as error:
             raise SolverError(write_problem(self.folder, error)) from error
-        self._write(solver.iteration, session_log=SessionLog(status=SessionLog.START))
-        self._write(solver.iteration, graph_def=graph_def(solver.net.graph).SerializeToString())
+        self._write_event(solver.iteration, session_log=SessionLog(status=SessionLog.START))
+        self._write_event(solver.iteration, graph_def=graph_def(solver.net.graph).SerializeToString())
         self._flush()
 
     def on_display(self, solver: Solver, display: Display) -> None:
@@ -113,8 +113,8 @@ class TensorBoard(Callback):
         if display.pace is not None:
             values |= {"speed/images_per_second": display.pace.images_per_second}
             values |= {"speed/waiting_for_data": display.pace.waiting}
-        self._scalars(display.iteration, values)
-        self._outputs(display.iteration, "train/output", display.outputs)
+        self._write_scalars(display.iteration, values)
+        self._write_outputs(display.iteration, "train/output", display.outputs)
         self._flush()
 
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
@@ -124,9 +124,9 @@ class TensorBoard(Callback):
             return
         for number, scores in enumerate(results):
             net = f"test_{number}" if len(results) > 1 else "test"
-            self._scalars(solver.iteration, {f"{net}/total_loss": scores.loss})
-            self._outputs(solver.iteration, net, scores.outputs)
-        self._params(solver, variables)
+            self._write_scalars(solver.iteration, {f"{net}/total_loss": scores.loss})
+            self._write_outputs(solver.iteration, net, scores.outputs)
+        self._write_params(solver, variables)
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
         """Write histograms of the params and the image of the first filters, if the solver has no test nets."""
@@ -134,14 +134,14 @@ class TensorBoard(Callback):
             return
         variables = solver.variables  # all processes must read this property
         if self._ensure_open(solver):
-            self._params(solver, variables)
+            self._write_params(solver, variables)
 
     def on_end(self, solver: Solver, error: BaseException | None) -> None:
         """Close the event file."""
         self.close()
 
     def close(self) -> None:
-        """Close the event file. The next event of a solver opens another file."""
+        """Close the event file. The next event of a solver opens a new file."""
         if self._writer is None:
             return
         try:
@@ -151,44 +151,46 @@ class TensorBoard(Callback):
         self._writer = None
 
     def _ensure_open(self, solver: Solver) -> bool:
-        """Open the file if `solve` did not open it; return whether this process writes events."""
+        """Open the file if `solve` did not open it, and return whether this process writes events."""
         if self._writer is None:
             self.on_start(solver)
         return self._writer is not None
 
-    def _params(self, solver: Solver, variables: Variables) -> None:
+    def _write_params(self, solver: Solver, variables: Variables) -> None:
         for layer, arrays in variables.params.items():
             for index, array in arrays.items():
-                self._histogram(solver.iteration, f"params/{layer}/{index}", np.asarray(array))
+                self._write_histogram(solver.iteration, f"params/{layer}/{index}", np.asarray(array))
         filters = first_filters(solver.net.graph)
         if filters is not None:
             weights = np.asarray(filters.array(*variables))
-            self._image(solver.iteration, f"filters/{filters.slot.layer}", enlarge(make_grid(filters_to_maps(weights))))
+            self._write_image(
+                solver.iteration, f"filters/{filters.slot.layer}", enlarge(make_grid(filters_to_maps(weights)))
+            )
         self._flush()
 
-    def _outputs(self, step: int, prefix: str, outputs: Mapping[str, np.ndarray]) -> None:
+    def _write_outputs(self, step: int, prefix: str, outputs: Mapping[str, np.ndarray]) -> None:
         for name, values in outputs.items():
             flat = np.ravel(values)
-            if flat.size > _MOST_VALUES:
-                self._histogram(step, f"{prefix}/{name}", flat)
+            if flat.size > _MAX_SCALARS:
+                self._write_histogram(step, f"{prefix}/{name}", flat)
             else:
                 several = {f"{prefix}/{name}_{i}" if i else f"{prefix}/{name}": v for i, v in enumerate(flat.tolist())}
-                self._scalars(step, several)
+                self._write_scalars(step, several)
 
-    def _scalars(self, step: int, values: Mapping[str, float]) -> None:
+    def _write_scalars(self, step: int, values: Mapping[str, float]) -> None:
         from tensorboardX.proto.summary_pb2 import Summary
 
         summary = [Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
-        self._write(step, summary=Summary(value=summary))
+        self._write_event(step, summary=Summary(value=summary))
 
-    def _histogram(self, step: int, tag: str, values: np.ndarray) -> None:
+    def _write_histogram(self, step: int, tag: str, values: np.ndarray) -> None:
         from tensorboardX.summary import histogram
 
-        flat = values.ravel()[:: -(-values.size // _MOST_IN_HISTOGRAM) or 1].astype(np.float64)
+        flat = values.ravel()[:: -(-values.size // _MAX_HISTOGRAM_VALUES) or 1].astype(np.float64)
         if (finite := flat[np.isfinite(flat)]).size:
-            self._write(step, summary=histogram(tag, finite, bins=64))
+            self._write_event(step, summary=histogram(tag, finite, bins=64))
 
-    def _image(self, step: int, tag: str, picture: np.ndarray) -> None:
+    def _write_image(self, step: int, tag: str, picture: np.ndarray) -> None:
         from tensorboardX.proto.summary_pb2 import Summary
 
         height, width = picture.shape[:2]
@@ -196,15 +198,15 @@ class TensorBoard(Callback):
         image = Summary.Image(
             height=height, width=width, colorspace=channels, encoded_image_string=encode_image(picture)
         )
-        self._write(step, summary=Summary(value=[Summary.Value(tag=tag, image=image)]))
+        self._write_event(step, summary=Summary(value=[Summary.Value(tag=tag, image=image)]))
 
-    def _write(self, step: int, **what: Any) -> None:
+    def _write_event(self, step: int, **fields: Any) -> None:
         from tensorboardX.proto.event_pb2 import Event
 
         if self._writer is None:
             return
         try:
-            self._writer.write_event(Event(wall_time=time.time(), step=step, **what))
+            self._writer.write_event(Event(wall_time=time.time(), step=step, **fields))
         except OSError as error:
             self._warn(error)
 

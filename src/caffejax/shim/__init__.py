@@ -1,4 +1,4 @@
-"""A folder with a package `caffe` that imports caffejax. On Python's path, it makes `import caffe` import caffejax.
+"""A folder with a package `caffe`. If the folder is on Python's path, `import caffe` imports caffejax.
 
 `caffejax run` adds the folder to the path of a script and of the processes that the script starts. The distribution
 caffejax-shim installs the package `caffe`.

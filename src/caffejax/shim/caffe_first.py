@@ -1,9 +1,10 @@
-"""Import hook: `import caffe` imports the package beside this file instead of a Caffe that was never compiled.
+"""Import hook with which `import caffe` imports the package in this folder instead of a Caffe that is not compiled.
 
-Scripts put a checkout's folder `python` first on Python's path. Its package `caffe` lacks the compiled module `_caffe`,
-without which it cannot be imported. A Caffe that has it is imported as usual.
+Scripts put the folder `python` of a Caffe checkout first on Python's path. If the package `caffe` in it lacks the
+compiled module `_caffe`, it cannot be imported. A Caffe with this module is imported as usual.
 
-Installed beside the package, the module is imported whenever Python starts, so it must be imported quickly.
+If this module is installed in the same folder as the package, it is imported whenever Python starts. Its import must
+therefore be fast.
 """
 
 import os
@@ -14,14 +15,14 @@ from types import ModuleType
 
 
 class CaffeFirst:
-    """Finder that prefers the package `caffe` in `folder` to one that was never compiled."""
+    """Finder that prefers the package `caffe` in `folder` to a Caffe that is not compiled."""
 
     folder = os.path.dirname(os.path.abspath(__file__))
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the package in `folder`, or None for other names and if a built Caffe comes first."""
+        """Return the spec of the package in `folder`, or None for other names or if a compiled Caffe comes first."""
         spec = PathFinder.find_spec(fullname) if fullname == "caffe" else None
         if spec is None or not spec.submodule_search_locations:
             return None

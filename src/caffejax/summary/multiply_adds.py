@@ -1,4 +1,4 @@
-"""Counts of the multiply-adds in a function's matrix products and convolutions, from its jaxpr."""
+"""Counts of the multiply-adds in the matrix products and convolutions of a function, from its jaxpr."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from jax.extend.core import jaxprs_in_params
 def multiply_adds(function: Callable[..., Any], *arguments: Any, padding: bool = True) -> int:
     """Count the multiply-adds of one call of a function.
 
-    For a conditional, its most expensive branch counts. The body of a `scan` counts once for each iteration, and the
-    body of a loop with an unknown number of iterations once.
+    A conditional counts as its most expensive branch. The body of a `scan` is counted once for each iteration, and the
+    body of a loop with an unknown number of iterations is counted once.
 
     Args:
         function: the function.
-        arguments: its arguments: arrays or `jax.ShapeDtypeStruct`.
-        padding: whether products with the zeros around a convolution's input count. Products with the zeros between the
-            input's elements, as in a Deconvolution, do not count.
+        arguments: its arguments, as arrays or `jax.ShapeDtypeStruct`.
+        padding: whether products with the zeros around a convolution's input are counted. Products with the zeros
+            between the input's elements, as in a Deconvolution, are never counted.
     """
     return _count_jaxpr(
         jax.make_jaxpr(function)(*arguments).jaxpr, _count_convolution if padding else _count_without_padding
@@ -57,14 +57,14 @@ def _count_convolution(eqn: Any) -> int:
 
 
 def _count_without_padding(eqn: Any) -> int:
-    """Count the multiply-adds of a convolution whose factor from the input is not padding."""
+    """Count the multiply-adds of a convolution, without products with padding."""
     p, numbers = eqn.params, eqn.params["dimension_numbers"]
     x, weight, y = (v.aval.shape for v in (*eqn.invars, *eqn.outvars))
-    meetings = y[numbers.out_spec[0]] * y[numbers.out_spec[1]] * weight[numbers.rhs_spec[1]]
+    count = y[numbers.out_spec[0]] * y[numbers.out_spec[1]] * weight[numbers.rhs_spec[1]]
     axes = zip(numbers.lhs_spec[2:], numbers.rhs_spec[2:], numbers.out_spec[2:], strict=True)
-    for i, (of_x, of_weight, of_y) in enumerate(axes):
-        starts = np.arange(y[of_y])[:, None] * p["window_strides"][i] - p["padding"][i][0]
-        positions, between = starts + np.arange(weight[of_weight]) * p["rhs_dilation"][i], p["lhs_dilation"][i]
-        inside = (positions >= 0) & (positions <= (x[of_x] - 1) * between) & (positions % between == 0)
-        meetings *= int(inside.sum())
-    return int(meetings)
+    for i, (x_axis, weight_axis, y_axis) in enumerate(axes):
+        starts = np.arange(y[y_axis])[:, None] * p["window_strides"][i] - p["padding"][i][0]
+        positions, dilation = starts + np.arange(weight[weight_axis]) * p["rhs_dilation"][i], p["lhs_dilation"][i]
+        inside = (positions >= 0) & (positions <= (x[x_axis] - 1) * dilation) & (positions % dilation == 0)
+        count *= int(inside.sum())
+    return int(count)

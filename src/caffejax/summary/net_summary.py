@@ -27,14 +27,17 @@ Family = Literal[
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
-_FAMILY_OF: dict[str, Family] = {"Dropout": "activation", "PReLU": "activation"}  # not clear from their traits
+_FAMILY_OF: dict[str, Family] = {
+    "Dropout": "activation",
+    "PReLU": "activation",
+}  # their traits do not determine the family
 
 
 def family_of(layer: Layer) -> Family:
     """Return a layer's family, derived from the traits of its type.
 
-    A "product" layer has weights and no window, such as InnerProduct and LSTM. A "merge" layer makes one blob of
-    several blobs. The family "loss" includes metrics.
+    A "product" layer has weights and no window, such as InnerProduct and LSTM. A "merge" layer combines several blobs
+    into one. The family "loss" includes metrics.
     """
     kind, traits = layer.type, layer.type.traits
     if kind.is_fed or not layer.bottoms:
@@ -66,22 +69,22 @@ class Field:
     """The receptive field of a blob's elements, with one entry for each spatial axis.
 
     Attributes:
-        size: in pixels of the net's inputs. It may exceed the size of the inputs.
-        stride: the distance in these pixels between the fields of neighbouring elements, a fraction after a
-            Deconvolution.
+        size: the size in pixels of the net's inputs. It may exceed the size of the inputs.
+        stride: the distance between the receptive fields of neighbouring elements, in pixels of the net's inputs. It is
+            a fraction after a Deconvolution.
     """
 
     size: tuple[int, ...]
     stride: tuple[Fraction, ...]
 
     def through(self, window: Window) -> Field:
-        """Return the receptive field after a window such as a Convolution's."""
+        """Return the receptive field after a window, such as the kernel of a Convolution."""
         pairs = zip(self.size, self.stride, window.extent, strict=True)
         size = tuple(n + math.ceil((extent - 1) * stride) for n, stride, extent in pairs)
         return Field(size, tuple(a * b for a, b in zip(self.stride, window.stride, strict=True)))
 
     def back_through(self, window: Window) -> Field:
-        """Return the receptive field after a transposed window such as a Deconvolution's."""
+        """Return the receptive field after a transposed window, such as the kernel of a Deconvolution."""
         cells = (math.ceil(extent / stride) for extent, stride in zip(window.extent, window.stride, strict=True))
         size = tuple(
             n + math.ceil((k - 1) * stride) for n, stride, k in zip(self.size, self.stride, cells, strict=True)
@@ -90,7 +93,10 @@ class Field:
 
 
 def fields_of(graph: Graph) -> dict[str, Field | None]:
-    """Return the receptive field of each layer's first top, by the layer's key; None if it is unknown or all inputs."""
+    """Return the receptive field of each layer's first top by the layer's key.
+
+    It is None if the field is unknown or covers all inputs.
+    """
     fields: dict[str, Field | None] = {}
     blobs: dict[str, Field | None] = {}
     for layer in graph.layers:
@@ -109,10 +115,10 @@ def _field_after(layer: Layer, graph: Graph, bottoms: Sequence[Field | None]) ->
         return Field((1,) * n, (Fraction(1),) * n) if n else None
     first = graph.blobs[layer.bottoms[0]]
     if traits.window is not None:
-        window, before = traits.window(layer.context, first), bottoms[0]
-        if before is None or len(before.size) != len(window.kernel):
+        window, field = traits.window(layer.context, first), bottoms[0]
+        if field is None or len(field.size) != len(window.kernel):
             return None
-        return before.back_through(window) if traits.spatial_map == "transposed" else before.through(window)
+        return field.back_through(window) if traits.spatial_map == "transposed" else field.through(window)
     if traits.spatial_map == "cropped":
         return bottoms[0]
     if not _space(tops[0]):
@@ -148,19 +154,19 @@ class LayerSummary:
     """The summary of one layer.
 
     Attributes:
-        key: the layer's key in the graph: its name, with a number if the net repeats the name.
+        key: the layer's key in the graph, which is its name, with a number if the net repeats the name.
         name, type: the layer's name and type in Caffe.
-        family: the layer's family, see `family_of`.
-        bottoms, tops: names of blobs.
-        top_shapes: the tops' shapes.
-        param_shapes: the shapes of its params, including running statistics and shared params.
-        parameters: the number of elements of the params that it owns.
-        activations: the number of elements of its tops, without tops that share memory with a bottom, in place or by
-            Split.
+        family: the layer's family; see `family_of`.
+        bottoms, tops: the names of the blobs.
+        top_shapes: the shapes of the tops.
+        param_shapes: the shapes of the params, including running statistics and shared params.
+        parameters: the number of elements of the params that the layer owns.
+        activations: the number of elements of the tops, without tops that share memory with a bottom because the layer
+            works in place or is a Split.
         activation_bytes: the size of these tops in bytes.
-        multiply_adds: of the forward pass, for the whole batch; None for host layers.
-        field: the receptive field of the first top; None if it covers all inputs, as after an InnerProduct, or is
-            unknown.
+        multiply_adds: the multiply-adds of the forward pass for the full batch, or None for host layers.
+        field: the receptive field of the first top, or None if it is unknown or covers all inputs, as after an
+            InnerProduct.
     """
 
     key: str
@@ -179,7 +185,7 @@ class LayerSummary:
 
     @property
     def parameter_bytes(self) -> int:
-        """The size of the params in bytes. They are float32."""
+        """The size of the params in bytes. Params are float32."""
         return self.parameters * _FLOAT
 
     @property
@@ -208,7 +214,7 @@ def layer_sizes(layer: Layer, graph: Graph) -> tuple[int, int, int]:
 
 
 def layer_summary(layer: Layer, graph: Graph, *, field: Field | None = None) -> LayerSummary:
-    """Return the summary of a layer. `field` is the receptive field of its first top."""
+    """Return the summary of a layer. `field` is the receptive field of its first top, if it is known."""
     tops = [graph.blobs[top] for top in layer.tops]
     parameters, activations, activation_bytes = layer_sizes(layer, graph)
     return LayerSummary(
@@ -253,12 +259,12 @@ _TEXT_COLUMNS = 3
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """The summary of a net, layer by layer. It prints as a table, and notebooks show it as a table.
+    """The summary of a net by layer. It is printed as a table, also in notebooks.
 
     Attributes:
         name: the net's name.
         phase: "TRAIN" or "TEST".
-        layers: in the order of execution, without inserted splits.
+        layers: the layers in the order of execution, without inserted splits.
     """
 
     name: str
@@ -272,7 +278,7 @@ class Summary:
 
     @property
     def multiply_adds(self) -> int:
-        """The multiply-adds of a forward pass for the whole batch, without host layers."""
+        """The multiply-adds of a forward pass for the full batch, without host layers."""
         return sum(layer.multiply_adds or 0 for layer in self.layers)
 
     @property
@@ -281,7 +287,7 @@ class Summary:
         return sum(layer.activation_bytes for layer in self.layers)
 
     def to_json(self) -> str:
-        """Return a JSON text `{"name", "phase", "layers": [{...}], "total": {...}}`, with exact numbers."""
+        """Return the summary as JSON text `{"name", "phase", "layers": [{...}], "total": {...}}` with exact numbers."""
         return json.dumps(self.as_dict(), indent=1)
 
     def as_dict(self) -> dict[str, Any]:
@@ -302,23 +308,23 @@ class Summary:
     def _rows(self) -> Iterator[Sequence[str]]:
         yield _TITLES
         for layer in self.layers:
-            products = "?" if layer.multiply_adds is None else format_number(layer.multiply_adds)
+            multiply_adds = "?" if layer.multiply_adds is None else format_number(layer.multiply_adds)
             memory = format_bytes(layer.activation_bytes) if layer.activation_bytes else "-"
-            space = _join_numbers("x", layer.receptive_field), _join_numbers("x", layer.stride)
+            field_cells = _join_numbers("x", layer.receptive_field), _join_numbers("x", layer.stride)
             tops = " ".join(_join_numbers("x", shape) or "scalar" for shape in layer.top_shapes)
             yield (
                 layer.name,
                 layer.type,
                 tops,
                 format_number(layer.parameters),
-                products,
+                multiply_adds,
                 memory,
-                *(s or "-" for s in space),
+                *(cell or "-" for cell in field_cells),
             )
 
     def _totals(self) -> str:
-        hosts = sum(layer.multiply_adds is None for layer in self.layers)
-        unknown = f" (without {hosts} on the host)" if hosts else ""
+        n_host = sum(layer.multiply_adds is None for layer in self.layers)
+        unknown = f" (without {n_host} on the host)" if n_host else ""
         name = printable(self.name) or "net"
         return (
             f"{name} ({self.phase}): {format_count(len(self.layers), 'layer')}, "
@@ -340,5 +346,5 @@ def _plain(layer: LayerSummary) -> dict[str, Any]:
     return values | {"receptive_field": layer.receptive_field, "stride": layer.stride}
 
 
-def _join_numbers(between: str, numbers: Sequence[float] | None) -> str:
-    return between.join(str(n) if isinstance(n, int) else f"{n:g}" for n in numbers or ())
+def _join_numbers(separator: str, numbers: Sequence[float] | None) -> str:
+    return separator.join(str(n) if isinstance(n, int) else f"{n:g}" for n in numbers or ())

@@ -1,6 +1,6 @@
-"""Alias of `caffejax.pycaffe`: after `import caffe` of this package, the module `caffe` is `caffejax.pycaffe`.
+"""Alias of `caffejax.pycaffe`: importing this package makes the module `caffe` the module `caffejax.pycaffe`.
 
-Compiled programs are kept for later processes, see `caffejax.process_settings.enable_compilation_cache`.
+Compiled programs are stored for later processes; see `caffejax.process_settings.enable_compilation_cache`.
 """
 
 import sys
