@@ -95,7 +95,7 @@ def test_panels_are_of_the_loss_each_test_output_and_the_rate(tmp_path: Path) ->
     logs = [read_log(tmp_path / name) for name in ("a.log", "b.jsonl")]
     loss, accuracy, rate = make_panels(logs)
     assert [panel.title for panel in (loss, accuracy, rate)] == ["loss", "test accuracy", "learning rate"]
-    assert [(c.run, c.tested) for c in loss.curves] == [(0, False), (0, True), (1, False), (1, True)]
+    assert [(c.run, c.is_test) for c in loss.curves] == [(0, False), (0, True), (1, False), (1, True)]
     assert loss.curves[0].points("NumIters")[0] == [0, 100, 200]
     assert loss.curves[1].points("Seconds") == ([1.5, 5], [2.5, 1e-05])
     assert [(c.run, c.points("NumIters")) for c in accuracy.curves] == [
