@@ -60,10 +60,10 @@ def quote(value: Any) -> str:
 
 def _check(config: Any, problems: Iterator[str], error: type[CaffejaxError] = CaffejaxError) -> None:
     """Raise one error with `problems` and with a message for each bool or Literal field that has an invalid value."""
-    raise_all(error, [*_wrong_types(config), *problems])
+    raise_all(error, [*_type_problems(config), *problems])
 
 
-def _wrong_types(config: Any) -> Iterator[str]:
+def _type_problems(config: Any) -> Iterator[str]:
     kind: type = type(config)
     for name, hint in kind.__annotations__.items():
         allowed, value = choices(kind, name), getattr(config, name)
@@ -74,7 +74,7 @@ def _wrong_types(config: Any) -> Iterator[str]:
             yield f"{name} must be True or False, not {quote(value)}"
 
 
-def _wrong_integers(config: Any, prefix: str = "", **minimums: int) -> Iterator[str]:
+def _integer_problems(config: Any, prefix: str = "", **minimums: int) -> Iterator[str]:
     """Yield a message for each field that is not an integer of at least its minimum.
 
     Args:
@@ -127,7 +127,7 @@ class ComputeConfig:
     sync_bn: bool = option(False, "compute BatchNorm's statistics over the batches of all devices, not of each device")
 
     def __post_init__(self) -> None:
-        _check(self, self._wrong())
+        _check(self, self._problems())
 
     @property
     def layer_options(self) -> tuple[Kernels, Precision, Backward, str | None, bool]:
@@ -138,7 +138,7 @@ class ComputeConfig:
         """Return a copy with `kernels="reference"`."""
         return replace(self, kernels="reference")
 
-    def _wrong(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str]:
         if self.memory_limit is not None and (not is_integer(self.memory_limit) or self.memory_limit < 0):
             yield f"memory_limit must be a number of bytes, not {quote(self.memory_limit)}"
         if self.axis_name is not None and not (isinstance(self.axis_name, str) and self.axis_name):
@@ -161,7 +161,7 @@ class DataShard:
     total: int = 1
 
     def __post_init__(self) -> None:
-        raise_all(CaffejaxError, self._wrong())
+        raise_all(CaffejaxError, self._problems())
 
     def owns(self, number: int) -> bool:
         """Return whether the shard contains the batch with this number."""
@@ -174,8 +174,8 @@ class DataShard:
         rounds, offset = divmod(n_before + n, self.count)
         return rounds * self.total + self.first + offset
 
-    def _wrong(self) -> Iterator[str]:
-        problems = list(_wrong_integers(self, "shard.", first=0, count=1, total=1))
+    def _problems(self) -> Iterator[str]:
+        problems = list(_integer_problems(self, "shard.", first=0, count=1, total=1))
         yield from problems
         if not problems and self.first + self.count > self.total:
             yield f"shard: first + count must be at most total ({self.total}), but is {self.first} + {self.count}"
@@ -219,12 +219,12 @@ class DataConfig:
     shard: DataShard = field(default_factory=DataShard)
 
     def __post_init__(self) -> None:
-        _check(self, self._wrong())
+        _check(self, self._problems())
 
-    def _wrong(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str]:
         if not is_integer(self.seed):
             yield f"seed must be an integer, not {quote(self.seed)}"
-        yield from _wrong_integers(self, workers=0, max_image_pixels=1, max_hdf5_bytes=1)
+        yield from _integer_problems(self, workers=0, max_image_pixels=1, max_hdf5_bytes=1)
         if not isinstance(self.shard, DataShard):
             yield f"shard must be a DataShard, not {quote(self.shard)}"
 
@@ -262,7 +262,7 @@ class Parallel:
     )
 
     def __post_init__(self) -> None:
-        _check(self, _wrong_integers(self, model=1))
+        _check(self, _integer_problems(self, model=1))
 
 
 @dataclass(frozen=True)
@@ -333,7 +333,7 @@ class TrainConfig:
     data_config: DataConfig = DataConfig()
 
     def __post_init__(self) -> None:
-        _check(self, self._wrong(), SolverError)
+        _check(self, self._problems(), SolverError)
 
     @classmethod
     def from_keywords(cls, **keywords: Unpack[SolverOptions]) -> TrainConfig:
@@ -364,7 +364,7 @@ class TrainConfig:
             raise SolverError(problems)
         return config
 
-    def _wrong(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str]:
         import jax
 
         if isinstance(self.weights, str | PathLike):
@@ -372,8 +372,8 @@ class TrainConfig:
         if not (self.device is None or isinstance(self.device, jax.Device)):
             yield f"device must be a JAX device, such as jax.devices()[0], not {quote(self.device)}"
         devices: Any = self.devices
-        several = isinstance(devices, Sequence) and devices and all(isinstance(d, jax.Device) for d in devices)
-        if not (devices is None or several or (is_integer(devices) and devices > 0)):
+        is_device_list = isinstance(devices, Sequence) and devices and all(isinstance(d, jax.Device) for d in devices)
+        if not (devices is None or is_device_list or (is_integer(devices) and devices > 0)):
             yield f"devices must be an integer of at least 1 or a list of JAX devices, not {quote(devices)}"
         if self.device is not None and devices is not None:
             yield "device and devices are both set; pass only one of them"
@@ -386,9 +386,9 @@ class TrainConfig:
             yield f"seed must be None or an integer, not {quote(self.seed)}"
         if not (self.keep_best is None or isinstance(self.keep_best, str)):
             yield f"keep_best must be None or the name of an output, not {quote(self.keep_best)}"
-        yield from _wrong_integers(self, steps_per_dispatch=1)
+        yield from _integer_problems(self, steps_per_dispatch=1)
         if self.on_snapshot_error == "continue" and jax.process_count() > 1:
-            yield "on_snapshot_error is 'continue', but must be 'stop' for several processes, which wait for each other"
+            yield "on_snapshot_error must be 'stop' if several processes train together: they wait for each other"
 
 
 class NetOptions(TypedDict, total=False):

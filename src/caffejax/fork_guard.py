@@ -37,16 +37,16 @@ def raise_after_fork(*names: str) -> Callable[[Kind], Kind]:
     return guard
 
 
-def _refuse(*_: Any, **__: Any) -> Any:
+def _raise_error(*_: Any, **__: Any) -> Any:
     raise CaffejaxError(_MESSAGE)
 
 
-def _after_fork() -> None:
+def _replace_methods() -> None:
     jax = sys.modules.get("jax._src.xla_bridge")  # JAX has no public function for this
     if jax is not None and getattr(jax, "backends_are_initialized", bool)():
         for kind, name in _methods:
-            setattr(kind, name, _refuse)
+            setattr(kind, name, _raise_error)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_replace_methods)

@@ -49,12 +49,12 @@ class _Handler(logging.Handler):
             self.handleError(record)
 
 
-def _to_stderr(line: str) -> None:
+def _write_to_stderr(line: str) -> None:
     sys.stderr.write(f"{line}\n")  # one write, so that other output, such as ^C, does not split the line
     sys.stderr.flush()
 
 
-def start_logging(write: Callable[[str], object] = _to_stderr, process: int = 0) -> None:
+def start_logging(write: Callable[[str], object] = _write_to_stderr, process: int = 0) -> None:
     """Print caffejax's log in glog's form, as Caffe's commands do.
 
     The log has the losses and outputs at each `display`, tests and snapshots. Before this call, the logger "caffejax"
@@ -86,7 +86,7 @@ def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
         yield
         return
     streams = [getattr(h, "stream", None) for h in logging.getLogger().handlers]
-    handler = _Handler(_to_stderr, "")
+    handler = _Handler(_write_to_stderr, "")
     log.addHandler(handler)
     log.setLevel(level)
     log.propagate = bool(streams) and not (sys.stderr in streams or sys.stdout in streams)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import jax
 
 _FREE_SHARE = 0.9  # the usable share of the free memory: other programs need memory, and estimates are not exact
-_GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_GROUPS_ROOT, _GROUP_LIST = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 class Limit(NamedTuple):
@@ -55,7 +55,7 @@ def memory_problem(size: int, purpose: str, remedy: str, available: int | None =
 
 def free_memory() -> int:
     """Return the free memory in bytes: the minimum over the machine and its control groups."""
-    return min([_free(), *(limit.unused for limit in limits())])
+    return min([_free_machine_memory(), *(limit.unused for limit in limits())])
 
 
 def device_memory(device: jax.Device) -> int | None:
@@ -70,7 +70,7 @@ def memory_budget(device: jax.Device) -> int:
     return int(_FREE_SHARE * free_memory()) if size is None else size
 
 
-def limits(root: Path = _GROUPS, group_list: Path = _OWN) -> Iterator[Limit]:
+def limits(root: Path = _GROUPS_ROOT, group_list: Path = _GROUP_LIST) -> Iterator[Limit]:
     """Yield the memory limits of this process's control groups and of their parents, in versions 1 and 2.
 
     Args:
@@ -81,7 +81,9 @@ def limits(root: Path = _GROUPS, group_list: Path = _OWN) -> Iterator[Limit]:
         names = [line.split(":", 2)[2].strip("/") for line in group_list.read_text().splitlines() if ":" in line]
     except OSError:
         return
-    folders = {folder for name in names for top in (root, root / "memory") for folder in _up(top, top / name)}
+    folders = {
+        folder for name in names for top in (root, root / "memory") for folder in _folders_up_to(top, top / name)
+    }
     for folder in sorted(folders):
         for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
             try:
@@ -91,14 +93,14 @@ def limits(root: Path = _GROUPS, group_list: Path = _OWN) -> Iterator[Limit]:
                 continue
 
 
-def _free() -> int:
+def _free_machine_memory() -> int:
     try:
         return 1024 * int(re.findall(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[0])
     except (OSError, IndexError):  # not Linux
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _up(top: Path, folder: Path) -> list[Path]:
+def _folders_up_to(top: Path, folder: Path) -> list[Path]:
     return [folder, *(p for p in folder.parents if p.is_relative_to(top))]
 
 

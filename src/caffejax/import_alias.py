@@ -28,13 +28,13 @@ class Alias(MetaPathFinder, Loader):
         """Return a spec for the alias or a module in it, or None for other names and for modules that do not exist."""
         if fullname.partition(".")[0] != self.alias or self._hides_attribute(fullname):
             return None
-        if importlib.util.find_spec(self._real(fullname)) is None:
+        if importlib.util.find_spec(self._real_name(fullname)) is None:
             return None
         return ModuleSpec(fullname, self)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Import the module under its real name and return that module."""
-        module = importlib.import_module(self._real(spec.name))
+        module = importlib.import_module(self._real_name(spec.name))
         self.imported.add(spec.name)
         spec.loader_state = module.__spec__
         return module
@@ -50,7 +50,7 @@ class Alias(MetaPathFinder, Loader):
         module = sys.modules.get(package)
         return not isinstance(getattr(module, attribute, sys), ModuleType)
 
-    def _real(self, name: str) -> str:
+    def _real_name(self, name: str) -> str:
         return self.package + name.removeprefix(self.alias)
 
 
@@ -74,7 +74,7 @@ def install(alias: str, package: str) -> None:
     Raises:
         CaffejaxError: if a different package named `alias` has already been imported.
     """
-    if (other := _another(alias, package)) is not None:
+    if (other := _conflicting_module(alias, package)) is not None:
         file = getattr(other, "__file__", None) or "a module without a file"
         raise CaffejaxError(
             f"a different package '{alias}' has already been imported: {file}; import {package} before any code "
@@ -96,7 +96,7 @@ def temporary_alias(alias: str, package: str) -> Iterator[None]:
     If a different package named `alias` has already been imported, the block does not change it. Blocks of several
     threads may overlap: the last one to end removes the alias from `sys.modules`.
     """
-    if _another(alias, package) is not None:
+    if _conflicting_module(alias, package) is not None:
         yield
         return
     finder = Alias(alias, package)
@@ -115,6 +115,6 @@ def temporary_alias(alias: str, package: str) -> Iterator[None]:
                     sys.modules.pop(name, None)
 
 
-def _another(alias: str, package: str) -> ModuleType | None:
+def _conflicting_module(alias: str, package: str) -> ModuleType | None:
     module = sys.modules.get(alias)
     return None if module is sys.modules.get(package) else module

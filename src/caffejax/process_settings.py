@@ -98,12 +98,12 @@ def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> No
 
     from .kernels.program_cache import Programs, processor
 
-    chosen = os.environ.get("CAFFEJAX_CACHE", "")
-    if chosen == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:
+    environment_folder = os.environ.get("CAFFEJAX_CACHE", "")
+    if environment_folder == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:
         return
     default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "caffejax"
     # machines with different processors may share the folder, and code for one may not run on another
-    root = Path(folder or chosen or default).expanduser() / processor()
+    root = Path(folder or environment_folder or default).expanduser() / processor()
     jax.config.update("jax_compilation_cache_dir", str(root))
     Programs.folder = root / "programs"
     if jax.config.values["jax_persistent_cache_min_compile_time_secs"] == 1:  # JAX's default

@@ -114,7 +114,7 @@ def write_invalid_dumps(path: Path) -> dict[str, Any]:
         "weights.npz": "no string named `meta`",
         save_dump("pickled.npz", blob=np.array([{}], object)): "it holds Python objects",
         save_dump("words.npz", **{"blob/x": np.array(["a"])}): "'blob/x' has dtype <U1, but must contain real numbers",
-        save_dump("complex.npz", **{"blob/x": np.zeros(2, complex)}): "'blob/x' holds complex128",
+        save_dump("complex.npz", **{"blob/x": np.zeros(2, complex)}): "'blob/x' has dtype complex128",
         save_dump("number.npz", meta=np.zeros(2)): "no string named `meta`",
         save_dump("nojson.npz", meta="{"): "its `meta` is invalid",
         save_dump("deep.npz", meta="[" * 100_000): "its `meta` is invalid",
@@ -170,7 +170,7 @@ def test_a_dump_that_does_not_fit_the_net_is_refused(
         (["collect", "--model=net.prototxt", "--out=net.prototxt"], "would overwrite an input file"),
         (["collect", "--model=net.prototxt", "--out=link.npz", "--inputs=in.npz"], "would overwrite an input file"),
         (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=in.npz"], "the net has no input 'z'"),
-        (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=words.npz"], "'x' holds <U1"),
+        (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=words.npz"], "'x' has dtype <U1"),
     ],
 )
 def test_invalid_arguments_are_refused_and_write_nothing(

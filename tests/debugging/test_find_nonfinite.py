@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax import Net, Variables
-from caffejax.debugging import NonFinite, find_nonfinite, not_finite
+from caffejax.debugging import NonFinite, find_nonfinite, find_nonfinite_variable
 
 IP = 'inner_product_param { num_output: 3 weight_filler { type: "xavier" } }'
 INPUT = """
@@ -160,8 +160,8 @@ def test_a_step_that_is_finite_layer_by_layer_names_no_layer() -> None:
 
 def test_the_first_array_that_is_not_finite_is_named() -> None:
     good = {"b": {0: jnp.ones(2)}, "a": {0: jnp.ones(3)}}
-    assert not_finite(Variables(good, {})) is None
+    assert find_nonfinite_variable(Variables(good, {})) is None
     bad = {**good, "a": {0: jnp.array([np.inf, np.nan, 1.0])}}
     expected = "0 of layer 'a' has 1 NaN and 1 infinite of 3 values"
-    assert not_finite(Variables(bad, bad)) == NonFinite(f"parameter {expected}")
-    assert not_finite(Variables(good, bad)) == NonFinite(f"running statistic {expected}")
+    assert find_nonfinite_variable(Variables(bad, bad)) == NonFinite(f"parameter {expected}")
+    assert find_nonfinite_variable(Variables(good, bad)) == NonFinite(f"running statistic {expected}")

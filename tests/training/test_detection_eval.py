@@ -94,7 +94,7 @@ def test_other_outputs_and_settings_are_refused(tmp_path):
     with pytest.raises(SolverError, match=r"unknown eval_type 'detect'; .* or detection; did you mean"):
         solver(tmp_path, 'eval_type: "detect"')
     with pytest.raises(
-        SolverError, match="unknown ap_version 'area'; it is 11point or 101point or MaxIntegral or Integral"
+        SolverError, match="unknown ap_version 'area'; it must be 11point or 101point or MaxIntegral or Integral"
     ):
         solver(tmp_path, 'ap_version: "area"')
 

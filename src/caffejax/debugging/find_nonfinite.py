@@ -42,7 +42,7 @@ def find_nonfinite(
         batches: arrays by input name, with the step's batches stacked along a new first axis.
         keys: the random key of the pass of each batch.
     """
-    if (first := not_finite(before, net)) is not None:
+    if (first := find_nonfinite_variable(before, net)) is not None:
         return first._replace(message=f"{first.message} before this step", advice="Start from other weights")
     state = before.state
     for number, key in enumerate(keys):
@@ -51,14 +51,14 @@ def find_nonfinite(
         if (first := _search_forward(trace) or _search_backward(trace)) is not None:
             return first
         _, state = net.apply(before.params, state, batch, key=key, blobs=())
-    if (first := not_finite(after, net)) is not None:
+    if (first := find_nonfinite_variable(after, net)) is not None:
         return first._replace(message=f"all gradients are finite, but the update overflows: {first.message}")
     return NonFinite(
         "the loss is not finite, but all numbers are finite when the layers run one by one: they are close to overflow"
     )
 
 
-def not_finite(variables: Variables, net: Net | None = None) -> NonFinite | None:
+def find_nonfinite_variable(variables: Variables, net: Net | None = None) -> NonFinite | None:
     """Return the first parameter or running statistic that is not finite, or None if all are finite.
 
     If `net` is set, the search follows the order of its layers.

@@ -316,9 +316,9 @@ def _preferred_rule_verdict(
 def _worst_error(difference: Differences, gradient: np.ndarray) -> Worst:
     """Return the largest relative error between the resolved finite differences and a gradient."""
     resolved = difference.resolved
-    at, values, noise = difference.at[resolved], difference.values[resolved], difference.noise[resolved]
-    worst = _worst(gradient.ravel()[at], values, noise / difference.tolerance)
-    return worst if worst.at is None else Worst(worst.error, _unravel(at[worst.at[0]], gradient.shape))
+    indices, values, noise = difference.at[resolved], difference.values[resolved], difference.noise[resolved]
+    worst = _worst(gradient.ravel()[indices], values, noise / difference.tolerance)
+    return worst if worst.at is None else Worst(worst.error, _unravel(indices[worst.at[0]], gradient.shape))
 
 
 def _worst(a: np.ndarray, b: np.ndarray, floor: np.ndarray | float = 0.0) -> Worst:
@@ -329,12 +329,12 @@ def _worst(a: np.ndarray, b: np.ndarray, floor: np.ndarray | float = 0.0) -> Wor
     with np.errstate(invalid="ignore"):
         error = np.abs(a - b) / np.maximum.reduce([size, np.full(a.shape, 0.01 * large + 1e-10), floor + 0 * size])
     error = np.where(np.isfinite(a) & np.isfinite(b), error, np.inf)
-    at = int(error.argmax())
-    return Worst(float(error.flat[at]), _unravel(at, a.shape))
+    flat_index = int(error.argmax())
+    return Worst(float(error.flat[flat_index]), _unravel(flat_index, a.shape))
 
 
-def _unravel(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(at, shape))
+def _unravel(flat_index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(flat_index, shape))
 
 
 def check_gradients(

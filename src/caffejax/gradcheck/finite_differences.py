@@ -84,18 +84,18 @@ def finite_difference_gradients(case: Case, samples: int | None, random: np.rand
     cost = int(starts[-1]) + sum(d.size for d in case.top_diffs)
     samples = samples or int(np.clip(64 * 100_000 // max(cost, 1), 4, 64))
     selected = [np.sort(random.permutation(v.size)[:samples]) for v in values]
-    sizes = [_magnitudes(v.ravel(), at) for v, at in zip(values, selected, strict=True)]
+    sizes = [_magnitudes(v.ravel(), flat_indices) for v, flat_indices in zip(values, selected, strict=True)]
     steps = np.concatenate(sizes)[:, None] * tolerances.steps
-    indices = np.concatenate([start + at for start, at in zip(starts, selected, strict=False)])
+    indices = np.concatenate([start + flat_indices for start, flat_indices in zip(starts, selected, strict=False)])
     changes, norm = _changes(case, indices, np.stack([steps, -steps], -1))
     result = _extrapolate(changes[..., 0], changes[..., 1], steps, norm, tolerances)
-    ends = np.cumsum([len(at) for at in selected])[:-1]
+    ends = np.cumsum([len(flat_indices) for flat_indices in selected])[:-1]
     parts = zip(selected, *(np.split(r, ends) for r in result), strict=True)
     return [_resolve(tolerances, *part) for part in parts]
 
 
-def _magnitudes(flat: np.ndarray, at: np.ndarray) -> np.ndarray:
-    return np.maximum(np.abs(flat[at]), max(float(np.sqrt(np.mean(flat**2))), 0.01))
+def _magnitudes(flat: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    return np.maximum(np.abs(flat[indices]), max(float(np.sqrt(np.mean(flat**2))), 0.01))
 
 
 def _changes(case: Case, indices: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:

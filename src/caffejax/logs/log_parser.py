@@ -188,8 +188,8 @@ def read_json_lines(lines: Iterable[str]) -> Log:
         row["LearningRate"] = _or_nan(event.get("lr"))
         match event["event"]:
             case "start":
-                trained = {at: rows for at, rows in trained.items() if iteration and at <= iteration}
-                tested = {at: scores for at, scores in tested.items() if iteration and at[0] <= iteration}
+                trained = {n: rows for n, rows in trained.items() if iteration and n <= iteration}
+                tested = {key: scores for key, scores in tested.items() if iteration and key[0] <= iteration}
                 times = [loss["Seconds"] for loss, *_ in trained.values()] + [r["Seconds"] for r in tested.values()]
                 start_seconds = max((seconds for seconds in times if math.isfinite(seconds)), default=0.0)
             case "train":

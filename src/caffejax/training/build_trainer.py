@@ -240,8 +240,8 @@ def build(
     test_config = replace(compute_config, remat="none", axis_name=None, sync_bn=False)
     test_nets = []
     for i, test in enumerate(test_settings):
-        where = f"by net file: {test.file}" if test.file else "in the solver"
-        log.info("Creating test net (#%d) specified %s", i, where)
+        source = f"by net file: {test.file}" if test.file else "in the solver"
+        log.info("Creating test net (#%d) specified %s", i, source)
         test_nets.append(_test_net(test, test_config, data_config))
         log_creation(test_nets[-1].graph)
     open_loader = open_loader or loader_opener(net, test_nets, data, test_data, parts)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..debugging import NonFinite, find_nonfinite, not_finite
+from ..debugging import NonFinite, find_nonfinite, find_nonfinite_variable
 from ..errors import Problem, SolverError
 from ..net import Net, Variables
 from .train_step import TrainState, pass_key
@@ -89,7 +89,7 @@ class FiniteCheck:
         """
         self._read(len(self._unread))
         if variables is not None and not self._all_finite(variables):
-            culprit = not_finite(variables)
+            culprit = find_nonfinite_variable(variables)
             assert culprit is not None
             last = self._last_finite
             since = "at the start" if last is None else f"after iteration {last}, whose loss was finite"

@@ -25,7 +25,7 @@ _LOOP_SETTINGS = (
 )
 
 
-def training_function(name: str, net: Net, param: SolverParameter) -> bytes | None:
+def training_key(name: str, net: Net, param: SolverParameter) -> bytes | None:
     """Return the cache key of a compiled function of a solver, or None if the function must not be stored.
 
     Args:
@@ -37,16 +37,16 @@ def training_function(name: str, net: Net, param: SolverParameter) -> bytes | No
     settings.CopyFrom(param)
     for field in _LOOP_SETTINGS:
         settings.ClearField(field)
-    net_key = net_function(name, net)
-    return None if net_key is None else net_key + settings.SerializeToString(deterministic=True)
+    key = net_key(name, net)
+    return None if key is None else key + settings.SerializeToString(deterministic=True)
 
 
-def net_function(name: str, net: Net) -> bytes | None:
+def net_key(name: str, net: Net) -> bytes | None:
     """Return the cache key of a compiled function of a net, or None if the function must not be stored."""
-    return graph_function(f"{name} of {type(net).__module__}.{type(net).__qualname__}", net.graph, net.compute_config)
+    return graph_key(f"{name} of {type(net).__module__}.{type(net).__qualname__}", net.graph, net.compute_config)
 
 
-def graph_function(name: str, graph: Graph, compute_config: ComputeConfig) -> bytes | None:
+def graph_key(name: str, graph: Graph, compute_config: ComputeConfig) -> bytes | None:
     """Return the cache key of a compiled function of a graph, or None if the function must not be stored.
 
     The function must not be stored if it depends on code or files other than the net and caffejax. This applies to

@@ -163,11 +163,11 @@ class Stopwatch:
             iteration: the number of updates so far.
         """
         seconds, wait = self.seconds, self._waited()
-        done, waited = iteration - self._iteration, wait - self._wait
+        n_iterations, waited = iteration - self._iteration, wait - self._wait
         self._iteration, self._time, self._wait = iteration, self._time + seconds, wait
         if not seconds:
             return Pace(0.0, 0.0, 0.0, 0.0)
-        speed = done / seconds
+        speed = n_iterations / seconds
         return Pace(seconds, speed, speed * self._batch_size, min(1.0, waited / seconds))
 
 

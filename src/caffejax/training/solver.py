@@ -26,7 +26,7 @@ from ..schema.caffe_pb2 import SolverParameter
 from .build_trainer import Setup, build
 from .evaluate import Scores
 from .nan_check import FiniteCheck
-from .program_keys import training_function
+from .program_keys import training_key
 from .reporting import DataWait, Display, log
 from .train_state_io import check_state
 from .train_step import StepResult, TrainState, has_varying_shapes, make_forward, make_step, make_steps, stack
@@ -37,7 +37,7 @@ StackedBatches = Mapping[str, Any]
 
 def step_options(net: Net, param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
     """Return the options of `Net.jit` for a training step on one device: the cache key and the donated arguments."""
-    return {"cache_key": training_function("step", net, param), "donate_argnums": () if debug_nans else 0}
+    return {"cache_key": training_key("step", net, param), "donate_argnums": () if debug_nans else 0}
 
 
 def prefetch_step(net: Net, param: SolverParameter, debug_nans: bool) -> None:
@@ -90,9 +90,9 @@ class CompiledUpdater:
         )
         self._state = initial_state
         if mesh is None:
-            self._forward = net.jit(make_forward(net), cache_key=training_function("forward", net, param))
+            self._forward = net.jit(make_forward(net), cache_key=training_key("forward", net, param))
             self._step = net.jit(step, **step_options(net, param, debug_nans))
-            steps = training_function("steps", net, param)
+            steps = training_key("steps", net, param)
             self._steps = net.jit(make_steps(step), cache_key=steps, donate_argnums=0)
         else:
             options = {"donate_argnums": 0, "out_shardings": (placement.shardings(initial_state), None)}
@@ -328,11 +328,11 @@ class Solver(Trainer):
         self.callbacks: list[Callback | Callable[[Solver], object]] = []
 
     def __repr__(self) -> str:
-        p, where = self.param, ", ".join(map(str, self.devices))
+        p, devices = self.param, ", ".join(map(str, self.devices))
         return (
             f"Solver of {self.net.graph!r}\n  {p.type}, {p.lr_policy}, base_lr {p.base_lr:g}; "
             f"iteration {self.iteration} of {p.max_iter}; {format_count(len(self.tests.evaluators), 'test net')}; "
-            f"snapshots at {self.snapshots.prefix}; on {where}"
+            f"snapshots at {self.snapshots.prefix}; on {devices}"
         )
 
     def __reduce__(self) -> Any:

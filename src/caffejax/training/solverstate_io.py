@@ -136,9 +136,9 @@ def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> It
         return
     for i, (param, array) in enumerate(zip(expected, stored.history, strict=True)):
         if array.shape != param.spec.shape:
-            where = f"history blob {i} (layer '{param.slot.layer}', blob {param.slot.index})"
+            description = f"history blob {i} (layer '{param.slot.layer}', blob {param.slot.index})"
             yield (
-                f"{where} is {shape_text(array.shape)} in the file, {shape_text(param.spec.shape)} in the net; "
+                f"{description} is {shape_text(array.shape)} in the file, {shape_text(param.spec.shape)} in the net; "
                 "resume with the net that wrote it"
             )
 

@@ -180,13 +180,15 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
     """
     update_rule = RULES[param.type]
 
-    fixed = SimpleNamespace(
+    settings = SimpleNamespace(
         momentum=param.momentum, momentum2=param.momentum2, delta=param.delta, rms_decay=param.rms_decay
     )
 
     @partial(jax.jit, static_argnames="lr_mult")  # traced once for each shape
-    def one(g: Array, lr_mult: float, rate: Any, t: Array, *slots: Array, momentum: Any = None) -> tuple[Array, ...]:
-        p = fixed if momentum is None else SimpleNamespace(**vars(fixed) | {"momentum": momentum.astype(g.dtype)})
+    def update_one(
+        g: Array, lr_mult: float, rate: Any, t: Array, *slots: Array, momentum: Any = None
+    ) -> tuple[Array, ...]:
+        p = settings if momentum is None else SimpleNamespace(**vars(settings) | {"momentum": momentum.astype(g.dtype)})
         u, *new = update_rule.update(p, g, jnp.asarray(rate, g.dtype) * lr_mult, t.astype(g.dtype), *slots)
         return -u, *new
 
@@ -199,7 +201,7 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
         del params, extra
         t = jnp.asarray(iteration, jnp.float32) + 1
         momentum = momentum_at(param, rate, iteration)
-        run = one if isinstance(momentum, float) else partial(one, momentum=momentum)
+        run = update_one if isinstance(momentum, float) else partial(update_one, momentum=momentum)
         if rates is None:
             results = jax.tree.map(lambda g, m, *slots: run(g, m, rate, t, *slots), grads, lr_mults, *state.history)
         else:  # a rate for each parameter, with lr_mult applied
@@ -437,9 +439,9 @@ def add_decay(param: Any, decay_mults: Any) -> optax.GradientTransformationExtra
             fraction = (jnp.asarray(iteration, jnp.float32) / param.max_iter) ** param.weight_decay_power
             decay += (param.max_weight_decay - decay) * fraction
 
-        def one(g: jax.Array, blob: jax.Array, mult: float) -> jax.Array:
+        def decayed(g: jax.Array, blob: jax.Array, mult: float) -> jax.Array:
             return g + jnp.asarray(decay * mult, g.dtype) * direction(blob) if mult else g
 
-        return jax.tree.map(one, grads, params, decay_mults), state
+        return jax.tree.map(decayed, grads, params, decay_mults), state
 
     return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)

@@ -39,14 +39,14 @@ class Pair(NamedTuple):
 def pair_layers(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[Pair]:
     """Yield pairs of layers by name, in the order of A. A layer that is only in B follows B's previous layer."""
     in_a, in_b = ({layer.name: i for i, layer in enumerate(layers)} for layers in (a, b))
-    done = 0
+    next_b = 0
     for i, layer in enumerate(a):
         index = in_b.get(layer.name)
         if index is not None:
-            yield from (Pair(b[j], None, j) for j in range(done, index) if b[j].name not in in_a)
-            done = max(done, index)
+            yield from (Pair(b[j], None, j) for j in range(next_b, index) if b[j].name not in in_a)
+            next_b = max(next_b, index)
         yield Pair(layer, i, index)
-    yield from (Pair(b[j], None, j) for j in range(done, len(b)) if b[j].name not in in_a)
+    yield from (Pair(b[j], None, j) for j in range(next_b, len(b)) if b[j].name not in in_a)
 
 
 def describe_mismatch(first: str, a: Mapping[str, str], second: str, b: Mapping[str, str]) -> str:
