@@ -1,4 +1,4 @@
-"""Report whether models load in each phase, missing files, whether weights fit, and which layers run on the host.
+"""Report in which phases models load, which files are missing, whether weights fit, and which layers run on the host.
 
 FILE is a net or a solver. In a FOLDER and its subfolders, all *.prototxt, *.pt and *.pbtxt files are checked. No layer
 runs, and data files need not exist. The exit code is 0 if all models load; it is 1 if a model does not load or if

@@ -131,7 +131,7 @@ def add_strict_flag(parser: argparse.ArgumentParser) -> None:
 def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables:
     """Return a net's variables with the weights of comma-separated files; later files override earlier ones.
 
-    Blobs that no file contains are initialised by their fillers; if `files` is None, these are all blobs.
+    Blobs that no file contains are initialised by their fillers. If `files` is None, fillers initialise all blobs.
 
     Raises:
         WeightsError: see `load_weights`.

@@ -171,7 +171,7 @@ def _output_files(options: argparse.Namespace) -> list[Path]:
 
     Raises:
         CaffejaxError: if a file cannot be written or is also an input, if several pictures would have the same output
-            file, or if `--out` is no folder although there are several pictures.
+            file, or if there are several pictures and `--out` is not a folder.
     """
     if options.out is None:
         return []

@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _strip_runpy_frames(frames: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without runpy's frames before the script; if it has no frame of the script, unchanged."""
+    """Return a traceback that begins with the script's first frame; return it unchanged if it has no such frame."""
     script_frames = frames
     while script_frames and script_frames.tb_frame.f_globals.get("__name__") != "__main__":
         script_frames = script_frames.tb_next

@@ -22,7 +22,7 @@ class PublishedNet(NamedTuple):
     """The preprocessing of a published net, for pixels from 0 to 255.
 
     Attributes:
-        mean: the mean of each channel, which is subtracted, in the net's channel order.
+        mean: the mean that is subtracted from each channel, in the net's channel order.
         scale: the factor after the subtraction.
         channels: the net's channel order, "BGR" or "RGB", or "gray".
         layer: the name of a layer that identifies the net in files without a net name; "" if files have this name.

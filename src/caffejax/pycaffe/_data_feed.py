@@ -18,7 +18,7 @@ from ._blob_store import Memories
 
 
 class FedLayers:
-    """The data layers and MemoryData layers of a net, whose batches are written to their tops. Input layers are not.
+    """The data layers and MemoryData layers of a net, whose batches are written to their tops.
 
     Args:
         loader: reads the data layers.
