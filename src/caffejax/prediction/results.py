@@ -49,7 +49,7 @@ def names_problem(graph: Graph, names: Names) -> str | None:
 
 
 def main_outputs(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
-    """Return the outputs without those of auxiliary classifiers.
+    """Return the outputs without the outputs of auxiliary classifiers.
 
     An output is auxiliary if a different output has the same shape and a larger loss weight.
     """

@@ -27,8 +27,8 @@ class FrozenForward:
 
     Args:
         net: the net.
-        layers: the layers. There is no inference function for a range that does not begin with the net's first layer,
-            for a range that contains losses and ends before the net's last layer, and for a host layer.
+        layers: the layers. A range does not have an inference function if it does not begin with the net's first layer,
+            if it contains losses and ends before the net's last layer, or if it is a host layer.
     """
 
     def __init__(self, net: pure.Net, layers: LayerRange) -> None:

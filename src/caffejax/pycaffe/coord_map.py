@@ -131,7 +131,7 @@ def _walk_ancestors(top: Top) -> Iterator[tuple[Top, CoordMap]]:
 
 
 def coord_map_from_to(top_from: Top, top_to: Top) -> CoordMap:
-    """Return the map from the coordinates of `top_from` to those of `top_to`, through their nearest common ancestor.
+    """Return the map from coordinates of `top_from` to coordinates of `top_to`, through their nearest common ancestor.
 
     If there are several paths, their maps are assumed to be equal. They are equal in nets whose sums add blobs pixel
     by pixel.
