@@ -171,7 +171,9 @@ def test_bad_images_are_skipped_if_asked_to(job_folder: Path, capsys: pytest.Cap
     assert f"record '{bad_key}' is not a Datum" in refusal(capsys, *train)
     for arguments in (train, [*test, "--iterations=3"]):
         assert main([*arguments, "--skip_bad_images"]) == 0
-        assert f"record '{bad_key}' is not a Datum, or is damaged; replaced" in capsys.readouterr().err
+        assert (
+            f"record '{bad_key}' is not a Datum, or is damaged; the next image replaces it" in capsys.readouterr().err
+        )
     assert f"record '{bad_key}' is not a Datum" in refusal(capsys, *test)
 
 
