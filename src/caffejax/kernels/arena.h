@@ -11,20 +11,20 @@
 
 namespace caffejax {
 
-inline size_t Aligned(size_t size) { return (size + 63) / 64 * 64; }
+inline size_t AlignUp(size_t size) { return (size + 63) / 64 * 64; }
 
-enum class Where { kArgument, kResult, kWeights, kArena };
+enum class BufferKind { kArgument, kResult, kWeights, kArena };
 
-// Memory of one or more values. A buffer in the arena has a first and a last step, and an offset that `Arrange` sets.
+// Memory of one or more values. A buffer in the arena has a first and a last step, and an offset that `AssignOffsets` sets.
 struct Buffer {
-  Where kind;
+  BufferKind kind;
   int64_t number = 0;    // the index of the argument or result
   size_t size = 0;
   bool shared = false;   // has several values, so it is not overwritten
   int first = -1, last = -1;
   size_t offset = 0;
 
-  void Use(int step) {
+  void ExtendLifetime(int step) {
     if (first < 0) first = step;
     last = step;
   }
@@ -38,28 +38,28 @@ struct Tensor {
 };
 
 // Sets the offset of each buffer in the arena; returns the arena's size in bytes. The largest buffers come first; each is
-// placed as low as the buffers with an overlapping lifetime allow.
-inline size_t Arrange(std::vector<Buffer>& buffers) {
-  std::vector<Buffer*> order, placed;
+// assigned as low as the buffers with an overlapping lifetime allow.
+inline size_t AssignOffsets(std::vector<Buffer>& buffers) {
+  std::vector<Buffer*> order, assigned;
   for (Buffer& b : buffers) {
-    if (b.kind == Where::kArena && b.first >= 0) order.push_back(&b);
+    if (b.kind == BufferKind::kArena && b.first >= 0) order.push_back(&b);
   }
   std::stable_sort(order.begin(), order.end(), [](Buffer* a, Buffer* b) { return a->size > b->size; });
   size_t total = 0;
   for (Buffer* b : order) {
-    std::vector<std::pair<size_t, size_t>> taken;
-    for (Buffer* other : placed) {
+    std::vector<std::pair<size_t, size_t>> occupied;
+    for (Buffer* other : assigned) {
       if (other->first <= b->last && b->first <= other->last) {
-        taken.emplace_back(other->offset, other->offset + Aligned(other->size));
+        occupied.emplace_back(other->offset, other->offset + AlignUp(other->size));
       }
     }
-    std::sort(taken.begin(), taken.end());
-    for (auto [from, to] : taken) {
-      if (b->offset + Aligned(b->size) <= from) break;
+    std::sort(occupied.begin(), occupied.end());
+    for (auto [from, to] : occupied) {
+      if (b->offset + AlignUp(b->size) <= from) break;
       b->offset = std::max(b->offset, to);
     }
-    total = std::max(total, b->offset + Aligned(b->size));
-    placed.push_back(b);
+    total = std::max(total, b->offset + AlignUp(b->size));
+    assigned.push_back(b);
   }
   return total;
 }

@@ -34,7 +34,7 @@ class Weighted : public Values {
     Dims in = x.layout.get_dims(), out = program_.operations[i].Out();
     if (!IsFloat(i)) return NarrowForms(i);
     auto any_in = AnyOrder(in), any_out = AnyOrder(out);
-    bool is_argument = steps_.buffers[x.buffer].kind == Where::kArgument;
+    bool is_argument = steps_.buffers[x.buffer].kind == BufferKind::kArgument;
     memory::desc in_blocks = is_argument ? any_in : ByBlocks(in);
     std::vector<Form> forms;
     if (auto at = ConcatSlot(ResultNumber(i))) forms.push_back({in_blocks, at->layout, at});
@@ -42,8 +42,8 @@ class Weighted : public Values {
     if (added >= 0) {
       auto like = values_[added].layout;
       bool free = CanOverwrite(added, i) && values_[added].buffer != x.buffer;
-      forms.push_back({by_blocks_ ? in_blocks : any_in, like, std::nullopt, free ? added : -1});
-    } else if (by_blocks_) {
+      forms.push_back({uses_channel_blocks_ ? in_blocks : any_in, like, std::nullopt, free ? added : -1});
+    } else if (uses_channel_blocks_) {
       forms.push_back({in_blocks, ByBlocks(out), std::nullopt});
     }
     forms.push_back({any_in, any_out, std::nullopt});
@@ -75,7 +75,7 @@ class Weighted : public Values {
   // The attributes of an operation with a weight: its epilogue, and the operands that have steps.
   dnnl::primitive_attr AttributesOf(size_t i, const Form& form, const PostOps& after) const {
     auto attributes = after.Attributes();
-    bool groups = Self(i).Has("groups") && Self(i).One("groups") > 1;
+    bool groups = Self(i).Has("groups") && Self(i).Integer("groups") > 1;
     if (IsQuantized(form.x)) attributes.set_scales_mask(DNNL_ARG_WEIGHTS, groups ? 3 : 1);
     if (IsQuantized(form.y)) attributes.set_scales_mask(DNNL_ARG_DST, 0);
     return attributes;
@@ -87,8 +87,8 @@ class Weighted : public Values {
   // Returns the number of the value of the same shape that is added to an operation's result, or -1.
   int64_t Added(size_t i) const {
     for (const Statement& s : program_.operations[i].after) {
-      if (s.name == "plus" && s.Has("value") && program_.Shape(s.One("value")) == program_.operations[i].Out()) {
-        return s.One("value");
+      if (s.name == "plus" && s.Has("value") && program_.Shape(s.Integer("value")) == program_.operations[i].Out()) {
+        return s.Integer("value");
       }
     }
     return -1;
@@ -119,12 +119,12 @@ class Weighted : public Values {
     for (const Statement& s : all) {
       if (Pointwise(s)) {
         after.Add(s);
-      } else if (s.Has("value") && s.One("value") == form.in_place) {
+      } else if (s.Has("value") && s.Integer("value") == form.in_place) {
         after.AddInPlace(s, values_[form.in_place]);
       } else if (s.Has("weight")) {
-        after.Add(s, {0, AlongChannels(program_.Weight(s.One("weight")).at(0), form.y.get_dims().size())});
+        after.Add(s, {0, AlongChannels(program_.Weight(s.Integer("weight")).at(0), form.y.get_dims().size())});
       } else {
-        after.Add(s, {0, LayoutOf(values_[s.One("value")].layout, form.y)});
+        after.Add(s, {0, LayoutOf(values_[s.Integer("value")].layout, form.y)});
       }
     }
     return after;
@@ -141,15 +141,15 @@ class Weighted : public Values {
     Require(y.layout == pd.dst_desc(), s.name, " has a result of another layout than requested");
     Operands operands = after.operands;
     operands.insert(operands.end(), {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
-    operands.emplace_back(DNNL_ARG_WEIGHTS, steps_.Weight(s.One("weight"), weight, pd.weights_desc()));
+    operands.emplace_back(DNNL_ARG_WEIGHTS, steps_.Weight(s.Integer("weight"), weight, pd.weights_desc()));
     AddBias(i, operands);
     if (IsQuantized(form.x)) {
-      Tensor steps = steps_.Weight(s.One("scales"), Plain({program_.operations[i].Out().at(1)}));
+      Tensor steps = steps_.Weight(s.Integer("scales"), Plain({program_.operations[i].Out().at(1)}));
       operands.emplace_back(DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, steps);
     }
-    if (IsQuantized(form.y)) operands.emplace_back(DNNL_ARG_ATTR_SCALES | DNNL_ARG_DST, Step(s, "scale"));
+    if (IsQuantized(form.y)) operands.emplace_back(DNNL_ARG_ATTR_SCALES | DNNL_ARG_DST, QuantizationScale(s, "scale"));
     steps_.Emit(pd, operands);
-    values_[ResultNumber(i)] = form.fused ? y : ToResultType(Passes(y, all, true), s);
+    values_[ResultNumber(i)] = form.fused ? y : ToResultType(ApplyStatements(y, all, true), s);
   }
 
   // Returns the location to which a result of this description is written.
@@ -161,12 +161,12 @@ class Weighted : public Values {
 
   void AddBias(size_t i, Operands& operands) {
     if (!Self(i).Has("bias")) return;
-    operands.emplace_back(DNNL_ARG_BIAS, steps_.Weight(Self(i).One("bias"), BiasOf(i)));
+    operands.emplace_back(DNNL_ARG_BIAS, steps_.Weight(Self(i).Integer("bias"), BiasOf(i)));
   }
 
   memory::desc BiasOf(size_t i) const {
     if (!Self(i).Has("bias")) return memory::desc();
-    const Dims& bias = program_.Weight(Self(i).One("bias"));
+    const Dims& bias = program_.Weight(Self(i).Integer("bias"));
     Require(bias == Dims{program_.operations[i].Out().at(1)}, Self(i).name,
             ": the bias must have a number for each output");
     return Plain(bias);
@@ -174,10 +174,10 @@ class Weighted : public Values {
 
   void Convolve(size_t i) {
     const Statement& s = Self(i);
-    const Dims& caffe = program_.Weight(s.One("weight"));
+    const Dims& caffe = program_.Weight(s.Integer("weight"));
     size_t axes = caffe.size() - 2;
     Require(IsSpatial(caffe) && X(i).layout.get_dims().size() == caffe.size(), "convolution: not 1 to 3 spatial axes");
-    Dims weight = ByGroups(caffe, s.One("groups")), gaps = Gaps(s, axes);
+    Dims weight = ByGroups(caffe, s.Integer("groups")), gaps = Gaps(s, axes);
     auto bias = BiasOf(i);
     auto forms = Forms(i);
     if (Transform(i, forms.front())) return;
@@ -185,18 +185,18 @@ class Weighted : public Values {
       return dnnl::convolution_forward::primitive_desc(
           Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, form.x,
           AnyOrder(weight, WeightType(form.x)),
-          bias, form.y, s.Whole("stride", axes, 1), gaps, s.Whole("low", axes, 0), s.Whole("high", axes, 0), attributes);
+          bias, form.y, s.IntegerList("stride", axes, 1), gaps, s.IntegerList("low", axes, 0), s.IntegerList("high", axes, 0), attributes);
     });
   }
 
   // Adds a convolution by Winograd's algorithm. Returns false if the algorithm does not suit the convolution.
   bool Transform(size_t i, const Form& form) {
     const Statement& s = Self(i);
-    Dims weight = program_.Weight(s.One("weight")), out = program_.operations[i].Out(), one{1, 1};
-    int64_t groups = s.One("groups"), added = -1;
+    Dims weight = program_.Weight(s.Integer("weight")), out = program_.operations[i].Out(), one{1, 1};
+    int64_t groups = s.Integer("groups"), added = -1;
     if (!IsFloat(i) || weight.size() != 4 || weight[2] != 3 || weight[3] != 3 || out.size() != 4 || groups < 1) return false;
-    if (s.Whole("stride") != one || s.Whole("dilation") != one || weight[0] != out[1] || out[1] % groups) return false;
-    Dims low = s.Whole("low", 2, 0), high = s.Whole("high", 2, 0);
+    if (s.IntegerList("stride") != one || s.IntegerList("dilation") != one || weight[0] != out[1] || out[1] % groups) return false;
+    Dims low = s.IntegerList("low", 2, 0), high = s.IntegerList("high", 2, 0);
     Dims in{out[0], groups * weight[1], out[2] + 2 - low[0] - high[0], out[3] + 2 - low[1] - high[1]};
     if (X(i).layout.get_dims() != in) return false;
     Winograd::Shape shape{out[0], groups, weight[1], out[1] / groups, {}, {}, low[0], low[1]};
@@ -222,7 +222,7 @@ class Weighted : public Values {
     if (!winograd->IsTuned()) return false;
     Dims by_groups{groups, shape.outputs, shape.inputs, 3, 3};
     Operands operands{{DNNL_ARG_SRC, steps_.WithLayout(X(i), from)},
-                      {DNNL_ARG_WEIGHTS, steps_.Weight(s.One("weight"), Plain(by_groups), winograd->Weight(), true)}};
+                      {DNNL_ARG_WEIGHTS, steps_.Weight(s.Integer("weight"), Plain(by_groups), winograd->Weight(), true)}};
     AddBias(i, operands);
     Tensor result = TargetOf(form, to);
     if (added >= 0) operands.emplace_back(DNNL_ARG_SRC_1, steps_.WithLayout(values_[added], to));
@@ -235,18 +235,18 @@ class Weighted : public Values {
 
   void Deconvolve(size_t i) {
     const Statement& s = Self(i);
-    const Dims& caffe = program_.Weight(s.One("weight"));
+    const Dims& caffe = program_.Weight(s.Integer("weight"));
     size_t axes = caffe.size() - 2;
     Require(IsSpatial(caffe) && X(i).layout.get_dims().size() == caffe.size(),
             "deconvolution: not 1 to 3 spatial axes");
-    auto weight = Swapped(caffe, s.One("groups"));
+    auto weight = Swapped(caffe, s.Integer("groups"));
     auto bias = BiasOf(i);
     Dims gaps = Gaps(s, axes);
     EmitBestForm(i, Forms(i), weight, [&](const Form& form, const dnnl::primitive_attr& attributes) {
       return dnnl::deconvolution_forward::primitive_desc(
           Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, form.x,
-          AnyOrder(weight.get_dims(), WeightType(form.x)), bias, form.y, s.Whole("stride", axes, 1), gaps, s.Whole("low", axes, 0),
-          s.Whole("high", axes, 0), attributes);
+          AnyOrder(weight.get_dims(), WeightType(form.x)), bias, form.y, s.IntegerList("stride", axes, 1), gaps, s.IntegerList("low", axes, 0),
+          s.IntegerList("high", axes, 0), attributes);
     });
   }
 
@@ -255,7 +255,7 @@ class Weighted : public Values {
   // oneDNN's order.
   void Multiply(size_t i) {
     const Statement& s = Self(i);
-    Dims weight = X(i).layout.get_dims(), caffe = program_.Weight(s.One("weight"));
+    Dims weight = X(i).layout.get_dims(), caffe = program_.Weight(s.Integer("weight"));
     weight[0] = caffe.at(0);
     Require(caffe.size() == 2 && Bytes(weight) == Bytes(caffe),
             "dense: the weight must have as many columns as the rows");
@@ -275,7 +275,7 @@ class Weighted : public Values {
 
   // oneDNN's dilation is the number of skipped cells: Caffe's minus 1.
   static Dims Gaps(const Statement& s, size_t axes) {
-    Dims gaps = s.Whole("dilation", axes, 1);
+    Dims gaps = s.IntegerList("dilation", axes, 1);
     for (int64_t& gap : gaps) --gap;
     return gaps;
   }

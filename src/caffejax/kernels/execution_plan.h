@@ -74,14 +74,14 @@ class Steps {
   std::vector<Packed> packed;
   size_t arena_size = 0;
 
-  Steps() { scratchpad_ = Add(Where::kArena); }
+  Steps() { scratchpad_ = Add(BufferKind::kArena); }
 
-  int Add(Where kind, int64_t number = 0, size_t size = 0) {
+  int Add(BufferKind kind, int64_t number = 0, size_t size = 0) {
     buffers.push_back({kind, number, size});
     return static_cast<int>(buffers.size()) - 1;
   }
 
-  Tensor Allocate(const memory::desc& layout) { return {Add(Where::kArena, 0, layout.get_size()), layout}; }
+  Tensor Allocate(const memory::desc& layout) { return {Add(BufferKind::kArena, 0, layout.get_size()), layout}; }
 
   template <typename Description>
   void Emit(const Description& pd, Operands operands) {
@@ -94,7 +94,7 @@ class Steps {
       buffers[scratchpad_].size = std::max(buffers[scratchpad_].size, size);
       operands.emplace_back(DNNL_ARG_SCRATCHPAD, Tensor{scratchpad_, scratchpad});
     }
-    for (auto& [number, tensor] : operands) buffers[tensor.buffer].Use(static_cast<int>(steps.size()));
+    for (auto& [number, tensor] : operands) buffers[tensor.buffer].ExtendLifetime(static_cast<int>(steps.size()));
     steps.push_back({std::move(what), std::move(operands), name, MaxThreads() == 1});
   }
 
@@ -107,7 +107,7 @@ class Steps {
       attributes.set_scales_mask(number, 0);
       operands.emplace_back(DNNL_ARG_ATTR_SCALES | number, *scale);
     }
-    OneThread one(static_cast<int64_t>(from.layout.get_size() + to.layout.get_size()) <= kSmallBytes);
+    ScopedSingleThread one(static_cast<int64_t>(from.layout.get_size() + to.layout.get_size()) <= kSmallBytes);
     dnnl::reorder::primitive_desc pd(Engine(), from.layout, Engine(), to.layout, attributes);
     Emit(pd, operands);
   }
@@ -124,14 +124,14 @@ class Steps {
     for (const Packed& p : packed) {
       if (p.weight == weight && p.source == source && p.layout == layout) return {p.buffer, layout};
     }
-    int buffer = Add(Where::kWeights, static_cast<int64_t>(packed.size()));
+    int buffer = Add(BufferKind::kWeights, static_cast<int64_t>(packed.size()));
     packed.push_back({weight, source, layout, buffer, transformed});
     return {buffer, layout};
   }
 
   Tensor Weight(int64_t weight, const memory::desc& layout) { return Weight(weight, layout, layout); }
 
-  void Finish() { arena_size = Arrange(buffers); }
+  void Finish() { arena_size = AssignOffsets(buffers); }
 
   // The packed weights, a line for each.
   std::string Packing() const {

@@ -35,7 +35,7 @@ class Build : public Weighted {
         {"slice", &Build::Slice},     {"softmax", &Build::Softmax}};
     auto method = methods.find(Self(i).name);
     Require(method != methods.end(), "no operation ", Self(i).name);
-    OneThread one(IsSmall(i));
+    ScopedSingleThread one(IsSmall(i));
     (this->*method->second)(i);
     const Tensor& result = values_[ResultNumber(i)];
     Require(result.layout.get_dims() == program_.operations[i].Out(), Self(i).name,
@@ -46,9 +46,9 @@ class Build : public Weighted {
   bool IsSmall(size_t i) const {
     const Statement& s = Self(i);
     int64_t out = Bytes(program_.operations[i].Out()), moved = out, products = 0;
-    for (int64_t value : s.Whole("in")) moved += Bytes(program_.Shape(value));
+    for (int64_t value : s.IntegerList("in")) moved += Bytes(program_.Shape(value));
     if (s.Has("weight")) {
-      const Dims& weight = program_.Weight(s.One("weight"));
+      const Dims& weight = program_.Weight(s.Integer("weight"));
       moved += Bytes(weight);
       products = out / sizeof(float) * (Bytes(weight) / sizeof(float) / weight.at(0));
     }
@@ -56,7 +56,7 @@ class Build : public Weighted {
   }
 
   void Apply(size_t i) {
-    values_[ResultNumber(i)] = Passes(X(i), program_.operations[i].after, CanOverwrite(In(i), i));
+    values_[ResultNumber(i)] = ApplyStatements(X(i), program_.operations[i].after, CanOverwrite(In(i), i));
   }
 
   // Converts a value to a different type, or integers to a different step.
@@ -66,8 +66,8 @@ class Build : public Weighted {
     Type type = s.ResultType();
     auto layout = type == Type::f32 ? WithType(x.layout, type) : Narrow(x.layout.get_dims(), type);
     std::optional<Tensor> from, to;
-    if (IsQuantized(x.layout)) from = Step(s, "scales");
-    if (IsQuantized(type)) to = Step(s, "scale");
+    if (IsQuantized(x.layout)) from = QuantizationScale(s, "scales");
+    if (IsQuantized(type)) to = QuantizationScale(s, "scale");
     values_[ResultNumber(i)] = steps_.Allocate(layout);
     steps_.Copy(x, values_[ResultNumber(i)], from ? &*from : nullptr, to ? &*to : nullptr);
   }
@@ -82,8 +82,8 @@ class Build : public Weighted {
                 : s.name == "mean" ? a::pooling_avg_exclude_padding : a::pooling_avg_include_padding;
     auto describe = [&](const memory::desc& x, const memory::desc& y) {
       return dnnl::pooling_forward::primitive_desc(
-          Engine(), dnnl::prop_kind::forward_inference, kind, x, y, s.Whole("stride", axes, 1),
-          s.Whole("kernel", axes, 1), Dims(axes, 0), s.Whole("low", axes, 0), s.Whole("high", axes, 0),
+          Engine(), dnnl::prop_kind::forward_inference, kind, x, y, s.IntegerList("stride", axes, 1),
+          s.IntegerList("kernel", axes, 1), Dims(axes, 0), s.IntegerList("low", axes, 0), s.IntegerList("high", axes, 0),
           Attributes(false));
     };
     Tensor x = X(i);
@@ -98,14 +98,14 @@ class Build : public Weighted {
     }
     Tensor y = at ? *at : steps_.Allocate(pd.dst_desc());
     steps_.Emit(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
-    values_[ResultNumber(i)] = Passes(y, program_.operations[i].after, true);
+    values_[ResultNumber(i)] = ApplyStatements(y, program_.operations[i].after, true);
   }
 
   void NormalizeResponse(size_t i) {
     const Statement& s = Self(i);
-    auto kind = s.One("within") ? dnnl::algorithm::lrn_within_channel : dnnl::algorithm::lrn_across_channels;
+    auto kind = s.Integer("within") ? dnnl::algorithm::lrn_within_channel : dnnl::algorithm::lrn_across_channels;
     auto describe = [&](const memory::desc& x) {
-      return dnnl::lrn_forward::primitive_desc(Engine(), dnnl::prop_kind::forward_inference, kind, x, x, s.One("size"),
+      return dnnl::lrn_forward::primitive_desc(Engine(), dnnl::prop_kind::forward_inference, kind, x, x, s.Integer("size"),
                                                s.Number("alpha"), s.Number("beta"), s.Number("k"), Attributes(false));
     };
     Tensor x = X(i);
@@ -125,14 +125,14 @@ class Build : public Weighted {
     Tensor x = X(i);
     dnnl::softmax_forward::primitive_desc pd(Engine(), dnnl::prop_kind::forward_inference,
                                              dnnl::algorithm::softmax_accurate, x.layout, x.layout,
-                                             static_cast<int>(Self(i).One("axis")), Attributes(false));
+                                             static_cast<int>(Self(i).Integer("axis")), Attributes(false));
     Emit(i, pd, x);
   }
 
   void Shuffle(size_t i) {
     Tensor x = X(i);
     dnnl::shuffle_forward::primitive_desc pd(Engine(), dnnl::prop_kind::forward_inference, x.layout, x.layout, 1,
-                                             static_cast<int>(Self(i).One("size")), Attributes(false));
+                                             static_cast<int>(Self(i).Integer("size")), Attributes(false));
     Emit(i, pd, x);
   }
 
@@ -141,22 +141,22 @@ class Build : public Weighted {
   void Emit(size_t i, const Description& pd, const Tensor& x) {
     Tensor y = steps_.Allocate(pd.dst_desc());
     steps_.Emit(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
-    values_[ResultNumber(i)] = Passes(y, program_.operations[i].after, true);
+    values_[ResultNumber(i)] = ApplyStatements(y, program_.operations[i].after, true);
   }
 
   void Concatenate(size_t i) {
     const Statement& s = Self(i);
     Dims out = program_.operations[i].Out(), from(out.size(), 0);
-    size_t axis = s.Whole("axis", 1, 0)[0];
+    size_t axis = s.IntegerList("axis", 1, 0)[0];
     Require(axis < out.size(), "concat: no axis ", axis);
     Tensor& joint = values_[ResultNumber(i)];
     if (joint.buffer < 0) joint = steps_.Allocate(Order(s, out, axis));
-    for (int64_t value : s.Whole("in")) {
+    for (int64_t value : s.IntegerList("in")) {
       const Tensor& part = values_[value];
       Dims dims = part.layout.get_dims();
       Require(dims.size() == out.size() && from[axis] + dims[axis] <= out[axis], "concat: parts do not fit");
-      auto slot = parts_.find(value);
-      bool is_in_place = slot != parts_.end() && part.buffer == joint.buffer && slot->second == std::pair{i, from[1]};
+      auto slot = concat_slots_.find(value);
+      bool is_in_place = slot != concat_slots_.end() && part.buffer == joint.buffer && slot->second == std::pair{i, from[1]};
       if (!is_in_place) {
         steps_.Copy(part, {joint.buffer, joint.layout.submemory_desc(dims, from), joint.offset});
       }
@@ -170,7 +170,7 @@ class Build : public Weighted {
     if (s.ResultType() != Type::f32) return Narrow(out, s.ResultType());
     if (axis != 1 || !IsSpatial(out)) return Plain(out);
     int64_t channel = 0;
-    for (int64_t value : s.Whole("in")) {
+    for (int64_t value : s.IntegerList("in")) {
       if (channel % kBlock) return ByPixels(out);
       channel += program_.Shape(value).at(1);
     }
@@ -190,7 +190,7 @@ class Build : public Weighted {
   // results for some functions of a view with permuted axes.
   void Permute(size_t i) {
     const Tensor& x = X(i);
-    Dims order = Self(i).Whole("order", x.layout.get_dims().size(), 0);
+    Dims order = Self(i).IntegerList("order", x.layout.get_dims().size(), 0);
     std::vector<int> to(order.size(), -1);
     for (size_t j = 0; j < order.size(); ++j) to.at(order[j]) = static_cast<int>(j);
     for (int axis : to) Require(axis >= 0, "permute: an axis occurs twice");
@@ -202,7 +202,7 @@ class Build : public Weighted {
   void Slice(size_t i) {
     const Statement& s = Self(i);
     Tensor x = X(i);
-    Dims in = x.layout.get_dims(), out = program_.operations[i].Out(), from = s.Whole("from", in.size(), 0);
+    Dims in = x.layout.get_dims(), out = program_.operations[i].Out(), from = s.IntegerList("from", in.size(), 0);
     Require(in.size() == out.size(), "slice: another number of axes");
     bool channels_only = true;
     for (size_t axis = 0; axis < out.size(); ++axis) {

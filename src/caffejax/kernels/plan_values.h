@@ -26,18 +26,18 @@ class Values {
       : program_(program), values_(program.Values()), last_use_(program.Values(), -1), is_output_(program.Values()) {
     for (size_t i = 0; i < program.arguments.size(); ++i) {
       Bytes(program.arguments[i]);
-      values_[i] = {steps_.Add(Where::kArgument, i), Plain(program.arguments[i])};
+      values_[i] = {steps_.Add(BufferKind::kArgument, i), Plain(program.arguments[i])};
     }
     for (const Dims& weight : program.weights) Bytes(weight);
     for (size_t i = 0; i < program.operations.size(); ++i) {
       const Operation& o = program.operations[i];
       Bytes(o.Out());
-      for (int64_t value : o.self.Whole("in")) MarkUse(value, i);
+      for (int64_t value : o.self.IntegerList("in")) MarkUse(value, i);
       for (const Statement& s : o.after) {
-        if (s.Has("value")) MarkUse(s.One("value"), i);
+        if (s.Has("value")) MarkUse(s.Integer("value"), i);
       }
-      FindParts(i);
-      by_blocks_ = by_blocks_ || IsByChannel(o);
+      FindConcatSlots(i);
+      uses_channel_blocks_ = uses_channel_blocks_ || IsBlockedDepthwise(o);
     }
     for (int64_t result : program.results) is_output_[result] = true;
   }
@@ -50,31 +50,31 @@ class Values {
   }
 
   // The inputs of a concatenation along the channels may be computed directly in its result.
-  void FindParts(size_t operation) {
+  void FindConcatSlots(size_t operation) {
     const Statement& s = program_.operations[operation].self;
     Dims out = program_.operations[operation].Out();
-    if (s.name != "concat" || s.One("axis") != 1 || !IsSpatial(out) || s.ResultType() != Type::f32) return;
-    by_blocks_ = true;
+    if (s.name != "concat" || s.Integer("axis") != 1 || !IsSpatial(out) || s.ResultType() != Type::f32) return;
+    uses_channel_blocks_ = true;
     int64_t channel = 0;
-    for (int64_t value : s.Whole("in")) {
+    for (int64_t value : s.IntegerList("in")) {
       int64_t channels = program_.Shape(value).at(1);
       bool aligned = channel % kBlock == 0 && channels % kBlock == 0 && out[0] == 1;
-      if (aligned && value >= ResultNumber(0)) parts_.emplace(value, std::pair{operation, channel});
+      if (aligned && value >= ResultNumber(0)) concat_slots_.emplace(value, std::pair{operation, channel});
       channel += channels;
     }
   }
 
   // Returns whether an operation is a depthwise convolution of full blocks of channels.
-  static bool IsByChannel(const Operation& o) {
+  static bool IsBlockedDepthwise(const Operation& o) {
     Dims out = o.Out();
     bool floats = o.self.name == "convolution" && !o.self.Has("scales") && o.self.ResultType() == Type::f32;
-    bool is_depthwise = floats && IsSpatial(out) && o.self.One("groups") == out[1];
+    bool is_depthwise = floats && IsSpatial(out) && o.self.Integer("groups") == out[1];
     return is_depthwise && out[1] > 1 && out[1] % kBlock == 0;
   }
 
   std::optional<Tensor> ConcatSlot(int64_t value) {
-    auto part = parts_.find(value);
-    if (part == parts_.end()) return std::nullopt;
+    auto part = concat_slots_.find(value);
+    if (part == concat_slots_.end()) return std::nullopt;
     auto [operation, channel] = part->second;
     Tensor& joint = values_[ResultNumber(operation)];
     if (joint.buffer < 0) joint = AllocateJoint(program_.operations[operation].Out());
@@ -92,15 +92,15 @@ class Values {
   // Returns whether this operation is the last reader of a value and reads it once, so that it may be overwritten.
   bool CanOverwrite(int64_t value, size_t operation) const {
     const Buffer& b = steps_.buffers[values_[value].buffer];
-    bool last = last_use_[value] <= static_cast<int>(operation) && Reads(operation, value) == 1;
-    return last && !is_output_[value] && !b.shared && b.kind == Where::kArena;
+    bool last = last_use_[value] <= static_cast<int>(operation) && CountReads(operation, value) == 1;
+    return last && !is_output_[value] && !b.shared && b.kind == BufferKind::kArena;
   }
 
   // Counts how often an operation and the statements on its result read a value.
-  int64_t Reads(size_t operation, int64_t value) const {
-    Dims in = Self(operation).Whole("in");
+  int64_t CountReads(size_t operation, int64_t value) const {
+    Dims in = Self(operation).IntegerList("in");
     int64_t count = std::count(in.begin(), in.end(), value);
-    for (const Statement& s : program_.operations[operation].after) count += s.Has("value") && s.One("value") == value;
+    for (const Statement& s : program_.operations[operation].after) count += s.Has("value") && s.Integer("value") == value;
     return count;
   }
 
@@ -110,28 +110,28 @@ class Values {
       Buffer& buffer = steps_.buffers[value.buffer];
       auto plain = Plain(value.layout.get_dims());
       bool rows = plain.get_dims().size() == 2;  // rows need not begin at a multiple of 64 bytes
-      if (rows && buffer.kind == Where::kArena && !buffer.shared && value.layout == plain) {  // computed in the result
-        buffer.kind = Where::kResult;
+      if (rows && buffer.kind == BufferKind::kArena && !buffer.shared && value.layout == plain) {  // computed in the result
+        buffer.kind = BufferKind::kResult;
         buffer.number = static_cast<int64_t>(i);
       } else {
-        steps_.Copy(value, {steps_.Add(Where::kResult, i), plain});
+        steps_.Copy(value, {steps_.Add(BufferKind::kResult, i), plain});
       }
     }
   }
 
   const Statement& Self(size_t i) const { return program_.operations[i].self; }
-  int64_t In(size_t i, size_t which = 0) const { return Self(i).Whole("in").at(which); }
+  int64_t In(size_t i, size_t which = 0) const { return Self(i).IntegerList("in").at(which); }
   const Tensor& X(size_t i) const { return values_[In(i)]; }
 
   // Returns the operand of a statement for results of this layout.
   Tensor Operand(const Statement& s, const memory::desc& like) {
     size_t rank = like.get_dims().size();
     if (s.Has("weight")) {
-      const Dims& weight = program_.Weight(s.One("weight"));
+      const Dims& weight = program_.Weight(s.Integer("weight"));
       Require(weight.size() == 1, s.name, ": the weight must have one axis");
-      return steps_.Weight(s.One("weight"), AlongChannels(weight[0], rank));
+      return steps_.Weight(s.Integer("weight"), AlongChannels(weight[0], rank));
     }
-    const Tensor& value = values_[s.One("value")];
+    const Tensor& value = values_[s.Integer("value")];
     auto layout = LayoutOf(value.layout, like);
     return IsQuantized(value.layout) ? ToFloat(value, layout, s) : steps_.WithLayout(value, layout);
   }
@@ -144,11 +144,11 @@ class Values {
     return IsQuantized(value) || IsQuantized(like) ? WithType(layout, Type::f32) : layout;
   }
 
-  Tensor Step(const Statement& s, const char* field) { return steps_.Weight(s.One(field), Plain({1})); }
+  Tensor QuantizationScale(const Statement& s, const char* field) { return steps_.Weight(s.Integer(field), Plain({1})); }
 
   // Returns a value as float32. The statement has its step.
   Tensor ToFloat(const Tensor& value, const memory::desc& layout, const Statement& s) {
-    Tensor step = Step(s, "scale"), converted = steps_.Allocate(layout);
+    Tensor step = QuantizationScale(s, "scale"), converted = steps_.Allocate(layout);
     steps_.Copy(value, converted, &step);
     return converted;
   }
@@ -157,7 +157,7 @@ class Values {
   Tensor ToResultType(const Tensor& value, const Statement& s) {
     Type type = s.ResultType();
     if (!IsQuantized(type)) return steps_.WithLayout(value, WithType(value.layout, type));
-    Tensor step = Step(s, "scale"), converted = steps_.Allocate(WithType(value.layout, type));
+    Tensor step = QuantizationScale(s, "scale"), converted = steps_.Allocate(WithType(value.layout, type));
     steps_.Copy(value, converted, nullptr, &step);
     return converted;
   }
@@ -167,7 +167,7 @@ class Values {
     for (const Statement& s : all) {
       if (Pointwise(s)) {
         after.Add(s);
-      } else if (s.Has("value") && s.One("value") == in_place) {
+      } else if (s.Has("value") && s.Integer("value") == in_place) {
         after.AddInPlace(s, values_[in_place]);
       } else {
         after.Add(s, Operand(s, like));
@@ -184,9 +184,9 @@ class Values {
   }
 
   // Applies statements to a value in separate passes, as many statements in each as oneDNN can fuse.
-  Tensor Passes(Tensor x, const Statements& all, bool overwrites) {
+  Tensor ApplyStatements(Tensor x, const Statements& all, bool can_overwrite) {
     for (size_t i = 0; i < all.size();) {
-      Tensor y = overwrites ? x : steps_.Allocate(x.layout);
+      Tensor y = can_overwrite ? x : steps_.Allocate(x.layout);
       if (auto pointwise = Pointwise(all[i])) {
         dnnl::eltwise_forward::primitive_desc pd(Engine(), dnnl::prop_kind::forward_inference, *pointwise, x.layout,
                                                  x.layout, all[i].Number("a"), all[i].Number("b"), Attributes(false));
@@ -211,7 +211,7 @@ class Values {
         i = next - all.begin();
       }
       x = y;
-      overwrites = true;
+      can_overwrite = true;
     }
     return x;
   }
@@ -221,8 +221,8 @@ class Values {
   std::vector<Tensor> values_;
   std::vector<int> last_use_;
   std::vector<bool> is_output_;
-  std::map<int64_t, std::pair<size_t, int64_t>> parts_;  // by value: the concatenation, and the first channel
-  bool by_blocks_ = false;
+  std::map<int64_t, std::pair<size_t, int64_t>> concat_slots_;  // by value: the concatenation, and the first channel
+  bool uses_channel_blocks_ = false;
 };
 
 }  // namespace caffejax

@@ -57,11 +57,11 @@ class Statement {
     return entry->second;
   }
 
-  Dims Whole(const std::string& field) const { return Integers(name + ": " + field, Values(field)); }
+  Dims IntegerList(const std::string& field) const { return Integers(name + ": " + field, Values(field)); }
 
   // `count` integers, each at least `least`.
-  Dims Whole(const std::string& field, size_t count, int64_t least) const {
-    Dims numbers = Whole(field);
+  Dims IntegerList(const std::string& field, size_t count, int64_t least) const {
+    Dims numbers = IntegerList(field);
     Require(numbers.size() == count, name, ": ", field, " has ", numbers.size(), " numbers, not ", count);
     for (int64_t number : numbers) Require(number >= least, name, ": ", field, " ", number, " is less than ", least);
     return numbers;
@@ -69,12 +69,12 @@ class Statement {
 
   Type ResultType() const {
     static constexpr Type kTypes[] = {Type::f32, Type::bf16, Type::s8, Type::u8};
-    int64_t type = Has("type") ? One("type") : 0;
+    int64_t type = Has("type") ? Integer("type") : 0;
     Require(0 <= type && type < 4, name, ": no type ", type);
     return kTypes[type];
   }
 
-  int64_t One(const std::string& field) const { return Whole(field, 1, 0)[0]; }
+  int64_t Integer(const std::string& field) const { return IntegerList(field, 1, 0)[0]; }
 
   float Number(const std::string& field) const {
     Require(Values(field).size() == 1, name, " must have one ", field);
@@ -86,7 +86,7 @@ struct Operation {
   Statement self;
   std::vector<Statement> after;
 
-  Dims Out() const { return self.Whole("out"); }
+  Dims Out() const { return self.IntegerList("out"); }
 };
 
 struct Program {

@@ -42,7 +42,7 @@ class Workspace {
     }
     for (size_t i = 0; i < operands_.size(); ++i) {
       const Step& step = steps_.steps[i];
-      OneThread one(step.alone);
+      ScopedSingleThread one(step.alone);
       step.what->Run(operands_[i]);
     }
     Stream().wait();
@@ -69,14 +69,14 @@ class Workspace {
 
   dnnl_memory_t MemoryOf(const Tensor& tensor) {
     const Buffer& b = steps_.buffers[tensor.buffer];
-    bool in_arena = b.kind == Where::kArena;
+    bool in_arena = b.kind == BufferKind::kArena;
     memories_.emplace_back(tensor.layout, Engine(),
                            in_arena ? arena_.get() + b.offset + tensor.offset : DNNL_MEMORY_NONE);
     dnnl_memory_t handle = memories_.back().get();
     UnboundMemory unbound{handle, b.number, tensor.offset};
-    if (b.kind == Where::kArgument) arguments_.push_back(unbound);
-    if (b.kind == Where::kResult) results_.push_back(unbound);
-    if (b.kind == Where::kWeights) weights_.push_back(unbound);
+    if (b.kind == BufferKind::kArgument) arguments_.push_back(unbound);
+    if (b.kind == BufferKind::kResult) results_.push_back(unbound);
+    if (b.kind == BufferKind::kWeights) weights_.push_back(unbound);
     return handle;
   }
 
@@ -99,7 +99,7 @@ inline constexpr int64_t kSmallWeight = 1 << 20;
 
 // Reorders a weight from Caffe's layout to a packed layout.
 inline void Pack(const Packed& p, const float* weight, char* packed) {
-  OneThread one(static_cast<int64_t>(p.layout.get_size()) <= kSmallWeight);
+  ScopedSingleThread one(static_cast<int64_t>(p.layout.get_size()) <= kSmallWeight);
   std::vector<float> transformed;
   if (p.transformed) transformed = TransformedWeight(weight, p.source.get_dims());
   auto source = p.transformed ? Plain(p.layout.get_dims()) : p.source;
@@ -109,7 +109,7 @@ inline void Pack(const Packed& p, const float* weight, char* packed) {
 // Reorders a packed weight back to Caffe's layout.
 inline void Unpack(const Packed& p, char* packed, float* weight) {
   Require(!p.transformed, "a transformed weight cannot be unpacked");
-  OneThread one(static_cast<int64_t>(p.layout.get_size()) <= kSmallWeight);
+  ScopedSingleThread one(static_cast<int64_t>(p.layout.get_size()) <= kSmallWeight);
   Reorder(p.layout, packed, p.source, weight);
 }
 

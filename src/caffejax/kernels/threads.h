@@ -31,28 +31,28 @@ inline bool HasThreads() {
 inline int MaxThreads() { return HasThreads() ? omp_get_max_threads() : 1; }
 
 // If `enabled`, oneDNN creates primitives for one thread and runs them in one thread during the lifetime of the object.
-class OneThread {
+class ScopedSingleThread {
  public:
-  explicit OneThread(bool enabled = true) : before_(enabled ? MaxThreads() : 1) {
-    if (before_ > 1) Set(1);
+  explicit ScopedSingleThread(bool enabled = true) : previous_threads_(enabled ? MaxThreads() : 1) {
+    if (previous_threads_ > 1) Set(1);
   }
-  ~OneThread() {
-    if (before_ > 1) Set(before_);
+  ~ScopedSingleThread() {
+    if (previous_threads_ > 1) Set(previous_threads_);
   }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
+  ScopedSingleThread(const ScopedSingleThread&) = delete;
+  ScopedSingleThread& operator=(const ScopedSingleThread&) = delete;
 
  private:
   static void Set(int threads) {
     if (HasThreads()) omp_set_num_threads(threads);
   }
 
-  int before_;
+  int previous_threads_;
 };
 
 // Calls `work(thread, threads)` in at most this number of threads. If threads throw, one exception is thrown again.
 template <typename Work>
-void InParallel(int threads, Work work) {
+void RunInParallel(int threads, Work work) {
   if (!HasThreads() || threads == 1) return work(0, 1);
   struct Shared {
     Work& work;
@@ -77,7 +77,7 @@ void InParallel(int threads, Work work) {
 // at multiples of 16, a cache line of floats.
 template <typename Work>
 void InParallelRanges(int threads, int64_t count, Work work) {
-  InParallel(threads, [&](int thread, int threads) {
+  RunInParallel(threads, [&](int thread, int threads) {
     int64_t most = (count / threads + 16) / 16 * 16, start = std::min(count, thread * most);
     work(start, std::min(count, start + most));
   });

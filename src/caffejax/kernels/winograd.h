@@ -56,13 +56,13 @@ class Winograd : public Executable {
   explicit Winograd(const Shape& shape)
       : s_(shape), rows_((shape.y.height + 1) / 2), columns_((shape.y.width + 1) / 2), threads_(MaxThreads()) {
     block_ = Block();
-    OneThread alone;
+    ScopedSingleThread alone;
     Dims x{16 * s_.groups, block_, s_.inputs}, w{x[0], s_.inputs, s_.outputs}, y{x[0], block_, s_.outputs};
     pd_ = dnnl::matmul::primitive_desc(Engine(), Plain(x), AnyOrder(w), Plain(y), Attributes(false));
     multiply_ = dnnl::primitive(pd_.get());
-    products_ = Aligned(pd_.src_desc().get_size());
-    scratchpad_ = products_ + Aligned(pd_.dst_desc().get_size());
-    thread_bytes_ = scratchpad_ + Aligned(pd_.scratchpad_desc().get_size());
+    products_ = AlignUp(pd_.src_desc().get_size());
+    scratchpad_ = products_ + AlignUp(pd_.dst_desc().get_size());
+    thread_bytes_ = scratchpad_ + AlignUp(pd_.scratchpad_desc().get_size());
   }
 
   bool IsTuned() const { return caffejax::IsTuned(pd_); }
@@ -85,7 +85,7 @@ class Winograd : public Executable {
     Arrays arrays{reinterpret_cast<float*>(at(DNNL_ARG_SRC)), reinterpret_cast<float*>(at(DNNL_ARG_DST)),
                   reinterpret_cast<float*>(at(DNNL_ARG_BIAS)), reinterpret_cast<float*>(at(DNNL_ARG_SRC_1))};
     char *weight = at(DNNL_ARG_WEIGHTS), *scratchpad = at(DNNL_ARG_SCRATCHPAD);
-    InParallel(threads_, [&](int thread, int threads) {
+    RunInParallel(threads_, [&](int thread, int threads) {
       char* scratch = scratchpad + thread * thread_bytes_;
       memory x(pd_.src_desc(), Engine(), scratch), w(pd_.weights_desc(), Engine(), weight),
           y(pd_.dst_desc(), Engine(), scratch + products_),
