@@ -96,12 +96,12 @@ def make_training_step(net: Net, variables: Variables) -> tuple[TrainState, Step
     import jax
 
     from caffejax.schema.caffe_pb2 import SolverParameter
-    from caffejax.training.build_trainer import optimizer_of
+    from caffejax.training.build_trainer import make_optimizer
     from caffejax.training.train_step import init_train_state, make_step
 
     solver = SolverParameter(type="SGD", lr_policy="fixed", momentum=SETTINGS["momentum"])
     solver.weight_decay = SETTINGS["weight_decay"]
-    optimizer = optimizer_of(solver, net)
+    optimizer = make_optimizer(solver, net)
     return init_train_state(variables, optimizer, jax.random.key(1)), make_step(net, optimizer, 1)
 
 

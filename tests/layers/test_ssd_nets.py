@@ -11,7 +11,7 @@ from caffejax import Net, load_weights, read_solver
 from caffejax.layers.row_padding import strip_padding
 from caffejax.net import Variables
 from caffejax.training import make_step, rate_schedule
-from caffejax.training.build_trainer import optimizer_of
+from caffejax.training.build_trainer import make_optimizer
 from caffejax.training.train_step import init_train_state, stack
 
 pytestmark = pytest.mark.optimized
@@ -75,7 +75,7 @@ def test_training(folder: Path) -> None:
     recorded = np.load(folder / "train.npz")
     param = read_solver(folder / "solver.prototxt")
     net, variables = start_net(folder, "train.prototxt", "TRAIN")
-    optimizer, rate = optimizer_of(param, net), rate_schedule(param)
+    optimizer, rate = make_optimizer(param, net), rate_schedule(param)
     state, step = init_train_state(variables, optimizer, jax.random.key(0)), jax.jit(make_step(net, optimizer, 1))
     batches = 1 + max(int(key.split("/")[1]) for key in recorded if key.startswith("batch/"))
     for k, expected in enumerate(recorded["loss"]):

@@ -15,7 +15,7 @@ from planned_nets import LENET, resnet
 
 from caffejax import Net
 from caffejax.planning.planner import SGD
-from caffejax.training.build_trainer import optimizer_of
+from caffejax.training.build_trainer import make_optimizer
 from caffejax.training.train_step import init_train_state, make_step
 
 NETS = {"lenet": LENET, "resnet": resnet()}
@@ -28,7 +28,7 @@ PRECISIONS = ("float32", "bfloat16")
 def lower(name: str, platform: str, precision: Any) -> tuple[str, int]:
     """A training step's text, and the number of arrays that it uses up."""
     net = Net(NETS[name], "TRAIN", precision=precision)
-    optimizer, key = optimizer_of(SGD, net), jax.eval_shape(jax.random.key, 0)
+    optimizer, key = make_optimizer(SGD, net), jax.eval_shape(jax.random.key, 0)
     start = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
     fed = {name: jax.ShapeDtypeStruct((1, *net.graph.blobs[name].shape), jnp.float32) for name in net.input_names}
     step = jax.jit(make_step(net, optimizer, 1), donate_argnums=0)

@@ -13,7 +13,7 @@ import pytest
 from caffejax.config import TrainConfig
 from caffejax.errors import SolverError
 from caffejax.net import Params, Variables
-from caffejax.training.build_trainer import Setup, build
+from caffejax.training.build_trainer import TrainerParts, build_trainer
 from caffejax.training.nan_check import FiniteCheck
 from caffejax.training.train_step import StepResult, TrainState, abstract_state
 from caffejax.training.trainer import Trainer
@@ -68,9 +68,9 @@ class EventTrainer(Trainer):
     """Calls a function with each event."""
 
     def __init__(
-        self, setup: Setup, updater: RecordingUpdater, check: FiniteCheck, tell: Callable[..., object]
+        self, parts: TrainerParts, updater: RecordingUpdater, check: FiniteCheck, tell: Callable[..., object]
     ) -> None:
-        super().__init__(setup, updater, check)
+        super().__init__(parts, updater, check)
         self._tell = tell
 
     def _notify(self, event: str, *details: object) -> None:
@@ -85,13 +85,13 @@ def training(
     on_event: Callable[..., object] = lambda event, *what: None,
     **options: Any,
 ) -> tuple[Trainer, RecordingUpdater]:
-    setup, start = build(
+    parts, start = build_trainer(
         f'net_param {{ {NET} }} base_lr: 8 lr_policy: "step" stepsize: 2 gamma: 0.5 random_seed: 1 '
         f'snapshot_prefix: "{folder / "x"}" {settings}',
         config=TrainConfig(**options),
     )
     updater = RecordingUpdater(start, steps_per_dispatch, losses)
-    return EventTrainer(setup, updater, FiniteCheck(setup.net, setup.param.iter_size), on_event), updater
+    return EventTrainer(parts, updater, FiniteCheck(parts.net, parts.param.iter_size), on_event), updater
 
 
 def logged_lines(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:

@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser, "html", "also write an HTML page with all models, drawings and suggested commands", metavar="FILE.html"
     )
-    net_flags.add_code_and_limits(parser)
+    net_flags.add_import_and_limit_flags(parser)
     jobs = "number of files to check in parallel (default: the number of cores)"
     parser.add_argument("-j", "--jobs", type=flags.positive, metavar="N", help=jobs)
     flags.add(parser, "timeout", "time limit for each file, in seconds", type=flags.positive, default=120, metavar="N")

@@ -63,10 +63,10 @@ def run(options: argparse.Namespace) -> None:
     if options.each_layer and options.model is None:
         raise CaffejaxError("--each_layer runs a net's layers one by one: give a net, not a second dump")
     if options.picture:
-        image_flags.check_figure(options.picture)
+        image_flags.check_figure_path(options.picture)
     a = read_dump(options.a)
     if options.b is None:
-        with device_flags.on_device(options):
+        with device_flags.default_device_scope(options):
             b = _run_net(options, a)
     else:
         b = read_dump(options.b)

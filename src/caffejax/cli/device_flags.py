@@ -81,7 +81,7 @@ def parallel_config(options: argparse.Namespace, batch: BatchOf | None = None) -
     return Parallel(batch or options.batch, model, shard, options.reduce_dtype)
 
 
-def join_processes(options: argparse.Namespace) -> None:
+def initialize_distributed_from_flags(options: argparse.Namespace) -> None:
     """Connect to the other training processes, if the flags name any. Call this before JAX is used.
 
     Afterwards process 0 logs everything, and the other processes log only warnings and errors.
@@ -138,7 +138,7 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
             raise CaffejaxError("give --gpu or --device, not both")
         numbers = _gpu_numbers(options.gpu)
         gpus = list_devices("gpu")
-        devices = gpus if numbers is None else [device_of("gpu", str(n)) for n in numbers]
+        devices = gpus if numbers is None else [get_device("gpu", str(n)) for n in numbers]
     elif options.devices or mesh > 1:
         is_selected = options.device is not None or options.gpu is not None
         kind = pick_device(options, prefer_gpu, device_id).platform if is_selected else jax.default_backend()
@@ -182,7 +182,7 @@ def check_mesh(options: argparse.Namespace, devices: int, where: str = "") -> No
 
 
 @contextmanager
-def end_together() -> Iterator[None]:
+def abort_all_on_error() -> Iterator[None]:
     """Return a context in which an error in this or a different training process ends this process at once.
 
     Without it, this process would wait for processes that have ended, or they would wait for this process.
@@ -271,7 +271,7 @@ def add_device_flag(parser: argparse.ArgumentParser, gpu: str = "run on the GPU 
     flags.add(group, "device", "run on the device of this kind and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
 
 
-def on_device(options: argparse.Namespace) -> AbstractContextManager[object]:
+def default_device_scope(options: argparse.Namespace) -> AbstractContextManager[object]:
     """Return a context in which JAX computes on the device that `--gpu` or `--device` names; the default is the CPU."""
     import jax
 
@@ -297,15 +297,15 @@ def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 
         raise CaffejaxError("give --gpu or --device, not both")
     if options.gpu is not None or options.device is not None:
         kind, _, number = (options.device or f"gpu:{options.gpu}").partition(":")
-        return device_of(kind, number or "0")
+        return get_device(kind, number or "0")
     if prefer_gpu:
         if jax.default_backend() != "cpu":
-            return device_of(jax.default_backend(), str(device_id))
+            return get_device(jax.default_backend(), str(device_id))
         log.warning("solver_mode is GPU, but JAX sees no GPU here: running on the CPU")
     return jax.devices("cpu")[0]
 
 
-def device_of(kind: str, number: str) -> jax.Device:
+def get_device(kind: str, number: str) -> jax.Device:
     """Return the device with this kind ("cpu", "gpu" or "tpu") and number.
 
     Raises:

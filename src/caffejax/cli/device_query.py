@@ -70,4 +70,4 @@ def _gpus(text: str) -> list[Any]:
         if not gpus:
             raise CaffejaxError("JAX sees no GPU here; leave out --gpu to list the other devices")
         return gpus
-    return [device_flags.device_of("gpu", number) for number in text.split(",")]
+    return [device_flags.get_device("gpu", number) for number in text.split(",")]

@@ -26,7 +26,7 @@ EXAMPLE = "caffejax draw deploy.prototxt --weights=net.caffemodel --blob=conv1 -
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    net_flags.add_net(parser)
+    net_flags.add_net_argument(parser)
     flags.add(parser, "out", "the picture; the extension selects the format", required=True, metavar="FILE")
     flags.add(
         parser,
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
     options.phase = options.phase or "TEST"
     if options.phase == "ALL":
         raise CaffejaxError("filters and blobs belong to one phase: give --phase=TRAIN or --phase=TEST")
-    with device_flags.on_device(options):
+    with device_flags.default_device_scope(options):
         (_draw_filters if options.filters else _draw_blob)(options)
 
 

@@ -36,8 +36,8 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     from ..debugging.dumps import collect, read_inputs, write_dump
 
-    flags.check_out(options.out, options.model, *flags.several(options.weights), options.inputs)
-    with device_flags.on_device(options):
+    flags.check_out(options.out, options.model, *flags.split_commas(options.weights), options.inputs)
+    with device_flags.default_device_scope(options):
         net = net_flags.net_of(options)
         inputs = read_inputs(options.inputs, net.input_names) if options.inputs else {}
         variables = net_flags.variables_of(net, options.weights, options.strict_weights)

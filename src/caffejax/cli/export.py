@@ -45,7 +45,7 @@ _FORMATS_BY_FLAG = {  # the formats to which a flag applies
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments and flags."""
-    net_flags.add_net(parser)
+    net_flags.add_net_argument(parser)
     flags.add(parser, "weights", "the weights; several files are loaded in the given order", metavar="W[,W2]")
     flags.add_switch(parser, "random_weights", "initialise layers without weights by their fillers")
     flags.add(parser, "to", "the file to write, *.stablehlo or *.onnx; or flax", required=True, metavar="FILE|flax")
@@ -74,11 +74,11 @@ def run(options: argparse.Namespace) -> None:
     from ..export import InferenceModel, load_export_weights, zero_weight_warnings
 
     net = net_flags.net_of(options)
-    inference = net.for_inference(flags.several(options.outputs) if options.outputs else None)
+    inference = net.for_inference(flags.split_commas(options.outputs) if options.outputs else None)
     _check_axis(inference, options.batch_axis or 0)
     if isinstance(options.batch, int):
         inference = inference.with_batch(options.batch, options.batch_axis or 0)
-    files = flags.several(options.weights)
+    files = flags.split_commas(options.weights)
     subject = InferenceModel(inference, load_export_weights(net, inference, files, random=options.random_weights))
     for warning in zero_weight_warnings(subject):
         log.warning("%s", warning)
@@ -139,7 +139,7 @@ def _write_stablehlo(net: Net, subject: InferenceModel, options: argparse.Namesp
     from ..export import PLATFORMS, write_stablehlo
 
     settings: dict[str, Any] = {
-        "platforms": flags.several(options.platforms) or PLATFORMS,
+        "platforms": flags.split_commas(options.platforms) or PLATFORMS,
         "batch_axis": options.batch_axis or 0,
         "preprocessing": preprocessing_of(net, subject, options),
     }

@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("number", help="the number of the GPU", nargs="?", default="0", metavar="DEVICE_ID=0")
     net_flags.add_strict_flag(parser)
-    net_flags.add_code_and_limits(parser)
+    net_flags.add_import_and_limit_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
     if duplicates := [target for i, target in enumerate(targets) if target in targets[:i]]:
         raise CaffejaxError(f"the database '{duplicates[0]}' is named twice; give each blob a different one")
     number = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
-    device = device_flags.device_of(options.kind.lower(), number)
+    device = device_flags.get_device(options.kind.lower(), number)
     check_exist([options.model, options.weights])
     net = Net(Path(options.model), "TEST", data_config=flags.data_config(options))
     variables = jax.device_put(net_flags.variables_of(net, options.weights, options.strict_weights), device)

@@ -86,7 +86,7 @@ def size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def several(text: str | None) -> list[str]:
+def split_commas(text: str | None) -> list[str]:
     """Split a flag's value at its commas. None gives an empty list."""
     return [name for name in (text or "").split(",") if name]
 
@@ -100,7 +100,7 @@ _PARSERS: dict[FlagKind, tuple[Callable[[str], Any], str]] = {
     "bytes": (size, "SIZE"),
     "count": (count, "N"),
     "positive": (positive, "N"),
-    "paths": (several, "FILES"),
+    "paths": (split_commas, "FILES"),
 }
 COMPUTES = "how it computes"
 _TITLES: dict[type, str] = {ComputeConfig: COMPUTES, DataConfig: "how data is read"}  # titles of groups of flags

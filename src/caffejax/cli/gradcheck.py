@@ -36,10 +36,10 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     from ..gradcheck import check_gradients
 
-    with device_flags.on_device(options):
+    with device_flags.default_device_scope(options):
         report = check_gradients(
             net_flags.net_of(options),
-            layers=flags.several(options.layers) if options.layers else None,
+            layers=flags.split_commas(options.layers) if options.layers else None,
             weights=options.weights,
             inputs=_arrays(options.inputs) if options.inputs else None,
             samples=options.samples,

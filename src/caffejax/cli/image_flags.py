@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-CAFFES_MEAN = "caffe/imagenet/ilsvrc_2012_mean.npy"  # in the folder `python` of BVLC Caffe
+CAFFE_MEAN_PATH = "caffe/imagenet/ilsvrc_2012_mean.npy"  # in the folder `python` of BVLC Caffe
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "pretrained_model", help="the net's weights", required=True, metavar="FILE")
     net_flags.add_strict_flag(parser)
     flags.add(parser, "gpu", help="run on the GPU", action="store_true")
-    net_flags.add_code_and_limits(parser)
+    net_flags.add_import_and_limit_flags(parser)
     add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
 
 
@@ -101,14 +101,14 @@ def set_default_mean(options: argparse.Namespace) -> None:
         return
     root = os.environ.get("CAFFE_ROOT")
     folders = [*([os.path.join(root, "python")] if root else []), *sys.path]
-    mean = next((file for folder in folders if (file := Path(folder) / CAFFES_MEAN).is_file()), None)
+    mean = next((file for folder in folders if (file := Path(folder) / CAFFE_MEAN_PATH).is_file()), None)
     if mean is None:
         options.mean_file = ""
         log.warning(
             "no mean is subtracted; Caffe's script subtracts %s of its python folder, but this file was not found in "
             "$CAFFE_ROOT/python or on PYTHONPATH. Give --mean_file=FILE (Caffe's repository contains this file), or "
             "--mean_file= if the net needs no mean",
-            CAFFES_MEAN,
+            CAFFE_MEAN_PATH,
         )
         return
     log.info("Subtracting the mean %s", mean)
@@ -177,7 +177,7 @@ def write_tiles(maps: np.ndarray, options: argparse.Namespace, title: str) -> No
     print(f"Wrote {options.out}: {title}, {len(selected)} of {len(maps)} maps of {maps.shape[1]} x {maps.shape[2]}")
 
 
-def check_figure(path: str) -> None:
+def check_figure_path(path: str) -> None:
     """Check that matplotlib can write a file with this extension, and that its folder exists.
 
     Raises:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..net import Net, Variables
 
 
-def add_net(parser: argparse.ArgumentParser, help: str = "the net prototxt") -> None:
+def add_net_argument(parser: argparse.ArgumentParser, help: str = "the net prototxt") -> None:
     """Add the argument NET, which may also be written as Caffe's flags `--model=NET` and `--model_def=NET`."""
     add_first_argument(parser, "NET", help, "model", "model_def")
 
@@ -35,7 +35,7 @@ def add_first_argument(parser: argparse.ArgumentParser, metavar: str, help: str,
 
 def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> None:
     """Add NET, `--phase` and the flags of `add_state_flags`. If `phase` is not None, add no `--phase`; it is fixed."""
-    add_net(parser)
+    add_net_argument(parser)
     if phase is None:
         flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
     else:
@@ -44,14 +44,14 @@ def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> No
 
 
 def add_state_flags(parser: argparse.ArgumentParser) -> None:
-    """Add `--level` and `--stage`, and the flags of `add_code_and_limits`."""
+    """Add `--level` and `--stage`, and the flags of `add_import_and_limit_flags`."""
     state = flags.group(parser, "the net's state")
     flags.add(state, "level", "the net's level", type=flags.level, default=0)
     flags.add(state, "stage", "the net's stages, separated by commas", default="", metavar="A,B")
-    add_code_and_limits(parser)
+    add_import_and_limit_flags(parser)
 
 
-def add_code_and_limits(parser: argparse.ArgumentParser) -> None:
+def add_import_and_limit_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--import` and the limits on untrusted files: the flags of every command that builds nets."""
     add_import_flag(parser)
     flags.add_fields(parser, DataConfig, LIMITS, HIDDEN_TITLE)
@@ -59,7 +59,7 @@ def add_code_and_limits(parser: argparse.ArgumentParser) -> None:
 
 def stages(options: argparse.Namespace) -> list[str]:
     """Return the list of stages in `--stage`."""
-    return flags.several(options.stage)
+    return flags.split_commas(options.stage)
 
 
 def net_of(options: argparse.Namespace) -> Net:
@@ -72,7 +72,7 @@ def net_of(options: argparse.Namespace) -> Net:
     from ..net import Net
     from ..paths import check_exist
 
-    check_exist([options.model, *flags.several(getattr(options, "weights", None))])
+    check_exist([options.model, *flags.split_commas(getattr(options, "weights", None))])
 
     net = Net(
         Path(options.model),
@@ -138,7 +138,7 @@ def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables
     """
     from ..checkpoints.load_save import load_weights
 
-    return load_weights(flags.several(files), net.graph, net.initializer(), strict)
+    return load_weights(flags.split_commas(files), net.graph, net.initializer(), strict)
 
 
 def add_import_flag(parser: argparse.ArgumentParser) -> None:

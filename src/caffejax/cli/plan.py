@@ -29,7 +29,7 @@ EXAMPLE = "caffejax plan configs/resnet50/train_val.prototxt --target tpu:v5e:2x
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    net_flags.add_net(parser, "the net or solver prototxt; a net is trained by SGD with momentum")
+    net_flags.add_net_argument(parser, "the net or solver prototxt; a net is trained by SGD with momentum")
     flags.add(
         parser,
         "target",

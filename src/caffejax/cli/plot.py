@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import CaffejaxError
     from ..logs import draw_runs, read_logs, write_figure
 
-    image_flags.check_figure(options.out)
+    image_flags.check_figure_path(options.out)
     names = options.names.split(",") if options.names else names_of(options.logs)
     if len(names) != len(options.logs):
         raise CaffejaxError(f"--names names {len(names)} runs, but there are {len(options.logs)} logs")

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import CaffejaxError
     from ..logs import new_figure, write_figure
 
-    image_flags.check_figure(options.output)
+    image_flags.check_figure_path(options.output)
     quantity, _, axis = options.chart_type.partition("_vs_")
     problems: list[Problem] = []
     figure = new_figure()

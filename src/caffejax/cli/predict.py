@@ -30,7 +30,7 @@ EXAMPLE = "caffejax predict deploy.prototxt cat.jpg --weights=net.caffemodel --l
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    net_flags.add_net(parser)
+    net_flags.add_net_argument(parser)
     parser.add_argument("images", help="the pictures", metavar="IMAGE", nargs="+")
     flags.add(parser, "weights", "the net's weights: .caffemodel[.h5], .npz, ...", required=True, metavar="FILES")
     flags.add(
@@ -79,15 +79,15 @@ def run(options: argparse.Namespace) -> None:
     )
     from ..schema import read_net
 
-    check_exist([options.model, *flags.several(options.weights), *([options.labels] if options.labels else [])])
+    check_exist([options.model, *flags.split_commas(options.weights), *([options.labels] if options.labels else [])])
     files = _output_files(options)
     message = read_net(options.model)
     label_map = find(_remove_output_files(message), Path(options.model).parent)
     labels = options.labels or (str(label_map) if label_map.is_file() else None)
     names = read_names(labels) if labels else {}
-    with device_flags.on_device(options):
+    with device_flags.default_device_scope(options):
         full_net = _build(message, options)
-        net = full_net.for_inference(flags.several(options.output) or None)
+        net = full_net.for_inference(flags.split_commas(options.output) or None)
         if not options.output and (main := main_outputs(full_net.graph, net.outputs)) != net.outputs:
             others = ", ".join(name for name in net.outputs if name not in main)
             log.info(
@@ -157,7 +157,7 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
             candidates = list(assumed_graphs(net, state, file, data_config))
         except MissingSourceError as error:
             raise CaffejaxError(Problem(str(error), options.model)) from error
-        weights = [Path(name) for name in flags.several(options.weights)]
+        weights = [Path(name) for name in flags.split_commas(options.weights)]
         fitting = (c for c in candidates if not any(weights_report(c.graph, path).mismatched for path in weights))
         candidate = candidates[0] if len(candidates) == 1 else next(fitting, candidates[0])
         for sentence in candidate.assumed:

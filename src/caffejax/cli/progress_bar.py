@@ -133,7 +133,7 @@ def record_training(solver: Solver, options: argparse.Namespace) -> Iterator[Non
         recorders.append(TensorBoard(options.tensorboard))
     solver.callbacks += recorders
     try:
-        with show_progress(solver, flags.several(options.show)):
+        with show_progress(solver, flags.split_commas(options.show)):
             yield
     finally:
         for recorder in recorders:

@@ -23,7 +23,7 @@ EXAMPLE = "caffejax summary deploy.prototxt --batch=1"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    net_flags.add_net(parser)
+    net_flags.add_net_argument(parser)
     flags.add(parser, "phase", "the net's phase (default: TEST; with --memory TRAIN)", choices=("TRAIN", "TEST"))
     net_flags.add_state_flags(parser)
     flags.add(parser, "batch", "the batch size (default: the net's)", type=flags.positive, metavar="N")

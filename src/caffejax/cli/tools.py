@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
     if not folder.is_dir():
         raise CaffejaxError(f"{folder}: there is no such folder")
     programs = _programs(folder / "build")
-    foreign = [path for path in programs if os.path.lexists(path) and not _is_written_here(path)]
+    foreign = [path for path in programs if os.path.lexists(path) and not _has_mark(path)]
     if foreign and not options.replace:
         raise CaffejaxError(
             f"{', '.join(map(str, foreign))}: not written by `caffejax tools`, so nothing was changed; --replace "
@@ -100,7 +100,7 @@ def _script(command: str) -> str:
     return "\n".join(lines)
 
 
-def _is_written_here(path: Path) -> bool:
+def _has_mark(path: Path) -> bool:
     try:
         with open(path, "rb") as file:
             return _MARKER.encode() in file.read(100)

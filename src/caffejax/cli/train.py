@@ -43,8 +43,8 @@ def run(options: argparse.Namespace) -> None:
         param.train_state.level = options.level
     if options.stage:
         param.train_state.stage.extend(net_flags.stages(options))
-    with device_flags.end_together():
-        device_flags.join_processes(options)
+    with device_flags.abort_all_on_error():
+        device_flags.initialize_distributed_from_flags(options)
         _train(param, options)
 
 

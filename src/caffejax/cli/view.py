@@ -29,7 +29,7 @@ def port(text: str) -> int:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    net_flags.add_net(parser)
+    net_flags.add_net_argument(parser)
     flags.add(parser, "out", "the page to write (default: the net's file name with .html, in the current folder)")
     flags.add_switch(parser, "serve", "serve the page to this machine's browser instead; it reloads after each edit")
     flags.add(parser, "port", "the port of --serve; 0 for any free port", type=port, default=0, metavar="N")

@@ -19,7 +19,7 @@ from ..net import Net
 from ..parallel import DATA, make_mesh, replicated_sharding
 from ..schema.caffe_pb2 import SolverParameter
 from ..summary import multiply_adds
-from ..training.build_trainer import config_for_mesh, optimizer_of
+from ..training.build_trainer import config_for_mesh, make_optimizer
 from ..training.placement import MeshPlacement
 from ..training.train_step import TrainState, init_train_state, make_step
 from .hardware import Chip, Target, get_devices
@@ -305,7 +305,7 @@ class CompileJob:
                 {},
             )
         net = self.net if len(self._sizes) > 1 else self.net.with_batch(batch, self.batch_axis)
-        optimizer, passes = optimizer_of(self.solver, net), self.solver.iter_size
+        optimizer, passes = make_optimizer(self.solver, net), self.solver.iter_size
         start = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
         rate = jax.ShapeDtypeStruct((), jnp.float32, sharding=self._everywhere)
         if self.target.devices == 1:

@@ -19,7 +19,7 @@ from ..net import Params, Variables
 from ..process_settings import tune_process
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
-from ..training.build_trainer import Setup, build
+from ..training.build_trainer import TrainerParts, build_trainer
 from ..training.evaluate import Evaluator, MeshEvaluator, copy_trained_params
 from ..training.nan_check import FiniteCheck
 from ..training.train_step import StepResult, TrainState, abstract_state, make_update, pass_key
@@ -37,7 +37,7 @@ class BlobUpdater:
     It implements the protocol `Updater`.
 
     Args:
-        setup: the parts of training.
+        parts: the parts of training.
         train_state: the state to start from; the train net already has its parameters and running statistics.
         executor: the train net's executor.
 
@@ -49,17 +49,17 @@ class BlobUpdater:
     steps_per_dispatch = 1
     wait_seconds = 0.0
 
-    def __init__(self, setup: Setup, train_state: TrainState, executor: Executor) -> None:
+    def __init__(self, parts: TrainerParts, train_state: TrainState, executor: Executor) -> None:
         self.on_start: list[Callback] = []
         self.on_gradients: list[Callback] = []
         self.last_update: Params | None = None
-        self._executor, self._device, self._iter_size = executor, setup.device, setup.param.iter_size
+        self._executor, self._device, self._iter_size = executor, parts.device, parts.param.iter_size
         self._other_variables = _drop_variables(train_state)
-        self._input_names = setup.net.input_names
-        self._outputs = [name for name in setup.net.outputs if name != UNNAMED_TOP]
-        self._last_layer = len(setup.net.graph.layers) - 1
-        self._apply = make_update(setup.optimizer, keep_update=True)
-        self._debug_info = DebugInfo(setup.net) if setup.param.debug_info else None
+        self._input_names = parts.net.input_names
+        self._outputs = [name for name in parts.net.outputs if name != UNNAMED_TOP]
+        self._last_layer = len(parts.net.graph.layers) - 1
+        self._apply = make_update(parts.optimizer, keep_update=True)
+        self._debug_info = DebugInfo(parts.net) if parts.param.debug_info else None
 
     @property
     def train_state(self) -> TrainState:
@@ -186,7 +186,7 @@ class Solver:
         if tune:
             tune_process()
         executors: dict[PureNet, Executor] = {}
-        setup, start = build(
+        parts, start = build_trainer(
             param,
             source_file(solver_file),
             TrainConfig(
@@ -194,12 +194,12 @@ class Solver:
             ),
             open_loader=lambda net: Loader(net.graph, read_user_inputs=lambda: executors[net].read_user_inputs()),
         )
-        _make_executors(setup, start, executors)
-        self._updater = BlobUpdater(setup, start, executors[setup.net])
-        self._trainer = Trainer(setup, self._updater, FiniteCheck(setup.net, param.iter_size))
-        self._param = setup.param
-        self.net = Net._from_executor(executors[setup.net])
-        self.test_nets = [Net._from_executor(executors[evaluator.net]) for evaluator in setup.tests.evaluators]
+        _make_executors(parts, start, executors)
+        self._updater = BlobUpdater(parts, start, executors[parts.net])
+        self._trainer = Trainer(parts, self._updater, FiniteCheck(parts.net, param.iter_size))
+        self._param = parts.param
+        self.net = Net._from_executor(executors[parts.net])
+        self.test_nets = [Net._from_executor(executors[evaluator.net]) for evaluator in parts.tests.evaluators]
         for net in self.test_nets:
             net.share_with(self.net)
 
@@ -285,13 +285,13 @@ class Solver:
         self._updater.on_gradients.append(on_gradients)
 
 
-def _make_executors(setup: Setup, start: TrainState, executors: dict[PureNet, Executor]) -> None:
+def _make_executors(parts: TrainerParts, start: TrainState, executors: dict[PureNet, Executor]) -> None:
     """Create the executors of the train net and the test nets, and make tests read the test nets' blobs."""
     trained = Variables(start.params, start.state)
-    executors[setup.net] = Executor(setup.net, trained, setup.loader)
-    tests = setup.tests
+    executors[parts.net] = Executor(parts.net, trained, parts.loader)
+    tests = parts.tests
     for i, evaluator in enumerate(tests.evaluators):
-        variables = copy_trained_params(evaluator.net.graph, tests.net_variables[i](), setup.net.graph, trained)
+        variables = copy_trained_params(evaluator.net.graph, tests.net_variables[i](), parts.net.graph, trained)
         executors[evaluator.net] = Executor(evaluator.net, variables, evaluator.loader)
         tests.net_variables[i] = partial(_current_variables, evaluator, executors[evaluator.net])
 

@@ -134,7 +134,7 @@ def _smaller_batch(net: Net, capacity: int, limit: int | None) -> tuple[int, int
 
 
 @dataclass(frozen=True)
-class Setup:
+class TrainerParts:
     """The nets, data, optimizer and options of one training run.
 
     Attributes:
@@ -174,7 +174,7 @@ class Setup:
         return self.param.iter_size * self.net.data_config.shard.total * (shape[0] if shape else 1)
 
 
-def build(
+def build_trainer(
     solver: str | os.PathLike[str] | SolverParameter,
     file: str | os.PathLike[str] | None = None,
     config: TrainConfig | None = None,
@@ -184,8 +184,8 @@ def build(
     open_loader: Callable[[Net], Loader] | None = None,
     checks_memory: bool = False,
     on_net_built: Callable[[Net, SolverParameter], None] = lambda net, param: None,
-) -> tuple[Setup, TrainState]:
-    """Validate a solver's settings, and return its `Setup` and the initial train state, placed on the devices.
+) -> tuple[TrainerParts, TrainState]:
+    """Validate a solver's settings, and return its `TrainerParts` and the initial train state, placed on the devices.
 
     Args:
         solver, file, data, test_data: see `Solver`.
@@ -223,10 +223,10 @@ def build(
         compute_config = config_for_mesh(mesh, compute_config)
     with locate_errors(file=os.fspath(path) if path else None):
         train, test_settings = solver_param.train_net(param, folder), solver_param.test_nets(param, folder)
-    parts = mesh.shape[DATA] if mesh is not None and parallel.batch == "global" else 1
-    if parts > 1:
+    num_splits = mesh.shape[DATA] if mesh is not None and parallel.batch == "global" else 1
+    if num_splits > 1:
         with locate_errors(file=train.file):
-            train = replace(train, message=split_batch_sizes(train.message, parts, train.state))
+            train = replace(train, message=split_batch_sizes(train.message, num_splits, train.state))
     log.info("Initializing solver from parameters: \n%s", format_text(param))
     log.info("Creating training net%s.", f" from net file: {train.file}" if train.file else " specified in the solver")
     net = _net(train, _set_memory_limit(compute_config, device), data_config)
@@ -244,12 +244,12 @@ def build(
         log.info("Creating test net (#%d) specified %s", i, source)
         test_nets.append(_test_net(test, test_config, data_config))
         log_creation(test_nets[-1].graph)
-    open_loader = open_loader or loader_opener(net, test_nets, data, test_data, parts)
+    open_loader = open_loader or loader_opener(net, test_nets, data, test_data, num_splits)
     loader = open_loader(net)
     tests = Tests(param, test_nets, net, key, device, open_loader, mesh)
     log.info("Solver scaffolding done.")
 
-    optimizer = optimizer_of(param, net)
+    optimizer = make_optimizer(param, net)
     placement: Placement = SingleDevice(device) if mesh is None else MeshPlacement(mesh, net.graph, parallel.shard)
     files = weights_files(param, path, config.weights)
     for weights_file in files:
@@ -257,7 +257,7 @@ def build(
     variables = load_weights(
         files, net.graph, placement.init_variables(net, name_key(key, "init")), config.strict_weights
     )
-    setup = Setup(
+    parts = TrainerParts(
         param=param,
         file=path,
         device=device,
@@ -287,7 +287,7 @@ def build(
                 "the first weights": repr([_checksum(weights_file) for weights_file in files]),
             }
         )
-    return setup, placement.init_state(variables, optimizer, key)
+    return parts, placement.init_state(variables, optimizer, key)
 
 
 def _checksum(path: str | os.PathLike[str]) -> int:
@@ -350,7 +350,7 @@ def _first_local_device(mesh: Mesh) -> jax.Device:
     return next(d for d in mesh.devices.flat if d.process_index == jax.process_index())
 
 
-def optimizer_of(param: SolverParameter, net: Net) -> optax.GradientTransformationExtraArgs:
+def make_optimizer(param: SolverParameter, net: Net) -> optax.GradientTransformationExtraArgs:
     """Return the optimizer of a solver's settings for a net's parameters."""
     return caffe_optimizer(param, _multipliers(net, "lr_mult"), _multipliers(net, "decay_mult"))
 
@@ -392,7 +392,7 @@ class _DataArgument(NamedTuple):
 
 
 def loader_opener(
-    train: Net, tests: Sequence[Net], data: Any, test_data: Any, parts: int = 1
+    train: Net, tests: Sequence[Net], data: Any, test_data: Any, num_splits: int = 1
 ) -> Callable[[Net], Loader]:
     """Return a function that opens the loader of one of a solver's nets.
 
@@ -402,7 +402,7 @@ def loader_opener(
         data: the data of the train net's Input layers, or None; see `UserData`.
         test_data: the data of the test net's Input layers, or None. For several test nets, it is a list with one item
             for each net, which is None for a net without Input layers.
-        parts: the number of devices that each batch of `data` is split over. The train net takes one part.
+        num_splits: the number of devices that each batch of `data` is split over. The train net takes one part.
 
     Raises:
         SolverError: if a net has Input layers but no data, or data but no Input layers. The message names each such
@@ -425,7 +425,7 @@ def loader_opener(
         raise SolverError(problems)
 
     def open_loader(net: Net) -> Loader:
-        argument, splits = arguments[net], parts if net is train else 1
+        argument, splits = arguments[net], num_splits if net is train else 1
         user_data = None if argument.data is None else UserData(argument.name, argument.data, net.graph, splits)
         return Loader(net.graph, user_data=user_data)
 

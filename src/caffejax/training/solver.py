@@ -23,7 +23,7 @@ from ..net import Net, Params, Variables
 from ..parallel import data_parallel, wait_on_cpu
 from ..process_settings import tune_process
 from ..schema.caffe_pb2 import SolverParameter
-from .build_trainer import Setup, build
+from .build_trainer import TrainerParts, build_trainer
 from .evaluate import Scores
 from .nan_check import FiniteCheck
 from .program_keys import training_key
@@ -55,7 +55,7 @@ class CompiledUpdater:
     """An `Updater` that runs compiled training steps on the batches of a loader.
 
     Args:
-        setup: the nets, data, optimizer and options of training.
+        parts: the nets, data, optimizer and options of training.
         initial_state: the initial state, placed on the devices.
         finite_check: the check for NaN and infinity. It is called after each step if its `every_step` is set.
         steps_per_dispatch: the number of updates to dispatch together. Nets that do not support several, such as nets
@@ -70,11 +70,11 @@ class CompiledUpdater:
     """
 
     def __init__(
-        self, setup: Setup, initial_state: TrainState, finite_check: FiniteCheck, steps_per_dispatch: int = 1
+        self, parts: TrainerParts, initial_state: TrainState, finite_check: FiniteCheck, steps_per_dispatch: int = 1
     ) -> None:
-        param, net, placement = setup.param, setup.net, setup.placement
+        param, net, placement = parts.param, parts.net, parts.placement
         self.last_update: Params | None = None
-        self._net, self._loader, self._iter_size, self._placement = net, setup.loader, param.iter_size, placement
+        self._net, self._loader, self._iter_size, self._placement = net, parts.loader, param.iter_size, placement
         self._finite_check, self._wait = finite_check, DataWait()
         self._index_check = IndexCheck(net)
         self._debug_info = DebugInfo(net) if param.debug_info else None
@@ -84,9 +84,9 @@ class CompiledUpdater:
                 f"debug_nans works on one device only, but there are {placement.mesh.size}; train on one device"
             )
         mesh = placement.mesh
-        parallel = setup.config.parallel
+        parallel = parts.config.parallel
         step = make_step(
-            net, setup.optimizer, param.iter_size, keep_update=param.snapshot_diff, mesh=mesh, parallel=parallel
+            net, parts.optimizer, param.iter_size, keep_update=param.snapshot_diff, mesh=mesh, parallel=parallel
         )
         self._state = initial_state
         if mesh is None:
@@ -310,7 +310,7 @@ class Solver(Trainer):
         config = TrainConfig.from_keywords(**options)
         if tune:
             tune_process()
-        setup, initial_state = build(
+        parts, initial_state = build_trainer(
             solver,
             file,
             config,
@@ -319,12 +319,12 @@ class Solver(Trainer):
             checks_memory=True,
             on_net_built=lambda net, param: prefetch_step(net, param, config.debug_nans),
         )
-        finite_check = FiniteCheck(setup.net, setup.param.iter_size, every_step=config.debug_nans)
+        finite_check = FiniteCheck(parts.net, parts.param.iter_size, every_step=config.debug_nans)
         super().__init__(
-            setup, CompiledUpdater(setup, initial_state, finite_check, config.steps_per_dispatch), finite_check
+            parts, CompiledUpdater(parts, initial_state, finite_check, config.steps_per_dispatch), finite_check
         )
-        self.file, self.device, mesh = setup.file, setup.device, setup.placement.mesh
-        self.devices = [setup.device] if mesh is None else list(mesh.devices.flat)
+        self.file, self.device, mesh = parts.file, parts.device, parts.placement.mesh
+        self.devices = [parts.device] if mesh is None else list(mesh.devices.flat)
         self.callbacks: list[Callback | Callable[[Solver], object]] = []
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ import jax
 from ..errors import CaffejaxError, is_integer, locate_errors
 from ..net import Variables
 from ..parallel import Requests, assert_equal, barrier
-from .build_trainer import Setup
+from .build_trainer import TrainerParts
 from .evaluate import Scores
 from .lr_schedules import AdaptiveSchedule, Plateau, StepEarly
 from .nan_check import FiniteCheck
@@ -44,16 +44,16 @@ class Trainer:
         batch_size: the number of examples per iteration, on all devices together.
     """
 
-    def __init__(self, setup: Setup, updater: Updater, finite_check: FiniteCheck) -> None:
-        self.param, self.net, self.loader, self.tests = setup.param, setup.net, setup.loader, setup.tests
-        self.snapshots, self.seed, self.rate_schedule = setup.snapshots, setup.seed, setup.rate_schedule
-        self.iteration, self.batch_size = 0, setup.batch_size
-        self._updater, self._finite_check, self._placement = updater, finite_check, setup.placement
-        self._keep_best, self._resume = setup.config.keep_best, setup.config.resume
+    def __init__(self, parts: TrainerParts, updater: Updater, finite_check: FiniteCheck) -> None:
+        self.param, self.net, self.loader, self.tests = parts.param, parts.net, parts.loader, parts.tests
+        self.snapshots, self.seed, self.rate_schedule = parts.snapshots, parts.seed, parts.rate_schedule
+        self.iteration, self.batch_size = 0, parts.batch_size
+        self._updater, self._finite_check, self._placement = updater, finite_check, parts.placement
+        self._keep_best, self._resume = parts.config.keep_best, parts.config.resume
         self._loss = SmoothedLoss(self.param.average_loss)
         self._request: Request | None = None
         self._stopped = False
-        mesh = setup.placement.mesh
+        mesh = parts.placement.mesh
         self._requests = Requests(mesh) if mesh is not None and jax.process_count() > 1 else None
         self._initial_positions = self._positions()
 
