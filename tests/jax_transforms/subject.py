@@ -160,7 +160,7 @@ def is_kernel_independent(case: Case) -> bool:
     texts = []
     for kernels in ("fast", "reference"):
         one = cached_subject(case, kernels)
-        if one.host:
+        if one.is_on_host:
             return False
         texts.append(re.sub("0x[0-9a-f]+", "", str(jax.make_jaxpr(one.value_and_grad)(*one.point))))
     return texts[0] == texts[1]

@@ -41,7 +41,7 @@ def test_other_types_have_one_program_with_either_kernels(case: Case) -> None:
 def test_jit_equals_eager(case: Case, kernels: str) -> None:
     one = cached_subject(case, kernels)
     with expect_support("jit", one):
-        compiled = (jax.jit(one.value_and_grad) if one.host else one.compiled)(*one.point)
+        compiled = (jax.jit(one.value_and_grad) if one.is_on_host else one.compiled)(*one.point)
         assert_close(compiled, one.value_and_grad(*one.point), 1e-5)
 
 
@@ -49,7 +49,7 @@ def test_jit_equals_eager(case: Case, kernels: str) -> None:
 def test_gradient_is_the_derivative(case: Case, kernels: str) -> None:
     """The gradient of the loss in float64 by each argument, and float32's is near it. No net has force_backward."""
     one = cached_subject(case, kernels)
-    step, tolerance = (1e-3, 1e-3) if one.host else (1e-6, 1e-4)  # a host layer's arrays are float32
+    step, tolerance = (1e-3, 1e-3) if one.is_on_host else (1e-6, 1e-4)  # a host layer's arrays are float32
     with jax.enable_x64(True):
         double = one.exact
         (_, (tops, _)), gradient = double.compiled(*double.point)

@@ -34,7 +34,7 @@ def test_each_setting_of_a_type_has_a_meaning(t: LayerType) -> None:
 def test_each_setting_of_a_shared_message_has_a_meaning(name: str) -> None:
     settings = descriptions.settings_of_message(name)
     assert problems(settings) == []
-    assert {*fork_fields._OBEYED.get(name, ())} <= {s.name for s in settings}
+    assert {*fork_fields._SUPPORTED_FIELDS.get(name, ())} <= {s.name for s in settings}
 
 
 def test_each_meaning_is_of_a_field() -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 def main(address: str, processes: str, number: str, devices: str, out: str, *jobs: str) -> None:
     import jax
-    import spread_nets
+    import parallel_nets
 
     from caffejax.parallel import initialize_distributed, is_first
 
     jax.config.update("jax_num_cpu_devices", int(devices))
     initialize_distributed(address, int(processes), int(number))
-    result = [getattr(spread_nets, job.pop("call", "train"))(**job) for job in map(json.loads, jobs)]
+    result = [getattr(parallel_nets, job.pop("call", "train"))(**job) for job in map(json.loads, jobs)]
     if is_first():
         Path(out).write_bytes(pickle.dumps(result))
 

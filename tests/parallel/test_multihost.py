@@ -31,7 +31,7 @@ def test_processes_follow_one_device(
     out = tmp_path / "found"
     with Cluster(tmp_path, worker_commands(processes, devices, out, jobs)) as cluster:
         codes = cluster.wait(400)
-        assert codes == [0] * processes, "\n".join(map(cluster.says, range(processes)))
+        assert codes == [0] * processes, "\n".join(map(cluster.read_output, range(processes)))
     for name, actual in zip(names, pickle.loads(out.read_bytes()), strict=True):
         one = eight_devices.submit(train, solver_text(tmp_path, name, 16), 1, {}, iterations=CASES[name].iterations)
         assert_equal(actual, one.result())
