@@ -22,8 +22,8 @@ State = Mapping[str, np.ndarray]
 
 
 def load_states(folder: Path, processes: int, devices: int, *jobs: Mapping[str, Any]) -> list[State]:
-    """Return the results of `parallel_nets.whole_state` in processes with these numbers of devices."""
-    words = [json.dumps({"call": "whole_state", "devices": None, **job}) for job in jobs]
+    """Return the results of `parallel_nets.full_state` in processes with these numbers of devices."""
+    words = [json.dumps({"call": "full_state", "devices": None, **job}) for job in jobs]
     with Cluster(folder, worker_commands(processes, devices, folder / "found", words)) as cluster:
         assert cluster.wait() == [0] * processes, cluster.read_output(0)
     result: list[State] = pickle.loads((folder / "found").read_bytes())
