@@ -147,9 +147,7 @@ def test_the_state_of_another_solver_or_net_is_refused() -> None:
         Solver(folder / "solver.prototxt").restore(state)
     net = (folder / "net.prototxt").read_text()
     (folder / "net.prototxt").write_text(net.replace("num_output: 5", "num_output: 6"))
-    with pytest.raises(
-        WeightsError, match=r"layer 'ip': blob 0 is 5 x 48 in the file, 6 x 48 in the net; use
-    ):
+    with pytest.raises(WeightsError, match=r"layer 'ip': blob 0 is 5 x 48 in the file, 6 x 48 in the net; use"):
         Solver(folder / "solver.prototxt").restore(state)
 
 
