@@ -57,7 +57,7 @@ def test_draw_net_takes_old_nets(tmp_path: Path) -> None:
         ),
         (
             ("draw_net", "net.prototxt", "net.svg", "--display_lrm"),
-            "net.prototxt: layer 'b' has 3 param entries, but can have two, for weights and biases",
+            "net.prototxt: layer 'b' has 3 param entries, but at most two are allowed, for weights and biases",
         ),
         (("parse_log", "absent.log", "."), "absent.log: cannot be read"),
         (("upgrade_net_proto_text", "absent", "new"), "absent: no such file"),

@@ -125,7 +125,7 @@ def test_flax_source_is_written_into_a_new_folder_only(
         ),
         (["--weights=none.caffemodel"], ["none.caffemodel"]),
         ([WEIGHTS, "--outputs=one,tow,x"], ["no blob 'tow' in the net; did you mean 'two'?", "no blob 'x'"]),
-        ([WEIGHTS, "--to=net.pb"], ["--to=net.pb: name a file that ends in .stablehlo or .onnx, or flax"]),
+        ([WEIGHTS, "--to=net.pb"], ["--to=net.pb: give a file that ends in .stablehlo or .onnx, or the word flax"]),
         ([WEIGHTS, "--to=nowhere/net.stablehlo"], ["nowhere/net.stablehlo: cannot be written", "create the folder"]),
         ([WEIGHTS, "--to=flax"], ["--to=flax needs --out=FOLDER"]),
         ([WEIGHTS, "--out=a", "--opset=17"], ["--out works only with flax", "--opset works only with onnx"]),

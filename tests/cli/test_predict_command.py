@@ -316,7 +316,7 @@ def test_colors_are_those_of_pascal_voc() -> None:
     [
         ("0.png absent.png bad.png", ["absent.png: no such file", "bad.png: its image of 3 bytes cannot be decoded"]),
         ("0.png --out=0.png", ["0.png: the output would overwrite an input file"]),
-        ("0.png 1.png --out=drawn.png", ["--out=drawn.png: 2 pictures need an existing folder"]),
+        ("0.png 1.png --out=drawn.png", ["--out=drawn.png must be an existing folder, because there are 2 pictures"]),
         ("0.png --out=drawn.xyz", ["drawn.xyz: '.xyz' is not a picture format"]),
         ("0.png --mean=1,2", ["--mean: the mean has 2 channels, but the net's input has 3"]),
         ("0.png --mean=absent.npy", ["absent.npy: the mean cannot be read"]),

@@ -133,7 +133,7 @@ def refusals(tmp_path: Path) -> list[tuple[Any, str]]:
         (lambda: dnn.readNetFromCaffe(TEXT, MODEL[:-3]), "bufferModel"),
         (lambda: dnn.readNet("net.onnx"), "cv2.dnn.readNet"),
         (lambda: dnn.Net().forward(), "empty"),
-        (lambda: net.forward(), "setInput before forward, for image"),
+        (lambda: net.forward(), "setInput before forward for these inputs: image"),
         (lambda: net.forward("hights"), "heights"),
         (lambda: net.setInput(np.ones((1, 3, 8, 8)), "imgae"), "image"),
         (lambda: net.setInput(np.ones((1, 5, 8, 8)), mean=(1, 2, 3)), "4 channels"),

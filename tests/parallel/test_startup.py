@@ -50,7 +50,7 @@ def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None
     environments = [{k: v.format(job=job, i=i) for k, v in scheduler.items()} for i in range(2)]
     with Cluster(tmp_path, [command] * 2, environments) as cluster:
         assert cluster.wait() == [0, 0], cluster.read_output(0) + cluster.read_output(1)
-        assert "Process 0 of 2; 2 devices in all" in cluster.read_output(0)
+        assert "Process 0 of 2; 2 devices in total" in cluster.read_output(0)
 
 
 @pytest.mark.long
@@ -106,7 +106,7 @@ def test_flags_that_cannot_work(
 def test_an_invalid_mesh_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     with pytest.raises(SystemExit):
         main(["train", write_solver(tmp_path), f"--mesh={text}"])
-    assert "is not of the form data=4,model=2" in capsys.readouterr().err
+    assert "is not a mesh such as data=4,model=2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

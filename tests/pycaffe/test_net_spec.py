@@ -133,7 +133,7 @@ def test_a_tuple_instead_of_a_top_gets_a_hint(caplog: pytest.LogCaptureFixture) 
     n.data = dummy()
     with pytest.raises(TypeError, match=r"^'data' is not a Top \(type is <class 'tuple'>\)$"):
         n.to_proto()
-    assert "give each of the tops a name, n.a, n.b = ..." in caplog.text
+    assert "give each of the tops a name, as in n.a, n.b = ..." in caplog.text
 
 
 SETTINGS: dict[str, tuple[Callable[[Top], Any], str]] = {

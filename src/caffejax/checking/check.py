@@ -1,4 +1,4 @@
-"""Checks of model files: their kind, whether a net loads in each state, and whether weights fit.
+"""Checks of model files: their kind, whether a net loads in each state (a phase with stages), and whether weights fit.
 
 Many files are checked in worker processes. A crash or hang of one worker does not affect the others.
 """
@@ -47,11 +47,12 @@ _COPIES_OF_ACTIVATIONS = 2  # in training: the activation and its gradient
 def check_file(
     path: str | os.PathLike[str], weights: Sequence[str | os.PathLike[str]] = (), data_config: DataConfig = DataConfig()
 ) -> Report:
-    """Check a net or a solver. No layer runs, and data sources need not exist.
+    """Return a report on a net or a solver. No layer runs, and data sources need not exist.
 
     Args:
         path: a prototxt.
-        weights: weights files to compare with the net; default: files in the same folder with the same base name.
+        weights: weights files to compare with the net; default: the weights files in the folder of `path` with the same
+            base name.
         data_config: settings for reading data sources that exist.
     """
     file = Path(path)
@@ -73,7 +74,7 @@ def check_file(
     if len(Tokens(text)) == 1:
         return Report(str(file), "unreadable", findings_of([Problem("the file is empty")], "text"))
     _, problems = parse_valid_fields(text, NetParameter)
-    reasons = problems[:1] or [Problem("the file has neither layers and inputs nor solver settings")]
+    reasons = problems[:1] or [Problem("the file has no layers, no inputs and no solver settings")]
     return Report(str(file), "other", findings_of(reasons, "text"))
 
 
@@ -94,7 +95,7 @@ def _net_report(
 def _solver_report(file: Path, param: SolverParameter, data_config: DataConfig, notes: list[str]) -> Report:
     """Return the report on a solver: problems of its settings, and reports on the nets that its file contains.
 
-    If a net is in a different file, the report has only a note that says whether this file exists.
+    For a net in a different file, the report only notes whether this file exists.
     """
     problems: tuple[Problem, ...] = ()
     try:
@@ -166,7 +167,7 @@ def _loaded_report(name: str, graph: Graph, assumed: tuple[str, ...], weights: S
 
 
 def _drop_repeated(phases: Sequence[PhaseReport]) -> tuple[PhaseReport, ...]:
-    """Drop the reports on stages that equal the report on the same phase without stages."""
+    """Return the reports, except those on stages that equal the report on the same phase without stages."""
     without_stages = {phase.state: phase for phase in phases if "+" not in phase.state}
     return tuple(
         p for p in phases if "+" not in p.state or not _are_equal(p, without_stages[p.state.partition("+")[0]])
@@ -178,7 +179,7 @@ def _are_equal(a: PhaseReport, b: PhaseReport) -> bool:
 
 
 def weights_report(graph: Graph, path: Path) -> WeightsReport:
-    """Return a comparison of a weights file's blobs with a net's blobs. Layers are matched by name, as in loading."""
+    """Return a comparison of a weights file's blobs with a net's blobs. Layers are matched by name."""
     try:
         stored, _, copies = open_blobs(path)
         _, report = match_blobs(graph, stored, path, copies=copies)
@@ -305,9 +306,10 @@ def _package_folder() -> str:
 
 
 def serve(pipe_number: int) -> None:
-    """Import the modules named on the command line, and answer the requests of a pipe until it is closed.
+    """Import the modules named on the command line, and answer requests from a pipe until it is closed.
 
-    Each request is `(path, weights, data_config)`; the answer is a report.
+    `pipe_number` is the file number of the pipe. Each request is `(path, weights, data_config)`; the answer is a
+    report.
     """
     for module in sys.argv[1:]:
         importlib.import_module(module)

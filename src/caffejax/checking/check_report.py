@@ -51,7 +51,7 @@ class WeightsReport:
         file: the path of the weights file.
         matched: number of layers whose blobs are in the file with the net's shapes.
         mismatched: problems of blobs whose shapes or numbers differ from the net's.
-        missing: layers with blobs that are not in the file; fillers would initialise them.
+        missing: the layers whose blobs are not in the file; fillers would initialise these blobs.
         unused: number of layers in the file that are not in the net.
     """
 
@@ -96,7 +96,8 @@ class Report:
 
     Attributes:
         file: the path of the file.
-        kind: "net", "solver", "unreadable" for a file that contains no text of fields, or "other" for other messages.
+        kind: "net", "solver", "unreadable" if the file is not in text format, or "other" if it contains a different
+            message.
         findings: problems of the file's text, or of a solver's settings.
         phases: reports on the states of the net, or of the nets that a solver's file contains.
         notes: old forms, ignored settings of Caffe's forks, and nets that a solver names by path.
@@ -126,7 +127,7 @@ class Report:
 
 
 def findings_of(problems: Iterable[Problem], cause: Cause | None = None) -> tuple[Finding, ...]:
-    """Return a finding for each distinct message, with its first lines and the names of all layers with this problem.
+    """Return a finding for each distinct message, with its first line numbers and the names of all layers that have it.
 
     If `cause` is None, it is derived from the beginning of each message.
     """
@@ -149,14 +150,20 @@ def findings_of(problems: Iterable[Problem], cause: Cause | None = None) -> tupl
 
 
 def _format_lines(lines: list[int]) -> str:
-    """Return "line 3: ", or for several lines "lines 3, 9, 12 and 2 more: "; without lines, return ""."""
+    """Return the beginning of a message about lines, such as "line 3: " or "lines 3, 9, 12 and 2 more: ".
+
+    Without lines, return "".
+    """
     more = f" and {len(lines) - 3} more" if lines[3:] else ""
     numbers = ", ".join(map(str, lines[:3]))
     return f"line{'s' * (len(lines) > 1)} {numbers}{more}: " if lines else ""
 
 
 def distinct_phases(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:
-    """Yield the distinct reports without weights and memory; `state` lists all their states, such as "TRAIN, TEST"."""
+    """Yield each distinct report once, without weights and memory.
+
+    Its `state` lists all states that have this report, such as "TRAIN, TEST".
+    """
     for report, states in _merge_states((replace(p, state="", memory=0, weights=()), p.state) for p in phases):
         yield replace(report, state=states)
 

@@ -116,7 +116,7 @@ def _items(items: Sequence[str]) -> Iterator[str]:
 
 
 def next_command(report: Report) -> str:
-    """Return the command to run next: it trains or runs a model that loads, or helps to find its problem."""
+    """Return the next command for a user: one that runs or trains a model that loads, or helps to repair others."""
     file = shlex.quote(report.file)
     findings = [*report.findings, *(f for phase in report.phases for f in phase.findings)]
     if any(finding.cause in ("type", "python") for finding in findings):
@@ -152,7 +152,10 @@ def _drawing(report: Report) -> Iterator[str]:
 
 
 def _positions(net: NetParameter) -> Mapping[int, tuple[int, int]]:
-    """Return the column and row of each layer. The column is one after the last layer whose tops it reads."""
+    """Return the column and row of each layer in the drawing.
+
+    A layer is one column to the right of all layers whose tops it reads.
+    """
     columns: dict[str, int] = {}  # of the layer that writes a blob
     rows: dict[int, int] = {}  # number of occupied rows by column
     positions = {}

@@ -1,4 +1,4 @@
-"""Search for model files in folders, and distinction of nets and solvers by their content."""
+"""Functions that find model files in folders, and tell nets and solvers apart by their content."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def kind_of(text: str) -> Kind:
     """Return the kind of a text ("net", "solver" or "other") from its top-level field names.
 
     A text with layers or inputs is a net; otherwise a text with a field that only solvers have is a solver. If it has
-    neither, but a field name that resembles `layer` or `input`, it is assumed to be a net with a typo.
+    neither, but has a field name that resembles `layer` or `input`, it is assumed to be a net with a typo.
     """
     solvers = set(SolverParameter.DESCRIPTOR.fields_by_name) - set(NetParameter.DESCRIPTOR.fields_by_name)
     names = set(_top_level_names(text))
@@ -47,7 +47,7 @@ def kind_of(text: str) -> Kind:
 
 
 def find_weights(file: Path) -> list[Path]:
-    """Return the weights files in the folder of a net's file that have the same base name."""
+    """Return the weights files that have the same folder and base name as a net's file."""
     return [path for extension in _WEIGHTS_EXTENSIONS if (path := file.with_name(file.stem + extension)).is_file()]
 
 

@@ -1,7 +1,8 @@
-"""Compare two dumps, or a dump and a net that runs on the dump's inputs, layer by layer.
+"""Compare two dumps layer by layer, or a dump with a net that runs on the dump's inputs.
 
-The values of the forward pass are compared first, then the gradients of the backward pass. The exit code is 1 if the
-dumps differ. By default the net runs in the dump's phase with the dump's parameters.
+A dump is a file that `caffejax dump` writes. The values of the forward pass are compared first, then the gradients of
+the backward pass. The exit code is 1 if the dumps differ. By default the net runs in the dump's phase with the dump's
+parameters.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _tolerance(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the comparison; raise `CaffejaxError` for the first difference."""
+    """Print the comparison. If the dumps differ, raise `CaffejaxError`; the error describes the first difference."""
     start_logging()
     from ..debugging.dumps import ATOL, RTOL, compare, draw_errors, read_dump
 

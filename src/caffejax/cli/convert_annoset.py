@@ -1,4 +1,4 @@
-"""Make a database of images with boxes from a list of lines `image annotation`, as the SSD fork's tool does."""
+"""Make a database of images with boxes from a text file with lines `image annotation`, as the SSD fork's tool does."""
 
 from __future__ import annotations
 

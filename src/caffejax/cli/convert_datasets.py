@@ -43,7 +43,7 @@ class convert_mnist_data:  # noqa: N801  named like the command
 
 
 class convert_mnist_siamese_data:  # noqa: N801
-    """Make a database of random pairs of MNIST's images, as two channels, with label 1 if both have the same label."""
+    """Make a database of random pairs of MNIST's images (two channels), with label 1 if their labels are equal."""
 
     HELP = "make a database of pairs of MNIST's images"
     EXAMPLE = "caffejax convert_mnist_siamese_data train-images-idx3-ubyte train-labels-idx1-ubyte pairs_leveldb"
@@ -116,7 +116,7 @@ def _read_mnist(options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_idx(path: str, axes: int) -> np.ndarray:
-    """Read an IDX file of bytes, which contains MNIST's labels (1 axis) or images (3 axes).
+    """Return the array in a file of bytes in MNIST's format, IDX: labels (1 axis) or images (3 axes).
 
     Raises:
         DataError: if the file cannot be read, has a different format, is truncated or has no items; the message names
@@ -142,7 +142,7 @@ def read_idx(path: str, axes: int) -> np.ndarray:
 
 
 def _read_cifar(path: str) -> np.ndarray:
-    """Return a batch of CIFAR-10 as uint8 (N, 3073), the label and the pixels of each image."""
+    """Return the images in a file of CIFAR-10, uint8 (N, 3073). Each row is a label, followed by the pixels."""
     import numpy as np
 
     from ..data.image_decoding import read_file
@@ -163,9 +163,9 @@ def _write(
     Args:
         kind: the format of the database.
         database: the folder of the database.
-        images: uint8 (N, C, H, W), or (M, H, W) with `rows`.
+        images: uint8 (N, C, H, W), or (M, H, W) if `rows` is not None.
         labels: integers (N,).
-        digits: the number of digits of the keys, which count the items.
+        digits: the number of digits in each record's key, which is the number of the record.
         rows: for each datum, the indices of the images that are its channels, integers (N, C); None if datum n
             is image n.
     """

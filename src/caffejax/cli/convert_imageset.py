@@ -1,4 +1,4 @@
-"""Make a database of images from a list of lines `path label`, as Caffe's tool does."""
+"""Make a database of images from a text file with lines `path label`, as Caffe's tool does."""
 
 from __future__ import annotations
 

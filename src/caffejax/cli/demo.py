@@ -1,9 +1,9 @@
 """Copy a small model with its data into a folder, train it, and draw its predictions. No network is needed.
 
-digits trains LeNet on handwritten digits, which takes less than a minute on two cores. shapes trains SSD on synthetic
-pictures of discs, squares and triangles, which takes a minute or more. face trains the same SSD on synthetic faces that
-are smiling, sad or surprised. The folder contains the prototxts, the data and a few pictures; change them and train
-again.
+The demo "digits" trains LeNet on handwritten digits, which takes less than a minute on two cores. The demo "shapes"
+trains SSD on synthetic pictures of discs, squares and triangles, which takes a minute or more. The demo "face" trains
+the same SSD on synthetic faces that are smiling, sad or surprised. The folder contains the prototxts, the data and a
+few pictures; change them and train again.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _write_folder(name: str, folder: Path) -> list[str]:
-    """Write the files of a demo into a new or empty folder; return its pictures' paths, relative to it."""
+    """Write the files of a demo into a new or empty folder; return its pictures' paths, relative to the folder."""
     demo = _DEMOS[name]
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         command = f"cd {folder}; caffejax train --solver={demo.solver} --snapshot={demo.prefix}.orbax"
@@ -106,7 +106,7 @@ def _commands(demo: _Demo, images: list[str]) -> Iterator[list[str]]:
 
 
 def _source(name: str) -> Path:
-    """Return the folder of a demo's files: in the installed package, or in the repository."""
+    """Return the folder that contains a demo's files, in the installed package or in the repository."""
     package = Path(__file__).parents[1]
     folders = package / "demos" / name, package.parents[1] / "configs" / name
     return next(folder for folder in folders if folder.is_dir())

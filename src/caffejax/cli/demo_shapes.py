@@ -2,7 +2,7 @@
 
 A picture has 96 x 96 pixels and one to four objects of random colour, size and position on a random background. The
 databases store each picture as the SSD fork's AnnotatedDatum, which is a PNG image with boxes. 600 pictures are for
-training and 150 different ones for testing.
+training, and 150 others are for testing.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ _PICTURES = {"train": 600, "test": 150}
 
 
 def write_databases(demo: str, folder: Path) -> None:
-    """Write `shapes_train_lmdb` and `shapes_test_lmdb`, with the objects of a demo, into a folder."""
+    """Write the databases of a demo, `shapes_train_lmdb` and `shapes_test_lmdb`, into a folder."""
     for seed, (split, count) in enumerate(_PICTURES.items()):
         write_lmdb(folder / f"shapes_{split}_lmdb", _records(demo, count, seed))
 
 
 def draw_pictures(demo: str, count: int, seed: int) -> Iterator[tuple[np.ndarray, list[tuple[int, np.ndarray]]]]:
-    """Yield pictures, uint8 (SIZE, SIZE, 3), with labels and boxes (x1, y1, x2, y2 in pixels) of their objects."""
+    """Yield pairs of a picture, uint8 (SIZE, SIZE, 3), and the list of its objects.
+
+    An object is a pair of a label and a box (x1, y1, x2, y2), in pixels.
+    """
     random = np.random.RandomState(seed)
     for _ in range(count):
         yield _draw_picture(demo, random)

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _windows(path: str) -> dict[str, list[np.ndarray]]:
-    """Return the windows in a file by image; if the file is a list of images, the lists of windows are empty."""
+    """Return the list of windows of each image in a file; the lists are empty if the file contains only image names."""
     import numpy as np
 
     from ..errors import DataError, Problem

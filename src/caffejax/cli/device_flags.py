@@ -103,7 +103,7 @@ def initialize_distributed_from_flags(options: argparse.Namespace) -> None:
         return
     if options.coordinator == _AUTO:
         if present:
-            raise CaffejaxError(f"--{present[0]} cannot be combined with --coordinator=auto, which detects it")
+            raise CaffejaxError(f"--{present[0]} cannot be combined with --coordinator=auto, which detects this value")
     elif len(present) < 2 or ":" not in options.coordinator:
         raise CaffejaxError("each of several processes needs --coordinator=HOST:PORT, --processes=N and --process_id=I")
     elif options.process_id >= options.processes:
@@ -119,7 +119,7 @@ def initialize_distributed_from_flags(options: argparse.Namespace) -> None:
     gpus = [] if options.gpu == "all" else _gpu_numbers(options.gpu)
     initialize_distributed(address, options.processes, options.process_id, gpus, options.start_timeout)
     start_logging(process=jax.process_index())
-    log.info("Process %d of %d; %d devices in all", jax.process_index(), jax.process_count(), jax.device_count())
+    log.info("Process %d of %d; %d devices in total", jax.process_index(), jax.process_count(), jax.device_count())
 
 
 def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) -> Sequence[jax.Device] | jax.Device:
@@ -183,9 +183,9 @@ def check_mesh(options: argparse.Namespace, devices: int, where: str = "") -> No
 
 @contextmanager
 def abort_all_on_error() -> Iterator[None]:
-    """Return a context in which an error in this or a different training process ends this process at once.
+    """Return a context in which an error or the loss of another training process ends this process at once.
 
-    Without it, this process would wait for processes that have ended, or they would wait for this process.
+    A normal exit would wait for the other processes, which wait for this process.
     """
     try:
         yield
@@ -222,7 +222,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _uses_cpu(options: argparse.Namespace) -> bool:
-    """Return whether the flags select the CPU or, by default, JAX has only the CPU. CPU devices can be simulated."""
+    """Return whether the flags select the CPU or, if they select no device, JAX has only the CPU."""
     if options.gpu is not None:
         return False
     if options.device is not None:
@@ -252,7 +252,7 @@ def _parse_mesh(text: str) -> dict[str, int]:
     for part in text.split(","):
         name, _, number = part.partition("=")
         if name not in MESH_AXES or name in axes or not number.isdecimal() or int(number) == 0:
-            raise argparse.ArgumentTypeError(f"'{text}' is not of the form data=4,model=2")
+            raise argparse.ArgumentTypeError(f"'{text}' is not a mesh such as data=4,model=2")
         axes[name] = int(number)
     return axes
 

@@ -179,7 +179,7 @@ def _batch_size(net: Net, options: argparse.Namespace) -> int:
 
 
 def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
-    """Return a batch with one example: the image for the first input with 1 or 3 channels, zeros for other inputs."""
+    """Return a batch of one example: the first input with 1 or 3 channels is the image, and other inputs are zero."""
     import numpy as np
 
     from ..pycaffe import io

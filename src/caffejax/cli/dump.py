@@ -51,7 +51,7 @@ _NOUNS = (("input", "input"), ("param", "param"), ("blob", "blob"), ("diff", "di
 
 
 class collect:  # noqa: N801  Intel's name for the command
-    """Run a net once and write every blob to an .npz file; the same command as `dump`."""
+    """Run a net once and write every blob to an .npz file. This command is the same as `dump`."""
 
     HELP = HELP
     EXAMPLE = "caffejax collect net.prototxt --weights=net.caffemodel --out=A.npz"

@@ -99,7 +99,9 @@ def _selected_format(options: argparse.Namespace) -> str:
         CaffejaxError: if flags contradict each other; the error lists all of them.
     """
     export_format = _FORMATS.get(options.to if options.to == "flax" else os.path.splitext(options.to)[1], "")
-    problems = [] if export_format else [f"--to={options.to}: name a file that ends in .stablehlo or .onnx, or flax"]
+    problems = (
+        [] if export_format else [f"--to={options.to}: give a file that ends in .stablehlo or .onnx, or the word flax"]
+    )
     for name, formats in _FORMATS_BY_FLAG.items():
         if export_format and export_format not in formats and getattr(options, name) not in (None, False):
             hint = "; preprocess images before calling the module" if name == "preprocess" else ""
@@ -173,7 +175,7 @@ def _write_flax(net: Net, subject: InferenceModel, options: argparse.Namespace) 
 
 
 def _channels_last(blobs: Shapes) -> Shapes:
-    """Return the shapes that blobs have in flax source, with the channels last and "batch" as the batch size."""
+    """Return the blobs' shapes and dtypes in a flax module, in which the channels are the last axis."""
     from ..export.flax import channels_last_shape
 
     return {
@@ -185,10 +187,10 @@ _WRITERS = {"stablehlo": _write_stablehlo, "onnx": _write_onnx, "flax": _write_f
 
 
 def _export_with_batch(write: Callable[[bool], T], options: argparse.Namespace) -> T:
-    """Export by `write(True)`, with a symbolic batch size, and return its result.
+    """Return the result of `write(True)`, which exports the net with a symbolic batch size.
 
-    If a layer does not support a symbolic batch size and `--batch` is absent, log a warning and export by
-    `write(False)`, with the net's batch size.
+    If `--batch` is a number, return the result of `write(False)` instead, which exports with a fixed batch size. If
+    `--batch` is absent and a layer does not support a symbolic batch size, do the same and log a warning.
     """
     from ..export import BatchError
 

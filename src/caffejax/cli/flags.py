@@ -29,7 +29,7 @@ def group(parser: argparse.ArgumentParser, title: str) -> Flags:
 def add(parser: Flags, name: str, help: str, **arguments: Any) -> None:
     """Add a flag, spelled with one or two dashes, and with `_` or `-` between words: `--debug_nans`, `-debug-nans`.
 
-    `arguments` are additional arguments of `add_argument`.
+    `arguments` are passed to argparse's `add_argument`.
     """
     spellings = dict.fromkeys((name, name.replace("_", "-")))
     arguments = {"dest": name, **arguments}
@@ -42,7 +42,7 @@ def add_switch(parser: Flags, name: str, help: str, dest: str | None = None) -> 
 
 
 def add_json(parser: Flags, help: str = "print JSON") -> None:
-    """Add `--json`, with which a command passes its results to `print_json`."""
+    """Add `--json`, which makes a command print its results by `print_json`."""
     add_switch(parser, "json", help)
 
 
@@ -87,7 +87,7 @@ def size(text: str) -> int:
 
 
 def split_commas(text: str | None) -> list[str]:
-    """Split a flag's value at its commas. None gives an empty list."""
+    """Split a flag's value at its commas and return the list of its parts; the list is empty for None."""
     return [name for name in (text or "").split(",") if name]
 
 
@@ -107,7 +107,10 @@ _TITLES: dict[type, str] = {ComputeConfig: COMPUTES, DataConfig: "how data is re
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add flags for the fields `names` of `ComputeConfig` and `DataConfig`, by default all but the limits on files."""
+    """Add flags for the fields `names` of `ComputeConfig` and `DataConfig`.
+
+    Without `names`, add flags for all fields except the limits on files.
+    """
     for kind in (ComputeConfig, DataConfig):
         add_fields(parser, kind, names or [f.name for f in fields(kind) if f.name not in LIMITS])
 
@@ -115,13 +118,13 @@ def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
 def add_fields(
     parser: argparse.ArgumentParser, kind: type, names: Sequence[str] = (), title: str = "", **defaults: Any
 ) -> None:
-    """Add a flag for each field of a configuration class that was defined by `option`.
+    """Add a flag for each field that a configuration class defines by `option`.
 
     Args:
         parser: the command's parser.
         kind: a class of `caffejax.config`.
-        names: the fields; default: all fields.
-        title: title of the group of flags in the help; default: the title for the class, if there is one.
+        names: the fields to add; default: all fields.
+        title: the title of the group of these flags in the help; default: the title that `_TITLES` has for the class.
         defaults: default values by field name, which replace the class's defaults.
     """
     target = group(parser, title) if (title := title or _TITLES.get(kind, "")) else parser
@@ -156,7 +159,7 @@ def data_config(options: argparse.Namespace) -> DataConfig:
 
 
 def fields_of(kind: type, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of a configuration class's fields by name, for the fields that are flags of the command."""
+    """Return the flags' values by field name, for the fields of a configuration class that are flags of the command."""
     return {f.name: getattr(options, f.name) for f in fields(kind) if f.metadata and hasattr(options, f.name)}
 
 

@@ -162,7 +162,7 @@ def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
 
 
 def write_tiles(maps: np.ndarray, options: argparse.Namespace, title: str) -> None:
-    """Write maps as a picture with the settings of the flags; print `title` and the number and size of the maps."""
+    """Write maps as tiles of one picture, as the flags select; print `title` and the number and size of the maps."""
     from ..atomic_write import replace_file
     from ..debugging.visualize import encode_image, enlarge, make_grid
     from ..errors import locate_errors

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the descriptions of types and messages as JSON values."""
+    """Return the descriptions of layer types and of settings messages as JSON-compatible values."""
     from ..layers import descriptions, layer_type
 
     values: list[dict[str, Any]] = []

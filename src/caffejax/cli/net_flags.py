@@ -34,7 +34,7 @@ def add_first_argument(parser: argparse.ArgumentParser, metavar: str, help: str,
 
 
 def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> None:
-    """Add NET, `--phase` and the flags of `add_state_flags`. If `phase` is not None, add no `--phase`; it is fixed."""
+    """Add NET, `--phase` and the flags of `add_state_flags`. If `phase` is not None, `--phase` is not added."""
     add_net_argument(parser)
     if phase is None:
         flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")

@@ -27,7 +27,10 @@ _GLOG = {"log_dir", "log_link", "v", "vmodule", "minloglevel", "stderrthreshold"
 
 
 class Help(argparse.HelpFormatter):
-    """Help formatter that shows one spelling of each flag, and its default if that is not None, a boolean or empty."""
+    """A help formatter that shows one spelling of each flag.
+
+    It also shows the flag's default value, unless this value is None, a boolean or empty.
+    """
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, **{"max_help_position": 33, **options})
@@ -77,7 +80,7 @@ class Parser(argparse.ArgumentParser):
         return {spelling for action in self._actions for spelling in action.option_strings}
 
     def format_help(self) -> str:
-        """Return the help text, without the flags of `HIDDEN_TITLE` except after `--help-all`."""
+        """Return the help text. It includes the flags of the group `HIDDEN_TITLE` only after `--help-all`."""
         limits = [a for group in self._action_groups if group.title == HIDDEN_TITLE for a in group._group_actions]
         commands = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]  # the epilog lists them
         hidden = [(action, action.help) for action in (*commands, *([] if self._shows_all else limits))]
@@ -107,7 +110,7 @@ class Parser(argparse.ArgumentParser):
         return arguments
 
     def _put_flags_first(self, arguments: Sequence[str]) -> list[str]:
-        """Return the arguments with each flag as one word before all other words, and switches without values."""
+        """Return the arguments with all flags first. Each flag is one word, and switches have no values."""
         has_remainder = any(action.nargs == argparse.REMAINDER for action in self._actions)  # for another program
         flags: list[str] = []
         switches: dict[str, str] = {}  # the switches that are on, by dest
@@ -164,7 +167,7 @@ class Parser(argparse.ArgumentParser):
         return [*flags, *switches.values(), *["--"] * bool(words and not has_remainder), *words]
 
     def _find_action(self, flag: str) -> tuple[argparse.Action | None, bool]:
-        """Return the action of a flag, or None, and whether the flag turns it on; a switch like `--nogray` does not."""
+        """Return the action of a flag (None if unknown), and False if it turns a switch off, as `--nogray` does."""
         action = self._option_string_actions.get(flag)
         if action is None and (match := re.match("(--?)no(.+)", flag)):
             switch = self._option_string_actions.get(match[1] + match[2])

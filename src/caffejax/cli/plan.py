@@ -108,7 +108,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _read_net(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
-    """Return the train or test net of a solver file and the solver, or the net of a net file and None."""
+    """Return the net and the solver of a solver file, or the net of a net file and None."""
     from ..checking.model_files import kind_of
     from ..net import Net
     from ..schema import read_solver

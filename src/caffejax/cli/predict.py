@@ -131,7 +131,10 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _remove_output_files(net: NetParameter) -> str:
-    """Remove the output files of DetectionOutput layers, as in published deploy nets; return their label map, or ""."""
+    """Remove `save_output_param`, with which published deploy nets write files, from DetectionOutput layers.
+
+    Return the path of the label map that it names, or "" if it names none.
+    """
     file = ""
     for layer in net.layer:
         file = file or layer.detection_output_param.save_output_param.label_map_file
@@ -167,7 +170,7 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
 
 
 def _output_files(options: argparse.Namespace) -> list[Path]:
-    """Return the output files, one for each picture; none without `--out`.
+    """Return the output file of each picture, or an empty list if `--out` is absent.
 
     Raises:
         CaffejaxError: if a file cannot be written or is also an input, if several pictures would have the same output
@@ -179,7 +182,9 @@ def _output_files(options: argparse.Namespace) -> list[Path]:
     files = [out]
     if out.is_dir() or len(options.images) > 1:
         if not out.is_dir():
-            raise CaffejaxError(f"--out={out}: {len(options.images)} pictures need an existing folder")
+            raise CaffejaxError(
+                f"--out={out} must be an existing folder, because there are {len(options.images)} pictures"
+            )
         files = [out / f"{Path(image).stem}.png" for image in options.images]
         if len(set(files)) < len(files):
             raise CaffejaxError(f"--out={out}: results of pictures with the same name would overwrite each other")

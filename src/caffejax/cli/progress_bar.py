@@ -31,7 +31,7 @@ def show_progress(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]
         outputs: the outputs of test nets to show; default: scalar outputs that are not losses, such as accuracies.
 
     Raises:
-        SolverError: if no test net has one of `outputs`.
+        SolverError: if any of `outputs` is missing from every test net.
     """
     from ..parallel import is_first
     from .training_progress import TrainingDisplay, check_outputs

@@ -88,9 +88,9 @@ _RETRY = 0.02  # seconds between tries to raise a delayed interrupt
 def handle_ctrl_c() -> Iterator[None]:
     """Return a context in which Ctrl-C raises KeyboardInterrupt. After the context, Ctrl-C ends the process silently.
 
-    The interrupt is delayed, and retried every 20 ms, in two cases: during an import, because some libraries crash
-    if their import is interrupted, and in functions whose exceptions Python only reports, such as callbacks of the
-    garbage collector.
+    The interrupt is delayed, and retried every 20 ms, in two cases: during an import, because some libraries crash if
+    their import is interrupted, and in functions whose exceptions Python prints but does not raise, such as callbacks
+    of the garbage collector.
     """
     previous_hook = sys.unraisablehook
 

@@ -1,8 +1,9 @@
 """Summarise a net: layers, shapes, parameters, multiply-adds, activation memory, receptive field and stride.
 
 Receptive field and stride are in pixels of the net's inputs along each spatial axis; "-" means that an output depends
-on all pixels, like after an InnerProduct, or that they are undefined. Multiply-adds and activations are for the full
-batch. With --memory, the table shows the bytes of each layer; the memory of training follows.
+on all pixels, as it does after an InnerProduct, or that receptive field and stride are undefined. Multiply-adds and
+activations are for the full batch. With --memory, the table also shows the bytes of each layer, and the memory of
+training is printed below it.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _time(timer: Timer, iterations: int, plan: str) -> dict[str, Any]:
-    """Log the times, and return their means in milliseconds."""
+    """Time the passes, log the times, and return their means in milliseconds."""
     from ..debugging import mean_times
 
     log.info("Compiling.")

@@ -50,8 +50,8 @@ def run(options: argparse.Namespace) -> None:
     """Write the programs.
 
     Raises:
-        CaffejaxError: if the folder does not exist, or contains programs that this command did not write, without
-            `--replace`.
+        CaffejaxError: if the folder does not exist, or if it contains programs that this command did not write and
+            `--replace` is absent.
     """
     from ..atomic_write import replace_file
 

@@ -19,7 +19,7 @@ _MIN_INTERVAL = (
 
 
 def check_outputs(solver: Solver, outputs: Sequence[str]) -> None:
-    """Raise `SolverError` if no test net has one of the outputs; the error lists all such outputs."""
+    """Raise `SolverError` if any of the outputs is missing from every test net; the error lists all missing outputs."""
     names = {name for evaluator in solver.tests.evaluators for name in evaluator.net.outputs}
     hint = f"; outputs: {', '.join(sorted(names))}" if names else "; there is no test net"
     unknown = [name for name in outputs if name not in names]

@@ -1,4 +1,4 @@
-"""Convert an old net, solver or .caffemodel to Caffe's current format; both files may be the same."""
+"""Convert an old net, solver or .caffemodel to Caffe's current format; input and output may be the same file."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class upgrade_net_proto_binary:  # noqa: N801
 
 
 class upgrade_solver_proto_text:  # noqa: N801
-    """Convert an old solver prototxt, with the nets in it, to Caffe's current format; both files may be the same."""
+    """Convert an old solver prototxt and its nets to Caffe's current format; input and output may be the same file."""
 
     HELP = "upgrade an old solver prototxt"
     EXAMPLE = "caffejax upgrade_solver_proto_text old.prototxt new.prototxt"

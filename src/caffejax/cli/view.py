@@ -1,4 +1,4 @@
-"""Show a net in a browser as one HTML page with graph, shapes, parameters and multiply-adds; it needs no network."""
+"""Show a net in a browser as one HTML page with graph, shapes, parameters and multiply-adds; the page works offline."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Model:
         return self
 
     def setOutputNames(self, outNames: Any) -> Model:
-        """Select the layers whose tops `predict` returns, by default the layers whose tops no layer reads."""
+        """Select the layers whose tops `predict` returns, by default those whose tops no layer reads."""
         self._outputs = list(outNames)
         return self
 
@@ -203,7 +203,8 @@ class DetectionModel(Model):
             nmsThreshold: ignored, because DetectionOutput has already suppressed overlapping boxes.
 
         Returns:
-            int32 (n,), float32 (n,) and int32 (n, 4) with left, top, width and height; three empty tuples for n = 0.
+            The classes, int32 (n,), the confidences, float32 (n,), and the boxes, int32 (n, 4), with left, top, width
+            and height in each row. If nothing is detected, the result is three empty tuples.
         """
         kind = self._net.getLayer(self._net.getLayerNames()[-1]).type
         if kind != "DetectionOutput":
@@ -224,6 +225,6 @@ class DetectionModel(Model):
 
 
 def _boxes(corners: Array, scale: Array) -> Array:
-    """Return left, top, width and height of boxes from their scaled corners, truncated to integers."""
+    """Scale the corners of boxes and truncate them to integers; return left, top, width and height of each box."""
     corners = (corners * scale).astype(np.int32)
     return np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2] + 1], 1)

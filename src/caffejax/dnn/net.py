@@ -54,7 +54,10 @@ class Layer:
             self._net.setParam(self._number, i, array)
 
     def outputNameToIndex(self, outputName: str) -> int:
-        """Return the number of an input for layer 0, or -1 if the net has no such input. Other layers return 0."""
+        """Return the number of the net's input with this name, or -1 if there is none.
+
+        This holds for layer 0, which stands for the inputs. Other layers return 0.
+        """
         if self._number:
             return 0
         return self._net._inputs.index(outputName) if outputName in self._net._inputs else -1
@@ -83,7 +86,7 @@ class Net:
         self._reshaped: Graph
 
     def _set_net(self, net: CaffeNet, variables: Variables, missing_slots: set[Slot]) -> None:
-        """Use a net in phase TEST with its parameters and state. `missing_slots` have no weights yet."""
+        """Set the net, in phase TEST, and its parameters and state. Blobs in `missing_slots` have no weights yet."""
         self._net = net.for_inference(net.graph.blobs)
         self._reshaped = self._net.graph
         self._variables, self._missing_slots = variables, missing_slots
@@ -171,7 +174,7 @@ class Net:
         new, old = np.array(blob, np.float32), param.array(*self._variables)
         if new.size != old.size:
             raise CaffejaxError(
-                f"blob {numParam} of layer {layer!r} has shape {old.shape}, the new array has {new.shape}"
+                f"blob {numParam} of layer {layer!r} has shape {old.shape}, but the new array has shape {new.shape}"
             )
         tree = self._variables[not param.spec.learnable]
         blobs = {**tree[param.owner.layer]}
@@ -191,7 +194,7 @@ class Net:
         self._inputs = list(inputBlobNames)
 
     def setInputShape(self, inputName: str, shape: Sequence[int]) -> None:
-        """Reshape the net for a new shape of an input. `setInput` also accepts arrays of new shapes without it."""
+        """Reshape the net for a new shape of an input. `setInput` accepts arrays of new shapes without this call."""
         self._reshape({self._find_input(inputName): tuple(map(int, shape))})
 
     def setInput(self, blob: Any, name: str = "", scalefactor: float = 1.0, mean: Any = ()) -> None:
@@ -280,7 +283,7 @@ class Net:
 
         frozen = self._compile(tops)
         if missing := [self._inputs[self._input_names.index(n)] for n in frozen.input_names if n not in self._arrays]:
-            raise CaffejaxError(f"call setInput before forward, for {', '.join(missing)}")
+            raise CaffejaxError(f"call setInput before forward for these inputs: {', '.join(missing)}")
         start = time.perf_counter_ns()
         inputs = {name: self._to_device(self._arrays[name]) for name in frozen.input_names}
         blobs = frozen(inputs, jax.random.key(0) if frozen.may_draw(inputs) else None)
@@ -358,7 +361,10 @@ class Net:
         return (shape[3], shape[2]) if len(shape) == 4 else (0, 0)
 
     def _shapes_for(self, netInputShapes: Any) -> tuple[list[tuple[Shape, ...]], list[tuple[Shape, ...]]]:
-        """Return the bottom and top shapes of all layers, after the inputs' shapes, for one or several input shapes."""
+        """Return two lists for the given input shapes: the shapes of the bottoms and of the tops of all layers.
+
+        The first item of both lists is for layer 0, and contains the shapes of the inputs.
+        """
         self._require_net()
         is_list = bool(len(netInputShapes)) and np.ndim(netInputShapes[0]) > 0
         shapes = [tuple(map(int, shape)) for shape in (netInputShapes if is_list else [netInputShapes])]

@@ -21,10 +21,10 @@ class Node(NamedTuple):
     Attributes:
         name: OpenCV's name.
         type: OpenCV's type.
-        layer: the layer of the graph in which each blob is produced once.
+        layer: the layer, in a graph in which no two layers write the same blob.
         params: the parameters and statistics that OpenCV assigns to it.
-        tops: the names of its tops in that graph, or of its bottoms for a layer without tops, such as Silence. A node
-            that exists only in OpenCV has none.
+        tops: the names of its tops in that graph, or of its bottoms for a layer without tops, such as Silence. The
+            Scale layer that OpenCV adds for an Axpy layer has none.
     """
 
     name: str
@@ -53,7 +53,7 @@ def list_nodes(graph: Graph, produced_once: Graph) -> Iterator[Node]:
 
     Args:
         graph: the net's graph.
-        produced_once: the same graph with each blob produced once.
+        produced_once: the same net as a graph in which no two layers write the same blob.
     """
     from ..graph.inference_graph import inference_names
 

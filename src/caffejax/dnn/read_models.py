@@ -26,8 +26,8 @@ def readNetFromCaffe(
 
     Args:
         prototxt: the path of the prototxt, or its content: bytes, a bytearray, or a uint8 array.
-        caffeModel: the path of the .caffemodel, or its content. Without it, the net has layers and shapes, and
-            `forward` runs once `setParam` has set the weights.
+        caffeModel: the path of the .caffemodel, or its content. Without it, the net has layers and shapes, but
+            `setParam` must set the weights before `forward` can run.
         bufferProto, bufferModel: the contents of the prototxt and the .caffemodel, instead of the first two arguments.
 
     Raises:
@@ -129,7 +129,10 @@ def _read_weights(graph: Graph, model: Any) -> Mapping[Slot, np.ndarray]:
 
 
 def _fill_with_zeros(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[Variables, set[Slot]]:
-    """Return a net's parameters and state from `arrays`, with zeros for missing arrays, and the slots of the zeros."""
+    """Return a net's parameters and state, and the slots of the blobs that `arrays` does not contain.
+
+    Parameters and state have the values in `arrays`; blobs that are not in `arrays` are zero.
+    """
     import jax
 
     from ..checkpoints.match_by_name import missing_layers

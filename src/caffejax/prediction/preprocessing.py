@@ -23,9 +23,10 @@ class PublishedNet(NamedTuple):
 
     Attributes:
         mean: the mean that is subtracted from each channel, in the net's channel order.
-        scale: the factor after the subtraction.
+        scale: the factor that is applied after the subtraction.
         channels: the net's channel order, "BGR" or "RGB", or "gray".
-        layer: the name of a layer that identifies the net in files without a net name; "" if files have this name.
+        layer: the name of a layer by which the net is recognized in a file that has no net name; "" if all files have
+            the net name.
     """
 
     mean: tuple[float, ...]
@@ -80,7 +81,10 @@ class Preprocessing:
     source: str
 
     def __call__(self, pictures: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
-        """Return the net's input, float32 (N, C, h, w), from uint8 pictures, (H, W, 3) in B, G, R or (H, W)."""
+        """Return the net's input, float32 (N, C, h, w), for pictures.
+
+        A picture is uint8, (H, W, 3) with channels B, G, R, or (H, W).
+        """
         import cv2
 
         height, width = size
@@ -116,7 +120,7 @@ def preprocessing_of(
         shape: (C, h, w) of the input.
         mean: numbers separated by commas, one for all channels or one for each; or a .binaryproto or .npy file. A mean
             image with a different size than the input is replaced by its average for each channel.
-        scale: the factor after the subtraction.
+        scale: the factor that is applied after the subtraction.
         channels: "BGR" or "RGB".
 
     Raises:
@@ -155,7 +159,10 @@ def _find_published(net: NetParameter) -> tuple[str, PublishedNet] | None:
 
 
 def _transforms(net: NetParameter, file: Path) -> Iterator[tuple[TransformationParameter, Path]]:
-    """Yield the transform_params of the net and of train nets in its folder, each with its file; TEST comes first."""
+    """Yield the transform_params of the net, then those of train nets in its folder, each with its file.
+
+    In each net, layers that belong only to phase TRAIN come last.
+    """
     names = {layer.name for layer in net.layer}
     yield from ((layer.transform_param, file) for layer in _with_transform(net))
     for other in sorted(file.parent.glob("*train*.prototxt")):

@@ -71,10 +71,10 @@ def main_outputs(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Classes:
-    """The best classes.
+    """The best classes of a picture.
 
     Attributes:
-        blob: the output.
+        blob: the name of the output.
         best: pairs of label and score, by descending score.
         score: "probability" or "score".
     """
@@ -95,11 +95,12 @@ class Classes:
 
 @dataclass(frozen=True)
 class Boxes:
-    """Detected objects.
+    """The objects that were detected in a picture.
 
     Attributes:
-        blob: the output.
-        detections: label, score, and box (left, top, right, bottom) in pixels of the picture, by descending score.
+        blob: the name of the output.
+        detections: the label, the score, and the box (left, top, right, bottom) of each object, in pixels of the
+            picture, by descending score.
     """
 
     blob: str
@@ -127,11 +128,11 @@ class Boxes:
 
 @dataclass(frozen=True, eq=False)
 class Pixels:
-    """A label for each pixel.
+    """The labels of the pixels of a picture.
 
     Attributes:
-        blob: the output.
-        labels: integers (H, W), of the output's size.
+        blob: the name of the output.
+        labels: integers (H, W), with the height and width of the output.
     """
 
     blob: str
@@ -226,7 +227,7 @@ def results_of(
 
 
 def format_result(result: Result, names: Names) -> str:
-    """Return a table of a result for a terminal."""
+    """Return a result as a text table for a terminal."""
     rows = result.rows(names)
     if not rows:
         return "nothing found"
@@ -268,7 +269,7 @@ def _line_height(picture: np.ndarray) -> int:
 
 
 def _write_text(picture: np.ndarray, text: str, corner: tuple[int, int], color: Sequence[int] = (0, 0, 0)) -> None:
-    """Write white text on a color, with the upper left corner as close to `corner` as the picture allows."""
+    """Write white text on a `color` rectangle. Its upper left corner is as close to `corner` as the picture allows."""
     import cv2
 
     line_height = _line_height(picture)

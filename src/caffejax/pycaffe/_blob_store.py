@@ -19,12 +19,12 @@ class Memories:
     Args:
         graph: the net's graph.
         variables: initial parameters and state.
-        device: the device of passes.
+        device: the device on which passes run.
 
     Attributes:
-        device: the device of passes; changed by `move`.
+        device: the device on which passes run; `move` changes it.
         blobs: the blobs by name.
-        slots: the parameters and state by the slot of their owner.
+        slots: the blobs of parameters and state, by the slot of the layer that owns them.
     """
 
     def __init__(self, graph: Graph, variables: pure.Variables, device: jax.Device) -> None:
@@ -92,7 +92,7 @@ class Memories:
                 blob.data_memory.store(param.spec.rewrite(blob.data_on(self.device)))
 
     def data_of(self, tree: Mapping[str, Mapping[int, Slot]]) -> pure.Params:
-        """Return the arrays of a tree of slots, as a tree with the same structure."""
+        """Replace the slots in a tree by their data, and return the tree."""
         return {
             layer: {i: self.slots[slot].data_on(self.device) for i, slot in slots.items()}
             for layer, slots in tree.items()
@@ -110,9 +110,9 @@ class Memories:
         self.blobs[name].data_memory.store(array)
 
     def store_rows(self, name: str, padded: jax.Array) -> None:
-        """Store the valid rows of a padded top as in Caffe's blob, or one row if no row is valid.
+        """Store a top with padded rows. Its blob gets only the valid rows, as in Caffe, or one row if no row is valid.
 
-        Passes get the padded top from `inputs`, because they are compiled for its shape.
+        `inputs` returns the top with its padded rows, because passes are compiled for their number.
         """
         self.store(name, strip_padding(padded, max(1, num_valid_rows(padded))))
         blob = self.blobs[name]
@@ -138,7 +138,7 @@ class Memories:
                 self.blobs[other].reshape(*shape)
 
     def reshape(self, graph: Graph, layers: range) -> None:
-        """Reshape the tops and the recurrent state of `layers` to their shapes in `graph`, for new input shapes.
+        """Reshape the tops and the recurrent state of `layers` to their shapes in `graph`, which has new input shapes.
 
         State with a new shape becomes zero.
         """

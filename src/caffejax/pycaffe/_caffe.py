@@ -1,6 +1,6 @@
 """Alias of `caffejax.pycaffe` under the name of Caffe's compiled module: `from caffe._caffe import layer_type_list`.
 
-It also has the types of Caffe's vectors. Here these are lists, except for the blobs of a layer.
+It also has Caffe's vector types. Here they are lists, except for the vector of a layer's blobs.
 """
 
 from __future__ import annotations

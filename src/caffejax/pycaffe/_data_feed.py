@@ -25,7 +25,7 @@ class FedLayers:
         memories: the net's memories, with the tops.
 
     Attributes:
-        arrays: sources of MemoryData layers, by layer key.
+        arrays: the sources from which MemoryData layers read batches, by layer key.
     """
 
     def __init__(self, loader: Loader, memories: Memories) -> None:
@@ -74,7 +74,7 @@ def takes_arrays(layer: Layer) -> bool:
 
 
 def array_source(graph: Graph, data: np.ndarray, labels: np.ndarray) -> ArraySource:
-    """Return a source of arrays for a net's first layer, which must be MemoryData.
+    """Return a source of batches from arrays for a net's first layer, which must be MemoryData.
 
     Raises:
         GraphError: if the arrays do not fit the layer, or the first layer is not MemoryData.
@@ -104,12 +104,15 @@ def write_batch(
         GraphError: if the names of the arrays are not `names`, or an array and its blob differ in the first axis.
     """
     if set(arrays) != set(names):
-        raise GraphError(f"{_MISMATCH[which]}: given {sorted(arrays)}, the net has {sorted(names)}")
+        raise GraphError(f"{_MISMATCH[which]}: {sorted(arrays)} were given, but the net has {sorted(names)}")
     noun = "Input" if which == "data" else "Diff"
     for name, array in arrays.items():
         shape = blobs[name].shape
         if np.shape(array)[:1] != shape[:1]:
-            raise GraphError(f"{noun} is not batch sized: '{name}' is {np.shape(array)}, the blob {shape}")
+            raise GraphError(
+                f"{noun} is not batch sized: '{name}' has shape {np.shape(array)}, but its blob has shape {shape}; "
+                "the first axes must be equal"
+            )
         getattr(blobs[name], which)[...] = array
 
 

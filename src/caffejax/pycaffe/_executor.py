@@ -29,7 +29,7 @@ Callback = Callable[[int], object]
 
 
 class Executor:
-    """A net with its memories, and passes over ranges of its layers.
+    """A net with its arrays (`Memories`), and methods that run forward and backward passes over ranges of its layers.
 
     A pass returns the net's outputs and the blobs that users have read repeatedly. When a user reads a different blob,
     the same pass runs a second time and returns all blobs.
@@ -104,11 +104,14 @@ class Executor:
             self.forget_passes()
 
     def forget_passes(self) -> None:
-        """Forget all passes; backward passes then start from the current memories."""
+        """Forget all forward passes. The next backward pass uses the current values of blobs and parameters."""
         self._history.forget()
 
     def forward(self, first: int, last: int, key: Key | None = None) -> list[jax.Array]:
-        """Run layers `first` to `last` on the current blobs; return the weighted losses, one per range of layers."""
+        """Run layers `first` to `last` on the current blobs.
+
+        The layers run in ranges (`LayerRange`). The result is the weighted loss of each range.
+        """
         self.move_to_current_device()
         self.reshape(first, last)
         key = key or _global_state.next_key()
@@ -124,8 +127,8 @@ class Executor:
 
         Args:
             high, low: indices of the last and the first layer.
-            diffs: the names of the blobs whose diffs are read next.
-            deconv: run a deconvolution pass.
+            diffs: the names of blobs whose diffs the pass must return.
+            deconv: if True, run a deconvolution pass; see `Net.deconv`.
 
         Raises:
             GraphError: if a gradient does not exist.
@@ -144,7 +147,7 @@ class Executor:
         """Run all layers forward and backward, in one compiled call where possible.
 
         Returns:
-            The weighted losses, one per range of layers; their sum is the net's loss.
+            The weighted loss of each range of layers (`LayerRange`); the sum is the net's loss.
         """
         last = len(self.graph.layers) - 1
         self.move_to_current_device()
@@ -176,7 +179,7 @@ class Executor:
         self._history = History(self._ranges, self.memories)
 
     def _prepare_pass(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
-        """Return a new pass that has not run yet, for which data layers have read their next batch."""
+        """Let data layers read their next batch, and return a new pass, which has not run yet."""
         self.fed_layers.read(layers.fed_layers)
         return new_pass(layers, self.memories, key, frozen)
 
@@ -203,7 +206,10 @@ class Executor:
         return tuple(name for name in layers.writes if blobs[name].data_memory.expects_read() or name in required)
 
     def _groups(self, high: int, low: int, deconv: bool) -> Iterator[tuple[Pass, BackwardRange]]:
-        """Yield the forward passes and layer ranges of the backward pass from layer `high` down to `low`."""
+        """Split the backward pass from layer `high` down to `low` into ranges that each belong to one forward pass.
+
+        Yield each of these forward passes with its range.
+        """
         indices = [i for i in range(high, low - 1, -1) if has_backward(self.graph.layers[i])]
         passes = {i: self._history.pass_to_differentiate(i) for i in indices}
         while indices:
@@ -243,7 +249,7 @@ def open_executor(
     weights: str | os.PathLike[str] | None = None,
     strict: bool | None = None,
 ) -> tuple[Executor, Loader]:
-    """Build a net with the process's random seed and create its executor. The caller must close the loader.
+    """Build a net with the process's random seed; return its executor and its loader, which the caller must close.
 
     Args:
         network_file: the prototxt.

@@ -217,7 +217,7 @@ def init_log(level: int = 0, to_stderr: bool = True) -> None:
 
 
 def set_logging(enabled: bool) -> None:
-    """Turn the log that nets and solvers write to stderr on or off. By default it is on, as in Caffe.
+    """Turn on or off the log that nets and solvers write to stderr. By default it is on, as in Caffe.
 
     False also undoes `init_log`. `GLOG_minloglevel` in the environment limits the log as in Caffe: 1 to warnings and
     errors, 2 to errors, 3 to nothing.

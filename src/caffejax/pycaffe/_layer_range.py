@@ -51,7 +51,7 @@ class BackwardRange:
 
     Attributes:
         low, high: indices of the first and the last layer.
-        deconv: True for a deconvolution pass.
+        deconv: True for a deconvolution pass; see `Net.deconv`.
         reads: the blobs whose diffs the pass starts from.
         writes: the blobs whose diffs the pass computes.
         leaves: the blobs in `writes` that are computed by earlier layers.
@@ -82,16 +82,16 @@ class LayerRange:
     Args:
         graph: the graph.
         first, last: indices of its first and last layer. A host layer is always a separate range, and so is a layer
-            with padded tops that other layers read.
+            whose tops have padded rows (see `padded_tops`) if other layers read them.
 
     Attributes:
         on_host: True if the range is a host layer, which is not compiled.
         fed_layers: the Input and data layers of the range, whose tops are stored in the blobs before the pass.
         reads: the input blobs: tops of Input and data layers, and blobs from earlier layers.
-        writes: the computed blobs, without the tops of Splits, which are their bottoms under different names; see
-            `Graph.split_roots`.
+        writes: the blobs that the layers compute. Tops of Splits are not included, because they are the bottoms of the
+            Splits under different names; see `Graph.split_roots`.
         params, state: the slots that the layers use, as trees with the structure of `Net.init`'s result.
-        indices: the layers that select by index, each with the blob of its indices.
+        indices: the layers that select values by index, each with the name of the blob that contains the indices.
     """
 
     def __init__(self, graph: Graph, first: int, last: int) -> None:
@@ -111,7 +111,7 @@ class LayerRange:
 
     @cached_property
     def leaves(self) -> frozenset[str]:
-        """Names of blobs computed in the range that later layers read or that are outputs of the net."""
+        """The names of the blobs that the range computes for later layers, or as outputs of the net."""
         later = make_part(self.graph.layers[self.last + 1 :])
         return frozenset(map(self.root, (*later.reads, *self.graph.outputs))).intersection(self.writes)
 
@@ -119,7 +119,7 @@ class LayerRange:
     def inputs(self) -> tuple[tuple[str, str], ...]:
         """The blobs whose shapes users set: tops of the range's Input layers, and blobs that earlier layers compute.
 
-        Each is a pair of a name and its `root`. Tops of data layers are not included. In nets whose number of rows
+        Each item is a pair of a name and its `root`. Tops of data layers are not included. In nets whose number of rows
         varies by batch, computed blobs are not included either.
         """
         computed = make_part(layer for layer in self.graph.layers[: self.first] if not layer.type.is_fed).writes
@@ -164,7 +164,10 @@ class LayerRange:
         return self._function("backward", self._backward, back, wanted)(inputs, seeds, host_tops)
 
     def _all_if_small(self, names: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:
-        """Return `names` if these blobs are small, so that one compiled function serves all readers, else `wanted`."""
+        """Return `names` if these blobs are small, else `wanted`.
+
+        If a pass returns all small blobs, one compiled function is sufficient whichever of them users read.
+        """
         size = sum(math.prod(self.graph.blobs[name].shape) for name in names)
         return names if size <= _SMALL else wanted
 
@@ -249,7 +252,7 @@ class LayerRange:
         return make_part(layer for layer in layers if not layer.type.is_fed)
 
     def _input_values(self, inputs: PassInputs) -> Values:
-        """Return the input blobs by name. Blobs that earlier Splits copy also have the names of the Splits' tops."""
+        """Return the input blobs by name. The bottom of an earlier Split also has the names of the Split's tops."""
         aliases = {name: inputs.blobs[self._roots[name]] for name in self._part.reads if name in self._roots}
         return {**inputs.blobs, **aliases}
 
@@ -277,7 +280,7 @@ class Ranges:
     def split(self, first: int, last: int, *, by_layer: bool) -> Iterator[LayerRange]:
         """Yield the ranges that together run layers `first` to `last` (indices, inclusive).
 
-        Each host layer is a separate range, and so is each layer with padded tops that other layers read. The layers
+        Each host layer is a separate range, and so is each layer whose padded tops other layers read. The layers
         after such a layer run on the valid rows only. If `by_layer` is True, every layer is a separate range.
         """
         schedule = make_schedule(self.graph, first, last)
@@ -290,7 +293,7 @@ class Ranges:
 
 
 def padded_tops(layers: Iterable[Layer]) -> set[str]:
-    """Return the names of the tops that have padded rows."""
+    """Return the names of the tops with padded rows, which follow the valid rows because the number of these varies."""
     return {top for layer in layers if layer.type.traits.pads_rows for top in layer.tops}
 
 
@@ -303,7 +306,7 @@ def _fold_key(inputs: PassInputs) -> PassInputs:
 
 
 def _select(inputs: PassInputs, outputs: PassOutputs, wanted: tuple[str, ...]) -> PassOutputs:
-    """Return the blobs in `wanted`, and only the entries of the state that the pass has changed."""
+    """Return the outputs of a pass, but only the blobs in `wanted` and the state that the pass has changed."""
     state = {
         layer: {i: new for i, new in arrays.items() if new is not inputs.state[layer][i]}
         for layer, arrays in outputs.state.items()

@@ -27,7 +27,7 @@ from ._synced_memory import SyncedBlob
 
 
 class Rows:
-    """A collector of the rows of batches, by blob name."""
+    """Collects the rows of several batches of blobs, by blob name."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._rows: dict[str, list[Any]] = {name: [] for name in names}
@@ -101,7 +101,7 @@ def share_data(targets: Iterable[tuple[str, list[SyncedBlob]]], sources: Mapping
 
     Args:
         targets: pairs of a layer's name and blobs.
-        sources: the blobs of the different net by layer name.
+        sources: the blobs of the different net's layers, by layer name.
 
     Raises:
         GraphError: if the layers' blobs differ in number or shape.
@@ -132,10 +132,10 @@ class Net:
     Args:
         network_file: a prototxt's path (or its text).
         phase: TRAIN or TEST.
-        level, stages: the level and the stages of the net's state, with which layers are included or excluded.
+        level, stages: the level and the stages of the net's state, by which the net includes or excludes layers.
         weights: a .caffemodel or .caffemodel.h5 to start from.
-        strict_weights: if True, raise an error if the file lacks weights of a layer; if False, only if it has weights
-            for no layer. By default, such layers are logged.
+        strict_weights: if True, raise an error if the file lacks weights of a layer. If False, raise an error only if
+            the file has weights for no layer. By default, both are only logged.
 
     Attributes:
         name: the net's name; scripts may change it.
@@ -205,7 +205,7 @@ class Net:
 
     @property
     def blob_loss_weights(self) -> OrderedDict[str, float]:
-        """The loss weight of every blob."""
+        """The loss weight of every blob, by name."""
         losses = self._executor.graph.losses
         return OrderedDict((name, losses.get(name, 0.0)) for name in self._blob_names)
 
@@ -301,7 +301,7 @@ class Net:
 
         Args:
             blobs: names of blobs to return in addition to the outputs.
-            kwargs: for each of the net's inputs an array with all examples along its first axis.
+            kwargs: for each of the net's inputs, an array with all examples along its first axis.
 
         Returns:
             Copies of the blobs by name, with one row per example. A loss, which is a scalar, has one value per batch.

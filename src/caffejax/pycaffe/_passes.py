@@ -92,10 +92,10 @@ class Pass:
         return outputs or self.range.forward(self.inputs, wanted)
 
     def finish(self, outputs: PassOutputs, memories: Memories) -> None:
-        """Store the results of the pass in `memories`; blobs that are not in `outputs` are deferred.
+        """Store the results of the pass in `memories`. Blobs that are not in `outputs` are computed when they are read.
 
         Raises:
-            LayerError: for an index out of range in a layer that selects by index.
+            LayerError: if a layer that selects values by index has an index that is out of range.
         """
         blobs = self.range.graph.blobs
         values = {**self.inputs.blobs, **outputs.values}
@@ -156,7 +156,10 @@ class BackwardPass:
         )
 
     def finish(self, diffs: Diffs, memories: Memories) -> None:
-        """Store the diffs of blobs in `memories` and add the diffs of parameters. Diffs not in `diffs` are deferred."""
+        """Store the diffs of blobs in `memories`, and add the diffs of parameters to those in `memories`.
+
+        Diffs of blobs that are not in `diffs` are computed when they are read.
+        """
         nonzero = {slot: memories.slots[slot] for slot in diffs.params if not memories.slots[slot].diff_memory.is_zero}
         current = {slot: blob.diff_on(memories.device) for slot, blob in nonzero.items()}
         sums = _add(current, {slot: diffs.params[slot] for slot in current}) if current else {}
@@ -199,7 +202,7 @@ class History:
         self.forget()
 
     def forget(self) -> None:
-        """Forget all passes; backward passes then start from the current memories."""
+        """Forget all passes. The next backward pass uses the current values of blobs and parameters."""
         self._last = [None] * len(self._layers)
 
     def add(self, forward: Pass) -> None:
@@ -207,7 +210,7 @@ class History:
         self._last[forward.range.first : forward.range.last + 1] = [forward] * len(forward.range.layers)
 
     def last(self, i: int) -> Pass | None:
-        """Return the most recent pass of layer `i`, or None."""
+        """Return the most recent pass of layer `i`, or None if there is none."""
         return self._last[i]
 
     def pass_to_differentiate(self, i: int) -> Pass:

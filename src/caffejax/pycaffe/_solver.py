@@ -42,7 +42,8 @@ class BlobUpdater:
         executor: the train net's executor.
 
     Attributes:
-        on_start, on_gradients: functions that are called before the first pass and before the update of each iteration.
+        on_start: functions that are called in each iteration before the first pass.
+        on_gradients: functions that are called in each iteration before the update.
         last_update, steps_per_dispatch, wait_seconds: see `Updater`.
     """
 
@@ -85,7 +86,10 @@ class BlobUpdater:
 
     @property
     def sharded_state(self) -> tuple[TrainState, None]:
-        """A copy of the train state, since users may write to blobs, and None for the statistics of other devices."""
+        """A copy of the train state, and None, because there are no statistics of other devices.
+
+        The state is copied because users may write to blobs.
+        """
         return jax.tree.map(jnp.copy, self.train_state), None
 
     def restore(self, state: TrainState, each: Params | None) -> None:
@@ -163,7 +167,8 @@ class Solver:
 
     Args:
         solver_file: a solver prototxt.
-        tune: call `caffejax.tune_process` first. It makes training faster and changes settings of the whole process.
+        tune: if True, call `caffejax.tune_process` first. This makes training faster and changes settings of the whole
+            process.
 
     Attributes:
         net: the train net.
@@ -268,7 +273,7 @@ class Solver:
         self._trainer.restore(state_file)
 
     def apply_update(self) -> None:
-        """Make one update from the current diffs of the parameters; `iter` advances."""
+        """Make one update from the current diffs of the parameters, and increase `iter` by one."""
         self._updater.apply_update(self._trainer.rate_schedule(self._trainer.iteration))
         self._trainer.iteration += 1
 

@@ -134,7 +134,7 @@ class Memory:
         return self.streak >= _FREQUENT or self.has_views
 
     def current_version(self) -> int:
-        """Return the version. It is a new one if the host's buffer has changed since the device read it."""
+        """Return the version of the value. It is new if the host's buffer has changed since the device read it."""
         may_have_changed = self._array is not None and self._on_host and self._is_exposed
         if may_have_changed and not self._buffer_equals_array():
             self._array = None

@@ -52,7 +52,8 @@ def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
         raise ValueError(f"{layer.type} layers do not have a learning rate multiplier")
     if len(layer.param) > 2:
         raise DrawingError(
-            f"layer '{layer.name}' has {len(layer.param)} param entries, but can have two, for weights and biases"
+            f"layer '{layer.name}' has {len(layer.param)} param entries, but at most two are allowed, "
+            "for weights and biases"
         )
     multipliers = [param.lr_mult for param in layer.param]
     first, second = [*multipliers, 1.0, 1.0][:2]
@@ -93,9 +94,9 @@ def drawing(
     Args:
         caffe_net: the net in Caffe's current format, as `caffejax.read_net` returns it.
         rankdir: the direction of the drawing: "LR", "RL", "TB" or "BT".
-        label_edges: write the number of outputs and the batch size at the edges.
+        label_edges: if True, write the number of outputs and the batch size at the edges.
         phase: draw only the layers of this phase, `caffe.TRAIN` or `caffe.TEST`; default: all layers.
-        display_lrm: write the learning rate multipliers in the boxes.
+        display_lrm: if True, write the learning rate multipliers in the boxes.
 
     Raises:
         CaffejaxError: if the direction is invalid, or no layers remain.
@@ -192,7 +193,7 @@ def draw_net_to_file(
     phase: int | None = None,
     display_lrm: bool = False,
 ) -> None:
-    """Draw a net to a file; the file extension selects the format. Raises the errors of `draw_net`."""
+    """Draw a net to a file; the file extension selects the format. This raises the same errors as `draw_net`."""
     ext = os.path.splitext(filename)[1][1:]
     if not ext:
         raise CaffejaxError(f"{filename}: the file's extension must be an image format, as in net.svg")

@@ -108,8 +108,8 @@ def load_image(filename: str | os.PathLike[str] | IO[bytes], color: bool = True)
     Args:
         filename: a JPEG, PNG or other file that OpenCV reads, or a file object in binary mode, which is read from its
             current position. Transparency is dropped.
-        color: return three channels, also for grey images. If False, return one channel, a sum of R, G and B with
-            scikit-image's weights.
+        color: if True, return three channels, also for grey images. If False, return one channel, which is a sum of R,
+            G and B with scikit-image's weights.
 
     Returns:
         float32 in 0..1, (H, W, 3) with channels R, G, B, or (H, W, 1): the bytes divided by 255.
@@ -140,8 +140,8 @@ def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarr
         crop_dims: height and width of the crops.
 
     Returns:
-        (10 N, *crop_dims, K), float32: per image top left, top right, bottom left, bottom right, centre, then the
-        mirror images in the same order.
+        The crops, float32 (10 N, *crop_dims, K). For each image they are top left, top right, bottom left, bottom
+        right and centre, then the mirror images in the same order.
     """
     (height, width), (h, w) = images[0].shape[:2], (int(n) for n in crop_dims)
     if h > height or w > width:
@@ -157,7 +157,7 @@ def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarr
 
 
 class Transformer:
-    """Conversion of images to a net's inputs, and back.
+    """Converts images to a net's inputs, and inputs back to images.
 
     Images are resized to the input's height and width. The other steps are applied only if they were set, in this
     order: transpose, swap channels, multiply by raw_scale, subtract the mean, multiply by input_scale.
@@ -250,9 +250,12 @@ class Transformer:
         elif mean.ndim == 2:
             mean = mean[np.newaxis]
         if mean.ndim != 3:
-            raise ValueError(f"Mean shape invalid: {mean.shape}")
+            raise ValueError(f"Mean shape invalid: the mean must have 1, 2 or 3 axes, not shape {mean.shape}")
         if mean.shape[0] != shape[1]:
-            raise ValueError(f"Mean channels incompatible with input: {mean.shape[0]}, the input has {shape[1]}")
+            raise ValueError(
+                f"Mean channels incompatible with input: the mean has {mean.shape[0]} channels, but the input has "
+                f"{shape[1]}"
+            )
         if mean.shape[1:] not in ((1, 1), shape[2:]):
             mean = resize_image(mean.transpose(1, 2, 0), shape[2:]).transpose(2, 0, 1)
         self.mean[in_] = mean
@@ -310,7 +313,7 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1)
 
 
 def __getattr__(name: str) -> Any:
-    """Import the names that Caffe's module has from its imports: `skimage`, skimage's `resize`, and scipy's `zoom`."""
+    """Return `skimage`, skimage's `resize` or scipy's `zoom`: Caffe's module imports them, and scripts may use them."""
     if name not in _IMPORTS:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     module, _, attribute = _IMPORTS[name].partition(":")
@@ -331,7 +334,7 @@ def _nearest(new: int, old: int) -> np.ndarray:
 
 
 def _inside_fraction(new: int, old: int) -> np.ndarray:
-    """Return the sum of each new pixel's interpolation weights for pixels inside the image, (new,)."""
+    """Return for each new pixel the sum of its interpolation weights for pixels inside the image, (new,)."""
     centres = _centres(new, old)
     return 1 - np.maximum(np.maximum(-centres, centres - (old - 1)), 0)
 

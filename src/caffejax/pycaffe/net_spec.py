@@ -48,10 +48,10 @@ def param_name_dict() -> dict[str, str]:
 
 @cache
 def _params_of(type_name: str) -> tuple[str, ...]:
-    """Return the names of the LayerParameter fields that may have a type's settings, beginning with the most likely.
+    """Return the names of the LayerParameter fields that may contain a type's settings, beginning with the most likely.
 
-    These are the field of the type, or the fields of all types with this name in forks; a field whose name resembles
-    the type's name; and a field whose message is named after the type, as in Caffe.
+    First come the field of the type, or the fields of all types with this name in forks. A field whose name resembles
+    the type's name follows, then a field whose message is named after the type, as in Caffe.
     """
     names: list[str | None] = []
     with suppress(GraphError):  # an unregistered type
@@ -107,7 +107,7 @@ def _fill_message(message: Message, name: str, value: Any) -> None:
 
 
 def _assign(name: str, value: Any, assign: Callable[[], None]) -> None:
-    """Run an assignment; add the setting's name to protobuf's error about the value."""
+    """Run an assignment. If protobuf rejects the value, add the setting's name to its error."""
     try:
         assign()
     except (TypeError, ValueError) as error:
@@ -119,7 +119,7 @@ def _to_python(value: Any) -> Any:
 
 
 def fill_layer(layer: LayerParameter, settings: Mapping[str, Any]) -> None:
-    """Set fields of a layer. Each is set in the type's parameter message that has it, and otherwise in the layer.
+    """Set fields of a layer: each in the type's parameter message if this has the field, and otherwise in the layer.
 
     Raises:
         AttributeError, TypeError: see `assign_proto`; the message names the layer.
@@ -248,7 +248,7 @@ class _NetBuilder:
 
 
 def to_proto(*tops: Top | Function) -> NetParameter:
-    """Return the net of these layers and all layers that they depend on, with automatic names such as "ReLU1"."""
+    """Return the net of the layers of `tops` and all layers that they depend on, with names such as "ReLU1"."""
     builder = _NetBuilder()
     for top in tops:
         builder.add(top.fn if isinstance(top, Top) else top)
@@ -328,7 +328,7 @@ class NetSpec:
         """
         for name, top in self.tops.items():
             if not isinstance(top, Top | Function):
-                raise _not_a_top(f"'{name}'", top, "give each of the tops a name, n.a, n.b = ...")
+                raise _not_a_top(f"'{name}'", top, "give each of the tops a name, as in n.a, n.b = ...")
         builder = _NetBuilder({top: name for name, top in self.tops.items()})
         for top in self.tops.values():
             builder.add(top.fn if isinstance(top, Top) else top)
@@ -368,7 +368,7 @@ class Parameters:
     def __getattr__(self, name: str) -> _Enums:
         message = f"{name}Parameter"
         if not hasattr(caffe_pb2, message):
-            raise AttributeError(f"there is no {message}{did_you_mean(message, vars(caffe_pb2))}")
+            raise AttributeError(f"caffe_pb2 has no message type '{message}'{did_you_mean(message, vars(caffe_pb2))}")
         return _Enums(message)
 
 
