@@ -73,8 +73,8 @@ def replace_path(path: str | os.PathLike[str], error: type[CaffejaxError] = Caff
 def check_writable(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Path:
     """Check, before a long computation, that its result can be written to `path`.
 
-    It cannot if the folder is missing, or if `path` is a folder, a device, a pipe or a socket. Permissions and free
-    space are not checked.
+    It cannot be written if the folder is missing, or if `path` is a folder, a device, a pipe or a socket. Permissions
+    and free space are not checked.
 
     Returns:
         The path to write, which is the target if `path` is a symbolic link.

@@ -95,8 +95,9 @@ class ComputeConfig:
         kernels: "fast" for the fastest implementation of each operation on the platform, "reference" for the plain
             lowering of every layer.
         precision: "float32" computes in float32 on every platform. "tf32" rounds the factors of matrix products and
-            convolutions to 10 bits on platforms that support TF32; CPUs do not, and use float32. "bfloat16" computes
-            products and activations in bfloat16, and keeps parameters, statistics, sums, losses and outputs in float32.
+            convolutions to 10 bits on platforms that support TF32; CPUs do not support it, and use float32. "bfloat16"
+            computes products and activations in bfloat16, and keeps parameters, statistics, sums, losses and outputs in
+            float32.
         backward: how gradients are computed: "autodiff", or "rules" for the layers' hand-written Backward.
         remat: "auto" to rematerialize layers in the backward pass of `loss` if the residuals would not fit into memory;
             "none" to keep all residuals.
@@ -105,8 +106,8 @@ class ComputeConfig:
         axis_name: a mesh axis of `jax.shard_map` whose devices' batches form one batch: losses, their gradients and
             accuracies are computed over the joined batch. The setting has no effect outside such an axis, for
             example on one device.
-        sync_bn: whether BatchNorm's statistics are computed over the batches of all these devices, instead of over each
-            device's batch. This has no effect without `axis_name`.
+        sync_bn: whether BatchNorm's statistics are computed over the batches of all devices of `axis_name`, instead of
+            over each device's batch. This has no effect without `axis_name`.
 
     Raises:
         CaffejaxError: if an option has an invalid value; the message names each such option.
@@ -168,7 +169,7 @@ class DataShard:
         return self.first <= number % self.total < self.first + self.count
 
     def nth(self, n: int, start: int = 0) -> int:
-        """Return the number of the shard's nth batch, n = 0, 1, ..., among the batches with numbers from `start` on."""
+        """Return the number of the shard's batch `n`, counted from 0 at its first batch from number `start` on."""
         rounds, offset = divmod(start, self.total)
         n_before = rounds * self.count + min(max(offset - self.first, 0), self.count)
         rounds, offset = divmod(n_before + n, self.count)
@@ -189,8 +190,8 @@ class DataConfig:
         seed: the seed of the data layers' shuffling, crops and mirroring.
         workers: the number of processes that read the data of each data layer. 0 reads in threads of this process,
             which is fast enough unless much of the reading is Python code.
-        skip_bad: whether an image that Data or ImageData cannot decode is replaced by the next one, with a warning.
-            Otherwise, an error is raised.
+        skip_bad: whether an image that Data or ImageData cannot decode is replaced with the next image, and a warning
+            is logged. Otherwise, an error is raised.
         max_image_pixels: the largest number of pixels of an image. It is checked in the image's header, before memory
             is allocated.
         max_hdf5_bytes: the bytes that an HDF5 file's data sets may unpack to, beyond the bytes in the file.
@@ -243,7 +244,8 @@ class Parallel:
             or "params" for this state and the parameters.
         reduce_dtype: the dtype in which gradients of weights are summed over the devices: "auto" for the dtype of
             products and activations, which is bfloat16 with `precision="bfloat16"`, or "float32". Gradients of arrays
-            with one axis, such as biases, are always summed in float32. All gradients are if `model` exceeds 1.
+            with one axis, such as biases, are always summed in float32. If `model` exceeds 1, all gradients are summed
+            in float32.
 
     Raises:
         CaffejaxError: if an option has an invalid value; the message names each such option.
@@ -267,7 +269,7 @@ class Parallel:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How a solver trains, apart from the settings in its prototxt.
+    """Settings for training, in addition to the settings in the solver's prototxt.
 
     Attributes:
         weights: the files to start from, in any format that `Net.load` reads. They are loaded after the files that the
@@ -278,10 +280,10 @@ class TrainConfig:
             are the devices of all processes. Each device takes batch_size examples, as in Caffe.
         parallel: how training is spread over several devices.
         keep_last: the number of newest checkpoints to keep, or None for all.
-        keep_best: the name of a test output; the checkpoint with its best value is kept too. For a loss the lowest
-            value is the best, for any other output the highest.
-        checkpoint_only: whether to write only checkpoints, without the files from which Caffe can resume. The first
-            process writes those files, and needs memory for all parameters.
+        keep_best: the name of a test output; the checkpoint with its best value is kept too. The best value is the
+            lowest value of a loss, and the highest value of any other output.
+        checkpoint_only: whether to write only checkpoints, without the files from which Caffe can resume. Caffe's files
+            are written by the first process, which needs memory for all parameters.
         on_snapshot_error: "stop" to raise an error if a snapshot cannot be written, or "continue" to log a warning and
             continue until the next snapshot is due. If the last snapshot of training cannot be written, an error is
             always raised. Several processes support only "stop".

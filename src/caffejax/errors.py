@@ -52,7 +52,7 @@ class Problem:
 
 
 def _shorten(text: str, max_length: int) -> str:
-    """Return a text, or if it is longer than `max_length`, about three quarters of this length without its middle."""
+    """Remove the middle of a text that is longer than `max_length`, and keep about three quarters of this length."""
     return text if len(text) <= max_length else f"{text[: max_length // 2]} ... {text[-max_length // 4 :]}"
 
 
@@ -127,7 +127,7 @@ def locate_errors(**location: str | int | None) -> Iterator[None]:
 
 
 def check_all(*checks: Callable[[], object]) -> None:
-    """Call several functions, and raise one error with the problems of all, of the class of the first error."""
+    """Call several functions. If any raises an error, raise one error with all problems, of the first error's class."""
     errors = []
     for check in checks:
         try:
@@ -144,7 +144,7 @@ def raise_all(error: type[CaffejaxError], problems: Iterable[str | Problem], fil
     Args:
         error: the class of the error.
         problems: messages, or problems with a location.
-        file: the file of the problems that are messages, or None if they concern no file.
+        file: the file that the messages are about, or None. Problems with a location already have a file.
     """
     if located := [Problem(p, file) if isinstance(p, str) else p for p in problems]:
         raise error(located)

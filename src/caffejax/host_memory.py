@@ -71,7 +71,7 @@ def memory_budget(device: jax.Device) -> int:
 
 
 def limits(root: Path = _GROUPS_ROOT, group_list: Path = _GROUP_LIST) -> Iterator[Limit]:
-    """Yield the memory limits of this process's control groups and of their parents, in versions 1 and 2.
+    """Yield the memory limits of this process's control groups (versions 1 and 2) and of their parents.
 
     Args:
         root: the folder where the control groups are mounted.

@@ -94,7 +94,7 @@ def temporary_alias(alias: str, package: str) -> Iterator[None]:
     """Make `import alias` return `package` within a `with` block.
 
     If a different package named `alias` has already been imported, the block does not change it. Blocks of several
-    threads may overlap: the last one to end removes the alias from `sys.modules`.
+    threads may overlap: the block that ends last removes the alias from `sys.modules`.
     """
     if _conflicting_module(alias, package) is not None:
         yield

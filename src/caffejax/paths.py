@@ -102,7 +102,7 @@ def content(path: str | os.PathLike[str]) -> bytes:
 
 
 def read_bytes(path: str | os.PathLike[str], error: type[CaffejaxError], description: str = "") -> bytes:
-    """Return the bytes of a file, as `content` does.
+    """Return the bytes of a file, like `content`, with errors of a given class.
 
     Args:
         path: the file.

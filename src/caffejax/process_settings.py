@@ -68,10 +68,10 @@ def compile_for_absent_devices() -> None:
 def hide_late_errors() -> None:
     """Hide errors that threads of orbax print after a checkpoint could not be written or read.
 
-    The first error is raised as usual. Later errors occur in threads of orbax and tensorstore, and
-    are printed through `sys.excepthook`, `sys.unraisablehook` and `threading.excepthook`. After a call of this function
-    these hooks stay replaced from the first checkpoint that is written or read until the process ends. The command
-    line calls it. Without it, the hooks are replaced only while a checkpoint is written or read.
+    The first error is raised as usual. Later errors occur in threads of orbax and tensorstore, and are printed through
+    `sys.excepthook`, `sys.unraisablehook` and `threading.excepthook`. After a call of this function, these hooks stay
+    replaced from the first checkpoint that is written or read until the process ends. The command line calls it.
+    Without it, the hooks are replaced only while a checkpoint is written or read.
     """
     from .checkpoints.failed_saves import hide_late_errors as hide
 
@@ -132,10 +132,10 @@ def keeps_freed_memory() -> bool:
 
 
 def pause_gc_while_tracing() -> None:
-    """Pause Python's garbage collector, in all threads, while a net is traced and compiled.
+    """Make every later call of a net's compiled functions pause Python's garbage collector, in all threads.
 
-    Tracing creates no garbage cycles, and the collector took a quarter of the 2.4 s of tracing ResNet-152. The
-    collector resumes after each call.
+    The first call of a function traces and compiles it. Tracing creates no reference cycles, but the collector took a
+    quarter of the 2.4 s of tracing ResNet-152. The collector resumes when the call ends.
     """
     from .kernels.compilation import Jitted
 
@@ -149,7 +149,7 @@ def limit_openmp_spinning() -> None:
     takes 60 microseconds. Longer spinning gains nothing on idle cores. If another program uses one of the cores, two
     threads share a core, and in each layer one of them spins while the other has work. OpenMP reads `OMP_WAIT_POLICY`
     and `GOMP_SPINCOUNT` when it is loaded and applies them to the whole process, so this function sets both, loads
-    oneDNN, and removes them again. If either variable is already set, the function does nothing.
+    oneDNN, and removes both variables again. If either variable is already set, the function does nothing.
     """
     from .kernels import onednn
 

@@ -31,7 +31,7 @@ def open_hdf5_file(path: str | os.PathLike[str]) -> h5py.File:
     """Open an HDF5 file for reading.
 
     Raises:
-        RefusedError: if the header says that the data is in several files, for which HDF5 allocates any size that the
+        RefusedError: if the header says that the data is in several files. HDF5 would then allocate whatever size the
             header states.
         OSError: if the file cannot be opened.
     """
@@ -100,7 +100,7 @@ def find(group: h5py.Group, path: str) -> h5py.Group | h5py.Dataset | None:
 class Allowance:
     """A limit on the unpacked size of the data sets that are read from one file.
 
-    They may take the bytes in the file plus `max_expansion`, but at most the machine's memory.
+    The data sets may take as many bytes as the file has plus `max_expansion`, but at most the machine's memory.
 
     Args:
         file: the open file.

@@ -13,7 +13,7 @@ from .intermediates import LayerTrace
 
 
 class DebugInfo:
-    """Debug info of a net's passes. The computation is compiled once.
+    """Computes the debug info of a net's passes. The computation is compiled once.
 
     Args:
         net: the net.

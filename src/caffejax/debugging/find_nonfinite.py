@@ -21,7 +21,7 @@ class NonFinite(NamedTuple):
     """A description of an array with elements that are not finite, its layer, and advice.
 
     Attributes:
-        message: the name of the array, and the numbers of its NaN and infinite elements.
+        message: the name of the array, and how many of its elements are NaN and how many are infinite.
         layer: the layer of the array, or None if it is unknown.
         advice: a remedy, or "" for the general advice.
     """

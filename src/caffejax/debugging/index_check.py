@@ -25,7 +25,7 @@ def check_indices(layer: Layer, bottoms: Sequence[Any]) -> None:
 
     Args:
         layer: a layer that selects by index.
-        bottoms: the layer's bottoms. Of bottoms without indices, only the shapes are used.
+        bottoms: the layer's bottoms. Only the shapes of bottoms without indices are used.
 
     Raises:
         LayerError: if an index is out of range; the message has the layer, the index and the range.
@@ -76,7 +76,7 @@ class IndexCheck:
             _check(layer, indices, int(count))
 
     def _indices(self, net: Net, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> Any:
-        """Return the indices and the number of valid indices of each layer that selects by computed indices."""
+        """Return the computed indices of each layer that selects by them, and the number of elements to select from."""
         names = {name for layer in self._layers for name in layer.bottoms}
         values, _ = net.apply(params, state, batch, key=key, blobs=names)
         return [

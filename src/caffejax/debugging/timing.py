@@ -50,7 +50,7 @@ class NetTime(NamedTuple):
 
 
 class Timer:
-    """Timer of a net's layers and of the entire net, pass by pass.
+    """Measures the times of a net's layers and of the entire net, one pass at a time.
 
     `layers` times each layer separately, as Caffe runs it, which shows the expensive layers. The sum of these times is
     not the time of the net, because the net is compiled as one program. `time_net` times this program.
@@ -102,7 +102,7 @@ class Timer:
         return NetTime(forward, both, frozen)
 
     def _time_layer(self, part: Part, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
-        """Time one layer, or the reading of a batch for a data layer; return the time and the layer's outputs."""
+        """Time one layer or, for a data layer, the reading of a batch. Return the time and the layer's outputs."""
         (layer,) = part.layers
         if isinstance(layer.type.implementation, Reads):
             ms, tops = _time_call(lambda: layer.transform_on_device(list(self._loader.read(layer.key).values())))
@@ -120,7 +120,7 @@ class Timer:
 
 
 class _CompiledLayer:
-    """The forward and backward pass of one layer, compiled."""
+    """The compiled forward and backward pass of one layer."""
 
     def __init__(self, part: Part, without_loss: bool) -> None:
         (self._layer,) = part.layers

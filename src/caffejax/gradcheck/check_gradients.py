@@ -95,12 +95,12 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """True if the gradients agree, or differ because the rule is declared not to be the derivative."""
+        """True if the gradients agree, or differ only because the type declares that its rule is not the derivative."""
         return self.verdict in (OK, DECLARED)
 
     @property
     def _decisive_errors(self) -> list[Worst]:
-        """The errors that decide the verdict: the errors of the rule if there is one, otherwise of autodiff."""
+        """The errors that decide the verdict: the errors of the rule or, if there is no rule, the error of autodiff."""
         with_rule = [w for w in (self.rule_autodiff, self.rule_differences) if w is not None]
         return with_rule or [w for w in (self.autodiff_differences,) if w is not None]
 
@@ -177,7 +177,8 @@ class Derivations:
         autodiff: the gradients by autodiff of the forward pass, or None for a layer on the host.
         rule: the gradients by the hand-written rule. If there is no rule, they are zeros for a layer on the host, and
             None for other layers.
-        net: the gradients by the method that the net uses, for types that prefer their rule, or None for other types.
+        net: for types that prefer their rule to the derivative, the gradients that the net computes. For other types,
+            it is None.
     """
 
     differences: Sequence[Differences]
@@ -360,9 +361,9 @@ def check_gradients(
     - Elements near a kink have no finite difference; only rule and autodiff are compared.
     - Layers on the host have no autodiff; only the rule and finite differences are compared.
 
-    Types that prefer their rule have a gradient that is not the derivative. For these types, autodiff must agree with
-    finite differences, the net's gradient must agree with the rule, and the rule must point in the derivative's
-    direction.
+    Some layer types prefer their rule: their gradient is intentionally not the derivative. For these types, autodiff
+    must agree with finite differences, the net's gradient must agree with the rule, and the rule must point in the
+    derivative's direction.
 
         check_gradients(Net("train_val.prototxt", "TRAIN"), layers=["conv1", "norm1"])
         check_gradients("InnerProduct", "inner_product_param { num_output: 3 }", bottoms=[(2, 5)])
@@ -378,7 +379,7 @@ def check_gradients(
         weights: the net's variables or a .caffemodel, or None to initialize the variables with the fillers.
         inputs: arrays for the net's inputs by name. Other inputs are read from the sources of data layers, or are
             random: standard normal numbers, or valid class indices for labels.
-        phase: the phase of a single layer. It is ignored for a net, which has a phase.
+        phase: the phase of a single layer. It is ignored for a net, because a net already has a phase.
         samples: the number of elements of each array to check by finite differences. The default is 64, and fewer for
             large arrays.
         seed: the seed of all random numbers. Random layers use one fixed key.
@@ -470,8 +471,8 @@ def _arguments(layer: Layer) -> tuple[Argument, ...]:
 def _gradient_exists(layer: Layer, bottom: int) -> bool:
     """Return whether the gradient of a bottom can be checked.
 
-    It cannot be checked for a user's host layer if the net does not need this gradient, because `backward` does not
-    compute it then.
+    It cannot be checked for a user's host layer if the net does not need this gradient, because the layer's `backward`
+    then does not compute it.
     """
     return layer.type.instance is None or not layer.type.on_host or layer.bottom_need_backward[bottom]
 

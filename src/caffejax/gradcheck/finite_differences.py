@@ -24,14 +24,15 @@ ONE_SIDED = 1e-3  # a larger relative difference between two one-sided slopes in
 
 @dataclass(frozen=True)
 class Tolerances:
-    """Step sizes and tolerances of finite differences for layers that compute in a dtype.
+    """Step sizes and tolerances of finite differences for layers that compute in a given dtype.
 
     Attributes:
         steps: step sizes, relative to the larger of the magnitude of the element and the magnitude of its array.
-        agreement: the allowed difference of two extrapolations, relative to the larger gradients.
+        agreement: the allowed difference of two extrapolations, relative to the difference or, if that is larger, a
+            hundredth of the largest difference.
         tolerance: the allowed relative error between a derivative and a finite difference. It is at least ten times the
             error for smooth functions.
-        eps: the dtype's relative spacing.
+        eps: the machine epsilon of the dtype.
     """
 
     steps: np.ndarray
@@ -148,7 +149,7 @@ def _extrapolate(
         up, down: the changes of the scalar for +h and -h, of shape (n, steps).
         steps: the steps h, of shape (n, steps).
         norm: the norm of the scalar's terms, for the rounding error.
-        tolerances: the steps and the dtype's spacing.
+        tolerances: the steps and the machine epsilon of the dtype.
 
     Returns:
         Four arrays of shape (n,): the difference, the disagreement of the two best extrapolations, the disagreement of

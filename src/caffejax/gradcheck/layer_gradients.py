@@ -49,7 +49,7 @@ class Case:
 
     @property
     def values(self) -> Arrays:
-        """The arguments' arrays."""
+        """The arrays of the arguments."""
         return tuple(getattr(self, f"{a.kind}s")[a.number] for a in self.arguments)
 
     @property

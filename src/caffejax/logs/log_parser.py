@@ -77,7 +77,8 @@ _SOLVING = "Solving "
 def read_caffe_log(lines: Iterable[str], year: int) -> Log:
     """Read a log with lines in glog's form, and ignore other lines.
 
-    If a second run was appended to the log, it replaces the rows of the first run from its own first iteration on.
+    If a second run was appended to the log, its rows replace the rows of the first run from the second run's first
+    iteration on.
 
     Args:
         lines: the lines of the log.
@@ -173,8 +174,9 @@ def parse_event(line: str) -> dict[str, Any] | None:
 def read_json_lines(lines: Iterable[str]) -> Log:
     """Read the events in JSON lines as tables, and ignore other lines.
 
-    A resumed or restarted run replaces the rows of the earlier run after its own first iteration, and its seconds
-    continue from the end of the earlier run. If an iteration occurs twice, the later line is used.
+    If a run was resumed or restarted, the rows of the earlier run after the iteration at which the new run starts are
+    discarded, and the seconds of the new run continue from the end of the earlier run. If an iteration occurs twice,
+    the later line is used.
     """
     trained: dict[float, tuple[Row, Row, Row]] = {}  # by iteration: loss, rate, outputs
     tested: dict[tuple[float, float], Row] = {}  # by iteration and net
@@ -209,7 +211,10 @@ def read_json_lines(lines: Iterable[str]) -> Log:
 
 
 def json_values(value: Any) -> Any:
-    """Return nested values for JSON. Non-finite floats and keys become strings, and sequences become lists."""
+    """Convert nested values to types that JSON supports.
+
+    Keys and non-finite floats become strings, and sequences become lists.
+    """
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):

@@ -21,7 +21,7 @@ from ..training.reporting import log
 
 
 def graph_def(graph: Graph) -> Any:
-    """Return a tensorboardX GraphDef with a node for each layer, which has the shapes of its tops and params.
+    """Return a tensorboardX GraphDef. Its node for each layer has the shapes of the layer's tops and params.
 
     Inserted splits are omitted. The layers that read a split blob are connected to the layer that computes the blob.
     """
@@ -64,9 +64,9 @@ class TensorBoard(Callback):
 
     Displays and tests write scalars: loss, lr, outputs, images per second, and the fraction of time spent waiting for
     data. Tests write histograms of all params and an image of the first filters. If the solver has no test nets,
-    snapshots write them instead. The start of training writes the train net's graph. A resumed run replaces earlier
-    events after its first iteration. If an event cannot be written, one warning is logged, and training continues. If
-    several processes train together, only the first process writes.
+    snapshots write them instead. The start of training writes the train net's graph. If a run resumes at an iteration,
+    TensorBoard discards the events of the earlier run after this iteration. If an event cannot be written, one warning
+    is logged, and training continues. If several processes train together, only the first process writes.
 
     Args:
         folder: the folder of the event files. It is created when training starts.

@@ -22,7 +22,7 @@ class CaffeFirst:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the package in `folder`, or None for other names or if a compiled Caffe comes first."""
+        """Return the spec of the package in `folder`, or None for other names and for a compiled Caffe."""
         spec = PathFinder.find_spec(fullname) if fullname == "caffe" else None
         if spec is None or not spec.submodule_search_locations:
             return None

@@ -60,13 +60,13 @@ def check_memory(
     Args:
         net: the train net.
         device: the device to train on.
-        memory_limit: the user's limit in bytes, which replaces the free memory, or None. With rematerialization it is a
-            target, and the check uses the larger of the limit and the free memory.
+        memory_limit: the user's limit in bytes, which replaces the free memory, or None. With `remat="auto"`, the limit
+            is only a target, and the check uses the larger of the limit and the free memory.
         rebuild: a function that builds the net with a different configuration.
 
     Raises:
-        SolverError: if training takes over 1.5 times the free memory. The message suggests changes with which it would
-            fit.
+        SolverError: if training takes over 1.5 times the free memory. The message suggests changes with which training
+            would fit.
     """
     graph, compute_config = net.graph, net.compute_config
     if net.has_host_layers or not any(graph.losses):
@@ -99,7 +99,7 @@ def _estimate_memory(net: Net, limit: int | None, batch: int | None = None) -> i
 
 
 def _remedies(net: Net, capacity: int, rebuild: Callable[[ComputeConfig], Net]) -> Iterator[str]:
-    """Yield each single change with which training fits, or all changes together if no single change is enough."""
+    """Yield a description of each single change that makes training fit, or of all changes together if none does."""
     compute_config, single_change_fits = net.compute_config, False
     changes: list[tuple[str, Net, int | None]] = []
     if compute_config.remat == "none":
@@ -299,7 +299,10 @@ def _checksum(path: str | os.PathLike[str]) -> int:
 
 
 def config_for_mesh(mesh: Mesh, compute_config: ComputeConfig) -> ComputeConfig:
-    """Return the configuration of a net on a mesh: `axis_name` is set if the mesh has several rows of devices."""
+    """Return the configuration of a net that is trained on a mesh.
+
+    `axis_name` is set if the mesh has several rows, because each row of devices then processes a separate batch.
+    """
     return replace(compute_config, axis_name=DATA) if mesh.shape[DATA] > 1 else compute_config
 
 
@@ -314,7 +317,7 @@ def _check_no_host_layers(graph: Graph) -> None:
 
 
 def _test_net(net: solver_param.NetSettings, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
-    """Build a test net. A net that can be tested only on one device reads all of the data, not one shard."""
+    """Build a test net. If it can be tested only on one device, it reads all batches instead of one shard."""
     test_net = _net(net, compute_config, data_config)
     if data_config.shard == DataShard() or supports_parallel_eval(test_net):
         return test_net
@@ -325,7 +328,7 @@ def _test_net(net: solver_param.NetSettings, compute_config: ComputeConfig, data
 
 
 def _devices(config: TrainConfig) -> list[jax.Device]:
-    """Return the devices to train on; with several processes, the devices of all processes.
+    """Return the devices to train on, including the devices of other processes.
 
     Raises:
         SolverError: if there are fewer devices than `config.devices`, or `config.device` is set with several processes.
@@ -362,7 +365,7 @@ def _seed(param: SolverParameter, default: int | None) -> int:
 
 
 def _set_memory_limit(compute_config: ComputeConfig, device: jax.Device) -> ComputeConfig:
-    """Return the configuration. If remat is "auto" without a memory limit, set the limit to the device's memory."""
+    """Return the configuration, with the device's memory as its memory limit if remat is "auto" and no limit is set."""
     if compute_config.remat == "auto" and compute_config.memory_limit is None:
         return replace(compute_config, memory_limit=memory_budget(device))
     return compute_config
@@ -373,7 +376,7 @@ def _net(net: solver_param.NetSettings, compute_config: ComputeConfig, data_conf
 
 
 def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
-    """Return the lr_mult or decay_mult of each blob, `{layer: tuple}`, with None for blobs that are not learned."""
+    """Return `{layer: tuple}` with the lr_mult or decay_mult of each blob, or None for a blob that is not learned."""
     return net.tree(lambda p: getattr(p, name) if p.spec.learnable else None)
 
 
@@ -382,7 +385,7 @@ class _DataArgument(NamedTuple):
 
     Attributes:
         data: the data, or None.
-        name: the argument's name.
+        name: the name of the solver's argument in error messages, such as `test_data[0]`.
         net: the net's name in error messages.
     """
 
@@ -402,10 +405,11 @@ def loader_opener(
         data: the data of the train net's Input layers, or None; see `UserData`.
         test_data: the data of the test net's Input layers, or None. For several test nets, it is a list with one item
             for each net, which is None for a net without Input layers.
-        num_splits: the number of devices that each batch of `data` is split over. The train net takes one part.
+        num_splits: the number of parts that each batch of `data` is split into. The train net's batch size is that of one
+            part.
 
     Raises:
-        SolverError: if a net has Input layers but no data, or data but no Input layers. The message names each such
+        SolverError: if a net has Input layers but no data, or has data but no Input layers. The message names each such
             net.
     """
     arguments = {train: _DataArgument(data, "data", "the train net")}

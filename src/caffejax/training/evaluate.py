@@ -146,7 +146,7 @@ class Evaluator:
         return scores
 
     def _add_recurrent_state(self, state: Params) -> Params:
-        """Return `state` with the recurrent state after the last batch of the previous test."""
+        """Return `state` with its recurrent state replaced by the recurrent state at the end of the previous test."""
         merged = dict(state)
         for layer in self.net.graph.layers:
             if layer.recurrent_state and layer.key in self._last:
@@ -200,7 +200,7 @@ def _check_shapes(outputs: Sequence[Mapping[str, Any]], graph: Graph) -> None:
 
 
 def copy_trained_params(test: Graph, initial: Variables, train: Graph, trained: Variables) -> Variables:
-    """Return a test net's variables: the trained arrays of the train net's layers of the same name, or `initial`."""
+    """Return a test net's variables: trained arrays for layers that the train net also has, otherwise `initial`."""
     return Variables(
         _share_tree(test, initial.params, train, trained.params), _share_tree(test, initial.state, train, trained.state)
     )
@@ -256,8 +256,8 @@ def average_precisions(batches: Sequence[Mapping[str, Any]], version: str) -> di
 
     Args:
         batches: the outputs of each batch, of shape (..., 5), as the layer DetectionEvaluate returns them. A row is
-            [-1, class, number of objects, -1, -1], or the detection [image, class, score, true positive, false
-            positive]. Rows of a negative class are padding.
+            either [-1, class, number of objects, -1, -1] for a class, or [image, class, score, true positive, false
+            positive] for a detection. Rows of a negative class are padding.
         version: the version of average precision; see `average_precision`.
     """
     rows = {
@@ -287,7 +287,7 @@ _FIELD = "carried"
 
 
 def encode_recurrent_state(graph: Graph, state: Params) -> dict[str, Any]:
-    """Return the recurrent state of a net as JSON values: shapes, and float32 numbers in base64, by layer."""
+    """Return a net's recurrent state as JSON values: for each layer, the shapes and the float32 numbers in base64."""
     return {
         layer.key: {_FIELD: [_encode(state[layer.key][p.slot.index]) for p in layer.recurrent_state]}
         for layer in graph.layers
@@ -296,10 +296,10 @@ def encode_recurrent_state(graph: Graph, state: Params) -> dict[str, Any]:
 
 
 def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
-    """Return the recurrent state that `encode_recurrent_state` encoded, `{layer: {index: array}}`.
+    """Return the recurrent state that `encode_recurrent_state` encoded, as `{layer: {index: array}}`.
 
-    If the shapes of a layer's stored state differ, because the batch size has changed, the layer is omitted, and its
-    state starts at zero.
+    If a layer's stored state does not have the shapes that the net needs, because the batch size has changed, the layer
+    is omitted. Its state then starts at zero.
 
     Raises:
         DataError: if the record is damaged.
@@ -343,7 +343,7 @@ _BY_ROW, _REPLICATED = PartitionSpec(DATA), PartitionSpec()
 
 
 def supports_parallel_eval(net: Net) -> bool:
-    """Return whether a net's batches can be tested in parallel.
+    """Return whether several devices can test a net at the same time, each with a different batch.
 
     This requires that the net has no host layers, no recurrent state and no indices that are checked on the host.
     """
@@ -406,7 +406,7 @@ class MeshEvaluator(Evaluator):
             n_done += count
 
     def _keys(self, keys: list[jax.Array]) -> jax.Array:
-        """Return the keys as one array with one key on each row of the mesh. Every process has all keys."""
+        """Return the keys as one array with one key on each row of the mesh. Every process must pass all keys."""
         data = np.stack([np.asarray(jax.random.key_data(key)) for key in keys])
         sharding = jax.sharding.NamedSharding(self._mesh, _BY_ROW)
         return jax.random.wrap_key_data(put_global(data, sharding))
@@ -416,7 +416,7 @@ class MeshEvaluator(Evaluator):
         return {name: np.zeros(blobs[name].shape, blobs[name].dtype) for name in self.net.input_names}
 
     def _replicate(self, variables: Variables) -> Variables:
-        """Copy the arrays that only the test net has to all devices. The trained arrays are already on all devices."""
+        """Copy arrays that exist only in the test net to all devices. The trained arrays are already there."""
 
         def replicate(array: Any) -> jax.Array:
             is_placed = isinstance(array, jax.Array) and len(array.sharding.device_set) == self._mesh.size

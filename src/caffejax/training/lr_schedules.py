@@ -1,7 +1,7 @@
 """Learning-rate schedules: Caffe's `lr_policy` as a function of the iteration, in Caffe's arithmetic.
 
-Rates are float32. The host computes them, once per iteration, because `step`, `multistep` and `exp` take powers in
-double precision before they round, and a compiled float32 step cannot.
+Rates are float32. The host computes them, once per iteration, because `step`, `multistep` and `exp` compute powers in
+double precision and then round them to float32, which a compiled float32 step cannot do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class AdaptiveSchedule:
     """A schedule that multiplies the rate by `gamma` at iterations that depend on losses or test scores.
 
     Attributes:
-        state: "step", the number of reductions so far, and values of the policy. Snapshots save the state.
+        state: a dict with the key "step", the number of reductions so far, and further values of the policy. Snapshots
+            save it.
     """
 
     def __init__(self, param: Any, **state: Any) -> None:
@@ -39,7 +40,7 @@ class AdaptiveSchedule:
 class StepEarly(AdaptiveSchedule):
     """The policy `stepearly` of Caffe in 2014: reduces the rate when the test accuracy has stopped rising.
 
-    The rate is multiplied by `gamma` when the highest accuracy has not risen in `stepearly` tests.
+    The rate is multiplied by `gamma` when `stepearly` tests have passed without a new highest accuracy.
     """
 
     def __init__(self, param: Any) -> None:
@@ -60,11 +61,12 @@ class Plateau(AdaptiveSchedule):
     """The policy `plateau` of the SSD fork: reduces the rate when the loss has stopped falling.
 
     The rate is multiplied by `gamma` when the smoothed loss has had no new minimum for `plateau_winsize` iterations.
-    The fork's smoothed loss includes the current iteration. Here it ends one iteration earlier, because the rate is
-    needed before the loss is computed.
+    The fork's smoothed loss includes the current iteration. Here it ends with the previous iteration, because the rate
+    is needed before the loss is computed.
 
     Attributes:
-        state: "step"; "minimum", the lowest smoothed loss; "last_event", the iteration of the last change.
+        state: a dict with "step", the number of reductions so far, "minimum", the lowest smoothed loss, and
+            "last_event", the iteration of the last reduction or new minimum.
     """
 
     def __init__(self, param: Any) -> None:
@@ -162,7 +164,10 @@ def current_step(param: Any, iteration: int) -> int:
 
 
 def _step_iterations(stepvalues: Sequence[int]) -> list[int]:
-    """Return the iteration of each step of `multistep`: `stepvalue`, increased where steps would coincide."""
+    """Return the iteration of each step of `multistep`.
+
+    It is the step's value in `stepvalue`, increased if it would otherwise coincide with the previous step.
+    """
     iterations: list[int] = []
     for value in stepvalues:
         iterations.append(max(value, iterations[-1] + 1 if iterations else value))

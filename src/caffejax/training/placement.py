@@ -124,7 +124,7 @@ class SingleDevice:
         return state, None
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
-        """Read the batches of an iteration; return a list with one item, the batches stacked by `stack` on axis 0."""
+        """Read the batches of an iteration, and return a list whose only item is the result of `stack` for them."""
         return [stack([next(loader) for _ in range(passes)])]
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
@@ -226,22 +226,25 @@ class MeshPlacement:
         return self.place_restored(TrainState(params, variables.state, history, jnp.int32(0), train_key(key)), None)
 
     def place(self, state: TrainState) -> TrainState:
-        """Place a state that every process has. Every device starts with the same running statistics."""
+        """Return a state placed on the mesh, with the same running statistics on every device.
+
+        Every process must pass the same state.
+        """
         sharded = put_global(*self._split_off_statistics(state))
         return self.place_restored(sharded.replace(state=state.state), None)
 
     def abstract_state(self, state: TrainState) -> TrainState:
         """Return a state's shapes and dtypes, with the shardings that arrays get when a checkpoint is restored.
 
-        Running statistics have the shapes of one device, without the axis of devices. They are small, and have no
-        shardings.
+        Running statistics have the shapes of one device, without the axis of devices. They have no shardings, because
+        they are small.
         """
         statistics = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.state)
         shapes: TrainState = abstract_state(state).replace(state=statistics)
         return shapes
 
     def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
-        """Place a state that was restored with the shapes of `abstract_state`.
+        """Return a restored state, which has the shapes of `abstract_state`, placed on the mesh.
 
         Args:
             state: the state.

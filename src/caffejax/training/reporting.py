@@ -113,7 +113,7 @@ def display_lines(display: Display, interval: int, loss_weights: Mapping[str, fl
 
 
 def precision_lines(precisions: Mapping[str, Mapping[int, float]]) -> Iterator[str]:
-    """Yield a log line "class<number>: <average precision>" for each class of each output, like the SSD fork."""
+    """Yield a log line "class<number>: <average precision>" for each class of each output, as the SSD fork does."""
     for by_class in precisions.values():
         for label, value in by_class.items():
             yield f"class{label}: {value:g}"
@@ -176,7 +176,7 @@ class DataWait:
 
     The host runs ahead of an accelerator, so a slow read does not always delay training. Only the part of a read after
     the device became idle is counted. If the previous read took over 1 ms, a thread records when the device becomes
-    idle. Otherwise, half of the read is counted.
+    idle. Otherwise, half of the read's time is counted if the device becomes idle during the read.
 
     Attributes:
         seconds: the total idle time, in seconds.

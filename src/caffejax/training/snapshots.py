@@ -1,4 +1,4 @@
-"""Snapshots: a checkpoint `<prefix>.orbax/<n>`, and for Caffe `<prefix>_iter_<n>.caffemodel` and `.solverstate`.
+"""Snapshots: a checkpoint `<prefix>.orbax/<n>`, and Caffe's files `<prefix>_iter_<n>.caffemodel` and `.solverstate`.
 
 A lock file for the prefix prevents two training runs from writing the same snapshots at the same time.
 """
@@ -119,7 +119,7 @@ FORMAT = 1  # the version of a checkpoint's record and names
 
 
 class Background:
-    """Runs one job at a time in a thread. If it fails, the next `submit`, `check` or `wait` raises its error."""
+    """Runs one job at a time in a thread. If a job fails, the next `submit`, `check` or `wait` raises its error."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
@@ -254,7 +254,7 @@ class Snapshots:
     def _caffe_files(
         self, host: TrainState, graph: Graph, iteration: int, record: Mapping[str, Any], last_update: Params | None
     ) -> Callable[[], None]:
-        """Return a function that writes Caffe's files from gathered arrays, or does nothing in other processes."""
+        """Return a function that writes Caffe's files in the first process, and does nothing in the other processes."""
         if self._checkpoint_only or not is_first():
             return lambda: None
         hdf5 = self._param.snapshot_format == SolverParameter.HDF5
@@ -276,8 +276,8 @@ class Snapshots:
         """Read a snapshot. Each process reads only its shards of a checkpoint.
 
         Args:
-            path: a .solverstate[.h5] file, a checkpoint folder, whose newest step is read, or a step in such a folder,
-                `<prefix>.orbax/<n>`.
+            path: a .solverstate[.h5] file, a checkpoint folder `<prefix>.orbax`, or a step in it, `<prefix>.orbax/<n>`.
+                For a folder, its newest step is read.
             updater: the updater that will continue from the state.
             graph: the train net.
 
@@ -420,7 +420,7 @@ def prefix_of(param: SolverParameter, file: Path | None) -> str:
 
 
 def _locate(path: Path) -> tuple[Path, int | None]:
-    """Split the path of a checkpoint folder or of a step in it into `(folder, step or None)`."""
+    """Return the folder and the step of a checkpoint's path. The step is None if the path is the folder itself."""
     if not os.path.exists(path):
         raise WeightsError(
             Problem("no such snapshot; give a <prefix>.orbax folder or one of its steps", file=str(path))

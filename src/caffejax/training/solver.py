@@ -58,8 +58,8 @@ class CompiledUpdater:
         parts: the nets, data, optimizer and options of training.
         initial_state: the initial state, placed on the devices.
         finite_check: the check for NaN and infinity. It is called after each step if its `every_step` is set.
-        steps_per_dispatch: the number of updates to dispatch together. Nets that do not support several, such as nets
-            with layers on the host, use 1.
+        steps_per_dispatch: the number of updates to dispatch together. Nets that do not support several updates per
+            dispatch, such as nets with layers on the host, use 1.
 
     Attributes:
         last_update, steps_per_dispatch, wait_seconds: see `Updater`.
@@ -131,7 +131,7 @@ class CompiledUpdater:
         return self._placement.split_statistics(self._state)
 
     def restore(self, state: TrainState, device_statistics: Params | None) -> None:
-        """Replace the state by a restored state; see `Updater.restore`."""
+        """Replace the state with a restored state; see `Updater.restore`."""
         self._state, self.last_update = self._placement.place_restored(state, device_statistics), None
 
     @property

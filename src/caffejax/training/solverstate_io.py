@@ -71,8 +71,8 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
 
     Args:
         path: the file.
-        like: a state of this solver, whose shardings the result has. Its random key is used if Caffe wrote the file,
-            because Caffe stores no key.
+        like: a state of this solver. The result has the shardings of this state and, if Caffe wrote the file, its
+            random key, because Caffe stores no key.
         graph: the train net.
         type: the solver's type, for error messages.
 

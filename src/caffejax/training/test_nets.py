@@ -135,9 +135,9 @@ class Tests:
         """Return the rule for which checkpoints are kept.
 
         Args:
-            last: the number of newest checkpoints to keep, or None.
-            best: the name of the output whose best checkpoint is kept, or None. Lower values of a loss are better, and
-                higher values of other outputs.
+            last: the number of newest checkpoints to keep, or None to keep all checkpoints.
+            best: the name of an output, or None. The checkpoint with its best value is also kept. Lower values of a
+                loss are better, and higher values of other outputs.
 
         Raises:
             SolverError: if no test net has the output `best`.

@@ -21,7 +21,10 @@ _DEVICE_STATISTICS = "devices"  # the name in a checkpoint of the running statis
 
 
 def to_host(state: TrainState) -> TrainState:
-    """Return a state of NumPy arrays in the first process, with the key as uint32 data; see `gather_to_first`."""
+    """Return a state as NumPy arrays in the first process, and as None values in the others; see `gather_to_first`.
+
+    The random key is converted to its uint32 data.
+    """
     copied: TrainState = gather_to_first(state.replace(key=_key_data(state.key)))
     return copied
 
@@ -155,7 +158,7 @@ def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _map_arrays(function: Callable[[str, Any], Any], tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the tree with each array replaced by `function(path, array)`; a path is the keys joined by "/"."""
+    """Return the tree with each array replaced by `function(path, array)`, where the path is its keys joined by "/"."""
     return {
         name: _map_arrays(function, value, f"{prefix}{name}/")
         if isinstance(value, Mapping)

@@ -32,7 +32,8 @@ def separate_updates(params: Any, grads: Any, max_size: float = math.inf) -> tup
     Without a barrier, XLA fuses the update of a weight with its transposition for a convolution of the backward pass,
     because both read the weight. On several devices, this convolution and the backward pass of all earlier layers then
     wait for the all-reduce of the weight's gradient, and XLA cannot combine the all-reduces of several gradients. The
-    TPU compiler does not fuse them. On TPUs, barriers for all parameters or for no parameters take less memory.
+    TPU compiler does not fuse updates in this way. On TPUs, barriers for all parameters or for no parameters take less
+    memory.
 
     Args:
         params, grads: trees of the same structure.
@@ -64,7 +65,7 @@ def _pair_barriers(*arrays: jax.Array) -> Arrays:
 
 
 def _match_axis_order(diff: jax.Array) -> jax.Array:
-    """Return a weight's gradient; on GPUs, its memory layout follows the order of its axes, like the weight's layout.
+    """Return a weight's gradient, on GPUs with the weight's memory layout, which follows the order of the axes.
 
     Otherwise the gradient has the layout of the convolution's result, and XLA converts the weight and the history of
     the update rule to that layout and back.
@@ -155,7 +156,7 @@ class Updater(Protocol):
         """The state with sharded arrays, and the running statistics of each device, or None on one device."""
 
     def restore(self, state: TrainState, device_statistics: Params | None) -> None:
-        """Replace the state by a restored state.
+        """Replace the state with a restored state.
 
         Args:
             state: a state with the shapes of `abstract_state`.
@@ -240,7 +241,7 @@ def make_update(
     """Return a pure function `update(grads, train_state, rate)`, the second half of a training step.
 
     The function returns the new state and the arrays that it subtracted from the parameters, or None if `keep_update`
-    is false. Its gradients are sums over the passes of an iteration, in float32 or bfloat16.
+    is false. The gradients must be sums over the passes of an iteration, in float32 or bfloat16.
 
     Args:
         optimizer: the update rule.
@@ -325,7 +326,10 @@ def make_passes(net: Net, iter_size: int) -> Passes:
 
 
 def make_forward(net: Net) -> Passes:
-    """Return a function like the result of `make_passes` that computes one forward pass and no gradients."""
+    """Return a function that computes one forward pass and no gradients.
+
+    It has the arguments and results of the function that `make_passes` returns.
+    """
 
     def forward(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
@@ -439,7 +443,7 @@ def has_varying_shapes(batches: Mapping[str, Any]) -> bool:
 
 
 def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
-    """Stack the blobs of an iteration's batches along a new first axis, or return each as a list if shapes differ."""
+    """Stack each blob of an iteration's batches along a new first axis, or return it as a list if shapes differ."""
     if len(batches) == 1:  # a view: one batch is not copied
         return {name: array[None] for name, array in batches[0].items()}
     if any(np.shape(array) != np.shape(batches[0][name]) for b in batches[1:] for name, array in b.items()):

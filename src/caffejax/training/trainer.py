@@ -202,7 +202,7 @@ class Trainer:
         self.tests.close()
 
     def _notify(self, event: Event, *details: Any) -> None:
-        """Handle an event. `details` are the arguments after the solver of the `Callback` method of this name."""
+        """Handle an event. `details` are the arguments of the `Callback` method of this name, without the solver."""
 
     def _solve(self, resume: str | os.PathLike[str] | None) -> None:
         p = self.param
@@ -237,7 +237,7 @@ class Trainer:
         return request
 
     def _test(self, *, is_early: bool = False) -> list[Scores] | None:
-        """Run a test, and return the scores, or None if a request to stop ended it.
+        """Run a test, and return its scores, or None if a request to stop ended the test.
 
         With several processes, a test always runs to its end, because processes receive requests at different times.
 
@@ -284,7 +284,7 @@ class Trainer:
         return 1 if depends_on_loss or anything_due or self.iteration + n > end else n
 
     def _update(self, n: int, stopwatch: Stopwatch) -> Request | None:
-        """Make n updates. With several processes, exchange their requests, and return the most important one."""
+        """Make n updates, and return the most important request of all processes, or None for one process."""
         if isinstance(self.rate_schedule, Plateau) and self._loss.has_losses:
             self.rate_schedule.note(self.iteration, self.smoothed_loss)
         rates = [self.rate_schedule(i) for i in range(self.iteration, self.iteration + n)]

@@ -283,7 +283,7 @@ def _apply_momentum(
         before: the transformation of the gradients before weight decay is added.
         momentum: the momentum.
         lr_mults, decays: trees like the parameters, with the lr_mult and the weight decay of each parameter.
-        grads, state, params, rate, iteration: as in `optimizer.update`.
+        grads, state, params, rate, iteration: the arguments of `optimizer.update`.
     """
     del iteration
     grads, _ = before.update(grads, before.init(params))

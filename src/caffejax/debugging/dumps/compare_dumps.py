@@ -14,7 +14,7 @@ from .dump import Dump, DumpedLayer
 
 
 class Pair(NamedTuple):
-    """A layer, and the indices of the layers of this name in dumps A and B, or None for a dump without such a layer."""
+    """A layer, and the index of the layer with its name in dump A and in dump B, or None if there is no such layer."""
 
     layer: DumpedLayer
     a: int | None
@@ -37,7 +37,7 @@ class Pair(NamedTuple):
 
 
 def pair_layers(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[Pair]:
-    """Yield pairs of layers by name, in the order of A. A layer that is only in B follows B's previous layer."""
+    """Yield a pair for each layer name, in the order of A. A layer that is only in B follows B's previous layer."""
     in_a, in_b = ({layer.name: i for i, layer in enumerate(layers)} for layers in (a, b))
     next_b = 0
     for i, layer in enumerate(a):
@@ -68,7 +68,7 @@ def describe_mismatch(first: str, a: Mapping[str, str], second: str, b: Mapping[
 class RandomLayers:
     """The names of the layers whose arrays depend on random numbers.
 
-    In a dump of isolated layers, only the random layers themselves depend on random numbers.
+    If each layer of a dump ran on recorded arrays, only the random layers themselves depend on random numbers.
 
     Attributes:
         forward: the layers whose values depend on random numbers.

@@ -23,7 +23,7 @@ from .dump import Dump, DumpedLayer
 
 
 class LegacyRandomState(np.random.RandomState):
-    """NumPy's legacy generator, which samples the same numbers in all versions of NumPy, also in old versions."""
+    """NumPy's legacy generator, which samples the same numbers in all versions of NumPy, including old versions."""
 
     def integers(self, high: int, size: tuple[int, ...]) -> Any:
         """Sample an array of integers from 0 to `high - 1`."""
