@@ -1,4 +1,4 @@
-"""Caffe's HDF5 files: reading and writing of .caffemodel.h5 weights, and functions for all HDF5 files of Caffe."""
+"""Reading and writing of .caffemodel.h5 weights, and functions for all of Caffe's HDF5 files."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def read_arrays(group: h5py.Group, allowance: Allowance) -> tuple[Array | None, 
 
     Args:
         group: the group.
-        allowance: limits the number of bytes that are read from the file.
+        allowance: the limit on the number of bytes that are read from the file.
 
     Raises:
         ValueError: if `group` is not a group, the name of a data set is not a number, or a data set is not numeric or
-            larger than the allowance.
+            exceeds the allowance.
     """
     _check_group(group)
     arrays = {_number(group, name): _array(group[name], allowance) for name in group if _is_data_set(group, name)}

@@ -1,7 +1,7 @@
 """Caffe's .caffemodel files, in the three versions of the layer message: V0, V1 and current.
 
-Files are decoded without the protobuf schema. Only names and blobs are read, whose fields are the same in every fork
-of Caffe. The arrays are views of the file's bytes.
+Files are decoded without the protobuf schema. Only the names and blobs of layers are read, because their fields are the
+same in every fork of Caffe. The arrays are views of the file's bytes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | Non
 
     Returns:
         The blobs by layer name, in the file's order. Layers without blobs are included. If several layers have the same
-        name, the last is returned. Arrays are float32 and read-only, in the shape that the file has; arrays with the
-        4-D shape of old files are `Legacy4D`. A blob that an HDF5 file omits, because another layer stores it, is None.
-        `fit` converts the blobs to a net's shapes.
+        name, the last is returned. Arrays are float32 and read-only, and have the stored shape. Arrays with the 4-D
+        shape of old files are `Legacy4D`. A blob that an HDF5 file omits, because another layer stores it, is None.
+        `match_by_name.fit` converts the blobs to a net's shapes.
 
     Raises:
         WeightsError: if the file cannot be read, is not a .caffemodel, is damaged, or has no layers.

@@ -1,4 +1,4 @@
-"""Handling of checkpoints that could not be saved: their files, the error to raise, and messages of orbax's threads."""
+"""Functions for checkpoints that could not be saved: remove files, find the error to raise, silence orbax's threads."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def remove_unfinished(folder: Path, names: str = "*") -> list[str]:
 def remove_failed(folder: Path, step: int) -> None:
     """Remove the files of a step that could not be saved.
 
-    After the error, tensorstore's threads still finish pending writes and create the files again. So the files are
-    removed until none has appeared for 0.3 seconds, for at most 2 seconds.
+    After the error, tensorstore's threads still finish pending writes and create the files again. So files are removed
+    repeatedly, until none has appeared for 0.3 seconds or 2 seconds have passed.
     """
     begin = quiet_since = time.monotonic()
     while time.monotonic() < min(quiet_since + _QUIET_TIME, begin + _MAX_WAIT):
@@ -62,7 +62,10 @@ def save_error(folder: Path, step: int, error: Exception) -> WeightsError:
 
 
 def _cause(error: BaseException | None) -> OSError | None:
-    """Return the `OSError` in an error's chain of causes, or None. Tensorstore reports it only as text."""
+    """Return the `OSError` in an error's chain of causes, or None.
+
+    Tensorstore raises no `OSError`, but states its number in the text of an error. Then a new `OSError` is returned.
+    """
     while error is not None:
         if isinstance(error, OSError) and error.errno:
             return error
@@ -75,8 +78,9 @@ def _cause(error: BaseException | None) -> OSError | None:
 class _ErrorSilencer:
     """A switch that silences errors of orbax's threads between `hold` and `release`.
 
-    It replaces Python's three hooks for uncaught exceptions and filters two loggers. Several threads may hold it at the
-    same time. The last `release` restores the hooks, except for a hook that another library has replaced since `hold`.
+    It replaces Python's three hooks for uncaught exceptions and filters two loggers. Several threads may call `hold` at
+    the same time. The last `release` restores the hooks, except for a hook that another library has replaced since
+    `hold`.
     """
 
     def __init__(self) -> None:
@@ -112,7 +116,11 @@ class _ErrorSilencer:
 
 
 def _loggers() -> tuple[logging.Logger, logging.Logger]:
-    """Return the loggers of absl, which orbax uses, and of asyncio. Only absl's own logger records orbax's paths."""
+    """Return the loggers whose messages are filtered: absl's, which orbax uses, and asyncio's.
+
+    The filter looks for "orbax" in the path of the source file that logged a message. Only messages of absl's own
+    logger are certain to contain it.
+    """
     from absl import logging as absl_logging
 
     return absl_logging.get_absl_logger(), logging.getLogger("asyncio")
@@ -122,7 +130,7 @@ _silencer = _ErrorSilencer()
 
 
 def hide_late_errors() -> None:
-    """Hide errors of orbax's threads from the first checkpoint that is read or written until the process ends."""
+    """From the next read or write of a checkpoint on, hide errors of orbax's threads until the process ends."""
     _silencer.is_permanent = True
 
 
@@ -143,7 +151,7 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 
 def _is_late(error: BaseException | None) -> bool:
-    """Return whether an error comes from a read or write that tensorstore abandoned, according to its message."""
+    """Return whether an error's message shows that it comes from a read or write that tensorstore abandoned."""
     return "Event loop is closed" in str(error) or "tensorstore" in str(error).lower()
 
 

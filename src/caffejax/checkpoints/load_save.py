@@ -36,19 +36,20 @@ def load_weights(
     variables: Variables | Initializer,
     strict: bool | None = False,
 ) -> Variables:
-    """Return a net's variables with the blobs that weight files have for the net's layers, matched by layer name.
+    """Load weight files into the layers of the same names, and return the net's variables.
 
-    Layers that only a file or only the net has are ignored. If several layers of the net have the same name, the first
-    of them is loaded. If layers share a blob, the blob of the last of them in the file is loaded. The log names the
-    layers without weights.
+    Layers that exist only in a file, or only in the net, are ignored. If several layers of the net have the same name,
+    the first of them is loaded. If layers share a blob, the blob of the last of them in the file is loaded. The log
+    names the layers without weights.
 
     Args:
         path: a file or folder, or a list of files that are loaded in order. The extension selects one of
             `weight_formats.FORMATS`. With any other extension, the file must be a .caffemodel or .caffemodel.h5, which
             are distinguished by content.
         graph: the net's graph.
-        variables: the current variables, whose dtypes and shardings the loaded arrays get, or a function that takes the
-            loaded arrays by slot and returns all variables, with initial values for blobs that were not loaded.
+        variables: the current variables; the loaded arrays get their dtypes and shardings. Alternatively, a function
+            that takes the loaded arrays by `Slot` and returns all variables, with initial values for blobs that were
+            not loaded.
         strict: if True, a layer without weights is an error. If False, a file without weights for any layer is an
             error. If None, both are only logged, as in Caffe.
 
@@ -110,9 +111,9 @@ def _read(
     strict: bool | None,
     exclude: Collection[str] = (),
 ) -> tuple[dict[Slot, jax.Array], LoadReport, Stored]:
-    """Return a file's arrays for a net by slot, with the dtypes and shardings of `variables`, and the report.
+    """Return the arrays that a file has for a net, the report, and the file's blobs for other layers.
 
-    The third result has the file's blobs for other layers.
+    The arrays are keyed by `Slot`, and have the dtypes and shardings of `variables`.
     """
     stored, release, copies = open_blobs(path)
     matches, report = match_blobs(graph, stored, path, copies=copies, exclude=exclude)
@@ -165,7 +166,7 @@ def save_weights(
         path: the file or folder.
         graph: the net's graph.
         variables: the parameters and running statistics.
-        diffs: gradients or updates to store beside the blobs, a tree like `variables.params`, or None. The diffs of
+        diffs: a tree like `variables.params` with gradients or updates to store beside the blobs, or None. The diffs of
             running statistics are zeros. Only .caffemodel and .caffemodel.h5 can store diffs.
         hdf5: True to write a .caffemodel.h5, False to write a .caffemodel, None to follow the extension.
 
@@ -204,7 +205,7 @@ def save_weights(
 
 
 def _definition(layer: Layer, phase: str) -> LayerParameter:
-    """Return a layer's definition as Caffe writes it: with phase, loss weights, and `lr_mult: 0` for statistics."""
+    """Return a layer's definition as Caffe writes it, with phase, loss weights, and `lr_mult: 0` for statistics."""
     definition = LayerParameter()
     definition.CopyFrom(layer.site.layer)
     definition.phase = TRAIN if phase == "TRAIN" else TEST
@@ -258,8 +259,8 @@ def _diff_array(param: Param, diffs: Params) -> Array:
 def map_file(path: str | os.PathLike[str]) -> tuple[memoryview, Callable[[], object]]:
     """Map a file into memory.
 
-    The file must not be truncated or written to while the bytes are in use. A new file may replace it, as when caffejax
-    writes it again.
+    The file must not be truncated or written to while the bytes are in use. A new file may replace it; this happens
+    when caffejax writes it again.
 
     Returns:
         The bytes, which are read from disk on access, and a function that frees the memory of the bytes that were read

@@ -30,7 +30,8 @@ class LoadReport:
         missing: the names of the net's layers that keep their values, because the file has no blobs for them or they
             are in `exclude`. Layers that only share blobs of other layers are omitted.
         excluded: the names of the layers that the caller excluded.
-        mismatched: the problems of layers whose blobs differ in number or shape. Loading raises them.
+        mismatched: the problems of layers whose blobs differ from the file's in number or shape. Loading raises an
+            error with these problems.
     """
 
     file: str
@@ -79,8 +80,8 @@ def match_blobs(
         exclude: the names of layers to exclude.
 
     Returns:
-        The arrays to load, in the net's shapes, by slot of the layer that owns the blob; and the report. Blobs that
-        differ in number or shape are problems in the report.
+        The arrays to load and the report. The arrays have the net's shapes, and are keyed by the `Slot` in the layer
+        that owns the blob. Blobs that differ in number or shape are problems in the report.
 
     Raises:
         WeightsError: if a layer of `exclude` is not in the net.
@@ -118,9 +119,9 @@ def match_blobs(
 
 
 def mismatch_problems(report: LoadReport) -> tuple[Problem, ...]:
-    """Return the problems of blobs that do not fit.
+    """Return the problems of blobs that differ from the file's in number or shape.
 
-    If the blobs of most layers do not fit, the file is probably of a different net, and a single problem is returned.
+    If the blobs of most layers differ, the file probably belongs to a different net, and a single problem is returned.
     """
     first = {problem.layer: problem for problem in reversed(report.mismatched)}
     if len(first) < 2 or len(first) <= len(report.loaded):
@@ -147,7 +148,7 @@ def fit(
 ) -> tuple[Array | None, ...]:
     """Convert the blobs that a file stores for a layer to the shapes that the net needs.
 
-    A 4-D shape in an old file fits a shape in the net that equals it without its leading ones.
+    The 4-D shape of a blob in an old file may begin with axes of size 1 that the shape in the net does not have.
 
     Args:
         name: the layer's name, for error messages.
@@ -219,9 +220,10 @@ def nothing_matches(graph: Graph, stored: Stored, file: str | os.PathLike[str]) 
 
 
 def _describe_nearest(layers: Sequence[Layer], stored: Stored, max_pairs: int = 3) -> str:
-    """Return "; nearest ..." with the most similar names of layers without weights and of a file's layers.
+    """Return "; nearest ..." with up to `max_pairs` pairs of similar names, one of `layers` and one in the file.
 
-    Layers whose blobs fit are preferred. The result is empty if no name is similar and no layer fits.
+    Layers of the file whose blobs have the shapes that the net's layer needs are preferred. The result is "" if no
+    names are similar.
     """
     pairs = []
     for layer in layers[:200]:  # a layer with a pair is usually among the first
@@ -249,8 +251,8 @@ def report_missing(
 ) -> None:
     """Log the names of the layers that have no weights in the files. In the phase TEST, the message is a warning.
 
-    If these layers are more than half of the layers with blobs, a warning in each phase names layers of the files with
-    similar names.
+    If more than half of the layers with blobs have no weights, the message is a warning in every phase, and names
+    similar layers of the files.
 
     Args:
         graph: the net's graph.

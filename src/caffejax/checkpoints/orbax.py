@@ -81,7 +81,7 @@ def _bytes(array: np.ndarray) -> memoryview:
 
 @jax.jit
 def _sum_on_devices(array: jax.Array) -> jax.Array:
-    """Return the checksum of an array, uint32, computed on the devices of the array."""
+    """Compute the checksum of an array on the devices of the array, and return it as uint32."""
     size = min(array.dtype.itemsize, 4)
     if array.dtype == bool:
         array = array.astype(jnp.uint8)
@@ -101,7 +101,8 @@ class Keep:
     """The rule that selects the checkpoints of a folder to keep. All are kept if neither `last` nor `best` is set.
 
     Attributes:
-        last: the number of newest checkpoints to keep, or None. With `best` only, the newest checkpoint is kept too.
+        last: the number of newest checkpoints to keep, or None. If only `best` is set, the newest checkpoint is kept,
+            too.
         best: the name of the score whose best checkpoint is kept, or None.
         lowest: whether a lower score is better.
     """
@@ -192,17 +193,17 @@ class CheckpointFolder:
     def save(
         self, step: int, arrays: Arrays, record: Mapping[str, Any], scores: Mapping[str, float] | None = None
     ) -> None:
-        """Save a step, or only start to save it if `together` is set.
+        """Save a step. In a folder with `together`, this only starts the save, and `wait` completes it.
 
-        Steps with this number or a higher number, from an earlier run, are moved to the folder `<path>.old`, where they
-        replace steps of the same number. If the newest step is identical to the new step, nothing is written; this
-        happens if training resumes from the step and stops before its first update.
+        Steps of an earlier run that have the same or a higher number are moved to the folder `<path>.old`, where they
+        replace steps with the same number. If the newest step is identical to the new step, nothing is written. This
+        happens if training resumes from a step and stops before its first update.
 
         Args:
             step: the number of the step.
             arrays: nested dictionaries of JAX or NumPy arrays.
             record: values that JSON can represent.
-            scores: the scores by name, for `Keep.best`, or None if the net was not tested yet.
+            scores: the scores by name, for `Keep.best`, or None if the net has not been tested yet.
 
         Raises:
             WeightsError: if the folder cannot be written.
@@ -270,7 +271,7 @@ class CheckpointFolder:
         return save_error(self.path, step, error)
 
     def _move_earlier_steps(self, first: int) -> None:
-        """Move the steps from number `first` on to a different folder, so that no run resumes from them."""
+        """Move steps whose number is `first` or higher to the folder `<path>.old`, so that no run resumes from them."""
         steps = sorted(step for step in self._manager.all_steps() if step >= first)
         if not (broadcast_from_first(len(steps)) if self._together else steps):
             return
@@ -393,7 +394,7 @@ class StepReader:
         return True
 
     def is_identical(self, step: int, stored: Mapping[str, Any]) -> bool:
-        """Return whether a step can be read and equals `stored`, the record with checksums of `with_checksums`."""
+        """Return whether a step can be read and its record equals `stored`, which `with_checksums` returned."""
         try:
             with suppress_orbax_errors():
                 arrays, record = self._read(step)
@@ -414,7 +415,7 @@ class StepReader:
 
 
 def to_numpy(record: dict[str, Any], shapes: Arrays) -> Arrays:
-    """Return a tree of empty NumPy arrays with the shapes and dtypes in `shapes`: the default `target` of `restore`."""
+    """Return a tree of empty NumPy arrays with the shapes and dtypes in `shapes`. This is the default `target`."""
     arrays: Arrays = jax.tree.map(lambda shape: np.empty(shape.shape, shape.dtype), shapes)
     return arrays
 

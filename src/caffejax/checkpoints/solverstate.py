@@ -32,7 +32,7 @@ class SolverState:
         iteration: the number of updates so far.
         learned_net: the path of the weight file, relative to the working directory of the run that wrote it, or "".
         history: one float32 array for each learnable blob, in the net's order. AdaDelta and Adam have two arrays for
-            each blob: first all first arrays, then all second arrays.
+            each blob: the first arrays of all blobs come before the second arrays.
         current_step: how often the policies `step` and `multistep` have reduced the learning rate.
         record: state that Caffe does not store, such as the random key and positions in the data, as JSON. "" if Caffe
             wrote the file.

@@ -35,7 +35,7 @@ class Format:
         write: a function `write(path, net, weights)`. The net must have every layer that the weights have.
         copies: whether a shared blob is stored with every layer that uses it.
         legacy: whether the format can store the 4-D shapes of Caffe's files from before 2015.
-        by_content: whether the format is .caffemodel or .caffemodel.h5, which the content of a file distinguishes.
+        by_content: whether the format is .caffemodel or .caffemodel.h5, which are distinguished by the file's content.
         read_with_state: a function like `read` that appends each layer's recurrent state to its blobs, or None if the
             format stores no state.
     """
@@ -94,7 +94,8 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
             blobs or has the 4-D shapes of old files. Without it, a .caffemodel stores only names and blobs of layers.
 
     Raises:
-        WeightsError: if a file cannot be read or written, the net and the weights do not match, or `net` is needed.
+        WeightsError: if a file cannot be read or written, the net and the weights do not match, or `net` is None
+            although it is needed.
     """
     reader, writer = format_of(source), format_of(target)
     weights = reader.read(source)

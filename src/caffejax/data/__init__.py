@@ -1,7 +1,7 @@
 """Data layers and their sources.
 
-`__init__.pyi` lists the names. Each is imported when it is first used; the registry of layer types imports a data
-layer's module when a net has such a layer.
+`__init__.pyi` lists the public names. Each is imported when it is first used. The registry of layer types imports the
+module of a data layer when a net has such a layer.
 """
 
 import lazy_loader

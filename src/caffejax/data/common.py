@@ -43,11 +43,10 @@ def float32_top(*shape: int) -> jax.ShapeDtypeStruct:
 
 
 def refuse_unsupported(message: Any, name: str, known: Container[str]) -> None:
-    """Check that a message has no settings other than the known ones and those that are ignored.
+    """Check that a message sets only fields in `known`, or fields that are ignored with a warning.
 
     Raises:
-        DataError: if a setting that is not known is set to a value other than its default. The message names each such
-            setting.
+        DataError: if any other field has a value that differs from its default. The message names each such field.
     """
     unsupported = [
         field.name

@@ -51,7 +51,7 @@ class DataLayer(ABC):
 
     @classmethod
     def source(cls) -> Reads:
-        """Return the implementation for a `LayerType`. Errors of `probe` and `open` name the layer."""
+        """Return the class as the implementation of a `LayerType`. Errors of `probe` and `open` name the layer."""
 
         def probe(site: Site) -> SourceSpec:
             with locate_errors(layer=site.layer.name, layer_type=site.layer.type):

@@ -107,7 +107,7 @@ class RecordDataset(ImageDataset[Label]):
         return images, labels
 
     def apply(self, function: Callable[[bytes], Result], record: Record) -> Result:
-        """Return `function(value)` for a record's value. A `DataError` that it raises gets the record's key."""
+        """Return `function(value)` for a record's value. The record's key is added to a `DataError` that it raises."""
         key, value = record
         try:
             return function(value)

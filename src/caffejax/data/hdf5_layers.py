@@ -35,7 +35,7 @@ _MAX_COPIED = 2**14  # numbers; copying them takes less time than passing them b
 class Hdf5Batches:
     """Batches of rows from HDF5 files, in order. The first file follows the last.
 
-    Each top is float32 (N, ...), with rows of the data set with the top's name. With `shuffle`, each epoch has a
+    Each top is float32 (N, ...), with rows of the data set that has the top's name. With `shuffle`, each epoch has a
     different order of the files and of the rows in each file. Only one file at a time is in memory.
 
     Args:
@@ -245,7 +245,7 @@ _OUTPUT_NAMES = ("data", "label")
 
 
 def make_hdf5_output(ctx: Context, site: Site) -> LayerType:
-    """Write its two bottoms to the data sets `data` and `label` of an HDF5 file.
+    """Write the layer's two bottoms to the data sets `data` and `label` of an HDF5 file.
 
     The first forward pass of a net replaces the file. Each further pass appends its rows; Caffe would stop with an
     error. After each pass the file is complete and closed. Two nets cannot write to one file: if both phases have the

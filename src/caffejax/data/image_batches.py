@@ -126,7 +126,7 @@ class ImageBatches(Generic[Label]):
         return len(self._dataset)
 
     def probe(self, n_tops: int) -> SourceSpec:
-        """Read the first example for the shapes of the tops, and close the data set.
+        """Read the first example to determine the shapes of the tops, and close the data set.
 
         Raises:
             DataError: if the example cannot be read or does not fit the layer.

@@ -109,7 +109,7 @@ class ImageFileDataset(ListDataset[int]):
 
 
 def _new_size(p: Any, height: int, width: int) -> tuple[int, int]:
-    """Return the (height, width) to which an image of this size is resized, or zeros if it is not resized.
+    """Return the (height, width) to which an image of the given size is resized, or zeros if it is not resized.
 
     The shorter side is resized to `short_side`, of NVIDIA's fork, or `new_dim`, of channel-pruning's fork. An image
     that is smaller than `min_height` or `min_width`, of Intel's fork, is enlarged until the side that falls short by

@@ -159,7 +159,10 @@ def _avif(data: bytes) -> Size | None:
 
 
 def _largest(sizes: Iterable[tuple[bytes | int, bytes | int]]) -> Size | None:
-    """Return the largest height and the largest width of the candidates, some possibly in comments, or None."""
+    """Return the largest height and the largest width of the sizes found in a file, or None if there are none.
+
+    Some of the sizes may come from other data, such as comments.
+    """
     numbers = [(int(height), int(width)) for height, width in sizes]
     return (max(height for height, _ in numbers), max(width for _, width in numbers)) if numbers else None
 
@@ -250,7 +253,8 @@ class DatumReader:
     """A reader that reads many Datums at once if they are raw images of the same shape.
 
     The serialized forms of such Datums differ only in the pixels and in the label, which is stored in the few bytes
-    after the pixels. When one Datum has been parsed, others that begin alike are split at the same offsets.
+    after the pixels. When one Datum has been parsed, others that begin with the same bytes are split at the same
+    offsets.
 
     Args:
         decode_mode, max_pixels: see `read_datum`.
@@ -298,7 +302,7 @@ class _DatumTemplate(NamedTuple):
 
 
 class _LabelCache(dict[bytes, int | None]):
-    """A cache of labels by the bytes after the pixels. The label is None if these bytes contain other fields."""
+    """A cache of labels, keyed by the bytes after the pixels. A label is None if these bytes contain other fields."""
 
     def __missing__(self, suffix: bytes) -> int | None:
         try:

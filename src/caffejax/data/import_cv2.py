@@ -1,6 +1,6 @@
-"""OpenCV (`cv2`), imported without a change of LD_LIBRARY_PATH.
+"""Import OpenCV (`cv2`) and restore LD_LIBRARY_PATH.
 
-Importing cv2 changes this environment variable, which child processes would inherit.
+The import changes this environment variable, and child processes would inherit the change.
 """
 
 from __future__ import annotations

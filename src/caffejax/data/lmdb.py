@@ -39,8 +39,8 @@ class Lmdb:
     record of each leaf page that it has passed.
 
     Raises:
-        DataError: on first use, if the folder is missing, not an LMDB, empty or truncated; on any use, if the record's
-            pages are damaged.
+        DataError: on first use, if the folder is missing, not an LMDB, empty or truncated; on any use, if the pages of
+            a record are damaged.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -224,8 +224,8 @@ _RECORD_OVERHEAD = 100  # bytes that a record needs in addition to its value
 def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
     """Create a new LMDB folder, and yield a function that writes a record (key, value) to it.
 
-    The folder appears when the block ends without an exception. Keys have 1 to 511 bytes, must be distinct, and may
-    come in any order.
+    The folder appears when the `with` block ends without an exception. Keys have 1 to 511 bytes, must be distinct, and
+    may come in any order.
 
     Args:
         path: the folder to create; its parent must exist.
@@ -325,7 +325,7 @@ class Meta(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A record in a leaf page: its key and its value, or for a large value its first overflow page and its size."""
+    """A record in a leaf page: its key and its value. A large value is given by its first overflow page and size."""
 
     key: bytes
     value: bytes
@@ -392,7 +392,7 @@ class Pages:
         """Yield the numbers of the leaf pages, in the order of their keys.
 
         Raises:
-            DamagedError: if a page does not fit the tree.
+            DamagedError: if the pages do not form a valid tree.
         """
         meta = self.meta
         if meta.root == _NO_ROOT:

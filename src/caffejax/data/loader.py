@@ -38,7 +38,7 @@ class Loader:
     """An iterator over the batches of all data layers of a net, or over the batches of the shard in `DataConfig.shard`.
 
     Batch n consists of the nth batch of every source, counted from the start of training. After a restore, n is the
-    position of the first `SharedSource`, or 0 without such a source, so all processes agree on the shard of a batch.
+    position of the first `SharedSource`, or 0 if there is none. So all processes agree on the shard of a batch.
 
     Args:
         graph: the net's graph.
@@ -167,7 +167,7 @@ class Loader:
             raise GraphError([*self._user_data.shape_problems(batch), *error.problems]) from error
 
     def get_state(self) -> dict[str, Any]:
-        """Return the position of every source and of every Python layer that has one, by the layers' keys."""
+        """Return the position of every source, and of every Python layer that has a position, by the layers' keys."""
         return {key: position.get_state() for key, position in self._positions.items()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:

@@ -86,9 +86,9 @@ class Pose(NamedTuple):
     """The people in an image. Crops are centered on the first person.
 
     Attributes:
-        center: x and y of the first person, pixels, float32 (2,).
+        center: the center (x, y) of the first person in pixels, float32 (2,).
         scale: the first person's height divided by the height of the net's input.
-        joints: x and y of the joints of each person, pixels, float32 (P, J, 2).
+        joints: the position (x, y) of each joint of each person in pixels, float32 (P, J, 2).
         visible: the visibility of the joints, int (P, J).
     """
 
@@ -146,7 +146,7 @@ def select_joints(pose: Pose, skeleton: Skeleton) -> Pose:
 
 
 def draw_maps(pose: Pose, skeleton: Skeleton, grid: tuple[int, int], stride: int, sigma: float) -> np.ndarray:
-    """Return the maps, float32 (2 * limbs + joints + 1, *grid), of limbs, joints and the background.
+    """Return the maps of limbs, joints and the background, float32 (2 * limbs + joints + 1, *grid).
 
     The two maps of a limb contain its direction (x, y) in the cells that are at most one cell from the line between its
     joints; a later person overwrites an earlier one. The map of a joint is a Gaussian, summed over people and limited
@@ -229,7 +229,7 @@ class PoseBatches(ImageBatches[int]):
         self._skeleton = SKELETONS[self._param.num_parts]
 
     def probe(self, n_tops: int) -> SourceSpec:
-        """Read the first record for the shapes of the tops."""
+        """Read the first record to determine the shapes of the tops."""
         self.tops = (float32_top(1),) * n_tops
         with closing(self):
             arrays = self._assemble(self._read_examples(0, 1), 0).arrays

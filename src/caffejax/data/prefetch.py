@@ -108,7 +108,7 @@ class Pipeline:
         return self
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        """Return the arrays of the shard's next batch, and wait until they are read.
+        """Wait until the shard's next batch has been read, and return its arrays.
 
         Raises:
             DataError: if a record cannot be read (the message names it), or a worker process has ended.

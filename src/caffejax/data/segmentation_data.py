@@ -43,7 +43,7 @@ class LabelMap(NamedTuple):
 
 @dataclass(frozen=True)
 class MapSource:
-    """The origin of a layer type's label maps.
+    """A description of how a layer type gets the label maps of its images.
 
     Attributes:
         kind: "pixels" if there is a map file for each image, "image" if the list has one label for each image, or
@@ -51,8 +51,8 @@ class MapSource:
         fill: the label of all pixels if the kind is "none", 0 to 255.
         interpolation: OpenCV's interpolation flag for resizing maps.
         convert: a function that is applied to maps after resizing, or None.
-        divisor: the height and width of an image are divided by it, and rounded down, to get the size of the map. If it
-            is above 1, nothing is cropped.
+        divisor: the height and width of a map are those of its image divided by this number, and rounded down. If the
+            number is above 1, nothing is cropped.
     """
 
     kind: Literal["pixels", "image", "none"] = "pixels"
@@ -72,7 +72,7 @@ class MapDataset(ListDataset[LabelMap]):
     Args:
         site: the layer.
         param: its parameters: source, root_folder, shuffle, rand_skip, new_height, new_width and is_color.
-        maps: reads the label maps.
+        maps: how the label maps are obtained.
         rng: the source of the random order.
 
     Raises:
@@ -129,7 +129,7 @@ class MapBatches(ImageBatches[LabelMap]):
     Args:
         site: the layer.
         param: the parameters of `MapDataset`, with `batch_size`.
-        maps: the origin of the maps.
+        maps: how the label maps are obtained.
         ignore_label: the label of pixels that pad an image to the size of the crop, 0 to 255.
         tops: the shape and dtype of each top, as `probe` returned them.
 
@@ -183,7 +183,7 @@ class MapBatches(ImageBatches[LabelMap]):
         return _resize(image, (height, width), cv2.INTER_LINEAR), _resize(labels, (height, width), cv2.INTER_NEAREST)
 
     def _pad(self, image: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pad an image with the mean, and its map with `ignore_label`, below and right to the size of the crop."""
+        """Pad an image with the mean, and its map with `ignore_label`, at the bottom and right to the crop's size."""
         if not self._crop.height:
             return image, labels
         # uint8 cannot represent the mean, and all batches are float32, so that the net is compiled once

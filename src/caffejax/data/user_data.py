@@ -33,7 +33,10 @@ class ArrayEpoch:
         self._row = start
 
     def take(self, rows: int) -> tuple[Any, int, int] | None:
-        """Return (arrays, count, count) with the next `count` rows, at most `rows`, or None at the end of the epoch."""
+        """Return the next rows as `(arrays, count, count)`, or None at the end of the epoch.
+
+        `count` is the number of rows, at most `rows`. It is returned twice, because the position counts rows, too.
+        """
         count = min(rows, self._length - self._row)
         if count <= 0:
             return None
@@ -75,7 +78,10 @@ class IterableEpoch:
             )
 
     def take(self, rows: int) -> tuple[Any, int, int] | None:
-        """Return (batch, 1, rows), or None at the end of the epoch. A batch of any size counts as `rows` rows."""
+        """Return the next batch as `(batch, 1, rows)`, or None at the end of the epoch.
+
+        The position advances by one batch. A batch of any size counts as the `rows` rows that were requested.
+        """
         for batch in self._iterator:
             return batch, 1, rows
         return None
@@ -149,11 +155,14 @@ class EpochIterator:
         self._position_unit: str | None = None  # the unit of the position
 
     def take(self, rows: int) -> list[Any]:
-        """Return the next batch as a list: one batch of an iterable, or `rows` rows of arrays, one piece per epoch.
+        """Return the next batch as a list of pieces.
+
+        For an iterable, the list holds its next batch. For arrays, it holds `rows` rows, in several pieces if the batch
+        crosses the end of an epoch.
 
         Raises:
-            DataError: if an iterator has ended, an epoch is empty, or the type that the function returned is not
-                supported.
+            DataError: if an iterator has ended, an epoch is empty, or `data` is a function and returned an unsupported
+                type.
         """
         pieces = []
         while rows > 0:

@@ -123,7 +123,7 @@ def encode_feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
     """Serialize the rows of a blob as Datums with float_data, as extract_features stores them.
 
     Args:
-        features: the blob's array, with one to four axes. The first axis are the rows.
+        features: the blob's array, with one to four axes. The first axis indexes the rows.
         name: the blob's name, for messages.
 
     Raises:

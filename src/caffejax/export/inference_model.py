@@ -50,7 +50,7 @@ class InferenceModel:
 
     @contextmanager
     def report_random_layers(self) -> Iterator[None]:
-        """Return a context that replaces an error of a random layer by an error that names all random layers.
+        """Return a context manager that replaces the error of one random layer with an error that names all of them.
 
         An exported net has no PRNG key, so layers that sample random numbers fail.
 
@@ -100,7 +100,7 @@ Shapes = Mapping[str, jax.ShapeDtypeStruct]
 
 
 class BatchError(GraphError):
-    """Error of a net that does not support a symbolic batch size. Its problems name the layers."""
+    """Raised if a net does not support a symbolic batch size. The message names the layers that do not support it."""
 
 
 def symbolic_batch_shapes(model: InferenceModel, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct]:

@@ -71,7 +71,7 @@ class Preprocessing:
         return (height - h) // 2, (width - w) // 2
 
     def images(self, blob: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        """Return the shape and dtype of the images for an input. The first axis may be symbolic."""
+        """Return the shape and dtype of the images from which an input is computed. The first size may be symbolic."""
         return jax.ShapeDtypeStruct((blob.shape[0], *self.image), np.uint8)
 
     def __call__(self, images: jax.Array) -> jax.Array:
@@ -100,7 +100,7 @@ def find_image_input(model: InferenceModel) -> str:
 def caffe_channel_order(channels: int) -> tuple[int, ...]:
     """Return the channel order in which Caffe's tools store RGB images.
 
-    It is B, G, R, which is (2, 1, 0). If there are not three channels, the order is unchanged.
+    The order is B, G, R, which is (2, 1, 0). If there are not three channels, the channels keep their order.
     """
     return (2, 1, 0) if channels == 3 else tuple(range(channels))
 
@@ -113,8 +113,8 @@ def data_layer_preprocessing(
     Args:
         net: the full net.
         model: the exported part of the net.
-        image: height and width of the images; by default the size of the mean image, or of the input without one.
-        order: the channel order, see `Preprocessing`; by default B, G, R, like in images that Caffe's tools store.
+        image: height and width of the images; by default the size of the mean image or, if there is none, of the input.
+        order: the channel order, see `Preprocessing`; by default B, G, R, the order of Caffe's tools.
 
     Raises:
         GraphError: if the input is not a top of a data layer with a transform_param, or if the images and the mean

@@ -37,9 +37,9 @@ def export_stablehlo(
 
     Args:
         model: the net with its weights.
-        platforms: the platforms for which the function is lowered, some of "cpu", "cuda", "tpu" and "rocm".
+        platforms: the platforms for which the function is lowered: one or more of "cpu", "cuda", "tpu" and "rocm".
         batch: True for a symbolic batch size, False for the batch size of the net.
-        batch_axis: the axis of the inputs that is the batch.
+        batch_axis: the batch axis of the inputs.
         preprocessing: preprocessing to include in the function; its input then takes uint8 images.
 
     Raises:
@@ -95,7 +95,7 @@ def _check_layers(model: InferenceModel) -> None:
 
 
 def _function(model: InferenceModel, preprocessing: Preprocessing | None) -> Any:
-    """Return the function to lower. JAX's messages contain its name, which is the net's name."""
+    """Return the function to lower. It has the net's name, which JAX's messages contain."""
 
     def run(inputs: dict[str, jax.Array]) -> dict[str, jax.Array]:
         if preprocessing is not None:
@@ -114,7 +114,7 @@ def require_package(name: str, purpose: str) -> None:
         purpose: what the package does, as a clause for the message, such as "writes models".
 
     Raises:
-        CaffejaxError: with the command that installs it, if the package is missing.
+        CaffejaxError: if the package is missing. The message contains the command that installs it.
     """
     try:
         import_module(name)

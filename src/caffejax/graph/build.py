@@ -1,4 +1,4 @@
-"""Construction of a graph: select layers, insert splits, connect blobs, infer shapes, mark the backward pass."""
+"""Construction of a graph: select layers, insert splits, connect blobs, infer shapes, and mark the backward pass."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def build_graph(
         text_problems: problems of the net's text. The layers that they name are not checked further.
 
     Raises:
-        GraphError: if the net has problems. The error has all of them, and each names its layer.
-        SchemaError: instead of GraphError if `text_problems` is not empty. It has the problems of the text first.
+        GraphError: if the net has problems. The error contains all problems, and each problem names its layer.
+        SchemaError: if `text_problems` is not empty. The error contains these, followed by the problems of the net.
     """
     if text_problems and (net.layers or net.input):
         raise SchemaError(text_problems)  # the net was not upgraded, so its layers cannot be checked
@@ -99,11 +99,11 @@ def build_graph(
 
 
 def _rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParameter]:
-    """Return the layers with separate names for blobs that Reshape or Flatten replace in place.
+    """Return the layers with new names for blobs that Reshape or Flatten layers replace in place.
 
-    cbfinn's fork allows such layers. The value after the layer keeps the blob's name; the layer's name is appended to
-    the name of the value before it. A net without any layer type of a fork is not changed, and is rejected as in BVLC
-    Caffe.
+    cbfinn's fork allows such layers. The value after the layer keeps the blob's name, and the value before it is called
+    `blob_layer`. A net is changed only if it has a layer type of a fork. Other nets are rejected later, because BVLC
+    Caffe does not allow such layers.
     """
 
     def replaces(layer: LayerParameter) -> bool:
@@ -313,7 +313,7 @@ def top_shapes(
         context: the layer's settings and type.
         params: the layer's params.
         bottoms: shapes and dtypes of the bottoms.
-        source_spec: the result of probing a data layer's source.
+        source_spec: for a data layer, the shapes and dtypes that its source has; None for other layers.
     """
     kind = context.type
     if source_spec is not None:
@@ -331,7 +331,8 @@ def top_shapes(
 def is_repeatable(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> bool:
     """Return whether equal contexts and shapes have equal params and tops, so that these can be cached.
 
-    A type that is made for one layer may read files. Symbolic sizes of different scopes cannot be compared.
+    The result is False for a type that is made for one layer, because it may read files, and for symbolic sizes,
+    because sizes of different scopes cannot be compared.
     """
     concrete = all(type(n) is int for b in bottoms for n in b.shape)
     return concrete and not context.per_layer and isinstance(context.type.implementation, Traced)

@@ -39,8 +39,9 @@ class Param:
         slot: the layer's key, and the param's index in the layer.
         owner: the slot of the layer that owns the array. It is equal to `slot` if the param is not shared.
         spec: shape and filler.
-        name: the name under which it is shared, or "".
-        lr_mult, decay_mult: the multipliers in effect: the owner's, or the first ones that a sharing layer sets.
+        name: the name by which layers share the param, or "".
+        lr_mult, decay_mult: the multipliers in effect. If the owner does not set a multiplier, the first value that a
+            layer sets for the shared param is in effect.
         need_backward: whether this layer contributes to the param's gradient.
     """
 
@@ -73,9 +74,9 @@ class Layer:
     """One layer of a graph.
 
     Attributes:
-        key: unique in the graph: the layer's name, with a number if the name is repeated, as Caffe allows.
-        context: settings, type and phase, in the form that the functions of the type take.
-        site: the layer's definition, the net's file, and the reading options.
+        key: the layer's name, followed by a number if an earlier layer has the same name, which Caffe allows.
+        context: the settings, type and phase, in the form that the functions of the type take.
+        site: the layer's definition, the net's file, and the options for reading data.
         bottoms, tops: blob names. A top with the name of its bottom is computed in place.
         loss_weights: the loss weight of each top.
         params: params and running statistics, in Caffe's order.
@@ -122,9 +123,9 @@ class Layer:
         return Problem(message, file=self.site.file, layer=self.name, layer_type=self.type.name)
 
     def transform_on_device(self, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
-        """Return the tops of an Input or data layer from the arrays of the caller or the source, on the device.
+        """Compute the tops of an Input or data layer from arrays of the caller or the source; return the tops.
 
-        The device part of a data layer's transform, mean and scale, is applied here.
+        This applies the part of a data layer's transform that runs on the device: subtract the mean and scale.
         """
         tops = tuple(map(jnp.asarray, arrays))
         return tops if self.device_transform is None else self.device_transform(*tops)
@@ -182,7 +183,7 @@ class Layer:
         return tuple(param.array(params, state) for param in self.all_params)
 
     def base_key(self, key: jax.Array | None) -> tuple[jax.Array, Any] | None:
-        """Return the key of a forward pass, paired with a number derived from this layer's name.
+        """Return the key of a forward pass paired with a number that depends on this layer's name.
 
         The result is None if `key` is None. See `Context.base_key`.
         """
@@ -214,9 +215,9 @@ class Graph:
     Attributes:
         name: the net's name.
         phase: "TRAIN" or "TEST".
-        layers: in the order of execution.
+        layers: the layers, in the order of execution.
         blobs: shape and dtype of each blob, in the order in which they are first produced.
-        inputs: tops of Input layers, which the caller provides.
+        inputs: the tops of Input layers, which the caller provides.
         outputs: blobs that no layer reads, sorted by the bytes of their names.
         force_backward: whether gradients of all blobs are computed.
         file: the net's file, for messages.
@@ -257,7 +258,7 @@ class Graph:
 
     @property
     def learnable(self) -> tuple[Param, ...]:
-        """All params and running statistics, each array once, in the order of the histories in Caffe's solver."""
+        """All params and running statistics, each array once, in the order in which Caffe's solver stores histories."""
         return tuple(p for p in self.params if p.is_owner)
 
     @cached_property
@@ -321,13 +322,13 @@ class Graph:
         raise GraphError(f"net '{self.name}' has no layer '{key}'")
 
     def check_backward(self, layers: slice = slice(None)) -> None:
-        """Check that every gradient of the backward pass exists.
+        """Check that the backward pass can compute every gradient that it needs.
 
         Args:
             layers: the indices of the layers that the pass runs; default: all layers.
 
         Raises:
-            GraphError: if a layer that needs one has no backward pass, or would propagate a gradient to labels or
+            GraphError: if a layer that needs a backward pass has none, or would propagate a gradient to labels or
                 indices. The message names each such layer.
         """
         problems = []

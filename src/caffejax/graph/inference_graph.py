@@ -27,7 +27,7 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
         outputs: names of the blobs to compute; default: `predictions(graph)`.
 
     Raises:
-        GraphError: if the net does not have some of the blobs, which the message names, or has no outputs.
+        GraphError: if the net does not have some of the blobs, or has no outputs. The message names missing blobs.
     """
     selected = tuple(predictions(graph) if outputs is None else outputs)
     unknown = [name for name in selected if name not in graph.blobs]
@@ -86,7 +86,7 @@ def _param_dependent_blobs(graph: Graph) -> set[str]:
 
 
 def _is_score(layer: Layer, dependent: Collection[str]) -> bool:
-    """Return whether a layer is a loss or metric, by its type or because it has a loss weight and reads labels."""
+    """Return whether a layer has the type of a loss or metric, or has a loss weight and reads labels."""
     indices = layer.index_bottoms
     all_labels = 1 < len(layer.bottoms) == len(indices)  # all bottoms are labels: predictions and ground truth
     weighted = any(layer.loss_weights) and not all(bottom in dependent for bottom in layer.bottoms)

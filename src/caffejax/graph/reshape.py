@@ -1,4 +1,4 @@
-"""Reshaping: the graph of the same layers for inputs of different shapes."""
+"""Reshaping of a graph: the same layers for inputs of different shapes."""
 
 from __future__ import annotations
 

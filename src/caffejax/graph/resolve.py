@@ -20,7 +20,11 @@ def net_state(net: NetParameter, phase: Phase, level: int = 0, stages: Sequence[
 
 
 def is_included(layer: LayerParameter, state: NetState) -> bool:
-    """Return whether a net in `state` has a layer, because the state meets an include rule or no exclude rule."""
+    """Return whether a net in `state` has a layer.
+
+    If the layer has include rules, the state must satisfy at least one of them. Otherwise the state must not satisfy
+    any of the exclude rules.
+    """
     if layer.include:
         return any(satisfies(state, rule) for rule in layer.include)
     return not any(satisfies(state, rule) for rule in layer.exclude)
@@ -39,7 +43,7 @@ def satisfies(state: NetState, rule: NetStateRule) -> bool:
 
 
 def rule_problems(layer: LayerParameter) -> list[Problem]:
-    """Return a list of one problem if a layer has both include and exclude rules, else an empty list."""
+    """Return a list with one problem if a layer has both include and exclude rules, otherwise an empty list."""
     if layer.include and layer.exclude:
         return [
             Problem(
@@ -100,8 +104,8 @@ Missing = tuple[int, int, str]  # layer's index, bottom's index in the layer, th
 def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tuple[LayerParameter, int | None]]:
     """Return copies of the layers, with Split layers inserted after tops that have several readers.
 
-    Each layer is paired with its index in `layers`, or None for a split. A top's loss weight counts as its first
-    reader.
+    Each layer is paired with its index in `layers`, or None for a split. If a top has a loss weight, this counts as
+    its first reader.
 
     Args:
         layers: the net's layers, in order.

@@ -38,8 +38,8 @@ class Sharing:
             key: the layer's key.
             layer: its definition.
             specs: the params that it declares.
-            strict: raise an error for surplus `param` entries, and for running statistics with an lr_mult other than 0.
-                Forks of Caffe ignore both.
+            strict: whether to raise an error for surplus `param` entries, and for running statistics with an lr_mult
+                other than 0. Forks of Caffe ignore both.
 
         Raises:
             GraphError: if there are more `param` entries than params, or a param cannot be shared.
@@ -80,7 +80,7 @@ class Sharing:
         )
 
     def with_multipliers(self, layers: Sequence[Layer]) -> Iterator[Layer]:
-        """Yield the layers with the multipliers in effect. A later layer may set multipliers that the owner omits."""
+        """Yield the layers with the multipliers in effect; see `Param`."""
         owners = {shared.owner: shared for shared in self._names.values()}
 
         def resolve(param: Param) -> Param:

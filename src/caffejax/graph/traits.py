@@ -18,8 +18,8 @@ from .graph import Graph, Layer
 class IndexRange(NamedTuple):
     """The values that a layer accepts in a blob of labels or indices: 0 to `classes` - 1, and `ignored`.
 
-    A metric also accepts `ignored_elsewhere`, the labels that other layers of the same blob ignore. It counts a
-    prediction for them as wrong.
+    A metric also accepts the labels `ignored_elsewhere`, which other layers that read the same blob ignore. The metric
+    counts a prediction for such a label as wrong.
     """
 
     layer: Layer
@@ -33,7 +33,7 @@ def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRa
 
     Args:
         graph: the net.
-        parts: whether a blob also gets the ranges of blobs that are parts of it, such as slices.
+        parts: whether a blob also gets the ranges of the blobs that contain a part of it, such as slices.
     """
     movements = {"whole", "parts"} if parts else {"whole"}
     ranges: dict[str, list[IndexRange]] = {}
@@ -66,7 +66,7 @@ def index_blob(layer: Layer) -> str:
 
 
 def indexing_layers(layers: Iterable[Layer]) -> list[Layer]:
-    """Return the layers that gather by index. An index out of range is an error for them."""
+    """Return the layers that gather items by index. For these layers, an index out of range is an error."""
     return [layer for layer in layers if (i := layer.type.gradient.indices).gathers and i.positions(len(layer.bottoms))]
 
 
@@ -111,7 +111,7 @@ def check_labels(blobs: Mapping[str, np.ndarray], ranges: Mapping[str, Sequence[
         ranges: as returned by `index_ranges`.
 
     Raises:
-        DataError: if a label is not a class. The message names the blob and the first such row.
+        DataError: if a label is not a class. The message names the blob and the first row that contains such a label.
     """
     for name, array in blobs.items():
         for allowed in ranges.get(name, ()):
@@ -129,8 +129,8 @@ def check_labels(blobs: Mapping[str, np.ndarray], ranges: Mapping[str, Sequence[
 def is_stateless(graph: Graph) -> bool:
     """Return whether a forward pass never changes the state.
 
-    A BatchNorm layer changes its statistics, except if it normalizes by them. The result is False for a net with host
-    layers, which may keep state.
+    A BatchNorm layer changes its statistics, except if it uses them to normalize. The result is False for a net with
+    host layers, because they may keep state.
     """
     if graph.has_host_layers:
         return False

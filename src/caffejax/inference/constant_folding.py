@@ -50,7 +50,7 @@ def materialize(variables: VariableTrees) -> VariableTrees:
 
 
 def _remove_identities(graph: Graph) -> Graph:
-    """Return the graph without the layers that only copy their bottoms. Layers with an output of the graph stay."""
+    """Return the graph without the layers that only copy their bottoms. Layers that compute an output stay."""
     names: dict[str, str] = {}
     layers = []
     for layer in graph.layers:
@@ -99,9 +99,9 @@ class _Folding:
         self._producers.update(dict.fromkeys(layer.tops, layer.key))
 
     def _fold_into_producer(self, layer: Layer, arrays: Arrays) -> bool:
-        """Fold a layer that is a per-channel factor and bias into the producer of its bottom, if possible.
+        """Fold a layer that applies a factor and a bias to each channel into the producer of its bottom, if possible.
 
-        The producer must be of a type such as Convolution, and have no other readers.
+        The producer must have a type such as Convolution, and no other layer may read its top.
 
         Returns:
             Whether the layer was folded.

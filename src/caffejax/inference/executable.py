@@ -50,7 +50,7 @@ class CompiledShapes:
 
     Args:
         graph: the net's graph, for these shapes.
-        variables: the net's parameters and state. `StoredWeight`s are packed once for all shapes.
+        variables: the net's parameters and state. A weight that is a `StoredWeight` is packed once for all shapes.
         options: how the net computes.
         device: the CPU to run on, or None for other platforms, on which XLA compiles all parts.
         low_precision: the number type of the oneDNN programs, or None for float32.
@@ -58,7 +58,7 @@ class CompiledShapes:
     Attributes:
         schedule: the parts of the net.
         programs: the parts that are oneDNN programs, by key.
-        compiles: whether XLA compiles any part.
+        compiles: whether a part was compiled by XLA.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class CompiledShapes:
         return compilation.as_jax(array, self._device, committed=not compilation.only_cpus())
 
     def _host_steps(self) -> Iterator[Step]:
-        """Yield the steps of a call: one for each program, layer that NumPy computes, and other group of layers."""
+        """Yield the steps of a call: oneDNN programs, layers that NumPy computes, and layers that XLA compiles."""
         for part in self.schedule.parts:
             if part.key in self.programs:
                 yield _program_step(self.programs[part.key], self._packed[part.key])
@@ -165,7 +165,7 @@ class CompiledShapes:
 
     @cached_property
     def _arrays(self) -> VariableTrees:
-        """The parameters and state as JAX arrays, for nets without programs."""
+        """The parameters and state as JAX arrays, for nets without oneDNN programs."""
         return materialize(self._variables)
 
     @cached_property
@@ -191,7 +191,7 @@ class CompiledShapes:
             return {key: tuple(map(self._as_jax, packed.arrays)) for key, packed in self._packed.items()}
 
     def trace(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:
-        """Return the outputs by name, for tracers as inputs. Works on every platform, and JAX can differentiate it."""
+        """Return the outputs by name, if the inputs are tracers. This works on every platform and is differentiable."""
         return self._run(self._call_operation, self._traced_weights, materialize(self._variables), inputs, key)
 
     def _run(
@@ -300,7 +300,7 @@ def _check_finite(values: Mapping[str, Any]) -> None:
 
 
 def _skip_input(values: dict[str, Any], key: jax.Array | None) -> None:
-    """Do nothing: the step of an Input layer, whose tops are the inputs of the call."""
+    """Do nothing. This is the step of an Input layer, because its tops are the inputs of the call."""
 
 
 def _select_variables(parts: Sequence[Part], variables: VariableTrees) -> VariableTrees:

@@ -45,7 +45,7 @@ class Frozen:
         options: how the net computes.
         precision: the number type in which oneDNN programs compute on a CPU, "bfloat16" or "int8". The processor must
             have instructions for it. Default: float32.
-        calibration: batches of inputs by name, from which the steps of int8 are computed.
+        calibration: batches of inputs by name, which determine the range of each blob for int8.
 
     Attributes:
         graph: the graph after folding.
@@ -217,7 +217,7 @@ class Frozen:
 
 
 def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:
-    """Return the shapes of arrays, with None for each tracer; return None if a value has no shape."""
+    """Return the shape of each array, or None for a tracer. If any value has no shape, return None for all."""
     try:
         return tuple([None if isinstance(a, jax.core.Tracer) else a.shape for a in arrays])
     except AttributeError:

@@ -69,7 +69,7 @@ class Call:
         return jax.ShapeDtypeStruct(self.x.shape, np.float32)
 
     def weight(self, i: int) -> int:
-        """Add blob `i` of the layer to the program's weights, and return the number of the weight."""
+        """Add blob `i` of the layer to the program's weights, and return its number among the weights."""
         return self.builder.add_weight(self.blobs[i])
 
 
@@ -88,13 +88,13 @@ def lowers(*types: str) -> Callable[[Lowering], Lowering]:
 
 @lowers("Convolution", "DepthwiseConvolution")
 def convolution(call: Call) -> Value | None:
-    """Convolution, with the padding at the high ends adjusted to Caffe's output size."""
+    """Lower a convolution, with the padding at the high ends adjusted to Caffe's output size."""
     return _lower_convolution(call, correlation(call.context, (call.like,)))
 
 
 @lowers("ConvolutionDepthwise")
 def depthwise(call: Call) -> Value | None:
-    """Convolution of each channel with a separate kernel."""
+    """Lower the convolution of each channel with a separate kernel."""
     return _lower_convolution(call, correlation(depthwise_context(call.context, call.like), (call.like,)))
 
 
@@ -106,7 +106,7 @@ def _lower_convolution(call: Call, c: Correlation) -> Value | None:
 
 @lowers("Deconvolution")
 def deconvolution(call: Call) -> Value | None:
-    """Transposed convolution."""
+    """Lower a transposed convolution."""
     c = correlation(call.context, (call.like,))
     return _add_convolution("deconvolution", call, c, c.window)
 
@@ -123,7 +123,7 @@ def _add_convolution(name: str, call: Call, c: Correlation, window: Window) -> V
 
 @lowers("InnerProduct")
 def inner_product(call: Call) -> Value | None:
-    """Product of the input rows and the weight, plus a bias."""
+    """Lower the product of the input rows and the weight, plus a bias."""
     shape = call.x.shape
     if canonical_axis(call.param.axis, shape) != 1 or call.param.transpose or len(call.out) != 2:
         return None
@@ -143,7 +143,7 @@ def _blobs(call: Call) -> dict[str, Numbers]:
 
 @lowers("Pooling")
 def pooling(call: Call) -> Value | None:
-    """Maximum pooling, or mean pooling if oneDNN can divide the sums of windows by the same numbers as Caffe."""
+    """Lower maximum pooling, or mean pooling if oneDNN can divide the sums of windows by the same numbers as Caffe."""
     method = pool_method(call.param)
     if method == "STOCHASTIC":
         return None
@@ -175,70 +175,70 @@ def _mean_operation(size: tuple[int, ...], window: Window, covering: Window, out
 
 @lowers("ReLU")
 def relu(call: Call) -> Value:
-    """max(x, 0) + negative_slope * min(x, 0)."""
+    """Lower max(x, 0) + negative_slope * min(x, 0)."""
     return call.builder.apply(call.x, "relu", call.param.negative_slope)
 
 
 @lowers("ReLU6")
 def relu6(call: Call) -> Value | None:
-    """x clipped to the range from 0 to 6."""
+    """Lower clipping of x to the range from 0 to 6."""
     return None if call.param.negative_slope else call.builder.apply(call.x, "clip", 0, 6)
 
 
 @lowers("ELU")
 def elu(call: Call) -> Value:
-    """x for x > 0, otherwise alpha * (exp(x) - 1)."""
+    """Lower ELU: x for x > 0, otherwise alpha * (exp(x) - 1)."""
     return call.builder.apply(call.x, "elu", call.param.alpha)
 
 
 @lowers("Sigmoid")
 def sigmoid(call: Call) -> Value:
-    """1 / (1 + exp(-x))."""
+    """Lower 1 / (1 + exp(-x))."""
     return call.builder.apply(call.x, "logistic")
 
 
 @lowers("TanH")
 def tanh(call: Call) -> Value:
-    """Hyperbolic tangent."""
+    """Lower the hyperbolic tangent."""
     return call.builder.apply(call.x, "tanh")
 
 
 @lowers("Swish")
 def swish(call: Call) -> Value:
-    """x * sigmoid(beta * x)."""
+    """Lower x * sigmoid(beta * x)."""
     return call.builder.apply(call.x, "swish", call.param.beta)
 
 
 @lowers("AbsVal")
 def absval(call: Call) -> Value:
-    """|x|."""
+    """Lower |x|."""
     return call.builder.apply(call.x, "abs")
 
 
 @lowers("Clip")
 def clip(call: Call) -> Value | None:
-    """x clipped to the range from `min` to `max`."""
+    """Lower clipping of x to the range from `min` to `max`."""
     p = call.param
     return None if p.min > p.max else call.builder.apply(call.x, "clip", p.min, p.max)
 
 
 @lowers("Power")
 def power(call: Call) -> Value | None:
-    """scale * x + shift. Powers other than 1 are not supported."""
+    """Lower scale * x + shift. Powers other than 1 are not supported."""
     p = call.param
     return call.builder.apply(call.x, "linear", p.scale, p.shift) if p.power == 1 and p.scale else None
 
 
 @lowers("Exp")
 def exp(call: Call) -> Value:
-    """base ** (scale * x + shift)."""
+    """Lower base ** (scale * x + shift)."""
     p, base = call.param, log_base(call.param)
     return call.builder.apply(call.builder.apply(call.x, "linear", base * p.scale, base * p.shift), "exp")
 
 
 @lowers("Log")
 def log(call: Call) -> Value:
-    """Logarithm of scale * x + shift, to the base `base`."""
+    """Lower the logarithm of scale * x + shift to the base `base`."""
     p = call.param
     x = call.builder.apply(call.builder.apply(call.x, "linear", p.scale, p.shift), "log")
     return call.builder.apply(x, "linear", 1 / log_base(p))
@@ -246,7 +246,7 @@ def log(call: Call) -> Value:
 
 @lowers("PReLU")
 def prelu(call: Call) -> Value | None:
-    """Leaky ReLU with learned slopes: one slope for each channel, or one slope for all channels."""
+    """Lower a leaky ReLU with learned slopes: one slope for each channel, or one slope for all channels."""
     slope = np.asarray(call.blobs[0], np.float32)
     if slope.ndim == 0:
         return call.builder.apply(call.x, "relu", float(slope))
@@ -255,7 +255,7 @@ def prelu(call: Call) -> Value | None:
 
 @lowers("Axpy")
 def axpy(call: Call) -> Value | None:
-    """a * x + y, with a factor `a` for each channel of each image."""
+    """Lower a * x + y, with a factor `a` for each channel of each image."""
     factors, x, y = call.bottoms
     if len(x.shape) < 3:
         return None
@@ -265,7 +265,7 @@ def axpy(call: Call) -> Value | None:
 
 @lowers("Eltwise")
 def eltwise(call: Call) -> Value | None:
-    """Elementwise sum, product or maximum of all bottoms. Coefficients other than 1 are not supported."""
+    """Lower an elementwise sum, product or maximum of all bottoms. Coefficients other than 1 are not supported."""
     p, operation = call.param, call.param.EltwiseOp.Name(call.param.operation)
     if any(c != 1 for c in p.coeff):
         return None
@@ -278,7 +278,7 @@ def eltwise(call: Call) -> Value | None:
 
 @lowers("LRN")
 def lrn(call: Call) -> Value | None:
-    """Local response normalization: x * (k + alpha / n * sum of squares) ** -beta."""
+    """Lower local response normalization: x * (k + alpha / n * sum of squares) ** -beta."""
     p = call.param
     within = p.norm_region == p.WITHIN_CHANNEL
     if p.local_size > 2 * min(call.x.shape[1:]):
@@ -289,7 +289,7 @@ def lrn(call: Call) -> Value | None:
 
 @lowers("Softmax")
 def softmax(call: Call) -> Value | None:
-    """Softmax along an axis."""
+    """Lower a softmax along an axis."""
     axis = canonical_axis(call.param.axis, call.x.shape)
     if call.param.temperature != 1:
         return None
@@ -298,7 +298,7 @@ def softmax(call: Call) -> Value | None:
 
 @lowers("Normalize")
 def normalize(call: Call) -> Value | None:
-    """SSD's Normalize: divide the channel vector at each position by its L2 norm, and scale each channel."""
+    """Lower SSD's Normalize: divide the channel vector at each position by its L2 norm, and scale each channel."""
     p, w, shape = call.context.layer.norm_param, call.builder, call.x.shape
     if not call.blobs or p.across_spatial or len(shape) != 4:
         return None
@@ -314,7 +314,7 @@ def normalize(call: Call) -> Value | None:
 
 @lowers("BatchNorm", "Scale", "Bias", "BN")
 def by_channel(call: Call) -> Value | None:
-    """Factor and bias of each channel, for layers that were not folded into weights."""
+    """Lower a layer that applies a factor and a bias to each channel and was not folded into weights."""
     affine = call.context.type.traits.by_channel
     shapes = [np.shape(b) for b in call.blobs]
     if affine is None or len(call.bottoms) != 1 or len(call.x.shape) < 2:
@@ -332,20 +332,20 @@ def by_channel(call: Call) -> Value | None:
 
 @lowers("Concat")
 def concat(call: Call) -> Value | None:
-    """Concatenation along an axis."""
+    """Lower a concatenation along an axis."""
     axis = concat_axis(call.context, call.bottoms)
     return call.builder.add("concat", call.bottoms, call.out, axis=axis)
 
 
 @lowers("Flatten", "Reshape")
 def reshape(call: Call) -> Value:
-    """Reshape to the shape of the top."""
+    """Lower a reshape to the shape of the top."""
     return call.builder.add("reshape", [call.x], call.out)
 
 
 @lowers("Slice")
 def slice_(call: Call) -> list[Value]:
-    """Slice the bottom along an axis into the tops."""
+    """Lower a split of the bottom along an axis into the tops."""
     axis, points = cuts(call.context, call.x.shape)
     parts = []
     for start, shape in zip([0, *points], call.shapes, strict=True):
@@ -356,18 +356,18 @@ def slice_(call: Call) -> list[Value]:
 
 @lowers("Crop")
 def crop(call: Call) -> Value:
-    """Slice of the first bottom with the size of the second bottom."""
+    """Lower a crop of the first bottom to the size of the second bottom."""
     begin, _ = crop_box(call.context, call.x.shape, call.bottoms[1].shape)
     return call.builder.add("slice", [call.x], call.out, **{"from": begin})
 
 
 @lowers("Permute")
 def permute(call: Call) -> Value:
-    """Permutation of the axes."""
+    """Lower a permutation of the axes."""
     return call.builder.add("permute", [call.x], call.out, order=permuted_axes(call.context, call.x.shape))
 
 
 @lowers("ShuffleChannel")
 def shuffle_channel(call: Call) -> Value:
-    """Channel shuffle: interleave the channels of all groups."""
+    """Lower a channel shuffle: interleave the channels of all groups."""
     return call.builder.add("shuffle", [call.x], call.out, size=call.x.shape[1] // call.param.group)

@@ -50,7 +50,7 @@ class LowPrecision:
 
 @dataclass(frozen=True)
 class _Form:
-    """The type of a value, and the size of its step if it is an integer."""
+    """The number type of a value and, if it is an integer, the size of its step."""
 
     type: str = "float32"
     step: float = 0
@@ -103,7 +103,7 @@ def measure_ranges(batches: Iterable[Mapping[str, Any]]) -> dict[str, tuple[floa
     """Return the minimum and maximum of each float32 blob over batches of blobs.
 
     Raises:
-        CaffejaxError: if a blob is not finite. The message names such blobs of the first such batch.
+        CaffejaxError: if a blob is not finite. The message names the first such batch, and its blobs that are not.
     """
     ranges: dict[str, tuple[float, float]] = {}
     for i, blobs in enumerate(batches):
@@ -192,7 +192,7 @@ def _forms(
 def _steps(
     low_precision: LowPrecision, groups: Sequence[Sequence[int]], names: Mapping[int, str]
 ) -> Callable[[int], _Form | None]:
-    """Return a function that maps a value to its form in low precision, or to None if its range is not known."""
+    """Return a function from a value to its low-precision form, or to None if the range of the value is not known."""
 
     def form(value: int) -> _Form | None:
         if low_precision.kind == "bfloat16":
@@ -218,7 +218,7 @@ def _only_subsamples(o: Operation) -> bool:
 
 
 class _Conversion:
-    """A program while it is converted to the forms of its values."""
+    """The conversion of a program so that each value has the form that was chosen for it."""
 
     def __init__(
         self, arguments: Sequence[Shape], operations: Sequence[Operation], weights: list[Any], forms: Sequence[_Form]
@@ -261,7 +261,7 @@ class _Conversion:
         return len(self._forms) - 1
 
     def _in_form(self, number: int, form: _Form) -> int:
-        """Return the number of a value in the given form. Each value is converted only once to a form."""
+        """Return the number of a value in the given form. If the value is not in this form yet, add a conversion."""
         source_form = self._forms[number]
         if source_form == form:
             return number
@@ -286,13 +286,13 @@ class _Conversion:
         return fields | {"value": number} | ({"a": step, "scale": self._step(step)} if step else {})
 
     def _step(self, step: float) -> int:
-        """Return the number of the weight (1,) that holds a step."""
+        """Return the number of a weight of shape (1,) that contains the step."""
         if step not in self._step_weights:
             self._step_weights[step] = self._add_weight(np.array([step], np.float32))
         return self._step_weights[step]
 
     def _quantize(self, weight: int, step: float) -> int:
-        """Replace a weight by integers, and return the number of a new weight: its steps, multiplied by `step`."""
+        """Replace a weight with integers, and return the number of a new weight: its steps, multiplied by `step`."""
         array = np.asarray(self._weights[weight], np.float32)
         largest = np.abs(array).reshape(len(array), -1).max(axis=1)
         steps = np.where(largest > 0, largest, 1) / 127

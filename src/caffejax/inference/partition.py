@@ -124,9 +124,9 @@ def _group_layers(
 
 
 def _count_readers(graph: Graph) -> Mapping[str, Counter[str]]:
-    """Return how often each layer reads each blob, `{blob: {layer key: count}}`.
+    """Return how often each layer reads each blob, as `{blob: {layer key: count}}`.
 
-    An output of the graph has the reader "".
+    For an output of the graph, the key "" counts as a reader.
     """
     reader_counts: dict[str, Counter[str]] = {name: Counter([""]) for name in graph.outputs}
     for layer in graph.layers:
@@ -147,7 +147,7 @@ def _can_lower(graph: Graph, layer: Layer) -> bool:
 
 
 def _single_image_graph(graph: Graph) -> Graph | None:
-    """Return the graph for a batch of one image, or None if a layer does not support that batch."""
+    """Return the graph for a batch of one image, or None if a layer does not support this batch size."""
     if all(graph.blobs[name].shape[:1] == (1,) for name in graph.input_names):
         return graph
     try:

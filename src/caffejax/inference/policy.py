@@ -64,7 +64,7 @@ class FrozenPasses:
         """Return the blobs of one forward pass, by name.
 
         Args:
-            inputs: the batch, to which the device part of the data layers has already been applied.
+            inputs: the batch, to which `transform_on_device` of the data layers has already been applied.
             make_key: returns the random key. It is called only if a layer may draw random numbers.
         """
         blobs = self._frozen(inputs, make_key() if self._frozen.may_draw(inputs) else None)

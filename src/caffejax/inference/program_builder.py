@@ -87,7 +87,7 @@ class ProgramBuilder:
         return self._append_to_epilogue(x, name, {"a": float(a), "b": float(b)})
 
     def apply_by_channel(self, x: Value, name: str, array: Any) -> Value:
-        """Combine each channel of `x` with a number, and return the result. The function is fused as in `apply`.
+        """Combine each channel of `x` with a number, and return the result. The function may be fused, see `apply`.
 
         Args:
             x: the value.

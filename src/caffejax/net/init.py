@@ -22,10 +22,10 @@ from ..variables import Variables
 def _make_initializer(
     graph: Graph, key: jax.Array | None, dtype: Any, shardings: Mapping[str, Any]
 ) -> Callable[[Param], jax.Array]:
-    """Return a function from a param to its initial value; see `initial_param`.
+    """Return a function that returns the initial value of a param; see `initial_param`.
 
-    `shardings` is a tree like params. The params that it splits over several devices are created first, in shards, by
-    one compiled program.
+    `shardings` is a tree like params. One compiled program creates, in shards, all params that `shardings` splits over
+    several devices.
     """
     targets = {p.slot: shardings.get(p.slot.layer, {}).get(p.slot.index) for p in graph.variables}
     sharded_params = [

@@ -70,7 +70,7 @@ class Net:
         stages: the stages that the layers' include and exclude rules test.
         state: a complete NetState, instead of `phase`, `level` and `stages`.
         compute_config: how the net computes.
-        data_config: how data layers read.
+        data_config: how data layers read their data.
         file: the file that a NetParameter was read from. Error messages name it, and relative paths start there.
         options: fields of `ComputeConfig` and `DataConfig` by name. They override the fields of
             `compute_config` and `data_config`.
@@ -227,7 +227,7 @@ class Net:
         return self._with_graph(replace(self.graph, layers=layers, blobs=blobs, outputs=outputs), reshaped=True)
 
     def with_compute_config(self, compute_config: ComputeConfig) -> Net:
-        """Return the same net with the same input shapes and the given `compute_config`."""
+        """Return the net with a different `compute_config`. Input shapes do not change."""
         message, state, file = self._definition
         other = type(self)(
             message, state=state, file=file, compute_config=compute_config, data_config=self.data_config
@@ -378,7 +378,7 @@ class Net:
         Args:
             path: a .caffemodel, .h5, .npz or .safetensors file, an .orbax folder, or one step in it.
             variables: values for blobs that the file does not have; default: initial values, see `init`.
-            key: for initial values; default: `jax.random.key(0)`.
+            key: a random key for initial values; default: `jax.random.key(0)`.
             strict: raise an error if the file lacks weights of any layer that is not in `exclude`.
             exclude: names of layers that keep their values, even if the file has weights for them.
 
@@ -404,7 +404,7 @@ class Net:
         save_weights(path, self.graph, check_variables(self.graph, params, state))
 
     def rewrite_params(self, params: ParamsLike) -> Params:
-        """Return params as they are after Caffe's forward pass, in which some layer types modify theirs.
+        """Return params as they are after Caffe's forward pass, in which layers of some types modify their params.
 
         See `ParamSpec.rewrite`.
         """
@@ -426,7 +426,7 @@ class Net:
         """Run one forward pass.
 
         Args:
-            params: params, from `init` for example. A layer's arrays may also be a sequence in Caffe's order.
+            params: the params, for example from `init`. A layer's arrays may also be a sequence in Caffe's order.
             state: running statistics and recurrent state, in the same form.
             inputs: an array for each blob in `input_names`, with the shape in `graph.blobs`. The length of the first
                 axis, the batch, may differ. Labels may be integers.
@@ -527,6 +527,6 @@ class Net:
 
 
 def _unpickle(kind: Any, message: bytes, state: bytes, options: dict[str, Any], graph: Phase | Graph) -> Any:
-    """Build a pickled net of class `kind`. `graph` is its graph if it was reshaped, else its phase."""
+    """Rebuild a pickled net of class `kind`. `graph` is the net's graph if it was reshaped, otherwise its phase."""
     net = kind(NetParameter.FromString(message), state=NetState.FromString(state), **options)
     return net._with_graph(graph, reshaped=True) if isinstance(graph, Graph) else net.in_phase(graph)

@@ -87,11 +87,12 @@ _LANES = 128
 
 
 def tpu_conv_layout(x: Any, sharding: Sharding) -> ShardingOrFormat:
-    """Return the sharding of an array, with the layout of convolutions for a large 1x1 convolution weight on TPUs.
+    """Return the sharding of an array. On TPUs, add a faster layout if the array is a large 1x1 convolution weight.
 
     By default, a TPU stores a weight (outputs, inputs, 1, 1) in tiles of one row. Each step would convert the weight
-    and the optimizer's history to the tiles of convolutions and back. The layout has the outputs as the minor axis, as
-    the gradients have, or the inputs if only the inputs fill whole tiles.
+    and the optimizer's history to the tiles of convolutions and back.
+    The returned layout needs no conversion. Its minor axis is the outputs, as in the gradients, or the inputs if only
+    these fill whole tiles.
 
     Args:
         x: the array, or its shape and dtype. Only float32 arrays get a layout.

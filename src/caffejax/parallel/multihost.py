@@ -160,7 +160,7 @@ class Requests:
         return jax.make_array_from_callback(self._shape, self._sharding, lambda _: code)
 
     def decode(self, total: jax.Array) -> int:
-        """Return the largest request of all processes, 0 to 2, in the step before the last.
+        """Return the largest request of all processes, 0 to 2, in the step before the last step.
 
         Args:
             total: the sum of the encoded requests of the last step. It is stored until the next call.

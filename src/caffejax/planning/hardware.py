@@ -35,12 +35,12 @@ class Chip:
 
     Attributes:
         platform: "tpu" or "cuda".
-        name: the compiler's name of the chip, such as the TPU generation "v5e".
+        name: the compiler's name for the chip, such as the TPU generation "v5e".
         memory: the size of the memory in bytes.
-        bandwidth: the bandwidth of the memory in bytes per second.
+        bandwidth: the bandwidth of the memory, in bytes per second.
         bfloat16, tf32, float32: peak dense operations per second in matrix products of this precision.
         link: the bandwidth of the links to neighbours, in bytes per second and direction.
-        network: the bandwidth to devices without links, in bytes per second and direction.
+        network: the bandwidth to devices that links do not connect, in bytes per second and direction.
         joined: the number of devices that links connect, which is the size of a host or of a TPU pod.
         cores: the number of devices in a chip.
         compiler: for "cuda", additional fields of XLA's GpuDeviceInfoProto.
@@ -280,7 +280,7 @@ def _gpus(target: Target) -> Sequence[Any]:
 
 
 def _config(chip: Chip) -> str:
-    """Return the description of a GPU for XLA's compiler: a GpuTargetConfigProto in protobuf's text format."""
+    """Return a description of the GPU for XLA's compiler: a GpuTargetConfigProto in protobuf's text format."""
     compiler_fields = dict(chip.compiler)
     capability = " ".join(
         f"{name}: {compiler_fields.pop(name)}" for name in ("major", "minor") if name in compiler_fields

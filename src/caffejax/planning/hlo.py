@@ -76,9 +76,9 @@ class ProgramStats:
 
     Attributes:
         traffic: the bytes that are read from and written to device memory.
-        bytes_accessed: the compiler's estimate of these bytes, including on-chip memory; None without an estimate.
+        bytes_accessed: the compiler's estimate of these bytes, including on-chip memory; None if it gives no estimate.
         argument_bytes: the memory of the arguments.
-        result_bytes: the memory of the results, without results that reuse the memory of arguments.
+        result_bytes: the memory of the results. Results that reuse the memory of arguments do not count.
         temp_bytes: the memory of temporary arrays.
         collectives: the collectives, largest first.
         num_fusions: the number of fused kernels.
@@ -123,7 +123,7 @@ def compiled_stats(compiled: Any) -> ProgramStats:
 
 
 def parse_stats(text: str) -> dict[str, Any]:
-    """Return the statistics of a program from its HLO text, by the name of the field of `ProgramStats`."""
+    """Return statistics of a program from its HLO text, as a dict whose keys are names of fields of `ProgramStats`."""
     module = _parse(text)
     totals = _Totals()
     _accumulate(module, module.entry, 1, totals)
@@ -309,7 +309,7 @@ _SOURCE_TARGET_PAIR = re.compile(r"source_target_pairs=\{\{(\d+),(\d+)\}")
 
 
 def parse_replica_group(attributes: str) -> tuple[int, int]:
-    """Return the size and the stride of a collective's first replica group; (1, 1) without groups."""
+    """Return the size and the stride of a collective's first replica group; (1, 1) if it has no groups."""
     if pair := _SOURCE_TARGET_PAIR.search(attributes):
         return 2, abs(int(pair[2]) - int(pair[1])) or 1
     group = _first_group(attributes)

@@ -44,12 +44,12 @@ class ScalingEstimate:
 
     @property
     def best(self) -> float:
-        """The seconds of a step if collectives overlap the backward pass."""
+        """The estimated duration of a step in seconds, if collectives fully overlap the backward pass."""
         return max(self.compute_seconds, FORWARD * self.compute_seconds + self.collective_seconds)
 
     @property
     def worst(self) -> float:
-        """The seconds of a step if collectives follow the backward pass."""
+        """The estimated duration of a step in seconds, if collectives begin after the backward pass."""
         return self.compute_seconds + self.collective_seconds
 
     @property
@@ -61,12 +61,12 @@ class ScalingEstimate:
 def scale_step(
     compute_seconds: float, collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1
 ) -> ScalingEstimate:
-    """Return the time of a step on `rows` rows of `model` devices. Each device computes for `compute_seconds`."""
+    """Estimate a step on `rows` rows of `model` devices each. Each device computes for `compute_seconds` seconds."""
     return ScalingEstimate(rows * model, compute_seconds, sum(link_seconds(collectives, chip, rows, model)))
 
 
 def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1) -> tuple[float, float]:
-    """Return the minimum seconds of collectives on links and on the network, for rows of `model` devices.
+    """Return the minimum time that collectives take on links and on the network, for rows of `model` devices.
 
     The collectives are from a compiled program, which may have been compiled for a different number of rows. In a ring
     of n devices, each device sends `(n - 1) / n` of the bytes over its links, or twice this number in an all-reduce. If
@@ -108,7 +108,8 @@ class Plan:
         batch: examples per device or, if weights are sharded, per row of devices.
         program: statistics of each device's program; None if the compiler reports that the program does not fit.
         needed: the memory that the program needs on each device, in bytes.
-        operations: the operations of each device in products and convolutions. A multiply-add counts as two.
+        operations: the number of operations of each device in matrix products and convolutions. A multiply-add counts
+            as two operations.
         compile_seconds: the compile time on this machine.
         model: the number of devices over which each large weight is sharded.
         largest_batch: the approximate largest batch per device that fits; 0 if no batch fits, None if it was not
@@ -143,7 +144,7 @@ class Plan:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """The minimum seconds of a step by resource: "arithmetic", "memory", "links" and "network".
+        """The minimum duration of a step in seconds, by resource: "arithmetic", "memory", "links" and "network".
 
         "network" is missing if the devices do not use it, and only "arithmetic" is present if `program` is None.
         """
@@ -171,7 +172,7 @@ class Plan:
 
     @property
     def best(self) -> float:
-        """The minimum seconds of a step. It is the time of the slowest resource, because resources may overlap."""
+        """The minimum duration of a step in seconds. Resources may overlap, so it is the time of the slowest one."""
         return max(self.seconds.values())
 
     @property
@@ -181,7 +182,7 @@ class Plan:
 
     @property
     def examples_per_second(self) -> float:
-        """The examples per second of all devices together, at the minimum time."""
+        """The examples per second of all devices together, if a step takes the minimum time."""
         return self.batch * self.rows / self.best
 
 
@@ -199,7 +200,7 @@ class CompileJob:
         solver: settings of the update rule.
         parallel: how training is distributed over the devices.
         batch_axis: the batch axis of the inputs.
-        progress: called with a description of each step.
+        progress: a function that is called with a description of each step of the compilation.
     """
 
     net: Net
@@ -333,7 +334,7 @@ class CompileJob:
         return program, program.memory
 
     def _inputs(self, net: Net, leading_shape: tuple[int, ...], spec: PartitionSpec) -> dict[str, jax.ShapeDtypeStruct]:
-        """Return the abstract arrays of the inputs, as data layers read them, with the leading axes `leading_shape`."""
+        """Return the abstract arrays of the inputs, in the dtypes that data layers read, after axes `leading_shape`."""
         dtypes = {name: net.graph.blobs[name].dtype for name in net.input_names}
         for layer in net.graph.layers:
             if layer.source_spec is not None and layer.source_spec.arrays is not None:
@@ -344,7 +345,7 @@ class CompileJob:
 
 
 def _place_on_mesh(start: TrainState, net: Net, mesh: Mesh, parallel: Parallel) -> tuple[TrainState, Any]:
-    """Return the abstract arrays of a train state on a mesh, and its shardings. Each row has separate statistics."""
+    """Return the abstract arrays of a train state on a mesh, and its shardings. Each row has its own statistics."""
     shardings = MeshPlacement(mesh, net.graph, parallel.shard).shardings(start)
     row_statistics = jax.tree.map(lambda x: jax.ShapeDtypeStruct((mesh.shape[DATA], *x.shape), x.dtype), start.state)
     replicated = start.replace(state=row_statistics)
@@ -393,9 +394,10 @@ def plan(
         batch: examples per device or, if weights are sharded, per row of devices. By default, it is the net's batch
             size, which is divided among the devices if `parallel.batch` is "global".
         batch_axis: the batch axis of the inputs, for example 1 for recurrent nets with inputs (steps, streams).
-        largest: how to search for the largest batch that fits. "estimate" compiles a second batch size and extrapolates
-            memory linearly; "check" compiles until a batch fits and a batch that is 5 % larger does not.
-        progress: called with a description of each step.
+        largest: how to search for the largest batch that fits. "none" does not search. "estimate" compiles a second
+            batch size and extrapolates memory linearly. "check" compiles until a batch fits and a batch that is 5 %
+            larger does not.
+        progress: a function that is called with a description of each step of the compilation.
 
     Raises:
         GraphError: if layers run on the host, if the inputs lack the batch axis, or if the net does not support the
@@ -418,7 +420,7 @@ def plan(
 
 
 def _find_largest(job: CompileJob, compiled_plans: dict[int, Plan]) -> int:
-    """Search for the largest batch that fits. Batches to compile are extrapolated from the memory of earlier ones."""
+    """Search for the largest batch that fits. Each batch to compile is extrapolated from the memory of earlier ones."""
     for _ in range(_MAX_COMPILATIONS):
         fitting = [b for b, p in compiled_plans.items() if p.fits]
         too_large = [b for b, p in compiled_plans.items() if not p.fits]

@@ -24,15 +24,15 @@ _NUMBERS = {_DATA: (wire.DELIMITED, wire.FIXED32), _DOUBLE_DATA: (wire.DELIMITED
 
 
 class Legacy4D(np.ndarray[tuple[int, ...], np.dtype[np.float32]]):
-    """An array whose file states its shape as num x channels x height x width, as files before 2015 did.
+    """An array from a file that states the shape as num x channels x height x width, as files before 2015 did.
 
-    Such an array fits a shape with fewer axes that equals its last axes, if its other axes are 1: (1, 1, 5, 80) fits
-    (5, 80). In a current file, (1, 1, 5, 80) does not.
+    Leading axes of size 1 may be removed from such an array: a net that needs the shape (5, 80) accepts (1, 1, 5, 80).
+    It does not accept (1, 1, 5, 80) from a current file.
     """
 
 
 def decode_blob(data: memoryview) -> Array:
-    """Decode a serialized BlobProto to a read-only float32 array, a view of `data` if possible.
+    """Decode a serialized BlobProto to a read-only float32 array, which is a view of `data` if possible.
 
     Raises:
         ValueError: if the bytes are not a BlobProto, or the shape does not match the data.

@@ -1,4 +1,4 @@
-"""Fields that forks of Caffe added: supported, ignored with a warning, or refused."""
+"""Fields that forks of Caffe added. Each is supported, ignored with a warning, or refused."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def ignored_settings(net: NetParameter, layers: Iterable[tuple[LayerParameter, s
 
     Args:
         net: the net.
-        layers: each layer, with the name of its type's parameter field or None.
+        layers: pairs of a layer and the name of its type's parameter field, or None if the type has no such field.
     """
     counts = {f"{setting} is ignored: {reason}": 0 for setting, reason in ignored_fields(net)}
     for layer, param in layers:

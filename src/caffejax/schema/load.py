@@ -38,7 +38,7 @@ def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") 
 
     Args:
         source: a path, prototxt text (a string with a line break or a brace, or one that begins like `name: value`), or
-            a NetParameter, possibly of the class of a different schema, which is copied.
+            a NetParameter, which is copied. Its class may come from a different schema.
         name: the name of a text for error messages.
 
     Raises:

@@ -229,7 +229,7 @@ class _Parser(Cursor):
         self.missing_field_problems: list[Problem] = []  # missing required fields, in the layer that is being parsed
 
     def parse_fields(self, message: Message, closing: str, opening_index: int, depth: int) -> None:
-        """Parse the fields of `message` up to the token `closing`. Problems in a layer name that layer.
+        """Parse the fields of `message` up to the token `closing`. Problems found in a layer contain the layer's name.
 
         Args:
             message: the message to fill.
@@ -249,7 +249,7 @@ class _Parser(Cursor):
                 self.missing_field_problems.clear()
 
     def parse_field_list(self, message: Message, closing: str, opening_index: int, depth: int) -> None:
-        """Parse fields as `parse_fields` does, without adding layers to the problems."""
+        """Parse fields as `parse_fields` does, without adding the names of layers to the problems."""
         tokens = self.tokens
         fields, required = _fields_of(message.DESCRIPTOR)
         names: set[str] = set()

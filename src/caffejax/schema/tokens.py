@@ -34,9 +34,9 @@ class Tokens(list[str]):
         self.append(END)
 
     def bare_word(self, index: int) -> tuple[str, int]:
-        """Return the text without quotes from the token at `index` up to a space, and the index of the token after it.
+        """Return the unquoted word from the token at `index` up to the next space, and the index of the token after it.
 
-        The text is empty if the token does not begin such a word.
+        The word is "" if the token does not begin one.
         """
         starts, _ = self._starts
         match = _BARE_WORD.match(self.text, starts[index]) if index < len(starts) else None
@@ -51,7 +51,7 @@ class Tokens(list[str]):
 
     @cached_property
     def _starts(self) -> tuple[list[int], list[int]]:
-        """The offsets of tokens and of lines, which are needed only for problems and words without quotes."""
+        """The offsets of tokens and of lines, which are needed only for problems and unquoted words."""
         tokens = [match.start(1) for match in _TOKEN.finditer(self.text) if match[1]]
         return tokens, [0, *(match.end() for match in re.finditer("\n", self.text))]
 

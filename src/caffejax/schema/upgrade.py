@@ -129,7 +129,7 @@ def upgrade_inputs(net: NetParameter) -> list[str]:
 
 
 def upgrade_batch_norms(net: NetParameter) -> list[str]:
-    """Set lr_mult and decay_mult to 0 in BatchNorm layers with three `param` entries: their blobs are statistics."""
+    """Set lr_mult and decay_mult to 0 in BatchNorm layers with three `param` entries, which apply to statistics."""
     for layer in net.layer:
         if layer.type == "BatchNorm" and len(layer.param) == 3:
             for param in layer.param:
@@ -141,7 +141,7 @@ _TOPS = range(1, 5)  # the tops are numbered 1 to 4 in the fields of cbfinn's ol
 
 
 def upgrade_softmax(net: NetParameter) -> list[str]:
-    """Replace a Softmax with cbfinn's `dimension: "spatial"` by SpatialSoftmax, the later name in that fork."""
+    """Rename each Softmax with `dimension: "spatial"` to SpatialSoftmax, its later name in cbfinn's fork."""
     layers = [layer for layer in net.layer if layer.type == "Softmax" and layer.softmax_param.dimension == "spatial"]
     for layer in layers:
         layer.type = "SpatialSoftmax"
@@ -151,7 +151,7 @@ def upgrade_softmax(net: NetParameter) -> list[str]:
 
 
 def upgrade_memory_data(net: NetParameter) -> list[str]:
-    """Replace a MemoryData layer with cbfinn's shape fields by an Input layer with these shapes."""
+    """Convert each MemoryData layer that has the shape fields of cbfinn's fork to an Input layer with these shapes."""
     is_changed = False
     for layer in net.layer:
         shapes = _memory_shapes(layer) if layer.type == "MemoryData" else []
@@ -182,7 +182,10 @@ def upgrade_statistics(net: NetParameter) -> list[str]:
 
 
 def drop_inactive(net: NetParameter) -> list[str]:
-    """Drop settings that MyCaffe marks as inactive. Remove the marks of other settings, and rename these as in SSD."""
+    """Drop settings that MyCaffe marks as inactive, and rename MyCaffe's fields as in other forks.
+
+    The marks themselves, the fields `active` and `option`, are removed.
+    """
     for layer in net.layer:
         for name, new_name in (("normalization2_param", "norm_param"), ("multiboxloss_param", "multibox_loss_param")):
             _rename_field(layer, name, new_name)
@@ -214,7 +217,7 @@ def _set_field(message: Message, name: str, value: Any) -> None:
 
 
 def expand_layers(net: NetParameter) -> list[str]:
-    """Replace each layer with certain settings of MyCaffe or Intel by several layers.
+    """Expand layers with certain settings of MyCaffe or Intel's fork into several layers.
 
     An InnerProduct with min_top_axes is followed by a Reshape that appends axes of size 1 to the top. A recurrent layer
     with num_layers becomes a stack of layers, with Dropout between them. A Concat with Intel's per_fla_fuse is preceded
@@ -238,7 +241,7 @@ def expand_layers(net: NetParameter) -> list[str]:
 
 
 def _new_layer(template: LayerParameter, name: str, type: str, bottom: str, top: str) -> LayerParameter:
-    """Return a layer with the `include` and `exclude` rules of the layer `template`."""
+    """Return a new layer that has the `include` and `exclude` rules of the layer `template`."""
     new = LayerParameter(name=name, type=type, bottom=[bottom], top=[top])
     new.include.extend(template.include)
     new.exclude.extend(template.exclude)

@@ -15,7 +15,7 @@ _SIZES = {FIXED64: 8, FIXED32: 4}
 
 
 def read_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
-    """Yield the number, the wire type and the value, an integer or bytes, of each field of a message.
+    """Yield `(number, wire type, value)` for each field of a message. The value is an integer or bytes.
 
     Adjacent values of one fixed-size field are yielded as one slice, like a packed field.
 
@@ -66,7 +66,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_delimited(number: int, *contents: bytes | memoryview) -> list[bytes | memoryview]:
-    """Return the pieces, in order, of a length-delimited field with the concatenated `contents`."""
+    """Encode a length-delimited field whose content is the concatenation of `contents`; return its pieces in order."""
     return [encode_varint(number << 3 | DELIMITED), encode_varint(sum(len(content) for content in contents)), *contents]
 
 

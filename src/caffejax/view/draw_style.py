@@ -17,7 +17,7 @@ class DrawStyle:
         colour: the colour of the box as "#RRGGBB", or None for the default colour.
         kind: returns the text after the type name, such as the pooling method; None for no text.
         window: returns three lines of text with kernel, stride and pad; None for layers without a kernel.
-        edge: returns the text at the edges to the tops, such as the number of outputs; None for no text.
+        edge: returns the text at the edges from the layer to its tops, such as the number of outputs; None for no text.
         lr_mult: True if the box may show the learning rate multipliers of a weight and a bias.
     """
 

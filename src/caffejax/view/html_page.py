@@ -1,4 +1,4 @@
-"""A self-contained HTML page of a net, which contains data, layout library, scripts and style."""
+"""The HTML page of a net. It is self-contained: the data, the layout library, the scripts and the style are in it."""
 
 from __future__ import annotations
 

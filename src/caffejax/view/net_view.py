@@ -72,15 +72,15 @@ class NetView:
 def load_view(
     file: Path, level: int = 0, stages: Sequence[str] = (), data_config: DataConfig = DataConfig()
 ) -> NetView:
-    """Load the view of a net, without running layers. Data may be missing.
+    """Load the view of a net, without running layers. The files that its data layers read may be missing.
 
     Args:
         file: a prototxt.
         level, stages: the level and stages of the net state.
-        data_config: how existing data is read.
+        data_config: how data layers read data files, if these exist.
 
     Raises:
-        SchemaError: if the file does not exist or is not text. All other problems are attributes of the view.
+        SchemaError: if the file does not exist or is not text. All other problems are recorded in the view.
     """
     with collect_warnings(f"{file}: ") as notes:
         net, problems = read_valid_part(file)
@@ -236,7 +236,7 @@ def _phase(view: PhaseView, families: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _detail(layer: WiredLayer) -> str:
-    """Return the kind, kernel and stride of a layer for a drawing, such as "MAX 3x3 /2"; "" without a kernel."""
+    """Return the kind, kernel and stride of a layer as text, such as "MAX 3x3 /2"; "" for a layer without a kernel."""
     if layer.style.window is None:
         return ""
     kernel, stride = (line.rpartition(": ")[2] for line in layer.style.window(layer.layer)[:2])
@@ -288,7 +288,7 @@ def write_page(
         file: a prototxt.
         out: the path of the page, `.html`.
         level, stages: the level and stages of the net state.
-        data_config: how existing data is read.
+        data_config: how data layers read data files, if these exist.
 
     Returns:
         The view on the page.

@@ -43,9 +43,10 @@ def make_boxes(layers: Sequence[WiredLayer]) -> tuple[Box, ...]:
 
 
 class Signatures:
-    """Signatures of boxes, which consist of layer types, kernels, and distances to the boxes that they read.
+    """Signatures of boxes, by which repeated blocks are found.
 
-    Boxes of data, such as labels, have the distance 0, because their real distance grows from block to block.
+    The signature of a box consists of the types and kernels of its layers, and of the distances to the boxes that it
+    reads. The distance to a box of data, such as labels, counts as 0, because it grows from block to block.
     """
 
     def __init__(self, boxes: Sequence[Box]) -> None:
@@ -57,9 +58,10 @@ class Signatures:
             self._distances[i, : len(box.sources)] = [i - s if boxes[s].sources else 0 for s in box.sources]
 
     def repetition_mask(self, first: int, last: int, period: int) -> npt.NDArray[np.bool_]:
-        """Return for each box from `first` to `last - period` (exclusive) whether it equals the box `period` later.
+        """Return for each box from `first` to `last - period` (exclusive) whether the box `period` later is equal.
 
-        Distances of more than one period may differ, because all stages of a net may read the same features.
+        Two boxes are equal if their signatures are equal, except for distances of more than one period, because all
+        stages of a net may read the same features.
         """
         first_range, second_range = slice(first, last - period), slice(first + period, last)
         first_distances, second_distances = self._distances[first_range], self._distances[second_range]
@@ -79,7 +81,7 @@ def _kernel(layer: WiredLayer) -> str:
 
 
 def count_crossings(boxes: Sequence[Box]) -> list[int]:
-    """Return for each gap between boxes the number of boxes before the gap that are read after it.
+    """For each gap between boxes, return the number of boxes before the gap that boxes after the gap read.
 
     There is a gap before each box and after the last box. Boxes without sources, which are data, do not count.
     """
@@ -141,7 +143,7 @@ def _find_runs(
 ) -> Iterator[Block]:
     """Yield sequences of equal blocks among boxes `first` to `last` (exclusive).
 
-    Sequences whose blocks fork at most once are preferred; among these, the sequence that covers the most boxes.
+    Sequences whose blocks fork at most once are preferred to others, and long sequences to short ones.
     """
     best: tuple[bool, int, int, int] | None = None  # (forks at most once, covered boxes, -period, -start)
     for period in range(1, min((last - first) // 2, _MAX_BOXES) + 1):
@@ -189,7 +191,7 @@ def _find_recurring(
 ) -> list[Block]:
     """Return groups of boxes that occur more than once and do not overlap other blocks.
 
-    At most one connection crosses the start of a group, and at most one its end.
+    At most one connection crosses the start of a group, and at most one crosses its end.
     """
     cuts = [index for index, count in enumerate(open_counts) if count <= 1]
     ranges = [(a, b) for a, b in pairwise(cuts) if b - a > 1]
@@ -202,7 +204,7 @@ def _find_recurring(
 
 
 def _find_named(boxes: Sequence[Box], blocks: Sequence[Block]) -> list[Block]:
-    """Return groups of neighbours whose names have the same prefix up to a slash, if a net has several groups."""
+    """Return groups of neighbours whose names have the same prefix up to a slash; [] if a net has only one block."""
     scopes = [box.layers[0].layer.name.rpartition("/")[0].partition("/")[0] for box in boxes]
     starts = [i for i in range(len(boxes)) if i == 0 or scopes[i] != scopes[i - 1]]
     ranges = [
@@ -222,7 +224,7 @@ def _is_disjoint(blocks: Sequence[Block], start: int, stop: int) -> bool:
 
 
 def _make_block(boxes: Sequence[Box], start: int, stop: int) -> Block:
-    """Return a block. Its label is the common prefix of its layer names, or the name of its last box without one."""
+    """Return a block. Its label is the common prefix of its layer names or, if there is none, its last box's name."""
     names = [layer.layer.name for box in boxes[start:stop] for layer in box.layers]
     is_equal = [
         len(set(letters)) == 1 for letters in zip(*names, strict=False)

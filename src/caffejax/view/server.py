@@ -61,8 +61,8 @@ def serve(
         file: a prototxt, which may be edited while the server runs.
         port: the port, or 0 for any free port.
         level, stages: the level and stages of the net state.
-        ready: called with the server once it listens.
-        data_config: how existing data is read.
+        ready: a function that is called with the server once the server listens.
+        data_config: how data layers read data files, if these exist.
 
     Raises:
         SchemaError: if the prototxt does not exist at the start or is not text.
@@ -90,7 +90,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Bind to the address without the slow look-up of the machine's network name in HTTPServer."""
+        """Bind to the address, but skip the slow look-up of the machine's network name, which HTTPServer does."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.server_address[1]
 
@@ -103,7 +103,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     """Handler of requests for the page and for the net as JSON.
 
-    Pages of other sites can read neither of them, because requests with a different host name are refused.
+    Pages of other sites cannot read the responses, because requests with a different host name are refused.
     """
 
     file_watcher: _FileWatcher

@@ -120,7 +120,7 @@ def _point(position: dict[str, float]) -> Point:
 def _run_script(script: str) -> Any:
     """Run a script in a separate thread; return its result.
 
-    In the current thread, mini-racer could not wait if an event loop is running, as in notebooks.
+    mini-racer cannot wait for the result in a thread with a running event loop, such as the thread of a notebook.
     """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_run_in_this_thread, script).result()
@@ -205,7 +205,7 @@ def _size(label: str, x_margin: float, y_margin: float) -> Point:
 
 
 def _edge(label: str, points: Iterable[Point], middle: Point) -> str:
-    """Return the SVG of an edge, which is a smooth line through points with a label centred at `middle`."""
+    """Return the SVG of an edge: a smooth line through `points`, and a label centred at `middle`."""
     first, *bends, last = points
     path = f"M{_format_point(first)}"
     for a, b in pairwise(bends):
@@ -221,7 +221,7 @@ def _format_point(point: Point) -> str:
 
 
 def _node(label: str, style: Mapping[str, str], centre: Point, size: Point) -> str:
-    """Return the SVG of a node, which is a box or an octagon with lines of text."""
+    """Return the SVG of a node: a box or an octagon with lines of text."""
     (x, y), (width, height) = centre, size
     left, top = x - width / 2, y - height / 2
     attributes = f'fill="{escape(style["fillcolor"])}" stroke="black"'

@@ -56,7 +56,7 @@ def make_label_top(objects: Sequence[np.ndarray], min_rows: int) -> np.ndarray:
 
     The columns are image, class, instance, xmin, ymin, xmax, ymax and difficult. G is `min_rows` or, if the batch has
     more objects, the smallest power of two with enough rows, because the net is compiled for each G. Rows of padding
-    are -1, like the single row in Caffe for a batch without boxes. Layers that take labels skip these rows.
+    are -1, like the single row that Caffe returns for a batch without boxes. Layers that take labels skip these rows.
 
     Args:
         objects: the objects of each image, (G, 7); see `AnnotatedImage`.
@@ -122,7 +122,7 @@ class AnnotatedBatches(ImageBatches[Annotations]):
         self._ignores_type = site.layer.annotated_data_param.HasField("anno_type")
 
     def probe(self, n_tops: int) -> SourceSpec:
-        """Read the first image for the shapes of the tops, and count the boxes of the first records."""
+        """Read the first image to determine the shapes of the tops, and count the boxes of the first records."""
         size, records = self.batch_size, self._annotations(NUM_COUNTED_RECORDS, self._skip_bad)
         has_boxes = self._ignores_type or bool(records and records[0].type is not None)
         rows = choose_num_rows([len(record.objects) for record in records], size)

@@ -75,7 +75,7 @@ class AnnotatedImage:
         return replace(self, objects=self.objects[mask])
 
     def crop(self, window: np.ndarray, pixels: np.ndarray | None = None) -> AnnotatedImage:
-        """Return a copy with the visible parts of the objects, relative to a window.
+        """Return a copy with the parts of the objects that are in a window, as boxes relative to the window.
 
         Args:
             window: the window, float32 (4,). It may exceed the image.

@@ -1,4 +1,4 @@
-"""Annotation files: Pascal VOC's XML, COCO's JSON, or lines of text.
+"""Reading of annotation files: Pascal VOC's XML, COCO's JSON, or lines of text.
 
 The readers return the objects of an image in the form of `AnnotatedImage`. Coordinates in the files are in pixels.
 """

@@ -87,12 +87,15 @@ def scale_boxes(boxes: np.ndarray, param: Any, size: tuple[int, int], window: np
 
 
 def _fit_small(param: Any, w: int, h: int) -> tuple[tuple[int, int], tuple[float, float]]:
-    """Return the smallest width and height that keep the proportions and cover the size in `param`."""
+    """Return the smallest size that has the image's proportions and covers the size in `param`; see `_fit`."""
     return _fit(param, w, h, by_width=w / h < param.width / param.height)
 
 
 def _fit(param: Any, w: int, h: int, *, by_width: bool) -> tuple[tuple[int, int], tuple[float, float]]:
-    """Return the width and height that keep the proportions and equal one side of `param`, rounded down and exact."""
+    """Return the size (width, height) that has the image's proportions and one side of `param`.
+
+    The size is returned twice: rounded down to integers, and exact.
+    """
     aspect = np.float32(w) / np.float32(h)
     if by_width:
         exact = np.float32(param.width), np.float32(param.width) / aspect
@@ -102,7 +105,7 @@ def _fit(param: Any, w: int, h: int, *, by_width: bool) -> tuple[tuple[int, int]
 
 
 def _shrink_boxes(boxes: np.ndarray, inner: tuple[float, float], param: Any) -> np.ndarray:
-    """Return the boxes of an image that was pasted into the middle of a larger one."""
+    """Return the boxes of an image of size `inner` relative to a larger image, in whose middle it was pasted."""
     sides = np.array(inner, np.float32)
     outer = np.array([param.width, param.height], np.float32)
     offset = (outer - sides) / 2
@@ -163,7 +166,7 @@ def expansion_problems(param: Any) -> Iterator[str]:
 def expand(
     image: AnnotatedImage, param: Any, background: np.ndarray, keep_objects: ObjectFilter, rng: np.random.Generator
 ) -> AnnotatedImage:
-    """Paste an image at a random position into a larger background with the probability `prob`.
+    """With the probability `param.prob`, paste an image at a random position into a larger background.
 
     Args:
         image: the image.

@@ -52,8 +52,8 @@ def encode_annotated(
 
     Args:
         path: the image.
-        label: the image's class, or a function that returns the image's objects, (G, 7), for its height and width in
-            the file.
+        label: the image's class, or a function that takes the height and width of the image in the file and returns its
+            objects, (G, 7).
         options: the options for storing the image.
 
     Returns:

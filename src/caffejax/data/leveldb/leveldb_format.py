@@ -19,7 +19,7 @@ class Entry(NamedTuple):
 
     Attributes:
         key: the user's key.
-        age: the negative tag, smaller for later entries.
+        age: the key's tag (see `split_key`), negated, so that it is smaller for later entries.
         file: the name of the file.
         offset: the byte of the file where the entry's block begins. In a log, every entry is a block.
         size: the size of the block in bytes.

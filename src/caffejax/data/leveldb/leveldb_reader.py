@@ -1,4 +1,4 @@
-"""LevelDB folders read by position, with an index of all records."""
+"""Reading of LevelDB folders by record number, with an index of all records."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def build_index(
 
 
 def _group_disjoint(tables: dict[str, Table]) -> list[list[str]]:
-    """Group the tables into few sequences, each sorted by key and without overlapping tables."""
+    """Group the tables into few sequences. The tables of a sequence are sorted by key and do not overlap."""
     runs: list[list[str]] = []
     ends: list[bytes] = []
     bounds = {name: (split_key(table.smallest)[0], split_key(table.largest)[0]) for name, table in tables.items()}

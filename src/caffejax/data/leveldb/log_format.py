@@ -22,7 +22,7 @@ class LogReader:
     which the last complete record ends.
 
     Raises:
-        DataError: if the log is damaged in any other way; raised while iterating.
+        DataError: if the log is damaged in any other way. The error is raised during iteration.
     """
 
     def __init__(self, files: Files, name: str) -> None:
@@ -130,7 +130,7 @@ def read_log(files: Files, name: str) -> tuple[list[Entry], int | None]:
     """Return the entries of a log in the order of their keys, and the byte where a crash has truncated it, or None.
 
     Raises:
-        DataError: if it is damaged in any other way.
+        DataError: if the log is damaged in any other way.
     """
     reader = LogReader(files, name)
     entries = [entry for record, start in reader for entry in _entries(record, name, start)]

@@ -36,7 +36,7 @@ class Version:
     Attributes:
         tables: the tables by (level, number).
         log: the smallest number of the logs whose entries are not in tables yet; None if the manifest has no number.
-        previous_log: the number of a further log of this kind.
+        previous_log: the number of one more log whose entries are not in tables yet, or 0.
     """
 
     tables: dict[tuple[int, int], Table] = field(default_factory=dict)

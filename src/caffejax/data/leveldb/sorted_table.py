@@ -40,10 +40,10 @@ def read_block(files: Files, name: str, offset: int, size: int) -> bytes:
 
 
 def read_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the entries of a block: keys with their tags, and values.
+    """Yield the key, with its tag, and the value of each entry of a block.
 
     Raises:
-        DataError: if an entry exceeds the block.
+        DataError: if an entry extends beyond the end of the block.
     """
     end = _entries_end(len(block), block[-WORD.size :])
     position, key = 0, b""

@@ -120,12 +120,12 @@ _MANIFEST = "MANIFEST-000001"
 def leveldb_writer(path: str | os.PathLike[str], compress: bool = True) -> Iterator[Put]:
     """Create a new LevelDB folder, and yield a function that writes a record (key, value) to it.
 
-    The folder appears when the block ends without an exception. Records are written directly to tables, so their keys
-    must ascend, as the keys of Caffe's tools do.
+    The folder appears when the `with` block ends without an exception. Records are written directly to tables, so their
+    keys must ascend, as the keys of Caffe's tools do.
 
     Args:
         path: the folder to create; its parent must exist.
-        compress: whether blocks are compressed with snappy, LevelDB's default.
+        compress: whether blocks are compressed with snappy, as LevelDB does by default.
 
     Raises:
         DataError: if the folder exists, keys do not ascend, or writing fails.

@@ -202,7 +202,7 @@ class ClipBatches(ImageBatches[Any]):
         self._length = length
 
     def probe(self, n_tops: int) -> SourceSpec:
-        """Read the first clip for the shapes of the tops."""
+        """Read the first clip to determine the shapes of the tops."""
         spec = super().probe(n_tops)
         assert isinstance(spec.device_transform, Normalize)
         mean, scale = spec.device_transform.mean, spec.device_transform.scale
@@ -300,7 +300,7 @@ def _parse_settings(layer: Any) -> tuple[str, Any]:
 
 
 def _move_to_transform(site: Site, kind: str, param: Any) -> Site:
-    """Return the site with a transform_param whose mean_value has one value, or a value for each channel of all frames.
+    """Return the site with a transform_param that has one mean_value, or one for each channel of every frame.
 
     C3D's settings in image_data_param are moved to transform_param. Settings of crops are removed for segments, because
     `make_crop` crops them.
@@ -427,7 +427,8 @@ def make_crop(site: Site) -> Callable[[np.ndarray, np.random.Generator], np.ndar
     In TRAIN, crops are at random positions or, with `fix_crop`, at one of a few fixed positions. With `multi_scale`,
     the height and width of a crop are fractions (`scale_ratios`) of the image's shorter side, and the crop is resized
     to crop_size. The positions of the two fractions in the list `scale_ratios` differ by at most `max_distort`. In
-    TEST, the crop is in the center. With `is_flow`, mirrored frames of flow along x become 255 - x.
+    TEST, the crop is in the center. With `is_flow`, each value `v` in a mirrored frame of horizontal flow becomes
+    `255 - v`.
     """
     p, training = site.layer.transform_param, site.training
     ratios = [np.float32(r) for r in p.scale_ratios or _RATIOS]

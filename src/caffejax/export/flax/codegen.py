@@ -131,7 +131,7 @@ def _net_source(program: Program, name: str) -> str:
 
 
 def make_output_keys(program: Program) -> dict[str, int]:
-    """Return the value number of each output, by the output's name in the source."""
+    """Return the number of each output's value, by the output's name in the source."""
     keys = dict[str, int]()
     for number, blob in program.named_outputs:
         keys[make_unique(to_identifier(blob, "output"), keys)] = number
@@ -259,7 +259,10 @@ def _is_only_reader(previous: Statement, step: ExpressionStep, reader_counts: Ma
 
 
 def _is_operation(text: str) -> bool:
-    """Return whether the value is an operand of an operator, as in `<1> + 2`. In `f(<1>)` it is only an argument."""
+    """Return whether an expression applies an operator to a value, as in `<1> + 2`.
+
+    The result is False if the value is an argument of a function, as in `f(<1>)`.
+    """
     return re.search(r"\(<\d+>[,)]", text) is None
 
 
@@ -273,7 +276,9 @@ def _statement(step: ExpressionStep) -> Statement:
 def name_variables(
     statements: Sequence[Statement], arguments: Mapping[int, str], blobs: Mapping[int, str], outputs: Sequence[int]
 ) -> dict[int, str]:
-    """Return the variable name of each value, by number: `x` on the main path, otherwise the name of the blob.
+    """Return the variable name of each value, by the value's number.
+
+    Values on the main path of the forward pass are called `x`. Other values have the names of their blobs.
 
     Args:
         statements: the statements.

@@ -45,7 +45,7 @@ class Segment:
 
 
 def find_repeats(program: Program) -> list[Segment]:
-    """Return the equal segments whose replacement by a class saves the most lines; [] if none saves lines."""
+    """Return the equal segments whose replacement by a class saves the most lines; [] if no replacement saves lines."""
     by_signature: dict[Any, list[Segment]] = {}
     for signature, segment in _segments(program):
         segments = by_signature.setdefault(signature, [])
@@ -71,7 +71,7 @@ def _lines_saved(program: Program, segments: Sequence[Segment]) -> int:
 
 
 def _is_incomplete(program: Program, segment: Segment) -> bool:
-    """Return whether a step after the segment also reads its input, like the sum at the end of a residual block."""
+    """Return whether a later step also reads the segment's input, like the sum at the end of a residual block."""
     return any(segment.input in step.reads for step in program.steps[segment.stop :])
 
 
@@ -163,7 +163,7 @@ def _with_block(program: Program, segments: Sequence[Segment]) -> Program:
 
 
 def _instance_name(run: Sequence[ExpressionStep], program: Program) -> str:
-    """Return a name for a block: the common prefix of its layer names, or the name of its output without a prefix."""
+    """Return a name for a block: the common first words of its layer names or, if there are none, its output's name."""
     prefix = common_leading_words([step.layer for step in run])
     return "_".join(prefix or split_words(program.values[run[-1].writes[0]].blob)) or "block"
 
@@ -184,8 +184,8 @@ def _block_class_name(instances: Sequence[str]) -> str:
 def _member_names(runs: Sequence[Sequence[ExpressionStep]]) -> list[str]:
     """Return a name for the module of each step of a block; "" for a step without a module.
 
-    A name consists of the words that the step's layer names have in common in all runs, without the leading words that
-    the names of all steps have in common.
+    Each name consists of the words that the step's layer names have in common in all runs, without the leading words
+    that the names of all steps have in common.
     """
     names, used_names = list[str](), set(RESERVED_NAMES)
     common_prefix = common_leading_words(
@@ -296,7 +296,7 @@ def collapse_to_lists(program: Program) -> Program:
 
 
 def _find_run(steps: Sequence[ExpressionStep], index: int, reader_counts: dict[int, int]) -> list[ExpressionStep]:
-    """Return the step at `index` and the steps after it that can be collapsed into a list with it."""
+    """Return the step at `index`, followed by the steps after it that can be in the same list of blocks."""
     run = [steps[index]]
     if not _is_block(run[0]):
         return run
@@ -326,7 +326,7 @@ def _is_block(step: ExpressionStep) -> bool:
 def _increments(previous: ExpressionStep, step: ExpressionStep) -> tuple[int, ...] | None:
     """Return the increment of each module argument from one step to the next; 0 if the argument does not change.
 
-    Return None if an argument changes that is not an integer.
+    Return None if an argument that is not an integer changes.
     """
     assert previous.module is not None
     assert step.module is not None

@@ -40,7 +40,7 @@ class FlaxBuilder:
         steps: the steps of the forward pass.
         values: the values, indexed by number.
         helpers: names of the helper functions and modules in the steps.
-        modules_by_owners: modules by the owners of the layer's parameters.
+        modules_by_owners: the modules, by the owners of the parameters that a module holds.
     """
 
     model: InferenceModel
@@ -154,7 +154,7 @@ class EmitContext:
 
         Args:
             text: the expression, with `{0}` for `operand`.
-            operand: the value that the expression reads. The computed values have its stored axis order.
+            operand: the value that the expression reads. The computed values are stored in its axis order.
             shapes: the shapes of the computed values, in Caffe's axis order.
             helpers: names of helper functions in the expression.
         """
@@ -180,7 +180,7 @@ class EmitContext:
 
         Args:
             constructor: the class or function that creates the module, such as `nnx.Conv`.
-            kind: a short word for the module, used in names.
+            kind: a short word for the module, from which names are made.
             weights: the module's arrays by path, such as `kernel`.
             positional: the number of arguments that are passed by position.
             needs_rngs: True if the constructor has the argument `rngs`.
@@ -201,7 +201,7 @@ class EmitContext:
         return existing[0]
 
     def reorder(self, value: Value, order: Order) -> Value:
-        """Return the value with its axes in `order` and its features in Caffe's order; transpose it if needed."""
+        """Return the value with its axes in `order` and features in Caffe's order; add a transposition if needed."""
         value = self._restore_feature_order(value)
         if value.order == order:
             return value
@@ -244,7 +244,7 @@ class EmitContext:
 
 
 def reshape_expression(shape: Sequence[int | str]) -> str:
-    """Return an expression that reshapes the value `{0}` to a shape, but keeps the size of its first axis."""
+    """Return an expression that reshapes the value `{0}` to a shape, without changing the size of the first axis."""
     sizes = ", ".join(map(str, ("{0}.shape[0]", *shape[1:])))
     return f"{{0}}.reshape({sizes})"
 

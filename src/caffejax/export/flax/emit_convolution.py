@@ -72,7 +72,7 @@ def _write_convolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
 
 @register_emitter("Deconvolution")
 def deconvolution(e: EmitContext) -> tuple[Value, ...]:
-    """Emit nnx.ConvTranspose over height and width. With groups, which it does not support, emit a helper."""
+    """Emit nnx.ConvTranspose over height and width, or a helper if the layer has groups."""
     return _write_deconvolution(e, _planar(e, e.layer.context))
 
 
@@ -119,7 +119,7 @@ def _planar(e: EmitContext, context: Context) -> Correlation:
 
 
 def _padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], ...]:
-    """Return the padding for nnx.Conv. At the end of an axis it is larger if Caffe's output size requires this."""
+    """Return the padding for nnx.Conv. If Caffe's output size requires it, the end of an axis has more padding."""
     needed = c.window.fit_padding(size, convolution_output(size, c.window)).padding
     pads = tuple((low, max(low, high)) for low, high in needed)
     if all(low == high for low, high in pads):
@@ -246,8 +246,8 @@ def _averages(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
 def compute_padding(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int], ...]:
     """Return the padding (low, high) of each axis.
 
-    It is Caffe's symmetric padding (low, low) if the output size in flax is then the same as in Caffe. Otherwise `high`
-    is the padding that Caffe's output size requires.
+    The padding is Caffe's symmetric padding (low, low) if flax then computes the same output size as Caffe. Otherwise
+    `high` is the padding that Caffe's output size requires.
     """
     needed = window.fit_padding(size, out).padding
     fits = (a == b for a, b in zip(window.output(size), out, strict=True))
@@ -262,7 +262,7 @@ def _settings(window: Window, padding: tuple[tuple[int, int], ...]) -> str:
 
 @register_emitter("InnerProduct")
 def inner_product(e: EmitContext) -> Value:
-    """Emit nnx.Linear. The rows of its kernel are in the stored order of the bottom's features."""
+    """Emit nnx.Linear. The rows of its kernel have the order in which the bottom's features are stored."""
     x, *other_bottoms = e.bottoms
     axis = canonical_axis(e.param.axis, x.shape)
     require(axis > 0, "has axis 0, which makes the batch a single example; this is not supported")
@@ -305,12 +305,12 @@ def _param(e: EmitContext, kind: str) -> ModuleSpec:
 
 
 def _to_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
-    """Return a kernel (inputs, outputs) with its inputs reordered from Caffe's order to the stored order.
+    """Reorder the inputs of a kernel from Caffe's order to the order in which they are stored; return the kernel.
 
     Args:
-        kernel: the kernel.
+        kernel: the kernel, of shape (inputs, outputs).
         shape: the shape of the inputs in Caffe's order.
-        order: the stored order of their axes.
+        order: the order in which the axes of the inputs are stored.
     """
     inputs = kernel.reshape(*shape, -1).transpose(*order, len(shape))
     return inputs.reshape(math.prod(shape), -1)

@@ -98,7 +98,7 @@ def threshold(e: EmitContext) -> Value:
 
 @register_emitter("Dropout")
 def dropout(e: EmitContext) -> Value:
-    """Emit nnx.Dropout, which scales in training like Caffe. With `scale_train: false`, scale the output in TEST."""
+    """Emit nnx.Dropout, which scales in training, like Caffe. With `scale_train: false`, emit a scaling in TEST."""
     ratio = shorten_float32(e.param.dropout_ratio)
     module = e.make_module("nnx.Dropout", "dropout", {}, positional=1, rate=ratio)
     if e.param.scale_train:
@@ -176,7 +176,7 @@ def axpy(e: EmitContext) -> Value:
 
 @register_emitter("ChannelScale")
 def channel_scale(e: EmitContext) -> Value:
-    """Emit the product of the first bottom with the second, whose single channel is broadcast to all channels."""
+    """Emit the product of the two bottoms. The single channel of the second bottom is broadcast to all channels."""
     x, factor = map(e.to_channels_last, e.bottoms)
     require(len(x.shape) == len(factor.shape), f"bottoms of shapes {x.shape} and {factor.shape} are not supported")
     return e.add_step("{0} * {1}", x, factor)

@@ -93,7 +93,7 @@ def lrn(e: EmitContext) -> Value:
 
 @register_emitter("MVN")
 def mvn(e: EmitContext) -> Value:
-    """Emit a normalisation of each channel of each image, or of each image, to mean 0 and variance 1."""
+    """Emit a normalisation of each image, or of each channel of each image, to mean 0 and variance 1."""
     x = e.to_channels_last(e.bottoms[0])
     require(len(x.shape) == 4, f"needs a bottom with 4 axes, not {x.shape}")
     axes = (1, 2, 3) if e.param.across_channels else (1, 2)
@@ -106,7 +106,7 @@ def mvn(e: EmitContext) -> Value:
 
 @register_emitter("Normalize")
 def normalize(e: EmitContext) -> Value:
-    """Emit a division by the L2 norm, followed by a product with SSD's learned scale."""
+    """Emit a division by the L2 norm, followed by a multiplication by SSD's learned scale."""
     x = e.to_channels_last(e.bottoms[0])
     if not e.arrays:
         require(len(e.layer.tops) == 1, "has a second top, which is not supported")
@@ -126,7 +126,7 @@ def normalize(e: EmitContext) -> Value:
 
 @register_emitter("Scale")
 def scale(e: EmitContext) -> Value:
-    """Emit a product with a learned factor or the second bottom, and a sum with the bias if there is one."""
+    """Emit a multiplication by the learned factor or the second bottom, then add the bias if the layer has one."""
     x = e.to_channels_last(e.bottoms[0])
     bounded = e.param.HasField("min_value") or e.param.HasField("max_value")
     require(not bounded, "limits its factor (min_value, max_value), which is not supported")
@@ -142,7 +142,7 @@ def scale(e: EmitContext) -> Value:
 
 @register_emitter("Bias")
 def bias(e: EmitContext) -> Value:
-    """Emit a sum with a learned bias or with the second bottom."""
+    """Emit the addition of a learned bias or of the second bottom."""
     x = e.to_channels_last(e.bottoms[0])
     return e.add_step("{0} + {1}", x, _broadcast(e, e.bottoms[1], x)) if len(e.bottoms) == 2 else _with_bias(e, x)
 
@@ -154,7 +154,7 @@ def _with_bias(e: EmitContext, x: Value) -> Value:
 
 
 def _to_stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
-    """Return an array, whose axes are Caffe's axes from `axis` on, in a shape that broadcasts with the stored `x`."""
+    """Reshape an array so that it broadcasts with the stored `x`. The array's axes are Caffe's axes from `axis` on."""
     start = canonical_axis(axis, x.shape) if array.ndim else 0
     expanded = array.reshape((1,) * start + array.shape + (1,) * (len(x.shape) - start - array.ndim))
     expanded = expanded.transpose(x.order)
@@ -163,7 +163,7 @@ def _to_stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
 
 
 def _broadcast(e: EmitContext, factor: Value, x: Value) -> Value:
-    """Return a bottom, whose axes are the axes of `x` from the layer's `axis` on, reshaped to broadcast with `x`."""
+    """Reshape a bottom so that it broadcasts with `x`. Its axes are the axes of `x` from `e.param.axis` on."""
     start = canonical_axis(e.param.axis, x.shape) if factor.shape else 0
     shape: Shape = (1,) * start + factor.shape + (1,) * (len(x.shape) - start - len(factor.shape))
     if shape == factor.shape:

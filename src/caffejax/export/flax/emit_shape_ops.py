@@ -16,7 +16,7 @@ from .ir import Value
 
 
 def flatten_from(e: EmitContext, x: Value, axis: int) -> Value:
-    """Return the value with the axes from `axis` on merged. If `axis` is 1, the features keep their stored order."""
+    """Merge the axes from `axis` on; return the value. If `axis` is 1, the features keep their stored order."""
     if axis == len(x.shape) - 1:
         return x if axis == 1 else e.to_caffe_order(x)
     if axis != 1:
@@ -212,7 +212,7 @@ def parameter(e: EmitContext) -> Value:
 
 
 class Zeros(tuple[int, ...]):
-    """The shape of an array of zeros. As a module argument it is emitted as this array."""
+    """The shape of an array of zeros. The source contains the array wherever a module argument is a `Zeros`."""
 
     def __repr__(self) -> str:
         return f"jnp.zeros({tuple(self)})"

@@ -59,7 +59,7 @@ def translate(model: InferenceModel) -> Program:
 
 
 def _exportable_outputs(model: InferenceModel, failed: set[str]) -> list[str]:
-    """Return the names of the last blobs that do not depend on a failed layer, and can therefore be exported."""
+    """Return the names of the outputs that can be exported: the last blobs that do not depend on a failed layer."""
     unavailable, candidates = set[str](), dict[str, None]()
     producers = {top: layer for layer in model.layers for top in layer.tops}
     for layer in model.layers:
@@ -87,7 +87,7 @@ def _to_channels_last(builder: FlaxBuilder, model: InferenceModel, value: Value)
 
 
 def _merge_scales_into_batch_norms(steps: list[ExpressionStep], outputs: tuple[int, ...]) -> list[ExpressionStep]:
-    """Return the steps with each Scale merged into the BatchNorm before it, if only the Scale reads its output."""
+    """Merge each Scale into the BatchNorm before it, if no other step reads the BatchNorm; return the steps."""
     readers: dict[int, list[ExpressionStep]] = {}
     uses: dict[int, int] = {}
     for step in steps:
@@ -329,7 +329,7 @@ def _describe_modes(program: Program) -> str:
 
 
 def _is_classifier(program: Program) -> bool:
-    """Return whether the net has one input and one output, of class scores (N, C) with C > 1."""
+    """Return whether the net has one input, and one output that contains class scores (N, C) with C > 1."""
     outputs = [program.values[number].shape for number in program.outputs]
     is_one_to_one = len(program.inputs) == 1 == len(outputs) and bool(program.weights)
     return is_one_to_one and len(outputs[0]) == 2 and outputs[0][1] > 1

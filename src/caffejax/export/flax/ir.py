@@ -56,10 +56,10 @@ class ModuleSpec:
     Attributes:
         constructor: the class or function to call, such as `nnx.Conv`.
         arguments: names and values of the arguments, in order.
-        kind: a short word for the module, used in names.
+        kind: a short word for the module, from which names are made.
         positional: the number of arguments that are passed by position.
         weights: arrays by their path in the module, such as `kernel`.
-        needs_rngs: True if the module has the argument `rngs`.
+        needs_rngs: True if the constructor has the argument `rngs`.
         owners: the owners of the layer's parameters in Caffe. Layers with equal owners share one module.
         count: the length of a list of these modules, or 0 for a single module.
         increments: for a list, the increment of each argument from one module to the next.
@@ -169,7 +169,7 @@ class Program:
         }
 
     def with_steps(self, steps: tuple[ExpressionStep, ...], *blocks: Block) -> Program:
-        """Return the program with `steps` instead of its steps, and with `blocks` added to its blocks."""
+        """Return a copy of the program that has the steps `steps`, and whose blocks also include `blocks`."""
         return replace(self, steps=steps, blocks=(*self.blocks, *blocks))
 
 

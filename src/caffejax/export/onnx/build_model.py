@@ -131,7 +131,7 @@ def _has_no_jaxpr(eqn: Any) -> bool:
 
 
 def _add_axes(value: OnnxValue, shape: Shape) -> OnnxValue:
-    """Return a value with the shape `shape`. Axes are added in front, because scalars may represent arrays."""
+    """Return a value with the shape `shape`. Scalars may represent arrays, so axes of length 1 are added in front."""
     if value.shape == shape:
         return value
     stored_shape = (1,) * (len(shape) - len(value.stored_shape)) + value.stored_shape
@@ -158,7 +158,7 @@ def build_model(
         inputs: shapes and dtypes of the inputs; sizes may be symbolic.
         opset: the version of ONNX's operator set.
         preprocessing: preprocessing to include in the model; its input then takes uint8 images.
-        pad_rows: True if outputs keep their padding rows.
+        pad_rows: True if outputs keep their padding rows; see `export_onnx`.
 
     Raises:
         GraphError: if layers cannot be exported; the message names each of them.
@@ -299,7 +299,7 @@ class _ModelBuilder:
 
 
 def _rows(top: Any) -> jax.Array:
-    """Return the number of valid rows of a padded top as a scalar, like `layers.row_padding.count`."""
+    """Return the number of rows of a padded top that are not padding, as a scalar."""
     first = top if top.ndim == 1 else top[(slice(None),) * rows_axis(top) + (slice(None), 0)]
     return jnp.max(jnp.sum(first >= 0, axis=rows_axis(top), dtype=jnp.int32), initial=0)
 
@@ -352,7 +352,7 @@ def add_layer_with_scale(
     scale: Layer,
     scale_blobs: Sequence[np.ndarray],
 ) -> list[OnnxValue]:
-    """Add a layer merged with the next layer, which scales and shifts channels; return the top.
+    """Merge a layer with the next layer, which scales and shifts channels, and add both; return the top.
 
     An example is a BatchNorm with the Scale after it.
     """
@@ -390,7 +390,7 @@ def _call(builder: OnnxBuilder, layer: Layer, blobs: Sequence[np.ndarray], botto
 
 
 def _forward(layer: Layer, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[jax.Array, ...]:
-    """Run a layer's forward pass with the plain lowering in float32; return the tops."""
+    """Run a layer's forward pass in float32, with JAX operations instead of special kernels; return the tops."""
     context = replace(layer.context, compute_config=ComputeConfig().plain())
     tops, _ = run(context, tuple(blobs), tuple(bottoms))
     return tops

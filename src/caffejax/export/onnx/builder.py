@@ -22,7 +22,7 @@ class SizeNodes:
 
     Attributes:
         nodes: the nodes.
-        sources: for each symbol, the name of an input and the axis of this input that has the size.
+        sources: for each symbol, the name of an input, and the axis of this input whose length is the symbol's value.
     """
 
     def __init__(self, builder: OnnxBuilder) -> None:
@@ -44,7 +44,7 @@ class SizeNodes:
         return self._names[text]
 
     def _add_nodes(self, size: ast.expr) -> str:
-        """Add the nodes of a symbolic size in JAX's syntax; return the name of the result."""
+        """Add nodes that compute a symbolic size from its syntax tree; return the name of the result."""
         match size:
             case ast.Constant(value=int(number)):
                 return self._builder.add_int64_vector([number])
@@ -146,7 +146,7 @@ class OnnxBuilder:
     ) -> OnnxValue:
         """Add a node with one output; return the output. Inputs are expanded to their full shapes.
 
-        The default of `dtype` is the first input's dtype.
+        By default, `dtype` is the dtype of the first input.
         """
         name = self.add_node(op, [self.broadcast_name(v) for v in inputs], **attributes)
         return node_output(name, shape, inputs[0].dtype if dtype is None else dtype)
@@ -154,7 +154,7 @@ class OnnxBuilder:
     def reduce(self, op: str, x: str, axes: Sequence[int], *, keepdims: bool = False) -> str:
         """Add a reduction of the value `x` over axes; return the name of the result.
 
-        The axes are an attribute or an input of the node, depending on the opset.
+        The opset determines whether the axes are an attribute or an input of the node.
         """
         if self.opset < _AXES_INPUT_OPSETS.get(op, 18):
             output: str = self.add_node(op, [x], axes=list(axes), keepdims=int(keepdims))
@@ -210,7 +210,7 @@ class OnnxBuilder:
     def where(self, condition: str, on_true: str, on_false: str, dtype: Any) -> str:
         """Select `on_true` where `condition` is true, and `on_false` elsewhere; return the name of the result.
 
-        Booleans are selected by And and Or, because some engines do not support Where for booleans.
+        For booleans, And and Or are used instead of Where, because some engines do not support Where for booleans.
         """
         if np.dtype(dtype) != np.bool_:
             output: str = self.add_node("Where", [condition, on_true, on_false])
@@ -221,7 +221,7 @@ class OnnxBuilder:
 
     @contextmanager
     def layer_scope(self, name: str) -> Iterator[None]:
-        """Return a context that names nodes after a layer: `layer` for a single node, otherwise `layer/operator`."""
+        """Return a context manager that names nodes after a layer: `layer` for a single node, else `layer/operator`."""
         self._layer, start = name, len(self.nodes)
         try:
             yield
@@ -242,7 +242,7 @@ class OnnxBuilder:
 
     @contextmanager
     def subgraph(self, inputs: Sequence[OnnxValue] = ()) -> Iterator[Subgraph]:
-        """Return a context in which nodes are added to a subgraph, which may read values of the enclosing graph.
+        """Return a context manager inside which nodes are added to a subgraph, which can read the outer graph's values.
 
         Args:
             inputs: values with the shapes and dtypes of the subgraph's inputs.
@@ -272,7 +272,7 @@ class Subgraph:
         self._outputs: list[onnx.ValueInfoProto] = []
 
     def set_outputs(self, values: Sequence[OnnxValue]) -> None:
-        """Set the outputs of the subgraph. It must be called at the end of the context."""
+        """Set the outputs of the subgraph. It must be called at the end of the context of `OnnxBuilder.subgraph`."""
         for value in values:
             name = self._builder.add_node("Identity", [self._builder.broadcast_name(value)])
             self._outputs.append(value_info(node_output(name, value.shape, value.dtype)))

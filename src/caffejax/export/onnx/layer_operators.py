@@ -29,7 +29,7 @@ class Call:
 
     Attributes:
         builder: the model.
-        context: the layer's settings and site.
+        context: the layer's settings, type and phase.
         blobs: the layer's parameters and state.
         bottoms: the layer's bottoms, as values of the model.
         shapes: shapes of the layer's tops.
@@ -59,7 +59,7 @@ class Call:
         return jax.ShapeDtypeStruct(self.x.shape, self.x.dtype)
 
     def name(self, value: OnnxValue) -> str:
-        """Return the name of a value, expanded to its full shape."""
+        """Return the name of a value in its full shape, after adding an Expand if it is stored in a smaller shape."""
         return self.builder.broadcast_name(value)
 
     def array(self, array: Any, name: str | int) -> str:
@@ -138,7 +138,7 @@ _UNSUPPORTED_CONVOLUTION = "more than 3 spatial axes, or an `axis` other than 1"
 
 @register_operators("Convolution", "DepthwiseConvolution", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def convolution(call: Call) -> Tops | None:
-    """Convert a convolution to Conv, with one node per bottom."""
+    """Convert a convolution to Conv. Each bottom gets a node."""
     return _emit_convolution(call, correlation(call.context, (call.first_bottom_shape,)))
 
 
@@ -162,7 +162,7 @@ def _emit_convolution(call: Call, c: Correlation) -> Tops | None:
 
 @register_operators("Deconvolution", operators="ConvTranspose", exceptions=_UNSUPPORTED_CONVOLUTION)
 def deconvolution(call: Call) -> Tops | None:
-    """Convert a deconvolution to ConvTranspose, with one node per bottom."""
+    """Convert a deconvolution to ConvTranspose. Each bottom gets a node."""
     c = correlation(call.context, (call.first_bottom_shape,))
     if not _is_supported(c):
         return None
@@ -242,7 +242,7 @@ def _pool_attributes(window: Window) -> dict[str, Any]:
 
 
 def _pads(window: Window) -> list[int] | None:
-    """Return the padding in ONNX's order, or None if it is negative or at least the kernel's size."""
+    """Return the padding in ONNX's order, or None if a padding is negative or not smaller than the kernel."""
     low, high = zip(*window.padding, strict=True)
     fits = all(0 <= pad < kernel for pads in (low, high) for pad, kernel in zip(pads, window.kernel, strict=True))
     return [*low, *high] if fits else None

@@ -1,4 +1,4 @@
-"""ONNX files, which are checked and written atomically, with large weights in a second file."""
+"""Export to ONNX files. The model is checked, files are written atomically, and large weights get a second file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def export_onnx(
         model: the net with its weights.
         opset: the version of ONNX's operator set.
         batch: True for a symbolic batch size, False for the batch size of the net.
-        batch_axis: the axis of the inputs that is the batch.
+        batch_axis: the batch axis of the inputs.
         preprocessing: preprocessing to include in the model; its input then takes uint8 images.
         pad_rows: if True, pad outputs with a data-dependent number of rows to the maximum number, such as keep_top_k
             rows per image for DetectionOutput. Some engines require this, because their shapes cannot depend on
@@ -118,7 +118,7 @@ def check_program(model: ModelProto) -> None:
 
 @contextmanager
 def replace_with_data(path: str | os.PathLike[str], model: ModelProto) -> Iterator[BinaryIO]:
-    """Return a context that writes a model's weights to `<path>.data` and opens a file that replaces `path`.
+    """Return a context manager that writes a model's weights to `<path>.data` and opens a file that replaces `path`.
 
     The model's tensors then refer to the data file and contain no values. Both files appear at the end of the context.
     After an error, neither file appears.

@@ -43,7 +43,7 @@ def cond(eqn: Equation) -> list[OnnxValue]:
 def _branch(
     eqn: Equation, index: OnnxValue, branches: Sequence[Any], operands: Sequence[OnnxValue], first_index: int
 ) -> list[OnnxValue]:
-    """Add an If that runs the first branch if the index is at most `first_index`, otherwise one of the others."""
+    """Add an If that runs the first branch if the index is at most `first_index`, otherwise a later branch."""
     if len(branches) == 1:
         return eqn.inline(branches[0], operands)
     b = eqn.builder
@@ -69,7 +69,7 @@ def _branch(
 
 @register_converter("platform_index")
 def platform_index(eqn: Equation) -> OnnxValue:
-    """Return the index of the default platform's branch, which comes last."""
+    """Return the index of the branch for all platforms that no other branch names, or else of the last branch."""
     platforms = eqn.params["platforms"]
     return constant_value(np.int32(next((i for i, names in enumerate(platforms) if names is None), len(platforms) - 1)))
 

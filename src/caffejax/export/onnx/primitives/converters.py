@@ -50,7 +50,7 @@ class Equation:
     def emit(self, op: str, *inputs: OnnxValue, **attributes: Any) -> OnnxValue:
         """Add a node; return its output as the equation's first result.
 
-        Inputs are expanded to their full shapes. By default, they are the equation's operands.
+        Inputs are expanded to their full shapes. The default inputs are the equation's operands.
         """
         return self.builder.emit(op, inputs or self.inputs, self.shape, self.dtype, **attributes)
 

@@ -159,7 +159,7 @@ def dynamic_update_slice(eqn: Equation) -> OnnxValue:
 
 
 def _take_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> int | None:
-    """Return the axis if a gather takes full slices along one axis, like `numpy.take`, otherwise None."""
+    """If a gather takes full slices along one axis, like `numpy.take`, return this axis; otherwise None."""
     if d.operand_batching_dims or len(d.start_index_map) != 1 or tuple(d.collapsed_slice_dims) != d.start_index_map:
         return None
     (axis,) = d.start_index_map
@@ -194,7 +194,7 @@ def _take(eqn: Equation, x: OnnxValue, indices: OnnxValue, axis: int, *, clip: b
 
 
 def _batch_axis(i: int, rank: int, batch: Sequence[int]) -> int:
-    """Return the axis of the result for batch axis `i` of the indices, whose last axis is the coordinate."""
+    """Return the axis of the result to which axis `i` of the indices, without the axis of coordinates, corresponds."""
     return batch[i if i < rank - 1 else i - 1]
 
 
@@ -227,7 +227,8 @@ OutOfBoundsMode = Literal["clipped", "filled", "inside"]
 def out_of_bounds_mode(mode: Any) -> OutOfBoundsMode:
     """Return how a mode of JAX's gather and scatter treats indices out of bounds.
 
-    They are "clipped" or "filled" (dropped in a scatter). In the mode "inside", the program promises that none occur.
+    The result is "clipped", "filled" (in a scatter, values for these indices are dropped) or "inside": the program
+    promises that all indices are in bounds.
     """
     name = str(getattr(mode, "name", mode)).upper()
     return "clipped" if "CLIP" in name else "inside" if "PROMISE" in name else "filled"
@@ -244,7 +245,7 @@ class IndexBuilder:
         self._shape = shape
 
     def start_indices(self, indices: OnnxValue, axes: Sequence[int]) -> dict[int, str]:
-        """Return the start indices by axis. The last axis of `indices` has a coordinate for each of `axes`."""
+        """Return the start indices by axis. The last axis of `indices` contains one coordinate for each of `axes`."""
         b, rank = self._b, len(indices.shape)
         name = b.cast(b.broadcast_name(indices), np.int64)
         if len(axes) == 1:
@@ -271,8 +272,8 @@ class IndexBuilder:
     def clip_or_mask(self, starts: dict[int, str], sizes: Sequence[Any], oob_mode: OutOfBoundsMode) -> str | None:
         """Clip the start indices in the dictionary `starts`, so that slices of these sizes are in bounds.
 
-        In the mode "inside" they stay unchanged. In the mode "filled", return the name of a mask of the slices that
-        were in bounds; in other modes, return None.
+        In the mode "inside" the indices stay unchanged. In the mode "filled", return the name of a mask of the slices
+        that were in bounds; in other modes, return None.
         """
         b, masks = self._b, list[str]()
         for axis, start in starts.items():

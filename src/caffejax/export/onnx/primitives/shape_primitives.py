@@ -17,7 +17,7 @@ _END = np.iinfo(np.int64).max
 
 @register_converter("broadcast_in_dim")
 def broadcast_in_dim(eqn: Equation) -> OnnxValue:
-    """Convert a broadcast along new axes. Only reshape the array; nodes that need the full shape expand it."""
+    """Convert a broadcast along new axes to a reshape. Only nodes that need the full shape expand the array."""
     x, dims = eqn.inputs[0], list(eqn.params["broadcast_dimensions"])
     stored_shape = tuple(x.stored_shape[dims.index(i)] if i in dims else 1 for i in range(len(eqn.shape)))
     if x.array is not None:
@@ -70,7 +70,7 @@ def stack(eqn: Equation) -> OnnxValue:
 
 @register_converter("unstack")
 def unstack(eqn: Equation) -> list[OnnxValue]:
-    """Convert to the list of items along an axis."""
+    """Convert to a list of the items along an axis."""
     (x,), b, axis = eqn.inputs, eqn.builder, int(eqn.params["axis"])
     name = b.broadcast_name(x)
     items = [b.add_node("Gather", [name, b.add_constant(np.int64(i))], axis=axis) for i in range(len(eqn.shapes))]
@@ -193,7 +193,7 @@ def _insert_padding(
 
 @register_converter("iota")
 def iota(eqn: Equation) -> OnnxValue:
-    """Convert the indices 0, 1, 2, ... along an axis. The other axes have length 1 in the stored shape."""
+    """Convert to the indices 0, 1, 2, ... along an axis. The other axes have length 1 in `OnnxValue.stored_shape`."""
     axis, n, b = eqn.params["dimension"], eqn.shape[eqn.params["dimension"]], eqn.builder
     stored_shape = tuple(n if i == axis else 1 for i in range(len(eqn.shape)))
     if isinstance(n, int):
