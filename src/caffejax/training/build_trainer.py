@@ -405,8 +405,8 @@ def loader_opener(
         data: the data of the train net's Input layers, or None; see `UserData`.
         test_data: the data of the test net's Input layers, or None. For several test nets, it is a list with one item
             for each net, which is None for a net without Input layers.
-        num_splits: the number of parts that each batch of `data` is split into. The train net's batch size is that of one
-            part.
+        num_splits: the number of parts that each batch of `data` is split into. The train net's batch size is that of
+            one part.
 
     Raises:
         SolverError: if a net has Input layers but no data, or has data but no Input layers. The message names each such
