@@ -171,6 +171,23 @@ def test_absent_labels_of_detectnet_have_rows_of_16(check) -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "shapes"),
+    [
+        ("images_per_blob: 2", "3x6x8x8, 3"),
+        ("images_per_blob: 2 output_all_labels: true", "3x6x8x8, 3x2"),
+        ("label_type: MULTIPLE", "3x3x8x8, 3x64"),
+        ("label_type: MULTIPLE one_hot_label_size: 7", "3x3x8x8, 3x7x1x1"),
+    ],
+)
+def test_absent_data_of_mycaffe_has_pairs_of_images_or_several_labels(check, settings: str, shapes: str) -> None:
+    report = check(
+        DATA % ("Data", f'data_param {{ source: "gone" batch_size: 3 {settings} }} transform_param {{ crop_size: 8 }}')
+    )
+    assert report.loads
+    assert report.phases[0].assumed[0].endswith(shapes)
+
+
+@pytest.mark.parametrize(
     ("pools", "upsample", "size"),
     [
         (2, "upsample_h: 9 upsample_w: 21", "18x42"),  # the first pooling layer halves the images to 9 x 21

@@ -157,3 +157,31 @@ def test_what_mycaffe_marks_as_inactive_is_dropped() -> None:
     assert [f.name for f, _ in transform.distort_param.ListFields()] == ["brightness_prob"]
     assert [field.name for field, _ in output.ListFields()] == ["num_classes", "save_output_param"]
     assert [f.name for f, _ in output.save_output_param.ListFields()] == ["output_directory"]
+
+
+def test_mycaffes_value_for_an_unset_annotation_type_is_dropped() -> None:
+    net = read_net("layer { name: d type: AnnotatedData top: d annotated_data_param { anno_type: -1 } }")
+    assert not net.layer[0].annotated_data_param.HasField("anno_type")
+
+
+@pytest.mark.parametrize(
+    ("layer_type", "settings", "n_params", "n_remaining"),
+    [
+        ("Convolution", "convolution_param { bias_term: false }", 2, 1),
+        ("InnerProduct", "inner_product_param { bias_term: false }", 2, 1),
+        ("InnerProduct", "inner_product_param { bias_term: false }", 3, 3),
+        ("InnerProduct", "inner_product_param { bias_term: false enable_noise: true }", 2, 2),
+        ("InnerProduct", "inner_product_param { bias_term: true }", 2, 2),
+        ("Scale", "scale_param { bias_term: false }", 2, 2),
+    ],
+)
+def test_multipliers_of_absent_biases_are_dropped_as_in_mycaffe(
+    layer_type: str, settings: str, n_params: int, n_remaining: int
+) -> None:
+    params = "param { lr_mult: 3 } " + "param { } " * (n_params - 1)
+    with collect_warnings() as warnings:
+        net = read_net(f'layer {{ name: "x" type: "{layer_type}" bottom: "b" top: "x" {params} {settings} }}')
+    assert (len(net.layer[0].param), net.layer[0].param[0].lr_mult) == (n_remaining, 3)
+    assert ["second param of a layer without bias" in warning for warning in warnings] == [True] * (
+        n_params - n_remaining
+    )

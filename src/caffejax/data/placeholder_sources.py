@@ -15,7 +15,7 @@ from ..graph import Graph, build_graph
 from ..graph.resolve import is_included
 from ..layers import Reads, layer_type
 from ..paths import find
-from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+from ..schema.caffe_pb2 import DataParameter, LayerParameter, NetParameter, NetState
 from .video.video_data import video_shape
 
 _SOURCES = ("source", "root_folder", "mean_file", "label_map_file", "name_size_file")
@@ -139,6 +139,8 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], labels: Conta
     height, width = _find_image_size(layer) or size
     is_digit = _find_image_size(layer) is None and size == _DIGIT  # MNIST's
     channels = 1 if layer.transform_param.force_gray or _is_grey(layer) or is_digit else 3
+    if layer.type == "Data":  # MyCaffe's pairs of images, along the channels
+        channels *= max(1, layer.data_param.images_per_blob)
     image = video_shape(layer, height, width) if layer.type == "VideoData" else (channels, height, width)
     if layer.type == "Data" and layer.top and layer.top[0] in labels:
         image = _DETECTNET_LABEL
@@ -235,7 +237,19 @@ def _other_tops(layer: LayerParameter, batch: int, height: int, width: int) -> l
         case "CPMData":
             pose = layer.cpm_transform_param
             return [[batch, 2 * (pose.num_parts + 1), height // (pose.stride or 1), width // (pose.stride or 1)]]
-        case "Data" | "ImageData" | "WindowData" | "VideoData":
+        case "Data":
+            return [[batch, *_label_shape(layer.data_param, height, width)]]
+        case "ImageData" | "WindowData" | "VideoData":
             return [[batch]]
         case _:
             return []
+
+
+def _label_shape(param: DataParameter, height: int, width: int) -> list[int]:
+    """Return the shape of the label of an image, or of MyCaffe's pairs of images and images with several labels.
+
+    The number of several labels that are not one-hot is in the source alone; a label for each pixel is assumed.
+    """
+    if param.label_type == "MULTIPLE":
+        return [param.one_hot_label_size, 1, 1] if param.one_hot_label_size else [height * width]
+    return [param.images_per_blob] if param.output_all_labels and param.images_per_blob > 1 else []

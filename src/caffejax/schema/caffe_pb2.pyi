@@ -3278,9 +3278,11 @@ class AnnotatedDatum(_message.Message):
         BBOX: _ClassVar[AnnotatedDatum.AnnotationType]
         BBOXandSeg: _ClassVar[AnnotatedDatum.AnnotationType]
         LANE: _ClassVar[AnnotatedDatum.AnnotationType]
+        NONE: _ClassVar[AnnotatedDatum.AnnotationType]
     BBOX: AnnotatedDatum.AnnotationType
     BBOXandSeg: AnnotatedDatum.AnnotationType
     LANE: AnnotatedDatum.AnnotationType
+    NONE: AnnotatedDatum.AnnotationType
     DATUM_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     ANNOTATION_GROUP_FIELD_NUMBER: _ClassVar[int]

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from ..errors import Problem, SchemaError, did_you_mean
-from .caffe_pb2 import LayerParameter, NetParameter, SolverParameter, V0LayerParameter, V1LayerParameter
+from .caffe_pb2 import AnnotatedDatum, LayerParameter, NetParameter, SolverParameter, V0LayerParameter, V1LayerParameter
 
 # other names are formed from the enum's words: INNER_PRODUCT becomes InnerProduct
 _IRREGULAR = {
@@ -196,7 +196,32 @@ def drop_inactive(net: NetParameter) -> list[str]:
         _rename_field(layer.unpooling_param, "pool", "unpool")
         for name, new_name in (("distortion_param", "distort_param"), ("expansion_param", "expand_param")):
             _rename_field(layer.transform_param, name, new_name)
+        if layer.annotated_data_param.anno_type == AnnotatedDatum.NONE:  # MyCaffe writes it for an unset field
+            layer.annotated_data_param.ClearField("anno_type")
     return []
+
+
+_BIAS_PARAMS = {
+    "Convolution": "convolution_param",
+    "Deconvolution": "convolution_param",
+    "InnerProduct": "inner_product_param",
+}
+
+
+def drop_bias_multipliers(net: NetParameter) -> list[str]:
+    """Drop the second `param` of layers with `bias_term: false`, which have no bias. MyCaffe ignores it."""
+    dropped = []
+    for layer in net.layer:
+        settings = getattr(layer, _BIAS_PARAMS.get(layer.type, ""), None)
+        if len(layer.param) != 2 or settings is None or settings.bias_term:
+            continue
+        if not getattr(settings, "enable_noise", False):  # the noise has a second blob
+            del layer.param[1:]
+            dropped.append(layer.name)
+    if not dropped:
+        return []
+    layers = ", ".join(map(repr, dropped))
+    return [f"the second param of a layer without bias is ignored, which BVLC Caffe refuses; remove it: {layers}"]
 
 
 def _rename_field(message: Message, name: str, new_name: str) -> None:
@@ -506,5 +531,6 @@ def _v1_type(v0_layer: V0LayerParameter) -> V1LayerParameter.LayerType:
 
 _STEPS = (
     *(upgrade_v0, upgrade_transforms, upgrade_v1, upgrade_inputs, upgrade_batch_norms),
-    *(upgrade_softmax, upgrade_memory_data, upgrade_statistics, drop_inactive, expand_layers),
+    *(upgrade_softmax, upgrade_memory_data, upgrade_statistics, drop_inactive, drop_bias_multipliers),
+    expand_layers,
 )

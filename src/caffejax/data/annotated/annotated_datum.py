@@ -63,7 +63,8 @@ def read_annotations(message: AnnotatedDatum) -> Annotations:
         raise BadImageError(
             f"has a box ({box}); xmin, ymin, xmax and ymax must be fractions of the width and height, usually 0 to 1"
         )
-    type_ = message.type if message.HasField("type") else None
+    has_type = message.HasField("type") and message.type != AnnotatedDatum.NONE
+    type_ = message.type if has_type else None
     return Annotations(objects, message.datum.label, type_, message.datum.encoded)
 
 
