@@ -255,6 +255,15 @@ OUTPUT = (
 )
 
 
+def best_boxes(candidates: list[Any], limit: float) -> np.ndarray:
+    kept: list[Any] = []
+    for row in sorted(candidates, key=lambda r: -r[0]):
+        if all(iou(row[2], k[2]) < limit for k in kept):
+            kept.append(row)
+    assert len(kept) > 3
+    return np.array([[0, c + 1, score, *box[:2] - box[2:] / 2, *box[:2] + box[2:] / 2] for score, c, box in kept])
+
+
 @pytest.mark.parametrize("limit", [0.4, 1.5])
 def test_yolov3_detection_output(x: np.ndarray, limit: float) -> None:
     model = Net(net_text("Yolov3DetectionOutput", OUTPUT.format(limit=limit), [x.shape]), "TEST")
@@ -265,13 +274,24 @@ def test_yolov3_detection_output(x: np.ndarray, limit: float) -> None:
         s = sigmoid(raw)
         box = [(i + s[0]) / 4, (j + s[1]) / 3, *np.exp(raw[2:4]) * ANCHORS[[0, 2][n]] / (32 * np.array([4, 3]))]
         rows += [(s[4] * s[5 + c], c, np.array(box)) for c in range(3) if s[4] * s[5 + c] > 0.3]
-    kept_rows: list[Any] = []
-    for row in sorted(rows, key=lambda r: -r[0]):
-        if all(iou(row[2], k[2]) < limit for k in kept_rows):
-            kept_rows.append(row)
-    expected = [[0, c + 1, score, *box[:2] - box[2:] / 2, *box[:2] + box[2:] / 2] for score, c, box in kept_rows]
-    assert len(kept_rows) > 3
-    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, best_boxes(rows, limit), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("limit", [0.4, 1.5])
+def test_gaussian_yolov3_detection_output(limit: float) -> None:
+    x = np.random.default_rng(1).normal(size=(1, 24, 3, 4)) * 2
+    text = OUTPUT.format(limit=limit).replace("num_box", "gaussian_box: true num_box")
+    model = Net(net_text("Yolov3DetectionOutput", text, [x.shape]), "TEST")
+    result = strip_padding(model.apply({}, {}, {"b0": np.float32(x)}, blobs=["t0"])[0]["t0"])[0, 0]
+    rows = []
+    for n, j, i in np.ndindex(2, 3, 4):
+        raw = x.reshape(2, 12, 3, 4)[n, :, j, i]
+        s = sigmoid(raw)
+        width, height = ANCHORS[[0, 2][n]] / (32 * np.array([4, 3]))
+        box = [(i + s[0]) / 4, (j + s[2]) / 3, np.exp(raw[4]) * width, np.exp(raw[6]) * height]
+        certain = 1 - (s[1] + s[3] + s[5] + s[7]) / 4
+        rows += [(certain * s[8] * s[9 + c], c, np.array(box)) for c in range(3) if certain * s[8] * s[9 + c] > 0.3]
+    np.testing.assert_allclose(result, best_boxes(rows, limit), rtol=1e-4, atol=1e-5)
 
 
 def test_yolo_seg_weighs_classes_by_their_pixels() -> None:
@@ -321,7 +341,7 @@ def test_segmentation_evaluate(grow: int) -> None:
             "Yolov3DetectionOutput",
             OUTPUT.format(limit=0.5).replace("num_box", "gaussian_box: true num_box"),
             [(1, 16, 3, 4)],
-            "gaussian_box",
+            "24 channels",
         ),
         ("YoloSeg", "", [(1, 2, 3, 4), (1, 2, 3, 5)], "a label for each value"),
         ("SegmentationEvaluate", "", [(1, 2, 3, 4), (1, 3, 3, 4)], "probabilities and labels"),

@@ -79,4 +79,12 @@ LAYERS = [
         name="all",
         draws={"b0": draw_small_numbers},
     ),
+    layer(
+        "Yolov3DetectionOutput",
+        "yolov3_detection_output_param { num_classes: 2 num_box: 1 anchors_scale: 32 mask_group_num: 1 "
+        f"mask: 2 gaussian_box: true {LARGE} }}",
+        (ROWS, 11, 2, 3),
+        name="gaussian",
+        draws={"b0": draw_small_numbers},
+    ),
 ]

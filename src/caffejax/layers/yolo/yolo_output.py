@@ -108,10 +108,14 @@ def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     both by sigmoid. Scores above `confidence_threshold` go through suppression. A box is suppressed if a better box of
     any class overlaps it by at least `nms_threshold`, so only the best class of a cell and anchor remains. As in the
     fork, boxes of all images suppress each other, and every row has image 0. Padding rows of -1 come last.
+
+    With `gaussian_box`, bottoms are the maps (N, num_box * (9 + num_classes), H, W) of Gaussian YOLOv3. Each coordinate
+    is followed by its deviation, and the mean of the four deviations, by sigmoid, reduces the scores: they are
+    multiplied by 1 - mean.
     """
     p = ctx.param
     all_classes = p.nms_threshold >= 1  # then a cell may have boxes of several classes
-    candidates = [_candidates(h, all_classes) for h in _read_heads(ctx, bottoms)]
+    candidates = [_candidates(*h, all_classes) for h in _read_heads(ctx, bottoms)]
     boxes, scores, classes = (jnp.concatenate(parts) for parts in zip(*candidates, strict=True))
     top = detection_rows(boxes, scores, classes, scores > p.confidence_threshold, p.nms_threshold, bottoms[0].shape[0])
     return top.astype(bottoms[0].dtype)
@@ -122,13 +126,22 @@ define_layer(
     Traced(yolov3_detection_output),
     Gradient(exists=False),
     LayerTraits(pads_rows=True),
-    docs=LayerDocs(unsupported=ONE_LIST, origin="MobileNet-YOLO", restrictions="`gaussian_box` is not supported."),
+    docs=LayerDocs(
+        unsupported=ONE_LIST,
+        origin="MobileNet-YOLO",
+        restrictions="`gaussian_box` follows the paper on Gaussian YOLOv3. The fork counts the deviation of x twice on "
+        "GPUs, and on CPUs takes the objectness for the score of the first class. No recorded case of it.",
+    ),
 )
 
 
-def _read_heads(ctx: Context, bottoms: tuple[jax.Array, ...]) -> list[Head]:
+def _read_heads(ctx: Context, bottoms: tuple[jax.Array, ...]) -> list[tuple[Head, jax.Array | float]]:
+    """Return the maps with their factors of the scores, (N, cells, 1) or 1.
+
+    Raises:
+        LayerError: if a setting or the shape of a bottom is wrong.
+    """
     p, field, n = ctx.param, "yolov3_detection_output_param", len(bottoms)
-    require(not p.gaussian_box, f"{field}.gaussian_box is not supported; remove it")
     require(p.num_classes > 0, f"{field}.num_classes must be above 0, not {p.num_classes}")
     require(p.mask_group_num == n, f"{field}.mask_group_num is {p.mask_group_num}, but there are {n} bottoms")
     require(
@@ -141,25 +154,43 @@ def _read_heads(ctx: Context, bottoms: tuple[jax.Array, ...]) -> list[Head]:
         0 < p.num_box <= size and len(p.mask) == n * size,
         f"{field}.mask must have num_box = {p.num_box} anchors for each of the {n} bottoms, not {len(p.mask)} in total",
     )
-    return [
-        head(
-            x,
-            select_anchors(anchors, p.mask[i * size :][: p.num_box], field),
-            p.anchors_scale[i],
-            p.num_classes,
-            f"bottom {i}",
-        )
-        for i, x in enumerate(bottoms)
-    ]
+    heads: list[tuple[Head, jax.Array | float]] = []
+    for i, x in enumerate(bottoms):
+        selected = select_anchors(anchors, p.mask[i * size :][: p.num_box], field)
+        maps, factor = _split_deviations(x, p, f"bottom {i}") if p.gaussian_box else (x, 1.0)
+        heads.append((head(maps, selected, p.anchors_scale[i], p.num_classes, f"bottom {i}"), factor))
+    return heads
 
 
-def _candidates(h: Head, all_classes: bool) -> Candidates:
+def _split_deviations(x: jax.Array, p: Any, name: str) -> tuple[jax.Array, jax.Array]:
+    """Split a map of Gaussian YOLOv3, (N, num_box * (9 + num_classes), H, W).
+
+    Returns:
+        The map (N, num_box * (5 + num_classes), H, W) without deviations, and the factors of the scores, (N, cells, 1).
+    """
+    per_anchor = 9 + p.num_classes
+    require(
+        len(x.shape) == 4 and x.shape[1] == p.num_box * per_anchor,
+        f"{name} must be a map with {p.num_box * per_anchor} channels (4 coordinates, each with its deviation, "
+        f"objectness and {p.num_classes} classes for each of {p.num_box} anchors), not shape {x.shape}",
+    )
+    n, _, height, width = x.shape
+    anchors = promote(x).reshape(n, p.num_box, per_anchor, height, width)
+    maps = anchors[:, :, np.r_[0:8:2, 8:per_anchor]].reshape(n, -1, height, width)
+    deviation = jnp.mean(jax.nn.sigmoid(anchors[:, :, 1:8:2]), axis=2)
+    return maps, 1 - deviation.reshape(n, -1, 1)
+
+
+def _candidates(h: Head, factor: jax.Array | float, all_classes: bool) -> Candidates:
     """Return the candidate boxes (n, 4), scores (n,) and classes (n,) of a map.
 
-    If `all_classes` is true, each cell gives a candidate for each class, otherwise only for its best class.
+    Args:
+        h: the map.
+        factor: the factors of the scores, (N, cells, 1) or 1.
+        all_classes: whether each cell gives a candidate for each class, instead of only for its best class.
     """
     s = jax.nn.sigmoid(h.raw)
-    boxes, scores = h.boxes(s[..., :2]), s[..., 4:5] * s[..., 5:]
+    boxes, scores = h.boxes(s[..., :2]), factor * s[..., 4:5] * s[..., 5:]
     if not all_classes:
         return boxes.reshape(-1, 4), jnp.max(scores, axis=-1).ravel(), jnp.argmax(scores, axis=-1).ravel()
     classes = jnp.broadcast_to(jnp.arange(scores.shape[-1]), scores.shape)
