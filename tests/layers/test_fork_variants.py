@@ -155,6 +155,41 @@ def test_decode_measures_the_distance_to_the_mean_of_each_label() -> None:
     np.testing.assert_allclose(accuracy, 0.5)  # of the items with the labels 0 and 0, the first is near
 
 
+@pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
+def test_accuracy_encoding_compares_with_the_mean_of_each_label(phase: str) -> None:
+    rng = np.random.default_rng(0)
+    text = layer_of("AccuracyEncoding", 2, "decode_param { cache_size: 2 pregen_label_count: 4 }")
+    state, means, counts = None, np.zeros((4, 2)), np.zeros(4, int)
+    for _ in range(5):
+        x, labels = rng.normal(size=(6, 2)), rng.integers(0, 3, size=(6, 2))  # no item has the label 3
+        x += labels[:, :1]
+        tops, state = train(text, [(6, 2), (6, 2)], x, labels, state=state, phase=phase)
+        n_nearest = 0
+        for item, label in zip(x, labels[:, 0], strict=True):
+            counts[label] += 1
+            means[label] += (item - means[label]) / min(counts[label], 6 * 2)
+            distances = [np.sum((item - means[k]) ** 2) if counts[k] else np.inf for k in range(4)]
+            n_nearest += int(np.argmin(distances) == label)
+        np.testing.assert_allclose(tops["y"], n_nearest / 6, rtol=1e-6)
+        np.testing.assert_allclose(state["x"][0], means, rtol=1e-4)
+    assert max(counts) > 12
+    assert n_nearest < 6
+
+
+@pytest.mark.parametrize(
+    ("settings", "labels", "message"),
+    [
+        ("", (4,), "two labels for each of the 4 items"),
+        ("", (3, 2), "two labels for each of the 4 items"),
+        ("accuracy_param { top_k: 2 }", (4, 2), "top_k does not apply"),
+        ("decode_param { cache_size: 0 }", (4, 2), "cache_size must be positive, not 0"),
+    ],
+)
+def test_accuracy_encoding_refuses(settings: str, labels: tuple[int, ...], message: str) -> None:
+    with pytest.raises(CaffejaxError, match=message):
+        net_of(layer_of("AccuracyEncoding", 2, settings), (4, 2), labels)
+
+
 def test_knn_scores_labels_by_their_nearest_examples() -> None:
     text = layer_of("Knn", 2, "knn_param { num_output: 4 k: 1 max_stored_batches: 3 }")
     _, state = train(text, SHAPES, POINTS, LABELS)

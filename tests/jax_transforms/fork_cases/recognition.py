@@ -48,6 +48,7 @@ LAYERS = [
     ),
     layer("Decode", "decode_param { cache_size: 1 pregen_label_count: 3 }", (ROWS, 5), LABELS, classes=3),
     layer("AccuracyDecode", "", (ROWS, 5), LABELS, classes=5),
+    layer("AccuracyEncoding", "decode_param { cache_size: 1 }", (ROWS, 5), (ROWS, 2), classes=3),
     layer("Knn", "knn_param { num_output: 3 max_stored_batches: 2 k: 2 }", (ROWS, 5), LABELS, classes=3),
     layer("DataSequence", "data_sequence_param { k: 1 }", (ROWS, 5), LABELS, classes=3, tops=4, random=True),
     layer("MemoryLoss", "", (ROWS, 5), LABELS),

@@ -1,4 +1,4 @@
-"""Layers of MyCaffe that store encodings of examples by label: Decode, Knn, DataSequence; and AccuracyDecode."""
+"""Layers of MyCaffe that store encodings of examples by label: Decode, Knn, DataSequence; and accuracies of them."""
 
 from __future__ import annotations
 
@@ -48,10 +48,8 @@ def decode(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tup
     def update(stored: Arrays, example: tuple[jax.Array, jax.Array]) -> Arrays:
         centroids, complete, counts, *cache = stored
         item, label = example
-        weight = 1 / jnp.minimum(counts[label] + 1, capacity)
         cache = [c.at[label, counts[label].astype(jnp.int32) % capacity].set(item) for c in cache]
-        centroids = centroids.at[label].set(weight * item + (1 - weight) * centroids[label])
-        counts = counts.at[label].add(1)
+        centroids, counts = _add_to_mean(centroids, counts, item, label, capacity)
         return centroids, jnp.where((counts >= capacity) & ~ignored, 1.0, complete), counts, *cache
 
     def step(stored: Arrays, example: tuple[jax.Array, jax.Array]) -> tuple[Arrays, jax.Array]:
@@ -67,6 +65,15 @@ def decode(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tup
         return top, new
     is_complete = jnp.all((new[1].ravel() > 0) | ignored)
     return (top, jnp.where(is_complete, new[0], 0)), new
+
+
+def _add_to_mean(
+    means: jax.Array, counts: jax.Array, item: jax.Array, label: jax.Array, capacity: int
+) -> tuple[jax.Array, jax.Array]:
+    """Return the means (labels, D) and counts (labels,) after an item (D,), with a running mean after `capacity`."""
+    weight = 1 / jnp.minimum(counts[label] + 1, capacity)
+    mean = weight * item + (1 - weight) * means[label]
+    return means.at[label].set(mean), counts.at[label].add(1)
 
 
 def _distances(p: Any, stored: Arrays, item: jax.Array) -> jax.Array:
@@ -141,6 +148,58 @@ define_layer(
     Traced(accuracy_decode),
     Gradient(exists=False, indices=Indices((1,))),
     docs=LayerDocs(origin="MyCaffe"),
+)
+
+
+def accuracy_encoding(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, Arrays]:
+    """Compute the fraction of encodings that are nearest to the centroid of their label, as a scalar.
+
+    Bottoms: encodings (N, D) and labels of pairs (N, 2), where only the first label of an item is used. Items are
+    processed in their order, in TRAIN and TEST alike: an encoding changes its label's centroid, and is then compared
+    with the centroids of all labels that have encodings. The centroid of a label is the mean of its encodings, and a
+    running mean after N * `decode_param.cache_size` encodings. The centroids continue with the next batch, and with the
+    next test.
+    """
+    capacity = x.shape[0] * ctx.layer.decode_param.cache_size
+    items = promote(x).reshape(x.shape[0], -1)
+    first = labels.reshape(x.shape[0], -1)[:, 0].astype(jnp.int32)
+
+    def step(stored: Arrays, example: tuple[jax.Array, jax.Array]) -> tuple[Arrays, jax.Array]:
+        (centroids, counts), (item, label) = stored, example
+        centroids, counts = _add_to_mean(centroids, counts, item, label, capacity)
+        squared = jnp.where(counts > 0, jnp.sum(jnp.square(item - centroids), axis=1), jnp.inf)
+        return (centroids, counts), jnp.argmin(squared) == label
+
+    stored, is_nearest = lax.scan(step, tuple(vary_as(b, items, first) for b in blobs), (items, first))
+    return jnp.mean(is_nearest, dtype=jnp.float32), stored
+
+
+def accuracy_encoding_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
+    _require_items(x)
+    p, n = ctx.layer.decode_param, x.shape[0]
+    refuse_set(ctx.param, ("top_k", "axis", "ignore_label"), "only the nearest label counts, and all labels; remove it")
+    require(
+        n > 0 and labels.shape[:1] == (n,) and math.prod(labels.shape) == 2 * n,
+        f"bottom 1 must have two labels for each of the {n} items, as Data with images_per_blob: 2 and "
+        f"output_all_labels: true has, not shape {labels.shape}",
+    )
+    require(p.cache_size > 0, f"decode_param.cache_size must be positive, not {p.cache_size}")
+    count = p.pregen_label_count if p.pregen_label_count > 0 else _LABELS
+    shapes: list[Shape] = [(count, math.prod(x.shape[1:])), (count,)]
+    return [ParamSpec(shape, learnable=False, persistent=False) for shape in shapes]
+
+
+define_layer(
+    Signature("AccuracyEncoding", bottoms=2, param="accuracy_param", further_params=("decode_param",), in_place=False),
+    Traced(accuracy_encoding, params=accuracy_encoding_params, stateful=True),
+    Gradient(exists=False, indices=Indices((1,))),
+    docs=LayerDocs(
+        origin="MyCaffe",
+        unsupported=dict.fromkeys(("shard", "joined"), "items update the centroids one after the other"),
+        restrictions=f"{_LABELS_DOC}, or fewer than decode_param.pregen_label_count if it is set, and the centroids "
+        "do not start again when a new label appears. The first encoding of a label counts as much as the others. No "
+        "recorded case.",
+    ),
 )
 
 
