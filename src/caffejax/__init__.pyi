@@ -28,6 +28,7 @@ from .layers import Fed as Fed
 from .layers import Fusion as Fusion
 from .layers import Gradient as Gradient
 from .layers import Indices as Indices
+from .layers import LayerDefinition as LayerDefinition
 from .layers import LayerDocs as LayerDocs
 from .layers import LayerTraits as LayerTraits
 from .layers import LayerType as LayerType
@@ -36,7 +37,6 @@ from .layers import ParamSpec as ParamSpec
 from .layers import PerLayer as PerLayer
 from .layers import Reads as Reads
 from .layers import Signature as Signature
-from .layers import Site as Site
 from .layers import SourceSpec as SourceSpec
 from .layers import Traced as Traced
 from .layers import layer_types as layer_types

@@ -11,7 +11,7 @@ from leveldb_records import RECORDS
 
 import caffejax.data  # registers the layers
 from caffejax.config import DataConfig
-from caffejax.layers import Reads, Site, Source, SourceSpec, layer_type
+from caffejax.layers import LayerDefinition, Reads, Source, SourceSpec, layer_type
 from caffejax.schema import caffe_pb2, read_net
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
@@ -50,9 +50,9 @@ def open_source() -> Iterator[Callable[..., TransformedSource]]:
         runs = layer_type(layer.type).implementation
         assert isinstance(runs, Reads)
         file = None if folder is None else str(folder / "net.prototxt")
-        site = Site(layer, phase, file, DataConfig(**reading))
-        spec = runs.probe(site)
-        source = TransformedSource(runs.open(site, spec.tops), spec)
+        definition = LayerDefinition(layer, phase, file, DataConfig(**reading))
+        spec = runs.probe(definition)
+        source = TransformedSource(runs.open(definition, spec.tops), spec)
         sources.append(source)
         return source
 

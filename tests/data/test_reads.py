@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax import LayerType, Net, Reads, Signature, Site, SourceSpec, register
+from caffejax import LayerDefinition, LayerType, Net, Reads, Signature, SourceSpec, register
 from caffejax.data.loader import Loader
 from caffejax.layers.registry import _types
 
@@ -47,13 +47,13 @@ def calls() -> Iterator[list[str]]:
     """Record the calls of a source type from another package."""
     result: list[str] = []
 
-    def probe(site: Site) -> SourceSpec:
-        result.append(f"probe {site.data_config.seed} {site.phase}")
+    def probe(definition: LayerDefinition) -> SourceSpec:
+        result.append(f"probe {definition.data_config.seed} {definition.phase}")
         return SourceSpec(TOPS, lambda x: (2 * x,))
 
-    def open_source(site: Site, tops: Any) -> CountingSource:
+    def open_source(definition: LayerDefinition, tops: Any) -> CountingSource:
         assert tops == TOPS
-        result.append(f"open {site.data_config.seed} {site.phase}")
+        result.append(f"open {definition.data_config.seed} {definition.phase}")
         return CountingSource()
 
     register(LayerType(Signature("TestSource", bottoms=0), Reads(probe, open_source)))

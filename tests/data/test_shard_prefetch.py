@@ -17,7 +17,7 @@ from caffejax.config import ComputeConfig, DataConfig, DataShard, Options, resol
 from caffejax.data import Batch, Pipeline
 from caffejax.data.image_batches import ImageBatches
 from caffejax.errors import CaffejaxError
-from caffejax.layers import Site, layer_type
+from caffejax.layers import LayerDefinition, layer_type
 from caffejax.layers.data_source import SharedSource
 from caffejax.schema import read_net
 
@@ -138,11 +138,11 @@ def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
     starts: list[int] = []
     original_read = ImageBatches.read
     monkeypatch.setattr(ImageBatches, "read", lambda self, start: starts.append(start) or original_read(self, start))
-    site = Site(
+    definition = LayerDefinition(
         read_net(data_layer(raw_db, data="backend: LMDB prefetch: 2")).layer[0], data_config=DataConfig(shard=shard)
     )
     implementation: Any = layer_type("Data").implementation
-    source = implementation.open(site, implementation.probe(site).tops)
+    source = implementation.open(definition, implementation.probe(definition).tops)
     next(source)
     expected, end = 1 + 2 * shard.count, time.monotonic() + PATIENCE
     while len(starts) < expected and time.monotonic() < end:

@@ -47,8 +47,8 @@ def test_in_phase_changes_every_layer_and_keeps_the_layers() -> None:
     assert (train.phase, test.phase) == ("TRAIN", "TEST")
     assert [layer.name for layer in test.layers] == ["in", "train_drop", "ip"]  # rules are not applied anew
     for before, after in zip(train.layers, test.layers, strict=True):
-        assert (before.context.phase, before.site.phase) == ("TRAIN", "TRAIN")
-        assert (after.context.phase, after.site.phase) == ("TEST", "TEST")
+        assert (before.context.phase, before.definition.phase) == ("TRAIN", "TRAIN")
+        assert (after.context.phase, after.definition.phase) == ("TEST", "TEST")
         assert after.params == before.params
         assert after.context != before.context  # so that each phase is traced for itself
     assert (test.blobs, test.inputs, test.outputs) == (train.blobs, train.inputs, train.outputs)

@@ -49,7 +49,7 @@ def test_source_specs_are_copied_with_their_layers(graph: Graph, make_copy: Call
         assert layer.source_spec is not None
         assert other.source_spec.tops == layer.source_spec.tops
         assert (other.source_spec.device_transform is None) == (layer.source_spec.device_transform is None)
-        assert other.site == layer.site
+        assert other.definition == layer.definition
         assert other.context == layer.context
     assert make_copy(graph.layers[2]) == graph.layers[2]
     assert graph.layers[2].source_spec is None

@@ -83,5 +83,5 @@ def assert_frozen_is_the_same(model: Any, outputs: Iterable[str] | None = None) 
 
 def compiled_types(frozen: Frozen) -> set[str]:
     """The types of the layers that oneDNN runs."""
-    ready = frozen.ready()
-    return {layer.type.name for lowered in ready.programs.values() for layer in lowered.part.layers}
+    compiled = frozen.compile()
+    return {layer.type.name for lowered in compiled.programs.values() for layer in lowered.part.layers}

@@ -98,7 +98,7 @@ def freeze(net: Net, variables: Variables, kind: str, batch: Any) -> Frozen:
 
 
 def steps(frozen: Frozen) -> str:
-    return " ".join(s for p in frozen.ready().programs.values() for s in p.executable.steps)
+    return " ".join(s for p in frozen.compile().programs.values() for s in p.executable.steps)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -112,7 +112,7 @@ def test_sizes_share_packed_weights(layers: list[str], packings: list[str]) -> N
 
 def test_nets_with_another_batch_share_packed_weights(packings: list[str]) -> None:
     _, _, call = freeze(LAYERS["folded"])
-    call.ready()
+    call.compile()
     assert len(packings) == 1
     call.with_batch(2)
     assert len(packings) == 1

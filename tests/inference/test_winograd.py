@@ -65,7 +65,7 @@ PLAIN = ("another function",)  # where oneDNN's own convolution computes what co
 
 
 def steps(net: Frozen) -> list[str]:
-    return [step for lowered in net.ready().programs.values() for step in lowered.executable.steps]
+    return [step for lowered in net.compile().programs.values() for step in lowered.executable.steps]
 
 
 @pytest.mark.parametrize("case", CASES)

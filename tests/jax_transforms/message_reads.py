@@ -42,16 +42,19 @@ class RecordedMessage:
 @contextmanager
 def record_reads(kind: LayerType, reads: Reads) -> Iterator[None]:
     """Has the layers of a type record the fields that they read, in graphs that are built in the block."""
-    context, site = build.Context, build.Site
+    context, definition = build.Context, build.LayerDefinition
 
     def make_context(layer: Any, type: LayerType, *more: Any, **options: Any) -> Any:
         return context(RecordedMessage(layer, reads) if type is kind else layer, type, *more, **options)
 
-    def make_site(layer: Any, *more: Any) -> Any:
+    def make_definition(layer: Any, *more: Any) -> Any:
         variants = layer_type(layer.type).implementation
         if type_of(layer) is kind and isinstance(variants, Variants):
             variants.select(RecordedMessage(layer, reads))
-        return site(RecordedMessage(layer, reads) if type_of(layer) is kind else layer, *more)
+        return definition(RecordedMessage(layer, reads) if type_of(layer) is kind else layer, *more)
 
-    with mock.patch.object(build, "Context", make_context), mock.patch.object(build, "Site", make_site):
+    with (
+        mock.patch.object(build, "Context", make_context),
+        mock.patch.object(build, "LayerDefinition", make_definition),
+    ):
         yield

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.kernels.custom_gradient import with_gradient
+from caffejax.kernels.custom_gradient import make_differentiable
 
 X, W = jnp.arange(1.0, 4), jnp.arange(2.0, 5)
 
@@ -22,7 +22,7 @@ def backward(saved: Any, dy: jax.Array, needed: Any) -> Any:
     return (5 * x * w * dy if needed[0] else None), (jnp.sin(x) * dy if needed[1] else None)
 
 
-f = with_gradient(forward, backward)
+f = make_differentiable(forward, backward)
 
 
 @pytest.mark.parametrize("compiled", [jax.jit, lambda f: f, jax.checkpoint], ids=["jit", "eager", "checkpoint"])
@@ -79,7 +79,7 @@ def test_only_requested_diffs_are_computed() -> None:
         requests.append(needed)
         return backward(saved, dy, needed)
 
-    jax.grad(lambda w: with_gradient(forward, record_requests)(X, w).sum())(W)
+    jax.grad(lambda w: make_differentiable(forward, record_requests)(X, w).sum())(W)
     assert requests == [(False, True)]
 
 
@@ -94,14 +94,14 @@ def test_trees_integers_keys_and_zeros() -> None:
 
     x = {"a": X, "b": W, "i": jnp.arange(3)}
     result = jax.grad(
-        lambda floats: with_gradient(run, rule)(jax.random.key(0), x | floats, None)["y"].sum(), allow_int=True
+        lambda floats: make_differentiable(run, rule)(jax.random.key(0), x | floats, None)["y"].sum(), allow_int=True
     )({"a": X, "b": W})
     np.testing.assert_array_equal(result["a"], jnp.full(3, 3.0))
     np.testing.assert_array_equal(result["b"], jnp.zeros(3))
 
 
 def test_alone_is_called_without_differentiation() -> None:
-    g = with_gradient(forward, backward, primal=lambda x, w: jnp.zeros(3))
+    g = make_differentiable(forward, backward, primal=lambda x, w: jnp.zeros(3))
     np.testing.assert_array_equal(g(X, W), jnp.zeros(3))
     value, _ = jax.value_and_grad(lambda x: g(x, W).sum())(X)
     np.testing.assert_allclose(value, (jnp.sin(X) * W).sum())

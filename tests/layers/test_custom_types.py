@@ -16,6 +16,7 @@ from caffejax import (
     Context,
     Gradient,
     Indices,
+    LayerDefinition,
     LayerError,
     LayerTraits,
     LayerType,
@@ -24,7 +25,6 @@ from caffejax import (
     ParamSpec,
     PerLayer,
     Signature,
-    Site,
     Traced,
 )
 from caffejax.layers import layer_types, register_temporarily, registry
@@ -74,7 +74,7 @@ def test_elementwise_layers_may_run_on_the_host() -> None:
 def test_types_made_for_one_layer_are_released_with_their_net() -> None:
     functions: list[weakref.ref[Any]] = []
 
-    def make(ctx: Context, site: Site) -> LayerType:
+    def make(ctx: Context, definition: LayerDefinition) -> LayerType:
         def forward(ctx: Context, x: jax.Array) -> jax.Array:
             return 2 * x
 
@@ -111,7 +111,7 @@ def wrong_parts() -> dict[str, tuple[LayerType, str]]:
         return LayerType(Signature("Own"), Traced(forward, **options))
 
     def per_layer(result: Any) -> LayerType:
-        return LayerType(Signature("Own"), PerLayer(lambda ctx, site: result))
+        return LayerType(Signature("Own"), PerLayer(lambda ctx, definition: result))
 
     def params(*specs: Any) -> LayerType:
         return make_traced_type(params=lambda ctx, x: list(specs))

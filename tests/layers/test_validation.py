@@ -81,7 +81,7 @@ def test_shapes_that_a_layer_was_not_built_for(name: str) -> None:
         for other in other_shapes(shape):
             actual, expected = (alone.tops({**alone.bottoms, blob: other}, {}) for alone in (fast, reference))
             if isinstance(actual, str):
-                assert actual.startswith(f"{fast.layer.site.file}: layer 'layer' ({fast.layer.type.name}): ")
+                assert actual.startswith(f"{fast.layer.definition.file}: layer 'layer' ({fast.layer.type.name}): ")
                 assert isinstance(expected, str), (other, actual, expected)
             else:
                 assert actual == expected, other
@@ -96,7 +96,7 @@ def test_integer_bottoms_are_accepted_or_refused_by_name(name: str) -> None:
         if i in alone.layer.index_bottoms or name in MOVERS or kind.traits.accepts_integers:
             assert message == alone.tops(alone.bottoms, {}), blob
         else:
-            layer = f"{alone.layer.site.file}: layer 'layer' ({kind.name})"
+            layer = f"{alone.layer.definition.file}: layer 'layer' ({kind.name})"
             assert str(message).startswith(
                 f"{layer}: bottom {i} ('{blob}') has dtype {jnp.dtype(dtype)}, but the layer "
             )

@@ -61,7 +61,7 @@ if __name__ == "__main__":
         "apply": lambda: net.apply(*variables, INPUTS),
         "forward": lambda: net.forward(*variables, INPUTS),
         "frozen": lambda: frozen(INPUTS),
-        "ready": lambda: frozen.with_batch(7),
+        "compile": lambda: frozen.with_batch(7),
         "another": lambda: Net(NET).freeze(variables),
     }
     for name, call in calls.items():

@@ -121,7 +121,7 @@ def test_every_entry_point_checks_sizes() -> None:
     calls: list[Callable[[], object]] = [
         lambda: large.apply(*variables, inputs),
         lambda: large.freeze(variables)(inputs),
-        lambda: large.freeze(variables).ready(),
+        lambda: large.freeze(variables).compile(),
         lambda: small.freeze(variables).with_batch(2**40),
         lambda: caffe.Net(TILE.replace("tiles: 2", "tiles: 2147483647"), caffe.TEST),
         reshape_net,

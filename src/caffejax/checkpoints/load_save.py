@@ -207,7 +207,7 @@ def save_weights(
 def _definition(layer: Layer, phase: str) -> LayerParameter:
     """Return a layer's definition as Caffe writes it, with phase, loss weights, and `lr_mult: 0` for statistics."""
     definition = LayerParameter()
-    definition.CopyFrom(layer.site.layer)
+    definition.CopyFrom(layer.definition.layer)
     definition.phase = TRAIN if phase == "TRAIN" else TEST
     if any(layer.loss_weights) and not definition.loss_weight:
         definition.loss_weight.extend(layer.loss_weights)

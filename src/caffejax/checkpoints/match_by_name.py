@@ -193,7 +193,7 @@ _MAX_LOGGED = 20  # layer names in a line of the log
 
 def has_own_values(layer: Layer, param: Param) -> bool:
     """Return whether the net's definition itself contains a blob's values, so that no weights file is needed."""
-    return bool(layer.site.layer.blobs) or param.spec.value is not None
+    return bool(layer.definition.layer.blobs) or param.spec.value is not None
 
 
 def missing_layers(graph: Graph, loaded: Collection[Slot]) -> list[Layer]:

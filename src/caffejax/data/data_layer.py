@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 
 from ..errors import DataError, locate_errors
 from ..host_memory import memory_problem
-from ..layers.context import Site
+from ..layers.context import LayerDefinition
 from ..layers.data_source import Source, SourceSpec, Tops
 from ..layers.types import Reads
 from .common import CounterRng
@@ -23,18 +23,18 @@ class DataLayer(ABC):
     subclass is the layer's description in the documentation.
 
     Args:
-        site: the layer's definition. The constructor opens no files.
+        definition: the layer's definition. The constructor opens no files.
 
     Attributes:
-        site: the layer's definition.
+        definition: the layer's definition.
         layer: its LayerParameter.
         rng: the layer's random numbers.
     """
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
-        self.layer = site.layer
-        self.rng = CounterRng(site.data_config.seed, site.layer.name)
+    def __init__(self, definition: LayerDefinition) -> None:
+        self.definition = definition
+        self.layer = definition.layer
+        self.rng = CounterRng(definition.data_config.seed, definition.layer.name)
 
     @property
     def prefetch(self) -> int:
@@ -53,18 +53,18 @@ class DataLayer(ABC):
     def source(cls) -> Reads:
         """Return the class as the implementation of a `LayerType`. Errors of `probe` and `open` name the layer."""
 
-        def probe(site: Site) -> SourceSpec:
-            with locate_errors(layer=site.layer.name, layer_type=site.layer.type):
-                layer = cls(site)
+        def probe(definition: LayerDefinition) -> SourceSpec:
+            with locate_errors(layer=definition.layer.name, layer_type=definition.layer.type):
+                layer = cls(definition)
                 if not 1 <= layer.prefetch <= _MAX_PREFETCH:
                     raise DataError(f"prefetch must be 1 to {_MAX_PREFETCH} batches, not {layer.prefetch}")
                 return layer.probe()
 
-        def open_source(site: Site, tops: Tops) -> Source:
-            with locate_errors(layer=site.layer.name, layer_type=site.layer.type):
+        def open_source(definition: LayerDefinition, tops: Tops) -> Source:
+            with locate_errors(layer=definition.layer.name, layer_type=definition.layer.type):
                 _check_batch_fits(tops)
-                layer, shard = cls(site), site.data_config.shard
-                return Pipeline(layer.open(tops), layer.prefetch * shard.count, site.data_config.workers, shard)
+                layer, shard = cls(definition), definition.data_config.shard
+                return Pipeline(layer.open(tops), layer.prefetch * shard.count, definition.data_config.workers, shard)
 
         open_source.__doc__ = cls.__doc__
         return Reads(probe, open_source)

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..errors import DataError, Problem
-from ..layers.context import Site
+from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import Signature
@@ -51,7 +51,7 @@ class RecordDataset(ImageDataset[Label]):
     With `shuffle`, a setting of forks, each epoch has a different random order.
 
     Args:
-        site: the layer.
+        definition: the layer's definition.
         rng: the source of the number of records that rand_skip skips at the start, and of the random order.
         max_examples: the number of examples that will be read, or None for all records. A LevelDB reads only the keys
             that are needed.
@@ -64,13 +64,13 @@ class RecordDataset(ImageDataset[Label]):
         DataError: if the database cannot be read.
     """
 
-    def __init__(self, site: Site, rng: CounterRng, max_examples: int | None = None) -> None:
-        param, transform_param = site.layer.data_param, site.layer.transform_param
+    def __init__(self, definition: LayerDefinition, rng: CounterRng, max_examples: int | None = None) -> None:
+        param, transform_param = definition.layer.data_param, definition.layer.transform_param
         self.decode_mode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
-        self.max_pixels = site.data_config.max_image_pixels
+        self.max_pixels = definition.data_config.max_image_pixels
         if param.backend == caffe_pb2.DataParameter.IMAGEDB:
             raise DataError(f"{param.source} is in MyCaffe's SQL database, which is not supported; write it to an LMDB")
-        records = READERS[caffe_pb2.DataParameter.DB.Name(param.backend).lower()](site.path(param.source))
+        records = READERS[caffe_pb2.DataParameter.DB.Name(param.backend).lower()](definition.path(param.source))
         skip = rng.random_integer(param.rand_skip) if param.rand_skip else 0
         self._records = records if max_examples is None else records.head(skip + max_examples)
         self._n_skipped = skip % len(self._records)  # opens the database without reading a record
@@ -130,13 +130,13 @@ class RecordDataset(ImageDataset[Label]):
         return type(error)(Problem(f"record '{name}' {error}", file=str(self._records.path)))
 
 
-def check_data_param(site: Site) -> None:
+def check_data_param(definition: LayerDefinition) -> None:
     """Check the settings of a layer's data_param.
 
     Raises:
         DataError: if the source or the batch size is missing, or a setting is not supported.
     """
-    param = site.layer.data_param
+    param = definition.layer.data_param
     if not param.source:
         raise DataError("data_param has no source; name the database's folder")
     if param.batch_size < 1:
@@ -147,8 +147,8 @@ def check_data_param(site: Site) -> None:
 class DatumDataset(RecordDataset[int]):
     """The Datums in a layer's database as examples. See `RecordDataset` for the arguments."""
 
-    def __init__(self, site: Site, rng: CounterRng, max_examples: int | None = None) -> None:
-        super().__init__(site, rng, max_examples)
+    def __init__(self, definition: LayerDefinition, rng: CounterRng, max_examples: int | None = None) -> None:
+        super().__init__(definition, rng, max_examples)
         self._reader = DatumReader(self.decode_mode, self.max_pixels)
 
     def decode(self, value: bytes) -> tuple[np.ndarray, int]:
@@ -172,15 +172,15 @@ class DatabaseLayer(DataLayer):
 
     def probe(self) -> SourceSpec:
         """Check the settings and read the first record. Later keys of a LevelDB are not read."""
-        check_data_param(self.site)
+        check_data_param(self.definition)
         batch_size = self.layer.data_param.batch_size
-        dataset = DatumDataset(self.site, self.rng, 1 + batch_size if self.site.data_config.skip_bad else 1)
-        return ImageBatches(self.site, dataset, batch_size, self.rng).probe(len(self.layer.top))
+        dataset = DatumDataset(self.definition, self.rng, 1 + batch_size if self.definition.data_config.skip_bad else 1)
+        return ImageBatches(self.definition, dataset, batch_size, self.rng).probe(len(self.layer.top))
 
     def open(self, tops: Tops) -> Batches:
         """Open the database."""
-        dataset = DatumDataset(self.site, self.rng)
-        return ImageBatches(self.site, dataset, self.layer.data_param.batch_size, self.rng, tops)
+        dataset = DatumDataset(self.definition, self.rng)
+        return ImageBatches(self.definition, dataset, self.layer.data_param.batch_size, self.rng, tops)
 
 
 define_layer(

@@ -16,7 +16,7 @@ import numpy as np
 from .. import paths
 from ..atomic_write import replace_path
 from ..errors import DataError, Problem, did_you_mean, locate_errors, require
-from ..layers.context import Context, Shape, Site
+from ..layers.context import Context, LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, Tops
 from ..layers.helpers import no_gradient
 from ..layers.registry import define_layer
@@ -39,7 +39,7 @@ class Hdf5Batches:
     different order of the files and of the rows in each file. Only one file at a time is in memory.
 
     Args:
-        site: the layer.
+        definition: the layer's definition.
         files: the files. The constructor reads their numbers of rows.
         tops: the shape and dtype of each top, as `Hdf5DataLayer.probe` returned them.
 
@@ -47,16 +47,16 @@ class Hdf5Batches:
         DataError: if a file cannot be read. The message names the file.
     """
 
-    def __init__(self, site: Site, files: list[Path], tops: Tops) -> None:
-        param = site.layer.hdf5_data_param
+    def __init__(self, definition: LayerDefinition, files: list[Path], tops: Tops) -> None:
+        param = definition.layer.hdf5_data_param
         self.tops = tops
-        self._site = site
+        self._definition = definition
         self._files = files
-        self._names = list(site.layer.top)
+        self._names = list(definition.layer.top)
         self.batch_size: int = param.batch_size
         size = sum(math.prod(top.shape) for top in tops)
         self.num_threads = 1 if len(files) > 1 or size > _MAX_COPIED else 0
-        self._rng = CounterRng(site.data_config.seed, site.layer.name) if param.shuffle else None
+        self._rng = CounterRng(definition.data_config.seed, definition.layer.name) if param.shuffle else None
         self._loaded_file: tuple[int, Rows] | None = None  # the last file read
         self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order and its epoch and file
         rows = {path: _count_rows(path, self._names[0]) for path in dict.fromkeys(files)}  # a list may repeat files
@@ -101,9 +101,9 @@ class Hdf5Batches:
         return self._loaded_file[1]
 
     def _read_file(self, file: int) -> Rows:
-        layer = self._site.layer
+        layer = self._definition.layer
         with locate_errors(layer=layer.name, layer_type=layer.type), _open_file(self._files[file]) as content:
-            allowance = Allowance(content, self._site.data_config.max_hdf5_bytes, "max_hdf5_bytes")
+            allowance = Allowance(content, self._definition.data_config.max_hdf5_bytes, "max_hdf5_bytes")
             data_sets = [_data_set(content, name) for name in self._names]
             for data_set in data_sets:
                 allowance.check(data_set)
@@ -229,13 +229,15 @@ class Hdf5DataLayer(DataLayer):
             raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
         if param.batch_size < 1:
             raise DataError(f"hdf5_data_param.batch_size must be 1 or more, not {param.batch_size}")
-        files = _read_file_list(self.site.path(param.source))
-        shapes = _row_shapes(files, list(self.layer.top), self.site.data_config.max_hdf5_bytes)
+        files = _read_file_list(self.definition.path(param.source))
+        shapes = _row_shapes(files, list(self.layer.top), self.definition.data_config.max_hdf5_bytes)
         return SourceSpec(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
 
     def open(self, tops: Tops) -> Batches:
         """Open the files."""
-        return Hdf5Batches(self.site, _read_file_list(self.site.path(self.layer.hdf5_data_param.source)), tops)
+        return Hdf5Batches(
+            self.definition, _read_file_list(self.definition.path(self.layer.hdf5_data_param.source)), tops
+        )
 
 
 define_layer(Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_param"), Hdf5DataLayer.source())
@@ -244,7 +246,7 @@ define_layer(Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_p
 _OUTPUT_NAMES = ("data", "label")
 
 
-def make_hdf5_output(ctx: Context, site: Site) -> LayerType:
+def make_hdf5_output(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Write the layer's two bottoms to the data sets `data` and `label` of an HDF5 file.
 
     The first forward pass of a net replaces the file. Each further pass appends its rows; Caffe would stop with an

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from ..errors import DataError, locate_errors
-from ..layers.context import Site
+from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
 from .common import CounterRng, dims, float32_top
 from .image_decoding import BadImageError
@@ -86,7 +86,7 @@ class ImageBatches(Generic[Label]):
     of a batch depend on the batch's number alone.
 
     Args:
-        site: the layer.
+        definition: the layer's definition.
         dataset: the images.
         batch_size: the number of examples in a batch.
         rng: the source of random crops and mirroring.
@@ -99,7 +99,7 @@ class ImageBatches(Generic[Label]):
 
     def __init__(
         self,
-        site: Site,
+        definition: LayerDefinition,
         dataset: ImageDataset[Label],
         batch_size: int,
         rng: CounterRng,
@@ -108,11 +108,11 @@ class ImageBatches(Generic[Label]):
     ) -> None:
         self.tops = tops
         self.batch_size = batch_size
-        self._location = {"layer": site.layer.name, "layer_type": site.layer.type}  # for errors
+        self._location = {"layer": definition.layer.name, "layer_type": definition.layer.type}  # for errors
         self._dataset = dataset
-        self._skip_bad = site.data_config.skip_bad
+        self._skip_bad = definition.data_config.skip_bad
         self._rng = rng
-        self._transform = transform or Transform(site, rng)
+        self._transform = transform or Transform(definition, rng)
 
     @functools.cached_property
     def num_threads(self) -> int:

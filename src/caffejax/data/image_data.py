@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
-from ..layers.context import Site
+from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import Signature
@@ -91,13 +91,13 @@ class ImageFileDataset(ListDataset[int]):
         DataError: if the list or an image that it names is missing or malformed.
     """
 
-    def __init__(self, site: Site, rng: CounterRng) -> None:
-        param = self._param = site.layer.image_data_param
-        self._max_pixels = site.data_config.max_image_pixels
-        file = site.path(param.source)
+    def __init__(self, definition: LayerDefinition, rng: CounterRng) -> None:
+        param = self._param = definition.layer.image_data_param
+        self._max_pixels = definition.data_config.max_image_pixels
+        file = definition.path(param.source)
         images = read_list(file)
         self._labels = images.labels
-        super().__init__(find_files(file, images.names, param.root_folder, list_folders(site, file)), param, rng)
+        super().__init__(find_files(file, images.names, param.root_folder, list_folders(definition, file)), param, rng)
 
     def read_one(self, n: int, i: int) -> tuple[np.ndarray, int]:
         """Read the image (C, H, W) and the label of line i of the list."""
@@ -144,8 +144,8 @@ class ImageDataLayer(DataLayer):
         return self._batches(tops)
 
     def _batches(self, tops: Tops = ()) -> ImageBatches[int]:
-        dataset = ImageFileDataset(self.site, self.rng)
-        return ImageBatches(self.site, dataset, self.layer.image_data_param.batch_size, self.rng, tops)
+        dataset = ImageFileDataset(self.definition, self.rng)
+        return ImageBatches(self.definition, dataset, self.layer.image_data_param.batch_size, self.rng, tops)
 
 
 define_layer(

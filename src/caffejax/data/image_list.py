@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..errors import DataError, Problem
 from ..human_readable import format_bytes
-from ..layers.context import Site
+from ..layers.context import LayerDefinition
 from ..paths import read_bytes
 
 _MAX_PROBLEMS = 20  # the largest number that one error shows
@@ -164,6 +164,6 @@ class _Listings:
         return name in self._names[folder] or os.path.exists(path)
 
 
-def list_folders(site: Site, file: Path) -> list[Path]:
+def list_folders(definition: LayerDefinition, file: Path) -> list[Path]:
     """Return the folders to search for files that a layer's list names: the net's folder and the list's folder."""
-    return [folder for folder in (site.folder, file.parent) if folder is not None]
+    return [folder for folder in (definition.folder, file.parent) if folder is not None]

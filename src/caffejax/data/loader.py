@@ -28,7 +28,7 @@ def open_sources(graph: Graph) -> dict[str, Source]:
         DataError: if a source cannot be opened.
     """
     return {
-        layer.key: layer.type.implementation.open(layer.site, layer.source_spec.tops)
+        layer.key: layer.type.implementation.open(layer.definition, layer.source_spec.tops)
         for layer in graph.layers
         if isinstance(layer.type.implementation, Reads) and layer.source_spec is not None
     }
@@ -69,7 +69,7 @@ class Loader:
         self._read_user_inputs = read_user_inputs
         self._user_data = user_data
         self._sources = open_sources(graph)
-        self._shard = graph.layers[0].site.data_config.shard
+        self._shard = graph.layers[0].definition.data_config.shard
         self._shared = {key: source for key, source in self._sources.items() if isinstance(source, SharedSource)}
         self._next_index = self._find_next_index()
         self._positions: dict[str, Position] = {**self._sources, **_python_positions(graph)}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import DataError
-from ..layers.context import Site
+from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import LayerDocs, Signature
@@ -213,7 +213,7 @@ class PoseBatches(ImageBatches[int]):
     background.
 
     Args:
-        site: the layer.
+        definition: the layer's definition.
         dataset: the records.
         tops: the shape and dtype of each top, as `probe` returned them.
 
@@ -221,11 +221,11 @@ class PoseBatches(ImageBatches[int]):
         DataError: if a setting is invalid or not supported.
     """
 
-    def __init__(self, site: Site, dataset: DatumDataset, tops: Tops = ()) -> None:
-        rng = CounterRng(site.data_config.seed, site.layer.name)
-        super().__init__(site, dataset, site.layer.data_param.batch_size, rng, tops)
-        self._param: Any = site.layer.cpm_transform_param
-        self._training, self._max_pixels = site.training, site.data_config.max_image_pixels
+    def __init__(self, definition: LayerDefinition, dataset: DatumDataset, tops: Tops = ()) -> None:
+        rng = CounterRng(definition.data_config.seed, definition.layer.name)
+        super().__init__(definition, dataset, definition.layer.data_param.batch_size, rng, tops)
+        self._param: Any = definition.layer.cpm_transform_param
+        self._training, self._max_pixels = definition.training, definition.data_config.max_image_pixels
         self._skeleton = SKELETONS[self._param.num_parts]
 
     def probe(self, n_tops: int) -> SourceSpec:
@@ -363,7 +363,7 @@ class CPMDataLayer(DataLayer):
 
     def probe(self) -> SourceSpec:
         """Check the settings and read the first record."""
-        check_data_param(self.site)
+        check_data_param(self.definition)
         param = self.layer.cpm_transform_param
         refuse_unsupported(param, "cpm_transform_param", _KNOWN)
         skeleton = SKELETONS.get(param.num_parts)
@@ -380,16 +380,16 @@ class CPMDataLayer(DataLayer):
         problems += [f"{name} is {value}, but must be finite" for name, value in floats if not math.isfinite(value)]
         if param.clahe_tile_size < 1:
             problems.append("clahe_tile_size must be 1 or more")
-        if param.crop_size_x * param.crop_size_y > self.site.data_config.max_image_pixels:
-            size, limit = f"{param.crop_size_x} x {param.crop_size_y}", self.site.data_config.max_image_pixels
+        if param.crop_size_x * param.crop_size_y > self.definition.data_config.max_image_pixels:
+            size, limit = f"{param.crop_size_x} x {param.crop_size_y}", self.definition.data_config.max_image_pixels
             problems.append(f"crop_size_x and crop_size_y are {size}, more than {limit} pixels (--max_image_pixels)")
         if problems:
             raise DataError([f"cpm_transform_param.{problem}" for problem in problems])
-        return PoseBatches(self.site, DatumDataset(self.site, self.rng, 1)).probe(len(self.layer.top))
+        return PoseBatches(self.definition, DatumDataset(self.definition, self.rng, 1)).probe(len(self.layer.top))
 
     def open(self, tops: Tops) -> Batches:
         """Open the database."""
-        return PoseBatches(self.site, DatumDataset(self.site, self.rng), tops)
+        return PoseBatches(self.definition, DatumDataset(self.definition, self.rng), tops)
 
 
 define_layer(

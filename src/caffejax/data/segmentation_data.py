@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ..errors import DataError
-from ..layers.context import Site
+from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import LayerDocs, Signature
@@ -70,7 +70,7 @@ class MapDataset(ListDataset[LabelMap]):
     """The images of a list with their label maps.
 
     Args:
-        site: the layer.
+        definition: the layer's definition.
         param: its parameters: source, root_folder, shuffle, rand_skip, new_height, new_width and is_color.
         maps: how the label maps are obtained.
         rng: the source of the random order.
@@ -79,11 +79,11 @@ class MapDataset(ListDataset[LabelMap]):
         DataError: if the list, or a file that it names, is missing or malformed.
     """
 
-    def __init__(self, site: Site, param: Any, maps: MapSource, rng: CounterRng) -> None:
+    def __init__(self, definition: LayerDefinition, param: Any, maps: MapSource, rng: CounterRng) -> None:
         self._param, self._maps = param, maps
-        self._max_pixels = site.data_config.max_image_pixels
-        file = site.path(param.source)
-        folders = list_folders(site, file)
+        self._max_pixels = definition.data_config.max_image_pixels
+        file = definition.path(param.source)
+        folders = list_folders(definition, file)
         self._labels: Sequence[str | int]
         if maps.kind == "pixels":
             names, labels = read_pairs(file)
@@ -127,7 +127,7 @@ class MapBatches(ImageBatches[LabelMap]):
     is the height and width of the image in its file, in pixels, but not more than the crop's.
 
     Args:
-        site: the layer.
+        definition: the layer's definition.
         param: the parameters of `MapDataset`, with `batch_size`.
         maps: how the label maps are obtained.
         ignore_label: the label of pixels that pad an image to the size of the crop, 0 to 255.
@@ -137,13 +137,15 @@ class MapBatches(ImageBatches[LabelMap]):
         DataError: if a setting, the list or a file that it names is invalid.
     """
 
-    def __init__(self, site: Site, param: Any, maps: MapSource, ignore_label: int, tops: Tops = ()) -> None:
-        rng = CounterRng(site.data_config.seed, site.layer.name)
-        transform = Transform(site, rng, settings=("scale_factors",))
-        self._crop = parse_crop(site.layer.transform_param, random=site.training)
-        self._mean = read_mean(site)
+    def __init__(
+        self, definition: LayerDefinition, param: Any, maps: MapSource, ignore_label: int, tops: Tops = ()
+    ) -> None:
+        rng = CounterRng(definition.data_config.seed, definition.layer.name)
+        transform = Transform(definition, rng, settings=("scale_factors",))
+        self._crop = parse_crop(definition.layer.transform_param, random=definition.training)
+        self._mean = read_mean(definition)
         self._ignore_label = ignore_label
-        self._scale_factors = list(site.layer.transform_param.scale_factors)
+        self._scale_factors = list(definition.layer.transform_param.scale_factors)
         if self._crop.height and self._mean.file is not None:
             raise DataError(
                 "transform_param has a mean_file and a crop; set mean_value instead, because the images differ in size"
@@ -157,8 +159,8 @@ class MapBatches(ImageBatches[LabelMap]):
                 "label_divide_factor cannot be combined with a crop or scale_factors; use new_height and new_width"
             )
         self._maps = maps
-        dataset = MapDataset(site, param, maps, rng)
-        super().__init__(site, dataset, param.batch_size, rng, tops, transform)
+        dataset = MapDataset(definition, param, maps, rng)
+        super().__init__(definition, dataset, param.batch_size, rng, tops, transform)
 
     def _assemble(self, examples: Examples[LabelMap], start: int) -> Batch:
         pairs = [
@@ -237,7 +239,7 @@ class ImageSegDataLayer(MapLayer):
         param = self.layer.image_data_param
         kinds = {ImageDataParameter.PIXEL: MapSource("pixels"), ImageDataParameter.IMAGE: MapSource("image")}
         maps = kinds.get(param.label_type, MapSource("none", fill=param.ignore_label))
-        return MapBatches(self.site, param, maps, param.ignore_label, tops)
+        return MapBatches(self.definition, param, maps, param.ignore_label, tops)
 
 
 class ImageLabelmapDataLayer(MapLayer):
@@ -248,7 +250,7 @@ class ImageLabelmapDataLayer(MapLayer):
 
     def _batches(self, tops: Tops = ()) -> MapBatches:
         maps = MapSource("pixels", interpolation=cv2.INTER_LINEAR, convert=_binarize)
-        return MapBatches(self.site, self.layer.image_data_param, maps, 0, tops)
+        return MapBatches(self.definition, self.layer.image_data_param, maps, 0, tops)
 
 
 def _binarize(grey: np.ndarray) -> np.ndarray:
@@ -282,7 +284,7 @@ class DenseImageDataLayer(MapLayer):
                 f"dense_image_data_param.label_divide_factor is {divisor}, but must be 1 to the smaller of new_height "
                 "and new_width"
             )
-        return MapBatches(replace(self.site, layer=layer), param, MapSource("pixels", divisor=divisor), 255, tops)
+        return MapBatches(replace(self.definition, layer=layer), param, MapSource("pixels", divisor=divisor), 255, tops)
 
 
 define_layer(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ..errors import DataError, Problem, WeightsError
-from ..layers.context import Site
+from ..layers.context import LayerDefinition
 from ..schema.blob_proto import read_blob_proto
 from .common import CounterRng, dims, refuse_unsupported
 from .import_cv2 import cv2
@@ -43,7 +43,7 @@ class Transform:
     """The transform of a layer's transform_param.
 
     Args:
-        site: the layer.
+        definition: the layer's definition.
         rng: the source of random crops and mirroring.
         settings: names of further fields, which the layer applies itself.
 
@@ -51,13 +51,13 @@ class Transform:
         DataError: if settings contradict each other or are not supported.
     """
 
-    def __init__(self, site: Site, rng: CounterRng, settings: Iterable[str] = ()) -> None:
-        param = site.layer.transform_param
+    def __init__(self, definition: LayerDefinition, rng: CounterRng, settings: Iterable[str] = ()) -> None:
+        param = definition.layer.transform_param
         refuse_unsupported(param, "transform_param", _KNOWN.union(settings))
         if param.force_color and param.force_gray:
             raise DataError("transform_param has both force_color and force_gray; keep one of them")
-        self._crop = parse_crop(param, random=site.training)
-        self._mean = read_mean(site)
+        self._crop = parse_crop(param, random=definition.training)
+        self._mean = read_mean(definition)
         self._scale = np.float32(param.scale)
         self._mirror: bool = param.mirror
         # whether the mean is the same for every crop, so that `Normalize` can subtract it on the device
@@ -279,18 +279,18 @@ class Mean:
         return np.broadcast_to(self.values, shape)
 
 
-def read_mean(site: Site) -> Mean:
+def read_mean(definition: LayerDefinition) -> Mean:
     """Return the mean of a layer's transform_param, or zero if it has none.
 
     Raises:
         DataError: if there are both mean_file and mean_value, or the file is missing or does not have one image.
     """
-    param = site.layer.transform_param
+    param = definition.layer.transform_param
     if not param.HasField("mean_file"):
         return Mean(np.array(list(param.mean_value) or [0], np.float32).reshape(-1, 1, 1))
     if param.mean_value:
         raise DataError("transform_param has both mean_file and mean_value; keep one of them")
-    path = site.path(param.mean_file)
+    path = definition.path(param.mean_file)
     return Mean(_read_mean_file(path), str(path))
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple, TextIO
 import numpy as np
 
 from ..errors import DataError, Problem, locate_errors
-from ..layers.context import Site
+from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import Signature
@@ -260,24 +260,24 @@ class WindowBatches:
     crop_size), and their classes, float32 (N,), which are 0 for background.
 
     Args:
-        site: the layer. The constructor reads the complete window file.
+        definition: the layer's definition. The constructor reads the complete window file.
         tops: the shape and dtype of each top, as `WindowDataLayer.probe` returned them.
 
     Raises:
         DataError: if the window file is malformed, an image is missing, or a batch needs windows that do not exist.
     """
 
-    def __init__(self, site: Site, tops: Tops) -> None:
-        param, transform_param = site.layer.window_data_param, site.layer.transform_param
+    def __init__(self, definition: LayerDefinition, tops: Tops) -> None:
+        param, transform_param = definition.layer.window_data_param, definition.layer.transform_param
         self.tops = tops
-        self._site = site
-        self._windows, self._paths = _read_windows(site)
+        self._definition = definition
+        self._windows, self._paths = _read_windows(definition)
         self._warp = Warp(transform_param.crop_size, param.context_pad, param.crop_mode == "square")
         self._mirror: bool = transform_param.mirror
         # Caffe reads the scale from window_data_param, and all other settings from transform_param
         self._scale = np.float32(param.scale)
-        self._mean = _crop_mean(site)
-        self._rng = CounterRng(site.data_config.seed, site.layer.name)
+        self._mean = _crop_mean(definition)
+        self._rng = CounterRng(definition.data_config.seed, definition.layer.name)
         self._n_foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
         self._file_cache: dict[int, bytes] | None = {} if param.cache_images else None
         self.batch_size: int = param.batch_size
@@ -304,7 +304,7 @@ class WindowBatches:
         images, labels = (np.zeros(shape.shape, np.float32) for shape in self.tops)
         words = self._rng.words(start, self.batch_size)
         foreground, background = self._window_sets
-        with locate_errors(layer=self._site.layer.name, layer_type=self._site.layer.type):
+        with locate_errors(layer=self._definition.layer.name, layer_type=self._definition.layer.type):
             for i, (image, (flip, choice, *_)) in enumerate(zip(images, words.tolist(), strict=True)):
                 windows = foreground if i >= self.batch_size - self._n_foreground else background
                 number, labels[i], *box = windows[choice % len(windows)].tolist()
@@ -318,7 +318,9 @@ class WindowBatches:
 
     def _fill_window(self, out: np.ndarray, image_index: int, box: np.ndarray, mirror: bool) -> None:
         path = self._paths[image_index]
-        image = decode_file(path, self._read_bytes(image_index), max_pixels=self._site.data_config.max_image_pixels)
+        image = decode_file(
+            path, self._read_bytes(image_index), max_pixels=self._definition.data_config.max_image_pixels
+        )
         try:
             pixels, row, column = self._warp(image.transpose(1, 2, 0), box, mirror)
         except DataError as error:
@@ -336,17 +338,17 @@ class WindowBatches:
         return self._file_cache[number]
 
 
-def _read_windows(site: Site, max_images: int | None = None) -> tuple[ImageWindows, list[str]]:
+def _read_windows(definition: LayerDefinition, max_images: int | None = None) -> tuple[ImageWindows, list[str]]:
     """Read the windows of the first `max_images` images, or of all, and find the files of the images."""
-    param = site.layer.window_data_param
-    file = site.path(param.source)
+    param = definition.layer.window_data_param
+    file = definition.path(param.source)
     windows = read_windows(file, param.fg_threshold, param.bg_threshold, max_images)
-    return windows, find_files(file, windows.images.names, param.root_folder, list_folders(site, file))
+    return windows, find_files(file, windows.images.names, param.root_folder, list_folders(definition, file))
 
 
-def _crop_mean(site: Site) -> np.ndarray:
+def _crop_mean(definition: LayerDefinition) -> np.ndarray:
     """Return the mean of each pixel of the square, (3, crop_size, crop_size), as given by mean_file or mean_value."""
-    mean, size = read_mean(site), site.layer.transform_param.crop_size
+    mean, size = read_mean(definition), definition.layer.transform_param.crop_size
     channels, height, width = mean.values.shape
     if mean.file is None:
         mean.broadcast_to((3, 1, 1))
@@ -394,14 +396,14 @@ class WindowDataLayer(DataLayer):
         if transform_param.scale != 1:
             message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
             log.warning(message + "set window_data_param.scale instead", self.layer.name)
-        _read_windows(self.site, max_images=1)
-        _crop_mean(self.site)
+        _read_windows(self.definition, max_images=1)
+        _crop_mean(self.definition)
         size = transform_param.crop_size
         return SourceSpec((float32_top(param.batch_size, 3, size, size), float32_top(param.batch_size)))
 
     def open(self, tops: Tops) -> Batches:
         """Read the window file."""
-        return WindowBatches(self.site, tops)
+        return WindowBatches(self.definition, tops)
 
 
 define_layer(Signature("WindowData", bottoms=0, tops=2, param="window_data_param"), WindowDataLayer.source())

@@ -43,7 +43,7 @@ def top_shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
     shapes = tuple(graph.blobs[top].shape for top in node.tops)
     if not node.layer.tops:
         return shapes[:1] * len(shapes)
-    if node.type == "DetectionOutput" and (keep := node.layer.site.layer.detection_output_param.keep_top_k) > 0:
+    if node.type == "DetectionOutput" and (keep := node.layer.definition.layer.detection_output_param.keep_top_k) > 0:
         return ((1, 1, keep * graph.blobs[node.layer.bottoms[0]].shape[0], 7),)
     return shapes
 
@@ -68,7 +68,7 @@ def list_nodes(graph: Graph, produced_once: Graph) -> Iterator[Node]:
         if original.type.is_fed:
             continue
         name = f"{original.name}_{n_previous}" if n_previous else original.name
-        layer, message = layers.get(original.key), original.site.layer
+        layer, message = layers.get(original.key), original.definition.layer
         if layer is None:  # the layer has no tops
             layer = replace(original, bottoms=tuple(names[bottom] for bottom in original.bottoms))
         kind = str(message.type)
@@ -123,11 +123,11 @@ def _eltwise(node: Node, bottoms: Shapes, tops: Shapes) -> int:
 
 
 def _power(node: Node, bottoms: Shapes, tops: Shapes) -> int:
-    return (2 if node.layer.site.layer.power_param.power == 1 else 10) * prod(tops[0])
+    return (2 if node.layer.definition.layer.power_param.power == 1 else 10) * prod(tops[0])
 
 
 def _pooling(node: Node, bottoms: Shapes, tops: Shapes) -> int:
-    settings = node.layer.site.layer.pooling_param
+    settings = node.layer.definition.layer.pooling_param
     window = (settings.kernel_h or settings.kernel_size) * (settings.kernel_w or settings.kernel_size)
     if settings.global_pooling:
         window = 1
@@ -135,7 +135,7 @@ def _pooling(node: Node, bottoms: Shapes, tops: Shapes) -> int:
 
 
 def _lrn(node: Node, bottoms: Shapes, tops: Shapes) -> int:
-    settings = node.layer.site.layer.lrn_param
+    settings = node.layer.definition.layer.lrn_param
     images, channels, *plane = tops[0]
     if settings.norm_region == settings.WITHIN_CHANNEL:
         return prod(tops[0]) * (2 * settings.local_size**2 + 2)
@@ -146,7 +146,7 @@ def _lrn(node: Node, bottoms: Shapes, tops: Shapes) -> int:
 
 
 def _mvn(node: Node, bottoms: Shapes, tops: Shapes) -> int:
-    normalizes_variance = node.layer.site.layer.mvn_param.normalize_variance
+    normalizes_variance = node.layer.definition.layer.mvn_param.normalize_variance
     return 6 * prod(tops[0]) + 3 * prod(tops[0][: 2 if normalizes_variance else 1])
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from ..host_memory import memory_budget
 from ..human_readable import format_bytes, format_count
-from ..kernels.custom_gradient import with_gradient
+from ..kernels.custom_gradient import make_differentiable
 from .interpreter import PassInputs, PassOutputs, Values, compute_part, run_schedule
 from .schedule import Part, Schedule, Step
 
@@ -400,7 +400,7 @@ def rematerialize(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
         _, pullback, _ = jax.vjp(function, inputs, _depend_on(token, earlier_blobs), has_aux=True)
         return pullback(diffs[0])
 
-    return with_gradient(forward, backward)
+    return make_differentiable(forward, backward)
 
 
 def _token_of(diffs: Any) -> jax.Array:

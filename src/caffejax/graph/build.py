@@ -17,7 +17,7 @@ from ..config import ComputeConfig, DataConfig
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, locate_errors
 from ..host_memory import memory_problem
 from ..human_readable import format_count
-from ..layers import Context, Fed, LayerType, OnHost, Reads, Site, SourceSpec, Traced, type_of
+from ..layers import Context, Fed, LayerDefinition, LayerType, OnHost, Reads, SourceSpec, Traced, type_of
 from ..layers.context import Shape, resolve_type, strip_wiring
 from ..layers.dispatch import forward
 from ..layers.fillers import check_filler
@@ -216,9 +216,9 @@ class _Wiring:
                 if index is not None:
                     layer = resolve_variant(layer, index, self.definitions, self.blobs)
                 self._connect(layer)
-                context, site = self._context(layer)
+                context, definition = self._context(layer)
                 if self.unknown.isdisjoint(layer.bottom):
-                    self._infer(context, site, inserted=index is None)
+                    self._infer(context, definition, inserted=index is None)
                     return
         except CaffejaxError as error:
             self.problems += error.problems
@@ -237,15 +237,15 @@ class _Wiring:
         if isinstance(kind.implementation, Fed) and not kind.implementation.from_arrays:
             self.inputs.extend(layer.top)
 
-    def _context(self, layer: LayerParameter) -> tuple[Context, Site]:
+    def _context(self, layer: LayerParameter) -> tuple[Context, LayerDefinition]:
         phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase
-        site = Site(layer, phase, self.file, self.data_config)
+        definition = LayerDefinition(layer, phase, self.file, self.data_config)
         kind = type_of(layer)
         context = Context(strip_wiring(layer), kind, phase, self.compute_config)
-        return resolve_type(context, site), site
+        return resolve_type(context, definition), definition
 
-    def _infer(self, context: Context, site: Site, inserted: bool) -> None:
-        layer, key = site.layer, self._key(site.layer.name)
+    def _infer(self, context: Context, definition: LayerDefinition, inserted: bool) -> None:
+        layer, key = definition.layer, self._key(definition.layer.name)
         bottoms = [self.blobs[b] for b in layer.bottom]
         specs = declared_params(context, bottoms)
         for spec in specs:
@@ -254,7 +254,7 @@ class _Wiring:
         params = self.sharing.add(key, layer, persistent, strict=context.type.docs.origin == "BVLC")
         recurrent_state = recurrent_state_params(key, len(params), [s for s in specs if not s.persistent])
         kind = context.type
-        source_spec = kind.implementation.probe(site) if isinstance(kind.implementation, Reads) else None
+        source_spec = kind.implementation.probe(definition) if isinstance(kind.implementation, Reads) else None
         tops = top_shapes(context, (*params, *recurrent_state), bottoms, source_spec)
         check_countable(tops)
         names = tuple(layer.top) or (UNNAMED_TOP,) * len(tops if context.type.signature.loss else ())
@@ -271,7 +271,7 @@ class _Wiring:
             Layer(
                 key=key,
                 context=context,
-                site=site,
+                definition=definition,
                 bottoms=tuple(layer.bottom),
                 tops=names,
                 loss_weights=_loss_weights(context.type, layer, len(names)),
@@ -397,7 +397,7 @@ def _mark_from_params(layers: Sequence[Layer]) -> list[Layer]:
     need_gradient: dict[str, bool] = {}
     result = []
     for layer in layers:
-        propagate = list(layer.site.layer.propagate_down)
+        propagate = list(layer.definition.layer.propagate_down)
         n = len(layer.bottoms)
         bottoms_need = [need_gradient[b] and layer.type.takes_gradient(i, n) for i, b in enumerate(layer.bottoms)]
         need = any(bottoms_need) or any(p.need_backward for p in layer.params)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from ..errors import GraphError, Problem, locate_errors
 from ..human_readable import format_count
-from ..layers import Context, Fed, LayerType, ParamSpec, Phase, Site, type_of
+from ..layers import Context, Fed, LayerDefinition, LayerType, ParamSpec, Phase, type_of
 from ..layers.context import name_number, resolve_type
 from ..layers.data_source import SourceSpec
 from ..text_table import printable
@@ -76,7 +76,7 @@ class Layer:
     Attributes:
         key: the layer's name, followed by a number if an earlier layer has the same name, which Caffe allows.
         context: the settings, type and phase, in the form that the functions of the type take.
-        site: the layer's definition, the net's file, and the options for reading data.
+        definition: the layer's definition, the net's file, and the options for reading data.
         bottoms, tops: blob names. A top with the name of its bottom is computed in place.
         loss_weights: the loss weight of each top.
         params: params and running statistics, in Caffe's order.
@@ -90,7 +90,7 @@ class Layer:
 
     key: str
     context: Context
-    site: Site
+    definition: LayerDefinition
     bottoms: tuple[str, ...]
     tops: tuple[str, ...]
     loss_weights: tuple[float, ...]
@@ -108,7 +108,7 @@ class Layer:
     @property
     def name(self) -> str:
         """The layer's name in the prototxt."""
-        return str(self.site.layer.name)
+        return str(self.definition.layer.name)
 
     def __repr__(self) -> str:
         bottoms, tops = (", ".join(map(printable, names)) or "nothing" for names in (self.bottoms, self.tops))
@@ -116,11 +116,11 @@ class Layer:
 
     def locate_errors(self) -> AbstractContextManager[None]:
         """Return a context manager that adds the layer's name, type and file to errors."""
-        return locate_errors(file=self.site.file, layer=self.name, layer_type=self.type.name)
+        return locate_errors(file=self.definition.file, layer=self.name, layer_type=self.type.name)
 
     def problem(self, message: str) -> Problem:
         """Return a problem with the message and the layer's name, type and file."""
-        return Problem(message, file=self.site.file, layer=self.name, layer_type=self.type.name)
+        return Problem(message, file=self.definition.file, layer=self.name, layer_type=self.type.name)
 
     def transform_on_device(self, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
         """Compute the tops of an Input or data layer from arrays of the caller or the source; return the tops.
@@ -149,7 +149,7 @@ class Layer:
         """
         if self.type.stops_gradients:
             return (True,) * len(self.bottoms)
-        propagate = tuple(self.site.layer.propagate_down) or (True,) * len(self.bottoms)
+        propagate = tuple(self.definition.layer.propagate_down) or (True,) * len(self.bottoms)
         forced = self.bottom_need_backward or (False,) * len(self.bottoms)
         return tuple(
             i in self.index_bottoms or not (requested or force)
@@ -191,11 +191,11 @@ class Layer:
 
     def in_phase(self, phase: Phase) -> Layer:
         """Return a copy of the layer for the given phase."""
-        context, site = (
-            replace(self.context, type=type_of(self.site.layer), phase=phase),
-            replace(self.site, phase=phase),
+        context, definition = (
+            replace(self.context, type=type_of(self.definition.layer), phase=phase),
+            replace(self.definition, phase=phase),
         )
-        return replace(self, context=resolve_type(context, site), site=site)
+        return replace(self, context=resolve_type(context, definition), definition=definition)
 
     @property
     def type(self) -> LayerType:
@@ -205,7 +205,7 @@ class Layer:
 
 def _unpickle_layer(state: dict[str, Any]) -> Layer:
     layer = Layer(**state)
-    return replace(layer, context=resolve_type(layer.context, layer.site))
+    return replace(layer, context=resolve_type(layer.context, layer.definition))
 
 
 @dataclass(frozen=True)

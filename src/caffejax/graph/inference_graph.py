@@ -100,8 +100,8 @@ def _make_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
     for top in tops:
         message.input_param.shape.add().dim.extend(graph.blobs[top].shape)
     context = replace(layer.context, layer=strip_wiring(message), type=type_of(message), per_layer=False)
-    site = replace(layer.site, layer=message)
-    return Layer(layer.key, context, site, bottoms=(), tops=tops, loss_weights=(0.0,) * len(tops), params=())
+    definition = replace(layer.definition, layer=message)
+    return Layer(layer.key, context, definition, bottoms=(), tops=tops, loss_weights=(0.0,) * len(tops), params=())
 
 
 def _each_blob_once(graph: Graph) -> tuple[list[Layer], dict[str, str]]:

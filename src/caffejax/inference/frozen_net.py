@@ -30,7 +30,7 @@ from .low_precision import LowPrecision, measure_ranges
 _MAX_SHAPES = 16  # the number of shape combinations that stay compiled
 
 
-@raise_after_fork("__call__", "ready")
+@raise_after_fork("__call__", "compile")
 class Frozen:
     """A net in phase TEST compiled for inference, with constants folded and weights packed.
 
@@ -116,7 +116,7 @@ class Frozen:
         return other
 
     def _reset_cache(self) -> None:
-        self._ready: OrderedDict[Any, CompiledShapes] = OrderedDict()
+        self._compiled: OrderedDict[Any, CompiledShapes] = OrderedDict()
         # by shapes only, to find the compiled net faster
         self._direct: dict[Any, Callable[[Mapping[str, Any]], Blobs]] = {}
         self._lock = threading.Lock()
@@ -137,12 +137,12 @@ class Frozen:
             shapes = _shapes(arrays.values()) if key is None else None
             if shapes is not None and (direct := self._direct.get(shapes)) is not None:
                 return direct(arrays)
-            ready = self._compiled_for(arrays)
+            compiled = self._compiled_for(arrays)
             if any(isinstance(leaf, jax.core.Tracer) for leaf in (*arrays.values(), key)):
-                return ready.trace(arrays, key)
-            if shapes is not None and ready.programs and only_cpus():
-                self._direct[shapes] = ready
-            return ready(arrays, key)
+                return compiled.trace(arrays, key)
+            if shapes is not None and compiled.programs and only_cpus():
+                self._direct[shapes] = compiled
+            return compiled(arrays, key)
         except (KeyError, TypeError, IndexError, ValueError):
             check_inputs(self.graph, self.graph.input_names, inputs)
             raise
@@ -173,10 +173,10 @@ class Frozen:
             GraphError: if a layer does not support the batch size. The message names each such layer.
         """
         other = self._with_graph(with_batch(self.graph, batch, axis))
-        other.ready()
+        other.compile()
         return other
 
-    def ready(self) -> CompiledShapes:
+    def compile(self) -> CompiledShapes:
         """Compile the net for the input shapes of its graph, on the default device, and return the compiled net."""
         return self._compiled_for({name: self.graph.blobs[name] for name in self.input_names})
 
@@ -187,7 +187,7 @@ class Frozen:
     def __repr__(self) -> str:
         kind = f" in {self._low_precision.kind}" if self._low_precision else ""
         lines = [f"Frozen net '{self.graph.name}'{kind}: {', '.join(self.input_names)} -> {', '.join(self.outputs)}"]
-        return "\n".join([*lines, *(f"  {ready}" for ready in self._ready.values())])
+        return "\n".join([*lines, *(f"  {compiled}" for compiled in self._compiled.values())])
 
     def strip_padding(self, blobs: Blobs) -> Blobs:
         """Return blobs without their padded rows; see `Net.strip_padding`."""
@@ -196,18 +196,18 @@ class Frozen:
     def _compiled_for(self, inputs: Mapping[str, Any]) -> CompiledShapes:
         device = cpu_of(*inputs.values())
         key = device, *map(np.shape, inputs.values())
-        ready = self._ready.get(key)
-        if ready is None:
+        compiled = self._compiled.get(key)
+        if compiled is None:
             with self._lock:  # one thread compiles, the others wait
-                ready = self._ready.get(key)
-                if ready is None:
-                    ready = self._ready[key] = self._compile(inputs, device)
-                    while len(self._ready) > _MAX_SHAPES:
-                        self._ready.popitem(last=False)
+                compiled = self._compiled.get(key)
+                if compiled is None:
+                    compiled = self._compiled[key] = self._compile_shapes(inputs, device)
+                    while len(self._compiled) > _MAX_SHAPES:
+                        self._compiled.popitem(last=False)
                         self._direct.clear()
-        return ready
+        return compiled
 
-    def _compile(self, inputs: Mapping[str, Any], device: jax.Device | None) -> CompiledShapes:
+    def _compile_shapes(self, inputs: Mapping[str, Any], device: jax.Device | None) -> CompiledShapes:
         check_inputs(self.graph, self.input_names, inputs)
         with shape_hints(self.graph, inputs):
             graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})

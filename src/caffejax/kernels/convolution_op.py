@@ -23,7 +23,7 @@ from .batch_axis import (
 )
 from .channel_groups import groups_of, run_in_groups
 from .channel_reductions import promote
-from .custom_gradient import with_gradient
+from .custom_gradient import make_differentiable
 from .platform_dispatch import Operation
 from .window import Window
 
@@ -84,7 +84,7 @@ def _differentiable(window: Window, relu: bool) -> Any:
             for a, is_needed in zip(residuals[0], needed, strict=True)
         ]
 
-    return with_gradient(forward, backward)
+    return make_differentiable(forward, backward)
 
 
 def _correlation(window: Window, relu: bool) -> Operation:

@@ -24,7 +24,7 @@ Arrays = tuple[jax.Array, ...]
 Tree = Any
 
 
-def with_gradient(
+def make_differentiable(
     forward: Callable[..., tuple[Tree, Tree]],
     backward: Callable[[Tree, Tree, Sequence[Tree]], Sequence[Tree]],
     *,

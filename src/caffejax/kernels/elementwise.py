@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from .custom_gradient import with_gradient
+from .custom_gradient import make_differentiable
 from .layout import channels_first, channels_last
 from .platform_dispatch import Operation
 
@@ -48,7 +48,7 @@ def _relu(x: jax.Array) -> Arrays:
     def backward(y: jax.Array, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
         return (jnp.where(y > 0, dy, 0),)
 
-    return (with_gradient(forward, backward)(x),)
+    return (make_differentiable(forward, backward)(x),)
 
 
 def _relu_on_cpu(x: jax.Array) -> Arrays:

@@ -15,7 +15,7 @@ import jax
 
 from . import onednn
 from .batch_axis import merge_into_rows, move_to_front, split_from_rows
-from .custom_gradient import with_gradient
+from .custom_gradient import make_differentiable
 from .platform_dispatch import Operation
 
 Arrays = tuple[jax.Array, ...]
@@ -44,7 +44,7 @@ def _differentiable(transpose: bool) -> Any:
         diffs = iter(_product_diffs(transpose, onednn.NeededDiffs(*needed))(rows, dy, weight))
         return [next(diffs) if is_needed else None for is_needed in needed]
 
-    return with_gradient(forward, backward)
+    return make_differentiable(forward, backward)
 
 
 def _product(transpose: bool) -> Operation:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .channel_reductions import CHANNELS_FIRST, CHANNELS_LAST, Channels, promote
-from .custom_gradient import with_gradient
+from .custom_gradient import make_differentiable
 from .layout import channels_first, channels_last, materialise
 from .platform_dispatch import Operation
 from .vma import varying_axes
@@ -68,7 +68,7 @@ def normalize_channels(
         dx, *others = diffs(*residuals, dy[0])
         return dx, *(d.astype(a.dtype) for d, a in zip(others, residuals[1:3], strict=True)), None
 
-    y, mean, variance = with_gradient(forward, backward)(x, factor, bias, mean_estimate)
+    y, mean, variance = make_differentiable(forward, backward)(x, factor, bias, mean_estimate)
     return y, jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
@@ -163,7 +163,7 @@ def normalize_response(x: jax.Array, size: int, k: float, alpha: float, beta: fl
     def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
         return diffs(*residuals, dy)
 
-    y: jax.Array = with_gradient(forward, backward)(x)
+    y: jax.Array = make_differentiable(forward, backward)(x)
     return y
 
 

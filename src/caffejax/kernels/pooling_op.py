@@ -21,7 +21,7 @@ from jax import lax
 from . import onednn
 from .batch_axis import mapped_size, merge_into_rows, move_to_front, split_from_rows
 from .channel_reductions import cell_sums
-from .custom_gradient import with_gradient
+from .custom_gradient import make_differentiable
 from .host_constant import host_constant
 from .layout import channels_first, channels_last, leave_layout, materialise
 from .platform_dispatch import Operation
@@ -180,7 +180,7 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
         return _diff(window)(*residuals, dy)
 
-    y: jax.Array = with_gradient(forward, backward, primal=lambda x: undifferentiated(x)[0])(x)
+    y: jax.Array = make_differentiable(forward, backward, primal=lambda x: undifferentiated(x)[0])(x)
     return y
 
 
@@ -264,7 +264,7 @@ def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) 
     def backward(x: jax.Array, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
         return diff(x, dy)
 
-    y: jax.Array = with_gradient(forward, backward)(x)
+    y: jax.Array = make_differentiable(forward, backward)(x)
     return y
 
 

@@ -1,6 +1,6 @@
 """Layer types by Caffe's names. The registry imports the module of a type when the type is first requested."""
 
-from .context import Context, ParamSpec, Phase, Site
+from .context import Context, LayerDefinition, ParamSpec, Phase
 from .data_source import Position, Source, SourceSpec
 from .implementation import LayerContext
 from .registry import layer_type, layer_types, register, register_temporarily, type_of
@@ -31,6 +31,7 @@ __all__ = [
     "Gradient",
     "Indices",
     "LayerContext",
+    "LayerDefinition",
     "LayerDocs",
     "LayerTraits",
     "LayerType",
@@ -41,7 +42,6 @@ __all__ = [
     "Position",
     "Reads",
     "Signature",
-    "Site",
     "Source",
     "SourceSpec",
     "Traced",

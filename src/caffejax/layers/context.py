@@ -164,8 +164,10 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Site:
-    """A layer's full definition and its file, for layers that read files or run a user's code, and for messages.
+class LayerDefinition:
+    """A layer's full definition, and the file that it comes from.
+
+    Layers that read files or run user code need it, and error messages name its layer and file.
 
     Attributes:
         layer: the full LayerParameter, including its wiring.
@@ -210,12 +212,12 @@ def strip_wiring(layer: Any) -> Any:
     return message
 
 
-def resolve_type(context: Context, site: Site) -> Context:
+def resolve_type(context: Context, definition: LayerDefinition) -> Context:
     """Return the context with the type that a `PerLayer` makes for this layer; other contexts are unchanged."""
     impl = context.type.implementation
     if not isinstance(impl, PerLayer):
         return context
-    layer_type = impl.make(context, site)
+    layer_type = impl.make(context, definition)
     require(isinstance(layer_type, LayerType), f"PerLayer.make must return a LayerType, not {layer_type!r}")
     return replace(context, type=layer_type, per_layer=True)
 

@@ -14,7 +14,7 @@ from jax import lax
 from ..errors import require
 from ..schema.blob_proto import read_blob_proto
 from . import cross_replica
-from .context import Context, Site
+from .context import Context, LayerDefinition
 from .dtype_policy import promote
 from .helpers import canonical_axis, first_top, four_axes, outer_inner
 from .loss import (
@@ -207,7 +207,7 @@ def infogain_loss_backward(
     return d_loss * diff / divisor, None, *(None for _ in matrix)
 
 
-def make_infogain_loss(ctx: Context, site: Site) -> LayerType:
+def make_infogain_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Return a layer that computes the mean over labels k of -sum_l H[k, l] * log softmax(scores)[l], a scalar.
 
     Bottoms: scores with the classes along `axis`, one label for each position without that axis, and H (classes,
@@ -215,12 +215,12 @@ def make_infogain_loss(ctx: Context, site: Site) -> LayerType:
     1e-20, which the gradient ignores. An optional second top is the softmax, in the shape of the scores; it passes no
     gradient. Caffe's rule: infogain_loss_layer.cpp.
     """
-    if len(site.layer.bottom) > 2:
+    if len(definition.layer.bottom) > 2:
         return replace(ctx.type, implementation=Traced(infogain_loss))
     require(
         ctx.param.source, "the infogain matrix is missing: set source in infogain_loss_param, or add a third bottom"
     )
-    stored_matrix = np.asarray(read_blob_proto(site.path(ctx.param.source)))
+    stored_matrix = np.asarray(read_blob_proto(definition.path(ctx.param.source)))
 
     def forward(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
         return infogain_loss(ctx, scores, labels, stored_matrix)

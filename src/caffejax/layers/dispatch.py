@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import LayerError, require
-from ..kernels.custom_gradient import with_gradient
+from ..kernels.custom_gradient import make_differentiable
 from ..kernels.elementwise import elementwise
 from .context import Context, Epilogue
 from .dtype_policy import matmul_precision
@@ -185,7 +185,7 @@ def _with_rule(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.A
         with matmul_precision(ctx):  # may be called long after the forward pass
             return None, *backward(ctx.with_key(key), blobs, bottoms, tops, diffs[0])
 
-    result: tuple[Arrays, Arrays] = with_gradient(run, diffs)(ctx.base_key, tuple(blobs), tuple(bottoms))
+    result: tuple[Arrays, Arrays] = make_differentiable(run, diffs)(ctx.base_key, tuple(blobs), tuple(bottoms))
     return result
 
 

@@ -90,9 +90,9 @@ class Reads:
     """Tops read from a data source.
 
     Attributes:
-        probe: `probe(site)` inspects the source cheaply and returns a `SourceSpec`; called once, when the graph is
-            built.
-        open: `open(site, tops)` opens the source; `tops` are `SourceSpec.tops`.
+        probe: `probe(definition)` takes a `LayerDefinition`, inspects the source cheaply and returns a `SourceSpec`. It
+            is called once, when the graph is built.
+        open: `open(definition, tops)` opens the source; `tops` are `SourceSpec.tops`.
         instance: the user's object that reads, or None.
         position: the interface to save and restore the position of that object in its data, or None.
     """
@@ -122,7 +122,7 @@ class PerLayer:
     """An implementation that is made for each layer, since it depends on the layer's settings, file or object.
 
     Attributes:
-        make: `make(ctx, site)` returns the `LayerType` of one layer, usually `ctx.type` with a different
+        make: `make(ctx, definition)` returns the `LayerType` of one layer, usually `ctx.type` with a different
             implementation. It is called once for each layer of each graph.
         on_host: whether the result is known to run on the host.
     """

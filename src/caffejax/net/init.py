@@ -52,7 +52,7 @@ def initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any)
     """
     layer = graph.layer(param.slot.layer)
     with layer.locate_errors():
-        if layer.site.layer.blobs:
+        if layer.definition.layer.blobs:
             return jnp.asarray(_param_from_definition(layer, param), dtype)
         if param.spec.value is not None:
             return jnp.asarray(param.spec.value, dtype)
@@ -64,7 +64,7 @@ def initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any)
 
 
 def _param_from_definition(layer: Layer, param: Param) -> Array:
-    blobs = layer.site.layer.blobs
+    blobs = layer.definition.layer.blobs
     if len(blobs) != len(layer.params):
         raise LayerError(
             f"its definition has {format_count(len(blobs), 'blob')}, but the layer needs {len(layer.params)}"

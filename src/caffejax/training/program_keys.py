@@ -68,7 +68,7 @@ def _graph(graph: Graph) -> Iterator[Any]:
     yield graph.phase, graph.inputs, graph.outputs, graph.force_backward
     yield sorted((name, blob.shape, str(blob.dtype)) for name, blob in graph.blobs.items())
     for layer in graph.layers:
-        yield layer.site.layer.SerializeToString(deterministic=True)
+        yield layer.definition.layer.SerializeToString(deterministic=True)
         yield from _layer(layer)
 
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from ...errors import DataError
-from ...layers.context import Site
+from ...layers.context import LayerDefinition
 from ...layers.data_source import SourceSpec, Tops
 from ...layers.registry import define_layer
 from ...layers.types import LayerDocs, Signature
@@ -105,7 +105,7 @@ class AnnotatedBatches(ImageBatches[Annotations]):
     seed.
 
     Args:
-        site: the layer.
+        definition: the layer's definition.
         dataset: the images and their boxes.
         rng: the source of all random choices.
         tops: the shape and dtype of each top, as `probe` returned them.
@@ -114,12 +114,14 @@ class AnnotatedBatches(ImageBatches[Annotations]):
         DataError: if settings are invalid. The message lists all problems.
     """
 
-    def __init__(self, site: Site, dataset: AnnotatedDataset, rng: CounterRng, tops: Tops = ()) -> None:
-        transform = Transform(site, rng, TRANSFORM_SETTINGS)
-        super().__init__(site, dataset, site.layer.data_param.batch_size, rng, tops, transform)
+    def __init__(
+        self, definition: LayerDefinition, dataset: AnnotatedDataset, rng: CounterRng, tops: Tops = ()
+    ) -> None:
+        transform = Transform(definition, rng, TRANSFORM_SETTINGS)
+        super().__init__(definition, dataset, definition.layer.data_param.batch_size, rng, tops, transform)
         self._annotations = dataset.annotations
-        self._augment = Augmentation(site, read_mean(site).values.reshape(-1))
-        self._ignores_type = site.layer.annotated_data_param.HasField("anno_type")
+        self._augment = Augmentation(definition, read_mean(definition).values.reshape(-1))
+        self._ignores_type = definition.layer.annotated_data_param.HasField("anno_type")
 
     def probe(self, n_tops: int) -> SourceSpec:
         """Read the first image to determine the shapes of the tops, and count the boxes of the first records."""
@@ -182,18 +184,18 @@ class AnnotatedDataLayer(DataLayer):
     def probe(self) -> SourceSpec:
         """Check the settings, and read the first records."""
         param = self.layer.annotated_data_param
-        check_data_param(self.site)
+        check_data_param(self.definition)
         refuse_unsupported(param, "annotated_data_param", self.settings)
         if param.anno_type != AnnotatedDatum.BBOX:
             raise DataError("annotated_data_param.anno_type must be BBOX; other types are not supported")
         records = max(NUM_COUNTED_RECORDS, 1 + self.layer.data_param.batch_size)
-        with closing(AnnotatedDataset(self.site, self.rng, records)) as dataset:
+        with closing(AnnotatedDataset(self.definition, self.rng, records)) as dataset:
             self._check_classes(dataset)
-            return AnnotatedBatches(self.site, dataset, self.rng).probe(len(self.layer.top))
+            return AnnotatedBatches(self.definition, dataset, self.rng).probe(len(self.layer.top))
 
     def open(self, tops: Tops) -> Batches:
         """Open the database."""
-        return AnnotatedBatches(self.site, AnnotatedDataset(self.site, self.rng), self.rng, tops)
+        return AnnotatedBatches(self.definition, AnnotatedDataset(self.definition, self.rng), self.rng, tops)
 
     def _check_classes(self, dataset: AnnotatedDataset) -> None:
         """Check that the label map, if its file exists, has the classes of the first records.
@@ -203,12 +205,12 @@ class AnnotatedDataLayer(DataLayer):
         name = self.layer.annotated_data_param.label_map_file
         if not name:
             return
-        path = self.site.path(name)
+        path = self.definition.path(name)
         if not os.path.exists(path):
             log.warning("layer '%s': there is no label map '%s', so classes are not checked", self.layer.name, name)
             return
         mapped = set(read_label_map(path).values())
-        records = dataset.annotations(NUM_COUNTED_RECORDS, self.site.data_config.skip_bad)
+        records = dataset.annotations(NUM_COUNTED_RECORDS, self.definition.data_config.skip_bad)
         unknown = {int(c) for record in records for c in record.objects[:, CLASS]} - mapped
         if unknown:
             classes = ", ".join(map(str, sorted(unknown)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import DataError
 from ...layers.boxes import overlaps
-from ...layers.context import Site
+from ...layers.context import LayerDefinition
 from ...schema.caffe_pb2 import EmitConstraint, ResizeParameter
 from ..import_cv2 import cv2
 from .annotated_image import AnnotatedImage, box_coverage, clip_boxes, mirror_boxes, window_coverage
@@ -308,15 +308,15 @@ class Augmentation:
     this is done in TEST, so that scores equal the fork's, and not in training, where it would only cost time.
 
     Args:
-        site: the layer.
+        definition: the layer's definition.
         background: the mean of each channel.
 
     Raises:
         DataError: if settings are invalid. The message lists all problems.
     """
 
-    def __init__(self, site: Site, background: np.ndarray) -> None:
-        param, samplers = site.layer.transform_param, site.layer.annotated_data_param.batch_sampler
+    def __init__(self, definition: LayerDefinition, background: np.ndarray) -> None:
+        param, samplers = definition.layer.transform_param, definition.layer.annotated_data_param.batch_sampler
         problems = [*resize_problems(param.resize_param), *sampler_problems(samplers)]
         problems += noise_problems(param.noise_param) if param.HasField("noise_param") else ()
         problems += distortion_problems(param.distort_param) if param.HasField("distort_param") else ()
@@ -328,7 +328,7 @@ class Augmentation:
         self._select_objects = partial(
             select_objects, param.emit_constraint if param.HasField("emit_constraint") else None
         )
-        self._as_jpeg = not site.training
+        self._as_jpeg = not definition.training
         self._samplers = [sampler for sampler in samplers if sampler.use_original_image]
         self._resize = param.resize_param[0] if param.resize_param else None
 

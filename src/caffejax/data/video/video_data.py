@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, Problem, locate_errors
-from ...layers.context import Site
+from ...layers.context import LayerDefinition
 from ...layers.data_source import SourceSpec, Tops
 from ...layers.registry import define_layer
 from ...layers.types import LayerDocs, Signature
@@ -84,7 +84,7 @@ class ClipDataset(VideoDataset[Any]):
     """The clips of a list as images (3 * length, H, W): the blue channels of all frames, then the green, then the red.
 
     Args:
-        site: the layer.
+        definition: the layer's definition.
         param: its parameters.
         rng: the source of the order and of the first frame of each clip.
 
@@ -92,15 +92,15 @@ class ClipDataset(VideoDataset[Any]):
         DataError: if the list, or a video that it names, is missing or malformed.
     """
 
-    def __init__(self, site: Site, param: Any, rng: CounterRng) -> None:
-        self._param, self._rng, self._training = param, rng, site.training
-        self._max_pixels = site.data_config.max_image_pixels
+    def __init__(self, definition: LayerDefinition, param: Any, rng: CounterRng) -> None:
+        self._param, self._rng, self._training = param, rng, definition.training
+        self._max_pixels = definition.data_config.max_image_pixels
         multiple_labels = bool(getattr(param, "use_multiple_label", False))
-        file = site.path(param.source)
+        file = definition.path(param.source)
         videos = read_videos(
             file, has_numbers=param.use_image or not param.use_temporal_jitter, multiple_labels=multiple_labels
         )
-        paths = find_files(file, videos.names, param.root_folder, list_folders(site, file), "video")
+        paths = find_files(file, videos.names, param.root_folder, list_folders(definition, file), "video")
         self._numbers = videos.numbers
         self._labels = [self._one_hot(labels) if multiple_labels else labels[0] for labels in videos.labels]
         super().__init__(paths, param, rng)
@@ -240,10 +240,15 @@ class VideoDataLayer(DataLayer):
     def _batches(self, tops: Tops = ()) -> ImageBatches[Any]:
         kind, param = _parse_settings(self.layer)
         if kind == "segments":
-            segments = SegmentDataset(self.site, self.rng)
-            return ImageBatches(_move_to_transform(self.site, kind, param), segments, param.batch_size, self.rng, tops)
-        clips, site = ClipDataset(self.site, param, self.rng), _move_to_transform(self.site, kind, param)
-        return ClipBatches(site, clips, param.batch_size, self.rng, tops, length=param.new_length)
+            segments = SegmentDataset(self.definition, self.rng)
+            return ImageBatches(
+                _move_to_transform(self.definition, kind, param), segments, param.batch_size, self.rng, tops
+            )
+        clips, definition = (
+            ClipDataset(self.definition, param, self.rng),
+            _move_to_transform(self.definition, kind, param),
+        )
+        return ClipBatches(definition, clips, param.batch_size, self.rng, tops, length=param.new_length)
 
 
 define_layer(
@@ -299,14 +304,14 @@ def _parse_settings(layer: Any) -> tuple[str, Any]:
     return kind, param
 
 
-def _move_to_transform(site: Site, kind: str, param: Any) -> Site:
-    """Return the site with a transform_param that has one mean_value, or one for each channel of every frame.
+def _move_to_transform(definition: LayerDefinition, kind: str, param: Any) -> LayerDefinition:
+    """Return the definition with a transform_param that has one mean_value, or one for each channel of every frame.
 
     C3D's settings in image_data_param are moved to transform_param. Settings of crops are removed for segments, because
     `make_crop` crops them.
     """
-    layer = type(site.layer)()
-    layer.CopyFrom(site.layer)
+    layer = type(definition.layer)()
+    layer.CopyFrom(definition.layer)
     t = layer.transform_param
     if kind == "image_data_param":
         for name in ("scale", "mean_file", "crop_size", "mirror"):
@@ -326,7 +331,7 @@ def _move_to_transform(site: Site, kind: str, param: Any) -> Site:
         if channels % len(means) if kind == "segments" else len(means) != channels:
             raise DataError(f"there are {len(means)} mean_value for {channels} channels: set one, or one for each")
         t.mean_value[:] = expanded
-    return dataclasses.replace(site, layer=layer)
+    return dataclasses.replace(definition, layer=layer)
 
 
 def _clip_shape(shape: tuple[int, ...], length: int) -> tuple[int, ...]:
@@ -345,24 +350,24 @@ class SegmentDataset(VideoDataset[int]):
     channel each.
 
     Args:
-        site: the layer.
+        definition: the layer's definition.
         rng: the source of the order and of the first frame of each segment.
 
     Raises:
         DataError: if the list, or a folder that it names, is missing or malformed.
     """
 
-    def __init__(self, site: Site, rng: CounterRng) -> None:
-        param = self._param = site.layer.video_data_param
-        self._rng, self._training = rng, site.training
-        self._max_pixels = site.data_config.max_image_pixels
-        self._crop = make_crop(site)
+    def __init__(self, definition: LayerDefinition, rng: CounterRng) -> None:
+        param = self._param = definition.layer.video_data_param
+        self._rng, self._training = rng, definition.training
+        self._max_pixels = definition.data_config.max_image_pixels
+        self._crop = make_crop(definition)
         self._flow = param.Modality.Name(param.modality) == "FLOW"
         self._pattern = param.name_pattern or _PATTERNS[param.Modality.Name(param.modality)]
         self._frame_name(0, "x")
-        file = site.path(param.source)
+        file = definition.path(param.source)
         videos = read_videos(file, has_numbers=True)
-        paths = find_files(file, videos.names, param.root_folder, list_folders(site, file), "folder of frames")
+        paths = find_files(file, videos.names, param.root_folder, list_folders(definition, file), "folder of frames")
         self._lengths = videos.numbers
         self._labels = [labels[0] for labels in videos.labels]
         super().__init__(paths, param, rng)
@@ -421,7 +426,7 @@ CROP_SETTINGS = (
 )
 
 
-def make_crop(site: Site) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
+def make_crop(definition: LayerDefinition) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
     """Return a function that crops and mirrors an image (C, H, W) by the settings in transform_param.
 
     In TRAIN, crops are at random positions or, with `fix_crop`, at one of a few fixed positions. With `multi_scale`,
@@ -430,7 +435,7 @@ def make_crop(site: Site) -> Callable[[np.ndarray, np.random.Generator], np.ndar
     TEST, the crop is in the center. With `is_flow`, each value `v` in a mirrored frame of horizontal flow becomes
     `255 - v`.
     """
-    p, training = site.layer.transform_param, site.training
+    p, training = definition.layer.transform_param, definition.training
     ratios = [np.float32(r) for r in p.scale_ratios or _RATIOS]
     if not all(0 < r <= 1 for r in ratios):
         raise DataError(f"transform_param.scale_ratios must be above 0 and at most 1: {list(p.scale_ratios)}")

@@ -36,7 +36,7 @@ def batch_norm(e: EmitContext) -> Value:
 def bn(e: EmitContext) -> Value:
     """Emit nnx.BatchNorm for PSPNet's BN. For SegNet's BN, which has no running statistics, emit helpers."""
     require(len(e.layer.tops) == 1, "has tops for the mean and the variance, which is not supported")
-    if select_bn(e.layer.site.layer).startswith("SegNet"):
+    if select_bn(e.layer.definition.layer).startswith("SegNet"):
         return _segnet_bn(e)
     scale, bias, mean, variance = (array.reshape(-1) for array in e.arrays)
     weights = {"mean": mean, "var": variance, "scale": scale, "bias": bias}

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import require
 from ..boxes import areas, overlaps
-from ..context import Context, Shape, Site
+from ..context import Context, LayerDefinition, Shape
 from ..helpers import no_gradient
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerType, OnHost, PerLayer, Signature, Variants
@@ -21,7 +21,7 @@ _CASCADE = [0, 5, 6, 1, 2, 3, 4]  # the columns of FrcnnOutput's rows in the ord
 _TRUTH = [0, 5, 5, 1, 2, 3, 4, 6]
 
 
-def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
+def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Count the ground-truth boxes of each class, and match detections to them: (1, 1, rows, 5).
 
     Bottoms: the top of DetectionOutput, (1, 1, N, 7), and ground truth (1, 1, M, 8), as for MultiBoxLoss. The first
@@ -34,18 +34,19 @@ def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
     name_size_file, boxes are compared in pixels of the images as they were before resize_param.
     """
     return replace(
-        ctx.type, implementation=OnHost(_Evaluation(ctx.param, site).rows, top_shapes, ragged=True, in_float32=True)
+        ctx.type,
+        implementation=OnHost(_Evaluation(ctx.param, definition).rows, top_shapes, ragged=True, in_float32=True),
     )
 
 
-def make_cascade_evaluate(ctx: Context, site: Site) -> LayerType:
+def make_cascade_evaluate(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Count the ground-truth boxes of each class, and match FrcnnOutput's detections to them like SSD: (1, 1, rows, 5).
 
     Bottoms: detections (N, 7) with rows [image, x1, y1, x2, y2, class, score]; ground truth (M, 7 or more) with rows
     [image, x1, y1, x2, y2, label, ignored, ...]; and the sizes of the images, which are not used. Boxes are in pixels,
     and a side is x2 - x1 + 1. Ignored ground truth counts as difficult.
     """
-    evaluation = _Evaluation(ctx.param, site, pixels=True)
+    evaluation = _Evaluation(ctx.param, definition, pixels=True)
 
     def rows(ctx: Context, detections: np.ndarray, truth: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         detections, truth = detections.reshape(len(detections), -1), truth.reshape(len(truth), -1)
@@ -125,10 +126,10 @@ class _Evaluation:
     If there is a file of sizes, each image that has detections uses the next size. The position is kept across passes.
     """
 
-    def __init__(self, p: Any, site: Site, pixels: bool = False) -> None:
+    def __init__(self, p: Any, definition: LayerDefinition, pixels: bool = False) -> None:
         self._resize = read_resize(p)
         require(p.overlap_threshold > 0, f"overlap_threshold must be positive: {p.overlap_threshold}")
-        self._site, self._file = site, "" if pixels else p.name_size_file
+        self._definition, self._file = definition, "" if pixels else p.name_size_file
         self._pixels = pixels
         self._images: list[Image] = []
         self._n_passed = 0
@@ -162,7 +163,7 @@ class _Evaluation:
         if not self._file:
             return None
         if not self._images:
-            self._images = read_sizes(self._site.path(self._file))
+            self._images = read_sizes(self._definition.path(self._file))
         image = self._images[self._n_passed]
         self._n_passed = (self._n_passed + 1) % len(self._images)
         return image

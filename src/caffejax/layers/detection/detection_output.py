@@ -16,7 +16,7 @@ from ...errors import require
 from ...kernels import onednn_program
 from ...schema.caffe_pb2 import PriorBoxParameter
 from ..boxes import decode_offsets, non_max_suppression
-from ..context import Context, Shape, Site
+from ..context import Context, LayerDefinition, Shape
 from ..registry import define_layer
 from ..row_padding import strip_padding
 from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLayer, Signature, Traced
@@ -24,7 +24,7 @@ from .prior_box import read_predictions
 from .result_files import ResultFiles, writes_files
 
 
-def make_detection_output(ctx: Context, site: Site) -> LayerType:
+def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Select detections by non-maximum suppression: rows (image, label, score, x1, y1, x2, y2), (1, 1, rows, 7).
 
     Bottoms: locations, confidences and priors, as for MultiBoxLoss. A fourth bottom is ignored. Rows are sorted by
@@ -41,7 +41,7 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
             ctx.type,
             implementation=Traced(detection_output, host_forward=detect_on_host, top_shapes=detection_top_shapes),
         )
-    files = ResultFiles(ctx.param, site)
+    files = ResultFiles(ctx.param, definition)
     detect = detect_on_host if onednn_program.available() else jax.jit(detection_output, static_argnums=0)
 
     def detect_and_save(ctx: Context, *bottoms: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
-from ..context import Context, Site
+from ..context import Context, LayerDefinition
 from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced
@@ -32,7 +32,7 @@ from .prior_box import read_predictions
 Parts = tuple[bool, bool]  # whether the losses of locations and classes count
 
 
-def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
+def make_multibox_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Compute the loss of the boxes and classes predicted for priors, with hard negative mining, as a scalar.
 
     Bottoms: locations (images, priors * 4), or (images, priors * classes * 4) if share_location is false; confidences
@@ -43,7 +43,7 @@ def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
     `propagate_down` is false. With LOGISTIC and without mining, the fork reads the classes of all images except the
     first from wrong rows, which is reproduced here.
     """
-    flags = list(site.layer.propagate_down)[:2]
+    flags = list(definition.layer.propagate_down)[:2]
     parts = (flags[:1] != [False], flags[1:] != [False])
     gradient = replace(
         ctx.type.gradient,

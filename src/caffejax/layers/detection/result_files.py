@@ -12,7 +12,7 @@ from ...atomic_write import replace_path
 from ...errors import DataError, Problem, require
 from ...schema.caffe_pb2 import LabelMap
 from ...schema.text import parse_text
-from ..context import Site
+from ..context import LayerDefinition
 
 
 class Image(NamedTuple):
@@ -123,8 +123,8 @@ class ResultFiles:
     The label map and the image sizes are read when the first detections are added.
     """
 
-    def __init__(self, p: Any, site: Site) -> None:
-        self._param, self._site = p, site
+    def __init__(self, p: Any, definition: LayerDefinition) -> None:
+        self._param, self._definition = p, definition
         require(
             p.save_output_param.output_format in ("VOC", "COCO", "ILSVRC"),
             f"output_format must be VOC, COCO or ILSVRC, not '{p.save_output_param.output_format}'",
@@ -155,7 +155,7 @@ class ResultFiles:
 
     def _read(self) -> None:
         p = self._param.save_output_param
-        path = self._site.path(p.label_map_file)
+        path = self._definition.path(p.label_map_file)
         try:
             labels = parse_text(path.read_text(), LabelMap, file=str(path))
         except (OSError, UnicodeDecodeError) as error:
@@ -163,7 +163,7 @@ class ResultFiles:
         self._names = {item.label: item.name for item in labels.item}
         if missing := [label for label in self._labels if label not in self._names]:
             raise DataError(Problem(f"has no entry for label {missing[0]}", str(path)))
-        images = read_sizes(self._site.path(p.name_size_file))
+        images = read_sizes(self._definition.path(p.name_size_file))
         if p.num_test_image > len(images):
             raise DataError(
                 Problem(f"names {len(images)} images, but num_test_image is {p.num_test_image}", p.name_size_file)

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from ...errors import require
-from ..context import Context, Shape, Site
+from ..context import Context, LayerDefinition, Shape
 from ..dtype_policy import promote
 from ..helpers import four_axis_shape, no_gradient, promote_numpy
 from ..registry import define_layer
@@ -38,7 +38,7 @@ from .box_maps import (
 )
 
 
-def make_decode_bbox(ctx: Context, site: Site) -> LayerType:
+def make_decode_bbox(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Move ROIs (N, 5) by the last four of their deltas (N, 8): rows [image, x1, y1, x2, y2], (N, 5, 1, 1).
 
     A side is x2 - x1 + 1, and deltas of 0 do not change a box. In TRAIN, the layer runs on the host and drops boxes
@@ -100,14 +100,14 @@ def _require_rows(deltas: Any, rois: Any, *matched: Any) -> None:
 _DEFAULT_SCALE = 256.0  # pixels; replaces the geometric mean if no bound is set
 
 
-def make_scale_route(ctx: Context, site: Site) -> LayerType:
+def make_scale_route(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Select the ROIs (N, 5) whose scale, the square root of their area, is in [`low_scale`, `high_scale`).
 
     A side is x2 - x1 + 1. If no ROI is in this range, the ROI nearest to the geometric mean of the bounds is selected.
     Each further bottom gives a top with the same rows. No gradient passes. In TRAIN, and with further bottoms, the
     layer runs on the host. Otherwise the top has N rows, with padding rows of -1 at the end.
     """
-    if ctx.training or len(site.layer.bottom) > 1:
+    if ctx.training or len(definition.layer.bottom) > 1:
         host_layer = OnHost(scale_route_on_host, scale_route_top_shapes, ragged=True)
         return replace(ctx.type, implementation=host_layer, traits=replace(ctx.type.traits, pads_rows=False))
     return replace(ctx.type, implementation=Traced(scale_route))

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from ...errors import LayerError, did_you_mean
-from ..context import Context, Site
+from ..context import Context, LayerDefinition
 from ..registry import define_layer
 from ..types import Gradient, LayerTraits, LayerType, PerLayer, Signature
 from . import host, traced
@@ -17,7 +17,7 @@ from .user import get_dotted, import_user_module
 log = logging.getLogger("caffejax.net")
 
 
-def make_python(ctx: Context, site: Site) -> LayerType:
+def make_python(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Return a layer that is computed by the user's Python class or function that `python_param` names.
 
     A class with pycaffe's methods (setup, reshape, forward, backward) runs on the host, between the compiled parts of
@@ -30,22 +30,22 @@ def make_python(ctx: Context, site: Site) -> LayerType:
     if not (p.module and p.layer):
         raise LayerError("python_param must set `module` and `layer`: a Python module, and a class or function in it")
     full_name = f"{p.module}.{p.layer}"
-    if site.data_config.no_python_layers:
+    if definition.data_config.no_python_layers:
         refusal = (
             f"would run {full_name}, which is Python code; no_python_layers (--no_python_layers) refuses Python layers"
         )
-        return _builtin_or_raise(ctx, site, LayerError(refusal))
+        return _builtin_or_raise(ctx, definition, LayerError(refusal))
     try:
-        module = import_user_module(p.module, site.folder)
+        module = import_user_module(p.module, definition.folder)
     except LayerError as error:  # the module is missing
-        return _builtin_or_raise(ctx, site, error)
+        return _builtin_or_raise(ctx, definition, error)
     user_code = find_callable(module, p.layer)
     if not inspect.isclass(user_code):
-        return traced.function_type(ctx.type, site, user_code, full_name)
+        return traced.function_type(ctx.type, definition, user_code, full_name)
     if callable(getattr(user_code, "forward", None)):
-        return host.class_type(ctx.type, site, user_code, full_name)
+        return host.class_type(ctx.type, definition, user_code, full_name)
     if "__call__" in dir(user_code):
-        return traced.class_type(ctx.type, site, user_code, full_name)
+        return traced.class_type(ctx.type, definition, user_code, full_name)
     raise LayerError(
         f"class {full_name} must have forward(self, bottom, top), like Caffe's Python layers, or __call__, like "
         "traced layers"
@@ -60,17 +60,19 @@ PYTHON = define_layer(
 )
 
 
-def _builtin_or_raise(ctx: Context, site: Site, error: LayerError) -> LayerType:
+def _builtin_or_raise(ctx: Context, definition: LayerDefinition, error: LayerError) -> LayerType:
     """Return the built-in type for the module and class. If there is none, raise `error`."""
     kind = builtin_type(ctx.param.module, ctx.param.layer)
     if kind is None:
         raise error
-    for problem in kind.signature.count_problems(len(site.layer.bottom), len(site.layer.top)):
+    for problem in kind.signature.count_problems(len(definition.layer.bottom), len(definition.layer.top)):
         raise LayerError(f"{ctx.param.layer}, which is built in, {problem}")
     reason = (
-        "Python layers are refused" if site.data_config.no_python_layers else f"there is no module '{ctx.param.module}'"
+        "Python layers are refused"
+        if definition.data_config.no_python_layers
+        else f"there is no module '{ctx.param.module}'"
     )
-    log.info("Layer '%s': %s; using the built-in layer", site.layer.name, reason)
+    log.info("Layer '%s': %s; using the built-in layer", definition.layer.name, reason)
     return kind
 
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from ...errors import LayerError
-from ..context import Context, ParamSpec, Shape, Site
+from ..context import Context, LayerDefinition, ParamSpec, Shape
 from ..data_source import SourceSpec
 from ..helpers import as_tuple
 from ..types import LayerType, OnHost, Reads
@@ -25,17 +25,20 @@ Arrays = tuple[np.ndarray, ...]
 log = logging.getLogger("caffejax.net")
 
 
-def class_type(kind: LayerType, site: Site, cls: type, full_name: str) -> LayerType:
+def class_type(kind: LayerType, definition: LayerDefinition, cls: type, full_name: str) -> LayerType:
     """Return the type of one layer, whose functions call a new instance of the class.
 
     A layer without bottoms and blobs becomes a data source, so that the rest of the net can be compiled.
     """
-    layer = HostLayer(site, cls, full_name)
+    layer = HostLayer(definition, cls, full_name)
     position = layer if layer.has_position else None
-    if not site.layer.bottom and not layer.params([]):
+    if not definition.layer.bottom and not layer.params([]):
         source = HostSource(layer)
         reads = Reads(
-            lambda site: SourceSpec(source.tops), lambda site, tops: source, instance=layer.user, position=position
+            lambda definition: SourceSpec(source.tops),
+            lambda definition, tops: source,
+            instance=layer.user,
+            position=position,
         )
         return replace(kind, implementation=reads)
 
@@ -66,15 +69,15 @@ class HostLayer:
         user: the instance.
     """
 
-    def __init__(self, site: Site, cls: type, full_name: str) -> None:
-        self._site, self._full_name = site, full_name
-        make = with_error_note(cls, site, full_name)
-        self.user = make(site.layer) if issubclass(cls, Layer) else make()
-        self._bottoms = [Blob() for _ in site.layer.bottom]
+    def __init__(self, definition: LayerDefinition, cls: type, full_name: str) -> None:
+        self._definition, self._full_name = definition, full_name
+        make = with_error_note(cls, definition, full_name)
+        self.user = make(definition.layer) if issubclass(cls, Layer) else make()
+        self._bottoms = [Blob() for _ in definition.layer.bottom]
         # a top in place is the same blob as its bottom, as in Caffe
         self._tops = [
-            self._bottoms[i] if site.layer.bottom[i : i + 1] == [name] else Blob()
-            for i, name in enumerate(site.layer.top)
+            self._bottoms[i] if definition.layer.bottom[i : i + 1] == [name] else Blob()
+            for i, name in enumerate(definition.layer.top)
         ]
         self._is_set_up = False
         self._has_warned = False
@@ -135,7 +138,7 @@ class HostLayer:
         Raises:
             LayerError: if the user's get_state returns values that JSON does not support.
         """
-        state = with_error_note(self.user.get_state, self._site, f"{self._full_name}.get_state")()
+        state = with_error_note(self.user.get_state, self._definition, f"{self._full_name}.get_state")()
         try:
             return json.loads(json.dumps(state))
         except (TypeError, ValueError) as error:
@@ -145,7 +148,7 @@ class HostLayer:
 
     def set_state(self, state: Any) -> None:
         """Move the instance to a position that `get_state` returned."""
-        with_error_note(self.user.set_state, self._site, f"{self._full_name}.set_state")(state)
+        with_error_note(self.user.set_state, self._definition, f"{self._full_name}.set_state")(state)
 
     @property
     def _blobs(self) -> list[Blob]:
@@ -154,7 +157,7 @@ class HostLayer:
     def _set_up(self, bottoms: Sequence[Shape]) -> None:
         if self._is_set_up:
             return
-        set_settings(self.user, self._site)
+        set_settings(self.user, self._definition)
         if not isinstance(getattr(self.user, "blobs", None), BlobVec):
             self.user.blobs = BlobVec()
         for blob, shape in zip(self._bottoms, bottoms, strict=True):
@@ -166,7 +169,7 @@ class HostLayer:
     def _call(self, method: str, *args: Any) -> None:
         function = getattr(self.user, method, None)
         if function is not None:  # setup and reshape may be missing
-            with_error_note(function, self._site, f"{self._full_name}.{method}")(*args)
+            with_error_note(function, self._definition, f"{self._full_name}.{method}")(*args)
 
     def _warn_of_changes(self, blobs: Arrays) -> None:
         if self._has_warned or all(
@@ -177,7 +180,7 @@ class HostLayer:
         log.warning(
             "Layer '%s' (Python): %s.forward changes the layer's blobs; the changes are discarded, since only the "
             "solver changes parameters here",
-            self._site.layer.name,
+            self._definition.layer.name,
             self._full_name,
         )
 

@@ -11,14 +11,16 @@ import jax
 import numpy as np
 
 from ...errors import LayerError
-from ..context import Context, ParamSpec, Site
+from ..context import Context, LayerDefinition, ParamSpec
 from ..types import LayerType, Traced
 from .user import set_settings, with_error_note
 
 
-def function_type(kind: LayerType, site: Site, function: Callable[..., Any], full_name: str) -> LayerType:
+def function_type(
+    kind: LayerType, definition: LayerDefinition, function: Callable[..., Any], full_name: str
+) -> LayerType:
     """Return the type of a function `f(*bottoms)`, which is also passed `key=` if it has a parameter of that name."""
-    call = with_error_note(function, site, full_name)
+    call = with_error_note(function, definition, full_name)
     takes_key = _takes_key(function)
 
     def forward(ctx: Context, *bottoms: Any) -> Any:
@@ -27,29 +29,29 @@ def function_type(kind: LayerType, site: Site, function: Callable[..., Any], ful
     return replace(kind, implementation=Traced(forward, instance=function))
 
 
-def class_type(kind: LayerType, site: Site, cls: Callable[[], Any], full_name: str) -> LayerType:
+def class_type(kind: LayerType, definition: LayerDefinition, cls: Callable[[], Any], full_name: str) -> LayerType:
     """Return the type of a class whose instances are called like the function of `function_type`.
 
     If the class has a method `blobs(*bottoms)`, which returns a list of `caffejax.ParamSpec`, the layer has these
     learnable blobs, and the instance takes them as a tuple before the bottoms. If it has a method `backward`, a
     backward rule as in `layers.types` but without `ctx`, the layer has a hand-written gradient.
     """
-    instance = with_error_note(cls, site, full_name)()
-    set_settings(instance, site)
-    call = with_error_note(instance, site, f"{full_name}.__call__")
+    instance = with_error_note(cls, definition, full_name)()
+    set_settings(instance, definition)
+    call = with_error_note(instance, definition, f"{full_name}.__call__")
     takes_key = _takes_key(instance.__call__)
 
     def forward(ctx: Context, *arrays: Any) -> Any:
         return _check_tops(call(*arrays, **_key(ctx, takes_key)), full_name)
 
-    params = _params(instance, site, full_name) if hasattr(instance, "blobs") else None
-    rule = _rule(instance, site, full_name) if hasattr(instance, "backward") else None
+    params = _params(instance, definition, full_name) if hasattr(instance, "blobs") else None
+    rule = _rule(instance, definition, full_name) if hasattr(instance, "backward") else None
     gradient = replace(kind.gradient, backward=rule)
     return replace(kind, implementation=Traced(forward, params=params, instance=instance), gradient=gradient)
 
 
-def _params(instance: Any, site: Site, full_name: str) -> Callable[..., list[ParamSpec]]:
-    declare = with_error_note(instance.blobs, site, f"{full_name}.blobs")
+def _params(instance: Any, definition: LayerDefinition, full_name: str) -> Callable[..., list[ParamSpec]]:
+    declare = with_error_note(instance.blobs, definition, f"{full_name}.blobs")
 
     def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
         return list(declare(*bottoms))
@@ -57,8 +59,8 @@ def _params(instance: Any, site: Site, full_name: str) -> Callable[..., list[Par
     return params
 
 
-def _rule(instance: Any, site: Site, full_name: str) -> Callable[..., Sequence[Any]]:
-    backward = with_error_note(instance.backward, site, f"{full_name}.backward")
+def _rule(instance: Any, definition: LayerDefinition, full_name: str) -> Callable[..., Sequence[Any]]:
+    backward = with_error_note(instance.backward, definition, f"{full_name}.backward")
 
     def rule(ctx: Context, *arrays: Any, y: Any, dy: Any) -> Sequence[Any]:
         return backward(*arrays, y=y, dy=dy)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ...errors import LayerError
 from ...import_alias import declared_package, temporary_alias
-from ..context import Site
+from ..context import LayerDefinition
 
 _lock = threading.Lock()
 
@@ -87,17 +87,17 @@ def _searched_text(folder: Path | None) -> str:
 R = TypeVar("R")
 
 
-def with_error_note(function: Callable[..., R], site: Site, function_name: str) -> Callable[..., R]:
+def with_error_note(function: Callable[..., R], definition: LayerDefinition, function_name: str) -> Callable[..., R]:
     """Wrap a function of user code, so that its imports work as in its module.
 
     Its exceptions get a note with the layer and `function_name`.
     """
-    note = f"in layer '{site.layer.name}' ({site.layer.type}): {function_name}"
+    note = f"in layer '{definition.layer.name}' ({definition.layer.type}): {function_name}"
 
     @functools.wraps(function, updated=())
     def call(*args: Any, **kwargs: Any) -> R:
         try:
-            with user_import_path(site.folder):
+            with user_import_path(definition.folder):
                 return function(*args, **kwargs)
         except Exception as error:
             if note not in getattr(error, "__notes__", ()):
@@ -117,7 +117,7 @@ class _Phase(enum.IntEnum):
         return self.name
 
 
-def set_settings(instance: Any, site: Site) -> None:
+def set_settings(instance: Any, definition: LayerDefinition) -> None:
     """Set `param_str`, `param_str_` (its earlier name) and `phase` (0 for TRAIN, 1 for TEST) of an instance."""
-    instance.param_str = instance.param_str_ = site.layer.python_param.param_str
-    instance.phase = _Phase.TRAIN if site.training else _Phase.TEST
+    instance.param_str = instance.param_str_ = definition.layer.python_param.param_str
+    instance.phase = _Phase.TRAIN if definition.training else _Phase.TEST

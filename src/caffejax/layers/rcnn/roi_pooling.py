@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...errors import require
-from ...kernels.custom_gradient import with_gradient
+from ...kernels.custom_gradient import make_differentiable
 from ...kernels.vma import vary_as
 from ..context import Context
 from ..dtype_policy import promote
@@ -63,7 +63,7 @@ def rectangle_maxima(x: jax.Array, rectangles: Rectangles) -> jax.Array:
     def backward(residuals: tuple[jax.Array, Rectangles], dy: jax.Array, _: Any) -> tuple[jax.Array, None]:
         return scatter_maxima_diff(dy, *residuals), None
 
-    return with_gradient(forward, backward)(x, rectangles)
+    return make_differentiable(forward, backward)(x, rectangles)
 
 
 def scatter_maxima_diff(dy: jax.Array, x: jax.Array, rectangles: Rectangles) -> jax.Array:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from ...errors import require
-from ...kernels.custom_gradient import with_gradient
+from ...kernels.custom_gradient import make_differentiable
 from ...kernels.host_constant import host_constant
 from ..context import Context, Shape
 from ..dtype_policy import promote
@@ -57,7 +57,7 @@ def interpolate(x: jax.Array, positions: Sequence[Positions], *, fast: bool) -> 
 
     if not fast or not jnp.issubdtype(x.dtype, jnp.floating):
         return forward(x)[0]
-    y: jax.Array = with_gradient(forward, backward)(x)
+    y: jax.Array = make_differentiable(forward, backward)(x)
     return y
 
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from ...atomic_write import replace_path
 from ...errors import DataError, Problem, require
-from ..context import Context, Shape, Site
+from ..context import Context, LayerDefinition, Shape
 from ..helpers import four_axes, no_gradient
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLayer, Signature
 
 
-def make_mat_write(ctx: Context, site: Site) -> LayerType:
+def make_mat_write(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Write each bottom to a MATLAB file, as `data` with shape (width, height, channels, num).
 
     The file is `<prefix><name>_blob_<number>.mat`, with the number of the bottom. Each line of `source` begins with the
@@ -27,7 +27,7 @@ def make_mat_write(ctx: Context, site: Site) -> LayerType:
     p = ctx.param
     require(p.period >= 1, f"period must be at least 1, not {p.period}")
     require(p.strip >= 0, f"strip must not be negative: {p.strip}")
-    return replace(ctx.type, implementation=OnHost(_MatWriter(p, site).write, mat_write_top_shapes))
+    return replace(ctx.type, implementation=OnHost(_MatWriter(p, definition).write, mat_write_top_shapes))
 
 
 def mat_write_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
@@ -48,13 +48,13 @@ define_layer(
 class _MatWriter:
     """Writer of the files of one layer, which counts the passes."""
 
-    def __init__(self, p: Any, site: Site) -> None:
-        self._p, self._site = p, site
+    def __init__(self, p: Any, definition: LayerDefinition) -> None:
+        self._p, self._definition = p, definition
         self._n_passes = 0
 
     @cached_property
     def _names(self) -> list[str]:
-        path = self._site.path(self._p.source)
+        path = self._definition.path(self._p.source)
         try:
             words = [line.split() for line in path.read_text().splitlines()]
         except (OSError, UnicodeDecodeError) as error:

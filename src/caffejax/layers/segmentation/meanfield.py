@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from ...errors import require
-from ...kernels.custom_gradient import with_gradient
+from ...kernels.custom_gradient import make_differentiable
 from ...kernels.vma import vary_as
 from ..context import Context, ParamSpec
 from ..registry import define_layer
@@ -137,7 +137,7 @@ def filter_by_lattice(lattice: Lattice, x: jax.Array) -> jax.Array:
     return _filter(lattice, x)
 
 
-_filter = with_gradient(
+_filter = make_differentiable(
     lambda lattice, x: (_splat_blur_slice(lattice, x), lattice),
     lambda lattice, diff, _: (None, _splat_blur_slice(lattice, diff, reverse=True)),
 )
