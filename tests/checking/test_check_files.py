@@ -188,6 +188,21 @@ def test_absent_data_of_mycaffe_has_pairs_of_images_or_several_labels(check, set
 
 
 @pytest.mark.parametrize(
+    ("settings", "n_tops", "channels"),
+    [("slice_point: 1", 2, 2), ("slice_point: 3 slice_point: 6", 3, 9), ("axis: 2 slice_point: 1", 2, 3)],
+)
+def test_absent_data_has_the_channels_that_slice_layers_divide_equally(
+    check, settings: str, n_tops: int, channels: int
+) -> None:
+    data = DATA % ("Data", 'data_param { source: "gone" batch_size: 3 } transform_param { crop_size: 8 }')
+    tops = " ".join(f'top: "part{i}"' for i in range(n_tops))
+    slices = f'layer {{ name: "parts" type: "Slice" bottom: "data" {tops} slice_param {{ {settings} }} }}'
+    report = check(data + slices)
+    assert report.loads
+    assert report.phases[0].assumed[0].endswith(f"3x{channels}x8x8, 3")
+
+
+@pytest.mark.parametrize(
     ("pools", "upsample", "size"),
     [
         (2, "upsample_h: 9 upsample_w: 21", "18x42"),  # the first pooling layer halves the images to 9 x 21
@@ -227,6 +242,19 @@ def test_images_of_unknown_size_give_no_figures(check) -> None:
         "do not determine the shapes of its tops; the layers after it were not checked"
         in check(hdf5_layer + CONV).phases[0].assumed[0]
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('item { name: "cat" label: 1 display_name: "cat" }', "the file is a label map, with names of classes"),
+        ("item { id: 1 } rows: 2", "line 1: NetParameter has no field 'item'"),
+        ('name: "nothing"', "the file has no layers, no inputs and no solver settings"),
+    ],
+)
+def test_other_files_have_a_reason(check, text: str, reason: str) -> None:
+    report = check(text)
+    assert (report.kind, [str(f) for f in report.findings]) == ("other", [reason])
 
 
 def test_weights_beside_a_net_are_compared(check, tmp_path: Path) -> None:

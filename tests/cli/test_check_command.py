@@ -41,7 +41,7 @@ def test_the_table_lists_nets_that_fail_and_other_files(
     assert any(line.split()[-3:-2] == ["-"] and "TRAIN TEST" in line for line in lines)
     assert "1 of 2 nets loads." in lines
     assert "Neither net nor solver: 1 file" in lines
-    assert "labels.pbtxt: line 1: NetParameter has no field 'item'" in " ".join(out.split())
+    assert "labels.pbtxt: the file is a label map" in " ".join(out.split())
     assert err == "caffejax: 1 of 2 nets does not load\n"
 
 

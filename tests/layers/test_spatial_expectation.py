@@ -48,7 +48,16 @@ def expected_coordinates(y: np.ndarray, x: np.ndarray) -> np.ndarray:
 def test_old_nets_expect_places() -> None:
     places = expected_coordinates(2 * (np.arange(1, 5) / 4 - 0.5), 2 * (np.arange(1, 6) / 5 - 0.5))
     result = features(OLD)
-    np.testing.assert_allclose(result, places.reshape(2, 6), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result, places.reshape(2, 6, 1, 1), rtol=1e-5, atol=1e-6)
+
+
+def test_old_nets_concatenate_features_and_inputs() -> None:
+    concat = """layers { name: "both" type: CONCAT bottom: "joints" bottom: "features" top: "both" }"""
+    net = Net(OLD.replace('layers { name: "unread" type: SILENCE bottom: "joints" }', concat), "TEST")
+    params, state = net.init(jax.random.key(0))
+    joints = np.random.default_rng(1).normal(size=(2, 7, 1, 1)).astype(np.float32)
+    blobs = net.apply(params, state, {"maps": SCORES, "joints": joints}, blobs=("features", "both"))[0]
+    np.testing.assert_array_equal(blobs["both"], np.concatenate([joints, blobs["features"]], axis=1))
 
 
 def test_new_nets_expect_places() -> None:

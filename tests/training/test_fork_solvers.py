@@ -217,6 +217,20 @@ def test_test_iter_without_a_test_net_or_interval_means_nothing() -> None:
         solver_param.check_solver(read_solver(text % 10))
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('lr_policy: "sigmoid"', "stepsize must be positive, but is 0; it is not set, and MyCaffe's default is 100000"),
+        ('lr_policy: "sigmoid" stepsize: 0', "stepsize must be positive, but is 0$"),
+        ('lr_policy: "fixed" test_iter: 0', "test_interval must be positive .* remove test_iter to train without"),
+        ('lr_policy: "fixed" test_iter: 3', "test_interval must be positive if there are test nets, but is 0$"),
+    ],
+)
+def test_unset_fields_that_mycaffe_has_other_defaults_for(text: str, message: str) -> None:
+    with pytest.raises(SolverError, match=message):
+        solver_param.check_solver(read_solver(f'net: "net.prototxt" base_lr: 1 {text}'))
+
+
 @pytest.mark.skipif(not SOLVERS.is_dir(), reason=f"needs the corpus of public solvers in {SOLVERS}, which is absent")
 def test_all_public_solvers_are_good() -> None:
     files = sorted(SOLVERS.glob("*.prototxt"))

@@ -37,7 +37,7 @@ from ..schema.text import parse_valid_fields
 from ..schema.tokens import Tokens
 from ..training import solver_param
 from .check_report import Kind, PhaseReport, Report, WeightsReport, findings_of
-from .model_files import find_weights, kind_of
+from .model_files import find_weights, is_label_map, kind_of
 
 _FLOAT_BYTES = 4
 _COPIES_OF_PARAMETERS = 3  # in training: the parameter, its gradient and its history
@@ -73,9 +73,12 @@ def check_file(
             return Report(str(file), kind, findings_of(error.problems, "text"), notes=tuple(notes))
     if len(Tokens(text)) == 1:
         return Report(str(file), "unreadable", findings_of([Problem("the file is empty")], "text"))
-    _, problems = parse_valid_fields(text, NetParameter)
-    reasons = problems[:1] or [Problem("the file has no layers, no inputs and no solver settings")]
-    return Report(str(file), "other", findings_of(reasons, "text"))
+    if is_label_map(text):
+        reasons: tuple[Problem, ...] = (Problem("the file is a label map, with names of classes"),)
+    else:
+        _, reasons = parse_valid_fields(text, NetParameter)
+    reasons = reasons or (Problem("the file has no layers, no inputs and no solver settings"),)
+    return Report(str(file), "other", findings_of(reasons[:1], "text"))
 
 
 def _net_report(

@@ -46,6 +46,11 @@ def kind_of(text: str) -> Kind:
     return "net" if has_typo else "other"
 
 
+def is_label_map(text: str) -> bool:
+    """Return whether a text has only items at its top level, as the label maps of SSD and TensorFlow."""
+    return set(_top_level_names(text)) == {"item"}
+
+
 def find_weights(file: Path) -> list[Path]:
     """Return the weights files that have the same folder and base name as a net's file."""
     return [path for extension in _WEIGHTS_EXTENSIONS if (path := file.with_name(file.stem + extension)).is_file()]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
@@ -73,20 +74,20 @@ def assumed_graphs(
     missing_layers = [
         layer for layer in net.layer if is_included(layer, state) and has_absent_source(layer, file.parent)
     ]
-    labels = detectnet_labels(net)
+    hints = find_hints(net)
     sizes = guess_sizes(net, missing_layers)
     error: CaffejaxError | None = None
     has_fit = False
     for size in sizes:
         try:
-            assumed = replace_layers(net, missing_layers, size, labels) if missing_layers else net
+            assumed = replace_layers(net, missing_layers, size, hints) if missing_layers else net
             graph = build_graph(assumed, state, file=str(file), data_config=data_config, text_problems=text_problems)
         except CaffejaxError as failure:
             error = error or failure
         else:
             has_fit = True
             guessed = len(sizes) > 1
-            sentences = tuple(describe_placeholder(layer, size, guessed, labels) for layer in missing_layers)
+            sentences = tuple(describe_placeholder(layer, size, guessed, hints) for layer in missing_layers)
             yield AssumedGraph(graph, assumed, sentences, guessed)
     if error is not None and not has_fit:
         raise error
@@ -117,20 +118,43 @@ def guess_sizes(net: NetParameter, layers: Sequence[LayerParameter]) -> Sequence
     return [*pooled, *_COMMON_SIZES]
 
 
-def detectnet_labels(net: NetParameter) -> frozenset[str]:
-    """Return the label blobs of DetectNetTransformation layers. Settings of Data layers do not state their shape."""
-    return frozenset(
+class ReaderHints(NamedTuple):
+    """Properties of the tops of data layers that follow from the layers that read them.
+
+    Attributes:
+        labels: the label blobs of DetectNetTransformation layers. Settings of Data layers do not state their shape.
+        channels: the number of channels of blobs that Slice layers divide at equal distances, such as pairs of images.
+    """
+
+    labels: frozenset[str] = frozenset()
+    channels: Mapping[str, int] = MappingProxyType({})
+
+
+def find_hints(net: NetParameter) -> ReaderHints:
+    """Return what the layers of a net require of the tops of its data layers."""
+    labels = frozenset(
         layer.bottom[1] for layer in net.layer if layer.type == "DetectNetTransformation" and len(layer.bottom) > 1
     )
+    slices = [layer for layer in net.layer if layer.type == "Slice" and len(layer.bottom) == 1]
+    channels = {layer.bottom[0]: _sliced_channels(layer) for layer in slices}
+    return ReaderHints(labels, {blob: n for blob, n in channels.items() if n})
 
 
-def make_placeholder(layer: LayerParameter, size: tuple[int, int], labels: Container[str] = ()) -> LayerParameter:
+def _sliced_channels(layer: LayerParameter) -> int:
+    """Return the number of channels that a Slice layer divides into equal parts, or 0 if it has other parts."""
+    p = layer.slice_param
+    size = p.slice_point[0] if p.slice_point else 0
+    is_equal = list(p.slice_point) == [size * k for k in range(1, len(layer.top))]
+    return size * len(layer.top) if is_equal and p.axis == 1 and p.slice_dim == 1 else 0
+
+
+def make_placeholder(layer: LayerParameter, size: tuple[int, int], hints: ReaderHints) -> LayerParameter:
     """Return an Input layer with the tops and shapes of a data layer.
 
     Args:
         layer: the data layer.
         size: height and width in pixels of images whose size is not in the settings.
-        labels: the names of blobs that are labels of DetectNet; see `detectnet_labels`.
+        hints: what the layers that read the tops require; see `find_hints`.
 
     Raises:
         MissingSourceError: if the settings do not determine the shapes.
@@ -139,10 +163,10 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], labels: Conta
     height, width = _find_image_size(layer) or size
     is_digit = _find_image_size(layer) is None and size == _DIGIT  # MNIST's
     channels = 1 if layer.transform_param.force_gray or _is_grey(layer) or is_digit else 3
-    if layer.type == "Data":  # MyCaffe's pairs of images, along the channels
-        channels *= max(1, layer.data_param.images_per_blob)
+    if layer.type == "Data" and layer.top:  # pairs of images are joined along the channels
+        channels = hints.channels.get(layer.top[0], channels * max(1, layer.data_param.images_per_blob))
     image = video_shape(layer, height, width) if layer.type == "VideoData" else (channels, height, width)
-    if layer.type == "Data" and layer.top and layer.top[0] in labels:
+    if layer.type == "Data" and layer.top and layer.top[0] in hints.labels:
         image = _DETECTNET_LABEL
     if layer.type == "CPMData":
         image = _POSE_CHANNELS, height, width
@@ -161,7 +185,7 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], labels: Conta
 
 
 def replace_layers(
-    net: NetParameter, absent: Sequence[LayerParameter], size: tuple[int, int], labels: Container[str] = ()
+    net: NetParameter, absent: Sequence[LayerParameter], size: tuple[int, int], hints: ReaderHints
 ) -> NetParameter:
     """Return the net with placeholders instead of the layers in `absent`; see `make_placeholder`."""
     layer_ids = {id(layer) for layer in absent}
@@ -169,16 +193,14 @@ def replace_layers(
     new_net.CopyFrom(net)
     del new_net.layer[:]
     new_net.layer.extend(
-        make_placeholder(layer, size, labels) if id(layer) in layer_ids else layer for layer in net.layer
+        make_placeholder(layer, size, hints) if id(layer) in layer_ids else layer for layer in net.layer
     )
     return new_net
 
 
-def describe_placeholder(
-    layer: LayerParameter, size: tuple[int, int], guessed: bool, labels: Container[str] = ()
-) -> str:
+def describe_placeholder(layer: LayerParameter, size: tuple[int, int], guessed: bool, hints: ReaderHints) -> str:
     """Return a sentence about the shapes that were assumed for a layer."""
-    shapes = ", ".join("x".join(map(str, s.dim)) for s in make_placeholder(layer, size, labels).input_param.shape)
+    shapes = ", ".join("x".join(map(str, s.dim)) for s in make_placeholder(layer, size, hints).input_param.shape)
     guess = (
         " (a guess, because no setting states the size of the images)"
         if guessed and _find_image_size(layer) is None

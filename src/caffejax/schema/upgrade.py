@@ -151,15 +151,23 @@ def upgrade_softmax(net: NetParameter) -> list[str]:
 
 
 def upgrade_memory_data(net: NetParameter) -> list[str]:
-    """Convert each MemoryData layer that has the shape fields of cbfinn's fork to an Input layer with these shapes."""
-    is_changed = False
+    """Convert each MemoryData layer that has the shape fields of cbfinn's fork to an Input layer with these shapes.
+
+    Nets with the older fields, such as `channels1`, are of a time when all blobs in Caffe had four axes. Therefore the
+    tops of their InnerProduct layers get four axes.
+    """
+    is_changed = has_older_fields = False
     for layer in net.layer:
         shapes = _memory_shapes(layer) if layer.type == "MemoryData" else []
         if shapes:
+            has_older_fields |= not layer.memory_data_param.input_shapes
             is_changed, layer.type = True, "Input"
             layer.ClearField("memory_data_param")
             for shape in shapes:
                 layer.input_param.shape.add(dim=shape)
+    for layer in net.layer if has_older_fields else ():
+        if layer.type == "InnerProduct":
+            layer.inner_product_param.min_top_axes = 4
     return ["memory_data_param with the shapes of all tops is cbfinn's; write an Input layer"] if is_changed else []
 
 

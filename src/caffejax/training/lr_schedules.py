@@ -146,7 +146,8 @@ def check_policy(param: Any) -> list[str]:
         values = f"they are {param.stepearly} and {param.test_interval}"
         problems.append(f"lr_policy 'stepearly' needs a positive stepearly, in tests, and test_interval: {values}")
     if param.lr_policy in ("step", "sigmoid", "sigmoid_inv") and param.stepsize <= 0:
-        problems.append(f"lr_policy '{param.lr_policy}': stepsize must be positive, but is {param.stepsize}")
+        default = "" if param.HasField("stepsize") else "; it is not set, and MyCaffe's default is 100000"
+        problems.append(f"lr_policy '{param.lr_policy}': stepsize must be positive, but is {param.stepsize}{default}")
     if param.lr_policy == "poly" and param.max_iter <= 0:
         problems.append(
             f"lr_policy 'poly' needs a positive max_iter, at which the rate reaches 0, not {param.max_iter}"

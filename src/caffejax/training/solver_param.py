@@ -112,7 +112,8 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
         nets = format_count(total, "test net")
         yield f"test_state must be set once per test net, but is set {len(param.test_state)} times for {nets}"
     if total and param.test_interval <= 0 and not untested:
-        yield f"test_interval must be positive if there are test nets, but is {param.test_interval}"
+        hint = "; remove test_iter to train without tests" if not any(param.test_iter) else ""
+        yield f"test_interval must be positive if there are test nets, but is {param.test_interval}{hint}"
 
 
 def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
