@@ -158,7 +158,7 @@ def limit_openmp_spinning() -> None:
         return
     os.environ |= settings
     try:
-        onednn.missing()  # loads it
+        onednn.unavailable_reason()  # loads it
     finally:
         for name in settings:
             del os.environ[name]

@@ -167,7 +167,7 @@ def test_openmp_s_threads_soon_sleep_between_calls_only_if_told_to(
     call: str, sleeps_soon: bool, tmp_path: Path
 ) -> None:
     """OpenMP prints what it goes by when it is loaded: by itself it spins 15 times as long, or for ever."""
-    if onednn.missing() is not None:
+    if onednn.unavailable_reason() is not None:
         pytest.skip("needs oneDNN")
     output = run_script(
         f"import caffejax.process_settings\n{call}\nassert changed() == []", tmp_path, OMP_DISPLAY_ENV="verbose"

@@ -101,5 +101,5 @@ def test_parts_know_what_they_read_make_and_own() -> None:
     assert (first.reads, host.reads, bucketed.reads, last.reads) == ((), ("conv", "wanted"), ("some",), ("ip",))
     assert (first.writes, bucketed.writes) == ({"data", "wanted", "conv"}, {"some", "ip"})
     assert (first.owners, host.owners, bucketed.owners) == ({"conv"}, frozenset(), {"ip"})
-    assert net.schedule.needed_after(0) == {"conv", "wanted", "some", "ip"}
-    assert net.schedule.needed_after(3) == frozenset()
+    assert net.schedule.blobs_needed_after(0) == {"conv", "wanted", "some", "ip"}
+    assert net.schedule.blobs_needed_after(3) == frozenset()

@@ -146,7 +146,7 @@ def test_block_of_everything_is_the_same_both_ways(
     if library == "XLA":
         request.getfixturevalue("no_onednn")
     elif not onednn.available():
-        pytest.skip(f"no oneDNN: {onednn.missing()}")
+        pytest.skip(f"no oneDNN: {onednn.unavailable_reason()}")
     assert_close(results(BLOCK, phase, rows, "fast"), block_by_reference(phase, rows))
 
 
@@ -216,7 +216,7 @@ def test_onednn_is_where_it_should_be() -> None:
     """A test run without it would compare XLA with XLA."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         pytest.skip("caffejax has oneDNN on Linux on x86-64")
-    assert onednn.missing() is None
+    assert onednn.unavailable_reason() is None
 
 
 @pytest.mark.parametrize(

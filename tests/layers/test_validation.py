@@ -204,7 +204,7 @@ def test_labels_and_targets_of_integers_leave_gradients_alone() -> None:
             )
 
 
-@pytest.mark.skipif(onednn.missing() is not None, reason="needs oneDNN")
+@pytest.mark.skipif(onednn.unavailable_reason() is not None, reason="needs oneDNN")
 def test_a_kernel_reads_no_further_than_its_arrays_go() -> None:
     one = jnp.ones
     with pytest.raises(ValueError, match="7 inputs, the weight has 6"):

@@ -24,7 +24,7 @@ layer { name: "loss" type: "Reduction" bottom: "ip2" top: "loss" loss_weight: 1
 """
 
 
-@pytest.mark.skipif(onednn.missing() is not None, reason="only oneDNN's calls make both gradients at once")
+@pytest.mark.skipif(onednn.unavailable_reason() is not None, reason="only oneDNN's calls make both gradients at once")
 def test_no_weight_is_copied_out_of_the_way() -> None:
     """Whatever reads a weight has to come before what overwrites it, and XLA has to see that, or it copies."""
     net = Net(NET, "TRAIN")

@@ -27,7 +27,7 @@ class NetServer:
             self.server = server
             ready.set()
 
-        self.thread = threading.Thread(target=serve, args=(file,), kwargs={"ready": on_listening})
+        self.thread = threading.Thread(target=serve, args=(file,), kwargs={"on_listening": on_listening})
         self.thread.start()
         assert ready.wait(30)
         self.port = self.server.server_port

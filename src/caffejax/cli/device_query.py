@@ -45,7 +45,7 @@ def _describe(device: Any) -> dict[str, Any]:
     facts |= {_title(n): memory[n] for n in ("bytes_limit", "bytes_in_use", "peak_bytes_in_use") if n in memory}
     facts |= {_title(n): getattr(device, n) for n in ("compute_capability", "core_count") if hasattr(device, n)}
     if device.platform == "cpu":
-        reason = onednn.missing()
+        reason = onednn.unavailable_reason()
         facts["Convolutions"] = f"XLA, not oneDNN: {reason}" if reason else "oneDNN"
         facts["Freed memory"] = "kept for later steps" if keeps_freed_memory() else "returned to the system"
     return facts | {"Process": device.process_index}

@@ -42,7 +42,7 @@ def collect_facts() -> dict[str, dict[str, Any]]:
     from ..kernels import onednn
     from ..process_settings import keeps_freed_memory
 
-    reason = onednn.missing()
+    reason = onednn.unavailable_reason()
     return {
         "versions": {
             "caffejax": __version__,

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..execution import Part, PassInputs, PassOutputs, Values, make_schedule, run_parts, split_by_layer
-from ..execution.backward import Diffs, Pullback, has_backward, pull_back, with_pullback
+from ..execution.backward import Diffs, Pullback, has_backward, run_backward, run_with_pullback
 from ..execution.schedule import split_at_host_layers
 from ..execution.validation import check_blob_names
 from ..graph import Layer
@@ -139,7 +139,9 @@ class LayerTrace:
 
     def backward(self) -> Iterator[tuple[Layer, LayerGradients]]:
         """Run the backward passes of the layers that `forward` has run, and yield each layer with its gradients."""
-        diffs = self._isolated_diffs() if self._isolated is not None else pull_back(self._pullbacks, dict(self._seeds))
+        diffs = (
+            self._isolated_diffs() if self._isolated is not None else run_backward(self._pullbacks, dict(self._seeds))
+        )
         for layer, layer_diffs in diffs:
             params = [layer_diffs.params.get(p.owner) for p in layer.params]
             yield layer, LayerGradients([layer_diffs.blobs.get(name) for name in layer.bottoms], params)
@@ -155,7 +157,7 @@ class LayerTrace:
             before = before | dict(self._isolated.bottoms.get(layer.key, {}))
         if not self._with_backward or not has_backward(layer):
             return self._runner(part, inputs, before, keep)
-        result, pullback = with_pullback(part, inputs, before, self._runner)
+        result, pullback = run_with_pullback(part, inputs, before, self._runner)
         self._pullbacks.append((layer, pullback))
         return result
 

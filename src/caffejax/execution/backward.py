@@ -49,7 +49,7 @@ def differentiated_params(layer: Layer) -> list[Slot]:
     return [p.owner for p in layer.params if p.spec.learnable and p.need_backward]
 
 
-def with_pullback(
+def run_with_pullback(
     part: Part,
     inputs: PassInputs,
     earlier_blobs: Values,
@@ -89,7 +89,7 @@ def with_pullback(
     return result, pullback
 
 
-def with_deconv(layer: Layer, pullback: Pullback) -> Pullback:
+def make_deconv_pullback(layer: Layer, pullback: Pullback) -> Pullback:
     """Return the pullback of a layer in a deconvolution pass (Zeiler and Fergus 2013).
 
     It applies the deconvolution rule of the layer's type. Without a rule, or if the rule returns None, it computes the
@@ -107,13 +107,13 @@ def with_deconv(layer: Layer, pullback: Pullback) -> Pullback:
     return deconv
 
 
-def pull_back(
+def run_backward(
     pullbacks: Sequence[tuple[Layer, Pullback]], blob_diffs: dict[str, jax.Array]
 ) -> Iterator[tuple[Layer, Diffs]]:
     """Run a backward pass: yield each layer, from the last to the first, with the diffs that it computes.
 
     Args:
-        pullbacks: the layers in the order of the forward pass, each with its function from `with_pullback`.
+        pullbacks: the layers in the order of the forward pass, each with its function from `run_with_pullback`.
         blob_diffs: the diffs to start from, by blob. It is updated with the diffs of bottoms.
     """
     for layer, pullback in reversed(pullbacks):

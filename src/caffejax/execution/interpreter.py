@@ -144,7 +144,7 @@ def run_parts(
     """
     values, state, total = dict(earlier_blobs), dict(inputs.state), jnp.zeros(())
     for i, part in enumerate(schedule.parts):
-        needed = None if output_names is None else schedule.needed_after(i).union(output_names)
+        needed = None if output_names is None else schedule.blobs_needed_after(i).union(output_names)
         reads = {name: values[name] for name in part.reads if name in values}
         outputs = runner(part, select_inputs(inputs._replace(state=state), part), reads, needed)
         values |= outputs.values
@@ -175,7 +175,7 @@ def _compute_tops(
     blobs, bottoms = layer_inputs(layer, inputs.params, state, values)
     context = cross_replica.with_mesh_axis(layer.context, bottoms)
     if fused:
-        epilogues = [Epilogue(other.context, _blobs(other, inputs.params, state)) for other in fused]
+        epilogues = [Epilogue(fused_layer.context, _blobs(fused_layer, inputs.params, state)) for fused_layer in fused]
         return cached_fused_call(context, blobs, bottoms, epilogues)
     if layer.type.on_host:
         context = context.replace(propagate_down=layer.bottom_need_backward)

@@ -166,7 +166,7 @@ def measure_residuals(schedule: Schedule, inputs: PassInputs) -> tuple[list[Unit
 def _group_in_place(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
     unit: list[Step] = []
     for step in steps:
-        if unit and not step.first.in_place and not all(other.first.inserted_split for other in unit):
+        if unit and not step.first.in_place and not all(s.first.inserted_split for s in unit):
             yield tuple(unit)
             unit = []
         unit.append(step)
@@ -232,19 +232,19 @@ class _ResidualTrace:
 def _trace_unit(part: Part, inputs: PassInputs, earlier_blobs: Mapping[str, Any]) -> _TracedUnit:
     names = sorted(part.writes)
 
-    def with_pullback(params: Any, earlier_blobs: Any, others: PassInputs) -> Any:
+    def trace_with_pullback(params: Any, earlier_blobs: Any, other_inputs: PassInputs) -> Any:
         def forward(params: Any, earlier_blobs: Any) -> Any:
-            result = compute_part(part, others._replace(params=params), earlier_blobs)
+            result = compute_part(part, other_inputs._replace(params=params), earlier_blobs)
             return (result.loss, [result.values[name] for name in names]), result.state
 
         (_, tops), pullback, state = jax.vjp(forward, params, earlier_blobs, has_aux=True)
         return tops, jax.tree.leaves(pullback), state
 
-    traced, (tops, residuals, state) = jax.make_jaxpr(with_pullback, return_shape=True)(
+    traced, (tops, residuals, state) = jax.make_jaxpr(trace_with_pullback, return_shape=True)(
         inputs.params, dict(earlier_blobs), inputs
     )
-    params, others = ([_INPUT] * len(jax.tree.leaves(tree)) for tree in (inputs.params, inputs))
-    origins = _origins(traced.jaxpr, [*params, *sorted(earlier_blobs), *others])
+    params, other_inputs = ([_INPUT] * len(jax.tree.leaves(tree)) for tree in (inputs.params, inputs))
+    origins = _origins(traced.jaxpr, [*params, *sorted(earlier_blobs), *other_inputs])
     return _TracedUnit(
         tops=dict(zip(names, zip(origins, tops, strict=False), strict=True)),
         residuals={origin: size(x) for origin, x in zip(origins[len(tops) :], residuals, strict=False)},
@@ -296,7 +296,7 @@ def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fi
         fixed: the bytes that are in use throughout training; they count towards the limit.
     """
     costs = _Costs(units, values)
-    total = costs.inside[0, -1]
+    total = costs.group_bytes[0, -1]
     cuts = costs.cuts(limit - fixed)
     fits = cuts is not None
     if cuts is None:  # find the lowest reachable peak by bisection
@@ -323,38 +323,38 @@ class _Costs:
 
     def __init__(self, units: Sequence[Unit], values: Sequence[Value]) -> None:
         n = len(units)
-        self.crossing = np.zeros((n + 1, n + 1))
+        self.crossing_bytes = np.zeros((n + 1, n + 1))
         for v in values:
-            self.crossing[: v.producer + 1, v.producer + 1 : v.last_consumer + 1] += v.bytes
+            self.crossing_bytes[: v.producer + 1, v.producer + 1 : v.last_consumer + 1] += v.bytes
         residuals = np.concatenate([[0], np.cumsum([float(u.residuals) for u in units])])
         live = np.array([float(u.live_bytes) for u in units])
-        self.inside = np.full((n + 1, n + 1), np.inf)
+        self.group_bytes = np.full((n + 1, n + 1), np.inf)
         for start in range(n):
             max_live = np.maximum.accumulate(live[start:])
-            self.inside[start, start + 1 :] = residuals[start + 1 :] - residuals[start] + max_live
+            self.group_bytes[start, start + 1 :] = residuals[start + 1 :] - residuals[start] + max_live
 
     def cuts(self, limit: float) -> tuple[list[int], float] | None:
         """Return the index of the first unit of each group, and the peak memory in bytes.
 
         The result is None if no grouping stays within the limit.
         """
-        n = len(self.inside) - 1
+        n = len(self.group_bytes) - 1
         stored = np.full(n, np.inf)  # by unit: the fewest bytes that cross the ends of the groups before it
         stored[0] = 0
         previous = np.zeros(n, int)
         for end in range(1, n):
-            within_limit = stored[:end] + self.inside[:end, end] <= limit
-            totals = np.where(within_limit, stored[:end] + self.crossing[:end, end], np.inf)
+            within_limit = stored[:end] + self.group_bytes[:end, end] <= limit
+            totals = np.where(within_limit, stored[:end] + self.crossing_bytes[:end, end], np.inf)
             previous[end] = np.argmin(totals)
             stored[end] = totals[previous[end]]
-        last = np.flatnonzero(stored + self.inside[:n, n] <= limit)
+        last = np.flatnonzero(stored + self.group_bytes[:n, n] <= limit)
         if not last.size:
             return None
         starts = [int(last[0])]
         while starts[0]:
             starts.insert(0, int(previous[starts[0]]))
         ends = [*starts[1:], n]
-        return starts, float(max(stored[a] + self.inside[a, b] for a, b in zip(starts, ends, strict=True)))
+        return starts, float(max(stored[a] + self.group_bytes[a, b] for a, b in zip(starts, ends, strict=True)))
 
 
 # -- apply: parts that the interpreter recomputes
@@ -393,8 +393,8 @@ def rematerialize(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
     def forward(inputs: Any, earlier_blobs: Any) -> Any:
         return function(inputs, earlier_blobs), (inputs, earlier_blobs)
 
-    def backward(saved: Any, diffs: Any, needed: Any) -> Any:
-        inputs, earlier_blobs = saved
+    def backward(residuals: Any, diffs: Any, needed: Any) -> Any:
+        inputs, earlier_blobs = residuals
         token = _token_of(diffs[0])
         inputs = inputs._replace(blobs=_depend_on(token, inputs.blobs))
         _, pullback, _ = jax.vjp(function, inputs, _depend_on(token, earlier_blobs), has_aux=True)

@@ -102,12 +102,12 @@ class Schedule:
     graph: Graph
     parts: tuple[Part, ...]
 
-    def needed_after(self, part: int) -> frozenset[str]:
+    def blobs_needed_after(self, part: int) -> frozenset[str]:
         """Return the blobs that the parts after the part with index `part` read."""
-        return self._needed[part]
+        return self._blobs_needed[part]
 
     @cached_property
-    def _needed(self) -> list[frozenset[str]]:
+    def _blobs_needed(self) -> list[frozenset[str]]:
         needed: list[frozenset[str]] = [frozenset()]
         for part in reversed(self.parts[1:]):
             needed.append(needed[-1] | frozenset(part.reads))

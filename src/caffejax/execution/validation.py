@@ -93,9 +93,9 @@ def check_inputs(graph: Graph, names: Sequence[str], inputs: Any) -> None:
     problems = [f"the input for blob '{name}' is missing" for name in missing]
     for name, value in inputs.items():
         if name not in names and missing:
-            listed = ", ".join(f"'{known}'" for known in names) or "none"
+            valid_names = ", ".join(f"'{n}'" for n in names) or "none"
             hint = did_you_mean(name, missing)
-            problems.append(f"the net has no input '{name}' in phase {graph.phase}; its inputs are {listed}{hint}")
+            problems.append(f"the net has no input '{name}' in phase {graph.phase}; its inputs are {valid_names}{hint}")
         elif name in names and not _is_numeric(value):
             dtype = getattr(value, "dtype", None)
             actual = describe_type(value) if dtype is None else f"of dtype {dtype}"
@@ -207,7 +207,7 @@ def _array_problem(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | 
 
 
 @contextmanager
-def shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
+def add_shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
     """In a `with` block, add to layer errors the inputs whose shapes, except the first axis, differ from the net's."""
     try:
         yield

@@ -70,10 +70,12 @@ def build_graph(
     if text_problems and (net.layers or net.input):
         raise SchemaError(text_problems)  # the net was not upgraded, so its layers cannot be checked
     wiring, problems = _connect_layers(net, state, file, compute_config, data_config, text_problems)
-    if problems and not text_problems and (other := _with_openvinos_zoom(net)) is not None:
-        other_wiring, other_problems = _connect_layers(other, state, file, compute_config, data_config, text_problems)
-        if not other_problems:
-            net, wiring, problems = other, other_wiring, []
+    if problems and not text_problems and (converted_net := _convert_openvino_zoom(net)) is not None:
+        converted_wiring, converted_problems = _connect_layers(
+            converted_net, state, file, compute_config, data_config, text_problems
+        )
+        if not converted_problems:
+            net, wiring, problems = converted_net, converted_wiring, []
             prefix = f"{file}: " if file else ""
             log.warning(
                 "%sInterp's zoom_factor is read as a factor of sizes, as in OpenVINO, because otherwise the shapes "
@@ -134,19 +136,19 @@ def _rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParamet
     return renamed[::-1]
 
 
-def _with_openvinos_zoom(net: NetParameter) -> NetParameter | None:
+def _convert_openvino_zoom(net: NetParameter) -> NetParameter | None:
     """Return the net with full_zoom_factor instead of zoom_factor in all Interp layers, or None if none has it.
 
     OpenVINO multiplies the size n by the factor. DeepLab's Interp computes n + (n - 1) * (factor - 1) instead.
     """
     if not any(layer.interp_param.HasField("zoom_factor") for layer in net.layer):
         return None
-    other = NetParameter()
-    other.CopyFrom(net)
-    for param in (layer.interp_param for layer in other.layer if layer.interp_param.HasField("zoom_factor")):
+    converted_net = NetParameter()
+    converted_net.CopyFrom(net)
+    for param in (layer.interp_param for layer in converted_net.layer if layer.interp_param.HasField("zoom_factor")):
         param.full_zoom_factor = param.zoom_factor
         param.ClearField("zoom_factor")
-    return other
+    return converted_net
 
 
 def _connect_layers(
@@ -167,13 +169,13 @@ def _connect_layers(
     has_text_problem = [layer.name in names for layer in layers]
     problems = [*net_problems(net), *(p for x in net.layer if x.name not in names for p in rule_problems(x))]
     problems_by_layer = [
-        list(type_problems(layer) if unclear else layer_problems(layer))
-        for layer, unclear in zip(layers, has_text_problem, strict=True)
+        list(type_problems(layer) if has_problem else layer_problems(layer))
+        for layer, has_problem in zip(layers, has_text_problem, strict=True)
     ]
-    problems += [p for listed in problems_by_layer for p in listed]
+    problems += [p for problems_of_layer in problems_by_layer for p in problems_of_layer]
     sources, missing = find_sources(layers)
     may_lack_tops = "" in names or any(
-        unclear and not layer.top for layer, unclear in zip(layers, has_text_problem, strict=True)
+        has_problem and not layer.top for layer, has_problem in zip(layers, has_text_problem, strict=True)
     )
     if not may_lack_tops:  # a layer whose text is unreadable may produce the missing blobs
         problems += missing_problems(layers, [layer for layer in net.layer if not is_included(layer, state)], missing)

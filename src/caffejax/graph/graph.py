@@ -268,8 +268,10 @@ class Graph:
 
     def trees(self, value: Callable[[Param], T]) -> tuple[dict[str, dict[int, T]], dict[str, dict[int, T]]]:
         """Return `value(param)` for each array in `variables`, as two trees with the structures of params and state."""
-        learnable, others = ([p for p in self.variables if p.spec.learnable == learned] for learned in (True, False))
-        return tree_of(learnable, value), tree_of(others, value)
+        learnable, statistics = (
+            [p for p in self.variables if p.spec.learnable == learned] for learned in (True, False)
+        )
+        return tree_of(learnable, value), tree_of(statistics, value)
 
     @property
     def input_names(self) -> tuple[str, ...]:

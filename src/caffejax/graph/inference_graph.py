@@ -39,7 +39,7 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
                 for p in problems or ["the net has no outputs; name the blobs to compute: `--outputs=A,B`"]
             ]
         )
-    layers, names = _each_blob_once(graph)
+    layers, names = _remove_splits_and_in_place_tops(graph)
     outputs = tuple(dict.fromkeys(names[name] for name in selected))
     needed, used_layers = set(outputs), list[Layer]()
     for layer in reversed(layers):
@@ -53,7 +53,7 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
 
 def inference_names(graph: Graph) -> dict[str, str]:
     """Return a dict from each blob of the net to the name of its last value in `inference_graph`."""
-    return _each_blob_once(graph)[1]
+    return _remove_splits_and_in_place_tops(graph)[1]
 
 
 def predictions(graph: Graph) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ def _make_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
     return Layer(layer.key, context, definition, bottoms=(), tops=tops, loss_weights=(0.0,) * len(tops), params=())
 
 
-def _each_blob_once(graph: Graph) -> tuple[list[Layer], dict[str, str]]:
+def _remove_splits_and_in_place_tops(graph: Graph) -> tuple[list[Layer], dict[str, str]]:
     """Return the layers without splits and in-place tops, and a dict from each blob to the name of its last value."""
     last = {top: layer.key for layer in graph.layers for top in layer.tops}
     inputs = {top for layer in graph.layers if layer.type.is_fed for top in layer.tops}

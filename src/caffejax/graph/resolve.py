@@ -202,7 +202,7 @@ def resolve_variant(
     if not isinstance(implementation, Variants) or implementation.resolve is None:
         return layer
     first_bottom = layers[index].bottom[0] if layers[index].bottom else None
-    siblings = tuple(other for i, other in enumerate(layers) if i != index and first_bottom in other.bottom)
+    siblings = tuple(neighbour for i, neighbour in enumerate(layers) if i != index and first_bottom in neighbour.bottom)
     shapes = tuple(blobs[name].shape if name in blobs else None for name in layer.bottom)
     resolved: LayerParameter = implementation.resolve(layer, LayerContext(shapes, tuple(layers), siblings))
     return resolved
@@ -287,9 +287,9 @@ def missing_problems(
             yield Problem(f"{text}{did_you_mean(name, names_before)}", layer=reader.name, layer_type=reader.type)
         elif producer not in reported:
             names = [n for _, _, n in missing if any(n in layer.top for layer in excluded if layer.name == producer)]
-            others = (
+            further_names = (
                 f" and {len(names) - 1} more blobs" if len(names) > 2 else f" and '{names[1]}'" if names[1:] else ""
             )
-            text += f": only layer '{producer}' produces it{others}, and its rules exclude it in this state"
+            text += f": only layer '{producer}' produces it{further_names}, and its rules exclude it in this state"
             reported[producer] = Problem(text, layer=reader.name, layer_type=reader.type)
             yield reported[producer]

@@ -16,7 +16,7 @@ from ..errors import CaffejaxError
 from ..execution import VariableTrees
 from ..execution.memory_check import check_layers_fit
 from ..execution.schedule import strip_blob_padding
-from ..execution.validation import check_inputs, check_variables, shape_hints
+from ..execution.validation import add_shape_hints, check_inputs, check_variables
 from ..fork_guard import raise_after_fork
 from ..graph import Graph
 from ..graph.reshape import reshape_graph, with_batch
@@ -209,7 +209,7 @@ class Frozen:
 
     def _compile_shapes(self, inputs: Mapping[str, Any], device: jax.Device | None) -> CompiledShapes:
         check_inputs(self.graph, self.input_names, inputs)
-        with shape_hints(self.graph, inputs):
+        with add_shape_hints(self.graph, inputs):
             graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})
         check_layers_fit(graph)
         with jax.ensure_compile_time_eval():  # weights are packed once, whatever is being traced

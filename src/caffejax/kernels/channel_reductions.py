@@ -71,8 +71,8 @@ def cell_sums(x: jax.Array) -> jax.Array:
 def broadcast_channels(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Broadcast (channels,) to `shape`, (batch, *space, channels), for CPUs."""
     n, rows, channels = _shape(shape)
-    spread = jnp.matmul(jnp.ones((rows, 1), b.dtype), b[None], precision=_EXACT)
-    return jnp.broadcast_to(spread, (n, rows, channels)).reshape(shape)
+    part = jnp.matmul(jnp.ones((rows, 1), b.dtype), b[None], precision=_EXACT)
+    return jnp.broadcast_to(part, (n, rows, channels)).reshape(shape)
 
 
 def _weighted_sums(x: jax.Array, weight: float) -> jax.Array:
@@ -86,7 +86,7 @@ def _add_by_product(x: jax.Array, *, weight: float) -> tuple[jax.Array, ...]:
 
 
 def _add_on_cpu(x: jax.Array, *, weight: float) -> tuple[jax.Array, ...]:
-    return (onednn.row_sums(x, weight),) if onednn.suits(x) else _add_by_product(x, weight=weight)
+    return (onednn.row_sums(x, weight),) if onednn.supports(x) else _add_by_product(x, weight=weight)
 
 
 def _shape(shape: tuple[int, ...]) -> tuple[int, int, int]:

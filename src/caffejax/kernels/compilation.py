@@ -73,7 +73,7 @@ class Jitted:
             return self._run(args, kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        if self._cache_key is not None and not kwargs and is_tracing_nothing():
+        if self._cache_key is not None and not kwargs and is_eager():
             if self._last is not None and self._last[0] == _SETTINGS():
                 with contextlib.suppress(
                     TypeError, ValueError
@@ -129,7 +129,7 @@ class Jitted:
 
     def _select(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the jitted function: with compiler options for a call on CPUs outside of a trace, else without."""
-        if self._tuned and is_tracing_nothing() and on_cpu(args, kwargs):
+        if self._tuned and is_eager() and on_cpu(args, kwargs):
             return self._outer
         return self._inner
 
@@ -150,7 +150,7 @@ def _pause_collector() -> Iterator[None]:
             gc.enable()
 
 
-def is_tracing_nothing() -> bool:
+def is_eager() -> bool:
     """Return whether JAX traces no function in this thread, so that operations run immediately."""
     return get_opaque_trace_state() == _NOTHING_TRACED
 
@@ -240,7 +240,7 @@ def full(shape: tuple[int, ...], value: float, dtype: Any = jnp.float32, device:
         device: the device that the array is committed to, or None for an uncommitted array on the default device.
     """
     target = device or cpu_of()
-    if is_tracing_nothing() and target is not None and target.platform == "cpu":
+    if is_eager() and target is not None and target.platform == "cpu":
         return as_jax(np.full(shape, value, dtype), target, committed=device is not None)
     return jnp.full(shape, value, dtype, device=device)
 
@@ -248,6 +248,6 @@ def full(shape: tuple[int, ...], value: float, dtype: Any = jnp.float32, device:
 def zeros_like(array: Any) -> jax.Array:
     """Return zeros with the shape, the dtype and, for an array on a single CPU, the device of `array`."""
     concrete = isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer)
-    if not (concrete and is_tracing_nothing() and len(array.sharding.device_set) == 1 and on_cpu(array)):
+    if not (concrete and is_eager() and len(array.sharding.device_set) == 1 and on_cpu(array)):
         return jnp.zeros_like(array)
     return as_jax(np.zeros(array.shape, array.dtype), next(iter(array.devices())), committed=array.committed)

@@ -49,7 +49,7 @@ def choose_algorithm(x: jax.Array, weight: jax.Array, window: Window) -> Algorit
 
 def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, relu: bool) -> jax.Array:
     """Convolve `x` with `weight`, add a bias (outputs,), and set negative results to 0 if `relu`."""
-    if onednn.suits_convolution(x, weight, window):
+    if onednn.supports_convolution(x, weight, window):
         return _correlate_by_onednn(x, weight, bias, window, relu)
     return channels_first(
         apply_along_channels(CHANNELS_LAST, channels_last(_correlate_by_xla(x, weight, window)), None, bias, relu)
@@ -60,7 +60,7 @@ def correlate_diffs(
     x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, bias: bool
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
     """Return the diffs of `x`, weight and bias from the output's diff `dy`. A diff that is not needed may be None."""
-    if onednn.suits_convolution(x, weight, window):
+    if onednn.supports_convolution(x, weight, window):
         x, dy = channels_last(materialise_channels_last(x)), channels_last(materialise_channels_last(dy))
         dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, window, needed, bias=bias)
         return None if dx is None else materialise_channels_last(channels_first(dx)), d_weight, d_bias

@@ -125,12 +125,12 @@ def _on_gpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, w
 
 def _map_correlation(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: bool) -> Arrays:
     size = mapped_size(arrays, axes)
-    x, *others = arrays
+    x, *weight_and_bias = arrays
     if not any(a is not None for a in axes[1:]):
-        (y,) = _correlation(window, relu)(merge_into_rows(move_to_front(x, axes[0], size)), *others)
+        (y,) = _correlation(window, relu)(merge_into_rows(move_to_front(x, axes[0], size)), *weight_and_bias)
         return (split_from_rows(y, size),)
-    x, *others = (move_to_front(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
-    (y,) = _correlation(window, relu)(merge_into_channels(x), *map(merge_into_rows, others))
+    x, *weight_and_bias = (move_to_front(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
+    (y,) = _correlation(window, relu)(merge_into_channels(x), *map(merge_into_rows, weight_and_bias))
     return (split_from_channels(y, size),)
 
 
@@ -199,8 +199,8 @@ def _diffs_on_tpu(
     """
     if not (needed.weight and x.shape[1] == 1 and x.dtype == jnp.float32):
         return _plain_diffs(x, dy, weight, window=window, needed=needed, bias=bias)
-    others = onednn.NeededDiffs(needed.x, weight=False)
-    dx, _, d_bias = _plain_diffs(x, dy, weight, window=window, needed=others, bias=bias)
+    needed_without_weight = onednn.NeededDiffs(needed.x, weight=False)
+    dx, _, d_bias = _plain_diffs(x, dy, weight, window=window, needed=needed_without_weight, bias=bias)
     padded = jnp.pad(x[:, 0], [(0, 0), *((max(low, 0), max(high, 0)) for low, high in window.padding)])
     patches = jnp.stack([padded[(slice(None), *cells)] for cells in window.cells(dy.shape[2:])], 1)
     summed_axes = (0, *range(2, dy.ndim))
@@ -218,7 +218,9 @@ def _map_diffs(
         return (split_from_rows(dx, size),)
     channels = [merge_into_channels(x), merge_into_channels(dy), merge_into_rows(weight), *map(merge_into_channels, y)]
     diffs = iter(_correlation_diffs(window, needed, bias, relu)(*channels))
-    out_of = (split_from_channels, split_from_rows, split_from_rows)
+    split_functions = (split_from_channels, split_from_rows, split_from_rows)
     return tuple(
-        f(next(diffs), size) for f, is_needed in zip(out_of, (needed.x, needed.weight, bias), strict=True) if is_needed
+        f(next(diffs), size)
+        for f, is_needed in zip(split_functions, (needed.x, needed.weight, bias), strict=True)
+        if is_needed
     )

@@ -73,7 +73,7 @@ def _merge_rows(x: jax.Array) -> jax.Array:
 def _rows_on_cpu(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Array:
     if len(rows) == 1:  # a matrix-vector product reads the weight in place; a matrix-matrix product would pack it first
         return (rows[0] @ weight if transpose else weight @ rows[0])[None]
-    if onednn.suits(rows, weight):
+    if onednn.supports(rows, weight):
         return onednn.matmul(rows, weight, transpose_b=not transpose)
     return _plain(rows, weight, transpose=transpose)[0]
 
@@ -107,7 +107,7 @@ def _diffs_on_cpu(
     x: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays:
     rows, d_rows = _merge_rows(x), _merge_rows(dy)
-    if len(rows) > 1 and onednn.suits(rows, d_rows, weight):
+    if len(rows) > 1 and onednn.supports(rows, d_rows, weight):
         dx, d_weight = onednn.matmul_diffs(rows, d_rows, weight, needed, transpose=transpose)
         return tuple(d for d in (None if dx is None else dx.reshape(x.shape), d_weight) if d is not None)
     return _transpose_diffs(_on_cpu, x, dy, weight, transpose, needed)

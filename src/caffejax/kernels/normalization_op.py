@@ -65,8 +65,8 @@ def normalize_channels(
         return (y, mean, variance), (x, factor, bias, mean, variance)
 
     def backward(residuals: Arrays, dy: Arrays, needed: Any) -> Any:
-        dx, *others = diffs(*residuals, dy[0])
-        return dx, *(d.astype(a.dtype) for d, a in zip(others, residuals[1:3], strict=True)), None
+        dx, *param_diffs = diffs(*residuals, dy[0])
+        return dx, *(d.astype(a.dtype) for d, a in zip(param_diffs, residuals[1:3], strict=True)), None
 
     y, mean, variance = make_differentiable(forward, backward)(x, factor, bias, mean_estimate)
     return y, jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
@@ -134,13 +134,13 @@ def _normalized_diffs(
     dy = promote(dy)
     d_bias, d_factor = c.sums(dy), c.sums(dy * normal)
     # `normal` has mean 0 and variance 1 (except for eps), so the diff loses its components along 1 and `normal`
-    of_bias, of_factor = average(d_bias / m, d_factor / m)
-    dx = dy - c.broadcast(of_bias, x) - normal * c.broadcast(of_factor, x)
+    mean_d_bias, mean_d_factor = average(d_bias / m, d_factor / m)
+    dx = dy - c.broadcast(mean_d_bias, x) - normal * c.broadcast(mean_d_factor, x)
     return (dx * c.broadcast(factor * jax.lax.rsqrt(variance + eps), x)).astype(x.dtype), d_factor, d_bias
 
 
-def _normalized_diffs_on_cpu(x: jax.Array, *others: jax.Array, **options: Any) -> Arrays:
-    *by_channel, dy = others
+def _normalized_diffs_on_cpu(x: jax.Array, *by_channel_and_dy: jax.Array, **options: Any) -> Arrays:
+    *by_channel, dy = by_channel_and_dy
     arrays = (channels_last(x), *by_channel, materialise(channels_last(dy)))
     dx, d_factor, d_bias = _normalized_diffs(CHANNELS_LAST, *arrays, **options)
     return channels_first(dx), d_factor, d_bias
@@ -191,8 +191,8 @@ def _response_diff(
 ) -> Arrays:
     values, scale, diff = map(promote, (x, scale, dy))
     factor = power(scale, beta)
-    spread = promote(sums((diff * values * factor / scale).astype(x.dtype), size, axis))
-    return ((diff * factor - (2 * alpha * beta) * values * spread).astype(x.dtype),)
+    window_sums = promote(sums((diff * values * factor / scale).astype(x.dtype), size, axis))
+    return ((diff * factor - (2 * alpha * beta) * values * window_sums).astype(x.dtype),)
 
 
 def _response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **options: Any) -> Arrays:

@@ -57,11 +57,11 @@ class NeededDiffs:
 
 def available() -> bool:
     """Return whether oneDNN can be called."""
-    return missing() is None
+    return unavailable_reason() is None
 
 
 @functools.cache
-def missing() -> str | None:
+def unavailable_reason() -> str | None:
     """Load oneDNN on the first call, and return the reason why it cannot be called, or None if it can."""
     spec = importlib.util.find_spec(f"{__package__}._onednn")
     if spec is None or spec.origin is None:
@@ -94,17 +94,17 @@ def has_instructions(precision: str) -> bool:
 @functools.cache
 def _is_callable() -> bool:
     """Return whether oneDNN can be called; if not, log the reason once."""
-    if reason := missing():
+    if reason := unavailable_reason():
         log.info("Convolutions and matrix products are computed by XLA, which is slower: %s", reason)
     return reason is None
 
 
-def suits(*arrays: jax.Array) -> bool:
+def supports(*arrays: jax.Array) -> bool:
     """Return whether oneDNN is available and all arrays are float32 and not empty."""
     return _is_callable() and all(a.dtype == np.float32 and a.size for a in arrays)
 
 
-def suits_convolution(x: jax.Array, weight: jax.Array, window: Window) -> bool:
+def supports_convolution(x: jax.Array, weight: jax.Array, window: Window) -> bool:
     """Return whether oneDNN supports a convolution: float32, 1 to 3 spatial axes, no negative padding.
 
     Args:
@@ -112,7 +112,7 @@ def suits_convolution(x: jax.Array, weight: jax.Array, window: Window) -> bool:
         weight: (outputs, inputs / groups, *kernel).
         window: the window over the spatial axes.
     """
-    return suits(x, weight) and 1 <= len(window.kernel) <= 3 and min(map(min, window.padding)) >= 0
+    return supports(x, weight) and 1 <= len(window.kernel) <= 3 and min(map(min, window.padding)) >= 0
 
 
 def convolution(
@@ -201,7 +201,7 @@ def matmul_diffs(
     )
 
 
-def suits_max_pooling(x: jax.Array, window: Window) -> bool:
+def supports_max_pooling(x: jax.Array, window: Window) -> bool:
     """Return whether oneDNN supports maximum pooling: float32, fewer than 128 cells, padding less than the kernel.
 
     Args:
@@ -209,7 +209,7 @@ def suits_max_pooling(x: jax.Array, window: Window) -> bool:
         window: the window over height and width.
     """
     padding = zip(window.padding, window.kernel, strict=True)
-    return suits(x) and math.prod(window.kernel) < 128 and all(0 <= pad < k for pads, k in padding for pad in pads)
+    return supports(x) and math.prod(window.kernel) < 128 and all(0 <= pad < k for pads, k in padding for pad in pads)
 
 
 def max_pool(x: jax.Array, window: Window) -> tuple[jax.Array, jax.Array]:

@@ -205,15 +205,15 @@ class _Transposed:
     Attributes:
         function: the function.
         types: the index and abstract value of each linear argument.
-        others: the number of other arguments.
+        num_residuals: the number of other arguments.
     """
 
     function: Function
     types: tuple[tuple[int, Any], ...]
-    others: int
+    num_residuals: int
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
-        residuals, cotangents = arrays[: self.others], arrays[self.others :]
+        residuals, cotangents = arrays[: self.num_residuals], arrays[self.num_residuals :]
 
         def function_of_selected(*selected: jax.Array) -> Arrays:
             operands = dict(zip((i for i, _ in self.types), selected, strict=True))
@@ -230,7 +230,7 @@ class _Transposed:
 def _transpose(cotangents: Sequence[Any], *arrays: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
     types = tuple((i, a.aval) for i, a in enumerate(arrays) if ad.is_undefined_primal(a))
     residuals = [a for a in arrays if not ad.is_undefined_primal(a)]
-    transposed = operation.map_implementations(partial(_Transposed, types=types, others=len(residuals)), plain)
+    transposed = operation.map_implementations(partial(_Transposed, types=types, num_residuals=len(residuals)), plain)
     results = transposed(*residuals, *map(ad.instantiate_zeros, cotangents))
     diffs = dict(zip((i for i, _ in types), results, strict=True))
     return [diffs.get(i) for i in range(len(arrays))]

@@ -41,9 +41,9 @@ def _sliced_maxima(x: jax.Array, window: Window) -> Arrays:
     lowest = float(jnp.finfo(x.dtype).min)
     x = _pad(materialise(channels_last(x)), window, lowest)
     for axis in (2, 1):  # first along each row, then over the rows: 2k comparisons for a k x k window
-        first, *others = _cells(x, window, axis)
+        first, *later_cells = _cells(x, window, axis)
         x = jnp.where(first > lowest, first, lowest)
-        for cells in others:
+        for cells in later_cells:
             x = jnp.where(cells > x, cells, x)
     return (channels_first(x),)
 
@@ -135,11 +135,11 @@ def _gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, indices:
     total = jnp.zeros((), dy.dtype)
     for back in np.ndindex(*reach):
         rows, columns = (np.arange(s) + s * b for s, b in zip(stride, back, strict=True))
-        inside = (rows[:, None] < kernel[0]) & (columns < kernel[1])
-        cell_index = np.where(inside, rows[:, None] * kernel[1] + columns, -2)[:, None, :, None]
+        in_window = (rows[:, None] < kernel[0]) & (columns < kernel[1])
+        cell_index = np.where(in_window, rows[:, None] * kernel[1] + columns, -2)[:, None, :, None]
         shift = [slice(r - 1 - b, r - 1 - b + n) for r, b, n in zip(reach, back, blocks, strict=True)]
         windows = np.s_[:, shift[0], None, shift[1], None]
-        mask = inside[:, None, :, None] if indices is None else indices[windows] == cell_index.astype(indices.dtype)
+        mask = in_window[:, None, :, None] if indices is None else indices[windows] == cell_index.astype(indices.dtype)
         total = total + jnp.where(mask, dy[windows], 0)
     full = total.reshape(dy.shape[0], blocks[0] * stride[0], blocks[1] * stride[1], -1)
     top, left = window.low
@@ -171,38 +171,38 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     The maximum of a window that covers only padding is the lowest finite number, -FLT_MAX for float32. The gradient
     goes to the first maximum in row-major order.
     """
-    undifferentiated = Operation(partial(_maxima, window=window), partial(_sliced_maxima, window=window))
+    forward_only = Operation(partial(_maxima, window=window), partial(_sliced_maxima, window=window))
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
-        y, indices = _mapped_pooling(window)(x)
+        y, indices = _pooling_operation(window)(x)
         return y, (x, indices)
 
     def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
-        return _diff(window)(*residuals, dy)
+        return _diff_operation(window)(*residuals, dy)
 
-    y: jax.Array = make_differentiable(forward, backward, primal=lambda x: undifferentiated(x)[0])(x)
+    y: jax.Array = make_differentiable(forward, backward, primal=lambda x: forward_only(x)[0])(x)
     return y
 
 
-def _mapped_pooling(window: Window) -> Operation:
+def _pooling_operation(window: Window) -> Operation:
     """Return the operation that maps `x` to the maxima of the windows and their indices."""
     return Operation(
         partial(_maxima_and_indices, window=window),
         partial(_maxima_and_indices_on_cpu, window=window),
         gpu=partial(_sliced_maxima_and_indices, window=window, lay_out=leave_layout),
         differentiable=False,
-        batch_rule=partial(_map_rows, _mapped_pooling, window),
+        batch_rule=partial(_map_rows, _pooling_operation, window),
     )
 
 
-def _diff(window: Window) -> Operation:
+def _diff_operation(window: Window) -> Operation:
     """Return the operation that maps `(x, indices, dy)` to the diff of `x`."""
     return Operation(
         partial(_maxima_diff, window=window),
         partial(_maxima_diff_on_cpu, window=window),
         gpu=partial(_sliced_maxima_diff, window=window, lay_out=leave_layout),
         differentiable=False,
-        batch_rule=partial(_map_rows, _diff, window),
+        batch_rule=partial(_map_rows, _diff_operation, window),
     )
 
 
@@ -216,14 +216,14 @@ def _map_rows(
 
 
 def _maxima_and_indices_on_cpu(x: jax.Array, window: Window) -> Arrays:
-    if not onednn.suits_max_pooling(x, window):
+    if not onednn.supports_max_pooling(x, window):
         return _sliced_maxima_and_indices(x, window)
     y, indices = onednn.max_pool(materialise(channels_last(x)), window)
     return channels_first(materialise(y)), channels_first(materialise(indices))
 
 
 def _maxima_diff_on_cpu(x: jax.Array, indices: jax.Array, dy: jax.Array, window: Window) -> Arrays:
-    if not onednn.suits_max_pooling(x, window):
+    if not onednn.supports_max_pooling(x, window):
         return _sliced_maxima_diff(x, indices, dy, window)
     indices, dy = materialise(channels_last(indices)), materialise(channels_last(dy))
     return (channels_first(materialise(onednn.max_pool_diff(indices, dy, (x.shape[2], x.shape[3]), window))),)

@@ -140,7 +140,7 @@ def compile_uncached(lowered: jax.stages.Lowered, options: Mapping[str, Any]) ->
     unique_option: dict[str, Any] = {"xla_gpu_redzone_padding_bytes": secrets.randbits(62)}  # has no effect on a CPU
     setting = "jax_persistent_cache_min_compile_time_secs"
     with _COMPILING:
-        saved = jax.config.values[setting]
+        previous_value = jax.config.values[setting]
         jax.config.update(setting, math.inf)  # JAX's cache must not store the program either
         try:
             return lowered.compile({**options, **unique_option})
@@ -148,7 +148,7 @@ def compile_uncached(lowered: jax.stages.Lowered, options: Mapping[str, Any]) ->
             log.debug("Cannot compile a program for the cache: %s", error)
             return None
         finally:
-            jax.config.update(setting, saved)
+            jax.config.update(setting, previous_value)
 
 
 def settings() -> str:

@@ -19,9 +19,9 @@ def vary(x: jax.Array, axes: frozenset[str]) -> jax.Array:
     return jax.lax.pcast(x, missing, to="varying") if missing else x
 
 
-def vary_as(x: jax.Array, *others: jax.Array) -> jax.Array:
+def vary_as(x: jax.Array, *arrays: jax.Array) -> jax.Array:
     """Return `x` with a type that varies along all mesh axes of `others`.
 
     The initial value of a loop needs it, because it must have the type of the loop's result.
     """
-    return vary(x, frozenset[str]().union(*(varying_axes(jax.typeof(other)) for other in others)))
+    return vary(x, frozenset[str]().union(*(varying_axes(jax.typeof(array)) for array in arrays)))

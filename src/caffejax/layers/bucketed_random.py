@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
 
-from ..kernels.compilation import is_tracing_nothing, on_cpu
+from ..kernels.compilation import is_eager, on_cpu
 from ..kernels.window import Shape
 
 _MIN_SIZE = 1 << 10
@@ -35,12 +35,7 @@ def bucketed_draw(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shap
     if isinstance(key, jax.core.Tracer) or not _is_counter_based(key):
         return draw(key, shape)
     n = math.prod(shape)
-    if (
-        0 < n < 1 << 32
-        and is_tracing_nothing()
-        and on_cpu(key)
-        and not (key.committed or jax.config.read("jax_enable_x64"))
-    ):
+    if 0 < n < 1 << 32 and is_eager() and on_cpu(key) and not (key.committed or jax.config.read("jax_enable_x64")):
         return jax.device_put(_sample_in_pieces(draw, key, n).reshape(shape))
     return _take_first(draw(key, (_bucket_size(n),)), shape)
 
@@ -147,7 +142,7 @@ def key_of_seed(seed: int) -> jax.Array:
 
 def fold_in(key: jax.Array, number: Any) -> jax.Array:
     """Return `jax.random.fold_in(key, number)`, without compilation for JAX's default keys if they are uncommitted."""
-    is_concrete = not isinstance(key, jax.core.Tracer) and is_tracing_nothing() and not key.committed
+    is_concrete = not isinstance(key, jax.core.Tracer) and is_eager() and not key.committed
     if not is_concrete or str(jax.random.key_impl(key)) != "threefry2x32":
         return jax.random.fold_in(key, number)
     return jax.random.wrap_key_data(jax.device_put(threefry(np.asarray(jax.random.key_data(key)), 0, number)))

@@ -76,20 +76,24 @@ def _param_from_definition(layer: Layer, param: Param) -> Array:
 
 
 def initial_variables(
-    graph: Graph, key: jax.Array | None, dtype: Any, shardings: Mapping[str, Any], known: Mapping[Slot, jax.Array] = {}
+    graph: Graph,
+    key: jax.Array | None,
+    dtype: Any,
+    shardings: Mapping[str, Any],
+    existing_arrays: Mapping[Slot, jax.Array] = {},
 ) -> Variables:
-    """Return initial params and state, like `Net.init`. Arrays in `known` are used instead of initial values.
+    """Return initial params and state, like `Net.init`. Arrays in `existing_arrays` are used instead of initial values.
 
     Args:
         graph: the net's graph.
         key: a random key; None if no random value is needed.
         dtype: the dtype of the initial values.
         shardings: see `Net.init`.
-        known: existing arrays by slot.
+        existing_arrays: existing arrays by slot.
     """
     make = _make_initializer(graph, key, dtype, shardings)
 
     def initial(param: Param) -> jax.Array:
-        return known[param.slot] if param.slot in known else make(param)
+        return existing_arrays[param.slot] if param.slot in existing_arrays else make(param)
 
     return Variables(*graph.trees(initial))

@@ -23,13 +23,13 @@ from ..execution.memory_check import check_layers_fit
 from ..execution.rematerialize import Rematerializer
 from ..execution.schedule import strip_blob_padding, unfuse
 from ..execution.validation import (
+    add_shape_hints,
     as_variables,
     check_blob_names,
     check_inputs_and_variables,
     check_key,
     check_selection,
     check_variables,
-    shape_hints,
 )
 from ..fork_guard import raise_after_fork
 from ..graph import Graph, Param, Slot, build_graph, inference_graph, net_state
@@ -133,11 +133,11 @@ class Net:
         return self._with_graph(self.graph)
 
     def _with_graph(self, graph: Graph, reshaped: bool = False) -> Net:
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))
-        other._reshaped = self._reshaped or reshaped
-        other._set_graph(graph)
-        return other
+        net = object.__new__(type(self))
+        vars(net).update(vars(self))
+        net._reshaped = self._reshaped or reshaped
+        net._set_graph(graph)
+        return net
 
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
@@ -229,11 +229,11 @@ class Net:
     def with_compute_config(self, compute_config: ComputeConfig) -> Net:
         """Return the net with a different `compute_config`. Input shapes do not change."""
         message, state, file = self._definition
-        other = type(self)(
+        net = type(self)(
             message, state=state, file=file, compute_config=compute_config, data_config=self.data_config
         ).in_phase(self.graph.phase)
-        return other._with_graph(
-            reshape_graph(other.graph, {name: self.graph.blobs[name].shape for name in self.input_names}),
+        return net._with_graph(
+            reshape_graph(net.graph, {name: self.graph.blobs[name].shape for name in self.input_names}),
             self._reshaped,
         )
 
@@ -242,8 +242,8 @@ class Net:
         if phase == self.graph.phase:
             return self
         if self._other_phase is None:
-            other = self._with_graph(self.graph.in_phase(phase))
-            self._other_phase, other._other_phase = other, self
+            net = self._with_graph(self.graph.in_phase(phase))
+            self._other_phase, net._other_phase = net, self
         return self._other_phase
 
     def freeze(
@@ -505,7 +505,7 @@ class Net:
             self._checked_memory = True
         if training:
             self._check_labels(inputs.blobs)
-        with shape_hints(self.graph, inputs.blobs):
+        with add_shape_hints(self.graph, inputs.blobs):
             schedule = self.rematerializer.schedule(inputs) if training and self.rematerializer else self.schedule
             return run_schedule(
                 unfuse(schedule, frozenset(inputs.taps)), inputs, output_names=names, runner=self.runner

@@ -72,8 +72,9 @@ def param_shardings(params: Any, mesh: Mesh, *axes: str) -> Any:
 def _spec(shape: Sequence[int], mesh: Mesh, names: Sequence[str]) -> PartitionSpec:
     mesh_axes: dict[int, str] = {}
     for name in names if math.prod(shape) >= _LARGE else ():
-        even = (i for i, n in enumerate(shape) if i not in mesh_axes and n % mesh.shape[name] == 0 and len(shape) > 1)
-        if (axis := next(even, None)) is not None:
+        free_axes = [i for i in range(len(shape)) if i not in mesh_axes and len(shape) > 1]
+        divisible_axes = (i for i in free_axes if shape[i] % mesh.shape[name] == 0)
+        if (axis := next(divisible_axes, None)) is not None:
             mesh_axes[axis] = name
     return PartitionSpec(*(mesh_axes.get(i) for i in range(len(shape))))
 
@@ -99,14 +100,15 @@ def tpu_conv_layout(x: Any, sharding: Sharding) -> ShardingOrFormat:
         sharding: the sharding of the array.
     """
     devices: set[Any] = sharding.device_set
-    (platform, *others) = {d.platform for d in devices}
-    if others or platform not in _TILES or x.dtype != jnp.float32 or len(x.shape) < 3 or math.prod(x.shape[2:]) > 1:
+    (platform, *other_platforms) = {d.platform for d in devices}
+    is_1x1_weight = x.dtype == jnp.float32 and len(x.shape) >= 3 and math.prod(x.shape[2:]) <= 1
+    if other_platforms or platform not in _TILES or not is_1x1_weight:
         return sharding
-    outputs, inputs, *ones = sharding.shard_shape(x.shape)
+    outputs, inputs, *kernel = sharding.shard_shape(x.shape)
     if min(outputs, inputs) < _LANES:
         return sharding
-    last = (0, 1) if outputs % _LANES and not inputs % _LANES else (1, 0)
-    return Format(Layout((*range(2, 2 + len(ones)), *last), _TILES[platform]), sharding)
+    minor_axes = (0, 1) if outputs % _LANES and not inputs % _LANES else (1, 0)
+    return Format(Layout((*range(2, 2 + len(kernel)), *minor_axes), _TILES[platform]), sharding)
 
 
 def sharding_of(target: ShardingOrFormat) -> Sharding:

@@ -30,9 +30,9 @@ from ..execution.backward import (
     Pullback,
     differentiated_bottoms,
     has_backward,
-    pull_back,
-    with_deconv,
-    with_pullback,
+    make_deconv_pullback,
+    run_backward,
+    run_with_pullback,
 )
 from ..execution.schedule import fuse, split_at_host_layers
 from ..graph import UNNAMED_TOP, Graph, Layer, Slot
@@ -232,8 +232,8 @@ class LayerRange:
             (layer,) = part.layers
             if layer.key not in back.differentiated:
                 return compute_part(part, inputs, before)
-            result, pullback = with_pullback(part, inputs, before, host_tops=host_tops)
-            pullbacks.append((layer, with_deconv(layer, pullback) if back.deconv else pullback))
+            result, pullback = run_with_pullback(part, inputs, before, host_tops=host_tops)
+            pullbacks.append((layer, make_deconv_pullback(layer, pullback) if back.deconv else pullback))
             return result
 
         schedule = split_by_layer(Schedule(self.graph, (self._make_part(last),)))
@@ -241,7 +241,7 @@ class LayerRange:
             schedule, _fold_key(inputs), earlier_blobs=self._input_values(inputs), runner=record_pullback
         )
         blobs, params = dict(seeds), dict[Slot, jax.Array]()
-        for _, diffs in pull_back(pullbacks, blobs):
+        for _, diffs in run_backward(pullbacks, blobs):
             for slot, diff in diffs.params.items():
                 params[slot] = params[slot] + diff if slot in params else diff
         return _select(inputs, result, wanted), Diffs({name: blobs[name] for name in wanted_diffs}, params)

@@ -65,6 +65,6 @@ def _count_without_padding(eqn: Any) -> int:
     for i, (x_axis, weight_axis, y_axis) in enumerate(axes):
         starts = np.arange(y[y_axis])[:, None] * p["window_strides"][i] - p["padding"][i][0]
         positions, dilation = starts + np.arange(weight[weight_axis]) * p["rhs_dilation"][i], p["lhs_dilation"][i]
-        inside = (positions >= 0) & (positions <= (x[x_axis] - 1) * dilation) & (positions % dilation == 0)
-        count *= int(inside.sum())
+        is_input = (positions >= 0) & (positions <= (x[x_axis] - 1) * dilation) & (positions % dilation == 0)
+        count *= int(is_input.sum())
     return int(count)

@@ -77,13 +77,13 @@ class Field:
     size: tuple[int, ...]
     stride: tuple[Fraction, ...]
 
-    def through(self, window: Window) -> Field:
+    def apply_window(self, window: Window) -> Field:
         """Return the receptive field after a window, such as the kernel of a Convolution."""
         pairs = zip(self.size, self.stride, window.extent, strict=True)
         size = tuple(n + math.ceil((extent - 1) * stride) for n, stride, extent in pairs)
         return Field(size, tuple(a * b for a, b in zip(self.stride, window.stride, strict=True)))
 
-    def back_through(self, window: Window) -> Field:
+    def apply_transposed_window(self, window: Window) -> Field:
         """Return the receptive field after a transposed window, such as the kernel of a Deconvolution."""
         cells = (math.ceil(extent / stride) for extent, stride in zip(window.extent, window.stride, strict=True))
         size = tuple(
@@ -118,7 +118,9 @@ def _field_after(layer: Layer, graph: Graph, bottoms: Sequence[Field | None]) ->
         window, field = traits.window(layer.context, first), bottoms[0]
         if field is None or len(field.size) != len(window.kernel):
             return None
-        return field.back_through(window) if traits.spatial_map == "transposed" else field.through(window)
+        return (
+            field.apply_transposed_window(window) if traits.spatial_map == "transposed" else field.apply_window(window)
+        )
     if traits.spatial_map == "cropped":
         return bottoms[0]
     if not _space(tops[0]):
@@ -138,7 +140,7 @@ def _field_after(layer: Layer, graph: Graph, bottoms: Sequence[Field | None]) ->
         zip(*(b.stride for b in fields), strict=True),
     )
     field = Field(tuple(map(max, sizes)), tuple(map(max, strides)))
-    return field if window is None else field.through(window)
+    return field if window is None else field.apply_window(window)
 
 
 def _space(blob: jax.ShapeDtypeStruct) -> tuple[int, ...]:

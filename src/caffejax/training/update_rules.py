@@ -317,7 +317,7 @@ def _plain_momentum_update(
 
 
 def _momentum_update_on_cpu(g: Array, p: Array, h: Array, rate: Array, **settings: Any) -> tuple[Array, ...]:
-    if onednn.suits(g, p, h):
+    if onednn.supports(g, p, h):
         return onednn.momentum_update(g, p, h, rate, **settings)
     return _plain_momentum_update(g, p, h, rate, **settings)
 

@@ -52,7 +52,7 @@ def serve(
     port: int = 0,
     level: int = 0,
     stages: Sequence[str] = (),
-    ready: Callable[[ThreadingHTTPServer], object] = lambda server: None,
+    on_listening: Callable[[ThreadingHTTPServer], object] = lambda server: None,
     data_config: DataConfig = DataConfig(),
 ) -> None:
     """Show a net in browsers on this machine until the process is interrupted.
@@ -61,7 +61,7 @@ def serve(
         file: a prototxt, which may be edited while the server runs.
         port: the port, or 0 for any free port.
         level, stages: the level and stages of the net state.
-        ready: a function that is called with the server once the server listens.
+        on_listening: a function that is called with the server once the server listens.
         data_config: how data layers read data files, if these exist.
 
     Raises:
@@ -82,7 +82,7 @@ def serve(
             Problem(f"cannot listen on {HOST}:{port}: {reason}; choose a different port with --port")
         ) from error
     with server:
-        ready(server)
+        on_listening(server)
         server.serve_forever(poll_interval=0.2)
 
 
