@@ -33,13 +33,14 @@ def test_clustered_boxes(step: str, clip: bool) -> None:
     np.testing.assert_array_equal(result[0, 1], np.float32(0.2))
 
 
-def test_boxes_are_excited() -> None:
+@pytest.mark.parametrize("shape", [(2, 1, 4, 5), (2, 4, 5)])
+def test_boxes_are_excited(shape: tuple[int, ...]) -> None:
     x, mean = np.zeros((2, 3, 4, 5)), np.arange(1, 41).reshape(2, 1, 4, 5)
     labels = np.zeros((2, 1, 3, 5))
     labels[0, 0, 0, 1:] = 0.5, 0.5, 0.4, 0.5  # columns 1.5 .. 3.5, rows 1 .. 3
     labels[0, 0, 2, 1:] = 0.5, 0.5, 1, 1  # after the end
     labels[1, 0, 0, 1:] = 0.99, 0.1, 0.001, 0.001  # one cell at least
-    (result,) = run_layer("AssistedExcitation", "", x, labels, mean)
+    (result,) = run_layer("AssistedExcitation", "", x, labels, mean.reshape(shape))
     expected = np.zeros((2, 4, 5))
     expected[0, 1:3, 1:4] = mean[0, 0, 1:3, 1:4]
     expected[1, 0, 4] = mean[1, 0, 0, 4]

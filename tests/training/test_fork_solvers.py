@@ -11,7 +11,7 @@ import pytest
 from caffejax.errors import SolverError
 from caffejax.schema import read_solver
 from caffejax.training import rate_schedule, solver_param
-from caffejax.training.lr_schedules import Plateau, StepEarly
+from caffejax.training.lr_schedules import POLICIES, Plateau, StepEarly
 from caffejax.training.update_rules import caffe_optimizer
 
 SOLVERS = Path(__file__).parents[3] / "shared" / "corpus" / "solvers"
@@ -229,6 +229,12 @@ def test_test_iter_without_a_test_net_or_interval_means_nothing() -> None:
 def test_unset_fields_that_mycaffe_has_other_defaults_for(text: str, message: str) -> None:
     with pytest.raises(SolverError, match=message):
         solver_param.check_solver(read_solver(f'net: "net.prototxt" base_lr: 1 {text}'))
+
+
+def test_a_sigmoid_far_from_its_step_is_0() -> None:
+    param = read_solver('base_lr: 2 lr_policy: "sigmoid" gamma: 0.1 stepsize: 100000')
+    rate = POLICIES["sigmoid"](param)
+    assert [rate(i) for i in (0, 100000, 200000)] == [0, 1, 2]
 
 
 @pytest.mark.skipif(not SOLVERS.is_dir(), reason=f"needs the corpus of public solvers in {SOLVERS}, which is absent")

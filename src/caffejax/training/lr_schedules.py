@@ -208,7 +208,8 @@ def _sigmoid(p: Any) -> RateSchedule:
     gamma = _f32(-p.gamma if p.lr_policy == "sigmoid_inv" else p.gamma)
 
     def rate(i: int) -> np.float32:
-        exponent = np.exp(-gamma * (_f32(i) - _f32(p.stepsize)))
+        with np.errstate(over="ignore"):  # far from stepsize it is infinite, and the rate 0
+            exponent = np.exp(-gamma * (_f32(i) - _f32(p.stepsize)))
         return _f32(_f32(p.base_lr) * (_f32(1) / (_f32(1) + exponent)))
 
     return rate

@@ -59,7 +59,7 @@ def _reorder(x: jax.Array, s: int, inverse: bool) -> jax.Array:
 
 
 def assisted_excitation(ctx: Context, x: jax.Array, labels: jax.Array, mean: jax.Array) -> jax.Array:
-    """Add a map (N, 1, H, W), usually the mean of x, to x (N, C, H, W) in the cells of labelled boxes.
+    """Add a map (N, 1, H, W) or (N, H, W), usually the mean of x, to x (N, C, H, W) in the cells of labelled boxes.
 
     Bottoms: x, labels, and the map. Labels are rows (class, x, y, width, height) for each image, up to the first row
     with x = 0. Coordinates are fractions of the image, and (x, y) is the center. Each box covers at least one cell.
@@ -67,8 +67,11 @@ def assisted_excitation(ctx: Context, x: jax.Array, labels: jax.Array, mean: jax
     """
     require(len(x.shape) == 4, f"bottom 0 must have 4 axes (images, channels, height, width), not shape {x.shape}")
     expected = (x.shape[0], 1, *x.shape[2:])
-    require(tuple(mean.shape) == expected, f"bottom 2 must have one channel, shape {expected}, not {mean.shape}")
-    added = jnp.where(_box_cells(x, labels), lax.stop_gradient(promote(mean)), 0)
+    require(
+        tuple(mean.shape) in (expected, (x.shape[0], *x.shape[2:])),
+        f"bottom 2 must have one channel, shape {expected}, not {mean.shape}",
+    )
+    added = jnp.where(_box_cells(x, labels), lax.stop_gradient(promote(mean)).reshape(expected), 0)
     return (promote(x) + added).astype(x.dtype)
 
 
