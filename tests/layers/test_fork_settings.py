@@ -149,6 +149,8 @@ def test_parameter_starts_as_its_filler_says() -> None:
     np.testing.assert_allclose(fill(plain, KEY, (4, 9)), fill(sloped, KEY, (4, 9)) * np.sqrt(5), rtol=1e-5)
     with pytest.raises(CaffejaxError, match=r"layer 'layer' \(InnerProduct\): unknown filler type 'msr'"):
         net('type: "InnerProduct" inner_product_param { num_output: 2 weight_filler { type: "msr" } }', (2, 3))
+    with pytest.raises(CaffejaxError, match=r"filler 'gabor' \(of Intel Caffe\)"):
+        net('type: "InnerProduct" inner_product_param { num_output: 2 weight_filler { type: "gabor" } }', (2, 3))
 
 
 W, B = RNG.normal(size=(6, 5)).astype("f"), RNG.normal(size=6).astype("f")
@@ -344,6 +346,34 @@ def test_intels_concat_permutes_and_flattens() -> None:
     model = net('type: "Concat" concat_param { axis: 1 per_fla_fuse: true }', a.shape, b.shape)
     expected = np.concatenate([x.transpose(0, 2, 3, 1).reshape(2, -1) for x in (a, b)], axis=1)
     np.testing.assert_array_equal(run(model, (), a, b).blobs["t0"], expected[:, :, None, None])
+
+
+@pytest.mark.parametrize(
+    ("kind", "param", "settings", "slope"),
+    [
+        ("BatchNorm", "batch_norm_param", "use_global_stats: false", 0),
+        ("Convolution", "convolution_param", "num_output: 2 kernel_size: 2 negative_slope: 0.5", 0.5),
+        ("InnerProduct", "inner_product_param", "num_output: 4 negative_slope: 0.25", 0.25),
+        ("InnerProduct", "inner_product_param", "num_output: 4 min_top_axes: 4", 0),
+    ],
+)
+def test_intels_relu_follows_the_layer(kind: str, param: str, settings: str, slope: float) -> None:
+    x = RNG.normal(size=(3, 2, 4, 4)).astype("f")
+    weights = 'weight_filler { type: "gaussian" } bias_filler { type: "gaussian" }' if kind != "BatchNorm" else ""
+    plain, rectified = (
+        net(f'type: "{kind}" {param} {{ {text} {weights} }}', x.shape)
+        for text in (settings.partition("negative")[0], f"relu: true {settings}")
+    )
+    before, after = (run(model, (), x).blobs["t0"] for model in (plain, rectified))
+    assert np.min(before) < 0
+    np.testing.assert_allclose(after, np.where(before > 0, before, slope * before), rtol=1e-6)
+    with pytest.raises(CaffejaxError, match=r"relu \(of intel\)"):
+        net(f'type: "{kind}" {param} {{ relu: true engine: CAFFE {settings} }}', x.shape)
+
+
+def test_intels_factor_of_msra() -> None:
+    plain, scaled = (caffe_pb2.FillerParameter(type="msra", scale=scale) for scale in (1, 3))
+    np.testing.assert_allclose(fill(scaled, KEY, (4, 5)), 3 * fill(plain, KEY, (4, 5)), rtol=1e-6)
 
 
 def test_inner_product_with_noise_in_training() -> None:

@@ -12,11 +12,11 @@ def test_hints_are_fields_of_forks_each_with_a_reason() -> None:
 
 def test_a_setting_is_followed_ignored_or_refused() -> None:
     param = caffe_pb2.BatchNormParameter(scale_bias=True, relu=True, engine=caffe_pb2.BatchNormParameter.CUDNN)
-    param.scale_filler.scale = 2
+    param.scale_filler.diag_val.append(2)
     param.scale_filler.alpha = 3  # every filler obeys it, or has no use for it
     assert list(unknown_settings(param, ("scale_bias", "scale_filler"))) == [
         "relu (of intel)",
-        "scale_filler.scale (of intel)",
+        "scale_filler.diag_val (of flownet2, synopsys)",
     ]
     assert [setting for setting, _ in ignored_fields(param)] == ["engine (of happynear, intel, nvidia)"]
     assert list(ignored_fields(caffe_pb2.BatchNormParameter(engine=caffe_pb2.BatchNormParameter.DEFAULT))) == []

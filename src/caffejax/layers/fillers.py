@@ -48,6 +48,11 @@ def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.floa
 def check_filler(filler: Any) -> None:
     """Raise `LayerError` for an unknown filler type; None fills with zeros."""
     is_known = filler is None or filler.type in _FILLERS
+    require(
+        is_known or filler.type != "gabor",
+        "filler 'gabor' (of Intel Caffe), with fixed kernels for the first layers of four nets, is not supported; use "
+        "msra or xavier",
+    )
     require(is_known, "" if is_known else f"unknown filler type '{filler.type}'{did_you_mean(filler.type, _FILLERS)}")
 
 
@@ -133,7 +138,7 @@ def _msra(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
 
 def _msra_std(filler: Any, shape: Shape) -> float:
-    return math.sqrt(2 / _fan(filler, shape) / (1 + filler.alpha**2))
+    return float(filler.scale) * math.sqrt(2 / _fan(filler, shape) / (1 + filler.alpha**2))
 
 
 def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:

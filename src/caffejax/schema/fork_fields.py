@@ -118,7 +118,7 @@ HINTS: dict[str, dict[str, str]] = {
 
 # supported by all layer types
 _SUPPORTED_FIELDS = {
-    "FillerParameter": ("alpha", "width", "height", "channels", "expectation_option", "xy"),
+    "FillerParameter": ("alpha", "scale", "width", "height", "channels", "expectation_option", "xy"),
     "LossParameter": ("pre_fixed_normalizer",),
 }
 

@@ -254,10 +254,11 @@ def expand_layers(net: NetParameter) -> list[str]:
 
     An InnerProduct with min_top_axes is followed by a Reshape that appends axes of size 1 to the top. A recurrent layer
     with num_layers becomes a stack of layers, with Dropout between them. A Concat with Intel's per_fla_fuse is preceded
-    by layers that permute and flatten each bottom.
+    by layers that permute and flatten each bottom. A layer with Intel's `relu` is followed by a ReLU.
     """
     layers: list[LayerParameter] = []
     for layer in net.layer:
+        relu = _split_relu(layer)
         if layer.HasField("inner_product_param"):
             layers += _append_axes(layer)
         elif layer.HasField("recurrent_param"):
@@ -266,6 +267,7 @@ def expand_layers(net: NetParameter) -> list[str]:
             layers += _flatten_bottoms(layer)
         else:
             layers.append(layer)
+        layers += relu
     if len(layers) > len(net.layer):
         copies = NetParameter(layer=layers)
         del net.layer[:]
@@ -291,6 +293,26 @@ def _append_axes(layer: LayerParameter) -> list[LayerParameter]:
     reshape.reshape_param.shape.dim.extend([0] * n_leading + [1] * (min_axes - n_leading))
     layer.top[0] = reshape.bottom[0]
     return [layer, reshape]
+
+
+_RELU_PARAMS = {
+    "BatchNorm": "batch_norm_param",
+    "Convolution": "convolution_param",
+    "InnerProduct": "inner_product_param",
+}
+
+
+def _split_relu(layer: LayerParameter) -> list[LayerParameter]:
+    """Clear a layer's `relu` and `negative_slope`; return the ReLU layer that replaces them, in place on the top."""
+    settings: Any = getattr(layer, _RELU_PARAMS.get(layer.type, ""), None)
+    if settings is None or not settings.relu or len(layer.top) != 1 or settings.engine == settings.CAFFE:
+        return []  # Caffe's engine ignores relu
+    relu = _new_layer(layer, f"{layer.name}_relu", "ReLU", layer.top[0], layer.top[0])
+    settings.ClearField("relu")
+    if slope := getattr(settings, "negative_slope", 0):
+        relu.relu_param.negative_slope = slope
+        settings.ClearField("negative_slope")
+    return [relu]
 
 
 def _flatten_bottoms(layer: LayerParameter) -> list[LayerParameter]:
