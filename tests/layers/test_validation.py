@@ -209,7 +209,7 @@ def test_a_kernel_reads_no_further_than_its_arrays_go() -> None:
     one = jnp.ones
     with pytest.raises(ValueError, match="7 inputs, the weight has 6"):
         onednn.matmul(one((2, 7)), one((4, 6)), transpose_b=True)
-    with pytest.raises(ValueError, match=r"the bias has shape \(3,\), not \(4,\)"):
+    with pytest.raises(ValueError, match=r"the bias has shape \(3,\), but must have shape \(4,\)"):
         onednn.matmul(one((2, 6)), one((4, 6)), one(3), transpose_b=True)
     with pytest.raises(TypeError, match="float32, not float32, float32, float16"):
         onednn.matmul(one((2, 6)), one((4, 6)), one(4, jnp.float16), transpose_b=True)

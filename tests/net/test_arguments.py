@@ -110,7 +110,7 @@ def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
         (batch() | {"data": None}, "the input for blob 'data' must be an array of numbers, not None"),
         (batch() | {"data": [[1], [1, 2]]}, "the input for blob 'data' must be an array of numbers, not a value of"),
         (batch() | {"label": KEY}, "the input for blob 'label' must be an array of numbers, not of dtype key<fry>"),
-        (batch()["data"], "inputs must be {blob: array}, not a value of type ndarray"),
+        (batch()["data"], "inputs must be a dict {blob: array}, not a value of type ndarray"),
     ],
 )
 def test_wrong_inputs_are_refused_by_name(lenet: Net, variables: Variables, inputs: Any, words: str) -> None:
@@ -181,15 +181,15 @@ def test_all_problems_of_params_are_named(lenet: Net, variables: Variables) -> N
     with pytest.raises(WeightsError) as caught:
         lenet.loss(params, variables.state, batch())
     assert str(caught.value).replace(f"{LENET}: layer ", "").splitlines() == [
-        "'conv1' (Convolution): blob 1 in params is missing; it must be of shape (20,), as returned by Net.init "
-        "and load_weights",
+        "'conv1' (Convolution): blob 1 in params is missing; pass the arrays that Net.init or load_weights returns, "
+        "where its shape is (20,)",
         "'conv2' (Convolution): blob 1 in params must be floating point, not int32",
         "'ip1' (InnerProduct): blob 0 in params must be of shape (500, 800), not (500, 801)",
         "'ip1' (InnerProduct): blob 1 in params must be an array, not a value of type str",
-        "'ip2' (InnerProduct): blob 0 in params is missing; it must be of shape (10, 500), as returned by Net.init and "
-        "load_weights",
-        "'ip2' (InnerProduct): blob 1 in params is missing; it must be of shape (10,), as returned by Net.init "
-        "and load_weights",
+        "'ip2' (InnerProduct): blob 0 in params is missing; pass the arrays that Net.init or load_weights returns, "
+        "where its shape is (10, 500)",
+        "'ip2' (InnerProduct): blob 1 in params is missing; pass the arrays that Net.init or load_weights returns, "
+        "where its shape is (10,)",
     ]
 
 

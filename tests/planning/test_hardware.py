@@ -73,7 +73,7 @@ def test_invalid_targets_are_refused(text: str, message: str) -> None:
     ("content", "messages"),
     [
         ("{", ["nvalid"]),
-        ('name = "x"', ["lacks platform, memory"]),
+        ('name = "x"', ["lacks the fields platform, memory"]),
         ('like = "tpu:v9"', ["like must be one of"]),
         (
             'like = "cuda:h100"\nmemory = "80 GB"\nbandwith = 3',

@@ -62,7 +62,7 @@ def run_with_pullback(
         part: a part with the layer only.
         inputs, earlier_blobs: see `compute_part`.
         runner: computes the layer.
-        host_tops: the tops of a host layer that has already run and must not run again.
+        host_tops: the tops of a host layer that has already run and must not run again. Default: the layer is run.
     """
     (layer,) = part.layers
     if layer.type.on_host:
@@ -90,10 +90,10 @@ def run_with_pullback(
 
 
 def make_deconv_pullback(layer: Layer, pullback: Pullback) -> Pullback:
-    """Return the pullback of a layer in a deconvolution pass (Zeiler and Fergus 2013).
+    """Return the pullback of a layer for a deconvolution pass (Zeiler and Fergus 2013).
 
-    It applies the deconvolution rule of the layer's type. Without a rule, or if the rule returns None, it computes the
-    gradient.
+    This pullback applies the deconvolution rule of the layer's type. If the type has no rule, or the rule returns None,
+    it computes the gradient.
     """
     rule = layer.type.gradient.deconv
     if rule is None:

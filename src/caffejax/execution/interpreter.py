@@ -63,7 +63,7 @@ class PassOutputs(NamedTuple):
 
 
 class Runner(Protocol):
-    """A function that computes one part from its inputs and the earlier blobs that it reads."""
+    """A function that computes one part of a schedule, from the inputs of the pass and earlier blobs."""
 
     def __call__(
         self, part: Part, inputs: PassInputs, earlier_blobs: Values, needed: frozenset[str] | None, /
@@ -205,14 +205,14 @@ def _blobs(layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any]) ->
 
 
 def _store_statistics(layer: Layer, values: Sequence[jax.Array], state: dict[str, Any]) -> None:
-    """Store a layer's new statistics in `state`, from which later layers that share them read."""
+    """Store a layer's new statistics in `state`, so that later layers that share them read the new values."""
     statistics = [p for p in layer.all_params if not p.spec.learnable]
     for param, value in zip(statistics, values, strict=False):
         state[param.owner.layer] = {**state[param.owner.layer], param.owner.index: value}
 
 
 class CompiledParts:
-    """Runner for nets with host layers, which compiles each part separately.
+    """A runner that compiles each part of a schedule separately, for nets with host layers.
 
     The shapes of a host layer's tops may differ between passes. The layers after it are compiled again for each new
     shape, and a message is logged. The runner accepts only concrete arrays, even under `jax.grad`.
@@ -286,7 +286,10 @@ def strip_top_padding(part: Part, outputs: PassOutputs) -> PassOutputs:
     tops = {top for layer in part.layers for top in layer.tops}
     if any(isinstance(v, jax.core.Tracer) for name, v in outputs.values.items() if name in tops):
         with part.layers[0].locate_errors():
-            raise LayerError("precedes layers on the host, and cannot be compiled: call the net outside of jax.jit")
+            raise LayerError(
+                "precedes layers that run on the host, so it cannot be compiled with them; "
+                "call the net outside of jax.jit"
+            )
     return outputs._replace(
         values={name: strip_padding(v) if name in tops else v for name, v in outputs.values.items()}
     )

@@ -43,7 +43,7 @@ class Groups:
     """Consecutive groups of layers. All groups except the last are recomputed in the backward pass.
 
     Attributes:
-        groups: the net's steps, in order.
+        groups: the steps of each group, in the order of the net.
         fixed: the bytes in use throughout training: parameters, gradients, history, statistics, a batch.
         peak: the estimated peak memory of training in bytes: `fixed`, activations and their diffs.
         peak_without_remat: the estimated peak memory in bytes without recomputation.
@@ -184,7 +184,10 @@ class _MutableValue:
 
 
 class _TracedUnit(NamedTuple):
-    """Tops and residuals of a traced unit, each with its origin: a bottom's name, `_INPUT`, or a unique object."""
+    """The tops and residuals of a traced unit, by origin.
+
+    The origin of an array is the name of a bottom, `_INPUT`, or a unique object for an array made in the unit.
+    """
 
     tops: dict[str, tuple[Any, jax.ShapeDtypeStruct]]
     residuals: dict[Any, int]  # bytes, by origin
@@ -286,9 +289,10 @@ def size(tree: Any) -> int:
 def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed: int = 0) -> Groups:
     """Choose the groups that recompute the fewest layers within a memory limit.
 
-    The backward pass of a group has three kinds of arrays in memory: arrays that cross the ends of the groups up to it,
-    the group's residuals, and diffs. The last group is not recomputed, because its backward pass directly follows its
-    forward pass. It starts as early as memory allows. The other groups end where the fewest bytes cross.
+    The backward pass of a group has three kinds of arrays in memory: arrays that were made in this or an earlier group
+    and are read after that group, the group's residuals, and diffs. The last group is not recomputed, because its
+    backward pass directly follows its forward pass. It starts as early as memory allows. The ends of the other groups
+    are chosen such that the arrays that are made before an end and read after it have the fewest bytes.
 
     Args:
         units, values: from `measure_residuals`.
@@ -317,8 +321,8 @@ class _Costs:
     """Bytes of each possible group, indexed by the group's first unit and the unit after its last.
 
     Attributes:
-        inside: the bytes that the group's backward pass needs, besides arrays that cross the ends of groups.
-        crossing: the bytes made in the group and read after it.
+        group_bytes: the bytes that the group's backward pass needs, without the arrays in `crossing_bytes`.
+        crossing_bytes: the bytes of the arrays that are made in the group and read after it.
     """
 
     def __init__(self, units: Sequence[Unit], values: Sequence[Value]) -> None:
@@ -384,7 +388,9 @@ def run_part(
 
 
 def rematerialize(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return `function`, which maps (inputs, earlier_blobs) to (result, aux), with a backward pass that runs it again.
+    """Return a function that computes `function`, and whose backward pass runs `function` again.
+
+    `function` maps (inputs, earlier_blobs) to (result, aux).
 
     The residuals of the first run are not stored. No gradient passes through `aux`. The second run depends on the diffs
     of the result; otherwise XLA would merge the two runs and store every residual (see the module's docstring).

@@ -166,8 +166,8 @@ def split_at_host_layers(schedule: Schedule, *, trim: bool) -> Schedule:
 
     Args:
         schedule: the schedule.
-        trim: also split at layers with padded tops. The padded rows of these tops are then removed, so that all blobs
-            have Caffe's shapes.
+        trim: whether to split also at layers with padded tops. The padded rows of these tops are then removed, so that
+            all blobs have Caffe's shapes.
     """
     kinds = _row_kinds([layer for part in schedule.parts for layer in part.layers], trim)
     return replace(schedule, parts=tuple(piece for part in schedule.parts for piece in _split_by_kind(part, kinds)))
@@ -183,7 +183,10 @@ def _split_by_kind(part: Part, kinds: dict[str, tuple[Mode, frozenset[str]]]) ->
 
 
 def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[Mode, frozenset[str]]]:
-    """Return, by layer key, how the layer runs, and the earlier blobs whose row count depends on the data."""
+    """Return, by layer key, how the layer runs, and which earlier blobs that it reads have a varying row count.
+
+    A row count varies if it depends on the data.
+    """
     varying: set[str] = set()
     mode: dict[str, tuple[Mode, frozenset[str]]] = {}
     for layer in layers:
@@ -243,7 +246,7 @@ def _ignores_padding(layer: Layer) -> bool:
 
 
 def fuse(schedule: Schedule) -> Schedule:
-    """Fuse layers within each part. With `backward="rules"` no layers are fused, because each needs its own rule."""
+    """Fuse layers within each part. With `backward="rules"` nothing is fused, because each layer needs its own rule."""
     parts = (
         part if part.mode == "host" else replace(part, steps=tuple(_fused_steps(schedule.graph, part.layers)))
         for part in schedule.parts

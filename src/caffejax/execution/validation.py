@@ -82,13 +82,13 @@ def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
 
 
 def check_inputs(graph: Graph, names: Sequence[str], inputs: Any) -> None:
-    """Check that `inputs` has an array of numbers for each blob in `names`. Further blobs are allowed.
+    """Check that `inputs` has an array of numbers for each blob in `names`. It may contain further blobs.
 
     Raises:
         GraphError: if blobs are missing or not numeric. The message names each of them.
     """
     if not isinstance(inputs, Mapping):
-        raise GraphError(Problem(f"inputs must be {{blob: array}}, not {describe_type(inputs)}", graph.file))
+        raise GraphError(Problem(f"inputs must be a dict {{blob: array}}, not {describe_type(inputs)}", graph.file))
     missing = [name for name in names if name not in inputs]
     problems = [f"the input for blob '{name}' is missing" for name in missing]
     for name, value in inputs.items():
@@ -157,7 +157,7 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
     for name, tree in trees.items():
         if not isinstance(tree, Mapping):
             hint = "; pass its fields .params and .state" if hasattr(tree, "params") else ""
-            problems.append(Problem(f"{name} must be {{layer: blobs}}, not {describe_type(tree)}{hint}"))
+            problems.append(Problem(f"{name} must be a dict {{layer: blobs}}, not {describe_type(tree)}{hint}"))
     if not problems:
         trees = {name: index_blobs(tree) for name, tree in trees.items()}
         problems = [problem for layer in graph.layers for problem in _layer_problems(layer, trees)]
@@ -197,7 +197,7 @@ def _array_problem(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | 
                 f"has the text '{index}' as its key, not the number {index}; orbax restores numbers if the params of "
                 "Net.init are its template"
             )
-        return f"is missing; it must be of shape {shape}, as returned by Net.init and load_weights"
+        return f"is missing; pass the arrays that Net.init or load_weights returns, where its shape is {shape}"
     blob = blobs[index]
     if not isinstance(getattr(blob, "dtype", None), np.dtype):
         return f"must be an array, not {describe_type(blob)}"
@@ -208,7 +208,10 @@ def _array_problem(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | 
 
 @contextmanager
 def add_shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
-    """In a `with` block, add to layer errors the inputs whose shapes, except the first axis, differ from the net's."""
+    """Return a context manager that adds hints to layer errors: the inputs whose shapes differ from the net's.
+
+    The first axis, the batch, may differ.
+    """
     try:
         yield
     except (LayerError, GraphError) as error:

@@ -60,7 +60,7 @@ def build_graph(
         state: phase, level and stages.
         file: path of the net, for messages and for paths relative to it; None for a net without a file.
         compute_config: how the net computes.
-        data_config: how its data is read.
+        data_config: how data layers read their data.
         text_problems: problems of the net's text. The layers that they name are not checked further.
 
     Raises:
@@ -137,7 +137,7 @@ def _rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParamet
 
 
 def _convert_openvino_zoom(net: NetParameter) -> NetParameter | None:
-    """Return the net with full_zoom_factor instead of zoom_factor in all Interp layers, or None if none has it.
+    """Return the net with full_zoom_factor instead of zoom_factor in all Interp layers, or None if no layer sets it.
 
     OpenVINO multiplies the size n by the factor. DeepLab's Interp computes n + (n - 1) * (factor - 1) instead.
     """
@@ -261,7 +261,7 @@ class _Wiring:
         check_countable(tops)
         names = tuple(layer.top) or (UNNAMED_TOP,) * len(tops if context.type.signature.loss else ())
         if len(tops) != len(names):
-            raise LayerError(f"computes {format_count(len(tops), 'top')}, but {len(names)} are named")
+            raise LayerError(f"computes {format_count(len(tops), 'top')}, but the layer names {len(names)}")
         for bottom, name, bottom_spec, top in zip(layer.bottom, names, bottoms, tops, strict=False):
             if name == bottom and top.shape != bottom_spec.shape:
                 raise GraphError(

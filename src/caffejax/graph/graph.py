@@ -144,8 +144,8 @@ class Layer:
     def gradient_stops(self) -> tuple[bool, ...]:
         """For each bottom, whether no gradient passes to it.
 
-        Gradients stop where `propagate_down` is false, except under the net's `force_backward`; at bottoms with labels
-        or indices; and at all bottoms of layers that select or label boxes.
+        No gradient passes to bottoms with labels or indices, or to the bottoms of layers that select or label boxes.
+        No gradient passes where `propagate_down` is false, except if the net sets `force_backward`.
         """
         if self.type.stops_gradients:
             return (True,) * len(self.bottoms)

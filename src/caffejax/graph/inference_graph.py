@@ -36,7 +36,8 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
         raise GraphError(
             [
                 Problem(p, graph.file)
-                for p in problems or ["the net has no outputs; name the blobs to compute: `--outputs=A,B`"]
+                for p in problems
+                or ["the net has no outputs; name the blobs to compute: outputs=[...] or --outputs=A,B"]
             ]
         )
     layers, names = _remove_splits_and_in_place_tops(graph)
@@ -105,7 +106,10 @@ def _make_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
 
 
 def _remove_splits_and_in_place_tops(graph: Graph) -> tuple[list[Layer], dict[str, str]]:
-    """Return the layers without splits and in-place tops, and a dict from each blob to the name of its last value."""
+    """Return the layers without splits and in-place tops, and the name of the last value of each blob.
+
+    Each value of a blob that layers overwrite in place gets a different name.
+    """
     last = {top: layer.key for layer in graph.layers for top in layer.tops}
     inputs = {top for layer in graph.layers if layer.type.is_fed for top in layer.tops}
     names: dict[str, str] = {}

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import GraphError, Problem, did_you_mean
+from ..human_readable import format_count
 from ..layers import LayerContext, Phase, Variants, layer_type, type_of
 from ..schema import unknown_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateRule
 
 
 def net_state(net: NetParameter, phase: Phase, level: int = 0, stages: Sequence[str] = ()) -> NetState:
-    """Return the state of a net: the given phase and level, and the stages in the net's file followed by `stages`."""
+    """Return the state of a net: `phase`, `level`, and the stages that the net's file sets, followed by `stages`."""
     state = NetState(phase=phase, level=level)
     state.stage.extend([*net.state.stage, *stages])
     return state
@@ -191,7 +192,7 @@ def resolve_variant(
 
     Args:
         layer: the layer, after splits were inserted.
-        index: its index in `layers`.
+        index: the layer's index in `layers`.
         layers: the net's layers, without splits.
         blobs: shapes and dtypes of the blobs produced before the layer.
 
@@ -234,8 +235,8 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
         yield Problem(message, layer=layer.name, layer_type=layer.type)
     if kind.signature.requires_loss_weight and not layer.loss_weight:
         text = (
-            f"with {len(layer.bottom)} bottoms it is the layer of {kind.docs.origin}, whose default loss weight is 0; "
-            "set loss_weight"
+            f"with {len(layer.bottom)} bottoms, this is the layer of {kind.docs.origin}, whose default loss weight is "
+            "0; set loss_weight"
         )
         yield Problem(text, layer=layer.name, layer_type=layer.type)
     if layer.softmaxloss_param.ListFields():
@@ -248,8 +249,8 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
             yield Problem(text, layer=layer.name, layer_type=layer.type)
     if layer.propagate_down and len(layer.propagate_down) != len(layer.bottom):
         yield Problem(
-            f"propagate_down must be given once per bottom or not at all: {len(layer.propagate_down)} "
-            f"for {len(layer.bottom)} bottoms",
+            "propagate_down must be set once per bottom or not at all, but is set "
+            f"{format_count(len(layer.propagate_down), 'time')} for {format_count(len(layer.bottom), 'bottom')}",
             layer=layer.name,
             layer_type=layer.type,
         )

@@ -36,8 +36,8 @@ class Sharing:
 
         Args:
             key: the layer's key.
-            layer: its definition.
-            specs: the params that it declares.
+            layer: the layer's definition.
+            specs: the params that the layer declares.
             strict: whether to raise an error for surplus `param` entries, and for running statistics with an lr_mult
                 other than 0. Forks of Caffe ignore both.
 
@@ -60,7 +60,8 @@ class Sharing:
         need_backward = lr != 0  # in Caffe also for running statistics
         if not spec.learnable:
             if explicit and lr != 0:  # an unset lr_mult is 1
-                raise GraphError(f"param {slot.index} holds running statistics: its lr_mult must be 0")
+                value = 1 if lr is None else lr
+                raise GraphError(f"param {slot.index} holds running statistics: its lr_mult must be 0, not {value:g}")
             lr = 0.0
         shared = self._names.get(message.name) if message.name else None
         if message.name and shared is None:
@@ -117,11 +118,11 @@ def _check_shapes(message: caffe_pb2.ParamSpec, spec: ParamSpec, shared: _Shared
         if math.prod(spec.shape) != math.prod(shared.spec.shape):
             raise GraphError(
                 f"cannot share param '{message.name}' with layer '{shared.layer}': count mismatch, "
-                f"shape {spec.shape} here, {shared.spec.shape} there"
+                f"the shape is {spec.shape} here and {shared.spec.shape} there"
             )
     elif spec.shape != shared.spec.shape:
         raise GraphError(
             f"cannot share param '{message.name}' with layer '{shared.layer}': shape mismatch, "
-            f"{spec.shape} here, {shared.spec.shape} there "
+            f"the shape is {spec.shape} here and {shared.spec.shape} there "
             "(share_mode: PERMISSIVE shares blobs of equal count)"
         )

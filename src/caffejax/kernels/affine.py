@@ -1,4 +1,4 @@
-"""Scale, bias and ReLU of each channel: the epilogue of a convolution."""
+"""Scale, bias and ReLU for each channel, the usual operations after a convolution."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .platform_dispatch import Operation
 def channel_affine(
     x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, *, relu: bool = False, fast: bool = True
 ) -> jax.Array:
-    """Return `x * factor + bias`, with a factor and a bias for each channel, followed by a ReLU if `relu`.
+    """Multiply each channel by a factor and add a bias, then apply a ReLU if `relu` is true.
 
     Args:
         x: (batch, channels, *space).
-        factor: (channels,), or None.
-        bias: (channels,), or None.
+        factor: (channels,), or None for no factor.
+        bias: (channels,), or None for no bias.
         relu: whether to set negative results to 0.
-        fast: whether to use the implementation for CPUs on CPUs.
+        fast: whether CPUs run the implementation that is tuned for them.
     """
     static_options: Any = {"has_factor": factor is not None, "relu": relu}
     arrays = (x, *(b for b in (factor, bias) if b is not None))
@@ -32,7 +32,10 @@ def channel_affine(
 
 
 def add_bias_to_rows(x: jax.Array, bias: jax.Array, *, fast: bool = True) -> jax.Array:
-    """Return `x + bias`, for `x` of shape (*rows, outputs) and a bias of shape (outputs,)."""
+    """Return `x + bias`, for `x` of shape (*rows, outputs) and a bias of shape (outputs,).
+
+    If `fast` is true, CPUs run the implementation that is tuned for them.
+    """
     return Operation(_add, _add_on_cpu)(x, bias)[0] if fast else x + bias
 
 
@@ -47,7 +50,7 @@ def _add_on_cpu(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
 def apply_along_channels(
     c: Channels, x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, relu: bool
 ) -> jax.Array:
-    """Return `by_channel(x, factor, bias, relu)` for an array whose channel axis is `c`."""
+    """Compute `channel_affine` for an array whose channel axis is given by `c`."""
     x = x if factor is None else x * c.broadcast(factor, x)
     x = x if bias is None else x + c.broadcast(bias, x)
     return maximum_with_0(x) if relu else x

@@ -13,15 +13,20 @@ Convolve = Callable[[jax.Array, jax.Array, int], jax.Array]
 
 
 def groups_of(inputs: int, weight: jax.Array) -> int:
-    """Return the number of groups: `inputs` divided by the second axis of a weight (outputs, inputs / groups, ...)."""
+    """Return the number of groups of a convolution.
+
+    Args:
+        inputs: the number of input channels.
+        weight: the weight, (outputs, inputs / groups, ...).
+    """
     return inputs // weight.shape[1]
 
 
 def run_in_groups(run: Convolve, x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
-    """Return `run(x, weight, groups)`, computed group by group where that is faster.
+    """Return `run(x, weight, groups)`, the grouped convolution, computed one group at a time where that is faster.
 
-    The channels of `x`, (batch, channels, ...), and the first axis of `weight` are split into equal parts. Group k
-    consists of part k of each.
+    Group k consists of the k-th of `groups` equal parts of the channels of `x`, (batch, channels, ...), and the k-th
+    part of the first axis of `weight`.
 
     In a program for several devices, XLA would gather the full batch for the gradient of a grouped convolution, except
     for a depthwise convolution. In such programs the groups are therefore computed one by one. This is also faster on

@@ -2,8 +2,8 @@
 
 The functions for CPUs take arrays with the channels last, as rows of channels. They are up to 20 times faster than
 XLA's reduction, whose loop over the leading axes reads memory out of order. The rows are split into at most 8 parts,
-which are added elementwise; XLA fuses this sum with the producer of the values. A foreign function, or a matrix product
-with ones, then adds the remaining rows. The transpose of this product is a broadcast.
+which are added elementwise; XLA fuses this sum with the operation that computes the values. A foreign function, or a
+matrix product with ones, then adds the remaining rows. `broadcast_channels` is the transpose of this product.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ def promote(x: jax.Array) -> jax.Array:
 
 
 def row_sums(x: jax.Array) -> jax.Array:
-    """Return the sum of each channel, from (batch, *space, channels) to (channels,), in a form for CPUs."""
+    """Return the sum of each channel of (batch, *space, channels), as (channels,), in a form that is fast on CPUs."""
     return _weighted_sums(x, 1)
 
 
 def row_means(x: jax.Array) -> jax.Array:
-    """Return the mean of each channel, from (batch, *space, channels) to (channels,), in a form for CPUs."""
+    """Return the mean of each channel of (batch, *space, channels), as (channels,), in a form that is fast on CPUs."""
     return _weighted_sums(x, x.shape[-1] / (x.size or 1))
 
 
 def cell_sums(x: jax.Array) -> jax.Array:
-    """Return the sums over the spatial cells, from (batch, cells, channels) to (batch, 1, channels), for CPUs."""
+    """Return the sums over the cells of (batch, cells, channels), as (batch, 1, channels), in a form for CPUs."""
     return jnp.matmul(jnp.ones((1, x.shape[1]), x.dtype), x, precision=_EXACT)
 
 
 def broadcast_channels(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Broadcast (channels,) to `shape`, (batch, *space, channels), for CPUs."""
+    """Broadcast `b`, (channels,), to `shape`, (batch, *space, channels), in a form that is fast on CPUs."""
     n, rows, channels = _shape(shape)
     part = jnp.matmul(jnp.ones((rows, 1), b.dtype), b[None], precision=_EXACT)
     return jnp.broadcast_to(part, (n, rows, channels)).reshape(shape)

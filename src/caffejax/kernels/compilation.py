@@ -1,4 +1,4 @@
-"""`jax.jit` with compiler options for nets on CPUs and a cache of compiled programs, and fast transfers to CPUs."""
+"""Compilation like `jax.jit`, with compiler options and a disk cache for CPUs, and fast transfers to CPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Convolution on CPUs: by oneDNN, or by XLA as a matrix product, as a sum of shifted products, or group by group.
+"""Convolution on CPUs, by oneDNN or by XLA.
+
+XLA computes it as a convolution, a matrix product, a sum of shifted products, or one group at a time.
 
 Inputs and results have Caffe's order of axes, (batch, channels, *space). In memory their channels are last.
 """
@@ -32,12 +34,16 @@ Algorithm = Literal["product", "depthwise", "by group", "convolution"]
 
 
 def choose_algorithm(x: jax.Array, weight: jax.Array, window: Window) -> Algorithm:
-    """Choose how to compute a convolution: "product" for 1x1 with stride 1, "depthwise", "by group" or "convolution".
+    """Choose the algorithm by which XLA computes a convolution.
 
     Args:
         x: (batch, inputs, *size).
         weight: (outputs, inputs / groups, *kernel).
         window: the window over the spatial axes.
+
+    Returns:
+        "product" for a 1x1 kernel with stride 1 and no padding, "depthwise" if each channel is a group with one output,
+        "by group" for other grouped convolutions, and "convolution" for all others.
     """
     groups = groups_of(x.shape[1], weight)
     if groups > 1:
@@ -59,7 +65,7 @@ def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: W
 def correlate_diffs(
     x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, bias: bool
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-    """Return the diffs of `x`, weight and bias from the output's diff `dy`. A diff that is not needed may be None."""
+    """Return the diffs of `x`, weight and bias, from the output's diff `dy`. Diffs that are not needed may be None."""
     if onednn.supports_convolution(x, weight, window):
         x, dy = channels_last(materialise_channels_last(x)), channels_last(materialise_channels_last(dy))
         dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, window, needed, bias=bias)
@@ -143,12 +149,14 @@ def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, window: Window, dy: 
 
 
 def _overlap(size: int, windows: int, offset: int, stride: int) -> tuple[slice, slice]:
-    """Return slices of the input and of the windows, along one axis, that meet at one position of the kernel.
+    """Return, along one axis, the input cells at one kernel position and the windows that contain them, as slices.
+
+    Windows in which the kernel position is in the padding are not in the slices.
 
     Args:
         size: the length of the input.
         windows: the number of windows.
-        offset: the input index that the position has in the first window; negative in the padding.
+        offset: the input index of the kernel position in the first window; it is negative in the padding.
         stride: the distance between windows.
     """
     first = max(0, -(offset // stride))

@@ -1,4 +1,4 @@
-"""Convolution and its gradients, in XLA's operations; `convolution_cpu` has the implementations for CPUs."""
+"""Convolution and its gradients in XLA's operations. The implementations for CPUs are in `convolution_cpu`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def correlate(
     relu: bool = False,
     fast: bool = True,
 ) -> jax.Array:
-    """Correlate an array with a weight, multiply by a factor, add a bias, and apply a ReLU if `relu`.
+    """Correlate an array with a weight, multiply by a factor, add a bias, and apply a ReLU if `relu` is true.
 
     Args:
         x: (batch, inputs, *size).

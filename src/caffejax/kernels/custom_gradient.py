@@ -1,7 +1,7 @@
 """Functions with a custom gradient that works under every transformation.
 
 `jax.custom_vjp` has no forward mode. Here forward mode uses the transpose of the backward rule, so that one rule serves
-both modes. Higher derivatives differentiate the rule.
+both modes. Higher derivatives differentiate the backward rule itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def make_differentiable(
         forward: `forward(*args)` returns `(result, residuals)`.
         backward: `backward(residuals, diffs, needed)` returns the diff of each argument, or None for zero. `diffs` has
             the structure of the result, with None for integer arrays. `needed` has the structure of the arguments, with
-            a bool for each array. `backward` must be linear in `diffs`.
+            a bool for each array: whether its diff is needed. `backward` must be linear in `diffs`.
         primal: `primal(*args)` returns the result in calls that are not differentiated. By default `forward` is called.
     """
     # the precision at this call; the derivative may be traced later
@@ -68,9 +68,9 @@ def make_differentiable(
 
 @dataclass(frozen=True, eq=False)
 class _Rule:
-    """The function `backward` on flat lists.
+    """The function `backward` of `make_differentiable`, on flat lists of arrays instead of pytrees.
 
-    It maps the residuals and the diffs of floating-point results to the needed diffs of the arguments.
+    A call maps the residuals and the diffs of floating-point results to the needed diffs of the arguments.
     """
 
     backward: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Elementwise operations and concatenation. On CPUs the channels are last, as convolutions and pooling store them."""
+"""Elementwise operations and concatenation. On CPUs the channels are last in memory, as in convolutions and pooling."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def host_constant(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: A
     """Return a constant array whose values the function `make` computes, on the host, when they are needed.
 
     Args:
-        make: returns a NumPy array of shape `shape`.
+        make: a function without arguments that returns a NumPy array of shape `shape`.
         shape: the shape of the result.
         dtype: the dtype of the result, to which the values are converted.
 

@@ -30,7 +30,7 @@ def multiply_rows(rows: jax.Array, weight: jax.Array, transpose: bool = False, f
         rows: (*rows, inputs).
         weight: (outputs, inputs), or (inputs, outputs) if `transpose`.
         transpose: whether the weight's first axis is the inputs.
-        fast: whether to use the implementation for CPUs on CPUs.
+        fast: whether CPUs run the implementation that is tuned for them.
     """
     return _differentiable(transpose)(rows, weight) if fast else _plain(rows, weight, transpose=transpose)[0]
 

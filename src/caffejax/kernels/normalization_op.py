@@ -1,4 +1,4 @@
-"""Batch normalization with the statistics of the batch, and LRN across channels, each with a custom gradient."""
+"""Batch normalization by the statistics of the batch, and LRN across channels, both with a custom gradient."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **optio
 
 
 def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
-    """Return the sums over zero-padded centred windows of `size` neighbours along an axis, in the shape of `x`."""
+    """Return the sum over `size` neighbours centred at each element along an axis; beyond the ends `x` counts as 0."""
     half, is_summed = reach(size, x.shape[axis]), [k == axis for k in range(x.ndim)]
     kernel, padding = (2 * half + 1 if a else 1 for a in is_summed), [(half, half) if a else (0, 0) for a in is_summed]
     total: jax.Array = jax.lax.reduce_window(

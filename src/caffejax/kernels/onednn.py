@@ -65,7 +65,7 @@ def unavailable_reason() -> str | None:
     """Load oneDNN on the first call, and return the reason why it cannot be called, or None if it can."""
     spec = importlib.util.find_spec(f"{__package__}._onednn")
     if spec is None or spec.origin is None:
-        return "this caffejax has no compiled kernels; there are wheels with them for Linux on x86-64"
+        return "this installation of caffejax has no compiled kernels; the wheel for Linux on x86-64 contains them"
     try:
         library = next(f for f in importlib.metadata.files(PACKAGE) or () if f.name == "libdnnl.so.3")
         ctypes.CDLL(str(library.locate()))  # the dynamic loader then finds oneDNN by its name
@@ -76,7 +76,7 @@ def unavailable_reason() -> str | None:
     except (importlib.metadata.PackageNotFoundError, StopIteration):
         return f"the package {PACKAGE} is not installed"
     except Exception as error:  # from the dynamic loader, or from a jaxlib with a different interface
-        return f"it cannot be loaded: {error}"
+        return f"oneDNN cannot be loaded: {error}"
     return None
 
 
@@ -105,7 +105,7 @@ def supports(*arrays: jax.Array) -> bool:
 
 
 def supports_convolution(x: jax.Array, weight: jax.Array, window: Window) -> bool:
-    """Return whether oneDNN supports a convolution: float32, 1 to 3 spatial axes, no negative padding.
+    """Return whether oneDNN supports a convolution, which needs float32, 1 to 3 spatial axes and no negative padding.
 
     Args:
         x: (batch, inputs, *space).
@@ -172,7 +172,11 @@ def matmul(
     transpose_b: bool = False,
     relu: bool = False,
 ) -> jax.Array:
-    """Return `a @ b + bias`, with `a` or `b` optionally transposed and a bias (columns,), and a ReLU if `relu`."""
+    """Return the matrix product of `a` and `b`, plus a bias (columns,).
+
+    If `transpose_a` or `transpose_b` is true, that matrix is transposed first. If `relu` is true, negative results are
+    set to 0.
+    """
     shape = (a.shape[1 if transpose_a else 0], b.shape[0 if transpose_b else 1])
     _require_fit(a.shape[0 if transpose_a else 1], b.shape[1 if transpose_b else 0], shape[1], bias)
     arrays = [a, b] if bias is None else [a, b, bias]
@@ -202,7 +206,9 @@ def matmul_diffs(
 
 
 def supports_max_pooling(x: jax.Array, window: Window) -> bool:
-    """Return whether oneDNN supports maximum pooling: float32, fewer than 128 cells, padding less than the kernel.
+    """Return whether oneDNN supports a maximum pooling.
+
+    The array must be float32, and a window must have fewer than 128 cells and be larger than the padding.
 
     Args:
         x: an array with 4 axes, in any order.
@@ -276,7 +282,7 @@ def row_sums(x: jax.Array, factor: float = 1) -> jax.Array:
 
     Args:
         x: (rows, channels), float32.
-        factor: the factor.
+        factor: the number by which the sums are multiplied.
     """
     result = jax.ShapeDtypeStruct(x.shape[1:], np.float32)
     return _ffi_call("row_sums", [result], [x], factor=np.float32(factor))[0]
@@ -288,9 +294,9 @@ def _require_fit(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array 
     oneDNN receives only sizes and addresses, and would read beyond the end of an array.
     """
     if inputs != weight_inputs:
-        raise ValueError(f"the data have {inputs} inputs, the weight has {weight_inputs}")
+        raise ValueError(f"the data has {inputs} input channels, but the weight expects {weight_inputs}")
     if bias is not None and bias.shape != (outputs,):
-        raise ValueError(f"the bias has shape {bias.shape}, not ({outputs},)")
+        raise ValueError(f"the bias has shape {bias.shape}, but must have shape ({outputs},)")
 
 
 def _attributes(window: Window, groups: int) -> dict[str, Any]:
@@ -307,7 +313,7 @@ def _call(
     name: str, arrays: Sequence[jax.Array], shapes: Sequence[tuple[int, ...]], **attributes: Any
 ) -> list[jax.Array]:
     if any(a.dtype != np.float32 for a in arrays):  # oneDNN would read the bytes as float32
-        raise TypeError(f"oneDNN takes float32, not {', '.join(str(a.dtype) for a in arrays)}")
+        raise TypeError(f"all arrays for oneDNN must be float32, not {', '.join(str(a.dtype) for a in arrays)}")
     return _ffi_call(name, [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes], arrays, **attributes)
 
 
@@ -318,6 +324,6 @@ def _ffi_call(
     in_place: dict[int, int] | None = None,
     **attributes: Any,
 ) -> list[jax.Array]:
-    """Call a foreign function. `in_place` maps operands to the results that may use the operands' memory."""
+    """Call a foreign function. `in_place` maps the index of an operand to the result that may reuse its memory."""
     call = jax.ffi.ffi_call(f"caffejax_{name}", results, vmap_method="sequential", input_output_aliases=in_place)
     return list(call(*arrays, **attributes))

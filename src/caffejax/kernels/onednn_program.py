@@ -126,7 +126,7 @@ def available() -> bool:
 
 
 class Executable:
-    """A program with its oneDNN primitives, ready to run. Several threads may call it at the same time.
+    """A program together with the oneDNN primitives that run it. Several threads may call it at the same time.
 
     Args:
         program: the program.
@@ -193,7 +193,7 @@ class Executable:
                 program runs n times.
 
         Returns:
-            Float32 arrays of the shapes `program.results`, with first axes n times as long.
+            Float32 arrays of the shapes `program.results`, whose first axes are then also n times as long.
 
         Raises:
             ValueError: if the arrays have other shapes or dtypes.
@@ -262,7 +262,10 @@ def run(program: Program, packed: PackedWeights, arguments: Sequence[jax.Array])
 
 @functools.cache
 def _library() -> ctypes.CDLL | None:
-    """Load the functions of onednn_program.cc and register them with XLA. None if they cannot be loaded."""
+    """Load the functions of onednn_program.cc and register them with XLA.
+
+    The result is the loaded library, or None if it cannot be loaded.
+    """
     spec = importlib.util.find_spec(f"{__package__}._onednn_program")
     if spec is None or spec.origin is None or not onednn.available():
         return None

@@ -21,13 +21,13 @@ _ALIGNMENT = 64  # bytes; JAX on a CPU shares memory with this alignment instead
 
 
 class Layout:
-    """The layout of a packed weight. A layout must be used for the first time while its program exists.
+    """The layout of a packed weight. The program must still exist when its layout is used for the first time.
 
     Args:
         library: the functions of onednn_program.cc.
         program: the address of the program.
         index: the number of the layout in the program.
-        line: the description of the layout by onednn_program.cc.
+        line: a line of text in which onednn_program.cc describes the layout.
 
     Attributes:
         weight: the number of the weight in the program.
@@ -106,7 +106,10 @@ class StoredWeight:
         return packed
 
     def _plain(self, array: np.ndarray) -> np.ndarray:
-        """Return an aligned array of the same numbers that is never written to, without a copy where possible."""
+        """Return an aligned array with the numbers of `array`, which is copied only if necessary.
+
+        The result must not be written to.
+        """
         if isinstance(self.source, jax.Array | tuple) and not address(array) % _ALIGNMENT:
             return array.view()
         aligned = aligned_empty(array.shape, np.float32)
@@ -150,6 +153,6 @@ def address(array: np.ndarray) -> int:
 
 
 def raise_if(message: bytes | None) -> None:
-    """Raise `ValueError` if a function of onednn_program.cc returned an error message."""
+    """Raise `ValueError` if a function of onednn_program.cc returned an error message instead of None."""
     if message is not None:
         raise ValueError(message.decode())

@@ -40,10 +40,10 @@ class BatchRule(Protocol):
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation with several implementations. Each is a function of arrays that returns a tuple of arrays.
+    """An operation with several implementations.
 
-    The implementations take the same arguments and return results of the same shapes. They must not be closures over
-    traced arrays.
+    Each implementation is a function of arrays that returns a tuple of arrays. The implementations take the same
+    arguments and return results of the same shapes. They must not be closures over traced arrays.
 
     Attributes:
         plain: the implementation in XLA's operations, which JAX can transform in any way.
@@ -71,7 +71,7 @@ class Operation:
     def map_implementations(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
         """Return the operation with `transform` applied to each implementation.
 
-        If `cpu` is not differentiable, the result is only the transformed plain implementation.
+        If `cpu` is not differentiable, the result has only the transformed plain implementation.
 
         Args:
             transform: maps a function to a function.
@@ -158,7 +158,7 @@ def _is_single_device(module: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Tangent:
-    """The forward derivative of a function.
+    """The forward derivative (Jacobian-vector product) of a function.
 
     A call takes the function's arguments, followed by the tangents of the arguments with the given indices. It
     returns the tangents of the floating-point results.

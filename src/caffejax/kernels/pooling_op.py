@@ -1,8 +1,10 @@
 """Maximum and average pooling, by XLA's window reductions or by elementwise operations on strided slices.
 
-CPUs use the slices, which XLA fuses, and GPUs use them for maxima. In training, CPUs compute maxima by oneDNN if it can
-be called. Inputs and results are (batch, channels, height, width). The slices have their channels last in memory. On
-CPUs `materialise` sets this layout, in a form that XLA cannot partition over several devices. On GPUs XLA chooses this
+CPUs use strided slices, because XLA fuses them. GPUs use them only for maxima. In training, CPUs compute maxima by
+oneDNN if it can be called.
+
+Inputs and results are (batch, channels, height, width). The slices have their channels last in memory. On CPUs
+`materialise` sets this layout, in a form that XLA cannot partition over several devices. On GPUs XLA chooses the same
 layout by itself.
 """
 
@@ -56,7 +58,7 @@ def _sliced_maxima_and_indices(x: jax.Array, window: Window, lay_out: LayOut = m
     Args:
         x: (batch, channels, height, width).
         window: the window over height and width.
-        lay_out: sets the memory layout of an array with channels last.
+        lay_out: a function that sets the memory layout of an array with the channels last.
     """
     lowest = float(jnp.finfo(x.dtype).min)
     dtype = index_dtype(window)
@@ -76,14 +78,17 @@ def _sliced_maxima_diff(
         indices: the cell indices, from `_sliced_maxima_and_indices`.
         dy: the diff of the output, (batch, channels, *out).
         window: the window over height and width.
-        lay_out: sets the memory layout of an array with channels last.
+        lay_out: a function that sets the memory layout of an array with the channels last.
     """
     dx = _gather_diffs(window, x.shape[2:], lay_out(channels_last(dy)), lay_out(channels_last(indices)))
     return (channels_first(lay_out(dx)),)  # otherwise each operation that reads it would recompute the sums
 
 
 def _sliced_means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
-    """Return the sum of each window divided by its entry in `areas`, (batch, channels, *out)."""
+    """Return the sum of each window, divided by the window's entry in the array that `areas` returns.
+
+    The result is (batch, channels, *out).
+    """
     x = channels_last(x)
     if _is_global(window, x.shape[1:3]):
         total = cell_sums(x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1]))[:, :, None]
@@ -152,7 +157,7 @@ def _pad(x: jax.Array, window: Window, value: float) -> jax.Array:
 
 
 def _cells(x: jax.Array, window: Window, axis: int) -> Iterator[jax.Array]:
-    """Yield, for each kernel position along an axis, the cells of all windows there, a slice of the padded `x`."""
+    """Yield a slice of the padded `x` for each kernel position along `axis`: the cell there in every window."""
     kernel, stride = window.kernel[axis - 1], window.stride[axis - 1]
     out = (x.shape[axis] - kernel) // stride + 1
     for i in range(kernel):
@@ -160,7 +165,10 @@ def _cells(x: jax.Array, window: Window, axis: int) -> Iterator[jax.Array]:
 
 
 def _all_cells(x: jax.Array, window: Window) -> Iterator[jax.Array]:
-    """Yield, for each kernel position in row-major order, the cells of all windows there, (batch, *out, channels)."""
+    """Yield, for each kernel position in row-major order, the cell at this position in every window.
+
+    Each array is (batch, *out, channels).
+    """
     for row in _cells(x, window, 1):
         yield from _cells(row, window, 2)
 
@@ -209,7 +217,7 @@ def _diff_operation(window: Window) -> Operation:
 def _map_rows(
     operation: Callable[[Window], Operation], window: Window, arrays: Sequence[jax.Array], axes: Sequence[int | None]
 ) -> Arrays:
-    """Apply an operation to arrays whose mapped axis is merged into the batch."""
+    """Merge the mapped axis of each array into the batch, apply an operation, and split the axis off again."""
     size = mapped_size(arrays, axes)
     rows = (merge_into_rows(move_to_front(a, axis, size)) for a, axis in zip(arrays, axes, strict=True))
     return tuple(split_from_rows(result, size) for result in operation(window)(*rows))

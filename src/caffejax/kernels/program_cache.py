@@ -51,7 +51,7 @@ _IRRELEVANT = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_comp
 
 
 class Programs:
-    """The setting of the cache, which applies to the process.
+    """The setting of the cache, for the whole process.
 
     Attributes:
         folder: the folder of compiled programs, which is created when it is needed, or None to store no programs.
@@ -100,7 +100,7 @@ class CachedPrograms:
 
 
 class _Prefetch:
-    """Loads, in a thread, the newest program whose path starts with `prefix`."""
+    """A thread that loads the newest program whose path starts with `prefix`."""
 
     def __init__(self, prefix: Path) -> None:
         self._loaded: tuple[Path, Program] | None = None
@@ -266,7 +266,10 @@ def _has_callbacks(compiled: Any) -> bool:
 
 
 def _read(path: Path) -> Program | None:
-    """Return the program in a file; None if the file is missing, damaged, not trusted or made for a different path."""
+    """Return the program in a file.
+
+    The result is None if the file is missing, damaged, not trusted, or was written for a different path.
+    """
     try:
         if not (_is_trusted(path.parent) and _is_trusted(path)):
             return None

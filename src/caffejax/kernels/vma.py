@@ -8,7 +8,7 @@ import jax
 
 
 def varying_axes(kind: Any) -> frozenset[str]:
-    """Return the names of the mesh axes along which values of a type vary; the type is `jax.typeof(x)`."""
+    """Return the names of the mesh axes along which values of the type `kind` vary, such as `jax.typeof(x)`."""
     axes: frozenset[str] = kind.vma if hasattr(kind, "vma") else kind.mat.varying
     return axes
 
@@ -20,8 +20,8 @@ def vary(x: jax.Array, axes: frozenset[str]) -> jax.Array:
 
 
 def vary_as(x: jax.Array, *arrays: jax.Array) -> jax.Array:
-    """Return `x` with a type that varies along all mesh axes of `others`.
+    """Return `x` with a type that varies along all mesh axes along which any of `arrays` varies.
 
-    The initial value of a loop needs it, because it must have the type of the loop's result.
+    This is for the initial value of a loop, which must have the same type as the loop's result.
     """
     return vary(x, frozenset[str]().union(*(varying_axes(jax.typeof(array)) for array in arrays)))

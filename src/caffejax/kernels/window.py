@@ -10,7 +10,10 @@ Shape = tuple[int, ...]
 
 
 def reach(size: int, n: int) -> int:
-    """Return the number of cells on each side of the centre of a window of `size` cells, along an axis of n cells."""
+    """Return the number of cells on each side of the centre of a window of `size` cells.
+
+    The result is less than n, the length of the axis.
+    """
     return min(size // 2, n - 1)
 
 
@@ -51,9 +54,9 @@ class Window:
         return tuple((n + low + high - e) // s + 1 for n, e, s, (low, high) in axes)
 
     def cells(self, out: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-        """Yield, for each position of the kernel in row-major order, slices of the padded input.
+        """Yield, for each kernel position in row-major order, a tuple of slices of the padded input.
 
-        The slices select the cell at that position in each of the `out` windows.
+        The slices select the cell at this position in each of the `out` windows.
         """
         for offset in product(*map(range, self.kernel)):
             axes = zip(offset, out, self.stride, self.dilation, strict=True)
@@ -70,7 +73,7 @@ class Window:
         return replace(self, padding=tuple((low, (o - 1) * s + e - n - low) for n, o, e, s, low in axes))
 
     def drop_negative_padding(self, size: Sequence[int]) -> Window:
-        """Return the window without negative high padding, or `self` if this would change the number of windows."""
+        """Return the window with negative high padding set to 0; `self` if this would change the number of windows."""
         if all(high >= 0 for _, high in self.padding):
             return self
         window = replace(self, padding=tuple((low, max(high, 0)) for low, high in self.padding))

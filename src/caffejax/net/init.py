@@ -24,8 +24,8 @@ def _make_initializer(
 ) -> Callable[[Param], jax.Array]:
     """Return a function that returns the initial value of a param; see `initial_param`.
 
-    `shardings` is a tree like params. One compiled program creates, in shards, all params that `shardings` splits over
-    several devices.
+    `shardings` is a tree like params. One compiled program creates the shards of all params that `shardings` splits
+    over several devices.
     """
     targets = {p.slot: shardings.get(p.slot.layer, {}).get(p.slot.index) for p in graph.variables}
     sharded_params = [
@@ -67,11 +67,15 @@ def _param_from_definition(layer: Layer, param: Param) -> Array:
     blobs = layer.definition.layer.blobs
     if len(blobs) != len(layer.params):
         raise LayerError(
-            f"its definition has {format_count(len(blobs), 'blob')}, but the layer needs {len(layer.params)}"
+            f"the field 'blobs' of its definition has {format_count(len(blobs), 'array')}, but the layer needs "
+            f"{len(layer.params)}"
         )
     array = decode_blob(memoryview(blobs[param.slot.index].SerializeToString()))
     if math.prod(array.shape) != math.prod(param.spec.shape):
-        raise LayerError(f"blob {param.slot.index} in its definition has shape {array.shape}, not {param.spec.shape}")
+        raise LayerError(
+            f"blob {param.slot.index} in the field 'blobs' of its definition has shape {array.shape}, but the layer "
+            f"needs {param.spec.shape}"
+        )
     return array.reshape(param.spec.shape)
 
 
@@ -82,14 +86,14 @@ def initial_variables(
     shardings: Mapping[str, Any],
     existing_arrays: Mapping[Slot, jax.Array] = {},
 ) -> Variables:
-    """Return initial params and state, like `Net.init`. Arrays in `existing_arrays` are used instead of initial values.
+    """Return initial params and state, like `Net.init`.
 
     Args:
         graph: the net's graph.
         key: a random key; None if no random value is needed.
         dtype: the dtype of the initial values.
         shardings: see `Net.init`.
-        existing_arrays: existing arrays by slot.
+        existing_arrays: arrays by slot, which are used instead of initial values.
     """
     make = _make_initializer(graph, key, dtype, shardings)
 

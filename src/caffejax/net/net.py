@@ -400,7 +400,7 @@ class Net:
                 existing file is then unchanged.
         """
         if isinstance(params, str | os.PathLike):
-            raise WeightsError("the path is the last argument: net.save(params, state, path)")
+            raise WeightsError("the path is the last argument of save: call net.save(params, state, path)")
         save_weights(path, self.graph, check_variables(self.graph, params, state))
 
     def rewrite_params(self, params: ParamsLike) -> Params:

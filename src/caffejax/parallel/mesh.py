@@ -34,13 +34,18 @@ def make_mesh(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
             no device in the mesh.
     """
     if model < 1 or len(devices) % model:
-        raise CaffejaxError(f"{len(devices)} devices cannot be arranged in rows of {model} that share weights")
+        raise CaffejaxError(
+            f"{len(devices)} devices cannot be arranged in equal rows of {model} devices that share weights; "
+            f"the size of a row must be a divisor of {len(devices)}"
+        )
     if len(set(devices)) < len(devices):
         repeated = next(d for i, d in enumerate(devices) if d in devices[:i])
         raise CaffejaxError(f"device {repeated} is named twice; name each device once")
     missing = sorted(set(range(jax.process_count())) - {d.process_index for d in devices})
     if missing:
-        raise CaffejaxError(f"process {missing[0]} has none of the {len(devices)} devices; give each process a device")
+        raise CaffejaxError(
+            f"process {missing[0]} has none of the {len(devices)} devices; name at least one device of each process"
+        )
     ordered = sorted(devices, key=lambda d: (d.process_index, d.id))
     names = (DATA, MODEL) if model > 1 else (DATA,)
     shape = (-1, model) if model > 1 else (-1,)

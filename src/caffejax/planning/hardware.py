@@ -214,7 +214,7 @@ def _problems(table: Mapping[str, Any]) -> Iterator[str]:
         elif name == "cores" and (isinstance(value, bool) or value not in range(1, 9)):
             yield f"cores must be an integer from 1 to 8, not {value!r}"
         elif name == "joined" and (not is_integer(value) or value < 1):
-            yield f"joined must be a positive number of devices, not {value!r}"
+            yield f"joined must be a positive integer, the number of linked devices, not {value!r}"
         elif name in _NUMBER_FIELDS and (
             isinstance(value, bool) or not isinstance(value, int | float) or not value > 0
         ):
@@ -222,7 +222,7 @@ def _problems(table: Mapping[str, Any]) -> Iterator[str]:
     if like is None:
         missing = [name for name in names if name not in table and name not in _OPTIONAL_FIELDS]
         if missing:
-            yield f'lacks {", ".join(missing)}; set them, or set like = "cuda:h100" and the fields that differ'
+            yield f'lacks the fields {", ".join(missing)}; set them, or like = "cuda:h100" and the fields that differ'
 
 
 def _are_compiler_fields(value: Any) -> bool:
@@ -261,7 +261,7 @@ def _tpus(target: Target) -> Sequence[Any]:
     except Exception as error:  # libtpu raises various errors for unknown names and layouts
         raise CaffejaxError(f"libtpu does not support {target}: {_error_reason(error)}") from error
     if len(devices) < target.devices:
-        raise CaffejaxError(f"libtpu describes {len(devices)} devices for {target}, which should be {target.devices}")
+        raise CaffejaxError(f"libtpu reports {len(devices)} devices for {target}, but {target.devices} are needed")
     return devices[: target.devices]
 
 

@@ -229,7 +229,7 @@ class CompileJob:
             yield "has no Input or data layers, so there is no batch to divide among devices"
         short = [name for name in graph.input_names if len(graph.blobs[name].shape) <= axis]
         if short:
-            yield f"has inputs without the batch axis {axis}: {', '.join(short)}"
+            yield f"has inputs without the batch axis {axis}: {', '.join(short)}; choose an axis that all inputs have"
         if not self.training and len(self._sizes) > 1:
             yield self._several_sizes()
         if not self.training and self.parallel != Parallel():
@@ -329,7 +329,7 @@ class CompileJob:
             needed = parse_needed_bytes(str(error))
             if needed is None:
                 line = next(iter(str(error).splitlines()), "")
-                raise CaffejaxError(f"the compiler for {self.target} fails: {line[:300]}") from error
+                raise CaffejaxError(f"the compiler for {self.target} failed: {line[:300]}") from error
             return None, needed
         return program, program.memory
 

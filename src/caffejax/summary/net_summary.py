@@ -78,13 +78,13 @@ class Field:
     stride: tuple[Fraction, ...]
 
     def apply_window(self, window: Window) -> Field:
-        """Return the receptive field after a window, such as the kernel of a Convolution."""
+        """Return the receptive field of the output of a window, such as the kernel of a Convolution."""
         pairs = zip(self.size, self.stride, window.extent, strict=True)
         size = tuple(n + math.ceil((extent - 1) * stride) for n, stride, extent in pairs)
         return Field(size, tuple(a * b for a, b in zip(self.stride, window.stride, strict=True)))
 
     def apply_transposed_window(self, window: Window) -> Field:
-        """Return the receptive field after a transposed window, such as the kernel of a Deconvolution."""
+        """Return the receptive field of the output of a transposed window, such as the kernel of a Deconvolution."""
         cells = (math.ceil(extent / stride) for extent, stride in zip(window.extent, window.stride, strict=True))
         size = tuple(
             n + math.ceil((k - 1) * stride) for n, stride, k in zip(self.size, self.stride, cells, strict=True)
@@ -95,7 +95,7 @@ class Field:
 def fields_of(graph: Graph) -> dict[str, Field | None]:
     """Return the receptive field of each layer's first top by the layer's key.
 
-    It is None if the field is unknown or covers all inputs.
+    The value is None if the field is unknown or covers all inputs.
     """
     fields: dict[str, Field | None] = {}
     blobs: dict[str, Field | None] = {}

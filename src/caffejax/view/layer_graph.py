@@ -21,7 +21,7 @@ class WiredLayer:
     Attributes:
         number: the index among the drawn layers.
         key: a key that is unique in the drawing.
-        layer: the definition.
+        layer: the layer's definition in the prototxt.
         sources: for each bottom, the number of the layer that computes it, or None if no layer does.
         head: the number of the first layer in the same box. An in-place layer is in the box of the layer before it if
             no other layer reads the blob between them. Other layers begin a box, so their head is their number.

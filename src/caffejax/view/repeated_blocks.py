@@ -58,7 +58,7 @@ class Signatures:
             self._distances[i, : len(box.sources)] = [i - s if boxes[s].sources else 0 for s in box.sources]
 
     def repetition_mask(self, first: int, last: int, period: int) -> npt.NDArray[np.bool_]:
-        """Return for each box from `first` to `last - period` (exclusive) whether the box `period` later is equal.
+        """Return, for each box from `first` to `last - period` (exclusive), whether the box `period` later is equal.
 
         Two boxes are equal if their signatures are equal, except for distances of more than one period, because all
         stages of a net may read the same features.
@@ -174,7 +174,7 @@ def _find_runs(
 
 
 def _count_forks(open_counts: Sequence[int], start: int, stop: int) -> int:
-    """Return how often the data flow of the boxes `start` to `stop` forks and merges again."""
+    """Return how often the data flow of boxes `start` to `stop` (exclusive) forks and merges again."""
     cuts = [index for index in range(start, stop + 1) if open_counts[index] <= open_counts[start]]
     return sum(b - a > 1 for a, b in pairwise(cuts))
 
