@@ -91,7 +91,7 @@ def test_padded_tops_before_host_layers_cannot_be_jitted() -> None:
     net = Net(NET + HOST, "TRAIN")
     variables = net.init(jax.random.key(0))
     with pytest.raises(
-        LayerError, match=r"layer 'found' \(Found\): precedes layers on the host, .* outside of jax.jit"
+        LayerError, match=r"layer 'found' \(Found\): precedes layers that run on the host, .* outside of jax.jit"
     ):
         jax.jit(net.apply)(*variables, {"data": make_rows(3)})
 

@@ -207,14 +207,14 @@ def test_labels_and_targets_of_integers_leave_gradients_alone() -> None:
 @pytest.mark.skipif(onednn.unavailable_reason() is not None, reason="needs oneDNN")
 def test_a_kernel_reads_no_further_than_its_arrays_go() -> None:
     one = jnp.ones
-    with pytest.raises(ValueError, match="7 inputs, the weight has 6"):
+    with pytest.raises(ValueError, match="7 inputs, but the weight expects 6"):
         onednn.matmul(one((2, 7)), one((4, 6)), transpose_b=True)
     with pytest.raises(ValueError, match=r"the bias has shape \(3,\), but must have shape \(4,\)"):
         onednn.matmul(one((2, 6)), one((4, 6)), one(3), transpose_b=True)
     with pytest.raises(TypeError, match="float32, not float32, float32, float16"):
         onednn.matmul(one((2, 6)), one((4, 6)), one(4, jnp.float16), transpose_b=True)
     plain = Window.symmetric((3, 3), (1, 1), (0, 0))
-    with pytest.raises(ValueError, match="3 inputs, the weight has 2"):
+    with pytest.raises(ValueError, match="3 inputs, but the weight expects 2"):
         onednn.convolution(one((1, 5, 5, 3)), one((4, 2, 3, 3)), None, plain)
 
 

@@ -226,7 +226,7 @@ def test_sequences_in_caffes_order_are_accepted(lenet: Net, variables: Variables
 def test_variables_are_given_as_their_parts(lenet: Net, variables: Variables) -> None:
     with pytest.raises(WeightsError, match=r"params must be .*, not .* Variables; pass its fields .params and"):
         lenet.loss(variables, variables.state, batch())  # type: ignore[arg-type]
-    with pytest.raises(WeightsError, match=r"state must be \{layer: blobs\}, not None"):
+    with pytest.raises(WeightsError, match=r"state must be a dict \{layer: blobs\}, not None"):
         lenet.loss(variables.params, None, batch())  # type: ignore[arg-type]
 
 

@@ -183,10 +183,7 @@ def _split_by_kind(part: Part, kinds: dict[str, tuple[Mode, frozenset[str]]]) ->
 
 
 def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[Mode, frozenset[str]]]:
-    """Return, by layer key, how the layer runs, and which earlier blobs that it reads have a varying row count.
-
-    A row count varies if it depends on the data.
-    """
+    """Return, by layer key, how the layer runs, and the earlier blobs whose row count varies with the data."""
     varying: set[str] = set()
     mode: dict[str, tuple[Mode, frozenset[str]]] = {}
     for layer in layers:

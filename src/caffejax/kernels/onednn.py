@@ -294,7 +294,7 @@ def _require_fit(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array 
     oneDNN receives only sizes and addresses, and would read beyond the end of an array.
     """
     if inputs != weight_inputs:
-        raise ValueError(f"the data has {inputs} input channels, but the weight expects {weight_inputs}")
+        raise ValueError(f"the data has {inputs} inputs, but the weight expects {weight_inputs}")
     if bias is not None and bias.shape != (outputs,):
         raise ValueError(f"the bias has shape {bias.shape}, but must have shape ({outputs},)")
 
