@@ -112,7 +112,7 @@ def test_the_command_line_starts_without_jax() -> None:
             lambda job_folder: (job_folder / "lenet_train_test.prototxt").write_text(
                 NET.replace('bottom: "ip2"\n  bottom: "label"\n  top: "loss"', 'bottom: "ip2"\n  top: "loss"')
             ),
-            r"layer 'loss' \(SoftmaxWithLoss\): takes exactly 2 bottoms, but 1 given",
+            r"layer 'loss' \(SoftmaxWithLoss\): takes exactly 2 bottoms, but has 1",
         ),
         (
             lambda job_folder: (job_folder / "lenet_train_test.prototxt").write_text(
@@ -187,7 +187,7 @@ def test_an_image_that_the_net_cannot_take_is_refused(job_folder: Path, capsys: 
     (job_folder / "lenet_train_test.prototxt").write_text(re.sub(r"batch_size: \d+", "batch_size: 1", NET))
     (job_folder / "solver.prototxt").write_text(SOLVER + "test_initialization: false")
     message = refusal(capsys, "train", "--solver=solver.prototxt")
-    mismatch = "blob 0 is of shape (500, 800), but a bottom of shape (1, 50, 5, 5) needs (500, 1250)"
+    mismatch = "blob 0 has shape (500, 800), but a bottom of shape (1, 50, 5, 5) needs shape (500, 1250)"
     assert f"layer 'ip1' (InnerProduct): {mismatch}" in message
 
 

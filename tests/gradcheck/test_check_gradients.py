@@ -212,7 +212,7 @@ def test_a_net_that_ignores_the_rule_it_should_prefer(
             lambda ctx, blobs, x, *, y, dy: ((None,), dy[:1]),
             r"gradient of bottom 0 .* has shape \(1, 4\), not \(3, 4\)",
         ),
-        (lambda ctx, blobs, x, *, y, dy: ((None, None), dy), "a gradient for each blob, but returned 2 for 1"),
+        (lambda ctx, blobs, x, *, y, dy: ((None, None), dy), "a gradient for each blob: 1 in all, not 2"),
         (lambda ctx, blobs, x, *, y, dy: ((None,), dy, dy), "for each bottom: 2 in all, not 3"),
         (lambda ctx, blobs, x, *, y, dy: dy, "a tuple of gradients for the blobs, then .*: 2 in all, not 1"),
     ],

@@ -98,7 +98,7 @@ def test_command_with_bad_input(
     ("call", "message"),
     [
         (lambda: check_gradients("InerProduct"), "unknown layer type 'InerProduct'; did you mean 'InnerProduct'"),
-        (lambda: check_gradients("ReLU", bottoms=[(2,), (2,)]), "takes exactly 1 bottom, but 2 given"),
+        (lambda: check_gradients("ReLU", bottoms=[(2,), (2,)]), "takes exactly 1 bottom, but has 2"),
         (lambda: check_gradients("LRN", bottoms=[(2, 3)]), r"layer 'layer' \(LRN\).*4 axes"),
         (lambda: check_gradients("ReLU", 'type: "TanH"', bottoms=[(2,)]), "is of type 'TanH', not 'ReLU'"),
         (

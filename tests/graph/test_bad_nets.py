@@ -13,8 +13,8 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 CAUSES = {
     "unknown_bottom": "unknown bottom blob 'pixels'",
-    "slice_no_bottom": "takes exactly 1 bottom, but 0 given",
-    "silence_with_top": "produces exactly 0 tops, but 1 given",
+    "slice_no_bottom": "takes exactly 1 bottom, but has 0",
+    "silence_with_top": "produces exactly 0 tops, but has 1",
     "type_missing": "unknown layer type ''",
     "sigmoid_loss_counts": r"same count|\(3, 4\).*\(3, 5\)",
     "bias_shape": "dimension|shape",
@@ -53,7 +53,7 @@ def test_every_problem_is_reported_at_once() -> None:
         Net(text)
     assert [(p.layer, p.message) for p in caught.value.problems] == [
         ("one", "unknown layer type 'Convolutoin'; did you mean 'Convolution'?"),
-        ("three", "takes exactly 1 bottom, but 2 given"),
+        ("three", "takes exactly 1 bottom, but has 2"),
         ("two", "unknown bottom blob 'dta' (bottom index 0); did you mean 'data'?"),
     ]
 

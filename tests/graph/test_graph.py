@@ -167,5 +167,5 @@ def test_shapes_of_equal_layers_are_inferred_once_for_all_graphs_and_sizes() -> 
 def test_a_net_of_other_sizes_still_refuses_params_that_do_not_fit() -> None:
     net = graph(PHASES)
     for _ in range(2):  # errors are not stored
-        with pytest.raises(CaffejaxError, match=r"ip.*blob 0 is of shape \(2, 108\)"):
+        with pytest.raises(CaffejaxError, match=r"ip.*blob 0 has shape \(2, 108\)"):
             reshape_graph(net, {"x": (4, 3, 7, 6)})

@@ -106,7 +106,7 @@ def test_other_dtypes(subject: tuple[Net, Variables, Frozen], dtype: str) -> Non
         ({"x": np.zeros(SHAPE)}, "'y'"),
         ({"z": np.zeros(SHAPE), "y": np.zeros((2, 5))}, "'z'"),
         ({"x": np.zeros((2, 4, 12, 10)), "y": np.zeros((2, 5))}, r"input 'x' has shape .*2, 4, 12, .*\n.*Convolution0"),
-        ({"x": np.zeros(SHAPE[1:]), "y": np.zeros((2, 5))}, r"the input 'x' has shape .*; give it 4 axes"),
+        ({"x": np.zeros(SHAPE[1:]), "y": np.zeros((2, 5))}, r"the input 'x' has shape .*; pass an array with 4 axes"),
         (
             {"x": np.zeros((2, *SHAPE[2:], 3)), "y": np.zeros((2, 5))},
             r"the input 'x' .* transpose it by \(0, 3, 1, 2\)",

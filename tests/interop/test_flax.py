@@ -128,7 +128,7 @@ def test_missing_rngs_and_variables_are_named() -> None:
     net = Net(RANDOM, "TRAIN")
     with pytest.raises(ValueError, match="rngs"):
         CaffeModule(net)
-    with pytest.raises(LayerError, match=r"layer 'drop' \(Dropout\): is random here and needs a key"):
+    with pytest.raises(LayerError, match=r"layer 'drop' \(Dropout\): is random in this phase and needs a random key"):
         CaffeModule(net, net.init(jax.random.key(0)))({"x": normal(64, 5)})
 
 

@@ -120,7 +120,7 @@ def wrong_parts() -> dict[str, tuple[LayerType, str]]:
     return {
         "no top": (
             make_traced_type(lambda ctx, x: None),
-            "forward must return an array, or a tuple of one per top, not None",
+            "forward must return an array, or a tuple with an array for each top, not None",
         ),
         "blobs": (
             make_traced_type(lambda ctx, blobs, x: x),
@@ -143,7 +143,7 @@ def test_errors_of_a_type_name_the_layer(name: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"shape": [3]}, r"a ParamSpec's shape must be a tuple of integers of at least 0, not \[3\]"),
+        ({"shape": [3]}, r"a ParamSpec's shape must be a tuple of non-negative integers, not \[3\]"),
         ({"shape": (3,), "persistent": False}, "a ParamSpec that is not persistent cannot be learnable"),
         ({"shape": (3,), "value": np.ones(2)}, r"value of a ParamSpec must have its shape, \(3,\), not \(2,\)"),
     ],
@@ -166,7 +166,7 @@ def test_registration_errors() -> None:
 
 
 def test_a_cell_of_a_notebook_replaces_its_own_type_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"_types": layer_types(), "_aliases": {}, "_interactive": set()}.items():
+    for name, value in {"_types": layer_types(), "_aliases": {}, "_main_types": set()}.items():
         monkeypatch.setattr(registry, name, value)
     cell = "from caffejax import *; register(LayerType(Signature(name, aliases=aliases), Traced(forward)))"
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -185,5 +185,5 @@ def test_a_rule_with_too_few_gradients_is_named() -> None:
     with register_temporarily(kind):
         net = Net(INPUT + CUSTOM, backward="rules")
         params, _ = net.init(jax.random.key(0))
-        with pytest.raises(LayerError, match="a gradient for each blob, but returned 0 for 1"):
+        with pytest.raises(LayerError, match="a gradient for each blob: 1 in all, not 0"):
             jax.grad(lambda p: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)

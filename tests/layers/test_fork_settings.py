@@ -241,7 +241,7 @@ def test_a_setting_of_the_whole_net_counts_for_statistics_of_batches() -> None:
       layer { name: "bn" type: "BatchNorm" bottom: "x" top: "y" }"""
     assert Net(text % 4, "TRAIN").graph.blobs["y"].shape == (4, 3)
     assert Net(text % 5, "TEST").graph.blobs["y"].shape == (5, 3)
-    with pytest.raises(CaffejaxError, match=r"layer 'bn'.*a batch of 5 cannot be divided into parts of 2 images"):
+    with pytest.raises(CaffejaxError, match=r"layer 'bn'.*the batch size 5 must be a multiple of stats_batch_size 2"):
         Net(text % 5, "TRAIN")
 
 

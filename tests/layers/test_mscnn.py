@@ -185,7 +185,7 @@ def test_proposal_target_draws_a_box_where_there_is_none() -> None:
     assert rows.shape == (1, 5, 1, 1)
     assert labels[0, 0, 0, 0] == 0
     text = f"proposal_target_param {{ {TARGET} }}"
-    with pytest.raises(LayerError, match="random here and needs a key"):
+    with pytest.raises(LayerError, match="random in this phase and needs a random key"):
         run("ProposalTarget", text, [[0, 10, 10, 80, 80]], truth, tops=6, phase="TRAIN", key=None)
 
 

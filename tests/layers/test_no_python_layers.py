@@ -47,7 +47,7 @@ def test_all_names_are_listed_and_nothing_is_imported(folder: Path) -> None:
     first, second = str(caught.value).splitlines()
     assert "net.prototxt: layer 'run' (Python): would run leaves_a_trace.Layer, which is Python code" in first
     assert "layer 'too' (Python): would run another.trace.f" in second
-    assert "no_python_layers (--no_python_layers) refuses" in first
+    assert "no_python_layers (--no_python_layers) forbids" in first
     assert not (folder / "imported").exists()
 
 

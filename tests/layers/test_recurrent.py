@@ -148,7 +148,7 @@ def test_other_numbers_of_streams_than_remembered_are_refused() -> None:
     model = recurrent("LSTM", 3)
     variables = model.init(jax.random.key(0))
     x = {"b0": jnp.ones((3, 5, FEATURES)), "b1": jnp.ones((3, 5))}
-    with pytest.raises(Exception, match="has 5 streams, but the recurrent state has 2"):
+    with pytest.raises(Exception, match="the bottoms have 5 streams, but the recurrent state has 2"):
         model.apply(*variables, x)
 
 

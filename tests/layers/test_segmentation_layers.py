@@ -316,8 +316,8 @@ def test_one_scale_follows_the_mean_of_the_scales() -> None:
         ("Upsample", "upsample_param { scale: 0 }", [IMAGE], "scale must be positive, not 0"),
         ("Upsample", "upsample_param { scale: 3 pad_out_h: true }", [IMAGE, IMAGE], "need scale 2"),
         ("Upsample", "", [IMAGE, (2, 4, 5, 5)], "data and mask must have equal shapes"),
-        ("UnPooling", "", [IMAGE, IMAGE], "kernel_size .* must be given"),
-        ("Unpooling", "unpooling_param { unpool: AVE unpool_size: 9 }", [IMAGE], "kernel_size .* must be given"),
+        ("UnPooling", "", [IMAGE, IMAGE], "kernel_size .* must be set"),
+        ("Unpooling", "unpooling_param { unpool: AVE unpool_size: 9 }", [IMAGE], "kernel_size .* must be set"),
         (
             "Unpooling",
             "unpooling_param { unpool: TILE unpool_size: 4 kernel_size: 2 stride: 2 }",

@@ -117,9 +117,9 @@ CONVOLUTION = """
 @pytest.mark.parametrize(
     ("axes", "shape", "words"),
     [
-        (1, (2, 4, 8, 8), r"layer 'conv' .*blob 0 is of shape \(4, 3, 3, 3\), .* needs \(4, 4, 3, 3\)"),
-        (1, (3, 8, 8), r"layer 'conv' .*blob 0 is of shape \(4, 3, 3, 3\), .* needs \(4, 8, 3\)"),
-        (-1, (2, 3, 9, 9), r"layer 'scale' .*blob 0 is of shape \(4, 6, 6\), .* needs \(4, 7, 7\)"),
+        (1, (2, 4, 8, 8), r"layer 'conv' .*blob 0 has shape \(4, 3, 3, 3\), .* needs shape \(4, 4, 3, 3\)"),
+        (1, (3, 8, 8), r"layer 'conv' .*blob 0 has shape \(4, 3, 3, 3\), .* needs shape \(4, 8, 3\)"),
+        (-1, (2, 3, 9, 9), r"layer 'scale' .*blob 0 has shape \(4, 6, 6\), .* needs shape \(4, 7, 7\)"),
     ],
 )
 def test_layers_that_are_computed_together(phase: Any, axes: int, shape: Shape, words: str) -> None:

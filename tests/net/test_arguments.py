@@ -60,14 +60,14 @@ def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr  # neither a crash nor another error
     data = f"{LENET}: the input 'data' has shape {{}}, but the net was built for (64, 1, 28, 28)\n{LENET}: "
-    ip1 = "layer 'ip1' (InnerProduct): blob 0 is of shape (500, 800), but a bottom of shape "
-    conv1 = "layer 'conv1' (Convolution): blob 0 is of shape (20, 1, 5, 5), but a bottom of shape "
+    ip1 = "layer 'ip1' (InnerProduct): blob 0 has shape (500, 800), but a bottom of shape "
+    conv1 = "layer 'conv1' (Convolution): blob 0 has shape (20, 1, 5, 5), but a bottom of shape "
     once = [
-        data.format((64, 1, 32, 32)) + f"{ip1}(64, 50, 5, 5) needs (500, 1250)",
-        data.format((2, 1, 32, 32)) + f"{ip1}(2, 50, 5, 5) needs (500, 1250)",
-        data.format((1, 1, 32, 32)) + f"{ip1}(1, 50, 5, 5) needs (500, 1250)",
-        data.format((2, 1, 20, 20)) + f"{ip1}(2, 50, 2, 2) needs (500, 200)",
-        data.format((2, 3, 28, 28)) + f"{conv1}(2, 3, 28, 28) needs (20, 3, 5, 5)",
+        data.format((64, 1, 32, 32)) + f"{ip1}(64, 50, 5, 5) needs shape (500, 1250)",
+        data.format((2, 1, 32, 32)) + f"{ip1}(2, 50, 5, 5) needs shape (500, 1250)",
+        data.format((1, 1, 32, 32)) + f"{ip1}(1, 50, 5, 5) needs shape (500, 1250)",
+        data.format((2, 1, 20, 20)) + f"{ip1}(2, 50, 2, 2) needs shape (500, 200)",
+        data.format((2, 3, 28, 28)) + f"{conv1}(2, 3, 28, 28) needs shape (20, 3, 5, 5)",
     ]
     assert run.stdout == "".join(f"{line}\n" * 4 for line in once)
 

@@ -37,7 +37,7 @@ def test_reshape_that_a_layer_cannot_take() -> None:
     prototxt = FED.replace("global_pooling: true pool: AVE", "kernel_size: 1")
     net = make_fed_net(prototxt=prototxt)
     net.blobs["data"].reshape(4, 2, 9, 9)
-    with pytest.raises(caffejax.GraphError, match=r"'fc1'.*blob 0 is of shape \(5, 48\).*needs \(5, 147\)"):
+    with pytest.raises(caffejax.GraphError, match=r"'fc1'.*blob 0 has shape \(5, 48\).*needs shape \(5, 147\)"):
         net.reshape()
 
 

@@ -354,7 +354,7 @@ def _infer_tops(
     def run_forward(key: jax.Array, *arguments: Any) -> Any:
         return forward(context.with_key((key, 0)), *arguments)[0]
 
-    with wrap_layer_errors(bottoms, unless=kind.instance is not None):
+    with wrap_layer_errors(bottoms, keep_exceptions=kind.instance is not None):
         tops: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(run_forward, _KEY, arrays, bottoms)
     return tops
 

@@ -23,7 +23,7 @@ from ..layers.indexing import crop_box
 from ..layers.neuron import log_base
 from ..layers.permute import permuted_axes
 from ..layers.pooling import pad_to_cover, pool_method, window_and_size, window_areas
-from ..layers.shape import concat_axis, cuts
+from ..layers.shape import concat_axis, slice_points
 from .program_builder import ProgramBuilder, Value
 
 Tops = Value | Sequence[Value] | None
@@ -346,7 +346,7 @@ def reshape(call: Call) -> Value:
 @lowers("Slice")
 def slice_(call: Call) -> list[Value]:
     """Lower a split of the bottom along an axis into the tops."""
-    axis, points = cuts(call.context, call.x.shape)
+    axis, points = slice_points(call.context, call.x.shape)
     parts = []
     for start, shape in zip([0, *points], call.shapes, strict=True):
         begin = [start if k == axis else 0 for k in range(len(shape))]

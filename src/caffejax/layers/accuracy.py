@@ -17,11 +17,11 @@ from .types import Gradient, Indices, Signature, Traced
 def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     """Return the fraction of labels whose score is among the `top_k` largest, as a scalar.
 
-    Bottoms: scores with the classes along `axis`, and one class number for each position without that axis. A label is
-    correct if fewer than top_k other classes have a score at least as large; with top_k 0 no label is correct.
-    `min_is_better` (caffe-windows) compares with smaller scores instead, as for distances. A label that is not a class
-    number counts as incorrect; data layers pass such a label only if a loss ignores it. The optional second top,
-    (classes,), holds the accuracy of each class, which is 0 for a class without labels.
+    Bottoms: scores with the classes along `axis`, and labels: a class number for each position along the other axes. A
+    label is correct if fewer than top_k other classes have a score at least as large; with top_k 0 no label is correct.
+    With `min_is_better` (caffe-windows) smaller scores are better, as for distances. A label that is not a class number
+    counts as incorrect; data layers pass such a label only if a loss ignores it. The optional second top, (classes,),
+    holds the accuracy of each class, which is 0 for a class without labels.
     """
     p = ctx.param
     axis = canonical_axis(p.axis, scores.shape)

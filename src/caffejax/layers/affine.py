@@ -29,10 +29,10 @@ Arrays = tuple[jax.Array, ...]
 
 
 def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
-    """Add a bias to x. The bias is broadcast: its axes are the axes of x from `axis` on.
+    """Add a bias to x. The bias is broadcast: its axes correspond to the axes of x that begin at `axis`.
 
-    The bias is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes of x. With num_axes -1 it
-    spans all axes from `axis` on, with 0 it is a single number. The top has the shape of x.
+    The bias is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes of x. If num_axes is -1, the
+    blob spans all axes from `axis` on; if num_axes is 0, the blob is a single number. The top has the shape of x.
     """
     x, addend = *bottoms, *blobs
     return _apply_steps(ctx, x, [(operator.add, addend)])
@@ -71,11 +71,11 @@ define_layer(
 
 
 def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
-    """Multiply x by a factor. The factor is broadcast: its axes are the axes of x from `axis` on.
+    """Multiply x by a factor. The factor is broadcast: its axes correspond to the axes of x that begin at `axis`.
 
     The factor is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes, as in Bias. With
-    `bias_term` a learnable bias of the same shape is added; with two bottoms it is the only blob. `min_value` and
-    `max_value` (forks) clamp the factor. The top has the shape of x.
+    `bias_term` a learnable bias of the same shape is added; in a layer with two bottoms, this bias is the only blob.
+    `min_value` and `max_value` (forks) clamp the factor. The top has the shape of x.
     """
     x, factor, *biases = *bottoms, *blobs
     factor = _clamp_factor(ctx, factor)
@@ -124,14 +124,14 @@ def _clamp_factor(ctx: Context, factor: Any) -> Any:
 
 
 def _spanned_shape(p: Any, shape: Shape) -> Shape:
-    """Return the shape of a learnable blob: the sizes of the bottom's axes that it spans."""
+    """Return the shape of a learnable blob: the sizes of those axes of the bottom that the blob spans."""
     start = canonical_axis(p.axis, shape)
     require(p.num_axes >= -1, f"num_axes must be -1 (all axes from `axis` on), 0 or more, not {p.num_axes}")
     if p.num_axes == -1:
         return shape[start:]
     require(
         start + p.num_axes <= len(shape),
-        f"the blob extends past the bottom: {p.num_axes} axes from axis {start} on, bottom shape {shape}",
+        f"the blob extends past the bottom: shape {shape} does not have {p.num_axes} axes from axis {start} on",
     )
     return shape[start : start + p.num_axes]
 
@@ -147,7 +147,7 @@ def _first_axis(blob: Any, x: Any, axis: int) -> int:
 
 
 def _apply_steps(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[..., Any], jax.Array]]) -> jax.Array:
-    """Apply the steps, pairs of an operation and a blob, to `x` in order."""
+    """Apply `steps`, pairs (operation, blob), to `x` in order; return an array with the shape and dtype of `x`."""
     if ctx.fast and all(b.ndim == 1 and _first_axis(b, x, ctx.param.axis) == 1 for _, b in steps):
         operands = dict(steps)
         return channel_affine(x, operands.get(operator.mul), operands.get(operator.add)).astype(x.dtype)
@@ -158,12 +158,12 @@ def _apply_steps(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[...,
 
 
 def _broadcast_blob(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
-    """Append axes of size 1 to `blob` so that it broadcasts with `x`."""
+    """Append axes of size 1 to `blob`, so that it broadcasts with `x` if its first axis is axis `axis` of `x`."""
     return blob.reshape(*blob.shape, *(1,) * (x.ndim - _first_axis(blob, x, axis) - blob.ndim))
 
 
 def _sum_to_blob(d: jax.Array, blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
-    """Sum `d` over all axes that `blob` was broadcast along."""
+    """Sum `d`, which has the shape of `x`, over all axes along which `blob` was broadcast."""
     start = _first_axis(blob, x, axis)
     return jnp.sum(promote(d), axis=[k for k in range(x.ndim) if not start <= k < start + blob.ndim])
 
@@ -193,7 +193,7 @@ define_layer(
 
 
 def _factors(a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-    require(len(x.shape) >= 2, f"bottom 1 needs a channel axis (axis 1), not shape {x.shape}")
+    require(len(x.shape) >= 2, f"bottom 1 needs a channel axis (axis 1), but has shape {x.shape}")
     require(x.shape == y.shape, f"bottoms 1 and 2 must have equal shapes, not {x.shape} and {y.shape}")
     require(
         a.shape[:2] == x.shape[:2] and all(n == 1 for n in a.shape[2:]),
@@ -217,13 +217,13 @@ def channel_scale_backward(
 def channel_scale_by_settings(
     ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array
 ) -> tuple[Any, tuple[jax.Array, ...]]:
-    """Apply ChannelScale with global_scale, or without the product in the forward or the backward pass.
+    """Apply ChannelScale with `global_scale`, or with the product omitted in the forward or the backward pass.
 
     With `global_scale`, x is multiplied by one number, which is the blob (1,) and the optional second top. In TRAIN the
-    blob is first moved by 1 % towards the mean magnitude of bottom 1, or set to it if the blob is negative, and then
-    clamped to [min_global_scale, max_global_scale]. Without `do_forward` the top is x. The gradients are the gradients
-    of the product with bottom 1, with two exceptions: without `do_backward_feature` the gradient of x is the gradient
-    of the top, and without `do_backward_scale` the gradient of bottom 1 is 0.
+    blob is first moved by 1 % towards the mean absolute value of bottom 1 (or set to this mean if the blob is
+    negative), and then clamped to [min_global_scale, max_global_scale]. Without `do_forward` the top is x. The
+    gradients are the gradients of the product with bottom 1, with two exceptions: without `do_backward_feature` the
+    gradient of x is the gradient of the top, and without `do_backward_scale` the gradient of bottom 1 is 0.
     """
     p, factors = ctx.param, _broadcast_scale(x, scale)
     require(ctx.n_tops == 1 or p.global_scale, "must not have a second top without global_scale: true")
@@ -239,7 +239,7 @@ def channel_scale_by_settings_params(ctx: Context, x: Any, scale: Any) -> list[P
     p = ctx.param
     require(
         p.min_global_scale <= p.max_global_scale,
-        f"min_global_scale {p.min_global_scale:g} is more than max_global_scale {p.max_global_scale:g}",
+        f"min_global_scale {p.min_global_scale:g} must be at most max_global_scale {p.max_global_scale:g}",
     )
     return [ParamSpec((1,), learnable=False, value=np.array([-1], np.float32))] if p.global_scale else []
 

@@ -4,9 +4,9 @@ A box is (x1, y1, x2, y2) along the last axis. Forks of Caffe differ in details,
 
 - `plus` is 1 in forks that count pixels, where a side is x2 - x1 + 1. It is 0 where coordinates are fractions of the
   image.
-- `touching` is True in SSD, MS-CNN and Cascade R-CNN: boxes that do not touch have no common area. It is False in
-  py-faster-rcnn: boxes less than `plus` apart have a common area, too.
-- `over` is the divisor of the common area: the union, the smaller area, or the area of the first box.
+- `touching` is True in SSD, MS-CNN and Cascade R-CNN: boxes that do not touch have no intersection. It is False in
+  py-faster-rcnn: boxes whose distance is less than `plus` also have an intersection.
+- `over` is the divisor of the area of intersection: the union, the smaller area, or the area of the first box.
 - `or_equal` is True in YOLO, where a box is also suppressed if its overlap equals the threshold.
 
 Functions without a loop also accept NumPy arrays. They then compute with NumPy, without compilation.
@@ -30,15 +30,18 @@ Divisor = Literal["union", "smaller", "first"]
 
 
 def areas(boxes: Any, plus: float = 0.0) -> Any:
-    """Return the areas (...) of boxes (..., 4). An area is 0 if x2 < x1 or y2 < y1."""
+    """Return the areas of boxes, (..., 4) to (...). An area is 0 if x2 < x1 or y2 < y1.
+
+    For `plus`, see the module docstring.
+    """
     x1, y1, x2, y2 = (boxes[..., i] for i in range(4))
     return namespace_of(boxes).where((x2 < x1) | (y2 < y1), 0.0, (x2 - x1 + plus) * (y2 - y1 + plus))
 
 
 def intersections(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False) -> Any:
-    """Return the common areas (...) of boxes a and b (..., 4), which broadcast.
+    """Return the areas of intersection of boxes `a` and `b`, both (..., 4); their leading axes broadcast.
 
-    The module docstring describes the options.
+    For `plus` and `touching`, see the module docstring.
     """
     xp = namespace_of(a, b)
     lengths = xp.minimum(a[..., 2:], b[..., 2:]) - xp.maximum(a[..., :2], b[..., :2])
@@ -48,13 +51,13 @@ def intersections(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False) 
 
 
 def overlaps(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False, over: Divisor = "union") -> Any:
-    """Return the overlaps (...) of boxes a and b: by default the intersection over union, 0 for disjoint boxes.
+    """Return the overlaps of boxes `a` and `b`: by default the intersection over union, and 0 for disjoint boxes.
 
     Args:
-        a, b: the boxes (..., 4), which broadcast.
+        a, b: the boxes, both (..., 4); their leading axes broadcast.
         plus: added to x2 - x1 for the side of a box.
         touching: whether boxes intersect only if they share a point even without `plus`.
-        over: the divisor of the intersection: the "union", the "smaller" area, or the area of `a` ("first").
+        over: the divisor of the area of intersection: the "union", the "smaller" area, or the area of `a` ("first").
     """
     xp = namespace_of(a, b)
     intersection, area = intersections(a, b, plus, touching=touching), areas(a, plus)
@@ -66,10 +69,10 @@ def overlaps(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False, over:
 
 
 class Selection(NamedTuple):
-    """Boxes that remain after suppression, best first, and padding after them.
+    """The boxes that remain after non-maximum suppression, best first, followed by padding.
 
     Attributes:
-        indices: (K,), indices into the boxes.
+        indices: (K,), indices into the array of boxes.
         selected: (K,), True for boxes that remain, False for padding.
     """
 
@@ -93,8 +96,8 @@ def select_best(
     """Return the boxes that remain after non-maximum suppression, best first.
 
     Args:
-        boxes: (N, 4).
-        scores: (N,). Among equal scores, the first comes first.
+        boxes: (N, 4), x1, y1, x2, y2 of each box.
+        scores: (N,). Boxes with equal scores keep their order.
         valid: (N,), False for boxes that are ignored.
         threshold, plus, or_equal, measure: see `non_max_suppression`.
         n_candidates: the number of best boxes to consider. Default: all.
@@ -102,7 +105,7 @@ def select_best(
         order: (M,), the indices of the boxes in the order in which they are considered. Default: by descending score.
 
     Returns:
-        A selection of length min(n_candidates, max_selected), or M (default: N) if that is smaller.
+        A selection of length min(n_candidates, max_selected, M), where M is N without `order`.
     """
     n = boxes.shape[0] if order is None else order.shape[0]
     n = min(n_candidates or n, n)
@@ -140,8 +143,8 @@ def non_max_suppression(
         eta: if it is below 1, each selected box multiplies the threshold by it while the threshold is above 0.5.
         or_equal: whether an overlap equal to the threshold also suppresses.
         max_selected: the maximum number of boxes to select. Default: no limit.
-        measure: `measure(selected, boxes)` returns the overlap of boxes (..., 4), which broadcast. Default: `overlaps`
-            with `plus`.
+        measure: `measure(selected, boxes)` returns the overlaps of two arrays of boxes (..., 4), which broadcast.
+            Default: `overlaps` with `plus`.
 
     Returns:
         (N,), True for the selected boxes.
@@ -151,7 +154,7 @@ def non_max_suppression(
     selected = jnp.zeros_like(valid, dtype=bool)
     if isinstance(n, int) and n == 0:
         return selected
-    if eta == 1 and _in_rounds.get():
+    if eta == 1 and _avoids_loops.get():
         earlier, later = boxes[:, None], boxes[None]
         overlap = overlaps(earlier, later, plus) if measure is None else measure(earlier, later)
         return _suppress_in_rounds((overlap >= threshold) if or_equal else (overlap > threshold), valid, max_selected)
@@ -183,32 +186,32 @@ def non_max_suppression(
     ).selected
 
 
-_in_rounds: ContextVar[bool] = ContextVar("in_rounds", default=False)
+_avoids_loops: ContextVar[bool] = ContextVar("avoids_loops", default=False)
 
 
 @contextmanager
 def suppress_without_loops() -> Iterator[None]:
-    """Trace `non_max_suppression` within a `with` block as a fixed number of rounds, one for each box, without a loop.
+    """Return a context manager in which `non_max_suppression` is traced as one round for each box, without a loop.
 
-    The results are the same. Exports to engines in which loops do not work use it. Suppression with eta below 1 keeps
-    its loop.
+    The results are the same. Exports use it for engines in which loops do not work. With `eta` below 1,
+    `non_max_suppression` still has a loop.
     """
-    token = _in_rounds.set(True)
+    token = _avoids_loops.set(True)
     try:
         yield
     finally:
-        _in_rounds.reset(token)
+        _avoids_loops.reset(token)
 
 
 def _suppress_in_rounds(suppresses: jax.Array, valid: jax.Array, max_selected: int | None) -> jax.Array:
-    """Return the mask of selected boxes, (N,).
+    """Return the mask of the boxes that remain after non-maximum suppression, (N,), with the best box first.
 
     In each round, a box is selected if no earlier box that was selected in the previous round suppresses it. After
     round n, the mask of the first n boxes is final.
 
     Args:
-        suppresses: (N, N), whether the box of the row, if it comes first and is selected, suppresses the box of the
-            column.
+        suppresses: (N, N), True if the overlap of the row's box and the column's box is large enough for suppression.
+            Only earlier boxes suppress, so the elements on and below the diagonal have no effect.
         valid: (N,), False for padding.
         max_selected: the maximum number of boxes to select, or None.
     """
@@ -223,7 +226,7 @@ def _suppress_in_rounds(suppresses: jax.Array, valid: jax.Array, max_selected: i
 
 
 class _Carry(NamedTuple):
-    """State of the loop of `non_max_suppression`.
+    """The state of the loop of `non_max_suppression`.
 
     Attributes:
         selected: (N,), True for the boxes selected so far.
@@ -239,12 +242,15 @@ class _Carry(NamedTuple):
 
 
 def encode_offsets(code: str, boxes: jax.Array, priors: jax.Array, variances: jax.Array | None) -> jax.Array:
-    """Return the offsets (..., 4) of boxes (..., 4) from priors (..., 4), the inverse of `decode_offsets`."""
+    """Return the offsets of boxes from priors, all (..., 4), in one of SSD's encodings.
+
+    This is the inverse of `decode_offsets`.
+    """
     sides = priors[..., 2:] - priors[..., :2]
     if code == "CORNER":
         offsets = boxes - priors
     elif code == "CORNER_SIZE":
-        offsets = (boxes - priors) / _twice(sides)
+        offsets = (boxes - priors) / _repeat_sides(sides)
     else:
         centers, size = (boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]
         shift = (centers - (priors[..., :2] + priors[..., 2:]) / 2) / sides
@@ -253,7 +259,7 @@ def encode_offsets(code: str, boxes: jax.Array, priors: jax.Array, variances: ja
 
 
 def decode_offsets(code: str, offsets: Any, priors: Any, variances: Any) -> Any:
-    """Return the boxes (..., 4) at offsets (..., 4) from priors (..., 4), in one of SSD's encodings.
+    """Return the boxes with given offsets from priors, all (..., 4), in one of SSD's encodings.
 
     Args:
         code: CORNER: offsets of the corners. CORNER_SIZE: offsets of the corners divided by the prior's sides.
@@ -268,12 +274,12 @@ def decode_offsets(code: str, offsets: Any, priors: Any, variances: Any) -> Any:
     if code == "CORNER":
         return priors + offsets
     if code == "CORNER_SIZE":
-        return priors + offsets * _twice(sides)
+        return priors + offsets * _repeat_sides(sides)
     centers = (priors[..., :2] + priors[..., 2:]) / 2 + offsets[..., :2] * sides
     xp = namespace_of(offsets, priors)
     half = xp.exp(offsets[..., 2:]) * sides / 2
     return xp.concatenate([centers - half, centers + half], axis=-1)
 
 
-def _twice(sides: Any) -> Any:
+def _repeat_sides(sides: Any) -> Any:
     return namespace_of(sides).concatenate([sides, sides], axis=-1)

@@ -1,4 +1,7 @@
-"""Random arrays with few compilations: sizes are rounded up, since XLA takes about half a second per size."""
+"""Random arrays with few compilations.
+
+Sizes are rounded up to a few sizes, since XLA takes about half a second to compile the program of each size.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,14 @@ _PIECE_SIZE = 1 << 17  # values per piece on a CPU: half a megabyte stays in its
 
 
 def bucketed_draw(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shape) -> jax.Array:
-    """Return the values of `draw(key, shape)`, sampled with a size that many shapes share.
+    """Return `draw(key, shape)`, computed with a rounded size, so that many shapes share one compilation.
 
-    With JAX's default keys the n-th value depends only on the key and n. On a CPU one program samples all values in
-    pieces of one size. With other keys, and while tracing (the result is compiled once anyway), `draw` is called
-    directly.
+    With JAX's default keys, the n-th value depends only on the key and n, so more values than needed can be sampled.
+    On a CPU, one program samples all values in pieces of one size. With other keys, `draw` is called directly; the
+    same holds while JAX traces, because the traced program is compiled only once.
 
     Args:
-        draw: a function such as `jax.random.normal`, whose n-th value is computed from the n-th random bits.
+        draw: a function such as `jax.random.normal`. Its n-th value must be computed from the n-th random bits.
         key: a random key.
         shape: the shape of the result.
     """
@@ -41,11 +44,11 @@ def bucketed_draw(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shap
 
 
 def _sample_in_pieces(draw: Callable[[Any, Shape], jax.Array], key: Any, n: int) -> np.ndarray:
-    """Return the first n values of `draw`, (n,), sampled in pieces of one size."""
+    """Return the first n values of `draw`, (n,), sampled in pieces of `_PIECE_SIZE` values."""
     key_words, values = np.asarray(jax.random.key_data(key)), None
     for offset in range(0, n, _PIECE_SIZE):
         words: Any = np.append(key_words, np.uint32(offset))
-        key_at_offset = jax.random.wrap_key_data(words, impl=_FROM_AN_OFFSET)
+        key_at_offset = jax.random.wrap_key_data(words, impl=_OFFSET_KEY_IMPL)
         piece = np.asarray(draw(key_at_offset, (_PIECE_SIZE,)))
         values = np.empty(n, piece.dtype) if values is None else values
         values[offset : offset + _PIECE_SIZE] = piece[: n - offset]
@@ -54,13 +57,13 @@ def _sample_in_pieces(draw: Callable[[Any, Shape], jax.Array], key: Any, n: int)
 
 
 def _bits(key: jax.Array, width: int, shape: Shape) -> jax.Array:
-    """Return the random bits of a default key by Threefry, starting at an offset less than 2^32.
+    """Return the random bits that Threefry computes for a default key, from an offset on, as uint32 of this shape.
 
-    The rounds are written out: compared with JAX's loop over the rounds, XLA compiles them in a third of the time, and
-    they run in a quarter of the time.
+    The rounds are unrolled. Compared with JAX's loop over the rounds, this takes a third of the time to compile and a
+    quarter of the time to run.
 
     Args:
-        key: (3,), uint32: the two words of the default key, then the offset.
+        key: (3,), uint32: the two words of the default key, and the offset, the number of values to skip.
         width: the number of bits of a value; must be 32.
         shape: the shape, with one axis.
     """
@@ -80,7 +83,7 @@ def _unsupported(*_: Any) -> NoReturn:
     raise NotImplementedError("this key only supports sampling random bits")
 
 
-_FROM_AN_OFFSET = define_prng_impl(
+_OFFSET_KEY_IMPL = define_prng_impl(
     key_shape=(3,),
     seed=_unsupported,
     split=_unsupported,
@@ -111,7 +114,7 @@ _PARITY = np.uint32(0x1BD11BDA)
 
 
 def threefry(key: np.ndarray, first: Any, second: Any) -> np.ndarray:
-    """Return two uint32 words, (2,), encrypted by Threefry with 20 rounds and a key of two words."""
+    """Encrypt two uint32 words by Threefry with 20 rounds and a key of two words; return them as uint32, (2,)."""
     words = np.asarray([first, second], np.uint32)
     keys = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
     with np.errstate(over="ignore"):
@@ -126,7 +129,7 @@ def threefry(key: np.ndarray, first: Any, second: Any) -> np.ndarray:
 
 
 def folded_bits(key: jax.Array, number: Any) -> int:
-    """Return `jax.random.bits(jax.random.fold_in(key, number))` as an int."""
+    """Return `jax.random.bits(jax.random.fold_in(key, number))` as an int, without compilation for default keys."""
     if str(jax.random.key_impl(key)) != "threefry2x32" or not jax.config.values["jax_threefry_partitionable"]:
         return int(jax.random.bits(jax.random.fold_in(key, number)))
     high, low = threefry(np.asarray(jax.random.key_data(fold_in(key, number))), 0, 0)
@@ -141,7 +144,7 @@ def key_of_seed(seed: int) -> jax.Array:
 
 
 def fold_in(key: jax.Array, number: Any) -> jax.Array:
-    """Return `jax.random.fold_in(key, number)`, without compilation for JAX's default keys if they are uncommitted."""
+    """Return `jax.random.fold_in(key, number)`, without compilation if the key is an uncommitted default key of JAX."""
     is_concrete = not isinstance(key, jax.core.Tracer) and is_eager() and not key.committed
     if not is_concrete or str(jax.random.key_impl(key)) != "threefry2x32":
         return jax.random.fold_in(key, number)

@@ -23,8 +23,9 @@ from .types import LayerType, PerLayer
 Phase = Literal["TRAIN", "TEST"]
 Shape = tuple[int, ...]
 
-_FROM_MESSAGE = ("param", "settings", "_definition")  # properties of a Context that layer, type and phase determine
-# fields of a LayerParameter that wire the layer into its net and do not affect its computation
+# properties of a Context that depend only on layer, type and phase
+_DERIVED_PROPERTIES = ("param", "settings", "_definition")
+# fields of a LayerParameter that connect the layer to its net and do not affect its computation
 _WIRING = ("name", "bottom", "top", "loss_weight", "param", "blobs", "propagate_down", "include", "exclude", "phase")
 
 
@@ -39,8 +40,8 @@ class ParamSpec:
         persistent: False for state that is kept from one forward pass to the next and is not saved, such as the
             hidden state of an LSTM. Caffe does not count it as a blob. It is declared after all other blobs.
         value: an array of initial values, used instead of the filler.
-        rewrite: a function of the blob. It returns the values with which Caffe's forward pass overwrites the blob, such
-            as normalized rows, before training updates them. Forward must apply the function, too; see
+        rewrite: `rewrite(blob)` returns the values with which Caffe's forward pass overwrites the blob, such as
+            normalized rows; training then updates these values. Forward must also apply the function; see
             `Net.rewrite_params`.
     """
 
@@ -53,7 +54,7 @@ class ParamSpec:
 
     def __post_init__(self) -> None:
         is_shape = isinstance(self.shape, tuple) and all(isinstance(n, Integral) and n >= 0 for n in self.shape)
-        require(is_shape, f"a ParamSpec's shape must be a tuple of integers of at least 0, not {self.shape!r}")
+        require(is_shape, f"a ParamSpec's shape must be a tuple of non-negative integers, not {self.shape!r}")
         require(self.persistent or not self.learnable, "a ParamSpec that is not persistent cannot be learnable")
         value_shape = None if self.value is None else tuple(np.shape(self.value))
         require(
@@ -66,18 +67,18 @@ class ParamSpec:
 class Context:
     """The settings, phase, options and random key with which a layer computes.
 
-    Contexts are equal if layers compute the same in them: if type, settings, phase, mesh axis, and the options of
-    `compute_config` that concern layers are equal. Equal contexts share one trace. `base_key` and `propagate_down`
-    belong to one pass and do not take part in the comparison.
+    Contexts are equal if type, settings, phase, mesh axis, and the options of `compute_config` that concern layers are
+    equal: layers then compute the same, so they are traced once. `base_key` and `propagate_down` belong to one pass
+    and are not compared.
 
     Attributes:
-        layer: the LayerParameter without its wiring: it has no name, and the names of bottoms and tops are empty.
+        layer: the LayerParameter without its name, and with empty names of the bottoms and tops.
         type: the layer's type.
         phase: "TRAIN" or "TEST".
         compute_config: how the net computes.
         base_key: the random key of one forward pass and the layer's number in it, or None; see `key`.
         propagate_down: in the backward pass of a host layer, whether each bottom needs a gradient, or None if all do.
-        per_layer: whether the type was made for this layer only, see `PerLayer`.
+        per_layer: whether `type` was made for this layer only, see `PerLayer`.
         axis: the mesh axis whose devices share a batch, see `layers.cross_replica`, or None on one device.
     """
 
@@ -98,7 +99,7 @@ class Context:
 
     @functools.cached_property
     def settings(self) -> Any:
-        """The settings that `LayerType.settings` reads from the message once, or None if the type does not set it.
+        """The value that `LayerType.settings` returns for this context, or None if the type has no such function.
 
         Raises:
             LayerError: for settings that are missing, out of range or contradictory.
@@ -122,27 +123,34 @@ class Context:
 
     @property
     def key(self) -> jax.Array:
-        """The layer's random key in this pass; adding or removing other layers does not change it."""
+        """The layer's random key in this pass. It does not change if other layers are added or removed.
+
+        Raises:
+            LayerError: if the pass has no random key.
+        """
         if self.base_key is None:
-            raise LayerError("is random here and needs a key: pass key=jax.random.key(seed)")
+            raise LayerError("is random in this phase and needs a random key: pass key=jax.random.key(seed)")
         return jax.random.fold_in(*self.base_key)
 
     def with_key(self, base_key: tuple[jax.Array, Any] | None) -> Context:
-        """Return the context of a forward pass with this key and number of the layer."""
+        """Return a copy with a different base key; see the attribute `base_key`."""
         return self.replace(base_key=base_key)
 
     def plain(self) -> Context:
-        """Return the context with the plain lowering."""
+        """Return a copy that selects the plain lowering instead of `caffejax.kernels`."""
         return self.replace(compute_config=self.compute_config.plain())
 
     def replace(self, **changes: Any) -> Context:
-        """Return a copy with changed fields, other than layer, type and phase, so that settings are not read again."""
+        """Return a copy with changed fields, without reading the settings again.
+
+        `layer`, `type` and `phase` must not be changed, because the settings depend on them.
+        """
         context = replace(self, **changes)
-        context.__dict__.update({name: self.__dict__[name] for name in _FROM_MESSAGE if name in self.__dict__})
+        context.__dict__.update({name: self.__dict__[name] for name in _DERIVED_PROPERTIES if name in self.__dict__})
         return context
 
     def with_settings(self, settings: Any) -> Context:
-        """Return the context with other settings, for types that compute with the functions of another type."""
+        """Return a copy with different settings, with which a type calls the functions of a related type."""
         context = replace(self)
         context.__dict__["settings"] = settings
         return context
@@ -165,12 +173,12 @@ class Context:
 
 @dataclass(frozen=True)
 class LayerDefinition:
-    """A layer's full definition, and the file that it comes from.
+    """A layer's full definition and the file that it comes from.
 
-    Layers that read files or run user code need it, and error messages name its layer and file.
+    Layers that read files or run user code need it, and error messages use it.
 
     Attributes:
-        layer: the full LayerParameter, including its wiring.
+        layer: the full LayerParameter, including the names of the layer, its bottoms and its tops.
         phase: "TRAIN" or "TEST".
         file: the path of the net's file, or None if the net is not from a file.
         data_config: the options for reading data.
@@ -192,7 +200,10 @@ class LayerDefinition:
         return Path(self.file).parent if self.file else None
 
     def path(self, name: str) -> Path:
-        """Resolve a path in the net relative to the working directory, as in Caffe, or else to the folder of the net.
+        """Return the path of a file that the net names, relative to the working directory, as in Caffe.
+
+        If the file exists only relative to the folder of the net, the path in this folder is returned.
+
 
         Raises:
             LayerError: if the name contains a NUL character.
@@ -202,7 +213,7 @@ class LayerDefinition:
 
 
 def strip_wiring(layer: Any) -> Any:
-    """Return a copy of a LayerParameter without name and wiring, for `Context.layer`."""
+    """Return a copy of a LayerParameter for `Context.layer`, without the names of the layer, its bottoms and tops."""
     message = type(layer)()
     message.CopyFrom(layer)
     for name in _WIRING:
@@ -213,7 +224,10 @@ def strip_wiring(layer: Any) -> Any:
 
 
 def resolve_type(context: Context, definition: LayerDefinition) -> Context:
-    """Return the context with the type that a `PerLayer` makes for this layer; other contexts are unchanged."""
+    """Return the context with the type that a `PerLayer` makes for this layer.
+
+    The contexts of other types are returned unchanged.
+    """
     impl = context.type.implementation
     if not isinstance(impl, PerLayer):
         return context
@@ -228,7 +242,7 @@ def name_key(key: jax.Array, name: str) -> jax.Array:
 
 
 def name_number(name: str) -> np.uint32:
-    """Return the CRC-32 of a name, to fold into a key."""
+    """Return the CRC-32 of a name, which can be folded into a random key."""
     return np.uint32(zlib.crc32(name.encode()))
 
 
@@ -245,7 +259,10 @@ class Epilogue:
     blobs: tuple[Any, ...]
 
     def is_by_channel(self, axis: int, channels: int) -> bool:
-        """Return whether the layer exactly computes factor * x + bias for each of `channels` along `axis`."""
+        """Return whether the layer computes exactly factor * x + bias for each channel.
+
+        The channels are along `axis` of x; their number is `channels`.
+        """
         affine = self.ctx.type.traits.by_channel
         return affine is not None and affine.applies(self.ctx, [tuple(b.shape) for b in self.blobs], axis, channels)
 

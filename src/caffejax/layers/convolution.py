@@ -37,14 +37,14 @@ FORK_DILATIONS = ("dilation_h", "dilation_w", "hole", "hole_h", "hole_w")
 
 @dataclass(frozen=True)
 class AxisSizes:
-    """A size for each spatial axis, as written in a prototxt.
+    """The sizes along the spatial axes that a prototxt sets, such as a kernel size or a stride.
 
     Attributes:
         name: the repeated field, such as "kernel_size".
-        values: the values of this field: none, one for all axes, or one per axis.
+        values: the values of this field: none, one for all axes, or one for each axis.
         pair_names: the fields for height and width, such as ("kernel_h", "kernel_w").
         pair: the values of these fields, each None if not set.
-        default: the size if nothing is set, or None if a size is required.
+        default: the size along all axes if none is set, or None if a size is required.
     """
 
     name: str
@@ -67,16 +67,16 @@ class AxisSizes:
         """
         name, (height, width) = self.name, self.pair_names
         if self.pair != (None, None):
-            require(n_axes == 2, f"{height} and {width} need 2 spatial axes, but there are {n_axes}; use {name}")
+            require(n_axes == 2, f"{height} and {width} need 2 spatial axes, but the bottom has {n_axes}; use {name}")
             require(not self.values, f"give either {name} or {height} and {width}, not both")
-            require(name == "pad" or None not in self.pair, f"{height} and {width} must both be given")
+            require(name == "pad" or None not in self.pair, f"{height} and {width} must both be set")
             return tuple(self.default or 0 if size is None else size for size in self.pair)
         if not self.values:
-            require(self.default is not None or n_axes == 0, f"{name} (or {height} and {width}) must be given")
+            require(self.default is not None or n_axes == 0, f"{name} (or {height} and {width}) must be set")
             return (self.default or 0,) * n_axes
         require(
             len(self.values) in (1, n_axes),
-            f"{name} must be given once or once per spatial axis: {len(self.values)} values for {n_axes} axes",
+            f"{name} must have one value, or one for each of the {n_axes} spatial axes, not {len(self.values)}",
         )
         return self.values * n_axes if len(self.values) == 1 else self.values
 
@@ -118,7 +118,7 @@ class ConvolutionSettings:
 def _window(n_axes: int, *sizes: AxisSizes) -> Window:
     kernel, stride, pad, dilation = (axis_sizes.resolve(n_axes) for axis_sizes in sizes)
     for name, size in (("kernel", kernel), ("stride", stride), ("dilation", dilation)):
-        require(all(n > 0 for n in size), f"{name} must be positive: {size}")
+        require(all(n > 0 for n in size), f"{name} must be positive, not {size}")
     return Window.symmetric(kernel=kernel, stride=stride, pad=pad, dilation=dilation)
 
 
@@ -126,7 +126,7 @@ def read_convolution(ctx: Context) -> ConvolutionSettings:
     """Read a ConvolutionParameter, including the names that forks use for `dilation`.
 
     Raises:
-        LayerError: if the dilation is set twice, or for one of two axes only.
+        LayerError: if the dilation is set twice, or is set for only one of two axes.
     """
     p = ctx.param
     return ConvolutionSettings(
@@ -188,7 +188,7 @@ class Correlation:
     fast: bool = False
 
     def size(self, x: Any) -> Shape:
-        """Return the spatial part of a shape."""
+        """Return the sizes of the spatial axes of `x`."""
         return tuple(x.shape[self.axis + 1 :])
 
     def __call__(
@@ -200,9 +200,9 @@ class Correlation:
         factor: jax.Array | None = None,
         relu: bool = False,
     ) -> jax.Array:
-        """Correlate (..., inputs, *size) to (..., outputs, *output size).
+        """Cross-correlate `x` with `weight`: (..., inputs, *size) to (..., outputs, *output size).
 
-        Then multiply by `factor` and add `bias`, (outputs,) each, if they are present. With `relu`, replace negative
+        Then multiply by `factor` and add `bias`, (outputs,) each, if they are not None. With `relu`, replace negative
         values by 0.
         """
         size = self.size(x)
@@ -211,7 +211,7 @@ class Correlation:
         return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
 
     def transpose(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
-        """Transpose the correlation: (..., outputs, *output size) to (..., inputs, *size).
+        """Apply the transpose of the correlation to `y`: (..., outputs, *output size) to (..., inputs, *size).
 
         It is computed as a correlation of `y`, dilated by the stride, with the flipped kernel.
         """
@@ -235,7 +235,7 @@ class Correlation:
         return x.reshape(*y.shape[: self.axis], *x.shape[1:])
 
     def weight_diff(self, x: jax.Array, dy: jax.Array) -> jax.Array:
-        """Return the gradient of the weight: `x` correlated with `dy`, with batch and channels exchanged."""
+        """Return the gradient of the weight: the correlation of `x` with `dy`, with batch and channels exchanged."""
         n = len(self.size(x))
         diff = lax.conv_general_dilated(
             self._flat(x),
@@ -250,7 +250,7 @@ class Correlation:
         return diff[(slice(None), slice(None), *(slice(k) for k in self.window.kernel))]
 
     def add_bias(self, y: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-        """Add the bias of each output, if there is one."""
+        """Add `bias`, (outputs,), to the channels of `y`, unless it is None."""
         if bias is None:
             return y
         return channel_affine(self._flat(y), None, bias, fast=self.fast).reshape(y.shape).astype(y.dtype)
@@ -264,26 +264,29 @@ class Correlation:
 
 
 def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
-    """Return the correlation that a layer's `ConvolutionSettings` define for bottoms of these shapes.
+    """Return the correlation that a layer's `ConvolutionSettings` define for the bottoms `xs`, which have `.shape`.
 
     Raises:
-        LayerError: for settings that do not match each other or the shapes, and for bottoms of different shapes.
+        LayerError: if settings do not match each other or the shapes, or if the bottoms have different shapes.
     """
     s, shape = ctx.settings, xs[0].shape
     axis = canonical_axis(s.axis, shape)
     for i, x in enumerate(xs):
-        require(x.shape == shape, f"all bottoms must have one shape: bottom {i} has {x.shape}, bottom 0 has {shape}")
+        require(x.shape == shape, f"bottom {i} must have the shape of bottom 0, {shape}, but has {x.shape}")
     require(s.num_output > 0, "num_output must be positive")
     require(s.group > 0, "group must be positive")
     require(
         shape[axis] % s.group == 0 and s.num_output % s.group == 0,
-        f"channels {shape[axis]} and num_output {s.num_output} must be multiples of group {s.group}",
+        f"the {shape[axis]} channels and num_output {s.num_output} must be multiples of group {s.group}",
     )
     return Correlation(s.window(len(shape) - axis - 1), axis, s.group, ctx.fast)
 
 
 def sum_diffs(diffs: Iterable[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
-    """Sum (bottom, weight, bias) diffs over bottoms; return the (weight, bias) diffs, then the diffs of the bottoms."""
+    """Sum the diffs of weight and bias over the bottoms; return this pair, then the diffs of the bottoms.
+
+    `diffs` has a tuple (diff of the bottom, diff of the weight, diff of the bias) for each bottom.
+    """
     dxs, *blob_diffs = zip(*diffs, strict=True)
     return tuple(sum(d[1:], d[0]) for d in blob_diffs), *dxs
 
@@ -301,9 +304,9 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
 
 
 def count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Return how many of the epilogues can be fused: factors and biases by channel, then a ReLU.
+    """Return how many of the epilogues can be fused: layers with a factor and bias for each channel, then a ReLU.
 
-    Factors and biases by channel are BatchNorm by stored statistics, Scale and Bias.
+    Layers with a factor and bias for each channel are BatchNorm with stored statistics, Scale and Bias.
     """
     axis = canonical_axis(ctx.settings.axis, x.shape)
     affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.settings.num_output), epilogues)))
@@ -498,7 +501,7 @@ define_layer(
 
 
 def depthwise_context(ctx: Context, x: Any) -> Context:
-    """Return the context of the equivalent Convolution, which has one group with one output for each channel.
+    """Return the context of the equivalent Convolution, which has a group with one output for each channel.
 
     Args:
         ctx: the context of a ConvolutionDepthwise layer.

@@ -67,23 +67,24 @@ define_layer(
 
 
 def _labels_and_probabilities(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the mask of labels and the probabilities, clamped to at least 1e-20, both (batch, classes)."""
+    """Return the one-hot mask of the labels, and the probabilities clamped to at least 1e-20, both (batch, classes)."""
     four_axes(prob.shape)
     require_one_batch(prob.shape, labels.shape)
     require(
         four_axes(labels.shape, "bottom 1")[1:] == (1, 1, 1),
-        f"needs one label per example, not labels of shape {labels.shape}",
+        f"needs one label for each of the {prob.shape[0]} examples, not labels of shape {labels.shape}",
     )
     rows = promote(prob).reshape(prob.shape[0], -1)
     return label_mask(labels, rows.shape), jnp.maximum(rows, _MIN_PROBABILITY)
 
 
 def sigmoid_cross_entropy_loss(ctx: Context, scores: jax.Array, targets: jax.Array) -> jax.Array:
-    """Return the sum of -t * log p - (1 - t) * log(1 - p) over the batch size, a scalar, where p = sigmoid(scores).
+    """Return the sum of -t * log p - (1 - t) * log(1 - p), divided by the batch size, where p = sigmoid(scores).
 
-    The normalization in the loss_param can select other divisors. Bottoms: scores (N, ...) and targets t in [0, 1] with
-    the same number of elements. Elements whose target, truncated to an integer, equals `ignore_label` are ignored; thus
-    an ignore_label of 0 also ignores targets of 0.75. Caffe's rule: sigmoid_cross_entropy_loss_layer.cpp.
+    The top is a scalar. `normalization` in the loss_param can select a different divisor. Bottoms: scores (N, ...) and
+    targets t in [0, 1] with the same number of elements. Elements whose target, truncated to an integer, equals
+    `ignore_label` are ignored; thus an ignore_label of 0 also ignores targets of 0.75. Caffe's rule:
+    sigmoid_cross_entropy_loss_layer.cpp.
     """
     x, t, valid, divisor = _targets(ctx, scores, targets)
     return jnp.sum(jnp.where(valid, sigmoid_terms(x, t), 0)) / divisor
@@ -116,8 +117,8 @@ def _targets(
     require_one_batch(scores.shape, targets.shape)
     require(
         scores.size == targets.size,
-        f"scores and targets must have the same number of elements: scores {scores.shape} have {scores.size}, "
-        f"targets {targets.shape} have {targets.size}",
+        f"scores and targets must have the same number of elements: scores of shape {scores.shape} have {scores.size}, "
+        f"targets of shape {targets.shape} have {targets.size}",
     )
     x, t = (promote(a).reshape(scores.shape[0], -1) for a in (scores, jax.lax.stop_gradient(targets)))
     valid = valid_labels(ctx.layer.loss_param, t)
@@ -125,7 +126,7 @@ def _targets(
 
 
 def weighted_sigmoid_loss(ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
-    """Return SigmoidCrossEntropyLoss with a weight for each element, divided by the sum of the weights, a scalar.
+    """Return the scalar SigmoidCrossEntropyLoss with a weight for each element, divided by the sum of the weights.
 
     Bottoms: scores (N, ...), targets and weights with the same number of elements. The loss is 0 if the sum of the
     weights is 0. The loss_param is ignored.
@@ -147,8 +148,8 @@ def _sigmoid_rows(scores: jax.Array, *others: jax.Array) -> list[jax.Array]:
         require_one_batch(scores.shape, other.shape)
         require(
             scores.size == other.size,
-            f"scores and {name} must have the same number of elements: scores {scores.shape} have {scores.size}, "
-            f"{name} {other.shape} have {other.size}",
+            f"scores and {name} must have the same number of elements: scores of shape {scores.shape} have "
+            f"{scores.size}, {name} of shape {other.shape} have {other.size}",
         )
     return [promote(a).reshape(scores.shape[0], -1) for a in (scores, *map(lax.stop_gradient, others))]
 
@@ -246,9 +247,9 @@ define_layer(
 def _weights(
     ctx: Context, axis: int, scores: jax.Array, labels: jax.Array, matrix: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array | float]:
-    """Return the sums of the rows of H that the labels select, these rows, and the divisor of the loss.
+    """Return the sum of the row of H that each label selects, the rows, and the divisor of the loss.
 
-    The rows are stored along the scores' `axis`, in the shape of the scores, and are 0 for ignored labels.
+    The rows have the shape of the scores, with the classes along `axis`, and are 0 for ignored labels.
     """
     loss_param, classes = ctx.layer.loss_param, scores.shape[axis]
     require(not loss_param.HasField("normalize"), 'normalize is deprecated here; use "normalization"')
@@ -256,7 +257,7 @@ def _weights(
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")
     h = jax.lax.stop_gradient(promote(jnp.asarray(matrix)))
-    require(h.size == classes**2, f"the infogain matrix must be {classes} x {classes}, not of shape {h.shape}")
+    require(h.size == classes**2, f"the infogain matrix must have {classes} x {classes} elements, not shape {h.shape}")
     h = h.reshape(classes, classes)
     outer, inner = outer_inner(scores.shape, axis)
     valid = valid_labels(loss_param, labels.reshape(outer, inner))

@@ -1,8 +1,8 @@
 """Sums and means over the devices that share one batch.
 
 Under `jax.shard_map` over `ComputeConfig.axis_name` each device runs the net on its shard of the rows, and a loss
-refers to the batch of all devices. The interpreter takes the mean over devices of a top without axes. A layer with such
-a top therefore returns, for
+refers to the batch of all devices. The interpreter, which runs the layers of a net, replaces a top without axes by its
+mean over the devices. A layer with such a top therefore returns, for
 
 - a mean over rows: the mean over the device's rows; nothing else is needed;
 - a sum over rows: `axis_size` times the sum over the device's rows;
@@ -36,7 +36,7 @@ def axis_index(ctx: Context) -> Any:
 
 
 def psum(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return the sum of x over the devices; the result is replicated."""
+    """Return the sum of x over the devices, which is the same on every device."""
     if ctx.axis is None:
         return x
     total: jax.Array = jax.lax.psum(vary(x, frozenset({ctx.axis})), ctx.axis)
@@ -44,14 +44,14 @@ def psum(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def pmean(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return the mean of x over the devices; the result is replicated."""
+    """Return the mean of x over the devices, which is the same on every device."""
     return x if ctx.axis is None else psum(ctx, x) / axis_size(ctx)
 
 
 def global_count(ctx: Context, valid: jax.Array) -> jax.Array:
     """Return the divisor for a device's sum over valid items.
 
-    It is the number of valid items on all devices, counted as at least 1, divided by the number of devices.
+    The divisor is the number of valid items on all devices (1 if there are none), divided by the number of devices.
 
     Args:
         valid: bool, of any shape, True for items that count.
@@ -62,15 +62,15 @@ def global_count(ctx: Context, valid: jax.Array) -> jax.Array:
 def with_mesh_axis(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
     """Return a layer's context with the mesh axis set if its bottoms differ between devices.
 
-    A layer with replicated bottoms, such as a layer that only reads parameters, computes as on one device.
+    If the bottoms are equal on all devices, as in a layer that only reads parameters, it computes as on one device.
     """
     return ctx.replace(axis=ctx.compute_config.axis_name) if any(_may_differ(ctx, x) for x in bottoms) else ctx
 
 
 def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
-    """Return a layer's tops, where tops without axes are replaced by their mean over devices.
+    """Return a layer's tops, where tops without axes are replaced by their mean over the devices.
 
-    Each device divides before the sum, so the sum can be combined with the sum of the gradients.
+    Each device divides before the sum over devices, so that XLA can combine this sum with the sum of the gradients.
     """
     name: Any = ctx.compute_config.axis_name
     return tuple(
@@ -80,7 +80,7 @@ def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Arr
 
 
 def psum_loss(ctx: Context, loss: jax.Array) -> jax.Array:
-    """Return the sum of a loss over the devices; a replicated loss counts once."""
+    """Return the sum of a loss over the devices. A loss that is the same on every device counts only once."""
     name: Any = ctx.compute_config.axis_name
     total: jax.Array = jax.lax.psum(loss, name) if _may_differ(ctx, loss) else loss
     return total

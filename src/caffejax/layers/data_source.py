@@ -28,11 +28,11 @@ class Source(Position, Protocol):
 
     @property
     def tops(self) -> Tops:
-        """Shape and dtype of each top."""
+        """The shape and dtype of each top."""
         ...
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        """Return the next batch, one array per top. After the last example the data start again, as in Caffe.
+        """Return the next batch, an array for each top. After the last example the data start again, as in Caffe.
 
         If `SourceSpec.device_transform` is set, it computes the tops from these arrays."""
         ...
@@ -44,10 +44,11 @@ class Source(Position, Protocol):
 
 @runtime_checkable
 class SharedSource(Source, Protocol):
-    """A source that is able to read only the shard of one process, `DataConfig.shard`.
+    """A source that can restrict its reading to the shard of one process, `DataConfig.shard`.
 
-    `next` returns the next batch of the shard. The position refers to the data of all processes, whatever the shard.
-    Every process reads sources of other kinds completely, and the loader drops the batches of other shards.
+    `next` returns the next batch of the shard. The position refers to the data of all processes, regardless of the
+    shard. A source without these methods is read completely by every process, and the loader drops the batches of other
+    shards.
     """
 
     @property
@@ -56,10 +57,10 @@ class SharedSource(Source, Protocol):
         ...
 
     def take(self, number: int) -> tuple[np.ndarray, ...] | None:
-        """Advance by one batch of all processes; return the batch if `number` belongs to the shard, else None.
+        """Advance by one batch of all processes; return this batch if its number belongs to the shard, else None.
 
-        `number` is the index of the batch in this source, or among the batches of several sources. It increases by 1
-        with each call.
+        `number` is the index of the batch in this source, or its index among the batches of several sources. It
+        increases by 1 with each call.
         """
         ...
 
@@ -68,11 +69,11 @@ class SourceSpec(NamedTuple):
     """The result of inspecting a source.
 
     Attributes:
-        tops: shape and dtype of each top.
+        tops: the shape and dtype of each top.
         device_transform: a traced function `device_transform(*arrays) -> tops` that computes the tops from the source's
             arrays on the device, or None if the arrays are the tops.
-        arrays: shape and dtype of the source's arrays, or None if they equal `tops`.
-        padded: the indices of the tops whose number of rows varies by batch and that end with padding; see
+        arrays: the shape and dtype of each of the source's arrays, or None if they equal `tops`.
+        padded: the indices of the tops that end with padding, because their number of rows differs between batches; see
             `layers.row_padding`.
     """
 

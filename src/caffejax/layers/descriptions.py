@@ -34,7 +34,7 @@ class Setting:
 
     Attributes:
         name: the name of the field, after the outer field and a dot if the message is nested.
-        kind: its type: int, float, bool, string, the names of an enum's values, or the name of a message.
+        kind: the type of the field: int, float, bool, string, the names of an enum's values, or the name of a message.
         default: the default as text, "" if there is none.
         repeated: whether the field may be set several times.
         meaning: a description in one line, or "" if there is none.
@@ -48,7 +48,10 @@ class Setting:
 
 
 def description(t: LayerType) -> str:
-    """Return the docstring of the function or class that defines a type."""
+    """Return the docstring of the function or class that computes layers of a type.
+
+    For a type with variants, return the sentence that tells how they are distinguished.
+    """
     match t.implementation:
         case Traced(forward=function) | OnHost(forward=function):
             pass
@@ -60,12 +63,12 @@ def description(t: LayerType) -> str:
 
 
 def variants(t: LayerType) -> dict[str, LayerType]:
-    """Return the variants of a type by name. Most types have none."""
+    """Return the variants of a type, keyed by name. The dict is empty for types without variants."""
     return dict(t.implementation.types) if isinstance(t.implementation, Variants) else {}
 
 
 def _has_gradient_by_layer(t: LayerType) -> bool:
-    """Return whether each layer of a type defines its own gradient, as Python layers do."""
+    """Return whether the layers of a type define their gradients individually, as Python layers do."""
     return isinstance(t.implementation, PerLayer) and t.gradient.backward is None and t.gradient.exists
 
 
@@ -76,7 +79,7 @@ def facts(t: LayerType) -> str:
 
 
 def _count(n: Any) -> str:
-    """Format a number of blobs: `2`, `1 to 3`, `1 or more`, `as bottoms`."""
+    """Format a number of bottoms or tops, such as `2`, `1 to 3`, `1 or more` or `as bottoms`."""
     if isinstance(n, str):
         return "as bottoms"
     if isinstance(n, int):
@@ -94,7 +97,7 @@ def _gradient(t: LayerType) -> str:
 
 
 def restrictions(t: LayerType) -> list[str]:
-    """Return the restrictions of a type, and the JAX transformations that do not support it, in sentences."""
+    """Return sentences about the restrictions of a type, and about the JAX transformations that it does not support."""
     sentences = [t.docs.restrictions] if t.docs.restrictions else []
     if t.on_host:
         return [*sentences, f"No transformation but `jax.grad`: {ON_HOST}."]
@@ -104,18 +107,24 @@ def restrictions(t: LayerType) -> list[str]:
 
 
 def params_of(t: LayerType) -> list[str]:
-    """Return the fields of LayerParameter with the settings of a type, without `COMMON_PARAMS`."""
+    """Return the names of the fields of LayerParameter that hold the settings of a type, except `COMMON_PARAMS`."""
     return [param for param in (t.signature.param, *t.signature.further_params) if param]
 
 
 def settings_of(t: LayerType, param: str) -> list[Setting]:
-    """Return the settings of a type in a field of LayerParameter, without fork settings that it does not support."""
+    """Return the settings of a layer type that belong to the LayerParameter field `param`.
+
+    Settings that only forks of Caffe define are omitted if the type does not support them.
+    """
     message = caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[param].message_type
     return list(_settings(message, "", t.signature.fork_settings))
 
 
 def settings_of_message(name: str) -> list[Setting]:
-    """Return the settings in one of `SHARED_MESSAGES`, including fork settings only if layers support them."""
+    """Return the settings in one of `SHARED_MESSAGES`.
+
+    Settings that only forks of Caffe define are omitted if caffe.proto has no comment on them.
+    """
     return list(_settings(getattr(caffe_pb2, name).DESCRIPTOR))
 
 
@@ -123,9 +132,9 @@ def _settings(message: Any, prefix: str = "", supported: tuple[str, ...] | None 
     """Yield a setting for each field, and for the fields of nested messages that are not described elsewhere.
 
     Args:
-        message: the descriptor.
-        prefix: text before the names of fields.
-        supported: the fork fields to include. Default: all that are described.
+        message: the descriptor of the message.
+        prefix: the text before the names of fields, such as "weight_filler.".
+        supported: the fields of forks to include. Default: all that have a comment in caffe.proto.
     """
     fork_names, meanings = fork_fields().get(message.name, {}), field_meanings().get(message.full_name, {})
     for field in message.fields:
@@ -155,7 +164,7 @@ def _default(field: Any) -> str:
 
 @functools.cache
 def field_meanings() -> Mapping[str, Mapping[str, str]]:
-    """Return `{full name of a message: {field: meaning}}` from the comment above each field in caffe.proto."""
+    """Return `{full name of a message: {field: meaning}}`. A meaning is the comment above a field in caffe.proto."""
     meanings: dict[str, dict[str, str]] = {}
     outer, comment = ["caffe"], ""
     for line in files(caffe_pb2.__package__).joinpath("caffe.proto").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Uniform calls of the functions of layer types, for nets and checks: arguments and results are tuples of arrays."""
+"""Uniform calls of the functions of layer types, with tuples of arrays as arguments and results."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Arrays = tuple[jax.Array, ...]
 
 
 def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Arrays, Arrays]:
-    """Compute the tops, and the new values of the blobs that are not learnable.
+    """Return the tops of a layer, and the new values of the blobs that are not learnable.
 
-    The second tuple is empty if the type is not stateful.
+    The second tuple is empty if the type has no such blobs.
     """
     impl = ctx.type.implementation
     assert isinstance(impl, Traced | OnHost), f"{ctx.type.name} does not compute"
@@ -36,7 +36,7 @@ def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple
 def run_fused(
     ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
-    """Compute a layer fused with its epilogues; return the top of the last epilogue and the layer's new state."""
+    """Run a layer fused with `epilogues`, the layers after it; return the last top and the first layer's new state."""
     assert ctx.type.fusion is not None
     return _tops_and_state(ctx, ctx.type.fusion.run(ctx, tuple(blobs), *bottoms, epilogues))
 
@@ -48,7 +48,7 @@ def backward(
     tops: Sequence[Any],
     top_diffs: Sequence[Any],
 ) -> tuple[Arrays, Arrays]:
-    """Compute blob and bottom diffs by the hand-written rule, with zeros where the rule returns None."""
+    """Return the diffs of the blobs and of the bottoms by the hand-written rule. None becomes an array of zeros."""
     rule = ctx.type.gradient.backward
     assert rule is not None, f"{ctx.type.name} has no backward rule"
     # a single top is passed as an array, as forward returned it
@@ -66,14 +66,14 @@ def backward(
 
 @validate_params
 def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    """Run `forward`, with a gradient by autodiff or by a hand-written rule, as `ComputeConfig.backward` selects.
+    """Run `forward`, with a gradient by autodiff or by the hand-written rule, as `ComputeConfig.backward` selects.
 
     Types with `overrides_autodiff` always use their rule.
     """
     kind = ctx.type
     if kind.on_host:
         return _call_on_host(ctx, blobs, bottoms)
-    if kind.traits.elementwise and ctx.fast and kind.params is None:  # it closes over no array
+    if kind.traits.elementwise and ctx.fast and kind.params is None:  # the function below must not close over arrays
         keyless = ctx.replace(base_key=None)
         return elementwise(lambda *bottoms: _call_traced(keyless, (), bottoms)[0], *bottoms), ()
     return _call_traced(ctx, blobs, bottoms)
@@ -89,29 +89,32 @@ def _call_traced(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax
 
 
 def cached_call(
-    ctx: Context, key: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
+    ctx: Context, base_key: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[Arrays, Arrays]:
-    """Run `call` in a forward pass with a base key. Layers with equal contexts are traced and lowered once."""
+    """Run `call` with the base key of a forward pass, see `Context`; return the result of `call`.
+
+    Layers with equal contexts are traced and lowered once.
+    """
     if ctx.type.on_host or ctx.per_layer:
-        return call(ctx.with_key(key), blobs, bottoms)
-    result: tuple[Arrays, Arrays] = _jitted_call(ctx, key, tuple(blobs), tuple(bottoms))
+        return call(ctx.with_key(base_key), blobs, bottoms)
+    result: tuple[Arrays, Arrays] = _jitted_call(ctx, base_key, tuple(blobs), tuple(bottoms))
     return result
 
 
 def cached_fused_call(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
-    """Run `run_fused`. Layers with equal contexts are traced and lowered once."""
+    """Run `run_fused`. Layers with equal contexts and equal epilogues are traced and lowered once."""
     if any(c.per_layer for c in (ctx, *(e.ctx for e in epilogues))):
         return validate_params(run_fused)(ctx, blobs, bottoms, epilogues)
-    epilogue_contexts, epilogue_blobs = tuple(f.ctx for f in epilogues), tuple(f.blobs for f in epilogues)
+    epilogue_contexts, epilogue_blobs = tuple(e.ctx for e in epilogues), tuple(e.blobs for e in epilogues)
     result: tuple[Arrays, Arrays] = _jitted_fused(ctx, epilogue_contexts, tuple(blobs), tuple(bottoms), epilogue_blobs)
     return result
 
 
 @partial(jax.jit, static_argnums=0)
-def _jitted_call(ctx: Context, key: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
-    return call(ctx.with_key(key), blobs, bottoms)
+def _jitted_call(ctx: Context, base_key: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
+    return call(ctx.with_key(base_key), blobs, bottoms)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -126,10 +129,13 @@ def _jitted_fused(
 
 
 def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    """Run `call` for host types with NumPy arrays, which are available outside of jax.jit, also under jax.grad."""
+    """Run `call` for a type that computes with NumPy arrays on the host.
+
+    JAX arrays can be converted to NumPy arrays outside of jax.jit, also under jax.grad.
+    """
 
     def to_numpy(arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
-        # under jit a new array is traced, too, which reveals jit even if the layer has no arrays
+        # under jit, a new array is a tracer, too; this detects jit even if the layer has no arrays
         if any(isinstance(a, jax.core.Tracer) for a in (*arrays, jnp.zeros(()))):
             raise LayerError("runs on the host and cannot be compiled: call the net outside of jax.jit")
         return tuple(np.asarray(a) for a in arrays)
@@ -153,7 +159,7 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
     def run_backward(residuals: Any, diffs: Any) -> Any:
         blobs, bottoms, tops, needs_gradient = residuals
         if ctx.type.gradient.backward is None:
-            raise LayerError("has no backward pass, but the gradient of another layer or input needs one")
+            raise LayerError("has no backward pass, but the gradient of an earlier layer or of an input requires it")
         required = ctx.propagate_down or (False,) * len(bottoms)
         context = ctx.replace(propagate_down=tuple(map(operator.or_, required, needs_gradient.bottoms)))
         zero = jax.custom_derivatives.SymbolicZero
@@ -168,13 +174,13 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class _NeedsGradient:
-    """The bottoms of a host layer that need a gradient."""
+    """Flags for the bottoms of a host layer: True if the bottom needs a gradient."""
 
     bottoms: tuple[bool, ...]
 
 
 def _with_rule(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    """Run `forward`, with the gradient of the hand-written rule."""
+    """Run `forward`, with the hand-written rule as its gradient."""
 
     def run(key: Any, blobs: Arrays, bottoms: Arrays) -> Any:
         tops, state = forward(ctx.with_key(key), blobs, bottoms)
@@ -182,7 +188,7 @@ def _with_rule(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.A
 
     def diffs(residuals: Any, diffs: Any, needed: Any) -> Any:
         key, blobs, bottoms, tops = residuals
-        with matmul_precision(ctx):  # may be called long after the forward pass
+        with matmul_precision(ctx):  # JAX may call this function after the forward pass left the context manager
             return None, *backward(ctx.with_key(key), blobs, bottoms, tops, diffs[0])
 
     result: tuple[Arrays, Arrays] = make_differentiable(run, diffs)(ctx.base_key, tuple(blobs), tuple(bottoms))
@@ -198,7 +204,8 @@ def _tops_and_state(ctx: Context, result: Any) -> tuple[Arrays, Arrays]:
     tops, state = result if isinstance(impl, Traced) and impl.stateful else (result, ())
     arrays = _tuple(tops)
     for top in arrays:
-        require(hasattr(top, "shape"), f"forward must return an array, or a tuple of one per top, not {top!r}")
+        is_array = hasattr(top, "shape")
+        require(is_array, f"forward must return an array, or a tuple with an array for each top, not {top!r}")
     return arrays, tuple(state)
 
 
@@ -209,9 +216,9 @@ def _tuple(value: Any) -> Arrays:
 def _cast_diffs(diffs: Sequence[Any], arrays: Sequence[jax.Array]) -> Arrays:
     require(
         len(diffs) == len(arrays),
-        f"the backward rule must return a gradient for each blob, but returned {len(diffs)} for {len(arrays)}",
+        f"the backward rule must return a gradient for each blob: {len(arrays)} in all, not {len(diffs)}",
     )
-    cast = (
+    cast_diffs = (
         (jnp.zeros_like(a) if d is None else jnp.asarray(d)).astype(a.dtype) for d, a in zip(diffs, arrays, strict=True)
     )
-    return tuple(cast)
+    return tuple(cast_diffs)

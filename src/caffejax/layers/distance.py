@@ -22,10 +22,10 @@ _SOFTENING = 1e-4  # Caffe divides by the distance plus this
 
 
 def euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return the sum of squared differences over twice the batch size, a scalar (euclidean_loss_layer.cpp).
+    """Return the sum of squared differences, divided by twice the batch size, a scalar (euclidean_loss_layer.cpp).
 
-    Bottoms: two arrays (N, ...) with the same number of elements. Up to 4 axes, their shapes may differ after axis 0.
-    Bottoms with more axes, as in C3D, must have one shape; BVLC Caffe refuses them.
+    Bottoms: two arrays (N, ...) with the same number of elements. Bottoms with at most 4 axes may have different shapes
+    after axis 0. Bottoms with more axes, as in C3D, must have equal shapes; BVLC Caffe rejects them.
     """
     return jnp.sum(jnp.square(_difference(a, b))) / (2 * a.shape[0])
 
@@ -62,20 +62,20 @@ def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
 def contrastive_loss(
     ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *centroids: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Return half the mean over pairs of d**2 if they are similar, else of max(margin - d, 0)**2, a scalar.
+    """Return half the mean over pairs of d**2 (similar pairs) or max(margin - d, 0)**2 (other pairs), a scalar.
 
     d is the Euclidean distance of a pair. Bottoms: features a and b, (N, C), and `similar`, (N,), nonzero for similar
-    pairs. With `legacy_version` dissimilar pairs contribute max(margin - d**2, 0). The gradient divides by d + 1e-4
+    pairs. With `legacy_version`, max(margin - d**2, 0) replaces max(margin - d, 0)**2. The gradient divides by d + 1e-4
     instead of d. Caffe's rule: contrastive_loss_layer.cpp.
 
     MyCaffe adds:
 
     - Bottom 2 may have 2 or 3 labels for each pair. The pair is similar if its labels are equal.
     - A second top, (N, 1, 1, 1), is 1 for pairs that the margin classifies correctly, by d <= margin, and 0 for others.
-    - `matching_distance_scale` multiplies d**2 of similar pairs, without effect on the gradient.
-    - `distance_calculation: MANHATTAN` replaces d**2 by the sum of absolute differences, and implies legacy_version.
-    - Bottom 3 has centroids (labels, C). Once they are not all 0, they replace a in similar pairs (`centroid_learning:
-      MATCHING`) or in dissimilar pairs (NONMATCHING).
+    - `matching_distance_scale` multiplies d**2 of similar pairs, but does not affect the gradient.
+    - `distance_calculation: MANHATTAN` replaces d**2 with the sum of absolute differences, and implies legacy_version.
+    - Bottom 3 has centroids (labels, C). If they are not all 0, the centroid of the pair's first label replaces a, in
+      similar pairs (`centroid_learning: MATCHING`) or in dissimilar pairs (NONMATCHING).
     """
     _, is_similar, squared, gap = _pairs(ctx, a, b, similar, *centroids)
     hinge = jnp.maximum(gap, 0)
@@ -122,7 +122,7 @@ def _is_legacy(p: Any) -> bool:
 
 
 def _distance(p: Any, squared: jax.Array) -> jax.Array:
-    """Return the distances that are compared with the margin: squared distances in the legacy version."""
+    """Return the distances that are compared with the margin, which are squared in the legacy version, (pairs,)."""
     return squared if _is_legacy(p) else jnp.sqrt(squared)
 
 
@@ -157,7 +157,7 @@ def _pairs(
         centroid_rows = lax.stop_gradient(promote(centroids[0]).reshape(centroids[0].shape[0], -1))
         require(
             centroid_rows.shape[1:] == rows_a.shape[1:],
-            f"bottom 3 must have {rows_a.shape[1]} channels like bottom 0, not {centroid_rows.shape[1]}",
+            f"bottom 3 must have {rows_a.shape[1]} channels, like bottom 0, not {centroid_rows.shape[1]}",
         )
         is_replaced = jnp.any(centroid_rows != 0) & (is_similar if p.centroid_learning == "MATCHING" else ~is_similar)
         rows_a = jnp.where(is_replaced[:, None], centroid_rows[labels[:, 0].astype(jnp.int32)], rows_a)
@@ -172,7 +172,8 @@ _DISTANCES, _CENTROIDS = ("EUCLIDEAN", "MANHATTAN"), ("NONE", "MATCHING", "NONMA
 def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     """Return the mean distance between the 3D points of two bottoms (N, 3 * points), as (1, 1, 1, 1)."""
     difference = _weighted_difference(a, b)
-    require(difference.shape[1] % 3 == 0, f"rows must hold points of 3 numbers each, not {difference.shape[1]} numbers")
+    columns = difference.shape[1]
+    require(columns % 3 == 0, f"each row must have 3 numbers for each point, but has {columns} numbers")
     points = difference.reshape(a.shape[0], -1, 3)
     distance = cross_replica.pmean(ctx, jnp.mean(jnp.sqrt(jnp.sum(jnp.square(points), axis=2))))
     return distance.reshape(1, 1, 1, 1).astype(a.dtype)
@@ -187,7 +188,7 @@ define_layer(
 
 
 def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array) -> jax.Array:
-    """Return the sum of d' P d over twice the batch size, a scalar, where d is the difference of two rows.
+    """Return the sum of d' P d, divided by twice the batch size, a scalar, where d is the difference of two rows.
 
     Bottoms: a and b, (N, K), and a matrix P for each row, (N, K, K) or (N, K * K). As if P were symmetric, the gradient
     of a is P d over the batch size, and the gradient of b is its negative.
@@ -218,7 +219,7 @@ def _weighted_difference(a: jax.Array, b: jax.Array) -> jax.Array:
     require_one_batch(a.shape, b.shape)
     require(
         math.prod(a.shape[1:]) == math.prod(b.shape[1:]),
-        f"bottoms 0 and 1 must have rows of the same length: {a.shape} and {b.shape}",
+        f"bottoms 0 and 1 must have rows of the same length, but have shapes {a.shape} and {b.shape}",
     )
     return (promote(a) - promote(b.reshape(a.shape))).reshape(a.shape[0], math.prod(a.shape[1:]))
 
@@ -269,7 +270,7 @@ def _violations(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Ar
     require_one_batch(scores.shape, labels.shape)
     require(
         math.prod(labels.shape) == labels.shape[0],
-        f"needs one label per example, not labels of shape {labels.shape}",
+        f"needs one label for each of the {scores.shape[0]} examples, not labels of shape {labels.shape}",
     )
     rows = promote(scores).reshape(scores.shape[0], -1)
     is_label = label_mask(labels, rows.shape)

@@ -18,9 +18,9 @@ from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Trace
 def dropout(ctx: Context, x: jax.Array) -> jax.Array:
     """Set elements to 0 with probability dropout_ratio in TRAIN, and divide the others by 1 - dropout_ratio.
 
-    In TEST the top equals the bottom. The top has the shape of the bottom. In forks, with `scale_train: false` TRAIN
-    does not divide, and TEST multiplies by 1 - dropout_ratio instead. With `sample_weights_test: true`, TEST drops
-    elements, too. Caffe's rule: dropout_layer.cpp.
+    In TEST the top equals the bottom. The top has the shape of the bottom. Forks have two settings. With `scale_train:
+    false`, TRAIN does not divide, and TEST multiplies by 1 - dropout_ratio instead. With `sample_weights_test: true`,
+    TEST drops elements, too. Caffe's rule: dropout_layer.cpp.
     """
     factor = _dropout_factor(ctx, x)
     return x if factor is None else x * factor
@@ -57,7 +57,7 @@ def _dropout_factor(ctx: Context, x: jax.Array) -> jax.Array | float | None:
 def selu(ctx: Context, x: jax.Array) -> jax.Array:
     """Return lambda * x where x > 0, else lambda * alpha * (exp(x) - 1). The top has the shape of the bottom."""
     p = ctx.param
-    negative = jnp.where(x > 0, 0, x)  # an overflow in the branch that is not selected would reach the gradient
+    negative = jnp.where(x > 0, 0, x)  # the gradient would be NaN if the branch that is not selected overflowed
     return getattr(p, "lambda") * jnp.where(x > 0, x, p.alpha * jnp.expm1(negative))
 
 
@@ -168,7 +168,7 @@ def _spatial_factor(ctx: Context, x: jax.Array) -> Any:
         p = float(options["p"])
     except (TypeError, ValueError):
         p = math.nan
-    require(0 < p < 1, f"param_str's p must be between 0 and 1, not {options['p']!r}")
+    require(0 < p < 1, f"p in param_str must be between 0 and 1, not {options['p']!r}")
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
     if options["phase"] != "TRAIN":
         return 1 / (1 - p)

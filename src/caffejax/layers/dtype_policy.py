@@ -4,7 +4,7 @@ Everything is float32, except where the precision of a net allows less:
 
 - float32: products and convolutions use full float32, even where JAX's default is less (TF32 on GPUs, bfloat16 on
   TPUs);
-- tf32: the factors of products may be rounded to the 10 bits of TF32 where the platform supports it; CPUs do not;
+- tf32: the factors of products may be rounded to the 10-bit mantissa of TF32 if the platform supports it (CPUs do not);
 - bfloat16: layer types compute according to their `DtypePolicy`:
 
       float32   Bottoms are cast to float32. The default: losses, metrics, indices.
@@ -32,7 +32,7 @@ _PRODUCTS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "float32
 def matmul_precision(ctx: Context) -> AbstractContextManager[None]:
     """Return a context manager that applies the net's precision to float32 products and convolutions traced within it.
 
-    Gradients of these by autodiff have the same precision, even if they are traced outside of it.
+    Their gradients by autodiff have the same precision, even if the gradients are traced outside of the `with` block.
     """
     return jax.default_matmul_precision(_PRODUCTS[ctx.compute_config.precision])
 

@@ -31,8 +31,8 @@ class EltwiseSettings:
 
     Attributes:
         operation: "PROD", "SUM" or "MAX".
-        coefficients: the factors of SUM, one for each bottom.
-        has_coefficients: whether the prototxt sets them.
+        coefficients: the factors of SUM, a number for each bottom.
+        has_coefficients: whether the prototxt sets `coefficients`.
     """
 
     operation: str
@@ -44,29 +44,27 @@ def read_eltwise(ctx: Context) -> EltwiseSettings:
     """Read an EltwiseParameter.
 
     Raises:
-        LayerError: for an operation that only forks have, for a number of coefficients other than the number of
-            bottoms, or for coefficients with PROD.
+        LayerError: if only forks have the operation, if the number of coefficients is neither 0 nor the number of
+            bottoms, or if PROD has coefficients.
     """
     p, bottoms = ctx.param, len(ctx.layer.bottom)
     operation, coefficients = str(p.EltwiseOp.Name(p.operation)), tuple(p.coeff)
     require(operation in ("PROD", "SUM", "MAX"), f"operation {operation} is not supported; use PROD, SUM or MAX")
     n = len(coefficients)
-    require(n in (0, bottoms), f"takes one coeff for each bottom or none, but there are {n} for {bottoms} bottoms")
+    require(n in (0, bottoms), f"coeff must be set once for each bottom, or not at all: {bottoms} times, not {n}")
     require(not (n and operation == "PROD"), "takes coeff only with operation SUM, not with PROD")
     return EltwiseSettings(operation, coefficients or (1.0,) * bottoms, bool(coefficients))
 
 
 def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
-    """Combine bottoms of one shape by element: product (PROD), sum weighted by `coeff` (SUM) or maximum (MAX).
+    """Combine bottoms of one shape element by element: product (PROD), sum weighted by `coeff` (SUM) or maximum (MAX).
 
     The top has the shape of the bottoms. The gradient of MAX goes to a single bottom: among equal maxima, bottom 1
     comes before bottom 0, and both come before later bottoms. `stable_prod_grad` has no effect: the gradient of PROD is
     exact even where a bottom is 0.
     """
     for i, x in enumerate(xs):
-        require(
-            x.shape == xs[0].shape, f"bottoms must have one shape: bottom {i} has {x.shape}, bottom 0 has {xs[0].shape}"
-        )
+        require(x.shape == xs[0].shape, f"bottom {i} must have the shape of bottom 0, {xs[0].shape}, but has {x.shape}")
     match ctx.settings.operation:
         case "PROD":
             return math.prod(xs[1:], start=xs[0])
@@ -106,7 +104,8 @@ define_layer(
 def reduction(ctx: Context, x: jax.Array) -> jax.Array:
     """Return `coeff` times the sum, the sum of |x|, the sum of squares or the mean over `axis` and all later axes.
 
-    The top has the axes of the bottom before `axis`. The gradient of |x| at 0 is 0.
+    `operation` selects one of these: SUM, ASUM, SUMSQ or MEAN. The top has the axes of the bottom before `axis`. The
+    gradient of |x| at 0 is 0.
     """
     rows = _flatten_reduced(ctx, x)
     match _reduction_operation(ctx):
@@ -145,7 +144,7 @@ def _reduction_operation(ctx: Context) -> str:
 
 
 def _coefficient(ctx: Context, shape: Shape) -> float:
-    """Return the factor of the sum over the elements on this device."""
+    """Return the factor by which the sum over the elements on this device is multiplied."""
     sums_over_batch = canonical_axis(ctx.param.axis, shape) == 0 and _reduction_operation(ctx) != "MEAN"
     return float(ctx.param.coeff) * (cross_replica.axis_size(ctx) if sums_over_batch else 1)
 

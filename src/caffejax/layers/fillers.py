@@ -1,4 +1,4 @@
-"""Fillers: the initial values of blobs. `fill` applies a filler; each filler is a function of (filler, key, shape).
+"""Fillers, which compute the initial values of blobs. Each type of filler is a function of (filler, key, shape).
 
 Caffe's rules: filler.hpp.
 """
@@ -28,7 +28,7 @@ def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.floa
 
     Args:
         filler: a FillerParameter, or None for zeros.
-        key: the random key of the blob; may be None if the filler is not random.
+        key: the random key of the blob. It may be None if the filler is not random.
         shape: the shape of the blob.
         dtype: the dtype of the result; values are computed in float32 and then cast.
 
@@ -46,7 +46,7 @@ def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.floa
 
 
 def check_filler(filler: Any) -> None:
-    """Raise `LayerError` for an unknown filler type; None fills with zeros."""
+    """Raise `LayerError` if a filler has an unknown type. None, which fills with zeros, is valid."""
     is_known = filler is None or filler.type in _FILLERS
     require(
         is_known or filler.type != "gabor",
@@ -57,10 +57,10 @@ def check_filler(filler: Any) -> None:
 
 
 def scale_filler(filler: Any, factor: float, shape: Shape) -> Any:
-    """Return a filler for blobs of a shape that gives the values of `filler` times `factor`.
+    """Return a filler whose values, in blobs of this shape, are the values of `filler` times `factor`.
 
     Raises:
-        LayerError: for a filler other than constant, uniform, gaussian, xavier and msra.
+        LayerError: if the type of the filler is not constant, uniform, gaussian, xavier or msra.
     """
     check_filler(filler)
     scaled = {name: getattr(filler, name) * factor for name in ("value", "min", "max", "mean", "std")}
@@ -81,7 +81,7 @@ def is_random(filler: Any) -> bool:
 
 
 def _fan(filler: Any, shape: Shape) -> float:
-    """Return the number of inputs, the number of outputs, or their mean, with which xavier and msra scale."""
+    """Return the number of inputs, the number of outputs, or their mean, as `variance_norm` selects."""
     count = math.prod(shape)
     fan_in = count / shape[0]
     fan_out = count / shape[1] if len(shape) > 1 else count
@@ -102,13 +102,13 @@ def _uniform(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
 
 def _gaussian(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    require(filler.sparse >= -1, f"gaussian filler: sparse must be a count, or -1 for none, not {filler.sparse}")
-    require(filler.std >= 0, f"gaussian filler: std must not be negative: {filler.std}")
+    require(filler.sparse >= -1, f"gaussian filler: sparse must be a count, or -1 if unused, not {filler.sparse}")
+    require(filler.std >= 0, f"gaussian filler: std must not be negative, but is {filler.std}")
     normal_key, sparse_key = jax.random.split(key)
     values = bucketed_draw(lambda k, s: filler.mean + filler.std * jax.random.normal(k, s), normal_key, shape)
     if filler.sparse < 0:
         return values
-    # `sparse` is the expected number of non-zero inputs of an output
+    # `sparse` is the expected number of nonzero inputs of an output
     mask = jax.random.bernoulli(sparse_key, min(1.0, filler.sparse / shape[0]), shape)
     return jnp.where(mask, values, 0)
 
@@ -160,7 +160,10 @@ _IMAGEXY_COORDINATES = {"x": ("x",), "y": ("y",), "ones": ("1",), "both": ("x", 
 
 
 def _expectation(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    """Return cbfinn/caffe's coordinates of a map, from -1 to 1, which turn probabilities into expected coordinates."""
+    """Return the coordinates of all positions of a map, from -1 to 1, (coordinates, height * width).
+
+    In cbfinn/caffe, the product of this blob and the probabilities of the positions is the expected position.
+    """
     option, (height, width) = filler.expectation_option, (filler.height, filler.width)
     require(
         option in _EXPECTATION_COORDINATES,
@@ -168,12 +171,15 @@ def _expectation(filler: Any, key: Any, shape: Shape) -> jax.Array:
     )
     names = _EXPECTATION_COORDINATES[option]
     _require_shape("expectation", shape, (len(names), height * width))
-    grid = np.meshgrid(*(_side_coordinates(n, with_start=True) for n in (height, width)), indexing="ij")
+    grid = np.meshgrid(*(_side_coordinates(n, includes_start=True) for n in (height, width)), indexing="ij")
     return jnp.stack([_coordinate(name, *grid).ravel() for name in names])
 
 
 def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    """Return coordinates in the older form, a block for each channel. They start after -1 and end at 1."""
+    """Return the coordinates of a map, as in an older form of `_expectation`, with a block for each channel.
+
+    The coordinates start one step after -1, and end at 1.
+    """
     n, height, width = filler.channels, filler.height, filler.width
     require(
         filler.xy in _IMAGEXY_COORDINATES,
@@ -181,16 +187,19 @@ def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
     )
     names = _IMAGEXY_COORDINATES[filler.xy]
     _require_shape("imagexy", shape, (n * len(names), n * height * width))
-    grid = np.meshgrid(*(_side_coordinates(n, with_start=False) for n in (height, width)), indexing="ij")
+    grid = np.meshgrid(*(_side_coordinates(n, includes_start=False) for n in (height, width)), indexing="ij")
     rows = np.stack([_coordinate(name, *grid).ravel() for name in names])
     return jnp.asarray(np.kron(np.eye(n, dtype=np.float32), rows))
 
 
-def _side_coordinates(n: int, *, with_start: bool) -> np.ndarray:
-    """Return n equidistant coordinates along a side. They start at -1, or one step after it, and end at 1."""
-    first = 0 if with_start else 1
+def _side_coordinates(n: int, *, includes_start: bool) -> np.ndarray:
+    """Return n equidistant coordinates, (n,), that end at 1.
+
+    They start at -1 if `includes_start` is true, otherwise one step after -1.
+    """
+    first = 0 if includes_start else 1
     steps = n - 1 + first
-    require(steps > 0, f"width and height of the map must be set to at least {2 - first}, not {n}")
+    require(steps > 0, f"width and height of the map must be at least {2 - first}, not {n}")
     return (2 * (np.arange(n) + first) / steps - 1).astype(np.float32)
 
 
@@ -199,7 +208,7 @@ def _coordinate(name: str, y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _require_shape(name: str, shape: Shape, needed: Shape) -> None:
-    require(shape == needed, f"{name} filler: its settings need a blob of shape {needed}, not {shape}")
+    require(shape == needed, f"{name} filler: the settings require a blob of shape {needed}, not {shape}")
 
 
 _FILLERS: dict[str, _Filler] = {

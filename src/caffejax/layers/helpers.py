@@ -1,4 +1,4 @@
-"""Helpers for layer functions: axes, tuples of tops, zero gradients, receptive windows, NumPy or JAX arrays."""
+"""Helpers for layer functions: axes, tuples of tops, zero gradients, receptive windows, and NumPy or JAX arrays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
 
 
 def refuse_set(p: Any, names: Container[str], hint: str) -> None:
-    """Raise `LayerError` if a message sets one of the fields `names` to a value other than its default."""
+    """Raise `LayerError` if a message sets one of the fields `names` to a value other than its default.
+
+    `hint` ends the error message, and tells how to correct the net.
+    """
     for field, value in p.ListFields():
         require(
             field.name not in names or (not field.is_repeated and value == field.default_value),
@@ -40,7 +43,7 @@ def refuse_set(p: Any, names: Container[str], hint: str) -> None:
 
 
 def is_after_first_axis(ctx: Context) -> bool:
-    """Return whether the layer's `axis` is after axis 0, so that each row is computed independently."""
+    """Return whether the layer's `axis` is not axis 0, so that each row is computed independently."""
     return bool(ctx.param.axis > 0)
 
 
@@ -55,7 +58,7 @@ def four_axis_shape(shape: Shape) -> Shape:
 
 
 def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]:
-    """Return num, channels, height and width, 1 for missing axes. Caffe's oldest layers do not support more axes.
+    """Return num, channels, height and width, with 1 for missing axes, as Caffe's oldest layers read shapes.
 
     Raises:
         LayerError: if the shape has more than four axes.
@@ -66,9 +69,9 @@ def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]
 
 
 def check_plane_size(size: Shape, shape: Shape) -> None:
-    """Check that a bottom (num, channels, height, width) can be resized to a height and width.
+    """Check that a bottom of shape (num, channels, height, width) can be resized to `size`, (height, width).
 
-    It is called before tables with the length of the sides are allocated.
+    Layers call it before they allocate tables whose lengths are the height and the width.
 
     Raises:
         LayerError: if the result has more elements than a blob can have, or a side is longer than 2^24 cells.
@@ -83,7 +86,7 @@ def check_plane_size(size: Shape, shape: Shape) -> None:
 
 
 def check_side_length(size: Shape) -> None:
-    """Check that tables with the length of the sides of a plane can be allocated.
+    """Check that tables whose lengths are the height and width of `size` can be allocated.
 
     Raises:
         LayerError: if a side has more than 2^24 cells.
@@ -97,22 +100,22 @@ def check_side_length(size: Shape) -> None:
 
 
 def as_tuple(tops: Any) -> tuple[Any, ...]:
-    """Return tops, or their gradients, as a tuple; a single top may be an array."""
+    """Return tops, or their gradients, as a tuple. An array becomes a tuple of one array."""
     return tops if isinstance(tops, tuple) else (tops,)
 
 
 def first_top(tops: Any) -> Any:
-    """Return the first top, or its gradient."""
+    """Return the first of the tops, or of their gradients. The argument is an array or a tuple."""
     return as_tuple(tops)[0]
 
 
 def same_shape(ctx: Any, x: Any) -> list[tuple[int, ...]]:
-    """Return the shape of the bottom as the shape of the only top, for `Traced.top_shapes`."""
+    """Return the shape of the bottom as the shape of the only top; a function for `Traced.top_shapes`."""
     return [x.shape]
 
 
 def no_gradient(ctx: Context, *bottoms: Any, y: Any, dy: Any) -> tuple[None, ...]:
-    """Return a zero gradient for every bottom, for `Gradient.backward`."""
+    """Return None, a zero gradient, for every bottom; a function for `Gradient.backward`."""
     return (None,) * len(bottoms)
 
 
@@ -145,19 +148,20 @@ _CHANNELS = 1
 
 
 def pointwise_window(ctx: Context, bottom: Any) -> Window:
-    """Return the window of one pixel at the same position, for `LayerTraits.receptive_window`."""
+    """Return the window of one pixel at the same position; a function for `LayerTraits.receptive_window`."""
     n = len(bottom.shape) - _CHANNELS - 1
     return Window.symmetric((1,) * n, (1,) * n, (0,) * n)
 
 
 def global_window(ctx: Context, bottom: Any) -> None:
-    """Return None for `LayerTraits.receptive_window`: each pixel depends on the whole plane."""
+    """Return None, the window of the whole plane; a function for `LayerTraits.receptive_window`."""
 
 
 def pointwise_window_along(axis: Callable[[Context], int]) -> Callable[[Context, Any], Window | None]:
     """Return a function for `LayerTraits.receptive_window` of layers that compute along `axis(ctx)`.
 
-    Its window is the pixel at the same position if the axis is the batch or channel axis, or None, the whole plane.
+    The function returns the window of one pixel at the same position if the axis is the batch or channel axis, and
+    otherwise None, the window of the whole plane.
     """
 
     def window(ctx: Context, bottom: Any) -> Window | None:

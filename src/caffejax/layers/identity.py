@@ -19,7 +19,7 @@ Arrays = tuple[jax.Array, ...]
 
 
 def gather(ctx: Context, *xs: jax.Array) -> Arrays:
-    """Return the bottoms unchanged. The fork gathers the batches of all MPI processes; here there is one process."""
+    """Return the bottoms unchanged. The fork gathers the batches of all MPI processes, which is not needed here."""
     require(
         not ctx.layer.HasField("gather_param"),
         "gather_param is not supported: this Gather is yjxiong/caffe's, which collects the batches of processes",
@@ -28,8 +28,8 @@ def gather(ctx: Context, *xs: jax.Array) -> Arrays:
 
 
 def debug(ctx: Context, *xs: jax.Array) -> Arrays:
-    """Return the bottoms unchanged, for MyCaffe's debugger. The last bottoms, such as labels, may lack a top."""
-    require(ctx.n_tops <= len(xs), f"has {ctx.n_tops} tops, but only {len(xs)} bottoms")
+    """Return the bottoms unchanged, for MyCaffe's debugger. The last bottoms, such as labels, may have no tops."""
+    require(ctx.n_tops <= len(xs), f"must not have more tops than bottoms: {ctx.n_tops} tops, {len(xs)} bottoms")
     return xs[: ctx.n_tops]
 
 
@@ -114,7 +114,7 @@ def _factor(ctx: Context, count: jax.Array) -> jax.Array:
 
 
 def _with_negative_gradient(x: jax.Array, factor: jax.Array) -> jax.Array:
-    """Return x, with `-factor` as its derivative."""
+    """Return x; its derivative is `-factor`."""
     finite = jnp.where(jnp.isfinite(x), x, 0)
     zero = finite - jax.lax.stop_gradient(finite)
     return jax.lax.stop_gradient(x) - (jax.lax.stop_gradient(factor) * zero).astype(x.dtype)

@@ -1,4 +1,4 @@
-"""Im2col: the cells under each position of a window, as channels (im2col_layer.cpp)."""
+"""Im2col: the cells under each position of a window as channels (im2col_layer.cpp)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def im2col_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) 
 
 
 def im2col_window(ctx: Context, x: jax.Array) -> Window:
-    """Return the window over the spatial axes."""
+    """Return the window of the convolution over the spatial axes of a bottom."""
     return _window(ctx, x)[0]
 
 

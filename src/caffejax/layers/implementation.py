@@ -5,9 +5,9 @@
 | `Traced` | a function of JAX arrays, compiled with the rest of the net |
 | `OnHost` | a function of NumPy arrays, called between compiled parts of the net |
 | `Reads` | read from a data source |
-| `Fed` | inputs of the net |
-| `PerLayer` | implemented in one of these ways, decided for each layer |
-| `Variants` | of one of several types, since forks use one name for different things |
+| `Fed` | inputs of the net, which the caller passes |
+| `PerLayer` | implemented in one of the ways above, which is decided for each layer |
+| `Variants` | of one of several types, since forks use one name for different types |
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Fusion:
-    """A faster way to compute a layer together with layers that follow it in place on its only top.
+    """Functions that compute a layer together with the layers that work in place on its only top, which is faster.
 
     Attributes:
         fusible: `fusible(ctx, bottom, epilogues)` returns how many of the following layers, which are passed as
-            `Epilogue`s, can be fused. Bottom and blobs only have `.shape`.
+            `Epilogue`s, can be fused. The bottom and the blobs have no values, only `.shape`.
         run: `run(ctx, blobs, bottom, epilogues)` computes the layer fused with all these epilogues. It returns a result
-            like `forward`.
+            of the same form as `Traced.forward`.
     """
 
     fusible: Callable[..., int]
@@ -50,7 +50,7 @@ class Traced:
         instance: the user's object that computes the layer, or None.
         host_forward: `forward` on NumPy arrays, for inference on a CPU without compiling, or None.
         top_shapes: `top_shapes(ctx, *bottoms)` returns the tops' shapes faster than evaluating forward. It returns None
-            where forward must be evaluated, since it may raise an error. Bottoms have `.shape`.
+            where forward must be evaluated, because forward may raise an error. Bottoms have `.shape`.
     """
 
     forward: Function
@@ -64,14 +64,16 @@ class Traced:
 
 @dataclass(frozen=True)
 class OnHost:
-    """A function of NumPy arrays that cannot be traced. It and its backward rule are called outside of compiled code.
+    """A function of NumPy arrays that cannot be traced.
+
+    The function and its backward rule are called outside of compiled code.
 
     Attributes:
         forward: `forward(ctx, [blobs,] *bottoms)` returns the top, or a tuple of tops.
-        top_shapes: `top_shapes(ctx, *bottoms)` returns the largest shapes of the tops.
+        top_shapes: `top_shapes(ctx, *bottoms)` returns the largest possible shapes of the tops.
         params: see `Traced`.
         ragged: whether the number of rows of the tops depends on the data.
-        in_float32: whether it computes in float32, whatever the dtype of its bottoms.
+        in_float32: whether the function computes in float32, for bottoms of any dtype.
         instance: the user's object that computes the layer, or None.
         position: the interface to save and restore the position of that object in its data, or None.
     """
@@ -87,7 +89,7 @@ class OnHost:
 
 @dataclass(frozen=True)
 class Reads:
-    """Tops read from a data source.
+    """Tops that are read from a data source.
 
     Attributes:
         probe: `probe(definition)` takes a `LayerDefinition`, inspects the source cheaply and returns a `SourceSpec`. It
@@ -105,7 +107,7 @@ class Reads:
 
 @dataclass(frozen=True)
 class Fed:
-    """Tops given by the caller.
+    """Tops that the caller passes.
 
     Attributes:
         shapes: `shapes(ctx)` returns a list of the tops' shapes.
@@ -119,12 +121,12 @@ class Fed:
 
 @dataclass(frozen=True)
 class PerLayer:
-    """An implementation that is made for each layer, since it depends on the layer's settings, file or object.
+    """A function that makes an implementation for each layer, from the layer's settings, file or user object.
 
     Attributes:
         make: `make(ctx, definition)` returns the `LayerType` of one layer, usually `ctx.type` with a different
             implementation. It is called once for each layer of each graph.
-        on_host: whether the result is known to run on the host.
+        on_host: whether all results run on the host.
     """
 
     make: Function
@@ -152,9 +154,9 @@ class Variants:
     Attributes:
         select: `select(layer)` returns the name of the variant that a LayerParameter belongs to.
         types: the LayerTypes by variant name, which documentation shows. They all have the same type name.
-        selection_doc: how variants are told apart, in a sentence.
-        resolve: `resolve(layer, context)` returns the LayerParameter with added settings, which `select` needs and
-            which depend on the `LayerContext`. It is None if `select` does not need them.
+        selection_doc: a sentence that tells how the variants are distinguished.
+        resolve: `resolve(layer, context)` returns the LayerParameter with additional settings, which `select` needs and
+            which depend on the `LayerContext`. `resolve` is None if `select` does not need such settings.
     """
 
     select: Callable[[Any], str]

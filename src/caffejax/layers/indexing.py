@@ -22,10 +22,10 @@ from .weight_and_bias import weight_and_bias_specs
 
 
 def argmax(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return the indices of the `top_k` largest values, largest first; among equal values the last one comes first.
+    """Return the indices of the `top_k` largest values, largest first. Among equal values, the last comes first.
 
-    Without `axis` the top is (N, 1, top_k), the indices into each flattened item, or with `out_max_val` (N, 2, top_k),
-    the indices and then the values. Axes of size 1 are appended up to the bottom's number of axes. With `axis` the top
+    Without `axis` the top holds indices into each flattened item, (N, 1, top_k), or with `out_max_val` the indices and
+    then the values, (N, 2, top_k). Axes of size 1 are appended up to the bottom's number of axes. With `axis` the top
     has the bottom's shape with top_k along that axis, and `out_max_val` returns the values instead of the indices.
     Caffe's rule: argmax_layer.cpp.
     """
@@ -90,7 +90,7 @@ define_layer(
 
 
 def _truncate_indices(index: jax.Array, n: int) -> jax.Array:
-    """Truncate indices to integers, as Caffe does; negative indices become n, which is out of range."""
+    """Truncate indices to integers, as Caffe does. Negative indices become n, which is out of range."""
     truncated = index.astype(jnp.int32)
     return jnp.where(truncated < 0, n, truncated)
 
@@ -122,21 +122,21 @@ define_layer(
 
 
 def crop_box(ctx: Context, shape: Shape, like: Shape) -> tuple[list[int], list[int]]:
-    """Return the start and the size of the crop along each axis."""
+    """Return the starts and the sizes of the crop, a number for each axis of bottom 0."""
     axis, offsets = canonical_axis(ctx.param.axis, shape), list(ctx.param.offset)
     n_cropped = len(shape) - axis
     require(
         len(offsets) in (0, 1, n_cropped),
-        f"offset must be set once, or once for each cropped axis: {len(offsets)} offsets for {n_cropped} axes",
+        f"offset must have one value, or one for each of the {n_cropped} cropped axes, not {len(offsets)}",
     )
-    require(len(like) >= len(shape), f"bottom 1 needs {len(shape)} axes, like bottom 0, not shape {like}")
+    require(len(like) >= len(shape), f"bottom 1 needs {len(shape)} axes, like bottom 0, but has shape {like}")
     if len(offsets) != n_cropped:
         offsets = (offsets or [0]) * n_cropped
     starts, sizes = [0] * axis + offsets, [*shape[:axis], *like[axis : len(shape)]]
     for k in range(axis, len(shape)):
         require(
             starts[k] + sizes[k] <= shape[k],
-            f"the crop does not fit along axis {k}: offset {starts[k]} plus size {sizes[k]} is more than {shape[k]}",
+            f"the crop does not fit along axis {k}: offset {starts[k]} plus size {sizes[k]} exceeds {shape[k]}",
         )
     return starts, sizes
 
@@ -201,11 +201,11 @@ def filter_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
     *data, selector = (b.shape for b in bottoms)
     require(
         ctx.n_tops == len(data),
-        f"needs one top for each bottom except the selector: {ctx.n_tops} tops for {len(data)} bottoms",
+        f"needs one top for each of the {len(data)} bottoms before the selector, but has {ctx.n_tops} tops",
     )
     require(
         selector and all(n == 1 for n in selector[1:]),
-        f"the selector (last bottom) must hold one number per row, not {selector}",
+        f"the selector (last bottom) must hold one number for each row, but has shape {selector}",
     )
     for i, shape in enumerate(data):
         require(shape[:1] == selector[:1], f"bottom {i} has shape {shape}, but the selector has {selector[0]} rows")
@@ -241,9 +241,9 @@ def filter_channels(ctx: Context, blobs: tuple[jax.Array, ...], *bottoms: jax.Ar
 
 def filter_channels_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
-    require(ctx.n_tops == len(bottoms), f"needs one top for each bottom: {ctx.n_tops} tops for {len(bottoms)} bottoms")
+    require(ctx.n_tops == len(bottoms), f"needs one top for each of the {len(bottoms)} bottoms, but has {ctx.n_tops}")
     sizes = {b.shape[canonical_axis(p.axis, b.shape)] for b in bottoms}
-    require(len(sizes) == 1, f"bottoms must have one size along axis {p.axis}, not {sorted(sizes)}")
+    require(len(sizes) == 1, f"all bottoms must have the same size along axis {p.axis}, not {sorted(sizes)}")
     (size,) = sizes
     require(
         0 < p.num_output <= size, f"num_output must be 1 to {size}, the size along axis {p.axis}, not {p.num_output}"

@@ -48,7 +48,7 @@ class InnerProductSettings:
     transpose: bool
 
     def rows_and_inputs(self, shape: Shape) -> tuple[Shape, int]:
-        """Split a bottom's shape into the axes of rows and the number of inputs."""
+        """Split a bottom's shape into its leading axes, which are rows, and the number of inputs in each row."""
         axis = canonical_axis(self.axis, shape)
         return shape[:axis], math.prod(shape[axis:])
 
@@ -79,7 +79,7 @@ def multiply_by_weight(ctx: Context, x: jax.Array, weight: jax.Array, *bias: jax
 
 def inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     s = ctx.settings
-    require(s.num_output > 0, "num_output must be positive")
+    require(s.num_output > 0, f"num_output must be positive, not {s.num_output}")
     _, inputs = s.rows_and_inputs(x.shape)
     return weight_and_bias_specs(s, (inputs, s.num_output) if s.transpose else (s.num_output, inputs))
 
@@ -120,7 +120,7 @@ INNER_PRODUCT = LayerType(  # registered below, with its variants
 def inner_product_of_bottoms(
     ctx: Context, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array
 ) -> jax.Array:
-    """Apply InnerProduct with the weight (num_output, K) from bottom 1, and the bias from bottom 2 or else from a blob.
+    """Apply InnerProduct with the weight (num_output, K) from bottom 1, and the bias from bottom 2 or from a blob.
 
     The weight determines the number of outputs; `num_output` and `weight_filler` are ignored.
     """
@@ -151,17 +151,20 @@ def _check_bottoms(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
     require(weight.shape, "bottom 1, the weight, must have at least one axis")
     _, inputs = ctx.settings.rows_and_inputs(x.shape)
     outputs, columns = _matrix_shape(weight)[:: -1 if ctx.settings.transpose else 1]
-    require(columns == inputs, f"bottom 1, the weight {weight.shape}, must have {inputs} inputs to match {x.shape}")
     require(
-        not bias or (ctx.settings.bias_term and bias[0].shape == (outputs,)),
-        f"bottom 2, the bias, must have shape {(outputs,)}, and bias_term must be true",
+        columns == inputs,
+        f"bottom 1, the weight, must have {inputs} inputs to match bottom 0, {x.shape}, but has shape {weight.shape}",
     )
+    if bias:
+        shape = tuple(bias[0].shape)
+        require(ctx.settings.bias_term, "bottom 2, the bias, requires bias_term: true")
+        require(shape == (outputs,), f"bottom 2, the bias, must have shape {(outputs,)}, not {shape}")
 
 
 def inner_product_of_unit_rows(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """Apply InnerProduct with `normalize`: each row of the weight, also of the stored weight, is divided by its length.
+    """Apply InnerProduct with `normalize`: each row of the weight, in the stored blob, too, is divided by its length.
 
-    As in the fork, the numbers of a transposed weight (K, num_output) are divided in groups of K, as if they were rows.
+    As in the fork, a transposed weight (K, num_output) is read as if it were (num_output, K), and divided row by row.
     """
     return inner_product(ctx, (_unit_rows(ctx.settings.num_output, blobs[0]), *blobs[1:]), x)
 
@@ -185,8 +188,8 @@ def noisy_inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     """Apply InnerProduct with `enable_noise`: in TRAIN, weight and bias are mean + deviation * noise.
 
     Blobs: the means of weight and bias, which have the shapes of InnerProduct's blobs, then their deviations, with the
-    same shapes. The noise is uniform in -1 .. 1 and sampled in each pass; MyCaffe samples it when its trainer requests
-    it. TEST computes with the means.
+    same shapes. The noise is uniform in -1 .. 1 and is sampled in each pass, while MyCaffe samples it when its trainer
+    requests new noise. TEST computes with the means.
     """
     return inner_product(ctx, _with_noise(blobs, _noise(ctx, blobs)), x)
 

@@ -12,17 +12,17 @@ from .types import Fed, Gradient, Signature, Traced
 
 
 def input_shapes(ctx: Context) -> list[Shape]:
-    """Declare inputs of the net, which the caller passes, with the shapes of `input_param`.
+    """Declare the tops as inputs of the net, which the caller passes; return their shapes.
 
-    One shape applies to all tops; otherwise there is one for each top.
+    `input_param` has one shape for all tops, or a shape for each top.
     """
     shapes = [tuple(int(d) for d in shape.dim) for shape in ctx.param.shape]
     require(
         len(shapes) in (1, ctx.n_tops),
-        f"input_param needs one shape or one per top, but has {len(shapes)} shapes for {ctx.n_tops} tops",
+        f"input_param needs one shape, or one for each of the {ctx.n_tops} tops, but has {len(shapes)}",
     )
     for shape in shapes:
-        require(all(n >= 0 for n in shape), f"input_param: a dimension is negative: {shape}")
+        require(all(n >= 0 for n in shape), f"dimensions in input_param must not be negative, but a shape is {shape}")
     return shapes * ctx.n_tops if len(shapes) == 1 else shapes
 
 
@@ -30,13 +30,13 @@ define_layer(Signature("Input", bottoms=0, tops=(1, None), param="input_param"),
 
 
 def memory_data_shapes(ctx: Context) -> list[Shape]:
-    """Declare images (batch_size, channels, height, width) and labels (batch_size,), which the caller sets as arrays.
+    """Declare images and labels, which the caller sets as arrays; return their shapes.
 
-    With one top (MyCaffe) there are no labels.
+    The shapes are (batch_size, channels, height, width) and (batch_size,). With one top (MyCaffe) there are no labels.
     """
     p = ctx.param
     shape = (p.batch_size, p.channels, p.height, p.width)
-    require(all(n > 0 for n in shape), f"batch_size, channels, height and width must be positive: {shape}")
+    require(all(n > 0 for n in shape), f"batch_size, channels, height and width must be positive, but are {shape}")
     return [shape, shape[:1]][: ctx.n_tops]
 
 
@@ -49,13 +49,13 @@ define_layer(
 def dummy_data(ctx: Context) -> tuple[jax.Array, ...]:
     """Return tops filled by `data_filler`. Random fillers sample new values in every forward pass.
 
-    One shape or filler applies to all tops; otherwise there is one for each top. Without a filler, tops are zeros.
-    Caffe's rule: dummy_data_layer.cpp.
+    `dummy_data_param` has one shape for all tops, or a shape for each top; the same holds for fillers. Without a
+    filler, tops are zeros. Caffe's rule: dummy_data_layer.cpp.
     """
     shapes, fillers = _dummy_shapes(ctx), list(ctx.param.data_filler)
     require(
         len(fillers) in (0, 1, ctx.n_tops),
-        f"dummy_data_param needs no data_filler, one, or one per top, but has {len(fillers)} for {ctx.n_tops} tops",
+        f"dummy_data_param needs no data_filler, one, or one for each of the {ctx.n_tops} tops, but has {len(fillers)}",
     )
     fillers = fillers * ctx.n_tops if len(fillers) == 1 else fillers or [None] * ctx.n_tops
     return tuple(
@@ -82,7 +82,7 @@ def _dummy_shapes(ctx: Context) -> list[Shape]:
         shapes = list(zip(*(dims * ctx.n_tops if len(dims) == 1 else dims for dims in legacy_sizes), strict=True))
     require(
         len(shapes) in (1, ctx.n_tops),
-        f"dummy_data_param needs one shape or one per top, but has {len(shapes)} for {ctx.n_tops} tops",
+        f"dummy_data_param needs one shape, or one for each of the {ctx.n_tops} tops, but has {len(shapes)}",
     )
     return shapes * ctx.n_tops if len(shapes) == 1 else shapes
 
@@ -90,7 +90,7 @@ def _dummy_shapes(ctx: Context) -> list[Shape]:
 def parameter(ctx: Context, blobs: tuple[jax.Array]) -> jax.Array:
     """Return a learnable blob as a top, with the `shape` of parameter_param.
 
-    It is initially zero, or filled by `blob_filler` (forks).
+    The blob is initially zero, or filled by `blob_filler` (forks).
     """
     return blobs[0]
 

@@ -15,7 +15,7 @@ from .context import Context, Shape
 
 def require_one_batch(data: Shape, labels: Shape) -> None:
     """Raise `LayerError` if the two bottoms of a loss do not have the same batch size."""
-    require(data and labels, f"needs bottoms with a batch axis, not shapes {data} and {labels}")
+    require(data and labels, f"needs bottoms with a batch axis, not bottoms of shapes {data} and {labels}")
     require(
         data[0] == labels[0],
         f"the data and label should have the same first dimension: data {data}, labels {labels}",
@@ -23,7 +23,7 @@ def require_one_batch(data: Shape, labels: Shape) -> None:
 
 
 def valid_labels(loss_param: Any, labels: jax.Array) -> jax.Array:
-    """Return the mask of labels that count: all labels, or all except `ignore_label` if it is set."""
+    """Return the mask of valid labels, bool: all labels, or all except `ignore_label` if it is set."""
     if not loss_param.HasField("ignore_label"):
         return jnp.ones(labels.shape, bool)
     return labels.astype(jnp.int32) != loss_param.ignore_label
@@ -32,7 +32,8 @@ def valid_labels(loss_param: Any, labels: jax.Array) -> jax.Array:
 def label_indices(labels: jax.Array, classes: int) -> jax.Array:
     """Return labels as integer indices. Negative labels become `classes`, which is out of range.
 
-    Losses that gather by these indices with a fill value of NaN thus become NaN, as for labels that are too large.
+    Losses gather values by these indices with NaN as the fill value, so a negative label makes them NaN, as a label
+    that is too large does.
     """
     index = labels.astype(jnp.int32)
     return jnp.where(index < 0, classes, index)
@@ -41,7 +42,7 @@ def label_indices(labels: jax.Array, classes: int) -> jax.Array:
 def label_mask(labels: jax.Array, shape: Shape, axis: int = 1) -> jax.Array:
     """Return the one-hot mask of labels along `axis`, bool, of the given shape.
 
-    The mask is all False for a label out of range.
+    For a label out of range, all elements are False.
     """
     indices = labels.astype(jnp.int32).reshape(*shape[:axis], 1, *shape[axis + 1 :])
     return indices == jnp.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - axis - 1))
@@ -55,7 +56,8 @@ def nan_if_unlabelled(is_label: jax.Array, loss: jax.Array) -> jax.Array:
 def normalization(loss_param: Any, default: str) -> str:
     """Return the normalization mode of a loss_param.
 
-    It is `normalization` if this is set, else the mode that the old flag `normalize` selects, else the default.
+    The mode is `normalization` if this field is set, else the mode that the old flag `normalize` selects, if it is set,
+    else `default`.
     """
     if loss_param.HasField("normalization"):
         return str(loss_param.NormalizationMode.Name(loss_param.normalization))
@@ -69,7 +71,7 @@ def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch: int) -> ja
 
     Args:
         ctx: the context of the layer, whose LossParameter determines the mode.
-        valid: bool, True for labels that count.
+        valid: bool, of any shape, True for labels that are not ignored.
         default: the mode if the LossParameter sets none.
         batch: the batch size, the divisor of the mode BATCH_SIZE.
     """
@@ -92,16 +94,19 @@ def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch: int) -> ja
 def _clamp_to_one(size: float) -> jax.Array | float:
     if isinstance(size, int | float):
         return max(1.0, float(size))
-    return jnp.maximum(1.0, jnp.asarray(size, jnp.float32))  # a symbolic size, in code that is exported
+    return jnp.maximum(1.0, jnp.asarray(size, jnp.float32))  # the size is symbolic while an export is traced
 
 
 def straight_through(x: jax.Array, value: jax.Array) -> jax.Array:
-    """Return `value` with the gradient of `x`, for clamps that Caffe's gradients ignore."""
+    """Return `value`, whose gradient goes to `x` unchanged, for clamps that Caffe's gradients ignore."""
     return jax.lax.stop_gradient(value) + (x - jax.lax.stop_gradient(x))
 
 
 def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:
-    """Return a message if scores (classes along `axis`) do not have exactly one label per position, else None."""
+    """Return an error message if there is not one label for each position of the scores, else None.
+
+    The arguments are shapes. The classes are along `axis` of the scores.
+    """
     expected = math.prod(scores[:axis] + scores[axis + 1 :])
     if math.prod(labels) == expected:
         return None
@@ -120,7 +125,7 @@ def classes_along_axis(ctx: Context, scores: Any, labels: Any, *_bottoms: Any) -
 
 
 def classes_of_rows(ctx: Context, scores: Any, labels: Any, *bottoms: Any) -> int:
-    """Return the number of classes: the number of scores in a row."""
+    """Return the number of classes, which is the number of scores in each row."""
     return math.prod(scores.shape[1:])
 
 
@@ -130,7 +135,7 @@ def ignored_label(ctx: Context) -> int | None:
 
 
 def ignored_label_of_metric(ctx: Context) -> int | None:
-    """Return the `ignore_label` of the type's message, as in accuracy layers, or None if it is not set."""
+    """Return the `ignore_label` of the layer's parameter message, as in accuracy layers, or None if it is not set."""
     return _ignored_label(ctx.param)
 
 

@@ -1,4 +1,4 @@
-"""LRN: local response normalization, across channels or within one (lrn_layer.cpp)."""
+"""LRN: local response normalization, across channels or within each channel (lrn_layer.cpp)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LrnSettings:
     Attributes:
         local_size: the odd number n of channels, or of cells along a side of the window.
         alpha, beta, k: the constants of the formula.
-        within_channel: whether sums are over the plane (WITHIN_CHANNEL) instead of across channels.
+        within_channel: whether sums are over a window of the plane (WITHIN_CHANNEL) instead of across channels.
     """
 
     local_size: int
@@ -53,7 +53,7 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
     """Return x * scale**-beta, where scale = k + alpha / n * (sum of squares over n = local_size neighboring channels).
 
     Bottom and top: (N, C, H, W). WITHIN_CHANNEL sums over an n x n window of the plane instead, with k = 1, and divides
-    by the number of cells of the window inside the padded plane, like average pooling. Caffe's rule: lrn_layer.cpp.
+    by the number of cells of the window in the padded plane, like average pooling. Caffe's rule: lrn_layer.cpp.
     """
     p = ctx.settings
     if ctx.fast and not p.within_channel:
@@ -77,7 +77,7 @@ def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     p, scale = ctx.settings, _scale(ctx, x)
     ratio = dy * y / scale
     if p.within_channel:
-        # the window sum is linear; its transpose adds each ratio to the cells of its window
+        # the window sum is linear, and its transpose adds each ratio to the cells of the ratio's window
         ratio_sums = jax.linear_transpose(lambda squares: _window_mean(p, squares), ratio)(ratio)[0]
         return (dy * scale**-p.beta - 2 * p.alpha * p.beta * x * ratio_sums).astype(x.dtype)
     ratio_sums = _channel_sum(ratio, p.local_size)

@@ -1,4 +1,4 @@
-"""Neuron layers: one bottom, one top of the same shape, computed element by element.
+"""Neuron layers, which compute each element of the top from the same element of the bottom.
 
 Caffe's rules: the files named after the types, such as relu_layer.cpp.
 """
@@ -39,7 +39,7 @@ def relu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
 define_layer(
     Signature("ReLU", param="relu_param"),
     Traced(relu, top_shapes=same_shape),
-    Gradient(relu_backward, deconv=lambda ctx, dy: jnp.maximum(dy, 0)),  # whatever the slope and the bottom
+    Gradient(relu_backward, deconv=lambda ctx, dy: jnp.maximum(dy, 0)),  # regardless of the slope and the bottom
     LayerTraits(is_relu=lambda ctx: ctx.param.negative_slope == 0, elementwise=True, dtype_policy="bottoms"),
 )
 
@@ -96,7 +96,7 @@ def _define_elementwise(
 
 def elu(ctx: Context, x: jax.Array) -> jax.Array:
     """Return x where x > 0, else alpha * (exp(x) - 1). At 0 the gradient is alpha."""
-    negative = jnp.where(x > 0, 0, x)  # an overflow in the branch that is not selected would reach the gradient
+    negative = jnp.where(x > 0, 0, x)  # the gradient would be NaN if the branch that is not selected overflowed
     return jnp.where(x > 0, x, ctx.param.alpha * jnp.expm1(negative))
 
 

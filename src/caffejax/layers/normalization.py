@@ -1,4 +1,4 @@
-"""BatchNorm, with the variants of NVIDIA and Intel, and MVN: subtract a mean, divide by a standard deviation.
+"""BatchNorm, with the variants of NVIDIA and Intel, and MVN, which normalize by mean and standard deviation.
 
 Caffe's rules: batch_norm_layer.cpp and mvn_layer.cpp.
 """
@@ -34,9 +34,9 @@ class BatchNormSettings:
 
     Attributes:
         eps: the number added to the variance.
-        fraction: moving_average_fraction, by which older statistics are multiplied at each update.
+        fraction: moving_average_fraction, the factor of older statistics at each update.
         uses_stored: whether the layer normalizes by its stored statistics instead of the batch statistics.
-        stats_batch_size: Intel's number of images from which statistics are computed, or 0 for the whole batch.
+        stats_batch_size: the number of images from which Intel's fork computes statistics, or 0 for the whole batch.
         has_sums: whether the blobs hold sums, as in Caffe, instead of NVIDIA's moving averages.
     """
 
@@ -55,7 +55,7 @@ def read_batch_norm(ctx: Context) -> BatchNormSettings:
 
 
 def read_scaled_batch_norm(ctx: Context) -> BatchNormSettings:
-    """Read a BatchNormParameter like Intel Caffe if it sets fields of this fork only, else like NVIDIA Caffe."""
+    """Read a BatchNormParameter as Intel Caffe does if a field of this fork is set, otherwise as NVIDIA Caffe does."""
     settings = read_batch_norm(ctx)
     if any(ctx.param.HasField(field) for field in _INTEL_SETTINGS):
         return settings
@@ -70,7 +70,8 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
     gradient. With `use_global_stats`, the default in TEST, mean and variance are the stored sums divided by the sum of
     weights. Otherwise they are the statistics of the batch. Then every forward pass, also in TEST, multiplies the blobs
     by `moving_average_fraction` and adds the mean, the variance times m / (m - 1) for m values per channel, and 1. With
-    Intel's `stats_batch_size` each part of that many images has its own statistics, and updates the blobs, in order.
+    Intel's `stats_batch_size`, statistics are computed for each part of that many images, and the parts update the
+    blobs in order.
     Caffe's rule: batch_norm_layer.cpp.
     """
     if ctx.settings.uses_stored:
@@ -89,7 +90,7 @@ def batch_norm_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     size, n = ctx.settings.stats_batch_size, x.shape[0]
     require(
         size == 0 or n <= size or n % size == 0 or ctx.settings.uses_stored,
-        f"a batch of {n} cannot be divided into parts of {size} images (stats_batch_size, of Intel Caffe)",
+        f"the batch size {n} must be a multiple of stats_batch_size {size} (Intel Caffe)",
     )
     return [ParamSpec(shape, learnable=False) for shape in ((x.shape[1],), (x.shape[1],), (1,))]
 
@@ -164,7 +165,7 @@ PLAIN_BATCH_NORM = LayerType(  # registered below, with its variant
 
 
 def stored_statistics(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    """Return mean and variance, (channels,) each, from the sums. Both are 0 before the first update."""
+    """Return mean and variance, (channels,) each, from the sums in `blobs`. Both are 0 before the first update."""
     means, variances, weight = (stop_gradient(promote(b)) for b in blobs)
     xp = namespace_of(weight)
     inverse = xp.where(weight == 0, 0, 1 / xp.where(weight == 0, 1, weight))
@@ -172,7 +173,10 @@ def stored_statistics(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
 
 
 def split_batch(ctx: Context, x: jax.Array) -> jax.Array:
-    """Split a batch (N, C, ...) into parts of `stats_batch_size` images as channels: (size, N / size * C, ...)."""
+    """Split a batch into parts of `stats_batch_size` images, and stack the parts as channels.
+
+    The shape (N, C, ...) becomes (size, N / size * C, ...).
+    """
     size = ctx.settings.stats_batch_size
     if not 0 < size < x.shape[0]:
         return x
@@ -187,12 +191,12 @@ def join_batch(parts: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def repeat_channels(by_channel: jax.Array, x: jax.Array, parts: jax.Array) -> jax.Array:
-    """Repeat an array (C,) for each part of the batch `x`."""
+    """Repeat `by_channel`, (C,), once for each of the `parts` of the batch `x`."""
     return by_channel if parts.shape == x.shape else jnp.tile(by_channel, parts.shape[1] // x.shape[1])
 
 
 def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x: jax.Array) -> Arrays:
-    """Add the statistics of the batch `x`, or of its parts in order, to the sums."""
+    """Return the sums `blobs` after the statistics of the batch `x`, or of its parts in order, were added."""
     fraction = ctx.settings.fraction
     m = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.compute_config.sync_bn else 1)
     unbiased = variance * (m / (m - 1) if m > 1 else 1.0)
@@ -203,12 +207,12 @@ def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Arra
 
 
 def sync_axis(ctx: Context) -> str | None:
-    """Return the mesh axis over which statistics are shared (`sync_bn`), or None."""
+    """Return the mesh axis over which `sync_bn` computes statistics, or None without `sync_bn`."""
     return ctx.axis if ctx.compute_config.sync_bn else None
 
 
 def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
-    """Return the mean of each array in each channel, (channels,).
+    """Return the means of each array in each channel, (channels,).
 
     With `sync_bn` the means are taken over the batches of all devices.
     """
@@ -250,7 +254,7 @@ def normalize_batch(
 
 
 def project_out(ctx: Context, dy: jax.Array, y: jax.Array) -> jax.Array:
-    """Subtract from `dy` its mean and its projection on `y`, in each channel of the batch."""
+    """Subtract from `dy` the mean of `dy` and its projection on `y`, in each channel of the batch."""
     mean, projection = channel_means(ctx, dy, dy * y)
     return dy - broadcast_channels(mean, y) - y * broadcast_channels(projection, y)
 
@@ -260,7 +264,7 @@ def _deviation(ctx: Context, variance: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def other_axes(x: jax.Array) -> tuple[int, ...]:
-    """Return all axes other than the channel axis 1."""
+    """Return all axes of `x` other than the channel axis 1."""
     return (0, *range(2, x.ndim))
 
 
@@ -337,7 +341,7 @@ def scaled_batch_norm_fused(
 
 
 def _update_averages(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array) -> Arrays:
-    """Move the averages towards the statistics of the batch. The first update replaces them."""
+    """Return the averages, moved towards the statistics of the batch. The first update replaces the averages."""
     fraction = ctx.settings.fraction
     means, variances, is_updated = blobs
     averages = (

@@ -24,10 +24,10 @@ _NORMFACE_EPS = 1e-6
 
 
 def normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> jax.Array:
-    """Divide each image (N, C, H, W), or each position with across_spatial: false, by its length; multiply by a scale.
+    """Divide each image, or each position if `across_spatial` is false, by its length; then multiply by a scale.
 
-    The length is sqrt(sum of squares + eps). Blob: scale () or, with channel_shared: false, (C,). The top has the shape
-    of the bottom.
+    The length is sqrt(sum of squares + eps). Bottom and top: (N, C, H, W). Blob: scale () or, if `channel_shared` is
+    false, (C,).
     """
     y, _ = _normalize(ctx, blobs, x)
     return y.astype(x.dtype)
@@ -71,7 +71,7 @@ def _normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax
     four_axes(x.shape)
     require(len(x.shape) >= 2, f"needs a bottom with 2 to 4 axes, not shape {x.shape}")
     require(p.add_eps_before_sqrt, "add_eps_before_sqrt: false is not supported; remove it")
-    require(p.eps >= 0, f"eps must not be negative: {p.eps}")
+    require(p.eps >= 0, f"eps must not be negative, but is {p.eps}")
     length = _length(promote(x), _lengths_axes(ctx, x), p.eps)
     return _broadcast_channels(blobs[0], x) * promote(x) / length, length
 
@@ -92,7 +92,7 @@ def normalize_positions(ctx: Context, x: jax.Array) -> object:
     """Divide the vector of channels at each position of (N, C, H, W) by its length.
 
     The length is sqrt(sum of squares + 1e-6), or with normalize_type "L1" the sum of absolute values + 1e-6. The
-    optional second top holds the lengths, (N, 1, H, W). Its gradient is ignored if bp_norm is false.
+    optional second top holds the lengths, (N, 1, H, W). The gradient of this top is ignored if bp_norm is false.
     """
     y, length = _normalize_positions(ctx, x)
     if ctx.n_tops == 1:
@@ -103,7 +103,7 @@ def normalize_positions(ctx: Context, x: jax.Array) -> object:
 def normalize_positions_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     top, length = _normalize_positions(ctx, x)
     d_top, *d_length = map(promote, as_tuple(dy))
-    slope = jnp.sign(top) if ctx.param.normalize_type == "L1" else top  # of the length
+    slope = jnp.sign(top) if ctx.param.normalize_type == "L1" else top  # the derivative of the length
     dx = (d_top - jnp.sum(d_top * top, axis=1, keepdims=True) * slope) / length
     if ctx.param.bp_norm:
         dx += sum(d_length) * slope
@@ -149,7 +149,10 @@ def select_normalize(layer: Any) -> str:
 
 
 def resolve_normalize(layer: Any, context: LayerContext) -> Any:
-    """Return the layer with the SSD fork's norm_param if it has no settings and its images have several positions."""
+    """Return the layer; set an empty `norm_param`, which selects the SSD fork's variant, if it fits better.
+
+    This is the case if the layer has no settings, and its bottom has more than one position per image.
+    """
     has_settings = layer.HasField("normalize_param") or select_normalize(layer) == "SSD" or len(layer.top) > 1
     (shape,) = context.shapes
     if not has_settings and shape is not None and math.prod(shape[2:]) > 1:

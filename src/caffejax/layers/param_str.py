@@ -22,17 +22,22 @@ def settings(text: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
         text: the param_str: a Python dict, with or without braces and quotes, or YAML with `!!python/tuple`.
         defaults: all supported names with their default values; a default of None accepts values of any type.
 
+    Returns:
+        The values by name. Names that the text does not set have their defaults.
+
     Raises:
-        LayerError: if the text has a different format, a name is unknown, or a value has the wrong type.
+        LayerError: if the text has a different format, a name is unknown, or the type of a value differs from the
+            default's.
     """
     values = next((v for v in map(_dict_or_none, (_read_python, _read_yaml), (text, text)) if v is not None), None)
     if values is None:
-        raise LayerError(f"cannot read param_str {text!r}: write it like \"{{'feat_stride': 16}}\"")
+        example = "{'feat_stride': 16}"
+        raise LayerError(f"cannot read param_str {text!r}: it must be a dict of names and values, such as {example}")
     for key, value in values.items():
         require(key in defaults, f"param_str has no setting '{key}'{did_you_mean(key, defaults)}")
         require(
             _has_type_of(value, defaults[key]),
-            f"param_str's {key} must be like {defaults[key]!r}, not {value!r}",
+            f"{key} in param_str must have the type of its default {defaults[key]!r}, but is {value!r}",
         )
     return {**defaults, **values}
 

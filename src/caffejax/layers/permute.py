@@ -1,4 +1,4 @@
-"""Layers that reorder axes, or elements along an axis: Permute, Transpose, Reverse, Flip, ShuffleChannel."""
+"""Layers that reorder axes, or the elements along an axis: Permute, Transpose, Reverse, Flip, ShuffleChannel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 
 def permute(ctx: Context, x: jax.Array) -> jax.Array:
-    """Permute the axes of the bottom to `order`. Axes that `order` does not list follow in their old order."""
+    """Permute the axes of the bottom to the order in `order`. Axes that are not listed follow in their old order."""
     return jnp.transpose(x, permuted_axes(ctx, x.shape))
 
 
@@ -45,7 +45,7 @@ define_layer(
 
 
 def permuted_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
-    """Return the axes of the bottom in the order in which the top has them."""
+    """Return the permutation of the axes: entry k is the axis of the bottom that becomes axis k of the top."""
     order = list(ctx.param.order)
     require(
         len(set(order)) == len(order) and all(axis < len(shape) for axis in order),
@@ -55,7 +55,7 @@ def permuted_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
 
 
 def transpose(ctx: Context, x: jax.Array) -> jax.Array:
-    """Permute the axes of the bottom to `dim`, which lists all of them. Negative axes count from the end."""
+    """Permute the axes of the bottom to the order in `dim`, which lists all axes. Negative axes count from the end."""
     return jnp.transpose(x, transposed_axes(ctx, x.shape))
 
 
@@ -83,7 +83,7 @@ define_layer(
 
 
 def transposed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
-    """Return the axis order of a Transpose layer."""
+    """Return the permutation of the axes by a Transpose layer, as `permuted_axes` does."""
     axes = tuple(canonical_axis(axis, shape, name="dim") for axis in ctx.param.dim)
     require(
         sorted(axes) == list(range(len(shape))),
@@ -93,7 +93,7 @@ def transposed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
 
 
 def _permuted_window(ctx: Context, bottom: Any, order: Callable[[Context, Shape], tuple[int, ...]]) -> Window | None:
-    """Return the window of one pixel if height and width keep their axes, else None."""
+    """Return the window of one pixel if height and width keep their positions among the axes, else None."""
     axes = order(ctx, bottom.shape)
     return pointwise_window(ctx, bottom) if axes[2:] == tuple(range(2, len(axes))) else None
 
@@ -103,7 +103,7 @@ def _inverse_transpose(dy: jax.Array, order: tuple[int, ...]) -> jax.Array:
 
 
 def reverse(ctx: Context, x: jax.Array) -> jax.Array:
-    """Reverse the bottom along each axis of `axis`. Default: axis 0, which is time in CTPN."""
+    """Reverse the bottom along each axis that `axis` lists. Default: axis 0, which is time in CTPN."""
     return jnp.flip(x, reversed_axes(ctx, x.shape))
 
 
@@ -125,7 +125,7 @@ define_layer(
 
 
 def reversed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
-    """Return the axes that Reverse reverses."""
+    """Return the axes along which Reverse reverses the elements."""
     axes = tuple(canonical_axis(axis, shape) for axis in ctx.param.axis) or (canonical_axis(0, shape),)
     require(len(set(axes)) == len(axes), f"reverse_param lists an axis twice: {list(ctx.param.axis)}")
     return axes
@@ -150,7 +150,7 @@ define_layer(
 
 
 def flipped_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
-    """Return the axes that Flip reverses."""
+    """Return the axes along which Flip reverses the elements."""
     require(len(shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {shape}")
     return tuple(axis for axis, is_flipped in ((2, ctx.param.flip_height), (3, ctx.param.flip_width)) if is_flipped)
 
@@ -180,7 +180,7 @@ def _groups(ctx: Context, x: jax.Array) -> tuple[int, int]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
     group, channels = ctx.param.group, x.shape[1]
     require(group > 0, "group must be positive")
-    require(channels % group == 0, f"channels {channels} must be a multiple of group {group}")
+    require(channels % group == 0, f"the number of channels, {channels}, must be a multiple of group {group}")
     return group, channels // group
 
 

@@ -1,4 +1,4 @@
-"""Pooling and SPP: maximum, average or random cell of windows of the plane (pooling_layer.cpp, spp_layer.cpp)."""
+"""Pooling and SPP: the maximum, the average or a random cell of windows (pooling_layer.cpp, spp_layer.cpp)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class PoolingSettings:
 
     Attributes:
         method: "MAX", "AVE" or "STOCHASTIC".
-        kernel: height and width in cells, or None for the whole plane (global_pooling).
-        stride, pad: height and width in cells.
+        kernel: height and width of the window in cells, or None for the whole plane (global_pooling).
+        stride, pad: the values along height and width, in cells.
         rounding: the function that rounds output sizes: `math.ceil` or `math.floor`.
     """
 
@@ -61,9 +61,9 @@ def read_pooling(ctx: Context) -> PoolingSettings:
         )
     else:
         kernel = window_pair(p, "kernel_size", "kernel_h", "kernel_w")
-        require(all(k > 0 for k in kernel), f"kernel must be positive: {kernel}")
+        require(all(k > 0 for k in kernel), f"kernel must be positive, not {kernel}")
     pad, stride = window_pair(p, "pad", "pad_h", "pad_w"), window_pair(p, "stride", "stride_h", "stride_w")
-    require(all(s > 0 for s in stride), f"stride must be positive: {stride}")
+    require(all(s > 0 for s in stride), f"stride must be positive, not {stride}")
     require(
         not p.global_pooling or (pad == (0, 0) and stride == (1, 1)),
         "with global_pooling: true pad must be 0 and stride 1",
@@ -121,7 +121,10 @@ define_layer(
 def pool(
     method: str, x: jax.Array, window: Window, out: Shape, key: jax.Array | None = None, *, fast: bool = False
 ) -> jax.Array:
-    """Pool windows of the last two of four axes by MAX, AVE or STOCHASTIC, which samples cells only if given a key."""
+    """Pool windows of the last two of four axes by MAX, AVE or STOCHASTIC: (N, C, H, W) to (N, C, *out).
+
+    STOCHASTIC samples cells if `key` is not None, and otherwise computes the expectation.
+    """
     if method == "STOCHASTIC":
         return stochastic_windows(x, window, out, key)
     if method == "AVE":
@@ -132,7 +135,7 @@ def pool(
 def pool_diff(
     method: str, x: jax.Array, d_top: jax.Array, window: Window, out: Shape, key: jax.Array | None = None
 ) -> jax.Array:
-    """Return the gradient of the bottom: add each window's gradient to its cells, one kernel position at a time."""
+    """Return the gradient of `pool` with respect to `x`, given the gradient `d_top` of the result."""
     if method == "STOCHASTIC":
         return stochastic_diff(x, d_top, window, out, key)
     (low_h, high_h), (low_w, high_w) = pad_to_cover(x, window, out).padding
@@ -179,7 +182,7 @@ def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     size = tuple(x.shape[2:])
     kernel = size if s.kernel is None else s.kernel
-    require(all(k > 0 for k in kernel), f"kernel must be positive: {kernel}")
+    require(all(k > 0 for k in kernel), f"kernel must be positive, not {kernel}")
     window = Window.symmetric(kernel, s.stride, s.pad)
     check_window(s.method, window)
     require(
@@ -193,9 +196,10 @@ def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
 
 
 def check_steps(method: str, window: Window, out: Shape) -> None:
-    """Raise `LayerError` if windows have too many cells along an axis, since the computation has a step for each cell.
+    """Raise `LayerError` if windows have more than `_MAX_STEPS` cells along an axis.
 
-    Averages over a single window, such as the whole plane, take one step.
+    The computation has a step for each of these cells, except for the average over a single window, such as the whole
+    plane.
     """
     if method != "AVE" or math.prod(out) > 1:
         require(
@@ -213,23 +217,23 @@ def check_window(method: str, window: Window) -> None:
 
 
 def pooled_size(size: Shape, window: Window, rounding: Callable[[float], int]) -> Shape:
-    """Return the output size along each axis.
+    """Return the output size along each axis of the plane.
 
     Raises:
-        LayerError: if the kernel does not fit.
+        LayerError: if the kernel is larger than the padded plane.
     """
     kernel, stride, pad = window.kernel, window.stride, window.low
     out = [rounding((n + 2 * a - k) / s) + 1 for n, k, s, a in zip(size, kernel, stride, pad, strict=True)]
-    if any(pad):  # a last window that would start in the far padding is dropped
+    if any(pad):  # a last window that would start in the padding at the end is dropped
         out = [o - ((o - 1) * s >= n + a) for o, n, s, a in zip(out, size, stride, pad, strict=True)]
     require(all(o > 0 for o in out), f"the kernel {kernel} does not fit the plane {size} with pad {pad}")
     return tuple(out)
 
 
 def window_pair(p: Any, both: str, height: str, width: str) -> Shape:
-    """Return height and width of a setting that has one field for both, or one for each.
+    """Return the height and width of a setting, which has a field `both`, and the fields `height` and `width`.
 
-    As in Caffe, if the field for both is set and only one of the other two, this one is ignored, except for stride and
+    As in Caffe, if `both` and only one of the other two fields are set, the latter is ignored, except for stride and
     pad.
 
     Raises:
@@ -242,14 +246,14 @@ def window_pair(p: Any, both: str, height: str, width: str) -> Shape:
     has_any = p.HasField(height) or p.HasField(width)
     require(not (p.HasField(both) and has_any), f"give either {both} or {height} and {width}, not both")
     if not has_any:
-        require(has_default or p.HasField(both), f"{both} (or {height} and {width}) must be given")
+        require(has_default or p.HasField(both), f"{both} (or {height} and {width}) must be set")
         return (getattr(p, both),) * 2
-    require(p.HasField(height) and p.HasField(width), f"{height} and {width} must both be given")
+    require(p.HasField(height) and p.HasField(width), f"{height} and {width} must both be set")
     return (getattr(p, height), getattr(p, width))
 
 
 def max_windows(x: jax.Array, window: Window, out: Shape) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the maxima over windows, and the row and column of each, all (N, C, *out).
+    """Return the maxima over windows, and the row and column of each maximum, all (N, C, *out).
 
     Row and column are -1 for a window without input. Maxima are taken along the rows, then along the columns: 2k
     comparisons for a k x k window. Strict comparison selects the first maximum in row-major order, so that autodiff
@@ -292,7 +296,7 @@ def _first_max(
 
 
 def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = False) -> jax.Array:
-    """Average windows of the last two of four axes. Padding counts as zeros; cells beyond it do not count."""
+    """Average windows of the last two of four axes. Padding counts as zeros; cells beyond the padding do not count."""
     covering, total = pad_to_cover(x, window, out), promote(x)
     if fast:
         return average_pool(total, covering, partial(window_areas, x.shape[2:], window, out)).astype(x.dtype)
@@ -307,7 +311,7 @@ def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = Fa
 
 
 def areas_of(size: Shape, window: Window, out: Shape, dtype: Any) -> jax.Array:
-    """Return `window_areas` as a constant of the traced computation, (*out)."""
+    """Return `window_areas` as a constant array of the traced computation, (*out)."""
     return host_constant(partial(window_areas, size, window, out), out, dtype)
 
 
@@ -332,7 +336,7 @@ def _pad_axis(x: jax.Array, axis: int, low: int, high: int, value: Any) -> jax.A
 
 
 def _kernel_slices(x: jax.Array, axis: int, kernel: int, stride: int, n: int) -> Iterator[jax.Array]:
-    """Yield, for each kernel position, the cells at this position of the n windows."""
+    """Yield a slice of `x` for each kernel position along `axis`: the cell at that position in each of `n` windows."""
     for i in range(kernel):
         yield lax.slice_in_dim(x, i, i + (n - 1) * stride + 1, stride, axis)
 
@@ -342,7 +346,7 @@ def _kernel_slice(i: int, axis: int, window: Window, out: Shape) -> slice:
 
 
 def stochastic_windows(x: jax.Array, window: Window, out: Shape, key: jax.Array | None) -> jax.Array:
-    """Return a sampled cell of each window or, without a key, the mean of its values weighted by themselves.
+    """Return a sampled cell of each window or, without a key, the expectation, which is sum(v**2) / sum(v).
 
     A window of zeros gives 0. The gradient goes to the sampled cell.
     """
@@ -356,11 +360,11 @@ def stochastic_windows(x: jax.Array, window: Window, out: Shape, key: jax.Array 
 
 
 def stochastic_diff(x: jax.Array, dy: jax.Array, window: Window, out: Shape, key: jax.Array | None) -> jax.Array:
-    """Return the gradient of the bottom: the gradients of the cells of all windows, added at their positions."""
+    """Return the gradient of `stochastic_windows` with respect to `x`, given the gradient `dy` of the result."""
     cells = _stochastic_cells(x, window, out)
     if key is not None:
         slope = (jnp.arange(cells.shape[2])[:, None, None] == _sample_cells(cells, key)).astype(jnp.float32)
-    else:  # of sum(v^2) / sum(v) by v: (2 v - mean) / sum(v)
+    else:  # the derivative of sum(v^2) / sum(v) with respect to v is (2 v - mean) / sum(v)
         values = promote(cells)
         total = values.sum(2, keepdims=True)
         safe = jnp.where(total > 0, total, 1)
@@ -378,7 +382,7 @@ def _stochastic_cells(x: jax.Array, window: Window, out: Shape) -> jax.Array:
 
 
 def _sample_cells(cells: jax.Array, key: jax.Array) -> jax.Array:
-    """Sample a cell of each window: the first at which the running sum reaches a random fraction of the total."""
+    """Sample a cell of each window: the first cell at which the running sum reaches a random fraction of the total."""
     running = jnp.cumsum(lax.stop_gradient(promote(cells)), axis=2)
     total = running[:, :, -1:]
     fraction = 1 - jax.random.uniform(key, total.shape, total.dtype)  # above 0, since zeros must not be sampled
@@ -411,7 +415,7 @@ def read_spp(ctx: Context) -> SppSettings:
 def spp(ctx: Context, x: jax.Array) -> jax.Array:
     """Pool into 1 x 1, 2 x 2, 4 x 4 ... bins, `pyramid_height` levels, and concatenate the levels: (N, C * bins).
 
-    Planes that are not divisible into the bins are padded on both sides. With one level the top is (N, C, 1, 1).
+    Planes that cannot be divided into the bins are padded on both sides. With one level the top is (N, C, 1, 1).
     Caffe's rule: spp_layer.cpp.
     """
     tops = [
@@ -448,7 +452,7 @@ def _spp_key(ctx: Context, level: int) -> jax.Array | None:
 
 
 def _spp_levels(ctx: Context, x: Any) -> list[tuple[Window, Shape]]:
-    """Return the window and the output size of each level."""
+    """Return a pair (window, output size) for each level."""
     height = ctx.settings.height
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     size = tuple(x.shape[2:])

@@ -3,7 +3,7 @@
 Bottoms are x (T, N, ...), cont (T, N) and, depending on the settings, x_static (N, ...) and the initial states. The
 state of the previous step is multiplied by cont, which is 0 where a sequence begins. With `expose_hidden` the states
 are bottoms and tops, without a gradient. Otherwise they are carried from one forward pass to the next. An LSTM's gates
-are stored next to each other in the order i, f, o, g. One step is compiled, whatever the length.
+are stored next to each other in the order i, f, o, g. Only one step is compiled, for sequences of any length.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
+from ..human_readable import format_count
 from ..kernels.vma import vary_as
 from .context import Context, ParamSpec
 from .dtype_policy import promote
@@ -38,15 +39,15 @@ NO_DIFFS_OF_STATES = (
 
 @dataclass(frozen=True)
 class Sequence:
-    """The arrays of a recurrent layer by role.
+    """The bottoms and blobs of a recurrent layer, by their roles.
 
     Attributes:
         x: the inputs (T, N, features).
         cont: (T, N, 1), 0 where a sequence begins.
         static: the inputs of all steps (N, static features), or None.
-        start: the state before the first step, each (N, num_output).
-        input_blobs: the blobs applied to x and static: weight, bias, and the weight for static if there is one.
-        state_blobs: the blobs applied to the state.
+        start: the arrays of the state before the first step, (N, num_output) each.
+        input_blobs: the blobs that are applied to x and static: weight, bias, and the weight of static if there is one.
+        state_blobs: the blobs that are applied to the state.
         exposed: whether the states are bottoms and tops.
         product_dtype: the dtype to which the factors of products are rounded, or None to keep their dtype.
     """
@@ -62,7 +63,7 @@ class Sequence:
 
     @property
     def input_projection(self) -> jax.Array:
-        """The part of the gates that does not depend on the state, (T, N, outputs of the weight), for every step."""
+        """The terms of the gates that do not depend on the state, in all steps, (T, N, outputs of the weight)."""
         weight, bias, *static_weight = self.input_blobs
         projection = self.multiply_by_weight(self.x, weight) + bias
         return (
@@ -70,20 +71,20 @@ class Sequence:
         )
 
     def multiply_by_weight(self, x: jax.Array, weight: jax.Array) -> jax.Array:
-        """Multiply `x` by the rows of `weight`, and sum in at least float32.
+        """Return `x @ weight.T`, summed in at least float32.
 
         If `product_dtype` is set, `x` and `weight` are first rounded to it.
         """
-        # cast in every step, so that the gradients of the steps are summed in float32
+        # cast here, in every step, so that the gradients of the steps are summed in float32
         x, weight = (a if self.product_dtype is None else a.astype(self.product_dtype) for a in (x, weight))
         return jnp.matmul(x, weight.T, preferred_element_type=jnp.promote_types(x.dtype, jnp.float32))
 
-    def recurrent(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return the part of the gates that depends on the previous state."""
+    def project_state(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
+        """Return the terms of the gates that depend on the previous hidden state `h`, (N, outputs of the weight)."""
         return self.multiply_by_weight(cont * h, weight)
 
-    def recurrent_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return the gradient of the previous state, given the gradient `d` of the gates."""
+    def state_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
+        """Return the gradient of the previous hidden state, given the gradient `d` of the gates."""
         return cont * (d @ weight)
 
     def input_diffs(self, d: jax.Array) -> tuple[list[jax.Array], jax.Array, jax.Array | None]:
@@ -97,7 +98,7 @@ class Sequence:
         return [*blobs, d_sum.T @ promote(self.static)], dx, d_sum @ promote(static_weight[0])
 
     def tops(self, top: jax.Array, end: Arrays) -> tuple[Arrays, Arrays]:
-        """Return the tops and the carried state, given the first top and the state after the last step."""
+        """Return the tops and the state to carry, given the first top and the state `end` after the last step."""
         final = [lax.stop_gradient(e)[None] for e in end]
         if self.exposed:
             return (top, *(f.astype(top.dtype) for f in final)), ()
@@ -105,7 +106,7 @@ class Sequence:
 
 
 def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Sequence:
-    """Validate the blobs and bottoms of a layer whose state has `n_states` arrays, and assign their roles."""
+    """Validate the blobs and bottoms of a layer whose state has `n_states` arrays; return them by their roles."""
     _check(ctx, n_states, bottoms)
     x, cont, *others = bottoms
     exposed = ctx.param.expose_hidden
@@ -116,7 +117,7 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
         blobs, start = blobs[:-n_states], blobs[-n_states:]
         require(
             start[0].shape[1] == cont.shape[1],
-            f"has {cont.shape[1]} streams, but the recurrent state has {start[0].shape[1]}",
+            f"the bottoms have {cont.shape[1]} streams, but the recurrent state has {start[0].shape[1]}",
         )
     n_input_blobs = 2 if static is None else 3
     return Sequence(
@@ -134,7 +135,15 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
 def declare_params(
     ctx: Context, n_states: int, width: int, bottoms: Any, state_specs: list[ParamSpec]
 ) -> list[ParamSpec]:
-    """Declare the blobs in Caffe's order: weight and bias of x, weight of static, `state_specs`, carried state."""
+    """Return the specs of the blobs in Caffe's order: weight and bias of x, weight of static, `state_specs`, state.
+
+    Args:
+        ctx: the context of the layer.
+        n_states: the number of arrays in the state.
+        width: the number of outputs of the weights of x and static.
+        bottoms: the bottoms, or values with their shapes.
+        state_specs: the specs of the blobs that are applied to the state.
+    """
     _check(ctx, n_states, bottoms)
     p, x = ctx.param, bottoms[0]
     input_specs = [
@@ -157,13 +166,13 @@ def _n_exposed(ctx: Context, n_states: int) -> int:
 
 def _check(ctx: Context, n_states: int, bottoms: Any) -> None:
     p, n = ctx.param, _n_exposed(ctx, n_states)
-    require(p.num_output > 0, "num_output must be positive")
-    setting = f"with expose_hidden: {'true' if p.expose_hidden else 'false'}"
+    require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
+    setting = f"expose_hidden is {'true' if p.expose_hidden else 'false'}"
     require(
         len(bottoms) in (2 + n, 3 + n),
-        f"{setting} takes {2 + n} bottoms, or {3 + n} with x_static, but has {len(bottoms)}",
+        f"needs {2 + n} bottoms, or {3 + n} with x_static, not {len(bottoms)}, because {setting}",
     )
-    require(ctx.n_tops == 1 + n, f"{setting} produces {1 + n} tops, but has {ctx.n_tops}")
+    require(ctx.n_tops == 1 + n, f"needs {format_count(1 + n, 'top')}, not {ctx.n_tops}, because {setting}")
     x, cont, *others = (tuple(b.shape) for b in bottoms)
     require(len(x) >= 3, f"bottom 0 must have at least 3 axes (time steps, streams, features), not shape {x}")
     require(cont == x[:2], f"bottom 1 must have shape {x[:2]} (time steps, streams), not {cont}")
@@ -171,11 +180,11 @@ def _check(ctx: Context, n_states: int, bottoms: Any) -> None:
         static = others.pop(0)
         require(
             len(static) >= 2 and static[0] == x[1],
-            f"bottom 2, x_static, must have {x[1]} streams and features, not shape {static}",
+            f"bottom 2, x_static, must have shape ({x[1]}, ...) (streams, features), not {static}",
         )
     for k, shape in enumerate(others, len(bottoms) - n):
         state = (1, x[1], p.num_output)
-        require(shape == state, f"bottom {k} must have the hidden state's shape {state}, not {shape}")
+        require(shape == state, f"bottom {k} must have the shape of the state, {state}, not {shape}")
 
 
 _NONLINEARITIES: dict[str, tuple[Any, Any]] = {
@@ -189,8 +198,8 @@ def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Array
     """Return o_t = tanh(W_ho h_t + b_o) for every step, where h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h).
 
     Bottoms: x (T, N, ...), cont (T, N), [x_static (N, ...)], [h_0 (1, N, num_output)]. Tops: o (T, N, num_output), [h_T
-    (1, N, num_output)]. Blobs: W_xh, b_h, [W_xh_static], W_hh, W_ho, b_o. In cbfinn/caffe rnn_param selects functions
-    other than tanh: `recurrent_nonlinearity` for h, `output_nonlinearity` for o. Caffe's rule: rnn_layer.cpp.
+    (1, N, num_output)]. Blobs: W_xh, b_h, [W_xh_static], W_hh, W_ho, b_o. In cbfinn/caffe, rnn_param can replace tanh:
+    `recurrent_nonlinearity` for h, `output_nonlinearity` for o. Caffe's rule: rnn_layer.cpp.
     """
     s = sequence(ctx, 1, blobs, bottoms)
     _, w_out, b_out = s.state_blobs
@@ -204,7 +213,7 @@ def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
     n = p.num_output
     hidden = ctx.layer.rnn_param.num_hidden
-    require(hidden in (0, n), f"rnn_param.num_hidden must be num_output, {n}, not {hidden}; remove it")
+    require(hidden in (0, n), f"rnn_param.num_hidden must equal num_output, {n}, not {hidden}; remove num_hidden")
     _nonlinearities(ctx)
     state_specs = [
         ParamSpec((n, n), p.weight_filler),
@@ -215,13 +224,16 @@ def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
 
 
 def _nonlinearities(ctx: Context) -> list[tuple[Any, Any]]:
-    """Return the nonlinearities of state and output, each with its derivative as a function of the result."""
+    """Return `(function, derivative)` for the nonlinearity of the state, and for the nonlinearity of the output.
+
+    The derivative takes the result of the function, not its argument; for y = tanh(x) it is 1 - y**2.
+    """
     p = ctx.layer.rnn_param
     names = p.recurrent_nonlinearity, p.output_nonlinearity
     choices = ", ".join(_NONLINEARITIES)
     require(
         all(n in _NONLINEARITIES for n in names),
-        f"rnn_param: nonlinearities must be one of {choices}, not {' and '.join(names)}",
+        f"the nonlinearities in rnn_param must be among {choices}, but are {' and '.join(names)}",
     )
     return [_NONLINEARITIES[name] for name in names]
 
@@ -273,7 +285,17 @@ define_layer(
 def diffs(
     s: Sequence, blobs: Arrays, bottoms: Arrays, d_projection: jax.Array, state_diffs: list[jax.Array]
 ) -> tuple[Any, ...]:
-    """Return all gradients in the order of a backward rule. The indicators cont and the states have no gradient."""
+    """Return the gradients of the blobs, then of each bottom, as a backward rule does.
+
+    The gradient is None for `cont` and for the states.
+
+    Args:
+        s: the arrays of the layer.
+        blobs: all blobs of the layer.
+        bottoms: all bottoms of the layer.
+        d_projection: the gradient of `s.input_projection`.
+        state_diffs: the gradients of `s.state_blobs`.
+    """
     input_diffs, dx, d_static = s.input_diffs(d_projection)
     param_diffs = [*input_diffs, *state_diffs]
     blob_diffs = (*param_diffs, *(None for _ in blobs[len(param_diffs) :]))
@@ -286,9 +308,9 @@ def diffs(
 def lstm_unit(ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array) -> Arrays:
     """Compute one LSTM step: c' = cont * f * c + i * g and h = o * tanh(c'). The tops are c' and h, (1, N, D) each.
 
-    Bottoms: cell c (1, N, D), gates i, f, o, g before their nonlinearity (1, N, 4D) and cont (1, N). As in Caffe
-    (lstm_unit_layer.cpp) the gradient of f is f (1 - f) with f already multiplied by cont, which makes no difference
-    where cont is 0 or 1.
+    Bottoms: cell c (1, N, D), gates i, f, o, g before their nonlinearities (1, N, 4D), and cont (1, N). As in Caffe
+    (lstm_unit_layer.cpp), the derivative of f is computed as f (1 - f) after f was multiplied by cont. This is exact if
+    cont is 0 or 1.
     """
     _check_unit(c.shape, gates.shape, cont.shape)
     new_c, h = _unit(promote(c), promote(gates), promote(cont)[..., None])
@@ -359,14 +381,14 @@ def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arra
 
 
 def run_lstm(s: Sequence) -> tuple[Arrays, Arrays]:
-    """Return the tops and the carried state of a sequence."""
+    """Run an LSTM over a sequence; return the tops and the state to carry to the next forward pass."""
     (w_h,) = s.state_blobs
     # in bfloat16 the values between gates and state are recomputed in the backward pass to save memory
     unit = _unit if s.product_dtype is None else jax.checkpoint(_unit, prevent_cse=False)
 
     def step(state: Pair, inputs: Any) -> tuple[Pair, jax.Array]:
         (h, c), (projection, cont) = state, inputs
-        c, hidden = unit(c, projection + s.recurrent(h, cont, w_h), promote(cont))
+        c, hidden = unit(c, projection + s.project_state(h, cont, w_h), promote(cont))
         h = hidden.astype(h.dtype)
         return (h, c), h
 
@@ -390,10 +412,14 @@ def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: 
 
 
 def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, limit: float = math.inf) -> jax.Array:
-    """Return the gradients of the gates before their nonlinearity, (T, N, 4D), each clipped to [-limit, limit]."""
+    """Return the gradients of the gates before their nonlinearities, (T, N, 4D), each clipped to [-limit, limit].
+
+    `top` is the hidden state after every step, (T, N, D), and `d_top` its gradient.
+    """
     (w_h,) = s.state_blobs
     # all gates are computed at once from the hidden states; cells need a forward scan, and gradients a backward scan
-    gates = _activate_gates(s.input_projection + s.recurrent(_previous_hidden(s, top), s.cont, w_h), promote(s.cont))
+    state_projection = s.project_state(_previous_hidden(s, top), s.cont, w_h)
+    gates = _activate_gates(s.input_projection + state_projection, promote(s.cont))
 
     def cell(c: jax.Array, inputs: Any) -> Pair:
         i, f, _, g = inputs
@@ -405,14 +431,14 @@ def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, limit: float = mat
         (dh, dc), (gates, c_prev, dh_top, cont) = diff, inputs
         dc, d_gates = _unit_diffs(gates, c_prev, dc, dh + dh_top)
         d_gates = d_gates if math.isinf(limit) else jnp.clip(d_gates, -limit, limit)
-        return (s.recurrent_diff(d_gates, cont, promote(w_h)), dc), d_gates
+        return (s.state_diff(d_gates, cont, promote(w_h)), dc), d_gates
 
     zeros = jnp.zeros_like(c_before[0])
     return lax.scan(step, (zeros, zeros), (gates, c_before, promote(d_top), promote(s.cont)), reverse=True)[1]
 
 
 def _previous_hidden(s: Sequence, top: jax.Array) -> jax.Array:
-    """Return the hidden state before each step."""
+    """Return the hidden state before each step, (T, N, D), given the state `top` after each step."""
     return jnp.concatenate([s.start[0][None].astype(top.dtype), top[:-1]])
 
 

@@ -27,16 +27,16 @@ from .types import Gradient, Implementation, LayerDocs, LayerTraits, LayerType, 
 _INDEX = Path(__file__).with_name("index.json")
 
 _types: dict[str, LayerType] = {}
-_aliases: dict[str, str] = {}  # alias: the type's name
-_interactive: set[str] = set()  # the names that `__main__` registered
-_builtin: list[LayerType] = []  # types of this package, including variants
+_aliases: dict[str, str] = {}  # {alias: name of the type}
+_main_types: set[str] = set()  # the names of the types that `__main__` registered
+_builtin_types: list[LayerType] = []  # types of this package, including variants
 
 
 def register(layer_type: LayerType) -> LayerType:
-    """Register a layer type by its name, and return it.
+    """Register a layer type by its name, and return the type.
 
-    A type that `__main__` registers, such as a cell of a notebook, replaces a type of the same name that `__main__`
-    registered before.
+    A type that is registered in `__main__`, such as in a cell of a notebook, replaces a type with the same name that
+    was registered there before.
 
     Raises:
         ValueError: if the name is already registered, or LayerParameter lacks the parameter message of the type.
@@ -45,7 +45,7 @@ def register(layer_type: LayerType) -> LayerType:
     names = (layer_type.name, *layer_type.signature.aliases)
     for name in names:
         _import_indexed(name)
-    if module == "__main__" and layer_type.name in _interactive:
+    if module == "__main__" and layer_type.name in _main_types:
         previous = _types.pop(layer_type.name)
         for alias in previous.signature.aliases:
             del _aliases[alias]
@@ -55,9 +55,9 @@ def register(layer_type: LayerType) -> LayerType:
     _types[layer_type.name] = layer_type
     _aliases.update(dict.fromkeys(layer_type.signature.aliases, layer_type.name))
     if module == "__main__":
-        _interactive.add(layer_type.name)
+        _main_types.add(layer_type.name)
     if module.startswith(f"{__name__.partition('.')[0]}."):
-        _builtin.extend(
+        _builtin_types.extend(
             [
                 layer_type,
                 *(layer_type.implementation.types.values() if isinstance(layer_type.implementation, Variants) else ()),
@@ -74,20 +74,20 @@ def define_layer(
     docs: LayerDocs = LayerDocs(),
     settings: Function | None = None,
 ) -> LayerType:
-    """Register the layer type of this package with these attributes of `LayerType`, and return it."""
+    """Register a `LayerType` of this package with these attributes, and return it."""
     return register(LayerType(signature, implementation, gradient, traits, docs, settings))
 
 
 def is_builtin(layer_type: LayerType) -> bool:
-    """Return whether a type is defined in this package, so that the package's sources determine its results."""
-    return any(layer_type is builtin for builtin in _builtin)
+    """Return whether a type is defined in this package, not by a user or another package."""
+    return any(layer_type is builtin for builtin in _builtin_types)
 
 
 @contextlib.contextmanager
 def register_temporarily(layer_type: LayerType) -> Iterator[LayerType]:
-    """Register a layer type within a with block, where it replaces any type of the same name, and yield it."""
+    """Register a layer type in a `with` block, where it replaces any type of the same name, and yield the type."""
     _validate(layer_type)
-    _import_all()  # before the block: within it the name is registered
+    _import_all()  # in the block, the module of a type with this name could not register it
     previous = _types.get(layer_type.name)
     _types[layer_type.name] = layer_type
     try:
@@ -104,7 +104,7 @@ def _validate(layer_type: LayerType) -> None:
         for variant in layer_type.implementation.types.values():
             if variant.name != layer_type.name:
                 raise ValueError(
-                    f"layer type '{layer_type.name}': all variants must have this name, not '{variant.name}'"
+                    f"all variants of layer type '{layer_type.name}' must have this name, not '{variant.name}'"
                 )
             _validate(variant)
     signature = layer_type.signature
@@ -123,7 +123,7 @@ def layer_type(name: str) -> LayerType:
     """Return the type that has this name or alias.
 
     Raises:
-        GraphError: if the name is unknown; the message suggests the most similar name.
+        GraphError: if the name is unknown. The message suggests the most similar name.
     """
     if name not in _types and name not in _aliases:
         _import_indexed(name)
@@ -163,13 +163,13 @@ def _reduce_type(kind: LayerType) -> tuple[Any, tuple[str, ...]]:
     return layer_type, (kind.name,)
 
 
-# a type is pickled as its name: PerLayer may have put functions or objects into it
+# a type is pickled as its name, because it may contain functions or objects that cannot be pickled
 copyreg.pickle(LayerType, _reduce_type)
 
 
 @functools.cache
 def _index() -> Mapping[str, str]:
-    """Return the module that registers each type, keyed by the names of the type."""
+    """Return the modules that register types, keyed by the names and aliases of the types."""
     return json.loads(_INDEX.read_text()) if _INDEX.exists() else {}
 
 

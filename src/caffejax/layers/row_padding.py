@@ -11,8 +11,8 @@ import numpy as np
 def num_valid_rows(top: Any) -> int:
     """Return the number of valid rows of a padded top. Padding rows begin with a negative number.
 
-    Rows are along the axis before the last, not counting last axes of size 1. The rows of a top with one axis are its
-    elements.
+    For the axis of the rows, see `rows_axis`. The number is the largest number of valid rows in any item of the axes
+    before it.
     """
     first_column = (
         np.asarray(top) if top.ndim == 1 else np.asarray(top)[(slice(None),) * rows_axis(top) + (slice(None), 0)]
@@ -28,14 +28,17 @@ def strip_padding(top: Any, rows: int | None = None) -> Any:
 def first_rows(array: Any, rows: int, axis: int) -> Any:
     """Return the first rows of a NumPy or JAX array along an axis.
 
-    A JAX array is sliced on the host, since JAX would compile for each number of rows.
+    A JAX array is sliced on the host, since JAX would compile a program for each number of rows.
     """
     index = (slice(None),) * axis + (slice(rows),)
     return jax.device_put(np.asarray(array)[index]) if isinstance(array, jax.Array) else array[index]
 
 
 def rows_axis(top: Any) -> int:
-    """Return the axis of the rows: 2 for (1, 1, rows, columns), 0 for (rows, columns, 1, 1) and (rows,)."""
+    """Return the axis of the rows: 2 for (1, 1, rows, columns), 0 for (rows, columns, 1, 1) and (rows,).
+
+    This is the axis before the last, where axes of size 1 at the end are not counted.
+    """
     axes: int = max(top.ndim, 2)
     while axes > 2 and top.shape[axes - 1] == 1:
         axes -= 1
@@ -43,6 +46,6 @@ def rows_axis(top: Any) -> int:
 
 
 def matching_rows_axis(blob: Any, root: Any) -> int | None:
-    """Return the axis along which a blob has the same rows as the padded top `root`, or None if it has none."""
+    """Return the axis along which a blob has the same rows as the padded top `root`, or None if it has no such axis."""
     axis = rows_axis(root)
     return axis if axis == 0 or (blob.ndim == root.ndim and rows_axis(blob) == axis) else None

@@ -30,10 +30,13 @@ def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
     axis = concat_axis(ctx, xs)
     first_shape = xs[0].shape
     for i, x in enumerate(xs):
-        agree = x.ndim == len(first_shape) and all(
+        has_equal_axes = x.ndim == len(first_shape) and all(
             a == b for k, (a, b) in enumerate(zip(x.shape, first_shape, strict=True)) if k != axis
         )
-        require(agree, f"bottom {i} has shape {x.shape}, and bottom 0 has {first_shape}: only axis {axis} may differ")
+        require(
+            has_equal_axes,
+            f"bottom {i} has shape {x.shape}, but bottom 0 has {first_shape}: they may differ only along axis {axis}",
+        )
     if ctx.fast and axis == 1 < len(first_shape) - 1:
         return concatenate_channels(xs)
     return jnp.concatenate(xs, axis)
@@ -74,7 +77,7 @@ def concat_axis(ctx: Context, xs: Sequence[Any]) -> int:
 
 
 def split(ctx: Context, x: jax.Array) -> tuple[jax.Array, ...]:
-    """Return a copy of the bottom for each top. Nets insert Split layers where several layers read a blob."""
+    """Return a copy of the bottom for each top. Split layers are inserted where several layers read a blob."""
     return (x,) * ctx.n_tops
 
 
@@ -95,12 +98,12 @@ def slice_(ctx: Context, x: jax.Array) -> Arrays:
 
     Caffe's rule: slice_layer.cpp.
     """
-    axis, points = cuts(ctx, x.shape)
+    axis, points = slice_points(ctx, x.shape)
     return tuple(jnp.split(x, points, axis))
 
 
 def slice_backward(ctx: Context, x: jax.Array, *, y: object, dy: jax.Array | Arrays) -> jax.Array:
-    axis, points = cuts(ctx, x.shape)
+    axis, points = slice_points(ctx, x.shape)
     dx = jnp.zeros_like(x)
     for start, diff in zip([0, *points], as_tuple(dy), strict=True):
         dx = jax.lax.dynamic_update_slice_in_dim(dx, diff, start, axis)
@@ -115,11 +118,12 @@ define_layer(
 )
 
 
-def cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
-    """Return the axis, and the start of each top except the first."""
+def slice_points(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
+    """Return the axis along which Slice splits, and the index at which each top except the first starts."""
     p, n_tops = ctx.param, ctx.n_tops
-    conflict = p.HasField("axis") and p.HasField("slice_dim") and p.axis != p.slice_dim  # MyCaffe writes both, equal
-    require(not conflict, "give either axis or slice_dim, not both")
+    # MyCaffe writes both fields, with equal values
+    has_conflict = p.HasField("axis") and p.HasField("slice_dim") and p.axis != p.slice_dim
+    require(not has_conflict, "give either axis or slice_dim, not both")
     axis = canonical_axis(p.slice_dim if p.HasField("slice_dim") else p.axis, shape)
     size, points = shape[axis], list(p.slice_point)
     if not points:
@@ -130,13 +134,11 @@ def cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
         return axis, [k * size // n_tops for k in range(1, n_tops)]
     require(
         len(points) == n_tops - 1,
-        "slice_point must be set n - 1 times for n tops, but there are "
-        f"{format_count(len(points), 'point')} for "
-        f"{format_count(n_tops, 'top')}",
+        f"needs {format_count(n_tops - 1, 'slice_point')} for {format_count(n_tops, 'top')}, not {len(points)}",
     )
     require(
         all(a < b for a, b in zip([0, *points], points, strict=False)) and points[-1] <= size and n_tops <= size,
-        f"slice_point must increase, be above 0 and at most {size} (axis {axis}), not {points}",
+        f"slice_point must increase and be from 1 to {size}, the size of axis {axis}, not {points}",
     )
     return axis, points
 
@@ -152,7 +154,7 @@ def flatten(ctx: Context, x: jax.Array) -> jax.Array:
 def _flattened_shape(ctx: Context, shape: Shape) -> Shape:
     start = canonical_axis(ctx.param.axis, shape)
     end = canonical_axis(ctx.param.end_axis, shape, name="end_axis") + 1
-    require(start <= end, f"axis {ctx.param.axis} comes after end_axis {ctx.param.end_axis} in shape {shape}")
+    require(start <= end, f"axis {ctx.param.axis} must not be after end_axis {ctx.param.end_axis} in shape {shape}")
     return (*shape[:start], math.prod(shape[start:end]), *shape[end:])
 
 
@@ -169,9 +171,9 @@ define_layer(
 
 
 def reshape(ctx: Context, x: jax.Array) -> jax.Array:
-    """Replace `num_axes` axes of the bottom from `axis` on by `shape`, where 0 copies an axis and one -1 is inferred.
+    """Replace `num_axes` axes of the bottom from `axis` on with `shape`, where 0 copies a size and one -1 is inferred.
 
-    With num_axes 0 the new axes are inserted; a negative `axis` then counts from the position after the last axis.
+    With num_axes 0, the new axes are inserted; a negative `axis` then counts from the position after the last axis.
     Caffe's rule: reshape_layer.cpp.
     """
     return x.reshape(_new_shape(ctx, x.shape))
@@ -197,19 +199,19 @@ def _new_shape(ctx: Context, shape: Shape) -> Shape:
     end = n if p.num_axes == -1 else start + p.num_axes
     require(end <= n, f"axis {p.axis} and num_axes {p.num_axes} extend past the last axis of shape {shape}")
     new = [int(d) for d in p.shape.dim]
-    require(all(d >= -1 for d in new), f"shape may hold sizes, 0 to copy and -1 to infer, not {new}")
+    require(all(d >= -1 for d in new), f"shape may contain sizes, 0 to copy and -1 to infer a size, but is {new}")
     require(new.count(-1) <= 1, f"shape may contain only one -1, but is {new}")
     for i, d in enumerate(new):
-        require(d != 0 or start + i < n, f"shape {new} copies axis {start + i}, which bottom {shape} does not have")
+        require(d != 0 or start + i < n, f"shape {new} copies axis {start + i}, but the bottom has shape {shape}")
     new_shape = [*shape[:start], *(d or shape[start + i] for i, d in enumerate(new)), *shape[end:]]
     count, product = math.prod(shape), math.prod(d for d in new_shape if d != -1)
     if -1 in new_shape:
         require(
             product > 0 and count % product == 0,
-            f"{product}, the product of the other axes, does not divide {count}, the count of {shape}",
+            f"the product of the other axes, {product}, must divide {count}, the number of elements of {shape}",
         )
         new_shape[new_shape.index(-1)] = count // product
-    require(math.prod(new_shape) == count, f"shape {tuple(new_shape)} has a different count than the bottom's {shape}")
+    require(math.prod(new_shape) == count, f"shape {tuple(new_shape)} must have as many elements as bottom {shape}")
     return tuple(new_shape)
 
 
@@ -236,9 +238,9 @@ define_layer(
 
 
 def silence(ctx: Context, *xs: jax.Array) -> Arrays:
-    """Mark the bottoms as read, to remove them from the outputs of the net (silence_layer.cpp).
+    """Mark the bottoms as read, so that they are not outputs of the net (silence_layer.cpp).
 
-    There is no top.
+    The layer has no tops.
     """
     return ()
 

@@ -21,25 +21,25 @@ Tops = jax.Array | tuple[jax.Array, jax.Array]
 def smooth_l1_loss(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> Tops:
     """Return the sum of a smooth L1 loss of the differences d = a - b, divided by N, a scalar.
 
-    The loss is (sigma d)**2 / 2 where |d| < 1 / sigma**2, else |d| - 1 / (2 sigma**2). Bottoms: a and b of one shape
-    (N, ...), and optional weights of that shape. Bottom 2 multiplies d; in the variant of fast-rcnn, which has three
-    bottoms, it does not multiply the gradient again. Bottom 3 multiplies the terms of the sum. The optional second top
-    of R-FCN holds the sum of each row over the channels, (N, 1, ...), and passes no gradient. The divisor is N, or with
-    PRE_FIXED the `pre_fixed_normalizer`.
+    The loss is (sigma d)**2 / 2 where |d| < 1 / sigma**2, else |d| - 1 / (2 sigma**2). All bottoms have the same shape,
+    (N, ...): a, b and optionally two weights. The first weight, bottom 2, multiplies d; in the variant of fast-rcnn,
+    which has three bottoms, this weight does not multiply the gradient again. The second weight, bottom 3, multiplies
+    the terms of the sum. The optional second top of R-FCN holds the sum of the terms over the channels, (N, 1, ...),
+    and passes no gradient. The divisor is N, or `pre_fixed_normalizer` if `normalization` is PRE_FIXED.
     """
-    difference, loss_weights, squared_sigma, divisor = _parts(ctx, a, b, weights)
+    difference, loss_weights, squared_sigma, divisor = _loss_terms(ctx, a, b, weights)
     losses = loss_weights * huber(difference, squared_sigma)
     loss = jnp.sum(losses) / divisor
     if ctx.n_tops < 2:
         return loss
-    require(a.ndim > 1, f"a second top needs rows and channels, not shape {a.shape}")
+    require(a.ndim > 1, f"a second top needs bottoms with a channel axis (axis 1), not shape {a.shape}")
     return loss, jax.lax.stop_gradient(jnp.sum(losses, axis=1, keepdims=True))
 
 
 def smooth_l1_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array, y: Any, dy: Any
 ) -> tuple[jax.Array | None, ...]:
-    difference, loss_weights, squared_sigma, divisor = _parts(ctx, a, b, weights)
+    difference, loss_weights, squared_sigma, divisor = _loss_terms(ctx, a, b, weights)
     difference_weights = promote(weights[0]).reshape(a.shape) if len(weights) == 2 else 1.0
     weight = first_top(dy)
     diff = weight / divisor * loss_weights * difference_weights * huber_slope(difference, squared_sigma)
@@ -59,15 +59,15 @@ def huber_slope(x: jax.Array, squared_sigma: Any = 1.0) -> jax.Array:
     return jnp.clip(squared_sigma * x, -1, 1)
 
 
-def _parts(
+def _loss_terms(
     ctx: Context, a: jax.Array, b: jax.Array, weights: tuple[jax.Array, ...]
 ) -> tuple[jax.Array, Any, float, Any]:
     """Return the weighted differences, the weights of the losses, sigma**2, and the divisor of the sum."""
     require(len(a.shape) > 0, "needs bottoms with a batch axis, not single numbers")
     for i, other in enumerate((b, *weights), start=1):
-        same = other.shape == a.shape or four_axis_shape(other.shape) == four_axis_shape(a.shape)
-        require(same, f"bottom {i} must have the shape of bottom 0, {a.shape}, not {other.shape}")
-    require(ctx.param.sigma > 0, f"sigma must be positive: {ctx.param.sigma}")
+        is_equal = other.shape == a.shape or four_axis_shape(other.shape) == four_axis_shape(a.shape)
+        require(is_equal, f"bottom {i} must have the shape of bottom 0, {a.shape}, not {other.shape}")
+    require(ctx.param.sigma > 0, f"sigma must be positive, not {ctx.param.sigma}")
     require(ctx.param.abssum, "abssum: false is not supported; remove it")
     difference = promote(a) - promote(b).reshape(a.shape)
     fixed_weights = [jax.lax.stop_gradient(promote(w)).reshape(a.shape) for w in weights]

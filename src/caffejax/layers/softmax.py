@@ -67,9 +67,9 @@ define_layer(
 def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Return the mean of -log softmax(scores)[label], a scalar (softmax_loss_layer.cpp).
 
-    Bottoms: scores with the classes along `axis`, and one class number for each position without that axis. The divisor
-    of the sum depends on loss_param's `normalization`, VALID by default. A label outside 0 .. classes - 1 makes the
-    loss NaN.
+    Bottoms: scores with the classes along `axis`, and labels: a class number for each position along the other axes.
+    The divisor of the sum depends on loss_param's `normalization`, VALID by default. A label outside 0 .. classes - 1
+    makes the loss NaN.
     """
     axis, log_prob, is_label, valid, divisor = softmax_loss_parts(ctx, scores, labels)
     label_log_prob = select_label_log_probs(log_prob, is_label, axis)
@@ -80,7 +80,7 @@ def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax
 def select_label_log_probs(log_prob: jax.Array, is_label: jax.Array, axis: int) -> jax.Array:
     """Return the log-probability of each label, or NaN for labels out of range.
 
-    `is_label` is the mask of labels.
+    `is_label` is the one-hot mask of the labels, in the shape of `log_prob`.
     """
     # a sum over the classes with one nonzero term is fused with the softmax; a gather would not be
     return jnp.where(jnp.any(is_label, axis), jnp.sum(jnp.where(is_label, log_prob, 0), axis), jnp.nan)
@@ -110,11 +110,11 @@ SOFTMAX_WITH_LOSS = LayerType(  # registered with its other forms
 def softmax_loss_parts(
     ctx: Context, scores: jax.Array, labels: jax.Array
 ) -> tuple[int, jax.Array, jax.Array, jax.Array, jax.Array | float]:
-    """Return the class axis, log-probabilities, the mask of labels, the mask of labels that count, and the divisor."""
+    """Return the class axis, log-probabilities, one-hot mask of labels, mask of valid labels, and the divisor."""
     axis = canonical_axis(ctx.param.axis, scores.shape, name="softmax_param.axis")
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")
-    if axis > 0:  # with the classes along axis 0, scores and labels have no batch axis in common
+    if axis > 0:  # if the classes are along axis 0, scores and labels have no common batch axis
         require_one_batch(scores.shape, labels.shape)
     valid = valid_labels(ctx.layer.loss_param, labels.reshape(scores.shape[:axis] + scores.shape[axis + 1 :]))
     divisor = loss_divisor(ctx, valid, "VALID", math.prod(scores.shape[:axis]))
@@ -123,9 +123,10 @@ def softmax_loss_parts(
 
 
 def softmax_with_losses(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array | tuple[jax.Array, ...]:
-    """Return the loss of SoftmaxWithLoss and, as tops without gradient, the probabilities and the loss of each label.
+    """Return the loss of SoftmaxWithLoss, the probabilities, and the loss of each label.
 
-    The losses have the shape of the labels, and are 0 where a label is ignored.
+    The probabilities and the losses of the labels pass no gradient. The losses of the labels have the shape of the
+    labels, and are 0 where a label is ignored.
     """
     loss = softmax_with_loss(ctx, scores, labels)
     if ctx.n_tops < 2:
@@ -165,13 +166,16 @@ def weighted_softmax_loss_backward(
 
 
 def _label_weights(ctx: Context, is_label: jax.Array, axis: int) -> jax.Array:
-    """Return the weight of each label, in the shape of the scores without the classes, or () without weighting."""
+    """Return the weight of each label, in the shape of the scores without the class axis.
+
+    Without weighting, the result is the scalar 1.
+    """
     classes, class_weights = is_label.shape[axis], ctx.layer.loss_param.class_weighting
     if not ctx.layer.loss_param.weight_by_label_freqs:
         return jnp.ones((), jnp.float32)
     require(
         len(class_weights) in (0, classes),
-        f"loss_param.class_weighting must have one number per class: {len(class_weights)} for {classes} classes",
+        f"loss_param.class_weighting must have one number for each of the {classes} classes, not {len(class_weights)}",
     )
     other_axes = tuple(k for k in range(is_label.ndim) if k != axis)
     if class_weights:

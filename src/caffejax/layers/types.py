@@ -1,6 +1,6 @@
-"""Descriptions of layer types: frozen values, stated once, where a type is registered.
+"""Descriptions of layer types: frozen dataclasses, whose values are set once, where a type is registered.
 
-`define_layer` makes a `LayerType` from these values and registers it. Other packages call `register(LayerType(...))`.
+`define_layer` makes a `LayerType` from such values and registers it. Other packages call `register(LayerType(...))`.
 
     def unit_rows(ctx, blobs, x):             # forward: arrays in, the top (or a tuple of tops) out
         ...
@@ -92,8 +92,8 @@ class Signature:
         name: Caffe's type name.
         bottoms: the number of bottoms: n for exactly n, or (minimum, maximum), where a maximum of None means no limit.
         tops: the number of tops in the same form, or `SAME_AS_BOTTOMS`.
-        param: the field of LayerParameter with the type's settings, such as "convolution_param", or None.
-        further_params: further fields of LayerParameter with settings of the type, besides loss_param and
+        param: the field of LayerParameter that holds the type's settings, such as "convolution_param", or None.
+        further_params: other fields of LayerParameter that hold settings of the type, except loss_param and
             transform_param.
         in_place: whether a top may have the name of a bottom.
         loss: whether the first top is a loss. Its loss_weight defaults to 1, and it exists even if the layer names no
@@ -115,31 +115,32 @@ class Signature:
     aliases: tuple[str, ...] = ()
 
     def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
-        """Yield a message for a wrong number of bottoms, and for a wrong number of tops."""
+        """Yield a message if a layer has a wrong number of bottoms, and a message if it has a wrong number of tops."""
         if not _fits(n_bottoms, self.bottoms):
-            yield f"takes {_format_count(self.bottoms, 'bottom')}, but {n_bottoms} given"
+            yield f"takes {_format_count(self.bottoms, 'bottom')}, but has {n_bottoms}"
         tops = n_bottoms if isinstance(self.tops, str) else self.tops
         if not _fits(n_tops, tops) and not (self.loss and n_tops == 0):
-            yield f"produces {_format_count(tops, 'top')}, but {n_tops} given"
+            yield f"produces {_format_count(tops, 'top')}, but has {n_tops}"
 
 
 @dataclass(frozen=True)
 class Indices:
-    """The bottoms that hold labels or indices; requesting a gradient into them is an error.
+    """The bottoms that hold labels or indices. It is an error to request a gradient with respect to them.
 
     Attributes:
-        bottoms: the positions of these bottoms among all bottoms; -1 is the last bottom.
+        bottoms: the positions of these bottoms among all bottoms, where -1 is the last bottom.
         classes: `classes(ctx, *bottoms)` returns the number of classes n, or None if the shapes do not determine it.
             Values of the first of these bottoms must be in 0 .. n - 1. Bottoms have `.shape`.
-        ignore_label: `ignore_label(ctx)` returns a value outside 0 .. n - 1 that is allowed and has no effect, or None.
-        gathers: whether the values select rows of an array: forward returns NaN for values out of range, and a check
-            reports them. Otherwise they are class numbers.
-        ignores_gradient: whether a requested gradient into these bottoms is zero, as in Caffe's Backward, instead of an
-            error. It is set for coordinates and weights that trained layers may compute.
-        counts_ignored: for metrics, whether labels out of range that another layer ignores count as incorrect, with a
-            warning. Otherwise they are an error.
-        sample: `sample(ctx, random, *bottoms)` returns random values for the last of these bottoms, for tests, where
-            random integers would be meaningless (boxes, for example). Bottoms have `.shape`.
+        ignore_label: `ignore_label(ctx)` returns a value outside 0 .. n - 1 that is allowed and has no effect, or None
+            if there is none.
+        gathers: whether the values are indices of rows of an array. Forward then returns NaN for values out of range,
+            and checks report such values. Otherwise the values are class numbers.
+        ignores_gradient: whether a requested gradient with respect to these bottoms is zero, as in Caffe's Backward,
+            instead of an error. It is set for coordinates and weights that trained layers may compute.
+        counts_ignored: for metrics, whether a label out of range counts as incorrect, with a warning, if a different
+            layer ignores this label. Otherwise the label is an error.
+        sample: `sample(ctx, random, *bottoms)` returns random values for the last of these bottoms, for tests. It is
+            set where random integers would be meaningless, as for boxes. Bottoms have `.shape`.
     """
 
     bottoms: tuple[int, ...]
@@ -165,18 +166,19 @@ class Gradient:
 
     Attributes:
         backward: the hand-written Backward rule (see the module's docstring), or None if the type relies on autodiff.
-        overrides_autodiff: whether nets use the rule instead of autodiff, as Caffe's gradient is not the derivative.
-        exists: False where Caffe has no backward pass; requesting a gradient is an error.
+        overrides_autodiff: whether nets use the rule instead of autodiff, because Caffe's gradient is not the
+            derivative of forward.
+        exists: False if Caffe has no backward pass for the type, so that it is an error to request a gradient.
         indices: the bottoms that hold labels or indices.
         exempt_from_force_backward: positions of bottoms that `force_backward` skips, such as the labels of a loss.
         not_derivative: a description of the difference between Caffe's gradient and the derivative, if forward stops
             gradients as Caffe does. Checks then compare the rule with autodiff only, not with finite differences.
-            Default: "", no difference.
+            Default: "", which means no difference.
         stops_gradient: whether Caffe's backward pass does nothing, so that earlier layers get no gradient.
         overwrites: whether the backward pass of the fork overwrites the diffs of the layer's blobs instead of adding to
-            them. `pycaffe.Net.backward` does so too; training always sums over passes.
-        deconv: `deconv(ctx, dy)` returns the bottom's diff in `pycaffe.Net.deconv`, the pass of the fork of the Deep
-            Visualization Toolbox. If `deconv` is None or returns None, the gradient is used.
+            them. `pycaffe.Net.backward` then overwrites them, too; training always sums over passes.
+        deconv: `deconv(ctx, dy)` returns the bottom's diff in `pycaffe.Net.deconv`, a kind of backward pass of the
+            Deep Visualization Toolbox's fork. If `deconv` is None or returns None, the gradient is used.
     """
 
     backward: Function | None = None
@@ -192,13 +194,14 @@ class Gradient:
 
 @dataclass(frozen=True)
 class ByChannel:
-    """Functions that recognize layers that compute y = factor * x + bias by channel, to fuse or fold them.
+    """Functions for layers that compute y = factor * x + bias for each channel, so that they can be fused or folded.
 
     Attributes:
-        applies: `applies(ctx, shapes, axis, channels)` returns whether the layer computes exactly this along `axis` of
-            its bottom, which has `channels` channels; `shapes` are the shapes of its blobs.
-        factor_and_bias: `factor_and_bias(ctx, blobs)` returns both, (channels,) each, if `applies` is true for the
-            layer. The results are NumPy arrays if the blobs are NumPy arrays, without compilation, else JAX arrays.
+        applies: `applies(ctx, shapes, axis, channels)` returns whether a layer computes exactly this, where the
+            `channels` channels are along `axis` of its bottom. `shapes` are the shapes of its blobs.
+        factor_and_bias: `factor_and_bias(ctx, blobs)` returns the factor and the bias, (channels,) each, of a layer for
+            which `applies` is true. They are NumPy arrays, without compilation, if the blobs are NumPy arrays, and JAX
+            arrays otherwise.
     """
 
     applies: Callable[..., bool]
@@ -210,34 +213,38 @@ class LayerTraits:
     """Properties of a layer type that the compiler and the tools use.
 
     Attributes:
-        elementwise: each element of the tops depends only on the elements at the same position of the bottoms, so the
-            order of the axes makes no difference. Implies `row_wise`.
-        row_wise: each row (index along axis 0) of the tops depends only on the same row of the bottoms; a function of
-            the context if the settings decide it.
-        row_bottoms: the positions of the bottoms with these rows. Each row of the tops may depend on all values of
-            other bottoms. Default: all bottoms.
+        elementwise: whether each element of the tops depends only on the elements of the bottoms at the same position,
+            so that the order of the axes makes no difference. This implies `row_wise`.
+        row_wise: whether each row (index along axis 0) of the tops depends only on the same row of the bottoms. If this
+            depends on the layer's settings, a function `row_wise(ctx)` that returns it.
+        row_bottoms: the positions of the bottoms to which `row_wise` applies. A row of the tops may depend on all
+            values of the other bottoms. Default: all bottoms.
         is_relu: `is_relu(ctx)` returns whether the layer computes exactly max(x, 0).
-        by_channel: set for a type that can compute factor * x + bias by channel, such as Scale.
-        depends_only_on_shapes: the tops depend on the bottoms' shapes and not on their values, as in PriorBox.
-        fold_scale_bias: set for a type whose tops along axis 1 are products with its weight. `fold_scale_bias(ctx,
-            blobs, factor, bias)` returns the LayerParameter and blobs that compute factor * top + bias, or None if the
-            settings do not allow it. Factor and bias have shape (channels,) or ().
+        by_channel: a `ByChannel` for types that can compute factor * x + bias for each channel, such as Scale, or None
+            for other types.
+        depends_only_on_shapes: whether the tops depend only on the shapes of the bottoms, as in PriorBox.
+        fold_scale_bias: a function for types whose tops along axis 1 are products with a weight, or None for other
+            types. `fold_scale_bias(ctx, blobs, factor, bias)` returns the LayerParameter and the blobs of a layer that
+            computes factor * top + bias, or None if the settings do not allow it. Factor and bias have shape
+            (channels,) or ().
         is_identity: `is_identity(ctx)` returns whether every top equals the bottom.
         data_movement: the values of the bottoms that the tops hold unchanged: "whole" (all values), "parts" (some), or
             "nothing" (the tops are computed).
-        dtype_policy: the dtype in a bfloat16 net: "float32", "bottoms" (their dtype), or "products" (in bfloat16); see
-            `layers.dtype_policy`.
-        accepts_integers: whether every bottom may have an integer dtype, since values are only moved or first cast to
-            float32. Otherwise integers are an error except in `Indices`.
+        dtype_policy: the dtype in which the type computes in a bfloat16 net: "float32", "bottoms" (the dtype of the
+            bottoms), or "products" (bfloat16 for products); see `layers.dtype_policy`.
+        accepts_integers: whether every bottom may have an integer dtype, because values are only moved, or first cast
+            to float32. Otherwise integers are an error, except in the bottoms of `Indices`.
         spatial_map: the position of the bottom's pixels in the top: the "same" (implied by `elementwise`), "windows"
             (each pixel of the top is computed from a window), "transposed" windows, "cropped", or "unknown".
-        window: `window(ctx, bottom)` returns the `Window` of "windows" and "transposed"; the bottom has `.shape`.
-        receptive_window: set for a type whose top has the bottom's height and width. `receptive_window(ctx, bottom)`
-            returns the `Window` of bottom pixels that a top pixel depends on, or None for the whole plane. Default: the
-            same pixel if pixels keep their position or the layer only moves data, else unknown.
-        weight_axes: the number of axes of the first blob; legacy weight files pad all blobs to four axes.
-        pads_rows: the tops have the maximum number of rows (along the axis before the last). Rows of padding come last
-            and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
+        window: `window(ctx, bottom)` returns the `Window` if `spatial_map` is "windows" or "transposed". The bottom has
+            `.shape`.
+        receptive_window: a function for types whose top has the bottom's height and width. `receptive_window(ctx,
+            bottom)` returns the `Window` of bottom pixels on which a top pixel depends, or None for the whole plane.
+            Default: the same pixel if pixels keep their position or the layer only moves data, otherwise unknown.
+        weight_axes: the number of axes of the first blob. Legacy weight files pad the shapes of all blobs to four axes,
+            so this number is needed to restore the shape.
+        pads_rows: whether the tops have the maximum number of rows, along the axis before the last. Padding rows come
+            last and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
     """
 
     elementwise: bool = False
@@ -281,8 +288,8 @@ class LayerDocs:
     Attributes:
         origin: the project that defined the type: "BVLC" (Caffe itself), or a fork.
         restrictions: what the type does not support, in sentences.
-        unsupported: the JAX transformations that the type does not support, each with the reason. Tests check that all
-            others of `TRANSFORMS` work.
+        unsupported: the JAX transformations that the type does not support, with the reasons. Tests check that the
+            other transformations in `TRANSFORMS` work.
     """
 
     origin: str = "BVLC"
@@ -295,15 +302,16 @@ class LayerType:
     """The definition of a layer type, to be registered; see the module's docstring.
 
     Attributes:
-        signature: name, numbers of bottoms and tops, settings.
+        signature: the name, the numbers of bottoms and tops, and the settings.
         implementation: how layers of the type are computed: `Traced` (a function of JAX arrays), `OnHost` (of NumPy
-            arrays), `Reads` (from a data source), `Fed` (by the caller), `PerLayer` (decided by each layer), or
-            `Variants` (several types of one name).
+            arrays), `Reads` (read from a data source), `Fed` (passed by the caller), `PerLayer` (decided for each
+            layer), or `Variants` (several types with one name).
         gradient: the backward pass.
         traits: properties that the compiler uses.
         docs: documentation of the type.
         settings: `settings(ctx)` reads and validates the layer's parameter message and returns a frozen value, which
-            `Context.settings` computes once for each layer; None if functions read `Context.param` directly.
+            `Context.settings` computes once for each layer. It is None if the type's functions read `Context.param`
+            directly.
     """
 
     signature: Signature
@@ -331,12 +339,12 @@ class LayerType:
 
     @property
     def params(self) -> Function | None:
-        """The function that declares the blobs of a layer, or None if layers have no blobs."""
+        """The function that declares the blobs of a layer, see `Traced`, or None if layers have no blobs."""
         return self.implementation.params if isinstance(self.implementation, Traced | OnHost) else None
 
     @property
     def fusion(self) -> Fusion | None:
-        """The fusion of the layer with the layers after it, or None if it cannot be fused."""
+        """The `Fusion` of layers of this type with the layers after them, or None if they cannot be fused."""
         return self.implementation.fusion if isinstance(self.implementation, Traced) else None
 
     @property
@@ -346,7 +354,7 @@ class LayerType:
 
     @property
     def position(self) -> Position | None:
-        """The interface to save and restore the position of `instance` in its data, or None if it has none."""
+        """The interface to save and restore the position of `instance` in its data, or None if it cannot be saved."""
         return self.implementation.position if isinstance(self.implementation, OnHost | Reads) else None
 
     @property
@@ -356,13 +364,13 @@ class LayerType:
 
     @property
     def stops_gradients(self) -> bool:
-        """True if earlier layers get no gradient through this layer, as through padded tops."""
+        """True if earlier layers get no gradient through layers of this type, for example because tops are padded."""
         return self.gradient.stops_gradient or self.traits.pads_rows
 
-    def takes_gradient(self, bottom: int, bottoms: int) -> bool:
-        """Return whether a gradient requested into a bottom of a layer with this number of bottoms can be nonzero."""
+    def takes_gradient(self, bottom: int, n_bottoms: int) -> bool:
+        """Return whether the gradient with respect to a bottom (its position) of a layer can be nonzero."""
         indices = self.gradient.indices
-        return not (self.stops_gradients or (indices.ignores_gradient and bottom in indices.positions(bottoms)))
+        return not (self.stops_gradients or (indices.ignores_gradient and bottom in indices.positions(n_bottoms)))
 
     @property
     def unsupported(self) -> Mapping[Transform, str]:

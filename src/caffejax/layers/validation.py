@@ -1,6 +1,6 @@
-"""Checks of a layer's blobs and bottoms while it is traced, and errors that name their shapes.
+"""Checks of a layer's blobs and bottoms while the layer is traced, and errors that contain the shapes of both.
 
-Kernels read memory according to these shapes, so a mismatch must be found before they run.
+Kernels read memory according to these shapes, so a mismatch must be reported before a kernel runs.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from .context import Context, ParamSpec
 R = TypeVar("R")
 
 _LIBRARIES = ("caffejax", "jax", "jaxlib", "numpy")
-# these are clear already, or do not concern shapes
+# the messages of these errors are clear, or do not concern shapes
 _UNCHANGED_ERRORS = (CaffejaxError, FloatingPointError, jax.errors.JaxRuntimeError)
 
 
 def validate_params(run: Callable[..., R]) -> Callable[..., R]:
-    """Decorate a function `run(ctx, blobs, bottoms, ...)` to check first that the blobs match the bottoms.
+    """Decorate a function `run(ctx, blobs, bottoms, ...)` so that it first checks that the blobs match the bottoms.
 
     Unexpected exceptions become LayerErrors. Python layers are not checked, because they declare their blobs only once,
-    when they are set up, and their exceptions pass unchanged.
+    when they are set up; their exceptions are raised unchanged.
     """
 
     @functools.wraps(run)
     def call(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], *args: Any) -> R:
-        with wrap_layer_errors(bottoms, unless=ctx.type.instance is not None):
+        with wrap_layer_errors(bottoms, keep_exceptions=ctx.type.instance is not None):
             if ctx.type.instance is None:
                 check_param_shapes(ctx, blobs, bottoms)
             return run(ctx, blobs, bottoms, *args)
@@ -43,7 +43,11 @@ def validate_params(run: Callable[..., R]) -> Callable[..., R]:
 
 
 def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:
-    """Return the specs of a layer's blobs for bottoms of these shapes."""
+    """Return the specs of a layer's blobs, given its bottoms or values with their shapes and dtypes.
+
+    Raises:
+        LayerError: if `params` of a user's type returns anything but ParamSpecs in a valid order.
+    """
     specs = list(ctx.type.params(ctx, *bottoms)) if ctx.type.params else []
     for spec in specs:
         require(isinstance(spec, ParamSpec), f"params must list ParamSpecs, not {spec!r}")
@@ -53,7 +57,7 @@ def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:
 
 
 def check_param_shapes(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> list[ParamSpec]:
-    """Check that blobs have the shapes that a layer declares for its bottoms; return the specs.
+    """Check that blobs have the shapes that a layer declares for its bottoms; return the specs of the blobs.
 
     Args:
         ctx: the context of the layer.
@@ -68,7 +72,8 @@ def check_param_shapes(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any
         if spec.persistent and tuple(blob.shape) != tuple(spec.shape):  # layers report mismatches of other blobs
             needs = "needs" if len(bottoms) == 1 else "need"
             raise LayerError(
-                f"blob {i} is of shape {tuple(blob.shape)}, but {format_bottoms(bottoms)} {needs} {tuple(spec.shape)}"
+                f"blob {i} has shape {tuple(blob.shape)}, "
+                f"but {format_bottoms(bottoms)} {needs} shape {tuple(spec.shape)}"
             )
     return specs
 
@@ -76,7 +81,7 @@ def check_param_shapes(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any
 def check_dtypes(ctx: Context, names: Sequence[str], bottoms: Sequence[Any]) -> None:
     """Raise `LayerError` if a bottom that the layer computes with does not have a floating-point dtype.
 
-    Labels, indices and data that are only moved may be integers. `names` are the names of the bottoms.
+    Labels, indices and values that are only moved may be integers. `names` has the name of each bottom.
     """
     indices = ctx.type.gradient.indices.positions(len(bottoms))
     for i, (name, x) in enumerate(zip(names, bottoms, strict=True)):
@@ -91,26 +96,26 @@ def check_dtypes(ctx: Context, names: Sequence[str], bottoms: Sequence[Any]) -> 
 
 
 @contextmanager
-def wrap_layer_errors(bottoms: Sequence[Any], *, unless: bool = False) -> Iterator[None]:
+def wrap_layer_errors(bottoms: Sequence[Any], *, keep_exceptions: bool = False) -> Iterator[None]:
     """Return a context manager that turns unexpected exceptions of a layer into LayerErrors with the bottoms' shapes.
 
     Args:
         bottoms: arrays, or values with their shapes and dtypes.
-        unless: whether exceptions pass unchanged instead, as is the case for Python layers.
+        keep_exceptions: whether exceptions are raised unchanged instead, as for Python layers.
     """
     try:
         yield
     except _UNCHANGED_ERRORS:
         raise
     except Exception as error:
-        if unless:
+        if keep_exceptions:
             raise
         explanation = _explain(error, bottoms)
         raise LayerError(f"cannot take {format_bottoms(bottoms)}: {explanation}{_user_frame(error)}") from error
 
 
 def _user_frame(error: Exception) -> str:
-    """Return the location in user code where an error was raised, and its type, or "" if it was raised elsewhere."""
+    """Return an error's type and the location in user code where it was raised, or "" if it was raised elsewhere."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if module not in _LIBRARIES and module not in sys.stdlib_module_names:
@@ -120,7 +125,7 @@ def _user_frame(error: Exception) -> str:
 
 
 def _explain(error: Exception, bottoms: Sequence[Any]) -> str:
-    """Return the text of an error, preceded by its cause in the settings or shapes if the error's type shows it."""
+    """Return the text of an error, after its cause in the settings or shapes if the cause is known."""
     if not isinstance(error, OverflowError | MemoryError) and any(0 in tuple(b.shape) for b in bottoms):
         return f"a size is 0, but the layer needs at least one element ({error})"
     match error:
@@ -133,7 +138,7 @@ def _explain(error: Exception, bottoms: Sequence[Any]) -> str:
         case IndexError() if "tuple index" in str(error):
             cause = "a bottom has too few axes"
         case TypeError() if "same dtypes" in str(error):
-            cause = 'params and inputs must be float32; Net(..., precision="bfloat16") computes in less'
+            cause = 'params and inputs must be float32; to compute in bfloat16, use Net(..., precision="bfloat16")'
         case TypeError() if "positional argument" in str(error):
             cause = "its forward must take (ctx, blobs, *bottoms), without blobs if the type has no params"
         case _:
@@ -142,15 +147,15 @@ def _explain(error: Exception, bottoms: Sequence[Any]) -> str:
 
 
 def shape_remedy(shape: Sequence[int], needed: Sequence[int]) -> str:
-    """Return advice such as "; transpose it ..." for an array whose shape is not the shape of a blob, or ""."""
+    """Return advice such as "; transpose it ..." for an array that does not have the shape `needed`, or ""."""
     if len(shape) != len(needed):
-        return f"; give it {len(needed)} axes; only the first may have a different size"
+        return f"; pass an array with {len(needed)} axes, of which only the first may have a different size"
     if len(shape) == 4 and (shape[3], *shape[1:3]) == tuple(needed[1:]) != tuple(shape[1:]):
         return "; transpose it by (0, 3, 1, 2) to Caffe's order"
     return ""
 
 
 def format_bottoms(bottoms: Sequence[Any]) -> str:
-    """Describe the shapes of bottoms, and their dtypes if other than float32."""
+    """Return a noun phrase with the shapes of bottoms, and with their dtypes if they are not float32."""
     shapes = [str(tuple(b.shape)) + ("" if b.dtype == jnp.float32 else f" {b.dtype}") for b in bottoms]
     return f"a bottom of shape {shapes[0]}" if len(shapes) == 1 else f"bottoms of shapes {', '.join(shapes)}"

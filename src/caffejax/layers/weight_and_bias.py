@@ -1,4 +1,4 @@
-"""Declaration and folding of the blobs of layers that multiply by a weight."""
+"""Functions for layers with a weight and a bias: declaration of the two blobs, and folding of factors into them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .dtype_policy import promote
 
 
 def weight_and_bias_specs(p: Any, shape: Shape) -> list[ParamSpec]:
-    """Declare a weight of this shape and, with `p.bias_term`, a bias (num_output,).
+    """Return the specs of a weight with this shape and, if `p.bias_term` is true, of a bias (num_output,).
 
-    `p` is the message of the layer, or its settings.
+    `p` is the parameter message or the settings of the layer.
     """
     weight = ParamSpec(shape, p.weight_filler)
     return [weight, ParamSpec((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
@@ -24,7 +24,7 @@ def weight_and_bias_specs(p: Any, shape: Shape) -> list[ParamSpec]:
 
 @dataclass(frozen=True, eq=False)
 class ScaledWeight:
-    """A weight times a factor for each of its outputs, in float32.
+    """The product of a weight and a factor for each output, as float32.
 
     The product is computed each time NumPy converts the object to an array.
 
@@ -49,7 +49,7 @@ class ScaledWeight:
     dtype = np.dtype(np.float32)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return the product."""
+        """Return the product as an array."""
         broadcast_factor = (
             self.factor.reshape(*self.factor.shape, *(1,) * (self.ndim - 1)) if self.factor.ndim else self.factor
         )
@@ -59,11 +59,16 @@ class ScaledWeight:
 
 
 def fold_scale_bias(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[Any, tuple[Any, np.ndarray]] | None:
-    """Fold a factor and a bias for each output into a layer's weight, whose first axis is the outputs, and its bias.
+    """Fold a factor and a bias for each output into the weight and the bias of a layer.
+
+    Args:
+        ctx: the context of the layer.
+        blobs: the weight (outputs, ...), and the bias if the layer has one.
+        factor, bias: (outputs,) or ().
 
     Returns:
-        The layer's message with `bias_term`, and the two blobs: a `ScaledWeight`, and a bias in float32. None if the
-            outputs are along a different axis.
+        The LayerParameter with `bias_term: true`, and the two blobs: a `ScaledWeight`, and a bias in float32. None if
+            the outputs are not along axis 0 of the weight and axis 1 of the top.
     """
     layer = type(ctx.layer)()
     layer.CopyFrom(ctx.layer)

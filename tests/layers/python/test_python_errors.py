@@ -64,8 +64,9 @@ def test_everything_missing_is_named_at_once() -> None:
     assert messages[1].endswith("has no class or function 'SimpleLayr'; did you mean 'SimpleLayer'?")
     assert messages[2].startswith("there is no Python module 'xml.no_such'")
     assert messages[3].startswith("class user_layers.NoForward must have forward(self, bottom, top)")
-    assert "has a int, but no class or function 'NOT_A_LAYER'" in messages[4]
-    assert messages[5].startswith("python_param must set `module` and `layer`")
+    assert messages[4].startswith("'NOT_A_LAYER' in module ")
+    assert messages[4].endswith(" must be a class or function, but is of type int")
+    assert messages[5].startswith("python_param must set `module`")
     assert [p.layer for p in caught.value.problems][3] == "reads"
 
 

@@ -59,7 +59,7 @@ def test_a_layer_without_a_name_that_leads_to_it() -> None:
     class Local(user_layers.SimpleLayer):
         pass
 
-    with pytest.raises(LayerError, match=r"Local cannot be found in module .* at the top level of a module"):
+    with pytest.raises(LayerError, match=r"Local cannot be imported from module .* at the top level of a module"):
         check_gradients(Local, bottoms=[(2, 3)])
 
 

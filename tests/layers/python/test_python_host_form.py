@@ -133,8 +133,8 @@ def test_changes_of_a_blob_in_forward_are_discarded_with_a_warning(caplog: pytes
             blobs, _ = net.forward(params, state, {})
             np.testing.assert_array_equal(blobs["y"], [1, 1])
     assert [r.getMessage() for r in caplog.records] == [
-        "Layer 'c' (Python): user_layers.Centre.forward changes the layer's blobs; the changes are discarded, since "
-        "only the solver changes parameters here"
+        "Layer 'c' (Python): user_layers.Centre.forward changes the layer's blobs; the changes are discarded, "
+        "because only the solver may change parameters"
     ]
 
 

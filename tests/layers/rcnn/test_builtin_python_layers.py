@@ -39,5 +39,5 @@ def test_other_modules_are_reported_missing() -> None:
 
 
 def test_layers_check_their_numbers_of_bottoms_and_tops() -> None:
-    with pytest.raises(CaffejaxError, match="MaskLayer, which is built in, produces exactly 1 top, but 2 given"):
+    with pytest.raises(CaffejaxError, match="MaskLayer, which is built in, produces exactly 1 top, but has 2"):
         shape("pylayer.mask_layer", fields='top: "z"')

@@ -225,9 +225,9 @@ def test_a_param_str_with_a_list(text: str) -> None:
         ("'scales': !!python/object/apply:print ['x']", "cannot read param_str"),
         ("feat_stride: &a 8\nscales: [*a]", "cannot read param_str"),
         ("__import__('os')", "cannot read param_str"),
-        ("'feat_stride': open('x')", "feat_stride must be like 16, not"),
+        ("'feat_stride': open('x')", "feat_stride in param_str must have the type of its default 16, but is"),
         ("'feet_stride': 8", "no setting 'feet_stride'; did you mean 'feat_stride'"),
-        ("'feat_stride': 'x'", "feat_stride must be like 16, not 'x'"),
+        ("'feat_stride': 'x'", "feat_stride in param_str must have the type of its default 16, but is 'x'"),
     ],
 )
 def test_a_param_str_that_is_wrong(text: str, words: str) -> None:

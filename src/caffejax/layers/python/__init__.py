@@ -21,19 +21,18 @@ def make_python(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Return a layer that is computed by the user's Python class or function that `python_param` names.
 
     A class with pycaffe's methods (setup, reshape, forward, backward) runs on the host, between the compiled parts of
-    the net, and computes its gradients. A function of the bottoms, or a class whose instances are such functions, is
-    traced and compiled with the net. The module is searched in sys.path, the working directory and the net's folder. If
-    the module is missing, some layers of py-faster-rcnn, MNC, ENet and DetectNet are built in under their usual names.
+    the net; its backward method computes the gradients. A function of the bottoms, or a class whose instances can be
+    called like such a function, is traced and compiled with the net. The module is searched for in sys.path, the
+    working directory and the net's folder. If it is missing, some layers of py-faster-rcnn, MNC, ENet and DetectNet are
+    available under their usual names, since they are built in.
     See [python_layers.md](python_layers.md).
     """
     p = ctx.param
     if not (p.module and p.layer):
-        raise LayerError("python_param must set `module` and `layer`: a Python module, and a class or function in it")
+        raise LayerError("python_param must set `module`, a Python module, and `layer`, a class or function in it")
     full_name = f"{p.module}.{p.layer}"
     if definition.data_config.no_python_layers:
-        refusal = (
-            f"would run {full_name}, which is Python code; no_python_layers (--no_python_layers) refuses Python layers"
-        )
+        refusal = f"would run {full_name}, which is Python code, but no_python_layers (--no_python_layers) forbids it"
         return _builtin_or_raise(ctx, definition, LayerError(refusal))
     try:
         module = import_user_module(p.module, definition.folder)
@@ -56,52 +55,54 @@ PYTHON = define_layer(
     Signature("Python", bottoms=(0, None), tops=(0, None), param="python_param"),
     PerLayer(make_python),
     Gradient(),
-    LayerTraits(accepts_integers=True),  # the user's code decides
+    LayerTraits(accepts_integers=True),  # the user's code may accept integers
 )
 
 
 def _builtin_or_raise(ctx: Context, definition: LayerDefinition, error: LayerError) -> LayerType:
-    """Return the built-in type for the module and class. If there is none, raise `error`."""
+    """Return the built-in type for the layer's module and class. If there is none, raise `error`."""
     kind = builtin_type(ctx.param.module, ctx.param.layer)
     if kind is None:
         raise error
     for problem in kind.signature.count_problems(len(definition.layer.bottom), len(definition.layer.top)):
         raise LayerError(f"{ctx.param.layer}, which is built in, {problem}")
-    reason = (
-        "Python layers are refused"
-        if definition.data_config.no_python_layers
-        else f"there is no module '{ctx.param.module}'"
-    )
+    is_forbidden = definition.data_config.no_python_layers
+    reason = "Python layers are forbidden" if is_forbidden else f"there is no module '{ctx.param.module}'"
     log.info("Layer '%s': %s; using the built-in layer", definition.layer.name, reason)
     return kind
 
 
 def find_callable(module: Any, name: str) -> Any:
-    """Return the class or function of that name.
+    """Return the class or function of a module that has this name, which may contain dots.
 
     Raises:
-        LayerError: if the module has none; the message suggests the most similar name.
+        LayerError: if there is no such class or function. The message suggests the most similar name.
     """
     value = get_dotted(module, name)
     if not callable(value):
         names = [n for n, member in vars(module).items() if callable(member) and not n.startswith("_")]
-        kind = "no" if value is None else f"a {type(value).__name__}, but no"
         file = getattr(module, "__file__", None)
         location = f" ({file})" if file else ""
+        if value is not None:
+            kind = type(value).__name__
+            raise LayerError(
+                f"'{name}' in module '{module.__name__}'{location} must be a class or function, but is of type {kind}"
+            )
         raise LayerError(
-            f"module '{module.__name__}'{location} has {kind} class or function '{name}'{did_you_mean(name, names)}"
+            f"module '{module.__name__}'{location} has no class or function '{name}'{did_you_mean(name, names)}"
         )
     return value
 
 
 def name_python_layer(layer: Any, user: Any) -> str:
-    """Set a user's class or function as the `python_param` of a LayerParameter; return the type's name.
+    """Set the `python_param` of a LayerParameter to a user's class or function; return the name of the layer type.
 
     Raises:
-        LayerError: if it cannot be imported by its name, for example because it is defined inside a function.
+        LayerError: if the class or function cannot be imported by its name, for example because it is defined inside a
+            function.
     """
     module, name = user.__module__, user.__qualname__
     if get_dotted(import_user_module(module, None), name) is not user:
-        raise LayerError(f"{name} cannot be found in module '{module}': define it at the top level of a module")
+        raise LayerError(f"{name} cannot be imported from module '{module}'; define it at the top level of a module")
     layer.python_param.module, layer.python_param.layer = module, name
     return PYTHON.name

@@ -9,10 +9,10 @@ import numpy as np
 
 
 class Blob:
-    """Data and diff, float32 arrays of one shape, both initially zero.
+    """The arrays data and diff, float32 and of one shape, both initially zero.
 
     Args:
-        shape: the length of each axis; any number of axes.
+        shape: the length of each axis. The number of axes is not limited.
     """
 
     def __init__(self, *shape: int) -> None:
@@ -25,12 +25,12 @@ class Blob:
 
     @property
     def data(self) -> np.ndarray:
-        """The values; writing into the array changes the blob."""
+        """The values. Writing to the array changes the blob."""
         return self._view("data")
 
     @property
     def diff(self) -> np.ndarray:
-        """The gradient, or the update after a step of a solver; writing into the array changes the blob."""
+        """The gradient or, after a step of a solver, the update. Writing to the array changes the blob."""
         return self._view("diff")
 
     @property
@@ -71,7 +71,7 @@ class Blob:
         """
         new_shape = tuple(map(operator.index, shape))
         if any(n < 0 for n in new_shape):
-            raise ValueError(f"a blob cannot have shape {shape}: lengths must not be negative")
+            raise ValueError(f"a blob cannot have shape {shape}: the lengths of axes must not be negative")
         self._shape = new_shape
 
     def share_memory(self, other: Blob) -> None:
@@ -80,7 +80,7 @@ class Blob:
 
     @property
     def is_shared(self) -> bool:
-        """True after `share_memory`."""
+        """True if the blob uses the memory of another blob, see `share_memory`."""
         return self._shared is not None
 
     def _legacy_size(self, axis: int) -> int:

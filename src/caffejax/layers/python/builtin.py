@@ -1,6 +1,6 @@
 """Built-in versions of Python layers of well-known projects, under the names that their nets use.
 
-They are used if the module is missing. A module of that name that can be imported takes precedence.
+A built-in version is used if the module that the net names cannot be imported.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..rcnn.rcnn_targets import ANCHOR_TARGET_LAYER, PROPOSAL_TARGET_LAYER
 from ..rcnn.rpn_proposals import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER, SSH_PROPOSAL_LAYER
 from ..types import LayerType
 
-# (end of the module's name, class): type
+# {(end of the module's name, name of the class): type}
 BUILTIN: dict[tuple[str, str], LayerType] = {
     ("rpn.proposal_layer", "ProposalLayer"): PROPOSAL_LAYER,
     ("SSH.layers.proposal_layer", "ProposalLayer"): SSH_PROPOSAL_LAYER,
@@ -32,7 +32,7 @@ BUILTIN: dict[tuple[str, str], LayerType] = {
 
 
 def builtin_type(module: str, name: str) -> LayerType | None:
-    """Return the built-in type for a module and class, or None if there is none."""
+    """Return the built-in type for the names of a module and a class, or None if there is none."""
     for (ending, cls), kind in BUILTIN.items():
         if name == cls and f".{module}".endswith(f".{ending}"):
             return kind

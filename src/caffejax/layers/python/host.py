@@ -1,4 +1,4 @@
-"""Python layers with Caffe's interface: instances of users' classes that read and write blobs on the host."""
+"""Python layers with Caffe's interface: instances of user classes, which read and write blobs on the host."""
 
 from __future__ import annotations
 
@@ -26,9 +26,15 @@ log = logging.getLogger("caffejax.net")
 
 
 def class_type(kind: LayerType, definition: LayerDefinition, cls: type, full_name: str) -> LayerType:
-    """Return the type of one layer, whose functions call a new instance of the class.
+    """Return a type for one layer, whose functions call the methods of a new instance of the class `cls`.
 
     A layer without bottoms and blobs becomes a data source, so that the rest of the net can be compiled.
+
+    Args:
+        kind: the type `Python`, from which the new type is derived.
+        definition: the layer's definition and its file.
+        cls: the user's class.
+        full_name: the name of the class with its module, for error messages.
     """
     layer = HostLayer(definition, cls, full_name)
     position = layer if layer.has_position else None
@@ -63,7 +69,7 @@ def class_type(kind: LayerType, definition: LayerDefinition, cls: type, full_nam
 
 
 class HostLayer:
-    """An instance of a user's class with its blobs, which are float32 as in Caffe, whatever the net's precision.
+    """An instance of a user's class with its blobs, which are float32 for every precision of the net, as in Caffe.
 
     Attributes:
         user: the instance.
@@ -74,14 +80,14 @@ class HostLayer:
         make = with_error_note(cls, definition, full_name)
         self.user = make(definition.layer) if issubclass(cls, Layer) else make()
         self._bottoms = [Blob() for _ in definition.layer.bottom]
-        # a top in place is the same blob as its bottom, as in Caffe
+        # a top with the name of its bottom is the same blob, as in Caffe
         self._tops = [
             self._bottoms[i] if definition.layer.bottom[i : i + 1] == [name] else Blob()
             for i, name in enumerate(definition.layer.top)
         ]
         self._is_set_up = False
         self._has_warned = False
-        self._last_arguments: tuple[Arrays, Arrays] | None = None  # the arguments of the last forward
+        self._last_arguments: tuple[Arrays, Arrays] | None = None  # of the last call of `forward`
 
     def params(self, bottoms: Sequence[Shape]) -> list[ParamSpec]:
         """Declare the learnable blobs, with the values that `setup` set."""
@@ -89,12 +95,12 @@ class HostLayer:
         return [ParamSpec(blob.shape, value=blob.data.copy()) for blob in self._blobs]
 
     def top_shapes(self, bottoms: Sequence[Shape]) -> list[Shape]:
-        """Return the tops' shapes after `setup` and `reshape`."""
+        """Return the tops' shapes, which `setup` and `reshape` set."""
         self._set_up(bottoms)
         return [top.shape for top in self._tops]
 
     def forward(self, blobs: Arrays, bottoms: Arrays) -> Arrays:
-        """Run `reshape` and `forward`; return copies of the tops."""
+        """Run the user's `reshape` and `forward`; return copies of the tops."""
         self._set_up([b.shape for b in bottoms])
         _write_data(self._bottoms, bottoms)
         _write_data(self._blobs, blobs)
@@ -107,14 +113,15 @@ class HostLayer:
     def backward(
         self, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, propagate_down: Sequence[bool] | None
     ) -> tuple[Any, ...]:
-        """Run `backward`; return the diffs of the blobs, then of the bottoms.
+        """Run the user's `backward`; return a tuple of the diffs of the blobs, then the diffs of the bottoms.
 
         The diff of a bottom is None where `propagate_down` is False.
         """
-        if not _have_equal_arrays(self._last_arguments, (blobs, bottoms)):  # the last forward pass had other arguments
+        # the last forward pass may have had different arguments
+        if not _have_equal_arrays(self._last_arguments, (blobs, bottoms)):
             self.forward(blobs, bottoms)
         propagate = [True] * len(bottoms) if propagate_down is None else list(propagate_down)
-        # in pycaffe the diffs are the net's memory, to which the pass adds
+        # in pycaffe the diffs share the net's memory, and the backward pass adds to them
         previous_diffs = [blob.diff.copy() for blob in self._blobs]
         for blob in (*self._bottoms, *self._blobs):
             blob.diff[...] = 0
@@ -168,7 +175,7 @@ class HostLayer:
 
     def _call(self, method: str, *args: Any) -> None:
         function = getattr(self.user, method, None)
-        if function is not None:  # setup and reshape may be missing
+        if function is not None:  # the class may lack setup and reshape
             with_error_note(function, self._definition, f"{self._full_name}.{method}")(*args)
 
     def _warn_of_changes(self, blobs: Arrays) -> None:
@@ -178,8 +185,8 @@ class HostLayer:
             return
         self._has_warned = True
         log.warning(
-            "Layer '%s' (Python): %s.forward changes the layer's blobs; the changes are discarded, since only the "
-            "solver changes parameters here",
+            "Layer '%s' (Python): %s.forward changes the layer's blobs; the changes are discarded, because only the "
+            "solver may change parameters",
             self._definition.layer.name,
             self._full_name,
         )
@@ -193,7 +200,7 @@ class HostSource:
 
     @property
     def tops(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Shapes and dtypes after the layer was set up. Each batch may have different shapes."""
+        """The shapes and dtypes of the tops after `setup`. The shapes of a batch may differ from them."""
         return tuple(jax.ShapeDtypeStruct(shape, np.float32) for shape in self._layer.top_shapes([]))
 
     def __next__(self) -> Arrays:
@@ -201,11 +208,11 @@ class HostSource:
         return self._layer.forward((), ())
 
     def get_state(self) -> Any:
-        """Return the position, or None if the layer does not support it."""
+        """Return the layer's position in its data, or None if the layer does not support positions."""
         return self._layer.get_state() if self._layer.has_position else None
 
     def set_state(self, state: Any) -> None:
-        """Move to a position if the layer supports it."""
+        """Move to a position that `get_state` returned, if the layer supports positions."""
         if state is not None and self._layer.has_position:
             self._layer.set_state(state)
 

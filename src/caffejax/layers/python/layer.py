@@ -16,7 +16,7 @@ class BlobVec(list[Any]):
 
 
 class Layer:
-    """Base class of a layer for `type: "Python"`; a class with a different base is accepted if it has the methods.
+    """The base class of layers for `type: "Python"`. A class with these methods may also have a different base class.
 
     A layer defines `forward(bottom, top)`, which writes `top[i].data`, and optionally
 
@@ -40,11 +40,11 @@ class Layer:
 
     @property
     def type(self) -> str:
-        """The type in the prototxt."""
+        """The layer type in the prototxt, "Python"."""
         return "Python"
 
     def setup(self, bottom: list[Blob], top: list[Blob]) -> None:
         """Do nothing."""
 
     def reshape(self, bottom: list[Blob], top: list[Blob]) -> None:
-        """Do nothing: the tops keep their shapes."""
+        """Do nothing, so that the tops keep their shapes."""

@@ -19,7 +19,10 @@ from .user import set_settings, with_error_note
 def function_type(
     kind: LayerType, definition: LayerDefinition, function: Callable[..., Any], full_name: str
 ) -> LayerType:
-    """Return the type of a function `f(*bottoms)`, which is also passed `key=` if it has a parameter of that name."""
+    """Return a type for a layer computed by `function(*bottoms)`.
+
+    The function also gets `key=`, a random key or None, if it has a parameter of that name.
+    """
     call = with_error_note(function, definition, full_name)
     takes_key = _takes_key(function)
 
@@ -30,7 +33,7 @@ def function_type(
 
 
 def class_type(kind: LayerType, definition: LayerDefinition, cls: Callable[[], Any], full_name: str) -> LayerType:
-    """Return the type of a class whose instances are called like the function of `function_type`.
+    """Return a type for a layer computed by an instance of `cls`, which is called like the function of `function_type`.
 
     If the class has a method `blobs(*bottoms)`, which returns a list of `caffejax.ParamSpec`, the layer has these
     learnable blobs, and the instance takes them as a tuple before the bottoms. If it has a method `backward`, a
@@ -71,7 +74,7 @@ def _rule(instance: Any, definition: LayerDefinition, full_name: str) -> Callabl
 def _takes_key(function: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(function).parameters
-    except ValueError:  # for some functions written in C
+    except ValueError:  # some functions written in C have no signature
         return False
     return "key" in parameters
 
@@ -80,7 +83,7 @@ def _check_tops(tops: Any, full_name: str) -> Any:
     arrays = tops if isinstance(tops, tuple | list) else [tops]
     if invalid := [type(top).__name__ for top in arrays if not isinstance(top, jax.Array | np.ndarray)]:
         raise LayerError(
-            f"{full_name} must return an array, or a tuple of one per top, but returned {', '.join(invalid)}"
+            f"{full_name} must return an array, or a tuple with an array for each top, not {', '.join(invalid)}"
         )
     return tops
 

@@ -22,10 +22,12 @@ _lock = threading.Lock()
 
 
 def import_user_module(name: str, folder: Path | None) -> ModuleType:
-    """Import a module from sys.path, the working directory or the net's folder, in this order.
+    """Import a module from sys.path, the working directory or the net's folder, searched in this order.
+
+    Exceptions that the module raises get a note with its name.
 
     Raises:
-        LayerError: if there is no such module. Exceptions of the module pass unchanged, with a note.
+        LayerError: if there is no such module.
     """
     if name in sys.modules:
         return sys.modules[name]
@@ -45,7 +47,7 @@ def import_user_module(name: str, folder: Path | None) -> ModuleType:
 
 @contextmanager
 def user_import_path(folder: Path | None) -> Iterator[None]:
-    """Return a context manager in which user code can import modules of its folder, and caffejax as `caffe`.
+    """Return a context manager in which user code can import modules next to the net, and caffejax as `caffe`.
 
     Within it, the working directory and the net's folder are appended to sys.path. The alias `caffe` is not used if the
     real Caffe was imported.
@@ -63,12 +65,12 @@ def user_import_path(folder: Path | None) -> Iterator[None]:
 
 
 def _remove_last(paths: list[str], path: str) -> None:
-    if path in paths:  # user code may change the list, too
+    if path in paths:  # user code may have removed the path
         del paths[len(paths) - 1 - paths[::-1].index(path)]
 
 
 def get_dotted(module: ModuleType, name: str) -> Any:
-    """Return the attribute of a module by a name that may contain dots, or None if it does not exist."""
+    """Return the attribute of a module that has this name, which may contain dots, or None if there is none."""
     value: Any = module
     for part in name.split("."):
         value = getattr(value, part, None)
@@ -88,9 +90,9 @@ R = TypeVar("R")
 
 
 def with_error_note(function: Callable[..., R], definition: LayerDefinition, function_name: str) -> Callable[..., R]:
-    """Wrap a function of user code, so that its imports work as in its module.
+    """Wrap a function of user code, so that its exceptions get a note with the layer and `function_name`.
 
-    Its exceptions get a note with the layer and `function_name`.
+    While the function runs, it can import the same modules as in `user_import_path`.
     """
     note = f"in layer '{definition.layer.name}' ({definition.layer.type}): {function_name}"
 
@@ -108,7 +110,7 @@ def with_error_note(function: Callable[..., R], definition: LayerDefinition, fun
 
 
 class _Phase(enum.IntEnum):
-    """The phase of a Python layer: a number, as in Caffe, whose text is its name, as in py-faster-rcnn's fork."""
+    """The phase of a Python layer: a number, as in Caffe, that prints as its name, as in py-faster-rcnn's fork."""
 
     TRAIN = 0
     TEST = 1
@@ -118,6 +120,6 @@ class _Phase(enum.IntEnum):
 
 
 def set_settings(instance: Any, definition: LayerDefinition) -> None:
-    """Set `param_str`, `param_str_` (its earlier name) and `phase` (0 for TRAIN, 1 for TEST) of an instance."""
+    """Set the attributes `param_str`, `param_str_` (its earlier name) and `phase` (0 for TRAIN, 1 for TEST)."""
     instance.param_str = instance.param_str_ = definition.layer.python_param.param_str
     instance.phase = _Phase.TRAIN if definition.training else _Phase.TEST

@@ -21,17 +21,16 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signat
 def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[jax.Array, Arrays]:
     """Apply an LSTM to rows ordered by time, then by sequence: (rows, ...) to (rows, num_output).
 
-    There are time * batch_size rows. A second bottom (time, batch_size) is 0 where a sequence starts and 1 where it
-    continues, also from the previous forward pass. Without it, all sequences start in every pass. clipping_threshold
-    clips the gradients of the gates at every step. Blobs: W_x (4 num_output, features), W_h (4 num_output, num_output)
-    and b (4 num_output,), with the gates in the order i, f, o, g.
+    There are time * batch_size rows. An optional second bottom (time, batch_size) is 0 where a sequence starts and 1
+    where it continues, also from the previous forward pass. Without this bottom, all sequences start in every pass.
+    clipping_threshold clips the gradients of the gates at every step. Blobs: W_x (4 num_output, features), W_h (4
+    num_output, num_output) and b (4 num_output,), with the gates in the order i, f, o, g.
 
     If batch_size is not set, a bottom (time, sequences, features) gives a top (time, sequences, num_output), as in
     CTPN.
 
-    Otherwise, two rules reproduce caffe-lstm's CPU code. The gates of all sequences read the hidden state of the first
-    sequence. If the second bottom is (rows,), without an axis for sequences, its value at index time + sequence is
-    used.
+    Otherwise, two rules reproduce caffe-lstm's CPU code. The gates of all sequences are computed from the hidden state
+    of the first sequence. If the second bottom has shape (rows,), its value at index time + sequence is used.
     """
     s = _sequence(ctx, blobs, x, *clip)
     (top,), new_state = run_lstm(s)
@@ -60,17 +59,17 @@ def lstm_backward(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array, y
     return (d_weight, d_recurrent, d_bias, *(None for _ in blobs[3:])), dx.reshape(x.shape), *(None for _ in clip)
 
 
-class OneState(Sequence):
-    """A batch of sequences whose gates all read the hidden state of the first one, as on caffe-lstm's CPU."""
+class SharedStateSequence(Sequence):
+    """Sequences whose gates are computed from the hidden state of the first sequence, as in caffe-lstm's CPU code."""
 
-    def recurrent(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return the terms of the gates that depend on the previous hidden state of the first sequence."""
+    def project_state(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
+        """Return the terms of the gates that depend on `h`, of which only the first sequence's state is used."""
         return cont * self.multiply_by_weight(h[..., :1, :], weight)
 
-    def recurrent_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return the gradient of the previous state, given the gradient `d` of the gates.
+    def state_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
+        """Return the gradient of the previous hidden states, given the gradient `d` of the gates.
 
-        It is 0 for all sequences except the first.
+        The gradient is 0 for all sequences except the first.
         """
         first = jnp.sum(cont * (d @ weight), axis=-2, keepdims=True)
         return jnp.where(jnp.arange(d.shape[-2])[:, None] == 0, first, 0)
@@ -121,21 +120,21 @@ register(_type("LstmSimple", "lstm_simple_param", "MyCaffe"))
 def _check(p: Any, x: Any, *clip: Any) -> None:
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     require(p.batch_size > 0, f"batch_size must be positive, not {p.batch_size}")
-    require(p.clipping_threshold >= 0, f"clipping_threshold must not be negative: {p.clipping_threshold}")
+    require(p.clipping_threshold >= 0, f"clipping_threshold must not be negative, but is {p.clipping_threshold}")
     require(
         len(x.shape) > 1 and x.shape[0] % p.batch_size == 0,
-        f"needs a bottom of batch_size {p.batch_size} rows for each time step, not shape {x.shape}",
+        f"needs a bottom with batch_size {p.batch_size} rows for each time step, not shape {x.shape}",
     )
     shape = _time_and_sequences(p, x)
-    for other in clip:
+    for indicators in clip:
         require(
-            tuple(other.shape) in (shape, (math.prod(shape),)),
-            f"bottom 1 must have shape {shape} (time, sequences), or {(math.prod(shape),)}, not {other.shape}",
+            tuple(indicators.shape) in (shape, (math.prod(shape),)),
+            f"bottom 1 must have shape {shape} (time, sequences), or {(math.prod(shape),)}, not {indicators.shape}",
         )
 
 
 def _has_sequence_axis(p: Any, x: Any) -> bool:
-    """Return whether the bottom has axes for time and sequences, as in CTPN."""
+    """Return whether the bottom has separate axes for time and sequences, as in CTPN."""
     return len(x.shape) == 3 and not p.HasField("batch_size")
 
 
@@ -159,7 +158,7 @@ def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> Se
     else:
         cont = jnp.ones((steps, sequences, 1), rows.dtype)
         start = (jnp.zeros((sequences, p.num_output), bias.dtype),) * 2
-    return (Sequence if _has_sequence_axis(p, x) else OneState)(
+    return (Sequence if _has_sequence_axis(p, x) else SharedStateSequence)(
         x=rows,
         cont=cont,
         static=None,
@@ -172,14 +171,15 @@ def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> Se
 
 
 def continuation_indicator(ctx: Context) -> jax.Array:
-    """Return an array (time_step, batch_size) that is 0 in the first row and 1 in all others.
+    """Return an array (time_step, batch_size) that is 0 in the first row and 1 in all other rows.
 
     The layer has no bottoms. Recurrent layers read the top as continuation indicators, so that new sequences start in
     each pass.
     """
     p = ctx.param
     require(
-        p.time_step > 0 and p.batch_size > 0, f"time_step {p.time_step} and batch_size {p.batch_size} must be positive"
+        p.time_step > 0 and p.batch_size > 0,
+        f"time_step and batch_size must be positive, not {p.time_step} and {p.batch_size}",
     )
     return jnp.ones((p.time_step, p.batch_size), jnp.float32).at[0].set(0)
 

@@ -22,7 +22,10 @@ PADDING = -1
 
 
 def drop_blanks(labels: jax.Array, mask: jax.Array) -> jax.Array:
-    """Return the labels in the mask of each row (rows, positions) in their order, then padding (`PADDING`)."""
+    """Move the labels that `mask` selects to the front of each row, in their order, and fill the rest with `PADDING`.
+
+    The arguments and the result have shape (rows, positions).
+    """
     order = jnp.argsort(~mask, axis=1, stable=True)
     return jnp.take_along_axis(jnp.where(mask, labels, PADDING), order, axis=1)
 
@@ -32,10 +35,10 @@ _LOG_ZERO = -1e30  # the logarithm of 0; finite, so that differences are not NaN
 
 @dataclass(frozen=True)
 class Alignment:
-    """The states of CTC alignments: blank, label, blank, label .. blank. There are S states for each of N items.
+    """The states of the CTC alignments of N items. The S states of an item are blank, label, blank, label .. blank.
 
     Attributes:
-        log_prob: (T, N, S), log-probability of the label of each state at each step.
+        log_prob: (T, N, S), the log-probability of the label of each state at each step.
         skips: (N, S), whether a state can be reached from the state two positions before it.
         ends: (N, S), whether an item's alignment can end in a state.
         symbols: (N, S), the label of each state.
@@ -47,7 +50,10 @@ class Alignment:
     symbols: jax.Array
 
     def forward(self) -> jax.Array:
-        """Return the log-probabilities (T, N, S) of all paths to each state, including the label of the step."""
+        """Return the log-probability of all paths that reach each state at each step, (T, N, S).
+
+        The paths include the label of the step.
+        """
         first = jnp.where(jnp.arange(self.skips.shape[1]) < 2, self.log_prob[0], _LOG_ZERO)
 
         def step(previous: jax.Array, label_log_prob: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -59,9 +65,9 @@ class Alignment:
         return jnp.concatenate([first[None], later])
 
     def backward(self) -> jax.Array:
-        """Return the log-probabilities (T, N, S) of all paths from each state to an end.
+        """Return the log-probability of all paths from each state at each step to an end, (T, N, S).
 
-        They include only the labels of later steps.
+        The paths include only the labels of later steps.
         """
         last = jnp.where(self.ends, 0, _LOG_ZERO) + 0 * self.log_prob[0]
 
@@ -83,8 +89,8 @@ def ctc_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute the mean over items of -log(probability of the item's label sequence) as a scalar.
 
     Bottoms: scores (time, items, labels), which go through a softmax, and label sequences (items, positions), where
-    positions with the blank label are ignored. An item with more labels than steps adds 0. As in the fork, the gradient
-    is the gradient of the sum over items, not of the mean.
+    positions with the blank label are ignored. The loss of an item with more labels than steps is 0. As in the fork,
+    the gradient is the gradient of the sum over items, not of the mean.
     """
     alignment, _ = _align(ctx, scores, labels)
     total = alignment.total(alignment.forward())
@@ -124,12 +130,12 @@ define_layer(
 
 
 def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignment, int]:
-    """Return the alignments of all items, and the number of steps that count."""
+    """Return the alignments of all items, and the number of steps that are used (`time_step`)."""
     p = ctx.param
     require(len(scores.shape) == 3, f"needs scores with 3 axes (time steps, items, labels), not shape {scores.shape}")
     require(
         len(labels.shape) >= 2 and labels.shape[0] == scores.shape[1],
-        f"needs labels (items, positions) for {scores.shape[1]} items, not shape {labels.shape}",
+        f"needs labels (items, positions) for {scores.shape[1]} items, not labels of shape {labels.shape}",
     )
     require(
         p.alphabet_size == scores.shape[2],
@@ -161,7 +167,10 @@ def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignmen
 
 
 def _shift_states(x: jax.Array, by: int) -> jax.Array:
-    """Return states (N, S) shifted by `by` along the last axis. New states at the edge have probability 0."""
+    """Return log-probabilities of states, (N, S), shifted by `by` along the last axis.
+
+    New states at the edge have probability 0.
+    """
     widths = ((0, 0), (max(by, 0), max(-by, 0)))
     padded = jnp.pad(x, widths, constant_values=_LOG_ZERO)
     return padded[:, : x.shape[1]] if by > 0 else padded[:, -by:]
@@ -175,15 +184,15 @@ def ctc_greedy_decoder(ctx: Context, scores: jax.Array, indicators: jax.Array, *
     """Decode the best label of each step, without blanks and repetitions: (time, items, labels) to (items, time, 1, 1).
 
     Rows are padded with -1. Bottoms: scores (time, items, labels); indicators (time, items), which are 0 at the step
-    after an item's last step; and optionally label sequences (time, items), which end at the first negative label.
-    Further tops are minus the sum of the best scores, (items, 1, 1, 1), and, with a third bottom, the accuracy, (1, 1,
-    1, 1). With three bottoms and two tops, the second top is the accuracy. A negative blank_index selects the last
+    after an item's last step; and optionally label sequences (time, items), which end at the first negative label. The
+    other tops are minus the sum of the best scores, (items, 1, 1, 1), and, with a third bottom, the accuracy, (1, 1, 1,
+    1). With three bottoms and two tops, the second top is the accuracy. A negative blank_index selects the last
     label. `ctc_merge_repeated: false` keeps repetitions.
     """
-    blank = _blank(ctx, scores, indicators, *targets)
+    blank = _blank_index(ctx, scores, indicators, *targets)
     x = promote(scores).transpose(1, 0, 2)
     best = jnp.argmax(x, axis=2).astype(jnp.int32)
-    valid = _mask_before_end(_rows(indicators, scores) != 0, first=True)
+    valid = _mask_before_end(_rows(indicators, scores) != 0, keep_first=True)
     mask = valid & (best != blank)
     if ctx.param.ctc_merge_repeated:
         mask &= best != jnp.pad(best, ((0, 0), (1, 0)), constant_values=PADDING)[:, :-1]
@@ -210,18 +219,18 @@ define_layer(
 )
 
 
-def _blank(ctx: Context, scores: Any, *others: Any) -> int:
+def _blank_index(ctx: Context, scores: Any, *bottoms: Any) -> int:
     """Validate the bottoms, and return the index of the blank label."""
     require(
         len(scores.shape) == 3 and scores.shape[0] != 0 and scores.shape[2] != 0,
         f"needs scores with 3 axes (time, items, labels), none of size 0, not shape {scores.shape}",
     )
     require(
-        ctx.n_tops <= len(others) + 1,
+        ctx.n_tops <= len(bottoms) + 1,
         "has 3 tops, but the accuracy, the third top, needs a third bottom of labels; add it, or use 2 tops",
     )
-    for i, other in enumerate(others, start=1):
-        shape = tuple(other.shape)
+    for i, bottom in enumerate(bottoms, start=1):
+        shape = tuple(bottom.shape)
         require(
             shape[:2] == tuple(scores.shape[:2]) and all(n == 1 for n in shape[2:]),
             f"bottom {i} must have a value for each time step and item, {tuple(scores.shape[:2])}, not shape {shape}",
@@ -235,9 +244,9 @@ def _rows(x: jax.Array, scores: jax.Array) -> jax.Array:
     return promote(x).reshape(scores.shape[:2]).T
 
 
-def _mask_before_end(continues: jax.Array, first: bool = False) -> jax.Array:
-    """Return the mask of entries before the first False in each row; with `first`, entry 0 counts as True."""
-    if first:
+def _mask_before_end(continues: jax.Array, keep_first: bool = False) -> jax.Array:
+    """Return the mask of entries before the first False in each row. With `keep_first`, entry 0 counts as True."""
+    if keep_first:
         continues = continues.at[:, 0].set(True)
     return jnp.cumsum(~continues, axis=1) == 0
 
@@ -251,7 +260,7 @@ def labelsequence_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -
     require(len(scores.shape) == 3, f"needs scores with 3 axes (items, time steps, labels), not shape {scores.shape}")
     require(
         len(labels.shape) >= 2 and labels.shape[0] == scores.shape[0],
-        f"needs labels (items, positions) for {scores.shape[0]} items, not shape {labels.shape}",
+        f"needs labels (items, positions) for {scores.shape[0]} items, not labels of shape {labels.shape}",
     )
     blank = ctx.param.blank_label
     best = jnp.argmax(scores, axis=2).astype(jnp.int32)
