@@ -123,7 +123,7 @@ REFUSED_WITH_TOPS = [
         "recurrent_param { num_output: 3 expose_hidden: true }",
         [(4, 2, 5), (4, 2), (1, 2, 3), (1, 2, 4)],
         3,
-        r"bottom 3 must have the hidden state's shape \(1, 2, 3\), not \(1, 2, 4\)",
+        r"bottom 3 must have the shape of the state, \(1, 2, 3\), not \(1, 2, 4\)",
     ),
     ("Pooling", "pooling_param { kernel_size: 2 pool: STOCHASTIC }", [(1, 1, 4, 4)], 2, "only MAX"),
 ]
