@@ -204,7 +204,6 @@ class LayerDefinition:
 
         If the file exists only relative to the folder of the net, the path in this folder is returned.
 
-
         Raises:
             LayerError: if the name contains a NUL character.
         """
