@@ -1,4 +1,5 @@
-// Assigns memory to the values of a frozen net: buffers that are alive at different steps share the same bytes of an arena.
+// Assigns memory to the values of a frozen net. Buffers that are alive at different steps share the same bytes of an
+// arena.
 
 #ifndef CAFFEJAX_KERNELS_ARENA_H_
 #define CAFFEJAX_KERNELS_ARENA_H_
@@ -15,12 +16,13 @@ inline size_t AlignUp(size_t size) { return (size + 63) / 64 * 64; }
 
 enum class BufferKind { kArgument, kResult, kWeights, kArena };
 
-// Memory of one or more values. A buffer in the arena has a first and a last step, and an offset that `AssignOffsets` sets.
+// Memory of one or more values. A buffer in the arena has a first and a last step, and an offset that `AssignOffsets`
+// sets.
 struct Buffer {
   BufferKind kind;
   int64_t number = 0;    // the index of the argument or result
   size_t size = 0;
-  bool shared = false;   // has several values, so it is not overwritten
+  bool shared = false;   // contains several values, so it is not overwritten
   int first = -1, last = -1;
   size_t offset = 0;
 
@@ -37,8 +39,8 @@ struct Tensor {
   size_t offset = 0;
 };
 
-// Sets the offset of each buffer in the arena; returns the arena's size in bytes. The largest buffers come first; each is
-// assigned as low as the buffers with an overlapping lifetime allow.
+// Sets the offset of each buffer in the arena; returns the arena's size in bytes. The largest buffers come first; each
+// is placed at the lowest offset at which it overlaps no buffer that is alive at the same time.
 inline size_t AssignOffsets(std::vector<Buffer>& buffers) {
   std::vector<Buffer*> order, assigned;
   for (Buffer& b : buffers) {

@@ -1,5 +1,5 @@
-// Non-maximum suppression on the host, with the same results as `non_max_suppression` in layers/boxes.py. XLA needs 2 to
-// 3 s to compile that function for each input size; this function takes 1 ms (docs/development/performance.md).
+// Non-maximum suppression on the host, with the same results as `non_max_suppression` in layers/boxes.py. XLA needs 2
+// to 3 s to compile that function for each input size; this function takes 1 ms (docs/development/performance.md).
 
 #ifndef CAFFEJAX_KERNELS_BOXES_H_
 #define CAFFEJAX_KERNELS_BOXES_H_
@@ -24,9 +24,9 @@ inline float Overlap(const Box& a, const Box& b, float area_a, float area_b) {
   return both > 0 ? inside / both : 0;
 }
 
-// Selects from n boxes, the best first, each that overlaps no selected box by more than the threshold. If `eta` is below
-// 1, the threshold is multiplied by it after every selected box, while the threshold is above 0.5. Returns the number of
-// selected boxes, and writes their indices to `selected`, which has n elements.
+// Goes through n boxes, which are sorted by descending score, and selects each box that overlaps no selected box by
+// more than the threshold. If `eta` is below 1, the threshold is multiplied by `eta` after every selected box, while it
+// is above 0.5. Returns the number of selected boxes, and writes their indices to `selected`, which has n elements.
 inline int64_t Suppress(const Box* boxes, int64_t n, float threshold, float eta, int64_t* selected) {
   std::vector<float> areas(n);
   for (int64_t i = 0; i < n; ++i) areas[i] = boxes[i].Area();

@@ -84,7 +84,7 @@ class Weighted : public Values {
   // The type of the weight of an operation on `x`.
   static Type WeightType(const memory::desc& x) { return IsQuantized(x) ? Type::s8 : x.get_data_type(); }
 
-  // Returns the number of the value of the same shape that is added to an operation's result, or -1.
+  // Returns the number of the value that is added to an operation's result and has its shape, or -1 if there is none.
   int64_t Added(size_t i) const {
     for (const Statement& s : program_.operations[i].after) {
       if (s.name == "plus" && s.Has("value") && program_.Shape(s.Integer("value")) == program_.operations[i].Out()) {

@@ -16,12 +16,12 @@
 
 namespace caffejax {
 
-// A weight in Caffe's layout and in its packed layout, in a separate buffer.
+// A weight: its layout in Caffe's order, and its packed layout, for which it has a separate buffer.
 struct Packed {
   int64_t weight;
   memory::desc source, layout;
   int buffer;
-  bool transformed = false;  // before it is packed, for Winograd's convolutions
+  bool transformed = false;  // whether it is transformed before it is packed, for Winograd's convolutions
 
   // The index of the weight, its size in bytes, how it is packed, and its layout. Weights whose lines differ only in
   // the index are packed in the same way.
@@ -60,7 +60,7 @@ struct Step {
   std::unique_ptr<const Executable> what;
   Operands operands;
   std::string name;
-  bool alone;  // runs in one thread
+  bool alone;  // whether the step runs in one thread
 };
 
 // Limits (bytes, multiplications) up to which one thread completes a step before a second thread would wake up.
@@ -133,7 +133,7 @@ class Steps {
 
   void Finish() { arena_size = AssignOffsets(buffers); }
 
-  // The packed weights, a line for each.
+  // A description of the packed weights, with one line for each.
   std::string Packing() const {
     std::string text;
     for (const Packed& p : packed) text += p.Describe();

@@ -1,5 +1,5 @@
-// The update of a parameter by SGD with momentum, in place and in one pass over memory. XLA needs two passes, and compiles
-// two kernels for each shape: half of all kernels of GoogLeNet's training step.
+// The update of a parameter by SGD with momentum, in place and in one pass over memory. XLA needs two passes, and
+// compiles two kernels for each shape: half of all kernels of GoogLeNet's training step.
 
 #ifndef CAFFEJAX_KERNELS_MOMENTUM_UPDATE_H_
 #define CAFFEJAX_KERNELS_MOMENTUM_UPDATE_H_

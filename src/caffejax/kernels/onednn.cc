@@ -25,7 +25,7 @@ using Result = ffi::Result<Array>;
 Array ArrayOf(Array argument) { return argument; }
 Array ArrayOf(Result result) { return *result; }
 
-// Takes the bias or its gradient, if there is one; any other remaining array is an error.
+// Returns the bias or its gradient, or nothing if no array remains. More than one remaining array is an error.
 template <typename Remaining>
 std::optional<Array> Optional(const Remaining& remaining) {
   if (remaining.empty()) return std::nullopt;
@@ -62,7 +62,7 @@ ffi::Error WeightDiff(Array x, Array dy, Result d_weight, ffi::RemainingRets d_b
   });
 }
 
-// Input and weight diff in one call; see `NeededDiffs` in onednn.py.
+// Computes the diffs of input and weight in one call; see `NeededDiffs` in onednn.py.
 ffi::Error ConvolutionDiffs(Array x, Array dy, Array weight, Result dx, Result d_weight, ffi::RemainingRets d_bias,
                             Numbers stride, Numbers dilation, Numbers low, Numbers high, int64_t groups) {
   return Guarded("convolution_diffs", [&] {
@@ -85,7 +85,8 @@ ffi::Error Matmul(Array a, Array b, ffi::RemainingArgs bias, Result c, bool tran
   });
 }
 
-// Diffs of rows and of a weight, (outputs, inputs) or, if `transpose`, (inputs, outputs), in one call.
+// Computes the diffs of rows and weight in one call. The weight is (outputs, inputs), or (inputs, outputs) if
+// `transpose` is true.
 ffi::Error MatmulDiffs(Array x, Array dy, Array weight, Result dx, Result d_weight, bool transpose) {
   return Guarded("matmul_diffs", [&] {
     Product for_rows{dy, weight, *dx, std::nullopt, false, transpose};
@@ -116,7 +117,7 @@ ffi::Error MaxPoolDiff(Places places, Array dy, Result dx, Numbers kernel, Numbe
   });
 }
 
-// SGD with momentum; the weight decay is that of an L2 norm.
+// A step of SGD with momentum and L2 weight decay.
 ffi::Error UpdateByMomentum(Array gradient, Array weight, Array slot, Array rate, Result new_weight, Result new_slot,
                             float lr_mult, float decay, float momentum) {
   return Guarded("momentum_update", [&] {

@@ -63,7 +63,7 @@ inline PreparedPooling Prepare(const MaxPooling& p, bool backward) {
   return {dnnl::pooling_backward(pd), x, y, places, pd.scratchpad_desc()};
 }
 
-// Computes y and places from x or, backward, the gradient of x from places and the gradient of y.
+// Computes y and the places from x, or in the backward pass the gradient of x from the places and the gradient of y.
 inline void Run(const MaxPooling& p, bool backward) {
   static auto& cache = *new Cache<PreparedPooling>(256);
   Key key{backward};

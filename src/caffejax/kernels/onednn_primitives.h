@@ -41,7 +41,7 @@ inline memory::desc Strided(const Dims& dims, const Dims& strides, Type type = T
   return memory::desc(dims, type, strides);
 }
 
-// Contiguous along the last axis.
+// The layout of an array in C order, contiguous along the last axis.
 inline memory::desc Plain(const Dims& dims, Type type = Type::f32) {
   Dims strides(dims.size());
   int64_t stride = 1;

@@ -1,6 +1,6 @@
 // Frozen nets: functions that build a program (program.h), pack its weights and run it. Python calls them by ctypes on
-// arrays in memory. This needs no compilation, which takes `jax.jit` 20 ms for each new shape. Code that XLA has compiled
-// calls them as foreign functions.
+// arrays in memory. This needs no compilation, which takes `jax.jit` 20 ms for each new shape. Code that XLA has
+// compiled calls them as foreign functions.
 
 #include <memory>
 #include <string>
@@ -18,7 +18,7 @@ namespace {
 namespace ffi = xla::ffi;
 using Code = ffi::Span<const double>;  // a program, see program.h
 
-// The state of an XLA executable: its program.
+// The state of an XLA executable, which is its program.
 struct State {
   static ffi::TypeId id;
   static ffi::TypeInfo info;
@@ -60,7 +60,8 @@ void RunTimes(Frozen& frozen, std::vector<char*> from, std::vector<char*> to, co
   }
 }
 
-// Takes the packed weights, then the arguments; the first axis of arguments and results is `times` the program's.
+// Takes the packed weights, then the arguments. The first axes of arguments and results are `times` as long as in the
+// program.
 ffi::Error RunFrozen(State* state, ffi::RemainingArgs arguments, ffi::RemainingRets results, Code, int64_t,
                      int64_t times) {
   return Guarded("frozen net", [&] {
@@ -99,7 +100,7 @@ struct ProgramInfo {
   const char* packing;  // the packed weights, see `Packed::Describe`
 };
 
-// Calls a function; returns its error message, to be copied before the next call, or null.
+// Calls a function; returns null, or its error message, which must be copied before the next call.
 template <typename Body>
 const char* ErrorMessageOf(const char* name, Body body) {
   thread_local std::string text;
@@ -160,7 +161,7 @@ extern "C" const char* caffejax_program_unpack(void* layout, char* packed, float
   return ErrorMessageOf("unpacking weights", [&] { Unpack(*static_cast<const Packed*>(layout), packed, weight); });
 }
 
-// Runs a program on arguments and results in memory, whose first axes are `times` the program's.
+// Runs a program on arguments and results in memory, whose first axes are `times` as long as in the program.
 extern "C" const char* caffejax_program_call(void* program, char** arguments, char** results, char** packed,
                                             int64_t times) {
   return ErrorMessageOf("frozen net", [&] {

@@ -165,7 +165,7 @@ class Build : public Weighted {
     Require(from[axis] == out[axis], "concat: parts are missing");
   }
 
-  // The result is in blocks of channels if all parts but the last have full blocks, else it has the channels last.
+  // The result is in blocks of channels if all parts except the last have full blocks. Otherwise its channels are last.
   memory::desc Order(const Statement& s, const Dims& out, size_t axis) const {
     if (s.ResultType() != Type::f32) return Narrow(out, s.ResultType());
     if (axis != 1 || !IsSpatial(out)) return Plain(out);

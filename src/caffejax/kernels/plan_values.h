@@ -89,7 +89,8 @@ class Values {
     return joint;
   }
 
-  // Returns whether this operation is the last reader of a value and reads it once, so that it may be overwritten.
+  // Returns whether this operation is the last reader of a value and reads it only once. It may then overwrite the
+  // value.
   bool CanOverwrite(int64_t value, size_t operation) const {
     const Buffer& b = steps_.buffers[values_[value].buffer];
     bool last = last_use_[value] <= static_cast<int>(operation) && CountReads(operation, value) == 1;
@@ -136,8 +137,8 @@ class Values {
     return IsQuantized(value.layout) ? ToFloat(value, layout, s) : steps_.WithLayout(value, layout);
   }
 
-  // Returns the layout in which a value is combined with a result: the result's layout if the shapes are equal. Integers
-  // are converted to float32, because oneDNN ignores their steps when it combines them.
+  // Returns the layout in which a value is combined with a result: the result's layout if the shapes are equal.
+  // Integers are converted to float32, because oneDNN ignores their steps when it combines them.
   static memory::desc LayoutOf(const memory::desc& value, const memory::desc& like) {
     bool same = value.get_dims() == like.get_dims() && like.get_format_kind() != memory::format_kind::any;
     const memory::desc& layout = same ? like : value;

@@ -1,9 +1,10 @@
 // Reads the program of a frozen net, an array of doubles that kernels/onednn_program.py encodes.
 //
-// Format: four counts (arguments, weights, operations, results); the shape of each argument and weight (a count, then the
-// sizes); the operations; the number of the value that is each result. An operation is a statement, a count n, and n
-// statements that are applied to its result. A statement is the number of a word, a count n, and n fields; a field is the
-// number of its name, a count, and its values. Values are numbered: the arguments first, then the operations' results.
+// Format: four counts (arguments, weights, operations, results); the shape of each argument and weight (a count, then
+// the sizes); the operations; the number of the value that is each result. An operation is a statement, a count n, and
+// n statements that are applied to its result. A statement is the number of a word, a count n, and n fields; a field is
+// the number of its name, a count, and its values. Values are numbered: the arguments first, then the operations'
+// results.
 //
 // Values are float32, except if an operation has the field "type": 1 for bfloat16, 2 for int8, 3 for uint8. An
 // operation computes in the type of its first input. Only "convert" may have an input whose type differs from its

@@ -23,7 +23,8 @@ inline void Check(const RowSums& s) {
   Require(s.sums.dimensions()[0] == s.x.dimensions()[1], "sums ", s.sums, " are not of the channels of x ", s.x);
 }
 
-// Adds the channels from `start` to `end`. Parts of 64 rows are added first, which loses fewer digits than one long sum.
+// Sums the rows, for the channels from `start` to `end`. Parts of 64 rows are added first, which loses fewer digits
+// than one long sum.
 CAFFEJAX_FOR_EACH_PROCESSOR
 static void SumRows(const float* x, int64_t rows, int64_t channels, int64_t start, int64_t end, float factor,
                     float* sums) {

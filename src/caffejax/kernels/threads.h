@@ -11,7 +11,8 @@
 #include <exception>
 #include <mutex>
 
-// Put before a function, it makes the compiler compile the function for several processors; the loader chooses one.
+// A macro to put before a function. The compiler then compiles the function for several processors, and the loader
+// chooses the version for this processor.
 #define CAFFEJAX_FOR_EACH_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
 
 extern "C" {
@@ -73,8 +74,8 @@ void RunInParallel(int threads, Work work) {
   if (shared.thrown) std::rethrow_exception(shared.thrown);
 }
 
-// Calls `work(start, end)` in at most this number of threads, with ranges that together cover 0 to `count`. Ranges start
-// at multiples of 16, a cache line of floats.
+// Calls `work(start, end)` in at most this number of threads, with ranges that together cover 0 to `count`. Ranges
+// start at multiples of 16, a cache line of floats.
 template <typename Work>
 void InParallelRanges(int threads, int64_t count, Work work) {
   RunInParallel(threads, [&](int thread, int threads) {

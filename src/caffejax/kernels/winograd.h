@@ -22,7 +22,7 @@ namespace caffejax {
 struct Image {
   int64_t height, width, image, block, pixel;
 
-  // Returns nothing for other layouts.
+  // Returns the strides of an array whose channels are in blocks or last in memory, or nothing for other layouts.
   static std::optional<Image> Of(const memory::desc& layout) {
     Dims d = layout.get_dims();
     if (d.size() != 4 || d[1] % kBlock) return std::nullopt;
@@ -43,8 +43,9 @@ class Winograd : public Executable {
     float slope = 0;
   };
 
-  // Returns whether a model predicts that it is faster than the plain convolution. The model counts the multiplications
-  // of both, and adds measured costs of transforming each number of a tile and of reading the larger weights.
+  // Returns whether a model predicts that Winograd's algorithm is faster than the plain convolution. The model counts
+  // the multiplications of both, and adds measured costs of transforming each number of a tile and of reading the
+  // larger weights.
   static bool IsWorth(const Shape& shape) {
     if (shape.inputs % kBlock || shape.outputs % kBlock) return false;
     double pairs = static_cast<double>(shape.inputs) * shape.outputs, pixels = shape.batch * shape.y.height * shape.y.width;

@@ -15,8 +15,8 @@ namespace caffejax {
 
 using Lanes __attribute__((vector_size(kBlock * sizeof(float)))) = float;
 
-// Transforms a tile; row i, column j goes to `to[i * 4 * stride + j * stride]`. `cells` points to its 16 pixels; `steps` is
-// the distance in floats from one block of channels of a pixel to the next.
+// Transforms a tile. The result in row i and column j is written to `to[i * 4 * stride + j * stride]`. `cells` points
+// to the 16 pixels of the tile. `steps` has, for each pixel, the distance in floats between blocks of its channels.
 CAFFEJAX_FOR_EACH_PROCESSOR
 static void IntoTile(const float* const* cells, const int64_t* steps, int64_t blocks, float* to, int64_t stride) {
   for (int64_t block = 0; block < blocks; ++block) {
