@@ -52,7 +52,7 @@ def test_a_training_step_and_a_forward_pass(on_cpu: None, precision: Any) -> Non
         assert result.program is not None
         # a CPU's own kernels compute in float32, in which parameters are kept and updated
         assert result.program.num_host_calls == 0 or precision == "float32" or result is train
-        assert result.needed == result.program.memory > 16 * 28 * 28 * 4
+        assert result.needed_bytes == result.program.memory > 16 * 28 * 28 * 4
         assert result.largest_batch is None
 
 
@@ -72,7 +72,7 @@ def test_the_largest_batch(
     monkeypatch.setattr(planner.CompileJob, "plan", attempt)
     result = plan(Net(LENET, "TRAIN"), HERE, batch=per_example, largest=search).largest_batch
     assert result is not None
-    usable = make_plan().usable
+    usable = make_plan().usable_bytes
     expected_batch = int(((usable - fixed) / 5e6) ** (1 / 1.01))
     assert (
         (1 - within) * expected_batch

@@ -143,8 +143,8 @@ def _lines(plan: Plan) -> list[str]:
     step = "training step" if plan.phase == "TRAIN" else "forward pass"
     rows = "" if plan.model == 1 else f" row of {plan.model} devices"
     memory = (
-        f"{format_bytes(plan.needed)} of {format_bytes(plan.usable)} ({format_bytes(chip.memory)} minus the "
-        "runtime's share)"
+        f"{format_bytes(plan.needed_bytes)} of {format_bytes(plan.usable_bytes)} ({format_bytes(chip.memory)} minus "
+        "the runtime's share)"
     )
     batch = f"{format_count(plan.batch, 'example')} each{rows}"
     lines = [
@@ -205,8 +205,8 @@ def _as_json(plan: Plan, scaling: Sequence[ScalingEstimate]) -> dict[str, Any]:
         "batch": plan.batch,
         "model": plan.model,
         "fits": plan.fits,
-        "memory_needed": plan.needed,
-        "memory_usable": plan.usable,
+        "memory_needed": plan.needed_bytes,
+        "memory_usable": plan.usable_bytes,
         "operations": plan.operations,
         "program": None if plan.program is None else asdict(plan.program),
         "seconds": plan.seconds,

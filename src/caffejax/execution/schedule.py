@@ -147,12 +147,12 @@ def split_by_layer(schedule: Schedule) -> Schedule:
 
 def blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
     """Return the blobs that layers read from outside, in the order of reading."""
-    read: dict[str, None] = {}
-    written: set[str] = set()
+    names_read: dict[str, None] = {}
+    names_written: set[str] = set()
     for layer in layers:
-        read.update(dict.fromkeys(name for name in layer.bottoms if name not in written))
-        written.update(layer.tops)
-    return tuple(read)
+        names_read.update(dict.fromkeys(name for name in layer.bottoms if name not in names_written))
+        names_written.update(layer.tops)
+    return tuple(names_read)
 
 
 # -- the pass that splits at host layers

@@ -91,7 +91,7 @@ def build_graph(
     return Graph(
         name=net.name,
         phase=wiring.phase,
-        layers=mark_backward(list(wiring.sharing.with_multipliers(wiring.layers)), net.force_backward),
+        layers=mark_backward(list(wiring.sharing.resolve_multipliers(wiring.layers)), net.force_backward),
         blobs=wiring.blobs,
         inputs=tuple(wiring.inputs),
         outputs=tuple(sorted(wiring.unread, key=str.encode)),
@@ -124,7 +124,7 @@ def _rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParamet
     if not any(map(replaces, layers)) or not any(map(is_of_fork, layers)):
         return layers
     names: dict[str, str] = {}
-    renamed = []
+    result = []
     for layer in reversed(layers):
         copy = LayerParameter()
         copy.CopyFrom(layer)
@@ -132,8 +132,8 @@ def _rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParamet
         if replaces(layer):
             names[layer.top[0]] = f"{layer.top[0]}_{layer.name}"
         copy.bottom[:] = [names.get(bottom, bottom) for bottom in layer.bottom]
-        renamed.append(copy)
-    return renamed[::-1]
+        result.append(copy)
+    return result[::-1]
 
 
 def _convert_openvino_zoom(net: NetParameter) -> NetParameter | None:
@@ -336,8 +336,8 @@ def is_repeatable(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> 
     The result is False for a type that is made for one layer, because it may read files, and for symbolic sizes,
     because sizes of different scopes cannot be compared.
     """
-    concrete = all(type(n) is int for b in bottoms for n in b.shape)
-    return concrete and not context.per_layer and isinstance(context.type.implementation, Traced)
+    has_fixed_sizes = all(type(n) is int for b in bottoms for n in b.shape)
+    return has_fixed_sizes and not context.per_layer and isinstance(context.type.implementation, Traced)
 
 
 @lru_cache(2048)
@@ -391,8 +391,8 @@ def mark_backward(layers: Sequence[Layer], force_backward: bool) -> tuple[Layer,
     has a param with a learning rate. The second goes backwards, and unmarks layers that do not lead to a loss or whose
     gradient is stopped by `propagate_down: false`. The third marks all layers if `force_backward` is set.
     """
-    marked = _unmark_without_loss(_mark_from_params(layers))
-    return tuple(_force_backward(layer) for layer in marked) if force_backward else tuple(marked)
+    layers_to_loss = _unmark_without_loss(_mark_from_params(layers))
+    return tuple(_force_backward(layer) for layer in layers_to_loss) if force_backward else tuple(layers_to_loss)
 
 
 def _mark_from_params(layers: Sequence[Layer]) -> list[Layer]:
@@ -411,27 +411,27 @@ def _mark_from_params(layers: Sequence[Layer]) -> list[Layer]:
 
 def _unmark_without_loss(layers: Sequence[Layer]) -> list[Layer]:
     under_loss: set[str] = set()
-    skipped: set[str] = set()
+    tops_without_loss: set[str] = set()
     result = []
     for layer in reversed(layers):
         contributes = any(
             weight or top in under_loss for top, weight in zip(layer.tops, layer.loss_weights, strict=True)
         )
-        unreachable = all(top in skipped for top in layer.tops)
+        unreachable = all(top in tops_without_loss for top in layer.tops)
         bottoms = layer.bottom_need_backward
         if not contributes or (layer.need_backward and unreachable):
             bottoms = (False,) * len(bottoms)
         need = layer.need_backward and contributes and not unreachable
         if contributes:
             under_loss.update(layer.bottoms)
-        skipped.update(b for b, needed in zip(layer.bottoms, bottoms, strict=True) if not needed)
+        tops_without_loss.update(b for b, needed in zip(layer.bottoms, bottoms, strict=True) if not needed)
         result.append(replace(layer, need_backward=need, bottom_need_backward=bottoms))
     return result[::-1]
 
 
 def _force_backward(layer: Layer) -> Layer:
-    n, unforced = len(layer.bottoms), layer.type.gradient.exempt_from_force_backward
-    exempt = [i in unforced or not layer.type.takes_gradient(i, n) for i in range(n)]
+    n, bottoms_without_force = len(layer.bottoms), layer.type.gradient.exempt_from_force_backward
+    exempt = [i in bottoms_without_force or not layer.type.takes_gradient(i, n) for i in range(n)]
     return replace(
         layer,
         need_backward=True,

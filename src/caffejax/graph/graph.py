@@ -295,7 +295,7 @@ class Graph:
 
     @cached_property
     def split_roots(self) -> dict[str, str]:
-        """For each top of an inserted Split, the blob that it copies. In Caffe both share one array."""
+        """For each top of an inserted Split, the blob that it copies. In Caffe the top and the blob share one array."""
         return {top: layer.bottoms[0] for layer in self.layers if layer.inserted_split for top in layer.tops}
 
     def in_phase(self, phase: Phase) -> Graph:

@@ -48,8 +48,10 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
             used_layers.append(_make_input(layer, graph, needed) if layer.type.is_fed else layer)
             needed.update(layer.bottoms)
     inputs = {top: graph.blobs[top] for layer in reversed(used_layers) if layer.type.is_fed for top in layer.tops}
-    reduced = replace(graph, layers=tuple(reversed(used_layers)), blobs=inputs, inputs=tuple(inputs), outputs=outputs)
-    return reshape_graph(reduced, {})
+    reduced_graph = replace(
+        graph, layers=tuple(reversed(used_layers)), blobs=inputs, inputs=tuple(inputs), outputs=outputs
+    )
+    return reshape_graph(reduced_graph, {})
 
 
 def inference_names(graph: Graph) -> dict[str, str]:
@@ -63,15 +65,15 @@ def predictions(graph: Graph) -> tuple[str, ...]:
     If no blob depends on params, the net's outputs are returned.
     """
     producers = {top: layer for layer in graph.layers for top in layer.tops}  # the last producer of each blob
-    dependent = _param_dependent_blobs(graph)
+    param_dependent = _param_dependent_blobs(graph)
     predicted: dict[str, None] = {}
-    queue = [name for name in graph.outputs if name in dependent]
-    unnamed = [layer for layer in graph.layers if UNNAMED_TOP in layer.tops]  # losses, as in V1 nets
-    queue += [bottom for layer in unnamed for bottom in layer.bottoms if bottom in dependent]
+    queue = [name for name in graph.outputs if name in param_dependent]
+    unnamed_losses = [layer for layer in graph.layers if UNNAMED_TOP in layer.tops]  # losses, as in V1 nets
+    queue += [bottom for layer in unnamed_losses for bottom in layer.bottoms if bottom in param_dependent]
     while queue:
         layer = producers[name := queue.pop(0)]
-        if layer.inserted_split or _is_score(layer, dependent):
-            queue += [bottom for bottom in layer.bottoms if bottom in dependent]
+        if layer.inserted_split or _is_score(layer, param_dependent):
+            queue += [bottom for bottom in layer.bottoms if bottom in param_dependent]
         else:
             predicted[name] = None
     return tuple(predicted) or graph.outputs
@@ -79,19 +81,21 @@ def predictions(graph: Graph) -> tuple[str, ...]:
 
 def _param_dependent_blobs(graph: Graph) -> set[str]:
     """Return the blobs that depend on params. Data and labels do not."""
-    dependent: set[str] = set()
+    param_dependent: set[str] = set()
     for layer in graph.layers:
-        if layer.params or not dependent.isdisjoint(layer.bottoms):
-            dependent.update(layer.tops)
-    return dependent
+        if layer.params or not param_dependent.isdisjoint(layer.bottoms):
+            param_dependent.update(layer.tops)
+    return param_dependent
 
 
-def _is_score(layer: Layer, dependent: Collection[str]) -> bool:
+def _is_score(layer: Layer, param_dependent: Collection[str]) -> bool:
     """Return whether a layer has the type of a loss or metric, or has a loss weight and reads labels."""
     indices = layer.index_bottoms
     all_labels = 1 < len(layer.bottoms) == len(indices)  # all bottoms are labels: predictions and ground truth
-    weighted = any(layer.loss_weights) and not all(bottom in dependent for bottom in layer.bottoms)
-    return layer.type.signature.loss or weighted or all_labels or bool(indices and not layer.type.gradient.exists)
+    is_weighted_loss = any(layer.loss_weights) and not all(bottom in param_dependent for bottom in layer.bottoms)
+    return (
+        layer.type.signature.loss or is_weighted_loss or all_labels or bool(indices and not layer.type.gradient.exists)
+    )
 
 
 def _make_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:

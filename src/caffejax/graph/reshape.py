@@ -36,12 +36,12 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]], layers: r
         layers = range(len(graph.layers))
     blobs = dict(graph.blobs)
     blobs |= {name: jax.ShapeDtypeStruct(shape, blobs[name].dtype) for name, shape in inputs.items() if name in blobs}
-    reshaped: list[Layer] = []
+    reshaped_layers: list[Layer] = []
     problems: list[Problem] = []
     unknown: set[str] = set()  # tops of layers with errors
     for index, layer in enumerate(graph.layers):
         if index not in layers:
-            reshaped.append(layer)
+            reshaped_layers.append(layer)
             continue
         try:
             if not unknown.isdisjoint(layer.bottoms):
@@ -55,10 +55,10 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]], layers: r
             unknown.update(layer.tops)
         else:
             blobs.update(zip(layer.tops, tops, strict=True))
-            reshaped.append(new)
+            reshaped_layers.append(new)
     if problems:
         raise GraphError(problems)
-    return replace(graph, layers=tuple(reshaped), blobs=blobs)
+    return replace(graph, layers=tuple(reshaped_layers), blobs=blobs)
 
 
 def with_batch(graph: Graph, batch: int, axis: int = 0) -> Graph:

@@ -124,7 +124,7 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
     for weighted_top in weights:
         readers[weighted_top] += 1
 
-    assigned: dict[_Top, int] = defaultdict(int)
+    readers_so_far: dict[_Top, int] = defaultdict(int)
     result: list[tuple[LayerParameter, int | None]] = []
     for i, original in enumerate(layers):
         layer = LayerParameter()
@@ -132,15 +132,15 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
         for j in range(len(layer.bottom)):
             top = sources.get((i, j))
             if top is not None and readers[top] > 1:
-                layer.bottom[j] = _split_blob(layers, top, assigned[top])
-                assigned[top] += 1
+                layer.bottom[j] = _split_blob(layers, top, readers_so_far[top])
+                readers_so_far[top] += 1
         result.append((layer, i))
         for j in range(len(layer.top)):
             if readers[i, j] > 1:
                 result.append((_make_split(layers, (i, j), readers[i, j], weights.get((i, j), 0)), None))
                 if (i, j) in weights:
                     layer.ClearField("loss_weight")
-                    assigned[i, j] += 1
+                    readers_so_far[i, j] += 1
     return result
 
 
@@ -205,8 +205,8 @@ def resolve_variant(
     first_bottom = layers[index].bottom[0] if layers[index].bottom else None
     siblings = tuple(neighbour for i, neighbour in enumerate(layers) if i != index and first_bottom in neighbour.bottom)
     shapes = tuple(blobs[name].shape if name in blobs else None for name in layer.bottom)
-    resolved: LayerParameter = implementation.resolve(layer, LayerContext(shapes, tuple(layers), siblings))
-    return resolved
+    resolved_layer: LayerParameter = implementation.resolve(layer, LayerContext(shapes, tuple(layers), siblings))
+    return resolved_layer
 
 
 def net_problems(net: NetParameter) -> Iterator[Problem]:
@@ -271,7 +271,7 @@ def missing_problems(
     """
     names_before: list[str] = []
     n_seen = 0
-    reported: dict[str, Problem] = {}
+    reported_problems: dict[str, Problem] = {}
     for i, j, name in missing:
         reader = layers[i]
         for layer in layers[n_seen:i]:
@@ -286,11 +286,11 @@ def missing_problems(
             )
         elif producer is None:
             yield Problem(f"{text}{did_you_mean(name, names_before)}", layer=reader.name, layer_type=reader.type)
-        elif producer not in reported:
+        elif producer not in reported_problems:
             names = [n for _, _, n in missing if any(n in layer.top for layer in excluded if layer.name == producer)]
             further_names = (
                 f" and {len(names) - 1} more blobs" if len(names) > 2 else f" and '{names[1]}'" if names[1:] else ""
             )
             text += f": only layer '{producer}' produces it{further_names}, and its rules exclude it in this state"
-            reported[producer] = Problem(text, layer=reader.name, layer_type=reader.type)
-            yield reported[producer]
+            reported_problems[producer] = Problem(text, layer=reader.name, layer_type=reader.type)
+            yield reported_problems[producer]

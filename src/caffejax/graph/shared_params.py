@@ -47,7 +47,7 @@ class Sharing:
         if strict and len(layer.param) > len(specs):
             raise GraphError(f"too many params specified: {len(layer.param)} for {format_count(len(specs), 'blob')}")
         messages = [*layer.param, *(caffe_pb2.ParamSpec() for _ in specs[len(layer.param) :])][: len(specs)]
-        if layer.freeze_learning:  # of MyCaffe
+        if layer.freeze_learning:  # a setting of MyCaffe
             messages = [caffe_pb2.ParamSpec(name=message.name, lr_mult=0) for message in messages]
         return tuple(
             self._param(Slot(key, i), layer.name, message, spec, explicit=strict and i < len(layer.param))
@@ -57,7 +57,7 @@ class Sharing:
     def _param(self, slot: Slot, layer: str, message: caffe_pb2.ParamSpec, spec: ParamSpec, explicit: bool) -> Param:
         lr = message.lr_mult if message.HasField("lr_mult") else None
         decay = message.decay_mult if message.HasField("decay_mult") else None
-        need_backward = lr != 0  # in Caffe also for running statistics
+        need_backward = lr != 0  # as in Caffe, also for running statistics
         if not spec.learnable:
             if explicit and lr != 0:  # an unset lr_mult is 1
                 value = 1 if lr is None else lr
@@ -80,7 +80,7 @@ class Sharing:
             need_backward=need_backward,
         )
 
-    def with_multipliers(self, layers: Sequence[Layer]) -> Iterator[Layer]:
+    def resolve_multipliers(self, layers: Sequence[Layer]) -> Iterator[Layer]:
         """Yield the layers with the multipliers in effect; see `Param`."""
         owners = {shared.owner: shared for shared in self._names.values()}
 

@@ -51,12 +51,12 @@ def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRa
 
 
 def _with_labels_ignored_elsewhere(ranges: list[IndexRange]) -> list[IndexRange]:
-    ignored = frozenset(each.ignored for each in ranges if each.ignored is not None)
+    ignored = frozenset(r.ignored for r in ranges if r.ignored is not None)
     return [
-        each._replace(ignored_elsewhere=frozenset(n for n in ignored - {each.ignored} if not 0 <= n < each.classes))
-        if each.layer.type.gradient.indices.counts_ignored
-        else each
-        for each in ranges
+        r._replace(ignored_elsewhere=frozenset(n for n in ignored - {r.ignored} if not 0 <= n < r.classes))
+        if r.layer.type.gradient.indices.counts_ignored
+        else r
+        for r in ranges
     ]
 
 
@@ -154,17 +154,17 @@ def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> b
     ):
         return False  # the layer normalizes by its statistics
     blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.all_params)
-    unchanged: list[bool] = []
+    is_unchanged: list[bool] = []
 
     def trace(key: jax.Array, blobs: tuple[Any, ...], bottoms: tuple[Any, ...]) -> Any:
         _, new_state = forward(layer.context.with_key((key, 0)), blobs, bottoms)
         old_state = [b for b, p in zip(blobs, layer.all_params, strict=True) if not p.spec.learnable]
-        unchanged.extend(n is o for n, o in zip(new_state, old_state, strict=False))
+        is_unchanged.extend(n is o for n, o in zip(new_state, old_state, strict=False))
         return new_state
 
     with layer.locate_errors():
         jax.eval_shape(trace, jax.eval_shape(lambda: jax.random.key(0)), blobs, bottoms)
-    return not all(unchanged)
+    return not all(is_unchanged)
 
 
 def is_random(layer: Layer, bottoms: Sequence[Any]) -> bool:

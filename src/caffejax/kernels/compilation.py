@@ -77,7 +77,7 @@ class Jitted:
             if self._last is not None and self._last[0] == _SETTINGS():
                 with contextlib.suppress(
                     TypeError, ValueError
-                ):  # raised before it runs if the arguments have other types
+                ):  # raised before the program runs, if the arguments have other types
                     return self._last[1](*args)
             if (program := self._find_or_compile(args)) is not None:
                 return program(*args)

@@ -79,7 +79,9 @@ class StoredWeight:
         self.shape: tuple[int, ...] = tuple(array.shape)
         self.dtype, self.ndim = np.dtype(array.dtype), len(self.shape)
         self.source: Any = array
-        self._packed: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()  # those in use
+        self._packed: weakref.WeakValueDictionary[str, np.ndarray] = (
+            weakref.WeakValueDictionary()
+        )  # by layout, while in use
         self._unpacked: Callable[[], np.ndarray | None] = lambda: None  # the array in Caffe's order, while it is in use
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

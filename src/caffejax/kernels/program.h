@@ -1,14 +1,15 @@
 // Reads the program of a frozen net, an array of doubles that kernels/onednn_program.py encodes.
 //
-// Format: four counts (arguments, weights, operations, results); the shape of each argument and weight (a count, then
-// the sizes); the operations; the number of the value that is each result. An operation is a statement, a count n, and
-// n statements that are applied to its result. A statement is the number of a word, a count n, and n fields; a field is
-// the number of its name, a count, and its values. Values are numbered: the arguments first, then the operations'
-// results.
+// A program consists of four counts (arguments, weights, operations, results); the shape of each argument and each
+// weight, as its number of axes and its sizes; the operations; and for each result of the program, the number of its
+// value. The values are the arguments and the results of the operations. They are numbered in this order, from 0.
+//
+// An operation is a statement, a count n, and n further statements, which are applied to its result. A statement is the
+// number of a word, a count n, and n fields. A field is the number of its name, a count n, and n numbers.
 //
 // Values are float32, except if an operation has the field "type": 1 for bfloat16, 2 for int8, 3 for uint8. An
 // operation computes in the type of its first input. Only "convert" may have an input whose type differs from its
-// result's. An integer is a multiple of a step. "scale" is the weight (1,) with the step of the result. "scales" is the
+// result's. An integer stands for the product of itself and a step. "scale" is the weight (1,) with the step of the result. "scales" is the
 // weight with the step of the input: of shape (1,) for "convert"; of shape (outputs,) for operations with a weight of
 // integers, where the steps of the weight are multiplied by the step of the input. A statement that adds an integer
 // value has the step of that value as "a" and as the weight "scale".

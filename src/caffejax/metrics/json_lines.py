@@ -121,9 +121,9 @@ class JsonLines(Callback):
         }
         line = b"\n" * self._ends_mid_line + format_event({**common_fields, **fields})
         try:
-            written = os.write(self._descriptor, line)
-            reason = "" if written == len(line) else "the disk is full"
-            self._ends_mid_line = self._ends_mid_line if not written else written < len(line)
+            num_written = os.write(self._descriptor, line)
+            reason = "" if num_written == len(line) else "the disk is full"
+            self._ends_mid_line = self._ends_mid_line if not num_written else num_written < len(line)
         except OSError as error:
             reason = error.strerror or str(error)
         if reason and not self._warned:

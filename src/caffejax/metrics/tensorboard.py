@@ -21,7 +21,7 @@ from ..training.reporting import log
 
 
 def graph_def(graph: Graph) -> Any:
-    """Return a tensorboardX GraphDef. Its node for each layer has the shapes of the layer's tops and params.
+    """Return a tensorboardX GraphDef with a node for each layer, which has the shapes of its tops and params.
 
     Inserted splits are omitted. The layers that read a split blob are connected to the layer that computes the blob.
     """
@@ -170,12 +170,14 @@ class TensorBoard(Callback):
 
     def _write_outputs(self, step: int, prefix: str, outputs: Mapping[str, np.ndarray]) -> None:
         for name, values in outputs.items():
-            flat = np.ravel(values)
-            if flat.size > _MAX_SCALARS:
-                self._write_histogram(step, f"{prefix}/{name}", flat)
+            flat_values = np.ravel(values)
+            if flat_values.size > _MAX_SCALARS:
+                self._write_histogram(step, f"{prefix}/{name}", flat_values)
             else:
-                several = {f"{prefix}/{name}_{i}" if i else f"{prefix}/{name}": v for i, v in enumerate(flat.tolist())}
-                self._write_scalars(step, several)
+                scalars = {
+                    f"{prefix}/{name}_{i}" if i else f"{prefix}/{name}": v for i, v in enumerate(flat_values.tolist())
+                }
+                self._write_scalars(step, scalars)
 
     def _write_scalars(self, step: int, values: Mapping[str, float]) -> None:
         from tensorboardX.proto.summary_pb2 import Summary
@@ -186,8 +188,8 @@ class TensorBoard(Callback):
     def _write_histogram(self, step: int, tag: str, values: np.ndarray) -> None:
         from tensorboardX.summary import histogram
 
-        flat = values.ravel()[:: -(-values.size // _MAX_HISTOGRAM_VALUES) or 1].astype(np.float64)
-        if (finite := flat[np.isfinite(flat)]).size:
+        flat_values = values.ravel()[:: -(-values.size // _MAX_HISTOGRAM_VALUES) or 1].astype(np.float64)
+        if (finite := flat_values[np.isfinite(flat_values)]).size:
             self._write_event(step, summary=histogram(tag, finite, bins=64))
 
     def _write_image(self, step: int, tag: str, picture: np.ndarray) -> None:

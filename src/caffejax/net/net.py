@@ -222,8 +222,8 @@ class Net:
         """Return the net of layers 0 to `last`, inclusive. The same variables fit it."""
         layers = self.graph.layers[: last + 1]
         blobs = {top: self.graph.blobs[top] for layer in layers for top in layer.tops}
-        read = {bottom for layer in layers for bottom in layer.bottoms}
-        outputs = tuple(name for name in blobs if name not in read)
+        blobs_read = {bottom for layer in layers for bottom in layer.bottoms}
+        outputs = tuple(name for name in blobs if name not in blobs_read)
         return self._with_graph(replace(self.graph, layers=layers, blobs=blobs, outputs=outputs), reshaped=True)
 
     def with_compute_config(self, compute_config: ComputeConfig) -> Net:

@@ -107,7 +107,7 @@ class Plan:
         phase: "TRAIN" for a training step, "TEST" for a forward pass.
         batch: examples per device or, if weights are sharded, per row of devices.
         program: statistics of each device's program; None if the compiler reports that the program does not fit.
-        needed: the memory that the program needs on each device, in bytes.
+        needed_bytes: the memory that the program needs on each device, in bytes.
         operations: the number of operations of each device in matrix products and convolutions. A multiply-add counts
             as two operations.
         compile_seconds: the compile time on this machine.
@@ -121,21 +121,21 @@ class Plan:
     phase: str
     batch: int
     program: ProgramStats | None
-    needed: int
+    needed_bytes: int
     operations: int
     compile_seconds: float
     model: int = 1
     largest_batch: int | None = None
 
     @property
-    def usable(self) -> int:
+    def usable_bytes(self) -> int:
         """The memory of a device that a program may use, in bytes: 95 % of its memory."""
         return int(self.target.chip.memory * USABLE)
 
     @property
     def fits(self) -> bool:
         """True if the program fits into the memory of the devices."""
-        return self.program is not None and self.needed <= self.usable
+        return self.program is not None and self.needed_bytes <= self.usable_bytes
 
     @property
     def rows(self) -> int:
@@ -227,9 +227,12 @@ class CompileJob:
             yield f"cannot be compiled for other devices, because these layers run on the host: {', '.join(on_host)}"
         if not graph.input_names:
             yield "has no Input or data layers, so there is no batch to divide among devices"
-        short = [name for name in graph.input_names if len(graph.blobs[name].shape) <= axis]
-        if short:
-            yield f"has inputs without the batch axis {axis}: {', '.join(short)}; choose an axis that all inputs have"
+        inputs_without_axis = [name for name in graph.input_names if len(graph.blobs[name].shape) <= axis]
+        if inputs_without_axis:
+            yield (
+                f"has inputs without the batch axis {axis}: {', '.join(inputs_without_axis)}; "
+                "choose an axis that all inputs have"
+            )
         if not self.training and len(self._sizes) > 1:
             yield self._several_sizes()
         if not self.training and self.parallel != Parallel():
@@ -334,7 +337,10 @@ class CompileJob:
         return program, program.memory
 
     def _inputs(self, net: Net, leading_shape: tuple[int, ...], spec: PartitionSpec) -> dict[str, jax.ShapeDtypeStruct]:
-        """Return the abstract arrays of the inputs, in the dtypes that data layers read, after axes `leading_shape`."""
+        """Return the inputs as abstract arrays, in the dtypes that data layers read.
+
+        The first axes of each array have the sizes `leading_shape`.
+        """
         dtypes = {name: net.graph.blobs[name].dtype for name in net.input_names}
         for layer in net.graph.layers:
             if layer.source_spec is not None and layer.source_spec.arrays is not None:
@@ -420,7 +426,7 @@ def plan(
 
 
 def _find_largest(job: CompileJob, compiled_plans: dict[int, Plan]) -> int:
-    """Search for the largest batch that fits. Each batch to compile is extrapolated from the memory of earlier ones."""
+    """Search for the largest batch that fits. Each batch to compile is extrapolated from the memory of earlier plans."""
     for _ in range(_MAX_COMPILATIONS):
         fitting = [b for b, p in compiled_plans.items() if p.fits]
         too_large = [b for b, p in compiled_plans.items() if not p.fits]
@@ -444,5 +450,5 @@ def _extrapolate(compiled_plans: Mapping[int, Plan]) -> int:
         ((batch, only),) = compiled_plans.items()
         return batch if only.fits else 0
     (b0, p0), (b1, p1) = sorted(compiled_plans.items())[-2:]
-    slope = (p1.needed - p0.needed) / (b1 - b0)
-    return int(b1 + (p1.usable - p1.needed) / slope) if slope > 0 else 2 * b1
+    slope = (p1.needed_bytes - p0.needed_bytes) / (b1 - b0)
+    return int(b1 + (p1.usable_bytes - p1.needed_bytes) / slope) if slope > 0 else 2 * b1

@@ -35,14 +35,14 @@ def _count_jaxpr(jaxpr: Any, convolution: Callable[[Any], int]) -> int:
 def _count_equation(eqn: Any, convolution: Callable[[Any], int]) -> int:
     name, p = eqn.primitive.name, eqn.params
     if name == "dot_general":
-        contracted = p["dimension_numbers"][0][0]
-        return int(eqn.outvars[0].aval.size * math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted))
+        contracted_axes = p["dimension_numbers"][0][0]
+        return int(eqn.outvars[0].aval.size * math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted_axes))
     if name == "conv_general_dilated":
         return convolution(eqn)
     if name == "cond":
         return max(_count_jaxpr(branch.jaxpr, convolution) for branch in p["branches"])
-    inner = sum(_count_jaxpr(jaxpr, convolution) for jaxpr in jaxprs_in_params(p))
-    return int(p["length"]) * inner if name == "scan" else inner
+    inner_count = sum(_count_jaxpr(jaxpr, convolution) for jaxpr in jaxprs_in_params(p))
+    return int(p["length"]) * inner_count if name == "scan" else inner_count
 
 
 def _count_convolution(eqn: Any) -> int:

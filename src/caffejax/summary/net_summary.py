@@ -69,7 +69,7 @@ class Field:
     """The receptive field of a blob's elements, with one entry for each spatial axis.
 
     Attributes:
-        size: the size in pixels of the net's inputs. It may exceed the size of the inputs.
+        size: the size, in pixels of the net's inputs. It may exceed the size of the inputs.
         stride: the distance between the receptive fields of neighbouring elements, in pixels of the net's inputs. It is
             a fraction after a Deconvolution.
     """

@@ -100,8 +100,8 @@ def _load_phase(net: NetParameter, state: NetState, file: Path, data_config: Dat
         notes.append("this phase has no data layer, so it is drawn without shapes")
     else:
         with collect_warnings(f"{file}: ") as warnings:
-            summaries, problems, assumed = _summarize_layers(net, state, file, data_config, layers)
-        notes += [*assumed, *dict.fromkeys(warnings)]
+            summaries, problems, assumptions = _summarize_layers(net, state, file, data_config, layers)
+        notes += [*assumptions, *dict.fromkeys(warnings)]
     wired_layers = connect_layers(layers)
     boxes = make_boxes(wired_layers)
     return PhaseView(
@@ -136,10 +136,10 @@ def _summarize_layers(
         return {}, problems, ()
     valid_net = NetParameter(name=net.name, layer=[layers[i] for i in valid])
     try:
-        summaries, _, assumed = _graph_summaries(next(assumed_graphs(valid_net, state, file, data_config)), valid)
+        summaries, _, assumptions = _graph_summaries(next(assumed_graphs(valid_net, state, file, data_config)), valid)
     except (MissingSourceError, CaffejaxError):
         return {}, problems, ()
-    return summaries, problems, assumed
+    return summaries, problems, assumptions
 
 
 def _graph_summaries(assumed: AssumedGraph, indices: Sequence[int]) -> _Summaries:
@@ -150,13 +150,13 @@ def _valid_layers(layers: Sequence[LayerParameter], problems: Sequence[Problem])
     """Return the indices of the layers that have no problem and do not depend on a layer with a problem."""
     problem_layers = {problem.layer for problem in problems}
     sources, missing = find_sources(layers)
-    unconnected = {i for i, _, _ in missing}
+    layers_with_missing_bottoms = {i for i, _, _ in missing}
     invalid: set[int] = set()
     for i, layer in enumerate(layers):
         producers = (sources.get((i, j)) for j in range(len(layer.bottom)))
         if (
             layer.name in problem_layers
-            or i in unconnected
+            or i in layers_with_missing_bottoms
             or any(producer is None or producer[0] in invalid for producer in producers)
         ):
             invalid.add(i)

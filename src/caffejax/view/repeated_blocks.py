@@ -226,13 +226,11 @@ def _is_disjoint(blocks: Sequence[Block], start: int, stop: int) -> bool:
 def _make_block(boxes: Sequence[Box], start: int, stop: int) -> Block:
     """Return a block. Its label is the common prefix of its layer names or, if there is none, its last box's name."""
     names = [layer.layer.name for box in boxes[start:stop] for layer in box.layers]
-    is_equal = [
-        len(set(letters)) == 1 for letters in zip(*names, strict=False)
-    ]  # up to the length of the shortest name
+    # the list is as long as the shortest name
+    is_equal = [len(set(letters)) == 1 for letters in zip(*names, strict=False)]
     prefix = names[0][: [*is_equal, False].index(False)]
-    is_boundary = all(
-        name[len(prefix) : len(prefix) + 1] in _SEPARATORS for name in names
-    )  # a mark follows, or nothing
+    # in each name, a separator follows the prefix, or the name ends
+    is_boundary = all(name[len(prefix) : len(prefix) + 1] in _SEPARATORS for name in names)
     end = len(prefix) if is_boundary else max(prefix.rfind(separator) for separator in _SEPARATORS)
     label = prefix[:end] if end > 0 else boxes[stop - 1].layers[0].layer.name
     return Block(start, stop, label.strip(_SEPARATORS) or names[0])

@@ -68,7 +68,7 @@ def _quote(text: str, record: bool = False) -> str:
 Point = tuple[float, float]
 _MAX_SECONDS = 300  # time limit of a layout, in seconds
 _MAX_MEMORY = 4 << 30  # memory limit of a layout, in bytes
-_abandoned_engines: list[Any] = []  # engines after a timeout, whose event loops a late answer needs
+_abandoned_engines: list[Any] = []  # engines that timed out; a late answer needs their event loops
 
 
 @dataclass(frozen=True)
