@@ -426,7 +426,7 @@ def plan(
 
 
 def _find_largest(job: CompileJob, compiled_plans: dict[int, Plan]) -> int:
-    """Search for the largest batch that fits. Each batch to compile is extrapolated from the memory of earlier plans."""
+    """Search for the largest batch that fits. Each batch to compile is extrapolated from earlier plans."""
     for _ in range(_MAX_COMPILATIONS):
         fitting = [b for b, p in compiled_plans.items() if p.fits]
         too_large = [b for b, p in compiled_plans.items() if not p.fits]
