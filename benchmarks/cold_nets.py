@@ -25,9 +25,13 @@ from caffejax.schema.caffe_pb2 import NetParameter
 from caffejax.variables import Params
 
 PUBLISHED = {  # how the published files end
+    "lenet": ("mnist*lenet.prototxt",),
+    "cifar10_full": ("cifar10_full.prototxt",),
     "alexnet": ("bvlc_alexnet*deploy.prototxt",),
     "googlenet": ("bvlc_googlenet*deploy.prototxt",),
+    "squeezenet": ("SqueezeNet_v1.1*deploy.prototxt",),
     "resnet50": ("ResNet-50-deploy.prototxt",),
+    "resnet152": ("ResNet-152-deploy.prototxt",),
     "mobilenet": ("MobileNet-Caffe*mobilenet_deploy.prototxt", "mobilenet_deploy.prototxt"),
     "mobilenet_ssd": ("MobileNetSSD_deploy.prototxt", "MobileNet-SSD*deploy.prototxt"),
     "openpose": ("mpi*pose_deploy_linevec_faster_4_stages.prototxt",),
@@ -37,7 +41,7 @@ PUBLISHED = {  # how the published files end
     "lstm": ("lstm*deploy.prototxt",),
 }
 CONFIG_OF = {"alexnet": "caffenet"}  # the similar net whose training is measured for it
-TRAINED = ("alexnet", "googlenet", "resnet50", "mobilenet")
+TRAINED = ("lenet", "cifar10_full", "alexnet", "googlenet", "squeezenet", "resnet50", "resnet152", "mobilenet")
 DETECTIONS = "DetectionOutput"
 OPEN_SIZE = 368  # of images whose size the prototxt leaves open: OpenPose's say 1x1
 SPREAD = 2.0  # standard deviation of what the last layers with weights give

@@ -1,4 +1,4 @@
-// Many threads ask a cache for values; ends with 1 at what must not be. Compiled and run by test_primitive_cache.py.
+// Many threads ask a cache for values; ends with 1 at what must not be. Compiled and run by test_thread_safety.py.
 
 #include "cache.h"
 

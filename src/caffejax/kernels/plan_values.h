@@ -184,9 +184,21 @@ class Values {
     return dims.size() > 2 && std::all_of(dims.begin() + 2, dims.end(), [](int64_t n) { return n == 1; });
   }
 
+  // Returns whether a statement combines an array in blocks of channels with a value that has one channel, as SSD's
+  // Normalize does. oneDNN does this by its reference code, which took 62 of the 320 ms of SSD300 on two cores.
+  bool BroadcastsOverBlocks(const Statement& s, const memory::desc& layout) const {
+    if (!s.Has("value") || !layout.get_inner_nblks() || !IsSpatial(layout.get_dims())) return false;
+    Dims dims = values_[s.Integer("value")].layout.get_dims();
+    return dims.size() > 1 && dims[1] == 1 && layout.get_dims()[1] > 1;
+  }
+
   // Applies statements to a value in separate passes, as many statements in each as oneDNN can fuse.
   Tensor ApplyStatements(Tensor x, const Statements& all, bool can_overwrite) {
     for (size_t i = 0; i < all.size();) {
+      if (BroadcastsOverBlocks(all[i], x.layout)) {
+        x = steps_.WithLayout(x, ByPixels(x.layout.get_dims(), x.layout.get_data_type()));
+        can_overwrite = true;
+      }
       Tensor y = can_overwrite ? x : steps_.Allocate(x.layout);
       if (auto pointwise = Pointwise(all[i])) {
         dnnl::eltwise_forward::primitive_desc pd(Engine(), dnnl::prop_kind::forward_inference, *pointwise, x.layout,

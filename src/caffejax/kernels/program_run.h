@@ -3,14 +3,12 @@
 #ifndef CAFFEJAX_KERNELS_PROGRAM_RUN_H_
 #define CAFFEJAX_KERNELS_PROGRAM_RUN_H_
 
-#include <sys/mman.h>
-
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "arena_pool.h"
 #include "plan_builder.h"
 
 namespace caffejax {
@@ -22,10 +20,10 @@ struct UnboundMemory {
   size_t offset;
 };
 
-// The workspace of a call: memory for its values, and the operands of the primitives in this memory.
+// The operands of a program's primitives, for one call at a time.
 class Workspace {
  public:
-  explicit Workspace(const Steps& steps) : steps_(steps), arena_(Allocate(steps.arena_size)) {
+  explicit Workspace(const Steps& steps) : steps_(steps) {
     for (const Step& step : steps.steps) {
       std::vector<dnnl_exec_arg_t> operands;
       for (const auto& [number, tensor] : step.operands) operands.push_back({number, MemoryOf(tensor)});
@@ -34,6 +32,11 @@ class Workspace {
   }
 
   void Run(const std::vector<char*>& arguments, const std::vector<char*>& results, const std::vector<char*>& weights) {
+    ArenaPool::Block arena = ArenaPool::Get().Take(steps_.arena_size, arena_);
+    if (arena.bytes.get() != arena_) {
+      arena_ = arena.bytes.get();
+      for (const UnboundMemory& m : values_) Set(m, arena_);
+    }
     for (const UnboundMemory& m : arguments_) Set(m, arguments[m.number]);
     for (const UnboundMemory& m : results_) Set(m, results[m.number]);
     if (weights != bound_) {
@@ -46,34 +49,20 @@ class Workspace {
       step.what->Run(operands_[i]);
     }
     Stream().wait();
+    ArenaPool::Get().Return(std::move(arena));
   }
 
  private:
-  struct Free {
-    void operator()(char* block) const { std::free(block); }
-  };
-
-  static std::unique_ptr<char, Free> Allocate(size_t size) {
-    constexpr size_t kPage = size_t{1} << 21;  // a large page: fewer pages need to be looked up
-    size_t alignment = size < kPage ? 64 : kPage;
-    size = (std::max<size_t>(size, 1) + alignment - 1) / alignment * alignment;
-    std::unique_ptr<char, Free> block(static_cast<char*>(std::aligned_alloc(alignment, size)));
-    if (!block) throw std::bad_alloc();
-    if (alignment == kPage) madvise(block.get(), size, MADV_HUGEPAGE);
-    return block;
-  }
-
   static void Set(const UnboundMemory& m, char* base) {
     dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(m.memory, base + m.offset), "could not place an array");
   }
 
   dnnl_memory_t MemoryOf(const Tensor& tensor) {
     const Buffer& b = steps_.buffers[tensor.buffer];
-    bool in_arena = b.kind == BufferKind::kArena;
-    memories_.emplace_back(tensor.layout, Engine(),
-                           in_arena ? arena_.get() + b.offset + tensor.offset : DNNL_MEMORY_NONE);
+    memories_.push_back(memory(tensor.layout, Engine(), DNNL_MEMORY_NONE));
     dnnl_memory_t handle = memories_.back().get();
     UnboundMemory unbound{handle, b.number, tensor.offset};
+    if (b.kind == BufferKind::kArena) values_.push_back({handle, 0, b.offset + tensor.offset});
     if (b.kind == BufferKind::kArgument) arguments_.push_back(unbound);
     if (b.kind == BufferKind::kResult) results_.push_back(unbound);
     if (b.kind == BufferKind::kWeights) weights_.push_back(unbound);
@@ -81,10 +70,10 @@ class Workspace {
   }
 
   const Steps& steps_;
-  std::unique_ptr<char, Free> arena_;
   std::vector<memory> memories_;
-  std::vector<UnboundMemory> arguments_, results_, weights_;
+  std::vector<UnboundMemory> values_, arguments_, results_, weights_;
   std::vector<std::vector<dnnl_exec_arg_t>> operands_;
+  char* arena_ = nullptr;     // the address of the arena in the last call
   std::vector<char*> bound_;  // the addresses of the weights in the last call
 };
 
@@ -116,7 +105,12 @@ inline void Unpack(const Packed& p, char* packed, float* weight) {
 // A built program, and the workspaces that are free for the next calls.
 class Frozen {
  public:
-  Frozen(const double* numbers, size_t count) : program(ReadProgram(numbers, count)), steps(Build::Of(program)) {}
+  Frozen(const double* numbers, size_t count) : program(ReadProgram(numbers, count)), steps(Build::Of(program)) {
+    ArenaPool::Get().AddProgram(steps.arena_size);
+  }
+
+  Frozen(const Frozen&) = delete;
+  ~Frozen() { ArenaPool::Get().RemoveProgram(steps.arena_size); }
 
   const Program program;
   const Steps steps;

@@ -1,4 +1,4 @@
-"""The cache of oneDNN's primitives is bounded and safe for many threads: the sanitizers see no race, no leak."""
+"""The cache of oneDNN's primitives and the arena pool are bounded and thread-safe: the sanitizers find no race or leak."""
 
 import shutil
 import subprocess
@@ -19,15 +19,16 @@ def can_compile_and_run(compile_to: list[str], folder: Path) -> bool:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("source", ["cache_test.cc", "arena_pool_test.cc"])
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
-def test_many_threads(sanitizer: str, tmp_path: Path) -> None:
-    compiler, program = shutil.which("g++"), tmp_path / "cache_test"
+def test_many_threads(source: str, sanitizer: str, tmp_path: Path) -> None:
+    compiler, program = shutil.which("g++"), tmp_path / "program"
     if compiler is None or not KERNELS.is_dir():
         pytest.skip("needs g++ and the sources")
     flags = ["-std=c++17", "-g", "-O1", "-pthread", f"-fsanitize={sanitizer}", f"-I{KERNELS}"]
     if not can_compile_and_run([compiler, *flags], tmp_path):
         pytest.skip(f"needs a compiler and a kernel that know -fsanitize={sanitizer}")
-    subprocess.run([compiler, *flags, "-Wall", "-Werror", str(HERE / "cache_test.cc"), "-o", str(program)], check=True)
+    subprocess.run([compiler, *flags, "-Wall", "-Werror", str(HERE / source), "-o", str(program)], check=True)
     process = subprocess.run([program], capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     assert "Sanitizer" not in process.stderr, process.stderr
