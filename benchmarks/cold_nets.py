@@ -151,12 +151,17 @@ def write_onnx_model(folder: Path) -> None:
 
 
 def write_training(name: str, folder: Path) -> Net:
-    """Write solver.prototxt, its net, weights and one batch of data."""
+    """Write solver.prototxt, its net with the batch size of the other benchmarks, weights, and one batch of data."""
     config = CONFIG_OF.get(name, name)
-    net = Net(CONFIGS / config / "train_val.prototxt", "TRAIN")
-    (folder / "train.prototxt").write_text((CONFIGS / config / "train_val.prototxt").read_text())
+    batch = BATCHES[config]
+    message = read_net(CONFIGS / config / "train_val.prototxt")
+    for layer in message.layer:
+        for shape in layer.input_param.shape:
+            shape.dim[0] = batch
+    (folder / "train.prototxt").write_text(str(message))
+    net = Net(folder / "train.prototxt", "TRAIN")
     save_weights(folder / "weights.caffemodel", net.graph, _draw_variables(net))
-    np.savez(folder / "batch.npz", **random_inputs(net, BATCHES[config]))  # type: ignore[arg-type]
+    np.savez(folder / "batch.npz", **random_inputs(net, batch))  # type: ignore[arg-type]
     (folder / "solver.prototxt").write_text(
         'net: "train.prototxt" type: "SGD" lr_policy: "fixed" base_lr: 0.001 momentum: 0.9 weight_decay: 0.0005\n'
         "max_iter: 100 random_seed: 1 snapshot_after_train: false\n"

@@ -1,4 +1,4 @@
-"""The cache of oneDNN's primitives and the arena pool are bounded and thread-safe: the sanitizers find no race or leak."""
+"""The cache of oneDNN's primitives and the arena pool are bounded and thread-safe: sanitizers find no race or leak."""
 
 import shutil
 import subprocess
