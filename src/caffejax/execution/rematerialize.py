@@ -63,7 +63,7 @@ class Groups:
 
 
 class Rematerializer:
-    """Chooses the parts of a schedule to recompute, once for each set of input shapes.
+    """An object that chooses the parts of a schedule to recompute, once for each set of input shapes.
 
     Args:
         schedule: a schedule with one part and without host layers.
@@ -184,7 +184,7 @@ class _MutableValue:
 
 
 class _TracedUnit(NamedTuple):
-    """The tops and residuals of a traced unit, by origin.
+    """The tops and residuals of a traced unit, each with its origin.
 
     The origin of an array is the name of a bottom, `_INPUT`, or a unique object for an array made in the unit.
     """
@@ -318,7 +318,7 @@ def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fi
 
 
 class _Costs:
-    """Bytes of each possible group, indexed by the group's first unit and the unit after its last.
+    """The bytes that each possible group needs, indexed by the group's first unit and the unit after its last.
 
     Attributes:
         group_bytes: the bytes that the group's backward pass needs, without the arrays in `crossing_bytes`.

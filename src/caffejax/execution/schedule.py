@@ -40,7 +40,7 @@ class Step:
 
     @property
     def first(self) -> Layer:
-        """The layer into which the others are fused."""
+        """The layer with which the other layers of the step are fused."""
         return self.layers[0]
 
 

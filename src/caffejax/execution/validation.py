@@ -128,7 +128,7 @@ def check_blob_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]
 
 
 def _nearest(name: str, graph: Graph) -> str:
-    """Return a hint with the most similar blob name, or a list of the net's blobs, shortened to 20."""
+    """Return a hint for a message: the most similar blob name or, if there is none, up to 20 blobs of the net."""
     tops = dict.fromkeys(top for layer in graph.layers if not layer.inserted_split for top in layer.tops)
     return did_you_mean(name, graph.blobs) or f"; it has {', '.join(shorten_list([*tops], 20))}"
 
@@ -140,12 +140,15 @@ def as_variables(variables: Any) -> Variables:
         WeightsError: if the value is not a pair, for example params without state.
     """
     if not isinstance(variables, tuple | list) or len(variables) != 2:
-        raise WeightsError("params and state must be passed as one argument, such as net.freeze((params, state))")
+        raise WeightsError(
+            "params and state must be passed as one argument, a pair, such as net.freeze((params, state)), "
+            f"not {describe_type(variables)}"
+        )
     return Variables(*variables)
 
 
 def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
-    """Return params and state as `{layer: {index: array}}`.
+    """Check params and state, and return them as `{layer: {index: array}}`.
 
     The arrays of a layer may also be a sequence in Caffe's order.
 

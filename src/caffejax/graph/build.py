@@ -1,4 +1,4 @@
-"""Construction of a graph: select layers, insert splits, connect blobs, infer shapes, and mark the backward pass."""
+"""Construction of a graph: select layers, insert splits, connect blobs, infer shapes, and mark layers for backward."""
 
 from __future__ import annotations
 

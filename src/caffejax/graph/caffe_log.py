@@ -15,7 +15,7 @@ _BYTES = 4  # Caffe's blobs are float32
 
 
 def log_creation(graph: Graph) -> None:
-    """Log the lines of `creation_lines`, for which parsers of Caffe's logs search."""
+    """Log the lines of `creation_lines`. Programs that parse Caffe's logs search for these lines."""
     if log.isEnabledFor(logging.INFO):
         for line in creation_lines(graph):
             log.info(line)

@@ -132,7 +132,10 @@ class Layer:
 
     @property
     def device_transform(self) -> Callable[..., tuple[jax.Array, ...]] | None:
-        """The function that computes a data layer's tops from its source's arrays on the device, or None."""
+        """The function that computes a data layer's tops from the source's arrays on the device.
+
+        It is None if the arrays are the tops.
+        """
         return self.source_spec and self.source_spec.device_transform
 
     @property
@@ -210,7 +213,7 @@ def _unpickle_layer(state: dict[str, Any]) -> Layer:
 
 @dataclass(frozen=True)
 class Graph:
-    """A net for one phase, after all checks and with all shapes.
+    """A net for one phase that has passed all checks, with the shapes of all its blobs.
 
     Attributes:
         name: the net's name.
@@ -338,7 +341,7 @@ class Graph:
             needed = [i for i, need in enumerate(layer.bottom_need_backward) if need]
             messages = [
                 f"cannot propagate a gradient to bottom {i} ('{layer.bottoms[i]}'), which holds indices; "
-                "set propagate_down for each bottom, and to false for this one"
+                "set propagate_down once per bottom, with false for this bottom"
                 for i in needed
                 if i in layer.index_bottoms
             ]

@@ -1,4 +1,4 @@
-"""The part of a graph that inference needs: the layers that lead to given blobs, with each blob produced once."""
+"""The part of a graph that inference needs: the layers that given blobs depend on, with each blob produced once."""
 
 from __future__ import annotations
 
@@ -99,7 +99,10 @@ def _is_score(layer: Layer, param_dependent: Collection[str]) -> bool:
 
 
 def _make_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
-    """Return an Input layer for a data layer's tops that are in `needed`, with their shapes after the transform."""
+    """Return an Input layer that replaces a data layer.
+
+    Its tops are the tops of the data layer that are in `needed`, with their shapes after the data layer's transform.
+    """
     tops = tuple(top for top in layer.tops if top in needed)
     message = LayerParameter(name=layer.name, type="Input", top=tops)
     for top in tops:

@@ -1,4 +1,4 @@
-"""Resolution of a net for one state: its layers, the variants of ambiguous types, inserted splits and problems."""
+"""The layers of a net in one state: include rules, variants of ambiguous types, inserted splits, and problems."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _PHASES: tuple[Phase, ...] = ("TRAIN", "TEST")
 
 
 class State(NamedTuple):
-    """A state, and its name for messages, such as "TRAIN" or "TEST+deploy"."""
+    """A net state (phase, level and stages), and its name for messages, such as "TRAIN" or "TEST+deploy"."""
 
     name: str
     message: NetState

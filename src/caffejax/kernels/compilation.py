@@ -128,7 +128,7 @@ class Jitted:
         return self._select(args, kwargs).trace(*args, **kwargs)
 
     def _select(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return the jitted function: with compiler options for a call on CPUs outside of a trace, else without."""
+        """Return the jitted function, with compiler options if a call runs on CPUs and is not traced, else without."""
         if self._tuned and is_eager() and on_cpu(args, kwargs):
             return self._outer
         return self._inner

@@ -212,7 +212,7 @@ def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
 
 
 def _slice_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
-    """Return `_window_sums` as a sum of shifted slices, which is faster on CPUs."""
+    """Return the same sums as `_window_sums`, computed from shifted slices, which is faster on CPUs."""
     n = x.shape[axis]
     half = reach(size, n)
     padded = jnp.pad(x, [(half, half) if k == axis else (0, 0) for k in range(x.ndim)])

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import onednn
-from .packed_weights import Layout, PackedWeights, StoredWeight, address, aligned_empty, raise_if
+from .packed_weights import Layout, PackedWeights, StoredWeight, address, aligned_empty, raise_if_error
 
 Shape = tuple[int, ...]
 Numbers = int | float | tuple[int, ...] | list[int]
@@ -205,7 +205,7 @@ class Executable:
             raise ValueError(f"the packed weights ({packed.nbytes} bytes) belong to a different program")
         results = [aligned_empty((times * shape[0], *shape[1:]), np.float32) for shape in program.results]
         sources, targets = self._pointers[0](*map(address, arrays)), self._pointers[1](*map(address, results))
-        raise_if(self._library.caffejax_program_call(self._handle, sources, targets, packed.pointers, times))
+        raise_if_error(self._library.caffejax_program_call(self._handle, sources, targets, packed.pointers, times))
         return results
 
 

@@ -46,7 +46,7 @@ class Layout:
     def pack(self, weight: np.ndarray) -> np.ndarray:
         """Return a float32 weight in this layout, (nbytes,) of uint8."""
         packed = aligned_empty((self.nbytes,), np.uint8)
-        raise_if(self._library.caffejax_program_pack(self._handle, address(weight), address(packed)))
+        raise_if_error(self._library.caffejax_program_pack(self._handle, address(weight), address(packed)))
         return packed
 
     def unpack(self, packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -54,7 +54,7 @@ class Layout:
         if self.kind == "plain":
             return packed.reshape(shape)
         weight = aligned_empty(shape, np.float32)
-        raise_if(self._library.caffejax_program_unpack(self._handle, address(packed), address(weight)))
+        raise_if_error(self._library.caffejax_program_unpack(self._handle, address(packed), address(weight)))
         return weight
 
     @cached_property
@@ -154,7 +154,7 @@ def address(array: np.ndarray) -> int:
     return pointer
 
 
-def raise_if(message: bytes | None) -> None:
+def raise_if_error(message: bytes | None) -> None:
     """Raise `ValueError` if a function of onednn_program.cc returned an error message instead of None."""
     if message is not None:
         raise ValueError(message.decode())

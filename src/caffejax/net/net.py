@@ -498,7 +498,7 @@ class Net:
         return strip_blob_padding(self.graph, blobs)
 
     def _run(self, inputs: PassInputs, names: tuple[str, ...], *, training: bool = False) -> PassOutputs:
-        """Run the net up to the blobs in `names`. With `training`, use the schedule with rematerialization."""
+        """Run the net up to the blobs in `names`. If `training` is true, use the schedule with rematerialization."""
         inputs = check_inputs_and_variables(self.graph, inputs)
         if not self._checked_memory and not isinstance(next(iter(inputs.blobs.values()), None), jax.core.Tracer):
             check_layers_fit(self.graph)

@@ -21,7 +21,7 @@ def replicated_sharding(mesh: Mesh) -> NamedSharding:
 
 
 def put_global(tree: Any, shardings: Any) -> Any:
-    """Return arrays placed on devices. Every process must have all arrays.
+    """Return arrays placed on devices by their shardings. Every process must pass all arrays.
 
     Args:
         tree: a pytree of arrays.

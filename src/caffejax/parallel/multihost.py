@@ -76,7 +76,7 @@ def _check_address(address: str, *, must_be_free: bool) -> None:
     try:
         addresses = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
     except OSError as error:
-        raise CaffejaxError(f"there is no host '{host}': {error}") from error
+        raise CaffejaxError(f"the host '{host}' cannot be found: {error}") from error
     if must_be_free:
         family, kind, _, _, socket_address = addresses[0]
         try:

@@ -351,7 +351,10 @@ class CompileJob:
 
 
 def _place_on_mesh(start: TrainState, net: Net, mesh: Mesh, parallel: Parallel) -> tuple[TrainState, Any]:
-    """Return the abstract arrays of a train state on a mesh, and its shardings. Each row has its own statistics."""
+    """Return the abstract arrays of a train state on a mesh, and their shardings.
+
+    `start` is the train state for a single device. On the mesh, each row has separate statistics.
+    """
     shardings = MeshPlacement(mesh, net.graph, parallel.shard).shardings(start)
     row_statistics = jax.tree.map(lambda x: jax.ShapeDtypeStruct((mesh.shape[DATA], *x.shape), x.dtype), start.state)
     replicated = start.replace(state=row_statistics)

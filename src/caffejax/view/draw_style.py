@@ -1,4 +1,4 @@
-"""Colours and texts of layers in drawings, by layer type, like in Caffe's draw_net.py."""
+"""Colours and texts of layers in drawings, by layer type, as in Caffe's draw_net.py."""
 
 from __future__ import annotations
 

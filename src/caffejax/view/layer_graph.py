@@ -16,7 +16,7 @@ from .draw_style import DrawStyle, draw_style
 
 @dataclass(frozen=True)
 class WiredLayer:
-    """A layer in a drawing.
+    """A layer in a drawing, with its connections.
 
     Attributes:
         number: the index among the drawn layers.
