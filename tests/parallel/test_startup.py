@@ -114,7 +114,7 @@ def test_an_invalid_mesh_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     [
         ("localhost:x", "not of the form host:port"),
         ("localhost:99999", "not of the form host:port"),
-        ("no.such.host.invalid:4000", "no host 'no.such.host.invalid'"),
+        ("no.such.host.invalid:4000", "the host 'no.such.host.invalid' cannot be found"),
         ("{taken}", "cannot listen at the address"),
     ],
 )
