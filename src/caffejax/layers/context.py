@@ -102,7 +102,7 @@ class Context:
         """The value that `LayerType.settings` returns for this context, or None if the type has no such function.
 
         Raises:
-            LayerError: for settings that are missing, out of range or contradictory.
+            LayerError: if settings are missing, out of range or contradictory.
         """
         return None if self.type.settings is None else self.type.settings(self)
 
@@ -181,7 +181,7 @@ class LayerDefinition:
         layer: the full LayerParameter, including the names of the layer, its bottoms and its tops.
         phase: "TRAIN" or "TEST".
         file: the path of the net's file, or None if the net is not from a file.
-        data_config: the options for reading data.
+        data_config: the options with which data is read.
     """
 
     layer: Any

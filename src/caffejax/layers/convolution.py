@@ -63,7 +63,7 @@ class AxisSizes:
         """Return the size along each of `n_axes` axes.
 
         Raises:
-            LayerError: for sizes that are missing, set twice, or do not match the number of axes.
+            LayerError: if sizes are missing, are set twice, or do not match the number of axes.
         """
         name, (height, width) = self.name, self.pair_names
         if self.pair != (None, None):
@@ -89,7 +89,7 @@ class ConvolutionSettings:
         num_output: the number of output channels.
         bias_term: whether there is a bias.
         weight_filler, bias_filler: FillerParameters.
-        axis: the channel axis, negative from the end.
+        axis: the channel axis. A negative axis counts from the end.
         group: the number of groups of channels.
         kernel, stride, pad, dilation: sizes in cells along the spatial axes.
     """
@@ -109,7 +109,7 @@ class ConvolutionSettings:
         """Return the kernel's window over `n_axes` spatial axes.
 
         Raises:
-            LayerError: for sizes that are missing, zero, set twice, or do not match the number of axes.
+            LayerError: if sizes are missing, zero, set twice, or do not match the number of axes.
         """
         return _window(n_axes, self.kernel, self.stride, self.pad, self.dilation)
 
@@ -160,7 +160,7 @@ def convolution_output(size: Shape, window: Window) -> Shape:
     """Return the output size along each axis, rounded towards zero as Caffe's integer division does.
 
     Raises:
-        LayerError: if the kernel does not fit.
+        LayerError: if the kernel does not fit the padded input.
     """
     axes = zip(size, window.extent, window.stride, window.padding, strict=True)
     out = tuple(int((n + low + high - extent) / stride) + 1 for n, extent, stride, (low, high) in axes)
@@ -173,13 +173,13 @@ def convolution_output(size: Shape, window: Window) -> Shape:
 
 @dataclass(frozen=True)
 class Correlation:
-    """Cross-correlation with a weight (outputs, inputs / group, *kernel), and its two transposes.
+    """Cross-correlation with a weight (outputs, inputs / group, *kernel), and its gradients.
 
     Attributes:
         window: kernel, stride, padding and dilation.
         axis: the channel axis. Axes before it are independent, and axes after it are spatial.
-        group: the number of groups of channels; the outputs of a group depend on its inputs only.
-        fast: whether the correlation uses the fast kernels. Its transposes, which backward rules use, do not.
+        group: the number of groups of channels. The outputs of a group depend only on the inputs of this group.
+        fast: whether the correlation uses the fast kernels. The gradients do not use them.
     """
 
     window: Window
@@ -296,8 +296,9 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
 
     Bottoms: (N, C, *size), all of one shape. Tops: (N, num_output, *output size). Blobs: weight (num_output, C / group,
     *kernel), bias (num_output,). `axis` is the channel axis: axes before it are independent, and axes after it are
-    spatial. As in Caffe, an output size is (size + 2 * pad - extent) / stride + 1, rounded towards zero. A kernel that
-    is larger than the padded input by less than a stride reads zeros beyond the padding.
+    spatial. As in Caffe, an output size is (size + 2 * pad - extent) / stride + 1, rounded towards zero, where the
+    extent of the kernel is (kernel - 1) * dilation + 1. A kernel that is larger than the padded input by less than a
+    stride reads zeros beyond the padding.
     """
     c = correlation(ctx, xs)
     return tuple(c(x, *blobs) for x in xs)
@@ -314,7 +315,7 @@ def count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
 
 
 def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> jax.Array:
-    """Compute a convolution fused with `epilogues`, which `count_fusible` counts."""
+    """Compute a convolution fused with `epilogues`; `count_fusible` determines their number."""
     weight, bias = blobs if len(blobs) > 1 else (blobs[0], None)
     *affine, last = epilogues
     relu, factor = last.is_relu, None
@@ -349,8 +350,8 @@ def convolution_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
     return [(*xs[0].shape[: c.axis], ctx.settings.num_output, *size)] * len(xs)
 
 
-def convolution_window_of(ctx: Context, x: Any) -> Window:
-    """Return the window over the spatial axes."""
+def convolution_window(ctx: Context, x: Any) -> Window:
+    """Return the kernel's window over the spatial axes of the bottom `x`."""
     return correlation(ctx, (x,)).window
 
 
@@ -359,7 +360,7 @@ CONVOLUTION_TRAITS = LayerTraits(
     dtype_policy="products",
     weight_axes=4,
     spatial_map="windows",
-    window=convolution_window_of,
+    window=convolution_window,
     fold_scale_bias=fold_scale_bias,
 )
 
@@ -392,7 +393,8 @@ def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     """Apply the transpose of Convolution: multiply each value by the kernel, sum where kernels overlap, and add a bias.
 
     Bottoms: (N, C, *size), all of one shape. Tops: (N, num_output, *output size), where a size n becomes stride * (n -
-    1) + extent - 2 * pad. Blobs: weight (C, num_output / group, *kernel), bias (num_output,).
+    1) + extent - 2 * pad, and the extent of the kernel is (kernel - 1) * dilation + 1. Blobs: weight (C, num_output /
+    group, *kernel), bias (num_output,).
     """
     weight, *bias = blobs
     c = correlation(ctx, xs)
@@ -494,7 +496,7 @@ define_layer(
         fusion=Fusion(_adapt_to_depthwise(count_fusible), _adapt_to_depthwise(convolution_fused, 1)),
     ),
     Gradient(_adapt_to_depthwise(convolution_backward, 1)),
-    replace(CONVOLUTION_TRAITS, row_wise=True, window=_adapt_to_depthwise(convolution_window_of)),
+    replace(CONVOLUTION_TRAITS, row_wise=True, window=_adapt_to_depthwise(convolution_window)),
     LayerDocs(origin="Tiny-DSOD, ShuffleNet"),
     settings=read_convolution,
 )

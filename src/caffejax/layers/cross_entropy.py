@@ -211,10 +211,10 @@ def infogain_loss_backward(
 def make_infogain_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Return a layer that computes the mean over labels k of -sum_l H[k, l] * log softmax(scores)[l], a scalar.
 
-    Bottoms: scores with the classes along `axis`, one label for each position without that axis, and H (classes,
-    classes), which is read from the file `source` if there are two bottoms. Probabilities are clamped to at least
-    1e-20, which the gradient ignores. An optional second top is the softmax, in the shape of the scores; it passes no
-    gradient. Caffe's rule: infogain_loss_layer.cpp.
+    Bottoms: scores with the classes along `axis`, labels (a class number for each position along the other axes), and H
+    (classes, classes), which is read from the file `source` if there are two bottoms. Probabilities are clamped to at
+    least 1e-20, which the gradient ignores. An optional second top is the softmax, in the shape of the scores; it
+    passes no gradient. Caffe's rule: infogain_loss_layer.cpp.
     """
     if len(definition.layer.bottom) > 2:
         return replace(ctx.type, implementation=Traced(infogain_loss))

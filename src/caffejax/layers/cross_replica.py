@@ -60,9 +60,10 @@ def global_count(ctx: Context, valid: jax.Array) -> jax.Array:
 
 
 def with_mesh_axis(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
-    """Return a layer's context with the mesh axis set if its bottoms differ between devices.
+    """Return a layer's context, with the mesh axis set if the layer's bottoms differ between devices.
 
-    If the bottoms are equal on all devices, as in a layer that only reads parameters, it computes as on one device.
+    If the bottoms are equal on all devices, for example because they are parameters, the layer computes as on one
+    device.
     """
     return ctx.replace(axis=ctx.compute_config.axis_name) if any(_may_differ(ctx, x) for x in bottoms) else ctx
 

@@ -190,8 +190,8 @@ define_layer(
 def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array) -> jax.Array:
     """Return the sum of d' P d, divided by twice the batch size, a scalar, where d is the difference of two rows.
 
-    Bottoms: a and b, (N, K), and a matrix P for each row, (N, K, K) or (N, K * K). As if P were symmetric, the gradient
-    of a is P d over the batch size, and the gradient of b is its negative.
+    Bottoms: a and b, (N, K), and a matrix P for each row, (N, K, K) or (N, K * K). The gradient of a is P d, divided
+    by the batch size, as if P were symmetric; the gradient of b is the negative of the gradient of a.
     """
     difference = _weighted_difference(a, b)
     return jnp.sum(difference * _apply_weights(difference, weights)) / (2 * max(a.shape[0], 1))

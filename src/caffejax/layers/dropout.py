@@ -1,4 +1,4 @@
-"""Dropout, SpatialDropout, which drops channels, and SeLu with SeLuDropout, which preserve mean 0 and variance 1."""
+"""Dropout; SpatialDropout, which drops channels; SeLu and SeLuDropout, which preserve mean 0 and variance 1."""
 
 from __future__ import annotations
 

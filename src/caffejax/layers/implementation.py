@@ -1,13 +1,13 @@
 """The ways in which a layer type is implemented.
 
-| class | layers of the type are |
+| class | the tops of a layer are |
 |---|---|
-| `Traced` | a function of JAX arrays, compiled with the rest of the net |
-| `OnHost` | a function of NumPy arrays, called between compiled parts of the net |
+| `Traced` | computed by a function of JAX arrays, which is compiled with the rest of the net |
+| `OnHost` | computed by a function of NumPy arrays, which is called between compiled parts of the net |
 | `Reads` | read from a data source |
-| `Fed` | inputs of the net, which the caller passes |
-| `PerLayer` | implemented in one of the ways above, which is decided for each layer |
-| `Variants` | of one of several types, since forks use one name for different types |
+| `Fed` | passed by the caller |
+| `PerLayer` | made in one of the ways above, which is chosen for each layer |
+| `Variants` | made by one of several types, because forks use one name for different types |
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Fusion:
 
 @dataclass(frozen=True)
 class Traced:
-    """A function of JAX arrays, compiled with the rest of the net. The shapes of its tops are evaluated abstractly.
+    """A function of JAX arrays, compiled with the rest of the net. The shapes of the tops are evaluated abstractly.
 
     Attributes:
         forward: `forward(ctx, [blobs,] *bottoms)` returns the top, or a tuple of tops.
@@ -46,7 +46,7 @@ class Traced:
             `.shape` and `.dtype`. It is None if the layer has no blobs.
         stateful: whether forward returns `(tops, state)`, where the state is the new values of the blobs that are not
             learnable.
-        fusion: how the layer is fused with layers that follow it, or None if it cannot be.
+        fusion: functions that fuse the layer with the layers after it, or None if it cannot be fused.
         instance: the user's object that computes the layer, or None.
         host_forward: `forward` on NumPy arrays, for inference on a CPU without compiling, or None.
         top_shapes: `top_shapes(ctx, *bottoms)` returns the tops' shapes faster than evaluating forward. It returns None

@@ -71,8 +71,7 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
     weights. Otherwise they are the statistics of the batch. Then every forward pass, also in TEST, multiplies the blobs
     by `moving_average_fraction` and adds the mean, the variance times m / (m - 1) for m values per channel, and 1. With
     Intel's `stats_batch_size`, statistics are computed for each part of that many images, and the parts update the
-    blobs in order.
-    Caffe's rule: batch_norm_layer.cpp.
+    blobs in order. Caffe's rule: batch_norm_layer.cpp.
     """
     if ctx.settings.uses_stored:
         mean, variance = stored_statistics(blobs)
@@ -133,7 +132,7 @@ def batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> i
 def batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Compute BatchNorm by batch statistics, fused with `epilogues`, which `batch_norm_fusible` counts."""
+    """Compute BatchNorm by batch statistics, fused with `epilogues`; `batch_norm_fusible` determines their number."""
     relu = bool(epilogues) and epilogues[-1].is_relu
     scales = epilogues[:-1] if relu else epilogues
     mean_estimate = stored_statistics(blobs)[0]
@@ -236,10 +235,10 @@ def normalize_batch(
     Args:
         ctx: the context of the layer.
         x: the bottom (N, channels, ...).
-        factor, bias: (channels,), applied after the normalization.
+        factor, bias: (channels,) each. The normalized bottom is multiplied by the factor, then the bias is added.
         mean_estimate: (channels,), an estimate of the mean.
         eps: added to the variance.
-        relu: whether to apply a ReLU to the top; without `ctx.fast` there is none.
+        relu: whether to apply a ReLU to the top. It must be False without `ctx.fast`.
     """
     if ctx.fast:
         estimate = jax.lax.stop_gradient(promote(mean_estimate))
@@ -327,7 +326,7 @@ def scaled_batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue
 def scaled_batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Normalize by batch statistics, fused with `epilogues`, which `scaled_batch_norm_fusible` counts."""
+    """Normalize by batch statistics, fused with `epilogues`; `scaled_batch_norm_fusible` determines their number."""
     parts = split_batch(ctx, x)
     mean_estimate = stored_statistics(blobs[:3])[0]
     affine = (*map(promote, blobs[3:]), jnp.zeros_like(mean_estimate))[:2]

@@ -149,9 +149,9 @@ def select_normalize(layer: Any) -> str:
 
 
 def resolve_normalize(layer: Any, context: LayerContext) -> Any:
-    """Return the layer; set an empty `norm_param`, which selects the SSD fork's variant, if it fits better.
+    """Return the layer, with an empty `norm_param` if it has no settings and its images have several positions.
 
-    This is the case if the layer has no settings, and its bottom has more than one position per image.
+    An empty `norm_param` selects the SSD fork's variant.
     """
     has_settings = layer.HasField("normalize_param") or select_normalize(layer) == "SSD" or len(layer.top) > 1
     (shape,) = context.shapes

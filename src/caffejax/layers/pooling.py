@@ -50,7 +50,7 @@ def read_pooling(ctx: Context) -> PoolingSettings:
     """Read a PoolingParameter.
 
     Raises:
-        LayerError: for settings that are missing, out of range or contradictory.
+        LayerError: if settings are missing, out of range or contradictory.
     """
     p = ctx.param
     kernel = None
@@ -176,7 +176,7 @@ def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
     """Return the window over the plane and the size of the output.
 
     Raises:
-        LayerError: for settings that are missing, contradict each other, or do not fit the bottom.
+        LayerError: if settings are missing, contradict each other, or do not fit the bottom.
     """
     s = ctx.settings
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
@@ -233,8 +233,7 @@ def pooled_size(size: Shape, window: Window, rounding: Callable[[float], int]) -
 def window_pair(p: Any, both: str, height: str, width: str) -> Shape:
     """Return the height and width of a setting, which has a field `both`, and the fields `height` and `width`.
 
-    As in Caffe, if `both` and only one of the other two fields are set, the latter is ignored, except for stride and
-    pad.
+    As in Caffe, if `both` is set, a single one of `height` and `width` is ignored, except for stride and pad.
 
     Raises:
         LayerError: if the setting is set twice or for one axis only, or is missing and has no default.
@@ -413,7 +412,7 @@ def read_spp(ctx: Context) -> SppSettings:
 
 
 def spp(ctx: Context, x: jax.Array) -> jax.Array:
-    """Pool into 1 x 1, 2 x 2, 4 x 4 ... bins, `pyramid_height` levels, and concatenate the levels: (N, C * bins).
+    """Pool into `pyramid_height` levels of 1 x 1, 2 x 2, 4 x 4, ... bins; concatenate the levels: (N, C * bins).
 
     Planes that cannot be divided into the bins are padded on both sides. With one level the top is (N, C, 1, 1).
     Caffe's rule: spp_layer.cpp.

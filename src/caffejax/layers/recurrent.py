@@ -45,20 +45,20 @@ class Sequence:
         x: the inputs (T, N, features).
         cont: (T, N, 1), 0 where a sequence begins.
         static: the inputs of all steps (N, static features), or None.
-        start: the arrays of the state before the first step, (N, num_output) each.
+        initial_state: the arrays of the state before the first step, (N, num_output) each.
         input_blobs: the blobs that are applied to x and static: weight, bias, and the weight of static if there is one.
         state_blobs: the blobs that are applied to the state.
-        exposed: whether the states are bottoms and tops.
+        exposes_states: whether the states are bottoms and tops.
         product_dtype: the dtype to which the factors of products are rounded, or None to keep their dtype.
     """
 
     x: jax.Array
     cont: jax.Array
     static: jax.Array | None
-    start: Arrays
+    initial_state: Arrays
     input_blobs: Arrays
     state_blobs: Arrays
-    exposed: bool
+    exposes_states: bool
     product_dtype: Any = None
 
     @property
@@ -100,18 +100,18 @@ class Sequence:
     def tops(self, top: jax.Array, end: Arrays) -> tuple[Arrays, Arrays]:
         """Return the tops and the state to carry, given the first top and the state `end` after the last step."""
         final = [lax.stop_gradient(e)[None] for e in end]
-        if self.exposed:
+        if self.exposes_states:
             return (top, *(f.astype(top.dtype) for f in final)), ()
-        return (top,), tuple(f.astype(s.dtype) for f, s in zip(final, self.start, strict=True))
+        return (top,), tuple(f.astype(s.dtype) for f, s in zip(final, self.initial_state, strict=True))
 
 
 def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Sequence:
     """Validate the blobs and bottoms of a layer whose state has `n_states` arrays; return them by their roles."""
     _check(ctx, n_states, bottoms)
     x, cont, *others = bottoms
-    exposed = ctx.param.expose_hidden
+    exposes_states = ctx.param.expose_hidden
     static = others.pop(0) if _has_static(ctx, n_states, bottoms) else None
-    if exposed:
+    if exposes_states:
         start = tuple(others)
     else:
         blobs, start = blobs[:-n_states], blobs[-n_states:]
@@ -124,10 +124,10 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
         x=x.reshape(*x.shape[:2], -1),
         cont=lax.stop_gradient(cont)[:, :, None].astype(x.dtype),
         static=None if static is None else static.reshape(len(static), -1),
-        start=tuple(vary_as(lax.stop_gradient(s)[0], *bottoms, *blobs) for s in start),
+        initial_state=tuple(vary_as(lax.stop_gradient(s)[0], *bottoms, *blobs) for s in start),
         input_blobs=blobs[:n_input_blobs],
         state_blobs=blobs[n_input_blobs:],
-        exposed=exposed,
+        exposes_states=exposes_states,
         product_dtype=jnp.bfloat16 if ctx.compute_config.precision == "bfloat16" else None,
     )
 
@@ -247,16 +247,16 @@ def _hidden_states(s: Sequence, nonlinearity: Any) -> jax.Array:
         h = nonlinearity(projection + s.multiply_by_weight(cont * h, w_h)).astype(h.dtype)
         return h, h
 
-    return lax.scan(step, s.start[0].astype(s.x.dtype), (s.input_projection, s.cont))[1]
+    return lax.scan(step, s.initial_state[0].astype(s.x.dtype), (s.input_projection, s.cont))[1]
 
 
 def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     s = sequence(ctx, 1, blobs, bottoms)
-    top, d_top = (promote(v[0] if s.exposed else v) for v in (y, dy))
+    top, d_top = (promote(v[0] if s.exposes_states else v) for v in (y, dy))
     w_h, w_out, _ = (promote(b) for b in s.state_blobs)
     (recurrent, recurrent_slope), (_, output_slope) = _nonlinearities(ctx)
     h = _hidden_states(s, recurrent)
-    previous = s.cont * jnp.concatenate([s.start[0][None].astype(h.dtype), h[:-1]])
+    previous = s.cont * jnp.concatenate([s.initial_state[0][None].astype(h.dtype), h[:-1]])
     d_out = d_top * output_slope(top)
 
     def step(dh: jax.Array, inputs: Any) -> Pair:
@@ -392,7 +392,7 @@ def run_lstm(s: Sequence) -> tuple[Arrays, Arrays]:
         h = hidden.astype(h.dtype)
         return (h, c), h
 
-    h_0, c_0 = s.start
+    h_0, c_0 = s.initial_state
     end, top = lax.scan(step, (h_0.astype(s.x.dtype), promote(c_0)), (s.input_projection, s.cont))
     return s.tops(top, end)
 
@@ -406,7 +406,7 @@ def lstm_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
 
 def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     s = sequence(ctx, 2, blobs, bottoms)
-    top, d_top = (v[0] if s.exposed else v for v in (y, dy))
+    top, d_top = (v[0] if s.exposes_states else v for v in (y, dy))
     d = gate_diffs(s, top, d_top)
     return diffs(s, blobs, bottoms, d, [jnp.einsum("tng,tnd->gd", d, promote(s.cont * _previous_hidden(s, top)))])
 
@@ -425,7 +425,7 @@ def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, limit: float = mat
         i, f, _, g = inputs
         return f * c + i * g, c
 
-    c_before = lax.scan(cell, promote(s.start[1]), gates)[1]
+    c_before = lax.scan(cell, promote(s.initial_state[1]), gates)[1]
 
     def step(diff: Pair, inputs: Any) -> tuple[Pair, jax.Array]:
         (dh, dc), (gates, c_prev, dh_top, cont) = diff, inputs
@@ -439,7 +439,7 @@ def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, limit: float = mat
 
 def _previous_hidden(s: Sequence, top: jax.Array) -> jax.Array:
     """Return the hidden state before each step, (T, N, D), given the state `top` after each step."""
-    return jnp.concatenate([s.start[0][None].astype(top.dtype), top[:-1]])
+    return jnp.concatenate([s.initial_state[0][None].astype(top.dtype), top[:-1]])
 
 
 define_layer(

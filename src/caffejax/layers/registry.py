@@ -1,7 +1,7 @@
 """The registry of layer types by Caffe's type name.
 
 The module of a type is imported when the type is first requested. `index.json`, written by
-`scripts/make_layer_index.py`, maps types to modules. Without it, or for a name that it lacks, all modules of layers are
+`scripts/make_layer_index.py`, maps types to modules. If this file is missing or lacks a name, all modules of layers are
 imported. Other packages register types in a module that an entry point of the group `caffejax.layers` names.
 """
 
@@ -49,8 +49,8 @@ def register(layer_type: LayerType) -> LayerType:
         previous = _types.pop(layer_type.name)
         for alias in previous.signature.aliases:
             del _aliases[alias]
-    if registered := [name for name in names if name in _types or name in _aliases]:
-        raise ValueError(f"layer type '{registered[0]}' is already registered; use a different name")
+    if taken_names := [name for name in names if name in _types or name in _aliases]:
+        raise ValueError(f"layer type '{taken_names[0]}' is already registered; use a different name")
     _validate(layer_type)
     _types[layer_type.name] = layer_type
     _aliases.update(dict.fromkeys(layer_type.signature.aliases, layer_type.name))

@@ -21,7 +21,7 @@ def num_valid_rows(top: Any) -> int:
 
 
 def strip_padding(top: Any, rows: int | None = None) -> Any:
-    """Return the first `rows` rows of a padded top. Default: its valid rows."""
+    """Return the first `rows` rows of a padded top, by default all valid rows."""
     return first_rows(top, num_valid_rows(top) if rows is None else rows, rows_axis(top))
 
 

@@ -86,7 +86,7 @@ OWN_IMAGES = "rows hold the index of their image in the batch of the device, and
 
 @dataclass(frozen=True)
 class Signature:
-    """The form of a layer type in a prototxt.
+    """The form of the layers of a type in a prototxt.
 
     Attributes:
         name: Caffe's type name.
@@ -165,7 +165,7 @@ class Gradient:
     """The gradient of a layer type.
 
     Attributes:
-        backward: the hand-written Backward rule (see the module's docstring), or None if the type relies on autodiff.
+        backward: the hand-written Backward rule (see the module docstring), or None if the type relies on autodiff.
         overrides_autodiff: whether nets use the rule instead of autodiff, because Caffe's gradient is not the
             derivative of forward.
         exists: False if Caffe has no backward pass for the type, so that it is an error to request a gradient.
@@ -277,7 +277,7 @@ class LayerTraits:
 
     @property
     def copies(self) -> bool:
-        """True if every top equals the bottom, whatever the settings."""
+        """True if every top equals the bottom for all settings."""
         return self.elementwise and self.data_movement == "whole"
 
 
@@ -287,7 +287,7 @@ class LayerDocs:
 
     Attributes:
         origin: the project that defined the type: "BVLC" (Caffe itself), or a fork.
-        restrictions: what the type does not support, in sentences.
+        restrictions: sentences about settings and shapes that the type does not support.
         unsupported: the JAX transformations that the type does not support, with the reasons. Tests check that the
             other transformations in `TRANSFORMS` work.
     """
@@ -299,7 +299,7 @@ class LayerDocs:
 
 @dataclass(frozen=True)
 class LayerType:
-    """The definition of a layer type, to be registered; see the module's docstring.
+    """The definition of a layer type, which `register` takes; see the module docstring.
 
     Attributes:
         signature: the name, the numbers of bottoms and tops, and the settings.

@@ -90,7 +90,7 @@ class HostLayer:
         self._last_arguments: tuple[Arrays, Arrays] | None = None  # of the last call of `forward`
 
     def params(self, bottoms: Sequence[Shape]) -> list[ParamSpec]:
-        """Declare the learnable blobs, with the values that `setup` set."""
+        """Return the specs of the learnable blobs, with the values that `setup` set."""
         self._set_up(bottoms)
         return [ParamSpec(blob.shape, value=blob.data.copy()) for blob in self._blobs]
 

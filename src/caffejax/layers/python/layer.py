@@ -8,10 +8,10 @@ from .blob import Blob
 
 
 class BlobVec(list[Any]):
-    """The learnable blobs of a layer."""
+    """The list of the learnable blobs of a layer."""
 
     def add_blob(self, *shape: int) -> None:
-        """Add a blob of zeros."""
+        """Append a blob of zeros with this shape."""
         self.append(Blob(*shape))
 
 
@@ -20,10 +20,10 @@ class Layer:
 
     A layer defines `forward(bottom, top)`, which writes `top[i].data`, and optionally
 
-    - `setup(bottom, top)`: called once, when the net is built; adds learnable blobs and sets their values;
-    - `reshape(bottom, top)`: called after `setup` and before every `forward`; sets the shapes of the tops;
-    - `backward(top, propagate_down, bottom)`: writes `bottom[i].diff` where `propagate_down[i]` is true, and the diffs
-      of `blobs`, which are zero before the call. Without it no gradient passes through the layer.
+    - `setup(bottom, top)`, which is called once, when the net is built. It adds learnable blobs and sets their values.
+    - `reshape(bottom, top)`, which is called after `setup` and before every `forward`. It sets the shapes of the tops.
+    - `backward(top, propagate_down, bottom)`, which writes `bottom[i].diff` where `propagate_down[i]` is true, and the
+      diffs of `blobs`, which are zero before the call. Without `backward`, no gradient passes through the layer.
 
     `bottom` and `top` are lists of `Blob`.
 

@@ -53,7 +53,7 @@ def lstm_backward(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array, y
     threshold = ctx.param.clipping_threshold or math.inf
     h = promote(y.reshape(steps))
     d = gate_diffs(s, h, dy.reshape(steps), threshold)
-    start = promote(s.start[0])[: None if _has_sequence_axis(ctx.param, x) else 1]
+    start = promote(s.initial_state[0])[: None if _has_sequence_axis(ctx.param, x) else 1]
     d_recurrent = jnp.einsum("tng,tnd->gd", d[1:], h[:-1]) + d[0, : len(start)].T @ start
     (d_weight, d_bias), dx, _ = s.input_diffs(d)
     return (d_weight, d_recurrent, d_bias, *(None for _ in blobs[3:])), dx.reshape(x.shape), *(None for _ in clip)
@@ -162,10 +162,10 @@ def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> Se
         x=rows,
         cont=cont,
         static=None,
-        start=tuple(vary_as(s, x, *clip, *blobs) for s in start),
+        initial_state=tuple(vary_as(s, x, *clip, *blobs) for s in start),
         input_blobs=(weight, bias),
         state_blobs=(recurrent,),
-        exposed=False,
+        exposes_states=False,
         product_dtype=jnp.bfloat16 if ctx.compute_config.precision == "bfloat16" else None,
     )
 
