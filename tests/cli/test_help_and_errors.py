@@ -118,7 +118,7 @@ def test_the_command_line_starts_without_jax() -> None:
             lambda job_folder: (job_folder / "lenet_train_test.prototxt").write_text(
                 NET.replace("size: 5", "size: 50")
             ),
-            r"layer 'conv1' \(Convolution\): the kernel does not fit: input \(28, 28\)",
+            r"layer 'conv1' \(Convolution\): the kernel does not fit: the input has size \(28, 28\)",
         ),
         (
             lambda job_folder: (job_folder / "digits_train_lmdb" / "data.mdb").write_bytes(b"not a database" * 999),

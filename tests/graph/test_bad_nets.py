@@ -156,5 +156,5 @@ def test_clips_need_a_truth_of_their_shape() -> None:
     text = """layer { name: "in" type: "Input" top: "x" top: "truth"
         input_param { shape { dim: 2 dim: 1 dim: 3 dim: 4 dim: 5 } shape { dim: 2 } } }
       layer { name: "loss" type: "EuclideanLoss" bottom: "x" bottom: "truth" top: "loss" }"""
-    with pytest.raises(GraphError, match=r"bottom 1 must be \(2, 1, 3, 4, 5\), not \(2,\)"):
+    with pytest.raises(GraphError, match=r"bottom 1 must have shape \(2, 1, 3, 4, 5\), not \(2,\)"):
         Net(text, "TRAIN")

@@ -77,7 +77,7 @@ def test_default_weight_of_smooth_l1_losses(text: str, weight: float) -> None:
         ("Permute", "permute_param { order: 0 order: 0 }", [(2, 3)], "each at most once"),
         ("Permute", "permute_param { order: 2 }", [(2, 3)], "must list axes of the bottom"),
         ("Transpose", "transpose_param { dim: 1 }", [(2, 3)], "each axis of the bottom"),
-        ("Reverse", "reverse_param { axis: 1 axis: -1 }", [(2, 3)], "lists an axis twice"),
+        ("Reverse", "reverse_param { axis: 1 axis: -1 }", [(2, 3)], "must list each axis at most once"),
         ("Flip", "", [(2, 3)], "4 axes"),
         ("Normalize", "norm_param { eps: -1 }", [(2, 3)], "eps must not be negative"),
         ("Normalize", 'normalize_param { normalize_type: "L3" }', [(2, 3)], 'must be "L1" or "L2", not "L3"'),

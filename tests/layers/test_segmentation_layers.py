@@ -327,7 +327,7 @@ def test_one_scale_follows_the_mean_of_the_scales() -> None:
         ("ShuffleChannel", "shuffle_channel_param { group: 3 }", [IMAGE], "channels, 4, must be a multiple of group 3"),
         ("ShuffleChannel", "shuffle_channel_param { group: 0 }", [IMAGE], "group must be positive"),
         ("Axpy", "", [(2, 3), IMAGE, IMAGE], r"bottom 0 must hold a factor for each channel, \(2, 4\)"),
-        ("ChannelScale", "", [IMAGE, IMAGE], "bottom 1 must have one channel"),
+        ("ChannelScale", "", [IMAGE, IMAGE], "bottom 1 must have shape"),
         ("ChannelScale", SCALES % "min_global_scale: 2 max_global_scale: 1", [IMAGE, (2, 1, 5, 6)], "must be at most"),
         ("SpatialSoftmax", "spatial_softmax_param { temperature: 0 }", [IMAGE], "temperature must be positive"),
         ("EuclideanDistance", "", [(2, 4), (2, 4)], "3 numbers for each point, but has 4"),

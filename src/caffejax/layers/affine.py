@@ -141,7 +141,7 @@ def _first_axis(blob: Any, x: Any, axis: int) -> int:
     start = canonical_axis(axis, x.shape) if blob.shape else 0
     require(
         tuple(x.shape[start : start + len(blob.shape)]) == tuple(blob.shape),
-        f"dimension mismatch: shape {blob.shape} does not match the bottom's {x.shape} from axis {start} on",
+        f"dimension mismatch: shape {blob.shape} does not match the bottom's shape {x.shape} from axis {start} on",
     )
     return start
 
@@ -296,7 +296,7 @@ def _broadcast_scale(x: jax.Array, scale: jax.Array) -> jax.Array:
     num, _, height, width = four_axes(x.shape)
     require(
         four_axes(scale.shape, "bottom 1") == (num, 1, height, width),
-        f"bottom 1 must have one channel and the other axes of bottom 0, shape {x.shape}, not shape {scale.shape}",
+        f"bottom 1 must have shape {(num, 1, height, width)} to match bottom 0, {x.shape}, not {scale.shape}",
     )
     return scale.reshape(x.shape[0], *(1,) * (x.ndim > 1), *x.shape[2:])
 

@@ -166,7 +166,8 @@ def convolution_output(size: Shape, window: Window) -> Shape:
     out = tuple(int((n + low + high - extent) / stride) + 1 for n, extent, stride, (low, high) in axes)
     require(
         all(n > 0 for n in out),
-        f"the kernel does not fit: input {size}, kernel extent {window.extent}, pad {window.low}",
+        f"the kernel does not fit: the input has size {size}, the kernel extent is {window.extent}, "
+        f"and pad is {window.low}",
     )
     return out
 
@@ -273,8 +274,8 @@ def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
     axis = canonical_axis(s.axis, shape)
     for i, x in enumerate(xs):
         require(x.shape == shape, f"bottom {i} must have the shape of bottom 0, {shape}, but has {x.shape}")
-    require(s.num_output > 0, "num_output must be positive")
-    require(s.group > 0, "group must be positive")
+    require(s.num_output > 0, f"num_output must be positive, not {s.num_output}")
+    require(s.group > 0, f"group must be positive, not {s.group}")
     require(
         shape[axis] % s.group == 0 and s.num_output % s.group == 0,
         f"the {shape[axis]} channels and num_output {s.num_output} must be multiples of group {s.group}",
@@ -439,7 +440,8 @@ def _deconvolution_output(c: Correlation, x: jax.Array) -> Shape:
         for n, stride, extent, (low, high) in zip(c.size(x), w.stride, w.extent, w.padding, strict=True)
     )
     require(
-        all(n > 0 for n in size), f"the top would be empty: input {c.size(x)}, kernel extent {w.extent}, pad {w.low}"
+        all(n > 0 for n in size),
+        f"the top would be empty: the input has size {c.size(x)}, the kernel extent is {w.extent}, and pad is {w.low}",
     )
     return size
 
@@ -509,5 +511,5 @@ def depthwise_context(ctx: Context, x: Any) -> Context:
         ctx: the context of a ConvolutionDepthwise layer.
         x: the bottom, (num, channels, height, width).
     """
-    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
     return ctx.with_settings(replace(ctx.settings, num_output=x.shape[1], group=x.shape[1], axis=1))

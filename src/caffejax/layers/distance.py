@@ -49,12 +49,12 @@ def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return a - b as (batch, elements)."""
     require(
         a.shape == b.shape or len(a.shape) <= 4,
-        f"bottoms of more than 4 axes must have equal shapes: bottom 1 must be {a.shape}, not {b.shape}",
+        f"bottoms of more than 4 axes must have equal shapes: bottom 1 must have shape {a.shape}, not {b.shape}",
     )
     require_one_batch(a.shape, b.shape)
     require(
         math.prod(a.shape[1:]) == math.prod(b.shape[1:]),
-        f"inputs must have the same dimension after the first axis: {a.shape} and {b.shape}",
+        f"inputs must have the same dimension after the first axis, but have shapes {a.shape} and {b.shape}",
     )
     return (promote(a) - promote(b.reshape(a.shape))).reshape(a.shape[0], -1)
 
@@ -135,9 +135,9 @@ def _pairs(
     for i, x in enumerate((a, b)):
         require(
             four_axes(x.shape, f"bottom {i}")[2:] == (1, 1),
-            f"bottom {i} must have shape (pairs, channels), and any height and width must be 1, not {x.shape}",
+            f"bottom {i} must have shape (pairs, channels) or (pairs, channels, 1, 1), not {x.shape}",
         )
-    require(a.size == b.size, f"bottoms 0 and 1 must have the same channels, but have shapes {a.shape} and {b.shape}")
+    require(a.size == b.size, f"bottom 1 must have as many channels as bottom 0, {a.shape}, but has shape {b.shape}")
     n, n_labels, *plane = four_axes(similar.shape, "bottom 2")
     require(
         (n, *plane) == (a.shape[0], 1, 1) and 1 <= n_labels <= 3,
@@ -153,7 +153,7 @@ def _pairs(
     )
     rows_a, rows_b = (promote(x).reshape(n, -1) for x in (a, b))
     if centroids and p.centroid_learning != "NONE":
-        require(n_labels > 1, "centroid_learning needs labels for each pair in bottom 2")
+        require(n_labels > 1, "centroid_learning needs two or three labels for each pair in bottom 2, not one")
         centroid_rows = lax.stop_gradient(promote(centroids[0]).reshape(centroids[0].shape[0], -1))
         require(
             centroid_rows.shape[1:] == rows_a.shape[1:],

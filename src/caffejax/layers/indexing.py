@@ -162,8 +162,8 @@ def embed_classes(ctx: Context, index: Any) -> int:
 
 def embed_params(ctx: Context, index: Any) -> list[ParamSpec]:
     p = ctx.param
-    require(p.num_output > 0, "num_output must be positive")
-    require(p.input_dim > 0, "input_dim must be positive")
+    require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
+    require(p.input_dim > 0, f"input_dim must be positive, not {p.input_dim}")
     return weight_and_bias_specs(p, (p.input_dim, p.num_output))
 
 
@@ -208,7 +208,9 @@ def filter_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
         f"the selector (last bottom) must hold one number for each row, but has shape {selector}",
     )
     for i, shape in enumerate(data):
-        require(shape[:1] == selector[:1], f"bottom {i} has shape {shape}, but the selector has {selector[0]} rows")
+        require(
+            shape[:1] == selector[:1], f"bottom {i} must have {selector[0]} rows, like the selector, not shape {shape}"
+        )
     return data  # the largest shapes: every row is selected
 
 

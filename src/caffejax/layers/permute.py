@@ -127,7 +127,7 @@ define_layer(
 def reversed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
     """Return the axes along which Reverse reverses the elements."""
     axes = tuple(canonical_axis(axis, shape) for axis in ctx.param.axis) or (canonical_axis(0, shape),)
-    require(len(set(axes)) == len(axes), f"reverse_param lists an axis twice: {list(ctx.param.axis)}")
+    require(len(set(axes)) == len(axes), f"reverse_param must list each axis at most once, not {list(ctx.param.axis)}")
     return axes
 
 
@@ -151,7 +151,7 @@ define_layer(
 
 def flipped_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
     """Return the axes along which Flip reverses the elements."""
-    require(len(shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {shape}")
+    require(len(shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {shape}")
     return tuple(axis for axis, is_flipped in ((2, ctx.param.flip_height), (3, ctx.param.flip_width)) if is_flipped)
 
 
@@ -179,7 +179,7 @@ define_layer(
 def _groups(ctx: Context, x: jax.Array) -> tuple[int, int]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
     group, channels = ctx.param.group, x.shape[1]
-    require(group > 0, "group must be positive")
+    require(group > 0, f"group must be positive, not {group}")
     require(channels % group == 0, f"the number of channels, {channels}, must be a multiple of group {group}")
     return group, channels // group
 

@@ -57,7 +57,7 @@ def read_pooling(ctx: Context) -> PoolingSettings:
     if p.global_pooling:
         require(
             not any(p.HasField(f) for f in ("kernel_size", "kernel_h", "kernel_w")),
-            "with global_pooling: true the kernel is the whole plane; remove kernel_size",
+            "with global_pooling: true, the kernel is the whole plane; remove kernel_size",
         )
     else:
         kernel = window_pair(p, "kernel_size", "kernel_h", "kernel_w")
@@ -66,7 +66,7 @@ def read_pooling(ctx: Context) -> PoolingSettings:
     require(all(s > 0 for s in stride), f"stride must be positive, not {stride}")
     require(
         not p.global_pooling or (pad == (0, 0) and stride == (1, 1)),
-        "with global_pooling: true pad must be 0 and stride 1",
+        f"with global_pooling: true, pad must be 0 and stride 1, not {pad} and {stride}",
     )
     rounds_down = p.round_mode == p.FLOOR or not p.ceil_mode
     return PoolingSettings(pool_method(p), kernel, stride, pad, math.floor if rounds_down else math.ceil)
@@ -86,7 +86,7 @@ def pooling(ctx: Context, x: jax.Array) -> object:
     window, out = window_and_size(ctx, x)
     if ctx.n_tops == 1:
         return pool(ctx.settings.method, x, window, out, _key(ctx), fast=ctx.fast)
-    require(ctx.settings.method == "MAX", "only MAX pooling has a second top")
+    require(ctx.settings.method == "MAX", f"only MAX pooling has a second top, but pool is {ctx.settings.method}")
     top, row, column = max_windows(x, window, out)
     index = jnp.where(column < 0, -1, row * x.shape[3] + column)
     return top, lax.stop_gradient(index.astype(promote(x).dtype))  # bfloat16 cannot represent 257
@@ -179,7 +179,7 @@ def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
         LayerError: if settings are missing, contradict each other, or do not fit the bottom.
     """
     s = ctx.settings
-    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
     size = tuple(x.shape[2:])
     kernel = size if s.kernel is None else s.kernel
     require(all(k > 0 for k in kernel), f"kernel must be positive, not {kernel}")
@@ -453,7 +453,7 @@ def _spp_key(ctx: Context, level: int) -> jax.Array | None:
 def _spp_levels(ctx: Context, x: Any) -> list[tuple[Window, Shape]]:
     """Return a pair (window, output size) for each level."""
     height = ctx.settings.height
-    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
     size = tuple(x.shape[2:])
     levels = max(size).bit_length()
     require(height <= levels, f"a plane of size {size} has at most {levels} levels, but pyramid_height is {height}")

@@ -231,7 +231,7 @@ register(
 
 def spatial_softmax(ctx: Context, x: jax.Array) -> jax.Array:
     """Return the softmax of x / temperature, (N, C, H, W), over height and width."""
-    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
     require(ctx.param.dimension == "spatial", f'dimension "{ctx.param.dimension}" is not supported; use "spatial"')
     require(ctx.param.temperature > 0, f"temperature must be positive, not {ctx.param.temperature:g}")
     return jax.nn.softmax(promote(x) / ctx.param.temperature, axis=(2, 3)).astype(x.dtype)
