@@ -173,12 +173,12 @@ def non_max_suppression(
     def select_next(carry: _Carry) -> _Carry:
         i = jnp.argmax(remaining_boxes(carry)).astype(jnp.int32)
         new_overlap = overlaps(boxes[i], boxes, plus) if measure is None else measure(boxes[i], boxes)
-        lower = (eta < 1) & (carry.limit > 0.5)
+        is_lowered = (eta < 1) & (carry.limit > 0.5)
         return _Carry(
             selected=carry.selected.at[i].set(True),
             last=i,
             overlap=jnp.where(new_overlap > carry.overlap, new_overlap, carry.overlap),  # NaN suppresses nothing
-            limit=jnp.where(lower, carry.limit * eta, carry.limit),
+            limit=jnp.where(is_lowered, carry.limit * eta, carry.limit),
         )
 
     return lax.while_loop(

@@ -145,14 +145,17 @@ def read_convolution(ctx: Context) -> ConvolutionSettings:
 
 def _read_dilation(p: Any) -> AxisSizes:
     sizes = AxisSizes.read(p, "dilation", ("dilation_h", "dilation_w"), 1)
-    holes = [name for name in ("hole", "hole_h", "hole_w") if p.HasField(name)]
-    if not holes:
+    hole_names = [name for name in ("hole", "hole_h", "hole_w") if p.HasField(name)]
+    if not hole_names:
         return sizes
-    caffe = [name for name in ("dilation_h", "dilation_w") if p.HasField(name)] + ["dilation"] * bool(p.dilation)
-    require(not caffe, f"give either {holes[0]} or {caffe[0] if caffe else ''}, which mean the same, not both")
-    if holes == ["hole"]:
+    caffe_names = [name for name in ("dilation_h", "dilation_w") if p.HasField(name)] + ["dilation"] * bool(p.dilation)
+    require(
+        not caffe_names,
+        f"give either {hole_names[0]} or {caffe_names[0] if caffe_names else ''}, which mean the same, not both",
+    )
+    if hole_names == ["hole"]:
         return replace(sizes, name="hole", values=(p.hole,))
-    require(holes == ["hole_h", "hole_w"], "give either hole or both of hole_h and hole_w")
+    require(hole_names == ["hole_h", "hole_w"], "give either hole or both of hole_h and hole_w")
     return replace(sizes, pair_names=("hole_h", "hole_w"), pair=(p.hole_h, p.hole_w))
 
 

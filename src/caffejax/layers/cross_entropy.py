@@ -142,16 +142,16 @@ def weighted_sigmoid_loss_backward(
     return (dy * w * (jax.nn.sigmoid(x) - t) / _sum_weights(ctx, w)).reshape(scores.shape), None, None
 
 
-def _sigmoid_rows(scores: jax.Array, *others: jax.Array) -> list[jax.Array]:
+def _sigmoid_rows(scores: jax.Array, *targets_and_weights: jax.Array) -> list[jax.Array]:
     """Return scores, targets and weights as (batch, elements)."""
-    for other, name in zip(others, ("targets", "weights"), strict=True):
-        require_one_batch(scores.shape, other.shape)
+    for array, name in zip(targets_and_weights, ("targets", "weights"), strict=True):
+        require_one_batch(scores.shape, array.shape)
         require(
-            scores.size == other.size,
+            scores.size == array.size,
             f"scores and {name} must have the same number of elements: scores of shape {scores.shape} have "
-            f"{scores.size}, {name} of shape {other.shape} have {other.size}",
+            f"{scores.size}, {name} of shape {array.shape} have {array.size}",
         )
-    return [promote(a).reshape(scores.shape[0], -1) for a in (scores, *map(lax.stop_gradient, others))]
+    return [promote(a).reshape(scores.shape[0], -1) for a in (scores, *map(lax.stop_gradient, targets_and_weights))]
 
 
 def _sum_weights(ctx: Context, weights: jax.Array) -> jax.Array:

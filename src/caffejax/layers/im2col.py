@@ -82,8 +82,8 @@ def scatter_windows(cells: jax.Array, size: Shape, window: Window) -> jax.Array:
         # here: (..., kernels up to k, outs up to k, finished axes)
         kernel_axis, out_axis = n_leading + k, n_leading + 2 * k + 1
         parts = jnp.moveaxis(cells, kernel_axis, 0)
-        covered = (out[k] - 1) * window.stride[k] + window.extent[k]
-        shape = [covered if axis == out_axis - 1 else length for axis, length in enumerate(parts.shape[1:])]
+        covered_size = (out[k] - 1) * window.stride[k] + window.extent[k]
+        shape = [covered_size if axis == out_axis - 1 else length for axis, length in enumerate(parts.shape[1:])]
         total = jnp.zeros(shape, cells.dtype)
         for i, part in enumerate(parts):
             start = i * window.dilation[k]

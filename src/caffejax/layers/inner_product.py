@@ -238,7 +238,7 @@ def _variant(layer: Any) -> str:
     return "of unit rows" if layer.inner_product_param.normalize else "BVLC's"
 
 
-OF_BOTTOMS = LayerType(
+BOTTOM_WEIGHT = LayerType(
     Signature("InnerProduct", bottoms=(1, 3), param="inner_product_param"),
     Traced(inner_product_of_bottoms, params=inner_product_of_bottoms_params),
     Gradient(inner_product_of_bottoms_backward),
@@ -246,7 +246,7 @@ OF_BOTTOMS = LayerType(
     docs=LayerDocs(origin="caffe-windows"),
     settings=read_inner_product,
 )
-OF_UNIT_ROWS = LayerType(
+UNIT_ROWS = LayerType(
     Signature("InnerProduct", param="inner_product_param", fork_settings=("normalize",)),
     Traced(inner_product_of_unit_rows, params=inner_product_of_unit_rows_params),
     Gradient(
@@ -258,7 +258,7 @@ OF_UNIT_ROWS = LayerType(
     docs=LayerDocs(origin="caffe-windows"),
     settings=read_inner_product,
 )
-WITH_NOISE = LayerType(
+NOISY = LayerType(
     Signature("InnerProduct", param="inner_product_param", fork_settings=("enable_noise", "sigma_init")),
     Traced(noisy_inner_product, params=noisy_inner_product_params),
     Gradient(noisy_inner_product_backward),
@@ -275,7 +275,7 @@ register(
         ),
         implementation=Variants(
             _variant,
-            {"BVLC's": INNER_PRODUCT, "of bottoms": OF_BOTTOMS, "of unit rows": OF_UNIT_ROWS, "with noise": WITH_NOISE},
+            {"BVLC's": INNER_PRODUCT, "of bottoms": BOTTOM_WEIGHT, "of unit rows": UNIT_ROWS, "with noise": NOISY},
             selection_doc="The number of bottoms, `normalize` and `enable_noise` in inner_product_param select the "
             "variant.",
         ),

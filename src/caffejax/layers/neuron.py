@@ -173,12 +173,12 @@ def clip(ctx: Context, x: jax.Array) -> jax.Array:
     p = ctx.param
     require(p.HasField("min") and p.HasField("max"), "clip_param must set min and max")
     # the maximum is applied last, so that min wins if min > max
-    bounded = jnp.maximum(jnp.minimum(x, p.max), p.min)
-    return jnp.where(_inside(p, x), x, jax.lax.stop_gradient(bounded))
+    clamped = jnp.maximum(jnp.minimum(x, p.max), p.min)
+    return jnp.where(_is_within_bounds(p, x), x, jax.lax.stop_gradient(clamped))
 
 
 def clip_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return jnp.where(_inside(ctx.param, x), dy, 0)
+    return jnp.where(_is_within_bounds(ctx.param, x), dy, 0)
 
 
 define_layer(
@@ -189,7 +189,7 @@ define_layer(
 )
 
 
-def _inside(p: Any, x: jax.Array) -> jax.Array:
+def _is_within_bounds(p: Any, x: jax.Array) -> jax.Array:
     return (x >= p.min) & (x <= p.max)
 
 

@@ -296,16 +296,16 @@ def _first_max(
 
 def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = False) -> jax.Array:
     """Average windows of the last two of four axes. Padding counts as zeros; cells beyond the padding do not count."""
-    covering, total = pad_to_cover(x, window, out), promote(x)
+    covering_window, total = pad_to_cover(x, window, out), promote(x)
     if fast:
-        return average_pool(total, covering, partial(window_areas, x.shape[2:], window, out)).astype(x.dtype)
+        return average_pool(total, covering_window, partial(window_areas, x.shape[2:], window, out)).astype(x.dtype)
     for axis in (3, 2):
-        extended = _pad_axis(total, axis, *covering.padding[axis - 2], 0)
+        padded = _pad_axis(total, axis, *covering_window.padding[axis - 2], 0)
         kernel, stride = window.kernel[axis - 2], window.stride[axis - 2]
         if out[axis - 2] == 1:
-            total = lax.slice_in_dim(extended, 0, kernel, axis=axis).sum(axis, keepdims=True)
+            total = lax.slice_in_dim(padded, 0, kernel, axis=axis).sum(axis, keepdims=True)
         else:
-            total = sum(_kernel_slices(extended, axis, kernel, stride, out[axis - 2]))  # type: ignore[assignment]
+            total = sum(_kernel_slices(padded, axis, kernel, stride, out[axis - 2]))  # type: ignore[assignment]
     return (total / areas_of(x.shape[2:], window, out, total.dtype)).astype(x.dtype)
 
 
@@ -366,8 +366,8 @@ def stochastic_diff(x: jax.Array, dy: jax.Array, window: Window, out: Shape, key
     else:  # the derivative of sum(v^2) / sum(v) with respect to v is (2 v - mean) / sum(v)
         values = promote(cells)
         total = values.sum(2, keepdims=True)
-        safe = jnp.where(total > 0, total, 1)
-        slope = jnp.where(total > 0, (2 * values - jnp.square(values).sum(2, keepdims=True) / safe) / safe, 0)
+        divisor = jnp.where(total > 0, total, 1)
+        slope = jnp.where(total > 0, (2 * values - jnp.square(values).sum(2, keepdims=True) / divisor) / divisor, 0)
     diffs = slope * promote(dy)[:, :, None]
     return scatter_windows(diffs.reshape(*x.shape[:2], *window.kernel, *out), x.shape[2:], window).astype(x.dtype)
 
@@ -382,10 +382,10 @@ def _stochastic_cells(x: jax.Array, window: Window, out: Shape) -> jax.Array:
 
 def _sample_cells(cells: jax.Array, key: jax.Array) -> jax.Array:
     """Sample a cell of each window: the first cell at which the running sum reaches a random fraction of the total."""
-    running = jnp.cumsum(lax.stop_gradient(promote(cells)), axis=2)
-    total = running[:, :, -1:]
+    running_sum = jnp.cumsum(lax.stop_gradient(promote(cells)), axis=2)
+    total = running_sum[:, :, -1:]
     fraction = 1 - jax.random.uniform(key, total.shape, total.dtype)  # above 0, since zeros must not be sampled
-    return jnp.argmax(running >= fraction * total, axis=2, keepdims=True)
+    return jnp.argmax(running_sum >= fraction * total, axis=2, keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -446,8 +446,8 @@ define_layer(
 
 
 def _spp_key(ctx: Context, level: int) -> jax.Array | None:
-    random = ctx.training and ctx.settings.method == "STOCHASTIC"
-    return jax.random.fold_in(ctx.key, level) if random else None
+    is_random = ctx.training and ctx.settings.method == "STOCHASTIC"
+    return jax.random.fold_in(ctx.key, level) if is_random else None
 
 
 def _spp_levels(ctx: Context, x: Any) -> list[tuple[Window, Shape]]:

@@ -341,18 +341,18 @@ def _check_unit(c: tuple[int, ...], gates: tuple[int, ...], cont: tuple[int, ...
 
 def _unit(c: jax.Array, gates: jax.Array, cont: jax.Array) -> tuple[jax.Array, jax.Array]:
     i, f, o, g = jnp.split(gates, 4, axis=-1)
-    new_c = _forget(cont, f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+    new_c = _forget_factor(cont, f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
     return new_c, jax.nn.sigmoid(o) * jnp.tanh(new_c)
 
 
 @jax.custom_jvp
-def _forget(cont: jax.Array, x: jax.Array) -> jax.Array:
+def _forget_factor(cont: jax.Array, x: jax.Array) -> jax.Array:
     return cont * jax.nn.sigmoid(x)
 
 
-@_forget.defjvp
-def _forget_jvp(primals: Arrays, tangents: Arrays) -> tuple[jax.Array, jax.Array]:
-    f = _forget(*primals)
+@_forget_factor.defjvp
+def _forget_factor_jvp(primals: Arrays, tangents: Arrays) -> tuple[jax.Array, jax.Array]:
+    f = _forget_factor(*primals)
     return f, f * (1 - f) * tangents[1]
 
 

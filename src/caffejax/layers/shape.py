@@ -198,12 +198,12 @@ def _new_shape(ctx: Context, shape: Shape) -> Shape:
     require(p.num_axes >= -1, f"num_axes must be 0 or more, or -1 for all, not {p.num_axes}")
     end = n if p.num_axes == -1 else start + p.num_axes
     require(end <= n, f"axis {p.axis} and num_axes {p.num_axes} extend past the last axis of shape {shape}")
-    new = [int(d) for d in p.shape.dim]
-    require(all(d >= -1 for d in new), f"shape may contain sizes, 0 to copy and -1 to infer a size, but is {new}")
-    require(new.count(-1) <= 1, f"shape may contain only one -1, but is {new}")
-    for i, d in enumerate(new):
-        require(d != 0 or start + i < n, f"shape {new} copies axis {start + i}, but the bottom has shape {shape}")
-    new_shape = [*shape[:start], *(d or shape[start + i] for i, d in enumerate(new)), *shape[end:]]
+    dims = [int(d) for d in p.shape.dim]
+    require(all(d >= -1 for d in dims), f"shape may contain sizes, 0 to copy and -1 to infer a size, but is {dims}")
+    require(dims.count(-1) <= 1, f"shape may contain only one -1, but is {dims}")
+    for i, d in enumerate(dims):
+        require(d != 0 or start + i < n, f"shape {dims} copies axis {start + i}, but the bottom has shape {shape}")
+    new_shape = [*shape[:start], *(d or shape[start + i] for i, d in enumerate(dims)), *shape[end:]]
     count, product = math.prod(shape), math.prod(d for d in new_shape if d != -1)
     if -1 in new_shape:
         require(

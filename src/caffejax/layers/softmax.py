@@ -197,7 +197,7 @@ def _softmax_loss_variant(layer: Any) -> str:
 
 _SIGNATURE, _GRADIENT = SOFTMAX_WITH_LOSS.signature, SOFTMAX_WITH_LOSS.gradient
 
-WITH_LOSSES = LayerType(
+LABEL_LOSSES = LayerType(
     replace(_SIGNATURE, tops=3),
     Traced(softmax_with_losses),
     Gradient(
@@ -209,7 +209,7 @@ WITH_LOSSES = LayerType(
     ),
     docs=LayerDocs(origin="R-FCN"),
 )
-WEIGHTED = LayerType(
+CLASS_WEIGHTED = LayerType(
     replace(_SIGNATURE, fork_settings=("weight_by_label_freqs", "class_weighting")),
     Traced(weighted_softmax_loss),
     replace(_GRADIENT, backward=weighted_softmax_loss_backward),
@@ -222,7 +222,11 @@ register(
         signature=replace(_SIGNATURE, tops=(1, 3), fork_settings=("weight_by_label_freqs", "class_weighting")),
         implementation=Variants(
             _softmax_loss_variant,
-            {"BVLC's": SOFTMAX_WITH_LOSS, "with each label's loss": WITH_LOSSES, "of weighted classes": WEIGHTED},
+            {
+                "BVLC's": SOFTMAX_WITH_LOSS,
+                "with each label's loss": LABEL_LOSSES,
+                "of weighted classes": CLASS_WEIGHTED,
+            },
             selection_doc="The number of tops and `weight_by_label_freqs` in the loss_param select the variant.",
         ),
     )

@@ -228,7 +228,7 @@ def _write_data(blobs: Sequence[Blob], arrays: Arrays) -> None:
 
 def _have_equal_arrays(a: tuple[Arrays, Arrays] | None, b: tuple[Arrays, Arrays]) -> bool:
     return a is not None and all(
-        x is y or _equal(x, y) for one, other in zip(a, b, strict=True) for x, y in zip(one, other, strict=True)
+        x is y or _equal(x, y) for xs, ys in zip(a, b, strict=True) for x, y in zip(xs, ys, strict=True)
     )
 
 

@@ -57,8 +57,8 @@ class Alignment:
         first = jnp.where(jnp.arange(self.skips.shape[1]) < 2, self.log_prob[0], _LOG_ZERO)
 
         def step(previous: jax.Array, label_log_prob: jax.Array) -> tuple[jax.Array, jax.Array]:
-            skipped = jnp.where(self.skips, _shift_states(previous, 2), _LOG_ZERO)
-            current = _log_sum(previous, _shift_states(previous, 1), skipped) + label_log_prob
+            skip_log_prob = jnp.where(self.skips, _shift_states(previous, 2), _LOG_ZERO)
+            current = _log_sum(previous, _shift_states(previous, 1), skip_log_prob) + label_log_prob
             return current, current
 
         later = lax.scan(step, vary_as(first, self.skips), self.log_prob[1:])[1]
@@ -72,9 +72,9 @@ class Alignment:
         last = jnp.where(self.ends, 0, _LOG_ZERO) + 0 * self.log_prob[0]
 
         def step(following: jax.Array, later: jax.Array) -> tuple[jax.Array, jax.Array]:
-            reached = following + later
-            skipped = _shift_states(jnp.where(self.skips, reached, _LOG_ZERO), -2)
-            current = _log_sum(reached, _shift_states(reached, -1), skipped)
+            next_log_prob = following + later
+            skip_log_prob = _shift_states(jnp.where(self.skips, next_log_prob, _LOG_ZERO), -2)
+            current = _log_sum(next_log_prob, _shift_states(next_log_prob, -1), skip_log_prob)
             return current, current
 
         earlier = lax.scan(step, vary_as(last, self.skips), self.log_prob[1:], reverse=True)[1]
