@@ -123,10 +123,10 @@ def run_schedule(
             and computes.
     """
     outputs = PassOutputs(dict(earlier_blobs), dict(inputs.state), jnp.zeros(()))
-    for _, _, so_far in run_parts(
+    for _, _, outputs_so_far in run_parts(
         schedule, inputs, earlier_blobs=earlier_blobs, output_names=output_names, runner=runner
     ):
-        outputs = so_far
+        outputs = outputs_so_far
     return outputs
 
 

@@ -343,22 +343,24 @@ class _Costs:
         The result is None if no grouping stays within the limit.
         """
         n = len(self.group_bytes) - 1
-        stored = np.full(n, np.inf)  # by unit: the fewest bytes that cross the ends of the groups before it
-        stored[0] = 0
+        crossing_before = np.full(n, np.inf)  # by unit: the fewest bytes that cross the ends of the groups before it
+        crossing_before[0] = 0
         previous = np.zeros(n, int)
         for end in range(1, n):
-            within_limit = stored[:end] + self.group_bytes[:end, end] <= limit
-            totals = np.where(within_limit, stored[:end] + self.crossing_bytes[:end, end], np.inf)
+            within_limit = crossing_before[:end] + self.group_bytes[:end, end] <= limit
+            totals = np.where(within_limit, crossing_before[:end] + self.crossing_bytes[:end, end], np.inf)
             previous[end] = np.argmin(totals)
-            stored[end] = totals[previous[end]]
-        last = np.flatnonzero(stored + self.group_bytes[:n, n] <= limit)
+            crossing_before[end] = totals[previous[end]]
+        last = np.flatnonzero(crossing_before + self.group_bytes[:n, n] <= limit)
         if not last.size:
             return None
         starts = [int(last[0])]
         while starts[0]:
             starts.insert(0, int(previous[starts[0]]))
         ends = [*starts[1:], n]
-        return starts, float(max(stored[a] + self.group_bytes[a, b] for a, b in zip(starts, ends, strict=True)))
+        return starts, float(
+            max(crossing_before[a] + self.group_bytes[a, b] for a, b in zip(starts, ends, strict=True))
+        )
 
 
 # -- apply: parts that the interpreter recomputes

@@ -177,26 +177,26 @@ def _split_by_kind(part: Part, kinds: dict[str, tuple[Mode, frozenset[str]]]) ->
     parts = []
     for mode, steps in groupby(part.steps, key=lambda step: kinds[step.first.key][0]):
         piece = replace(part, steps=tuple(steps), mode=mode)
-        varying = kinds[piece.layers[0].key][1] if mode == "bucketed" else frozenset()
-        parts.append(replace(piece, bucketed_inputs=varying.intersection(piece.reads)))
+        varying_blobs = kinds[piece.layers[0].key][1] if mode == "bucketed" else frozenset()
+        parts.append(replace(piece, bucketed_inputs=varying_blobs.intersection(piece.reads)))
     return parts
 
 
 def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[Mode, frozenset[str]]]:
     """Return, by layer key, how the layer runs, and the earlier blobs whose row count varies with the data."""
-    varying: set[str] = set()
+    varying_blobs: set[str] = set()
     mode: dict[str, tuple[Mode, frozenset[str]]] = {}
     for layer in layers:
         # for a layer that pools regions of maps, only the number of regions may vary
-        rows_vary = varying & set(layer.bottoms) == set(layer.row_bottoms)
-        varies = bool(layer.bottoms) and rows_vary and _ignores_padding(layer)
-        kind: Mode = "host" if layer.type.on_host else "bucketed" if varies else "traced"
+        rows_vary = varying_blobs & set(layer.bottoms) == set(layer.row_bottoms)
+        tops_vary = bool(layer.bottoms) and rows_vary and _ignores_padding(layer)
+        kind: Mode = "host" if layer.type.on_host else "bucketed" if tops_vary else "traced"
         if isinstance(implementation := layer.type.implementation, OnHost):
-            varies = implementation.ragged
+            tops_vary = implementation.ragged
         elif trim and layer.type.traits.pads_rows:
-            kind, varies = "trimmed", True
-        mode[layer.key] = kind, frozenset(varying)
-        (varying.update if varies else varying.difference_update)(layer.tops)
+            kind, tops_vary = "trimmed", True
+        mode[layer.key] = kind, frozenset(varying_blobs)
+        (varying_blobs.update if tops_vary else varying_blobs.difference_update)(layer.tops)
     return mode
 
 

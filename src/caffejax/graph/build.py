@@ -402,10 +402,10 @@ def _mark_from_params(layers: Sequence[Layer]) -> list[Layer]:
         propagate = list(layer.definition.layer.propagate_down)
         n = len(layer.bottoms)
         bottoms_need = [need_gradient[b] and layer.type.takes_gradient(i, n) for i, b in enumerate(layer.bottoms)]
-        need = any(bottoms_need) or any(p.need_backward for p in layer.params)
-        need_gradient.update(dict.fromkeys(layer.tops, need))
+        needs_backward = any(bottoms_need) or any(p.need_backward for p in layer.params)
+        need_gradient.update(dict.fromkeys(layer.tops, needs_backward))
         bottoms = tuple(propagate or bottoms_need)
-        result.append(replace(layer, need_backward=need, bottom_need_backward=bottoms))
+        result.append(replace(layer, need_backward=needs_backward, bottom_need_backward=bottoms))
     return result
 
 
@@ -421,11 +421,11 @@ def _unmark_without_loss(layers: Sequence[Layer]) -> list[Layer]:
         bottoms = layer.bottom_need_backward
         if not contributes or (layer.need_backward and unreachable):
             bottoms = (False,) * len(bottoms)
-        need = layer.need_backward and contributes and not unreachable
+        needs_backward = layer.need_backward and contributes and not unreachable
         if contributes:
             under_loss.update(layer.bottoms)
         tops_without_loss.update(b for b, needed in zip(layer.bottoms, bottoms, strict=True) if not needed)
-        result.append(replace(layer, need_backward=need, bottom_need_backward=bottoms))
+        result.append(replace(layer, need_backward=needs_backward, bottom_need_backward=bottoms))
     return result[::-1]
 
 

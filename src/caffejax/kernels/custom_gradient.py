@@ -117,12 +117,12 @@ def _evaluate(
 ) -> Sequence[jax.Array]:
     residuals, tangents = arrays[:n_residuals], arrays[n_residuals:]
 
-    def back(*diffs: jax.Array) -> Arrays:
+    def pull_back(*diffs: jax.Array) -> Arrays:
         return tuple(
             jnp.zeros_like(t) if d is None else d for d, t in zip(rule(residuals, *diffs), tangents, strict=True)
         )
 
-    results: Sequence[jax.Array] = jax.linear_transpose(back, *types)(tangents)
+    results: Sequence[jax.Array] = jax.linear_transpose(pull_back, *types)(tangents)
     return results
 
 

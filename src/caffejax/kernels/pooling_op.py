@@ -104,8 +104,8 @@ def _sliced_means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Calla
     size = x.shape[2:]
     per_cell = channels_last(dy) / host_constant(areas, dy.shape[2:], dy.dtype)[..., None]
     if _is_global(window, size):
-        full = jnp.broadcast_to(per_cell, (dy.shape[0], *size, per_cell.shape[-1]))
-        return (channels_first(full),)
+        dx = jnp.broadcast_to(per_cell, (dy.shape[0], *size, per_cell.shape[-1]))
+        return (channels_first(dx),)
     return (channels_first(_gather_diffs(window, size, materialise(per_cell))),)
 
 
@@ -138,17 +138,17 @@ def _gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, indices:
     dy = lax.pad(dy, jnp.zeros((), dy.dtype), padding)
     indices = None if indices is None else lax.pad(indices, jnp.asarray(-1, indices.dtype), padding)
     total = jnp.zeros((), dy.dtype)
-    for back in np.ndindex(*reach):
-        rows, columns = (np.arange(s) + s * b for s, b in zip(stride, back, strict=True))
+    for block_offset in np.ndindex(*reach):
+        rows, columns = (np.arange(s) + s * b for s, b in zip(stride, block_offset, strict=True))
         in_window = (rows[:, None] < kernel[0]) & (columns < kernel[1])
         cell_index = np.where(in_window, rows[:, None] * kernel[1] + columns, -2)[:, None, :, None]
-        shift = [slice(r - 1 - b, r - 1 - b + n) for r, b, n in zip(reach, back, blocks, strict=True)]
+        shift = [slice(r - 1 - b, r - 1 - b + n) for r, b, n in zip(reach, block_offset, blocks, strict=True)]
         windows = np.s_[:, shift[0], None, shift[1], None]
         mask = in_window[:, None, :, None] if indices is None else indices[windows] == cell_index.astype(indices.dtype)
         total = total + jnp.where(mask, dy[windows], 0)
-    full = total.reshape(dy.shape[0], blocks[0] * stride[0], blocks[1] * stride[1], -1)
+    dx = total.reshape(dy.shape[0], blocks[0] * stride[0], blocks[1] * stride[1], -1)
     top, left = window.low
-    return full[:, top : top + size[0], left : left + size[1]]
+    return dx[:, top : top + size[0], left : left + size[1]]
 
 
 def _pad(x: jax.Array, window: Window, value: float) -> jax.Array:

@@ -51,10 +51,15 @@ def data_parallel(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> P
         key = jax.random.fold_in(key, jax.lax.axis_index(DATA))
         # params are marked as varying over devices, so that their gradients are summed once, after all passes
         grads, state, loss, outputs = passes(_vary(params), _squeeze(state, 0), _squeeze(batches, 1), key)
-        same = {name: x for name, x in outputs.items() if DATA not in varying_axes(jax.typeof(x))}
-        different = {name: x for name, x in outputs.items() if name not in same}
-        state, different = jax.tree.map(lambda x: x[None], (_vary(state), different))
-        return jax.lax.psum(_to_bfloat16(grads) if in_bfloat16 else grads, DATA), state, loss, (different, same)
+        replicated_outputs = {name: x for name, x in outputs.items() if DATA not in varying_axes(jax.typeof(x))}
+        varying_outputs = {name: x for name, x in outputs.items() if name not in replicated_outputs}
+        state, varying_outputs = jax.tree.map(lambda x: x[None], (_vary(state), varying_outputs))
+        return (
+            jax.lax.psum(_to_bfloat16(grads) if in_bfloat16 else grads, DATA),
+            state,
+            loss,
+            (varying_outputs, replicated_outputs),
+        )
 
     return jax.shard_map(
         per_device,

@@ -436,22 +436,22 @@ def _find_largest(job: CompileJob, compiled_plans: dict[int, Plan]) -> int:
         low, high = max(fitting, default=0), min(too_large, default=None)
         if high is not None and high - low <= max(1, low // 20):
             break
-        guess = _extrapolate(compiled_plans)
-        if guess <= low:
-            guess = low + 1 if high is None else (low + high) // 2
-        elif high is not None and guess >= high:
-            guess = (low + high) // 2
-        if guess in compiled_plans:
+        next_batch = _extrapolate(compiled_plans)
+        if next_batch <= low:
+            next_batch = low + 1 if high is None else (low + high) // 2
+        elif high is not None and next_batch >= high:
+            next_batch = (low + high) // 2
+        if next_batch in compiled_plans:
             break
-        compiled_plans[guess] = job.plan(guess)
+        compiled_plans[next_batch] = job.plan(next_batch)
     return max((b for b, p in compiled_plans.items() if p.fits), default=0)
 
 
 def _extrapolate(compiled_plans: Mapping[int, Plan]) -> int:
     """Return the largest batch that should fit, by linear extrapolation from the two largest compiled batches."""
     if len(compiled_plans) == 1:
-        ((batch, only),) = compiled_plans.items()
-        return batch if only.fits else 0
+        ((batch, single_plan),) = compiled_plans.items()
+        return batch if single_plan.fits else 0
     (b0, p0), (b1, p1) = sorted(compiled_plans.items())[-2:]
     slope = (p1.needed_bytes - p0.needed_bytes) / (b1 - b0)
     return int(b1 + (p1.usable_bytes - p1.needed_bytes) / slope) if slope > 0 else 2 * b1
