@@ -19,7 +19,7 @@ from ..kernels.compilation import is_eager, on_cpu
 from ..kernels.window import Shape
 
 _MIN_SIZE = 1 << 10
-_STEP = 1 << 20  # sizes up to here are powers of two, those above multiples of it
+_STEP = 1 << 20  # smaller sizes are rounded up to powers of two, larger sizes to multiples of this size
 _PIECE_SIZE = 1 << 17  # values per piece on a CPU: half a megabyte stays in its caches
 
 
@@ -94,7 +94,7 @@ _OFFSET_KEY_IMPL = define_prng_impl(
 
 
 def _is_counter_based(key: Any) -> bool:
-    is_partitionable: bool = getattr(jax.config, "jax_threefry_partitionable", True)  # missing in its type stubs
+    is_partitionable: bool = getattr(jax.config, "jax_threefry_partitionable", True)  # JAX's type stubs lack it
     return is_partitionable and str(jax.random.key_impl(key)) == "threefry2x32"
 
 

@@ -51,7 +51,7 @@ def pmean(ctx: Context, x: jax.Array) -> jax.Array:
 def global_count(ctx: Context, valid: jax.Array) -> jax.Array:
     """Return the divisor for a device's sum over valid items.
 
-    The divisor is the number of valid items on all devices (1 if there are none), divided by the number of devices.
+    The divisor is the number of valid items on all devices, but at least 1, divided by the number of devices.
 
     Args:
         valid: bool, of any shape, True for items that count.

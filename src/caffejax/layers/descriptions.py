@@ -35,9 +35,9 @@ class Setting:
     Attributes:
         name: the name of the field, after the outer field and a dot if the message is nested.
         kind: the type of the field: int, float, bool, string, the names of an enum's values, or the name of a message.
-        default: the default as text, "" if there is none.
+        default: the default as text, or "" if the field has no default.
         repeated: whether the field may be set several times.
-        meaning: a description in one line, or "" if there is none.
+        meaning: a description in one line, or "" if the field is not described.
     """
 
     name: str

@@ -18,7 +18,7 @@ from .loss import classes_of_rows, label_mask, nan_if_unlabelled, require_one_ba
 from .registry import define_layer
 from .types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
-_SOFTENING = 1e-4  # Caffe divides by the distance plus this
+_SOFTENING = 1e-4  # Caffe divides by the distance plus this number
 
 
 def euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:

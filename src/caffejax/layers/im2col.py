@@ -66,7 +66,7 @@ def gather_windows(x: jax.Array, window: Window, out: Shape) -> jax.Array:
     n_leading = x.ndim - n
     low_high = window.fit_padding(x.shape[n_leading:], out).padding
     cells = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * n_leading + [(low, high, 0) for low, high in low_high])
-    for k in range(n):  # axis by axis: size becomes kernel, out
+    for k in range(n):  # one axis at a time: `size` is replaced with `kernel, out`
         positions = jnp.arange(window.kernel[k])[:, None] * window.dilation[k] + jnp.arange(out[k]) * window.stride[k]
         cells = jnp.take(cells, positions, axis=n_leading + 2 * k, mode="clip")
     pairs = range(n_leading, n_leading + 2 * n)
@@ -79,7 +79,7 @@ def scatter_windows(cells: jax.Array, size: Shape, window: Window) -> jax.Array:
     n_leading, out = cells.ndim - 2 * n, cells.shape[cells.ndim - n :]
     low_high = window.fit_padding(size, out).padding
     for k in reversed(range(n)):
-        # here: (..., kernels up to k, outs up to k, finished axes)
+        # the shape is now (..., kernels up to k, outs up to k, finished axes)
         kernel_axis, out_axis = n_leading + k, n_leading + 2 * k + 1
         parts = jnp.moveaxis(cells, kernel_axis, 0)
         covered_size = (out[k] - 1) * window.stride[k] + window.extent[k]

@@ -104,7 +104,7 @@ def batch_norm_backward(
     no_diffs = (None, None, None)
     if ctx.settings.uses_stored:
         return no_diffs, promote(dy) / _deviation(ctx, stored_statistics(blobs)[1], x)
-    # y has mean 0 and variance 1 (apart from eps), so the gradient has no part along 1 and along y
+    # y has mean 0 and variance 1 (apart from eps), so the gradient has no component along 1 or along y
     parts = split_batch(ctx, x)
     _, variance = batch_statistics(ctx, parts)
     d_parts = project_out(ctx, promote(split_batch(ctx, dy)), promote(split_batch(ctx, y)))

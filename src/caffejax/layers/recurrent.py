@@ -417,7 +417,7 @@ def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, limit: float = mat
     `top` is the hidden state after every step, (T, N, D), and `d_top` its gradient.
     """
     (w_h,) = s.state_blobs
-    # all gates are computed at once from the hidden states; cells need a forward scan, and gradients a backward scan
+    # all gates are computed at once from the hidden states; cells need a forward scan, gradients need a backward scan
     state_projection = s.project_state(_previous_hidden(s, top), s.cont, w_h)
     gates = _activate_gates(s.input_projection + state_projection, promote(s.cont))
 

@@ -82,7 +82,7 @@ def select_label_log_probs(log_prob: jax.Array, is_label: jax.Array, axis: int) 
 
     `is_label` is the one-hot mask of the labels, in the shape of `log_prob`.
     """
-    # a sum over the classes with one nonzero term is fused with the softmax; a gather would not be
+    # a sum over the classes with one nonzero term is fused with the softmax; a gather would not be fused
     return jnp.where(jnp.any(is_label, axis), jnp.sum(jnp.where(is_label, log_prob, 0), axis), jnp.nan)
 
 

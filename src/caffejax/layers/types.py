@@ -132,7 +132,7 @@ class Indices:
         classes: `classes(ctx, *bottoms)` returns the number of classes n, or None if the shapes do not determine it.
             Values of the first of these bottoms must be in 0 .. n - 1. Bottoms have `.shape`.
         ignore_label: `ignore_label(ctx)` returns a value outside 0 .. n - 1 that is allowed and has no effect, or None
-            if there is none.
+            if all such values are errors.
         gathers: whether the values are indices of rows of an array. Forward then returns NaN for values out of range,
             and checks report such values. Otherwise the values are class numbers.
         ignores_gradient: whether a requested gradient with respect to these bottoms is zero, as in Caffe's Backward,

@@ -60,7 +60,7 @@ PYTHON = define_layer(
 
 
 def _builtin_or_raise(ctx: Context, definition: LayerDefinition, error: LayerError) -> LayerType:
-    """Return the built-in type for the layer's module and class. If there is none, raise `error`."""
+    """Return the built-in type for the layer's module and class, or raise `error` if the class is not built in."""
     kind = builtin_type(ctx.param.module, ctx.param.layer)
     if kind is None:
         raise error
@@ -76,7 +76,7 @@ def find_callable(module: Any, name: str) -> Any:
     """Return the class or function of a module that has this name, which may contain dots.
 
     Raises:
-        LayerError: if there is no such class or function. The message suggests the most similar name.
+        LayerError: if the module lacks such a class or function. The message suggests the most similar name.
     """
     value = get_dotted(module, name)
     if not callable(value):

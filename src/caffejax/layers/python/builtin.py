@@ -32,7 +32,7 @@ BUILTIN: dict[tuple[str, str], LayerType] = {
 
 
 def builtin_type(module: str, name: str) -> LayerType | None:
-    """Return the built-in type for the names of a module and a class, or None if there is none."""
+    """Return the built-in type for the names of a module and a class, or None if the class is not built in."""
     for (ending, cls), kind in BUILTIN.items():
         if name == cls and f".{module}".endswith(f".{ending}"):
             return kind

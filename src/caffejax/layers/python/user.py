@@ -27,7 +27,7 @@ def import_user_module(name: str, folder: Path | None) -> ModuleType:
     Exceptions that the module raises get a note with its name.
 
     Raises:
-        LayerError: if there is no such module.
+        LayerError: if the module is not found.
     """
     if name in sys.modules:
         return sys.modules[name]
@@ -70,7 +70,7 @@ def _remove_last(paths: list[str], path: str) -> None:
 
 
 def get_dotted(module: ModuleType, name: str) -> Any:
-    """Return the attribute of a module that has this name, which may contain dots, or None if there is none."""
+    """Return the attribute of a module that has this name, which may contain dots, or None if it does not exist."""
     value: Any = module
     for part in name.split("."):
         value = getattr(value, part, None)
