@@ -162,8 +162,8 @@ def _count_by_kind(selected: list[Report], models: list[Report], singular: str, 
     """Return a text with the counts by kind of model, such as "2 of 3 nets and 1 of 1 solver load".
 
     Args:
-        selected: the models to count.
-        models: all models; if there are none, the text is "0 nets load".
+        selected: the reports to count.
+        models: the reports on all models; if it is empty, the text is "0 nets load".
         singular, plural: the verb in singular and plural.
     """
     kinds = {"net": "net", "solver": "solver", "unreadable": "unreadable file", "other": "other file"}

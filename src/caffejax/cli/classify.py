@@ -49,9 +49,11 @@ def run(options: argparse.Namespace) -> None:
     image_flags.set_limits(options)
     source = Path(options.input_file)
     if source.suffix == ".npy":
-        inputs = list(image_flags.load_npy(source))
+        images = image_flags.load_npy(source)
+        inputs = list(images)
         if not inputs or inputs[0].ndim != 3:
-            raise DataError(Problem("is not an array of images (N, H, W, K)", str(source)))
+            message = f"has shape {images.shape}, so it is not an array of images (N, H, W, K)"
+            raise DataError(Problem(message, str(source)))
     else:
         files = sorted(source.glob(f"*.{options.ext}")) if os.path.isdir(source) else [source]
         if not files:

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     if options.model is None and options.b is not None and Path(options.b).suffix in _NETS:
         options.model, options.b = options.b, None
     if (options.b is None) == (options.model is None):
-        raise CaffejaxError("give either a second dump or a net to compare the first dump with")
+        raise CaffejaxError("the first dump can be compared with a second dump or with a net; pass one of them as B")
     if options.each_layer and options.model is None:
         raise CaffejaxError("--each_layer runs a net's layers one by one: give a net, not a second dump")
     if options.picture:
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _run_net(options: argparse.Namespace, dump: Dump) -> Dump:
-    """Run the net that the flags describe on the dump's inputs; return the net's dump."""
+    """Run the net that the flags select on the inputs in `dump`; return a dump of this run."""
     from ..debugging.dumps import replay
 
     options.phase = options.phase or dump.phase

@@ -104,7 +104,7 @@ def _add_mnist_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _read_mnist(options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
-    """Return the images, uint8 (N, H, W), and the labels, int8 (N,) because Caffe stores them as `char`."""
+    """Return the images, uint8 (N, H, W), and the labels, int8 (N,), because Caffe stores labels as `char`."""
     import numpy as np
 
     images, labels = read_idx(options.images, 3), read_idx(options.labels, 1)
@@ -142,7 +142,7 @@ def read_idx(path: str, axes: int) -> np.ndarray:
 
 
 def _read_cifar(path: str) -> np.ndarray:
-    """Return the images in a file of CIFAR-10, uint8 (N, 3073). Each row is a label, followed by the pixels."""
+    """Return the records in a CIFAR-10 file, uint8 (N, 3073). Each row is a label, followed by an image's pixels."""
     import numpy as np
 
     from ..data.image_decoding import read_file

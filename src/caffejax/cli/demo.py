@@ -3,7 +3,7 @@
 The demo "digits" trains LeNet on handwritten digits, which takes less than a minute on two cores. The demo "shapes"
 trains SSD on synthetic pictures of discs, squares and triangles, which takes a minute or more. The demo "face" trains
 the same SSD on synthetic faces that are smiling, sad or surprised. The folder contains the prototxts, the data and a
-few pictures; change them and train again.
+few pictures. Change the prototxts and train again.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _write_folder(name: str, folder: Path) -> list[str]:
-    """Write the files of a demo into a new or empty folder; return its pictures' paths, relative to the folder."""
+    """Write a demo's files into a new or empty folder; return the paths of its pictures, relative to the folder."""
     demo = _DEMOS[name]
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         command = f"cd {folder}; caffejax train --solver={demo.solver} --snapshot={demo.prefix}.orbax"
@@ -113,7 +113,7 @@ def _source(name: str) -> Path:
 
 
 def _write_images(name: str, folder: Path) -> list[str]:
-    """Write a few test pictures and the folder for predictions; return the pictures' paths, relative to the folder."""
+    """Write a few test pictures, and create the folder for predictions; return the paths relative to `folder`."""
     import cv2
 
     (folder / "predicted").mkdir()

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _windows(path: str) -> dict[str, list[np.ndarray]]:
-    """Return the list of windows of each image in a file; the lists are empty if the file contains only image names."""
+    """Return the windows (ymin, xmin, ymax, xmax) of each image; the lists are empty if `path` lists only images."""
     import numpy as np
 
     from ..errors import DataError, Problem

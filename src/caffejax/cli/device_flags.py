@@ -1,4 +1,4 @@
-"""Flags for training on several devices and in several processes, and a context in which processes end together."""
+"""Flags that select devices and processes for training, and a context that ends all processes after an error."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def is_multiprocess(options: argparse.Namespace) -> bool:
 
 
 def parallel_config(options: argparse.Namespace, batch: BatchOf | None = None) -> Parallel:
-    """Return a `Parallel` from the flags. `batch` replaces `--batch` in commands that do not have this flag."""
+    """Return the `Parallel` settings from the flags. Commands without the flag `--batch` pass `batch` instead."""
     shard: Shard = options.shard or ("optimizer" if options.mesh else "none")
     model = (options.mesh or {}).get("model", 1)
     return Parallel(batch or options.batch, model, shard, options.reduce_dtype)
 
 
 def initialize_distributed_from_flags(options: argparse.Namespace) -> None:
-    """Connect to the other training processes, if the flags name any. Call this before JAX is used.
+    """Connect to the other training processes if the flags name a coordinator. Call this before JAX is used.
 
     Afterwards process 0 logs everything, and the other processes log only warnings and errors.
 
@@ -185,7 +185,7 @@ def check_mesh(options: argparse.Namespace, devices: int, where: str = "") -> No
 def abort_all_on_error() -> Iterator[None]:
     """Return a context in which an error or the loss of another training process ends this process at once.
 
-    A normal exit would wait for the other processes, which wait for this process.
+    Without this context, the process would wait at exit for the others, and the others for this process.
     """
     try:
         yield

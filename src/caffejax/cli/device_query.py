@@ -68,6 +68,6 @@ def _gpus(text: str) -> list[Any]:
     if text == "all":
         gpus = _devices("gpu")
         if not gpus:
-            raise CaffejaxError("JAX sees no GPU here; leave out --gpu to list the other devices")
+            raise CaffejaxError("JAX sees no GPU on this machine; omit --gpu to list the other devices")
         return gpus
     return [device_flags.get_device("gpu", number) for number in text.split(",")]

@@ -67,7 +67,7 @@ def _add_tile_flags(tiles: flags.Flags) -> None:
 def run(options: argparse.Namespace) -> None:
     """Draw the net, its filters or a blob."""
     if options.filters and options.blob:
-        raise CaffejaxError("give --filters or --blob, not both")
+        raise CaffejaxError("--filters and --blob cannot be combined; pass one of them")
     if not (options.filters or options.blob):
         draw_graph(options, options.phase or "ALL")
         return
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def draw_graph(options: argparse.Namespace, phase: str) -> None:
-    """Draw the layers of a phase and their blobs; `phase` is TRAIN, TEST or ALL."""
+    """Draw the layers of `phase` ("TRAIN", "TEST" or "ALL") and their blobs."""
     from pathlib import Path
 
     from ..atomic_write import check_writable
@@ -179,7 +179,7 @@ def _batch_size(net: Net, options: argparse.Namespace) -> int:
 
 
 def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
-    """Return a batch of one example: the first input with 1 or 3 channels is the image, and other inputs are zero."""
+    """Return the input arrays for `--image`: the first input with 1 or 3 channels is the image, all others are zero."""
     import numpy as np
 
     from ..pycaffe import io

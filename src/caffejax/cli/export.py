@@ -175,7 +175,7 @@ def _write_flax(net: Net, subject: InferenceModel, options: argparse.Namespace) 
 
 
 def _channels_last(blobs: Shapes) -> Shapes:
-    """Return the blobs' shapes and dtypes in a flax module, in which the channels are the last axis."""
+    """Return the shapes and dtypes that the blobs have in a flax module: the channels become the last axis."""
     from ..export.flax import channels_last_shape
 
     return {
@@ -247,7 +247,7 @@ def preprocessing_problems(options: argparse.Namespace) -> Iterator[str]:
 
 
 def preprocessing_of(net: Net, subject: InferenceModel, options: argparse.Namespace) -> Preprocessing | None:
-    """Return the preprocessing that the flags select, or None if they select none.
+    """Return the preprocessing that `--preprocess` selects, or None if the flag is absent.
 
     Args:
         net: the full net.

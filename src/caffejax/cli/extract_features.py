@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
 
     names, targets = options.blobs.split(","), options.databases.split(",")
     if len(names) != len(targets):
-        raise CaffejaxError(f"{len(names)} blobs need {len(names)} databases, but {len(targets)} are named")
+        raise CaffejaxError(f"there must be one database for each of the {len(names)} blobs, but {len(targets)} databases are named")
     if duplicates := [target for i, target in enumerate(targets) if target in targets[:i]]:
         raise CaffejaxError(f"the database '{duplicates[0]}' is named twice; give each blob a different one")
     number = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")

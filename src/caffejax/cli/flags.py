@@ -19,7 +19,7 @@ Flags = argparse.ArgumentParser | argparse._ArgumentGroup  # a parser or a group
 
 
 def group(parser: argparse.ArgumentParser, title: str) -> Flags:
-    """Return the group of a command's flags with this title; add the group if it does not exist."""
+    """Return the parser's group of flags with this title. If there is no such group, add it."""
     for existing in parser._action_groups:
         if existing.title == title:
             return existing
@@ -159,7 +159,7 @@ def data_config(options: argparse.Namespace) -> DataConfig:
 
 
 def fields_of(kind: type, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the flags' values by field name, for the fields of a configuration class that are flags of the command."""
+    """Return values for the fields of the configuration class `kind`, by name, from the command's flags."""
     return {f.name: getattr(options, f.name) for f in fields(kind) if f.metadata and hasattr(options, f.name)}
 
 

@@ -60,8 +60,8 @@ def add_preprocessing_flags(
     mean_file = "the mean to subtract: a .npy file, (K,) or (K, H, W), or a .binaryproto file"
     mean_file += "" if raw_scale is None else default
     flags.add(parser, "mean_file", help=mean_file, metavar="FILE")
-    flags.add(parser, "input_scale", help="factor after subtracting the mean", type=factor)
-    flags.add(parser, "raw_scale", help="factor before subtracting the mean", type=factor, default=raw_scale)
+    flags.add(parser, "input_scale", help="multiply by this factor after subtracting the mean", type=factor)
+    flags.add(parser, "raw_scale", help="multiply by this factor before subtracting the mean", type=factor, default=raw_scale)
     flags.add(parser, "channel_swap", help="order of the channels", type=numbers, default=channel_swap)
 
 
@@ -91,9 +91,9 @@ def choose_device(options: argparse.Namespace) -> None:
 
 
 def set_default_mean(options: argparse.Namespace) -> None:
-    """Set `--mean_file`, if it is absent, to the mean image of Caffe's scripts, a file in Caffe's Python folder.
+    """If `--mean_file` is absent, set it to the mean image in Caffe's Python folder, which Caffe's scripts subtract.
 
-    If the file is not found, no mean is subtracted; a logged warning says how to set it.
+    If this file is not found, no mean is subtracted, and a warning explains how to set the flag.
     """
     from ..glog import log
 
@@ -123,7 +123,7 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def convert_errors(model: str) -> Iterator[None]:
-    """Return a context that converts a ValueError to `CaffejaxError`; errors name the net's file `model`."""
+    """Return a context that converts a ValueError to a `CaffejaxError` whose message names the net file `model`."""
     from ..errors import DataError, locate_errors
 
     with locate_errors(file=model):
@@ -162,7 +162,7 @@ def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
 
 
 def write_tiles(maps: np.ndarray, options: argparse.Namespace, title: str) -> None:
-    """Write maps as tiles of one picture, as the flags select; print `title` and the number and size of the maps."""
+    """Write `maps` as tiles of one picture to the file `--out`; print `title`, and the number and size of the maps."""
     from ..atomic_write import replace_file
     from ..debugging.visualize import encode_image, enlarge, make_grid
     from ..errors import locate_errors

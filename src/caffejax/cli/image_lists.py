@@ -16,7 +16,7 @@ from .progress_bar import counter
 class get_image_size:  # noqa: N801  named like the command
     """Write a line `name height width` for each image of a list, as the SSD fork's tool does.
 
-    The name is the file name without folder and extension, or the number that --name_id_file has for this name.
+    `name` is the file name without folder and extension. With --name_id_file, this file's number for it is written.
     """
 
     HELP = "write the sizes of the images in a list"
@@ -99,7 +99,7 @@ class create_label_map:  # noqa: N801
 
 
 def _line_format(count: int) -> str:
-    """Return a description of a line with `count` parts, for messages."""
+    """Return a description of the format of a line with `count` parts, for error messages."""
     return {1: "a name", 2: "a name and a number"}.get(count, "a name, a number and a name to display")
 
 

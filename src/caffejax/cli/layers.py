@@ -79,7 +79,7 @@ def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _lines(title: str, t: LayerType, printed: set[tuple[Setting, ...]]) -> Iterator[str]:
-    """Yield lines that describe a type and its settings. Settings that are in `printed` are not repeated."""
+    """Yield lines that describe a layer type and its settings. Settings in `printed` are only named."""
     from ..layers import descriptions
 
     yield f"{title} (from {t.docs.origin})" if t.docs.origin != "BVLC" else title

@@ -1,4 +1,4 @@
-"""Flags that describe a net and its weights, and functions that build a net, graph or variables from them."""
+"""Flags that select a net and its weights, and functions that build a net, a graph or variables from the flags."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def stages(options: argparse.Namespace) -> list[str]:
 
 
 def net_of(options: argparse.Namespace) -> Net:
-    """Build the net that the command's flags describe.
+    """Build the net that the command's flags select.
 
     Raises:
         GraphError: if the net has no layers, or is invalid; the error lists all problems.
@@ -87,7 +87,7 @@ def net_of(options: argparse.Namespace) -> Net:
 
 
 def graph_of(options: argparse.Namespace) -> Graph:
-    """Build the graph of the net that the flags describe. The sources of data layers need not exist.
+    """Build the graph of the net that the flags select. The sources of data layers need not exist.
 
     Shapes that are assumed for missing sources are logged as warnings.
 
@@ -164,7 +164,7 @@ def _parse_module_name(text: str) -> str:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import modules. The working directory is searched first, as with `python -m`.
+    """Import the modules `names`. The working directory is searched first, as with `python -m`.
 
     Raises:
         CaffejaxError: if a module does not exist. Errors raised inside a module are passed on unchanged.

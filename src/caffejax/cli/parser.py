@@ -110,7 +110,7 @@ class Parser(argparse.ArgumentParser):
         return arguments
 
     def _put_flags_first(self, arguments: Sequence[str]) -> list[str]:
-        """Return the arguments with all flags first. Each flag is one word, and switches have no values."""
+        """Return the arguments with all flags first, each as one word: `--name=value`, or `--name` for a switch."""
         has_remainder = any(action.nargs == argparse.REMAINDER for action in self._actions)  # for another program
         flags: list[str] = []
         switches: dict[str, str] = {}  # the switches that are on, by dest
@@ -167,7 +167,7 @@ class Parser(argparse.ArgumentParser):
         return [*flags, *switches.values(), *["--"] * bool(words and not has_remainder), *words]
 
     def _find_action(self, flag: str) -> tuple[argparse.Action | None, bool]:
-        """Return the action of a flag (None if unknown), and False if it turns a switch off, as `--nogray` does."""
+        """Return a flag's action, or None if the flag is unknown, and False for `--noNAME` of a switch, else True."""
         action = self._option_string_actions.get(flag)
         if action is None and (match := re.match("(--?)no(.+)", flag)):
             switch = self._option_string_actions.get(match[1] + match[2])

@@ -108,7 +108,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _read_net(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
-    """Return the net and the solver of a solver file, or the net of a net file and None."""
+    """Return the net and the solver if the command's file is a solver, or the net and None if it is a net."""
     from ..checking.model_files import kind_of
     from ..net import Net
     from ..schema import read_solver
@@ -182,7 +182,7 @@ def _format_collective(collective: Collective, devices: int) -> str:
 
 
 def _scaling_lines(plan: Plan, scaling: Sequence[ScalingEstimate]) -> list[str]:
-    """Return a text line for each number of devices, with the best and the worst time of a step."""
+    """Return a line of text for each number of devices, with the shortest and the longest estimate of a step."""
     lines = []
     for s in scaling:
         worst, best = s.efficiency

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
-    """Return a name for each log: the file name without extension, with its folder if file names are equal."""
+    """Return a name for each log: its file name without extension, preceded by its folder if file names are equal."""
     names = [Path(path).as_posix() for path in paths]
     for suffix in (".metrics.jsonl", ".jsonl", ".log", ".txt"):
         names = [name.removesuffix(suffix) for name in names]

@@ -1,4 +1,4 @@
-"""Progress displays on a terminal for training and for loops of known length, and flags for records of training."""
+"""Progress displays on a terminal for training and for loops, and flags that record the metrics of training."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def show_progress(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]
 def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
     """Return a context that shows the progress of `total` steps below the log.
 
-    Its value is a function to call after each step. `noun` is the text after the numbers. Nothing is shown if stderr is
-    not a terminal with a cursor.
+    The context's value is a function to call after each step. `noun` is the text after the numbers. Nothing is shown
+    if stderr is not a terminal with a cursor.
     """
     if not _has_cursor():
         yield lambda: None

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
     from .. import dnn, pycaffe, shim
 
     if not options.module and not os.path.isfile(options.script):
-        raise CaffejaxError(f"there is no script {options.script}")
+        raise CaffejaxError(f"the script {options.script} does not exist")
     pycaffe.install()
     with suppress(ImportError):  # if OpenCV cannot be imported, the script may not need it
         dnn.install()

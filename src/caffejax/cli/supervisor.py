@@ -32,7 +32,7 @@ _STATUS = re.compile(r"absl::Status: (.{1,300})")
 
 
 def is_supervised() -> bool:
-    """Return whether this process has a supervisor. The first call makes this process end when the supervisor ends."""
+    """Return whether a supervisor started this process. After the first call, this process ends with its supervisor."""
     if (number := os.environ.pop(_VARIABLE, None)) is None:
         return False
     threading.Thread(target=_end_with_parent, args=(int(number),), daemon=True).start()
@@ -48,8 +48,8 @@ def supervise(process_id: int | None, start_timeout: int) -> int:
     """Run this process's command line again in a child process and return its exit code.
 
     Args:
-        process_id: the number of the process among the processes that train together, or None if it is unknown.
-        start_timeout: the time that processes wait for each other at the start, in seconds.
+        process_id: the index of this process among the processes that train together, or None if it is unknown.
+        start_timeout: the longest time that processes wait for each other at the start, in seconds.
     """
     read_end, write_end = os.pipe()
     pending: list[int] = []

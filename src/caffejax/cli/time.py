@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _time(timer: Timer, iterations: int, plan: str) -> dict[str, Any]:
-    """Time the passes, log the times, and return their means in milliseconds."""
+    """Time the forward and backward passes, log the times, and return JSON values with the means in ms."""
     from ..debugging import mean_times
 
     log.info("Compiling.")

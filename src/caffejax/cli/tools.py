@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
 
     folder = Path(options.folder)
     if not folder.is_dir():
-        raise CaffejaxError(f"{folder}: there is no such folder")
+        raise CaffejaxError(f"the folder {folder} does not exist")
     programs = _programs(folder / "build")
     foreign = [path for path in programs if os.path.lexists(path) and not _has_mark(path)]
     if foreign and not options.replace:
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _programs(build: Path) -> dict[Path, str]:
-    """Return the text of each shell script by path."""
+    """Return a dict with the text of each shell script, by its path."""
     paths = {f"tools/{name}": command for name, command in (_TOOLS | {c: c for c in _EXAMPLES.values()}).items()}
     paths |= {f"examples/{name}": command for name, command in _EXAMPLES.items()}
     texts = {name: _script(command) for name, command in paths.items()}

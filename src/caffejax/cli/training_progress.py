@@ -58,7 +58,7 @@ class TrainingDisplay(Callback):
         self._progress.update(self._task, completed=solver.iteration, numbers=self._numbers(loss, pace))
 
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
-        """Store the scores of the shown outputs. For an output of several nets, the first net's scores are stored."""
+        """Store the scores of the shown outputs. If several nets have an output, the first net's scores are stored."""
         for evaluator, scores in zip(reversed(solver.tests.evaluators), reversed(results), strict=True):
             losses = evaluator.net.graph.losses
             for name, values in scores.outputs.items():

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, kind: str = "") -> None:
 
 
 def _kind_of(data: bytes) -> str:
-    """Return the kind of a file's content: "weights" if it is not text, else "solver" or "net"."""
+    """Return the kind of a file with this content: "weights" if it is not text, otherwise "solver" or "net"."""
     from ..checking.model_files import kind_of
 
     try:

@@ -42,7 +42,7 @@ class Layer:
 
     @property
     def blobs(self) -> tuple[Array, ...]:
-        """The parameters and running statistics. To set them, assign a sequence of arrays."""
+        """The layer's parameters and running statistics. To replace them, assign a sequence of arrays."""
         return tuple(self._net.getParam(self._number, i) for i in range(len(self._net._params(self._number))))
 
     @blobs.setter
@@ -54,9 +54,9 @@ class Layer:
             self._net.setParam(self._number, i, array)
 
     def outputNameToIndex(self, outputName: str) -> int:
-        """Return the number of the net's input with this name, or -1 if there is none.
+        """Return the number of the net's input with this name, or -1 if there is none, for layer 0 (the inputs).
 
-        This holds for layer 0, which stands for the inputs. Other layers return 0.
+        For all other layers, return 0.
         """
         if self._number:
             return 0
@@ -64,7 +64,7 @@ class Layer:
 
 
 class Net:
-    """A Caffe net with OpenCV 4's interface. `readNetFromCaffe` returns one; `Net()` is empty.
+    """A Caffe net with OpenCV 4's interface. `readNetFromCaffe` returns a `Net`; `Net()` has no layers.
 
     Layers have OpenCV's names: a Convolution has the name of its top, and other layers have their names in the
     prototxt, which are also accepted for Convolutions. Layers are numbered from 1; layer 0 stands for the net's inputs.
@@ -393,7 +393,7 @@ class Net:
         return bottoms[number], tops[number]
 
     def _split_arguments(self, layer_and_shapes: tuple[Any, ...]) -> tuple[Sequence[int], Any]:
-        """Return the number of the given layer, or of all layers if none is given, and the result of `_shapes_for`."""
+        """Return the number of the passed layer, or of all layers by default, and the result of `_shapes_for`."""
         *layer, shapes = layer_and_shapes
         return [self._number(*layer)] if layer else range(len(self._nodes) + 1), self._shapes_for(shapes)
 

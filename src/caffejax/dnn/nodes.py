@@ -22,7 +22,7 @@ class Node(NamedTuple):
         name: OpenCV's name.
         type: OpenCV's type.
         layer: the layer, in a graph in which no two layers write the same blob.
-        params: the parameters and statistics that OpenCV assigns to it.
+        params: the parameters and statistics that OpenCV assigns to this layer.
         tops: the names of its tops in that graph, or of its bottoms for a layer without tops, such as Silence. The
             Scale layer that OpenCV adds for an Axpy layer has none.
     """

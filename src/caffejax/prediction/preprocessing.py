@@ -72,7 +72,7 @@ class Preprocessing:
         mean: float32, (C, 1, 1) or (C, h, w), in the net's channel order, for pixels from 0 to 255.
         scale: the factor.
         channels: "BGR" or "RGB", or "gray" for nets of one channel.
-        source: a description of the source of these settings, for people.
+        source: a text that describes the source of these settings, for the log.
     """
 
     mean: np.ndarray
@@ -109,9 +109,9 @@ def preprocessing_of(
     scale: float | None = None,
     channels: str | None = None,
 ) -> Preprocessing:
-    """Return the preprocessing of a net.
+    """Return the preprocessing settings of a net.
 
-    It comes from the arguments, otherwise from the transform_param of a data layer of the net or of a train net in its
+    They come from the arguments, otherwise from the transform_param of a data layer of the net or of a train net in its
     folder, otherwise from `PUBLISHED`, and otherwise from Caffe's defaults: no mean, scale 1, and B, G, R.
 
     Args:
@@ -178,7 +178,7 @@ def _with_transform(net: NetParameter) -> list[LayerParameter]:
 
 
 def _has_mean(param: TransformationParameter, file: Path) -> bool:
-    """Return whether the mean of a transform_param can be read: it has no file, or the file exists."""
+    """Return whether the mean of a transform_param can be used: it has no mean_file, or the file exists."""
     return not param.HasField("mean_file") or find(param.mean_file, file.parent).exists()
 
 

@@ -39,7 +39,7 @@ def read_names(file: str) -> Names:
 
 
 def names_problem(graph: Graph, names: Names) -> str | None:
-    """Return a message if the number of names differs from the number of an output's classes, otherwise None."""
+    """Return a message if an output has a different number of classes than there are names, otherwise None."""
     for output in graph.outputs:
         if _kind(graph, output) in ("classes", "pixels") and names:
             count = graph.blobs[output].shape[1]
@@ -175,7 +175,7 @@ def check_outputs(graph: Graph) -> None:
 
 
 def _kind(graph: Graph, name: str) -> str:
-    """Return "boxes", "pixels", "labels" (of pixels), "classes", or "" if an output has none of these meanings."""
+    """Return the kind of an output: "boxes", "pixels" (scores), "labels" (of pixels), "classes", or "" if unknown."""
     shape = graph.blobs[name].shape
     producer = next(layer for layer in reversed(graph.layers) if name in layer.tops)
     if len(shape) == 4 and shape[3] == 7 and producer.type.traits.pads_rows:

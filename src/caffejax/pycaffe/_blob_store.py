@@ -1,4 +1,4 @@
-"""Memory of a pycaffe net: data and diffs of its blobs, parameters and state."""
+"""The arrays of a pycaffe net: data and diffs of its blobs, parameters and state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Memories:
     Attributes:
         device: the device on which passes run; `move` changes it.
         blobs: the blobs by name.
-        slots: the blobs of parameters and state, by the slot of the layer that owns them.
+        slots: the blobs of parameters and state, by `Slot` (the name of the layer that owns a blob, and an index).
     """
 
     def __init__(self, graph: Graph, variables: pure.Variables, device: jax.Device) -> None:
@@ -92,7 +92,7 @@ class Memories:
                 blob.data_memory.store(param.spec.rewrite(blob.data_on(self.device)))
 
     def data_of(self, tree: Mapping[str, Mapping[int, Slot]]) -> pure.Params:
-        """Replace the slots in a tree by their data, and return the tree."""
+        """Return a copy of a tree in which each slot is replaced by its data."""
         return {
             layer: {i: self.slots[slot].data_on(self.device) for i, slot in slots.items()}
             for layer, slots in tree.items()

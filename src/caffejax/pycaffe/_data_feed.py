@@ -21,8 +21,8 @@ class FedLayers:
     """The data layers and MemoryData layers of a net, whose batches are written to their tops.
 
     Args:
-        loader: reads the data layers.
-        memories: the net's memories, with the tops.
+        loader: the loader that reads batches of the data layers.
+        memories: the arrays of the net, to which the batches are written.
 
     Attributes:
         arrays: the sources from which MemoryData layers read batches, by layer key.

@@ -1,4 +1,4 @@
-"""State of a pycaffe net: its memories, and forward and backward passes over ranges of its layers."""
+"""A pycaffe net with its arrays, and forward and backward passes over ranges of its layers."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class Executor:
         self._history = History(self._ranges, self.memories)
 
     def _prepare_pass(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
-        """Let data layers read their next batch, and return a new pass, which has not run yet."""
+        """Read the next batch of each data layer, and return a new pass, which has not run yet."""
         self.fed_layers.read(layers.fed_layers)
         return new_pass(layers, self.memories, key, frozen)
 

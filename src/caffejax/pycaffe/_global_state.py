@@ -127,7 +127,7 @@ def next_seed() -> int:
 
 
 def set_multiprocess(multiprocess: bool) -> None:
-    """Store the flag. It has no effect, because pycaffe's solvers train on one device."""
+    """Store `multiprocess`, which has no effect, because pycaffe's solvers train on one device."""
     _process.multiprocess = bool(multiprocess)
 
 

@@ -156,7 +156,7 @@ class LayerRange:
         Args:
             inputs: the inputs of the forward pass.
             seeds: the blobs' diffs to start from, by name.
-            back: the layers to run backward.
+            back: the range of layers to run backward.
             wanted: the blobs whose diffs to return.
             host_tops: the tops that a host layer computed in the forward pass; empty for other layers.
         """

@@ -27,7 +27,7 @@ from ._synced_memory import SyncedBlob
 
 
 class Rows:
-    """Collects the rows of several batches of blobs, by blob name."""
+    """The rows of several batches of blobs, collected by blob name."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._rows: dict[str, list[Any]] = {name: [] for name in names}
@@ -97,7 +97,7 @@ def layer_blobs(executor: Executor, layer: Layer) -> BlobVec:
 
 
 def share_data(targets: Iterable[tuple[str, list[SyncedBlob]]], sources: Mapping[str, list[SyncedBlob]]) -> None:
-    """Make the blobs of layers use the data of a different net's layers with the same names.
+    """Make layers use the data of the blobs of the layers with the same names in a different net.
 
     Args:
         targets: pairs of a layer's name and blobs.

@@ -21,7 +21,7 @@ from ._synced_memory import Memory, next_version
 
 
 class FrozenForward:
-    """Forward passes that run an inference function as long as the weights do not change.
+    """Forward passes that run an inference function, compiled for fixed weights, while the weights do not change.
 
     The passes run the first layers of a net, or all layers.
 
@@ -71,7 +71,7 @@ class Pass:
     Args:
         layers: the layers to run.
         inputs: the inputs of the pass; the key is a `Key`.
-        frozen: inference functions that the pass may use, or None.
+        frozen: the inference functions that the pass may run instead of the layers, or None.
 
     Attributes:
         range: the layers to run.

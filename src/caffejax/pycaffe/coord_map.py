@@ -84,7 +84,7 @@ def coord_map(fn: Function) -> CoordMap:
 
 
 def _pixels(fn: Function) -> SpatialMap:
-    """Return the kind of map from a layer's bottom to its top, or "unknown" for an unregistered type."""
+    """Return the `SpatialMap` of the layer's type, or "unknown" for an unregistered type."""
     try:
         traits = layer_type(fn.type_name).traits
     except GraphError:

@@ -334,7 +334,7 @@ def _nearest(new: int, old: int) -> np.ndarray:
 
 
 def _inside_fraction(new: int, old: int) -> np.ndarray:
-    """Return for each new pixel the sum of its interpolation weights for pixels inside the image, (new,)."""
+    """Return the sum of the interpolation weights for pixels inside the image, for each new pixel, (new,)."""
     centres = _centres(new, old)
     return 1 - np.maximum(np.maximum(-centres, centres - (old - 1)), 0)
 
