@@ -27,11 +27,11 @@ read, 2 for a mistake in the command, 130 after Ctrl-C. This page is made by `sc
 
 def make_page() -> str:
     """Return the page."""
-    parser = cli._parser()
+    parser = cli._make_parser()
     parts = [INTRO]
     for title, commands in (*cli._GROUPS.items(), ("Caffe's other tools", cli._CAFFES_TOOLS)):
         parts.append(f"## {title[0].upper()}{title[1:]}\n")
-        parts += [_section(name, parser.subparsers[name]) for name in map(cli._name, commands)]
+        parts += [_section(name, parser.subparsers[name]) for name in map(cli._get_name, commands)]
     return "\n".join(parts)
 
 

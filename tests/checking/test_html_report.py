@@ -64,7 +64,7 @@ def test_the_next_command_exists(report: Report, command: str) -> None:
 
     assert next_command(report) == command
     program, name, *_ = shlex.split(command)
-    parser: Parser = cli._parser()
+    parser: Parser = cli._make_parser()
     assert program == "caffejax"
     assert name in parser.subparsers
     assert all(re.match("--(solver|weights|import)=", word) for word in command.split() if word.startswith("--"))

@@ -162,7 +162,7 @@ def test_a_dump_that_does_not_fit_the_net_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["compare", "a.npz"], "give either a second dump or a net"),
+        (["compare", "a.npz"], "the first dump can be compared with a second dump or with a net"),
         (["compare", "a.npz", "b.npz", "--each_layer"], "give a net, not a second dump"),
         (["compare", "a.npz", "b.npz", "--picture=a.gibberish"], "'.gibberish' is not a picture format"),
         (["collect", "--model=deploy.prototxt", "--out=b.npz", "--backward"], "has no loss in phase TEST"),

@@ -193,7 +193,7 @@ def test_extract_features(net_and_features, backend):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ip,pool", "a", "1", "lmdb"), "2 blobs need 2 databases, but 1 are named"),
+        (("ip,pool", "a", "1", "lmdb"), "2 blobs need 2 databases, but the number of databases is 1"),
         (("ip,pool", "a,a", "1", "lmdb"), "the database 'a' is named twice"),
         (("ip,poo", "a,b", "1", "lmdb"), "no blob 'poo' in the net; did you mean 'pool'?"),
         (("ip", "net.prototxt", "1", "leveldb"), "net.prototxt: already exists"),

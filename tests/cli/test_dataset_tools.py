@@ -184,4 +184,4 @@ def test_foreign_programs_are_kept_or_named(capsys: pytest.CaptureFixture[str]) 
     assert main(["tools", ".", "--replace"]) == 0
     assert "Replaced build/tools/caffe.bin\n" in capsys.readouterr().out
     assert not Path("build/tools/caffe").is_symlink()
-    assert "there is no such folder" in error_output(capsys, "tools", "none")
+    assert "the folder none does not exist" in error_output(capsys, "tools", "none")

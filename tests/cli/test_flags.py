@@ -28,8 +28,8 @@ def test_every_option_is_a_flag_but_those_that_solvers_set(parser: argparse.Argu
 
 def test_flags_have_the_options_own_defaults(parser: argparse.ArgumentParser) -> None:
     options = parser.parse_args([])
-    assert flags.compute_config(options) == ComputeConfig()
-    assert flags.data_config(options) == DataConfig()
+    assert flags.make_compute_config(options) == ComputeConfig()
+    assert flags.make_data_config(options) == DataConfig()
 
 
 def test_flags_set_the_options(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +37,8 @@ def test_flags_set_the_options(parser: argparse.ArgumentParser) -> None:
         "--kernels=reference -precision bfloat16 --backward=rules --remat=auto --memory-limit=2KiB --workers=3 "
         "-skip_bad_images=true --max_image_pixels=9 --max_hdf5_bytes=1KiB --no_python_layers".split()
     )
-    assert flags.compute_config(options) == ComputeConfig("reference", "bfloat16", "rules", "auto", 2048)
-    assert flags.data_config(options) == DataConfig(
+    assert flags.make_compute_config(options) == ComputeConfig("reference", "bfloat16", "rules", "auto", 2048)
+    assert flags.make_data_config(options) == DataConfig(
         workers=3, skip_bad=True, max_image_pixels=9, max_hdf5_bytes=1024, no_python_layers=True
     )
 
@@ -56,7 +56,7 @@ def tool_parser() -> Parser:
     parser = Parser()
     flags.add_switch(parser, "gray", "")
     flags.add_switch(parser, "no_color", "")
-    flags.add(parser, "size", "", type=flags.count, default=0)
+    flags.add(parser, "size", "", type=flags.parse_count, default=0)
     flags.add(parser, "name", "")
     parser.add_argument("first")
     parser.add_argument("second", nargs="?")

@@ -34,7 +34,7 @@ def parse_flags(request: pytest.FixtureRequest) -> Callable[[str], argparse.Name
 def test_mesh_flags_give_the_settings(
     parse_flags: Callable[[str], argparse.Namespace], text: str, parallel: Parallel
 ) -> None:
-    assert device_flags.parallel_config(parse_flags(text), "device") == parallel
+    assert device_flags.make_parallel_config(parse_flags(text), "device") == parallel
 
 
 @pytest.mark.parametrize("mesh", ["", "8", "data", "data=0", "data=-1", "data=2,data=2", "rows=2"])
@@ -49,7 +49,7 @@ def test_invalid_meshes_are_refused(
 def test_the_batch_flag_sets_whose_batch_it_is() -> None:
     parser = argparse.ArgumentParser()
     train.add_flags(parser)
-    assert device_flags.parallel_config(parser.parse_args(["x", "--batch=global"])) == Parallel(batch="global")
+    assert device_flags.make_parallel_config(parser.parse_args(["x", "--batch=global"])) == Parallel(batch="global")
 
 
 @pytest.mark.parametrize("scaling", ["", "8,", "0", "8,x"])

@@ -10,7 +10,7 @@ from test_help_and_errors import refusal
 from test_logs import CURRENT_LOG, NAN, row
 
 from caffejax.cli import main
-from caffejax.cli.plot import names_of
+from caffejax.cli.plot import name_runs
 from caffejax.logs import draw_runs, read_log
 from caffejax.logs.log_plot import make_panels, moving_mean
 
@@ -193,7 +193,7 @@ def test_too_many_panels_are_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     ],
 )
 def test_names_of_runs(paths: list[str], names: list[str]) -> None:
-    assert names_of(paths) == names
+    assert name_runs(paths) == names
 
 
 def test_all_files_that_are_not_logs_are_named_at_once(

@@ -13,7 +13,7 @@ import pytest
 from caffejax import Net, save_weights
 from caffejax.cli import main
 from caffejax.net import Variables
-from caffejax.prediction.preprocessing import PUBLISHED, preprocessing_of
+from caffejax.prediction.preprocessing import PUBLISHED, find_preprocessing
 from caffejax.prediction.results import palette, read_names
 from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter
 
@@ -375,7 +375,7 @@ def test_the_page_of_configs_says_what_predict_uses() -> None:
 )
 def test_published_nets_are_recognized(folder: Path, name: str, layer: str, published: str | None) -> None:
     net = NetParameter(name=name, layer=[LayerParameter(name=n) for n in layer.split()])
-    preprocessing = preprocessing_of(net, folder / "deploy.prototxt", (3, 4, 4))
+    preprocessing = find_preprocessing(net, folder / "deploy.prototxt", (3, 4, 4))
     assert preprocessing.source == (f"the published {published}" if published else "Caffe's defaults")
 
 

@@ -210,7 +210,7 @@ def test_detect_writes_the_detectors_predictions(model_folder: Path, tmp_path: P
     [
         (("classify", "absent.png", "out.npy"), r"absent\.png: no such file"),
         (("classify", "junk.npy", "out.npy"), r"junk\.npy: is not a \.npy file"),
-        (("classify", "flat.npy", "out.npy"), r"flat\.npy: is not an array of images"),
+        (("classify", "flat.npy", "out.npy"), r"flat\.npy: has shape \(4,\), so it is not an array of images"),
         (("classify", "{job}", "out.npy"), r"contains no \*\.jpg images; --ext"),
         (("classify", "{job}/0.png", "out.npy", "--images_dim=5,5"), r"5 x 5 cannot be cropped to 10 x 10"),
         (("classify", "{job}/0.png", "out.npy", "--mean_file=flat.npy"), r"Mean channels incompatible"),

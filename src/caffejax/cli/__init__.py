@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         signal_handlers.open_missing_streams()
-    parser = _parser()
+    parser = _make_parser()
     options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and device_flags.is_multiprocess(options) and not supervisor.is_supervised():
         return supervisor.supervise(options.process_id, options.start_timeout)
@@ -149,12 +149,12 @@ def _discard_stdout() -> None:
     os.close(null)
 
 
-def _parser() -> Parser:
+def _make_parser() -> Parser:
     parser = Parser(
         prog="caffejax",
         usage="caffejax COMMAND ...",
         description="Run Caffe models on JAX: train, test, check and export them.",
-        epilog=_overview(),
+        epilog=_format_overview(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -162,7 +162,7 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True, prog="caffejax")
     for command in (*itertools.chain(*_GROUPS.values()), *_CAFFES_TOOLS):
         sub = commands.add_parser(
-            _name(command),
+            _get_name(command),
             help=command.HELP,
             description=command.__doc__,
             epilog=f"example: {command.EXAMPLE}",
@@ -174,16 +174,16 @@ def _parser() -> Parser:
     return parser
 
 
-def _name(command: Any) -> str:
+def _get_name(command: Any) -> str:
     return str(command.__name__).rsplit(".", 1)[-1]
 
 
-def _overview() -> str:
+def _format_overview() -> str:
     """Return the help text that lists the commands by task."""
     lines = []
     for title, commands in _GROUPS.items():
-        lines += [f"{title}:", *(f"  {_name(command):11} {command.HELP}" for command in commands), ""]
-    lines += ["Caffe's other tools:", *textwrap.wrap("  ".join(map(_name, _CAFFES_TOOLS)), 92, **_INDENT), ""]
+        lines += [f"{title}:", *(f"  {_get_name(command):11} {command.HELP}" for command in commands), ""]
+    lines += ["Caffe's other tools:", *textwrap.wrap("  ".join(map(_get_name, _CAFFES_TOOLS)), 92, **_INDENT), ""]
     return "\n".join([*lines, *textwrap.wrap(_NOTES, 92)])
 
 

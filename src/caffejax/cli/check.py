@@ -32,19 +32,19 @@ _ROW = "{:<50}  {:<20}  {:>8}  {:>10}"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments and flags."""
-    parser.add_argument(
-        "paths", nargs="+", type=_existing_path, metavar="FILE|FOLDER", help="nets, solvers, or folders"
-    )
+    parser.add_argument("paths", nargs="+", type=_parse_path, metavar="FILE|FOLDER", help="nets, solvers, or folders")
     weights = "check these weights against the nets (default: files in the net's folder with its base name)"
-    flags.add(parser, "weights", weights, type=_existing_path, metavar="FILE")
+    flags.add(parser, "weights", weights, type=_parse_path, metavar="FILE")
     flags.add_json(parser, "print everything as JSON")
     flags.add(
         parser, "html", "also write an HTML page with all models, drawings and suggested commands", metavar="FILE.html"
     )
     net_flags.add_import_and_limit_flags(parser)
     jobs = "number of files to check in parallel (default: the number of cores)"
-    parser.add_argument("-j", "--jobs", type=flags.positive, metavar="N", help=jobs)
-    flags.add(parser, "timeout", "time limit for each file, in seconds", type=flags.positive, default=120, metavar="N")
+    parser.add_argument("-j", "--jobs", type=flags.parse_positive, metavar="N", help=jobs)
+    flags.add(
+        parser, "timeout", "time limit for each file, in seconds", type=flags.parse_positive, default=120, metavar="N"
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
         weights,
         jobs=options.jobs,
         timeout=options.timeout,
-        data_config=flags.data_config(options),
+        data_config=flags.make_data_config(options),
         imports=options.imports or (),
     )
     arguments = {str(path) for path in options.paths}
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> None:
         raise CaffejaxError("there is neither a net nor a solver in these folders")
 
 
-def _existing_path(text: str) -> Path:
+def _parse_path(text: str) -> Path:
     if not os.path.exists(text):
         raise argparse.ArgumentTypeError(f"there is no file or folder '{text}'")
     return Path(text)
@@ -104,12 +104,12 @@ def _existing_path(text: str) -> Path:
 def _print_report(report: Report, first: bool) -> None:
     if first:
         print(_ROW.format("model", "loads in", "params", "memory"))
-    for line in _lines(report):
+    for line in _format_report(report):
         print(line)
     sys.stdout.flush()
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _format_report(report: Report) -> Iterator[str]:
     from ..checking.check_report import distinct_phases, distinct_weights
 
     loading = [phase for phase in report.phases if phase.outcome == "loads"]

@@ -25,7 +25,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         parser,
         "images_dim",
         help="height and width to resize to before cropping",
-        type=image_flags.numbers,
+        type=image_flags.parse_numbers,
         default=(256, 256),
     )
     flags.add(parser, "ext", help="the file extension of the images in a folder", default="jpg")
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
             )
         inputs = [caffe.io.load_image(file) for file in files]
     image_flags.choose_device(options)
-    settings = image_flags.settings(options)
+    settings = image_flags.get_settings(options)
     with image_flags.convert_errors(options.model_def):
         classifier = Classifier(
             options.model_def,

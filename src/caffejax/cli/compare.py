@@ -32,8 +32,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_strict_flag(parser)
     flags.add(parser, "phase", "the net's phase (default: the dump's)", choices=("TRAIN", "TEST"))
     net_flags.add_state_flags(parser)
-    flags.add(parser, "rtol", "tolerance relative to the array's largest value", type=_tolerance, metavar="X")
-    flags.add(parser, "atol", "absolute tolerance, added to the relative one", type=_tolerance, metavar="X")
+    flags.add(parser, "rtol", "tolerance relative to the array's largest value", type=_parse_tolerance, metavar="X")
+    flags.add(parser, "atol", "absolute tolerance, added to the relative one", type=_parse_tolerance, metavar="X")
     flags.add_switch(parser, "each_layer", "with a net: run each layer on the dump's bottoms and top diffs")
     flags.add_switch(parser, "random", "also count differences due to random layers, such as dropout in TRAIN")
     flags.add_json(parser)
@@ -42,7 +42,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     device_flags.add_device_flag(parser)
 
 
-def _tolerance(text: str) -> float:
+def _parse_tolerance(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -94,6 +94,6 @@ def _run_net(options: argparse.Namespace, dump: Dump) -> Dump:
     from ..debugging.dumps import replay
 
     options.phase = options.phase or dump.phase
-    net = net_flags.net_of(options)
-    variables = net_flags.variables_of(net, options.weights, options.strict_weights) if options.weights else None
+    net = net_flags.build_net(options)
+    variables = net_flags.load_variables(net, options.weights, options.strict_weights) if options.weights else None
     return replay(dump, net, variables, isolate_layers=options.each_layer)

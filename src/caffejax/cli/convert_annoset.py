@@ -38,26 +38,34 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_switch(parser, "check_label", "has no effect: names and labels are always checked for duplicates")
     flags.add_switch(parser, "gray", "store one channel instead of three")
     flags.add_switch(parser, "shuffle", "store the images in a random order")
-    flags.add(parser, "seed", "the seed of the random order", type=flags.count, default=0, metavar="N")
+    flags.add(parser, "seed", "the seed of the random order", type=flags.parse_count, default=0, metavar="N")
     flags.add(
         parser,
         "min_dim",
         "enlarge smaller images until the shorter side has this length in pixels",
-        type=flags.count,
+        type=flags.parse_count,
         default=0,
     )
     flags.add(
         parser,
         "max_dim",
         "then shrink larger images until the longer side has this length in pixels",
-        type=flags.count,
+        type=flags.parse_count,
         default=0,
     )
     flags.add(
-        parser, "resize_width", "resize to this width in pixels; needs --resize_height", type=flags.count, default=0
+        parser,
+        "resize_width",
+        "resize to this width in pixels; needs --resize_height",
+        type=flags.parse_count,
+        default=0,
     )
     flags.add(
-        parser, "resize_height", "resize to this height in pixels; needs --resize_width", type=flags.count, default=0
+        parser,
+        "resize_height",
+        "resize to this height in pixels; needs --resize_width",
+        type=flags.parse_count,
+        default=0,
     )
     flags.add_switch(parser, "check_size", "stop if an image differs in size from the first image")
     flags.add_switch(parser, "encoded", "store compressed images; files are copied unchanged if possible")
@@ -81,7 +89,7 @@ def run(options: argparse.Namespace) -> None:
     log.info("A total of %d images.", len(images))
     count = 0
     with WRITERS[options.backend](options.database) as put, counter(len(images), "images") as advance:
-        for count, (key, record) in enumerate(_records(options, images), 1):
+        for count, (key, record) in enumerate(_read_records(options, images), 1):
             put(key, record)
             advance()
             if count % _LOG_EVERY == 0:
@@ -120,7 +128,7 @@ def _read_list(options: argparse.Namespace) -> list[_Image]:
     ]
 
 
-def _records(options: argparse.Namespace, images: list[_Image]) -> Iterator[tuple[bytes, bytes]]:
+def _read_records(options: argparse.Namespace, images: list[_Image]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the key and the AnnotatedDatum of each image, in the order of `images`."""
     from ..data.annotated.write_annotated import StorageOptions, encode_annotated
     from ..data.write_imageset import guess_encoding

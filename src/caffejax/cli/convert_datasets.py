@@ -39,7 +39,7 @@ class convert_mnist_data:  # noqa: N801  named like the command
         """Make the database."""
         start_logging()
         images, labels = _read_mnist(options)
-        _write(options.backend, options.database, images[:, None], labels, digits=8)
+        _write_database(options.backend, options.database, images[:, None], labels, digits=8)
 
 
 class convert_mnist_siamese_data:  # noqa: N801
@@ -53,7 +53,7 @@ class convert_mnist_siamese_data:  # noqa: N801
         """Add the command's flags."""
         _add_mnist_arguments(parser)
         flags.add_backend_flag(parser, "leveldb")  # the only format of Caffe's tool
-        flags.add(parser, "seed", "the seed of the random pairs", type=flags.count, default=0, metavar="N")
+        flags.add(parser, "seed", "the seed of the random pairs", type=flags.parse_count, default=0, metavar="N")
 
     @staticmethod
     def run(options: argparse.Namespace) -> None:
@@ -64,7 +64,7 @@ class convert_mnist_siamese_data:  # noqa: N801
         images, labels = _read_mnist(options)
         pairs = np.random.default_rng(options.seed).integers(0, len(images), (len(images), 2))
         first, second = labels[pairs].T
-        _write(options.backend, options.database, images, first == second, digits=8, rows=pairs)
+        _write_database(options.backend, options.database, images, first == second, digits=8, rows=pairs)
 
 
 class convert_cifar_data:  # noqa: N801
@@ -94,7 +94,7 @@ class convert_cifar_data:  # noqa: N801
             log.info("Writing %s data", title)
             database = f"{options.output}/cifar10_{name}_{options.db_type}"
             labels, pixels = records[:, 0].astype(np.int8), records[:, 1:]
-            _write(options.db_type, database, pixels.reshape(-1, *_CIFAR_SHAPE), labels, digits=5)
+            _write_database(options.db_type, database, pixels.reshape(-1, *_CIFAR_SHAPE), labels, digits=5)
 
 
 def _add_mnist_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +155,7 @@ def _read_cifar(path: str) -> np.ndarray:
     return np.frombuffer(data, np.uint8).reshape(-1, size)
 
 
-def _write(
+def _write_database(
     kind: str, database: str, images: np.ndarray, labels: np.ndarray, *, digits: int, rows: np.ndarray | None = None
 ) -> None:
     """Write a database with a datum for each label.

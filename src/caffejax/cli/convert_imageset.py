@@ -28,12 +28,20 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_backend_flag(parser)
     flags.add_switch(parser, "gray", "store one channel instead of three")
     flags.add_switch(parser, "shuffle", "store the images in a random order")
-    flags.add(parser, "seed", "the seed of the random order", type=flags.count, default=0, metavar="N")
+    flags.add(parser, "seed", "the seed of the random order", type=flags.parse_count, default=0, metavar="N")
     flags.add(
-        parser, "resize_width", "resize to this width in pixels; needs --resize_height", type=flags.count, default=0
+        parser,
+        "resize_width",
+        "resize to this width in pixels; needs --resize_height",
+        type=flags.parse_count,
+        default=0,
     )
     flags.add(
-        parser, "resize_height", "resize to this height in pixels; needs --resize_width", type=flags.count, default=0
+        parser,
+        "resize_height",
+        "resize to this height in pixels; needs --resize_width",
+        type=flags.parse_count,
+        default=0,
     )
     flags.add_switch(parser, "check_size", "stop if an image differs in size from the first image")
     flags.add_switch(parser, "encoded", "store compressed images; files are copied unchanged if possible")
@@ -66,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
         log.info("encode_type specified, assuming encoded=true.")
     count = 0
     with WRITERS[options.backend](options.database) as put, counter(len(paths), "images") as advance:
-        for count, (key, datum) in enumerate(_records(options, images, paths, order), 1):
+        for count, (key, datum) in enumerate(_read_records(options, images, paths, order), 1):
             put(key, datum)
             advance()
             if count % _LOG_EVERY == 0:
@@ -75,7 +83,7 @@ def run(options: argparse.Namespace) -> None:
         log.info("Processed %d files.", count)
 
 
-def _records(
+def _read_records(
     options: argparse.Namespace, images: ImageList, paths: list[str], order: Iterable[int]
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield the key and the Datum of each image that can be read, in the order of the indices `order`."""

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
         images = _write_folder(options.name, folder)
     except OSError as error:
         raise CaffejaxError(write_problem(folder, error)) from error
-    commands = list(_commands(demo, images))
+    commands = list(_list_commands(demo, images))
     if options.copy_only:
         print("\n".join([f"cd {folder}", *(f"caffejax {' '.join(command)}" for command in commands)]))
         return
@@ -88,7 +88,7 @@ def _write_folder(name: str, folder: Path) -> list[str]:
         has_snapshot = any(folder.glob(f"{demo.prefix}.orbax/[0-9]*"))
         hint = f", or resume its training: {command}" if has_snapshot else ""
         raise CaffejaxError(f"{folder} already exists; name a new folder{hint}")
-    shutil.copytree(_source(demo.folder), folder, ignore=shutil.ignore_patterns("lock.mdb"), dirs_exist_ok=True)
+    shutil.copytree(_find_source(demo.folder), folder, ignore=shutil.ignore_patterns("lock.mdb"), dirs_exist_ok=True)
     if demo is _DETECTION:
         from .demo_shapes import OBJECTS, write_databases
 
@@ -97,7 +97,7 @@ def _write_folder(name: str, folder: Path) -> list[str]:
     return _write_images(name, folder)
 
 
-def _commands(demo: _Demo, images: list[str]) -> Iterator[list[str]]:
+def _list_commands(demo: _Demo, images: list[str]) -> Iterator[list[str]]:
     yield ["train", f"--solver={demo.solver}"]
     weights = f"--weights={demo.prefix}_iter_{demo.iterations}.caffemodel"
     yield ["predict", demo.net, *images, weights, *demo.label_flags, "--out=predicted"]
@@ -105,7 +105,7 @@ def _commands(demo: _Demo, images: list[str]) -> Iterator[list[str]]:
         yield ["plot", f"{demo.prefix}.metrics.jsonl", "--out=curves.png"]
 
 
-def _source(name: str) -> Path:
+def _find_source(name: str) -> Path:
     """Return the folder that contains a demo's files, in the installed package or in the repository."""
     package = Path(__file__).parents[1]
     folders = package / "demos" / name, package.parents[1] / "configs" / name
@@ -118,13 +118,13 @@ def _write_images(name: str, folder: Path) -> list[str]:
 
     (folder / "predicted").mkdir()
     paths = []
-    for number, image in enumerate(_images(name, folder)):
+    for number, image in enumerate(_make_images(name, folder)):
         paths.append(f"{name}_{number}.png")
         cv2.imwrite(str(folder / paths[-1]), image)
     return paths
 
 
-def _images(name: str, folder: Path) -> Iterator[np.ndarray]:
+def _make_images(name: str, folder: Path) -> Iterator[np.ndarray]:
     if _DEMOS[name] is _DETECTION:
         from .demo_shapes import draw_pictures
 

@@ -27,7 +27,7 @@ _PICTURES = {"train": 600, "test": 150}
 def write_databases(demo: str, folder: Path) -> None:
     """Write the databases of a demo, `shapes_train_lmdb` and `shapes_test_lmdb`, into a folder."""
     for seed, (split, count) in enumerate(_PICTURES.items()):
-        write_lmdb(folder / f"shapes_{split}_lmdb", _records(demo, count, seed))
+        write_lmdb(folder / f"shapes_{split}_lmdb", _draw_records(demo, count, seed))
 
 
 def draw_pictures(demo: str, count: int, seed: int) -> Iterator[tuple[np.ndarray, list[tuple[int, np.ndarray]]]]:
@@ -101,6 +101,6 @@ def _annotate(image: np.ndarray, objects: list[tuple[int, np.ndarray]]) -> Any:
     return record
 
 
-def _records(demo: str, count: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
+def _draw_records(demo: str, count: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
     for number, (image, objects) in enumerate(draw_pictures(demo, count, seed)):
         yield b"%08d" % number, _annotate(image, objects).SerializeToString()

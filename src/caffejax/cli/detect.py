@@ -49,9 +49,9 @@ def run(options: argparse.Namespace) -> None:
         raise DataError(f"{options.output_file}: the name must end in .csv or .h5")
     image_flags.check_files(options)
     image_flags.set_default_mean(options)
-    windows = _windows(options.input_file)
+    windows = _read_windows(options.input_file)
     image_flags.choose_device(options)
-    settings = image_flags.settings(options)
+    settings = image_flags.get_settings(options)
     if settings["mean"] is not None and settings["mean"].ndim == 3:  # one value per channel, as in Caffe's script
         settings["mean"] = settings["mean"].mean(axis=(1, 2))
     with image_flags.convert_errors(options.model_def):
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
     print(f"Classified {counts}; wrote {options.output_file}")
 
 
-def _windows(path: str) -> dict[str, list[np.ndarray]]:
+def _read_windows(path: str) -> dict[str, list[np.ndarray]]:
     """Return the windows (ymin, xmin, ymax, xmax) of each image; the lists are empty if `path` lists only images."""
     import numpy as np
 
@@ -113,12 +113,14 @@ def _write_csv(path: str, detections: list[dict[str, Any]]) -> None:
     classes = range(detections[0]["prediction"].size)
     writer.writerow(["filename", *_COORDINATES, *(f"class{i}" for i in classes)])
     for detection in detections:
-        writer.writerow([detection["filename"], *detection["window"], *_strings(detection["prediction"].ravel())])
+        writer.writerow(
+            [detection["filename"], *detection["window"], *_format_numbers(detection["prediction"].ravel())]
+        )
     with replace_file(path) as file:
         file.write(text.getvalue().encode())
 
 
-def _strings(values: Iterable[Any]) -> list[str]:
+def _format_numbers(values: Iterable[Any]) -> list[str]:
     return [str(value) for value in values]
 
 

@@ -33,13 +33,13 @@ _LOST = re.compile(
 
 def add_distributed_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags for training on several devices and in several processes."""
-    group = flags.group(parser, TITLE)
+    group = flags.get_group(parser, TITLE)
     flags.add(
         group,
         "devices",
         "the number of devices that each process trains on; on a CPU they are simulated",
         metavar="N",
-        type=flags.positive,
+        type=flags.parse_positive,
     )
     flags.add_fields(parser, Parallel, ["batch"], TITLE)
     add_mesh_flags(parser)
@@ -49,15 +49,15 @@ def add_distributed_flags(parser: argparse.ArgumentParser) -> None:
         "train in several processes: the address of process 0, or auto under SLURM, Open MPI or on a TPU pod",
         metavar="HOST:PORT",
     )
-    flags.add(group, "processes", "the number of processes", type=flags.positive, metavar="N")
-    flags.add(group, "process_id", "the number of this process, counted from 0", type=flags.count, metavar="I")
+    flags.add(group, "processes", "the number of processes", type=flags.parse_positive, metavar="N")
+    flags.add(group, "process_id", "the number of this process, counted from 0", type=flags.parse_count, metavar="I")
     timeout = "the time that processes wait for each other at the start, in seconds"
-    flags.add(group, "start_timeout", timeout, type=flags.positive, metavar="N", default=60)
+    flags.add(group, "start_timeout", timeout, type=flags.parse_positive, metavar="N", default=60)
 
 
 def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--mesh`, `--shard` and `--reduce_dtype`, which arrange devices in a mesh and shard arrays over it."""
-    group = flags.group(parser, TITLE)
+    group = flags.get_group(parser, TITLE)
     flags.add(
         group,
         "mesh",
@@ -74,7 +74,7 @@ def is_multiprocess(options: argparse.Namespace) -> bool:
     return getattr(options, "coordinator", None) is not None
 
 
-def parallel_config(options: argparse.Namespace, batch: BatchOf | None = None) -> Parallel:
+def make_parallel_config(options: argparse.Namespace, batch: BatchOf | None = None) -> Parallel:
     """Return the `Parallel` settings from the flags. Commands without the flag `--batch` pass `batch` instead."""
     shard: Shard = options.shard or ("optimizer" if options.mesh else "none")
     model = (options.mesh or {}).get("model", 1)
@@ -116,7 +116,7 @@ def initialize_distributed_from_flags(options: argparse.Namespace) -> None:
     from ..parallel import initialize_distributed
 
     address = None if options.coordinator == _AUTO else options.coordinator
-    gpus = [] if options.gpu == "all" else _gpu_numbers(options.gpu)
+    gpus = [] if options.gpu == "all" else _parse_gpu_numbers(options.gpu)
     initialize_distributed(address, options.processes, options.process_id, gpus, options.start_timeout)
     start_logging(process=jax.process_index())
     log.info("Process %d of %d; %d devices in total", jax.process_index(), jax.process_count(), jax.device_count())
@@ -132,11 +132,11 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
 
     mesh = math.prod((options.mesh or {}).values())
     if jax.process_count() > 1:
-        devices = _devices_of_processes(options)
+        devices = _select_process_devices(options)
     elif options.gpu is not None and (options.gpu == "all" or "," in options.gpu):
         if options.device is not None:
             raise CaffejaxError("give --gpu or --device, not both")
-        numbers = _gpu_numbers(options.gpu)
+        numbers = _parse_gpu_numbers(options.gpu)
         gpus = list_devices("gpu")
         devices = gpus if numbers is None else [get_device("gpu", str(n)) for n in numbers]
     elif options.devices or mesh > 1:
@@ -155,7 +155,7 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
     return devices
 
 
-def _devices_of_processes(options: argparse.Namespace) -> Sequence[jax.Device]:
+def _select_process_devices(options: argparse.Namespace) -> Sequence[jax.Device]:
     import jax
 
     if ":" in (options.device or ""):
@@ -204,7 +204,7 @@ def abort_all_on_error() -> Iterator[None]:
 def _error_lines(error: BaseException) -> list[str]:
     import jax
 
-    for cause in _causes(error):
+    for cause in _walk_causes(error):
         reason = next(iter(str(cause).splitlines()), "")[:300]
         if isinstance(cause, jax.errors.JaxRuntimeError | ValueError) and _LOST.match(reason):
             return [f"{LOST} ({reason})"]
@@ -215,7 +215,7 @@ def _error_lines(error: BaseException) -> list[str]:
     return traceback.format_exception(error)
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def _walk_causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__
@@ -237,7 +237,7 @@ def _has_accelerator() -> bool:
     return any(find_spec(name) for name in ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "libtpu"))
 
 
-def _gpu_numbers(gpu: str | None) -> list[int] | None:
+def _parse_gpu_numbers(gpu: str | None) -> list[int] | None:
     if gpu is None or gpu == "all":
         return None
     parts = gpu.split(",")
@@ -266,7 +266,7 @@ def _warn_about_tasks() -> None:
 
 def add_device_flag(parser: argparse.ArgumentParser, gpu: str = "run on the GPU with this number") -> None:
     """Add `--device` and `--gpu`; `gpu` is the help text of `--gpu`."""
-    group = flags.group(parser, "where it runs")
+    group = flags.get_group(parser, "where it runs")
     flags.add(group, "gpu", gpu, metavar="N", type=lambda text: text or None)  # as in Caffe, --gpu= sets no GPU
     flags.add(group, "device", "run on the device of this kind and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
 

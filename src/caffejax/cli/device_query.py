@@ -26,7 +26,11 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
-    devices = _gpus(options.gpu) if options.gpu else [*_devices("gpu"), *_devices("tpu"), *jax.devices("cpu")]
+    devices = (
+        _select_gpus(options.gpu)
+        if options.gpu
+        else [*_list_devices("gpu"), *_list_devices("tpu"), *jax.devices("cpu")]
+    )
     described = [_describe(device) for device in devices]
     for facts in described:
         for name, value in facts.items():
@@ -42,8 +46,8 @@ def _describe(device: Any) -> dict[str, Any]:
 
     facts: dict[str, Any] = {"Device id": f"{device.platform}:{device.id}", "Name": device.device_kind}
     memory = device.memory_stats() or {}
-    facts |= {_title(n): memory[n] for n in ("bytes_limit", "bytes_in_use", "peak_bytes_in_use") if n in memory}
-    facts |= {_title(n): getattr(device, n) for n in ("compute_capability", "core_count") if hasattr(device, n)}
+    facts |= {_format_title(n): memory[n] for n in ("bytes_limit", "bytes_in_use", "peak_bytes_in_use") if n in memory}
+    facts |= {_format_title(n): getattr(device, n) for n in ("compute_capability", "core_count") if hasattr(device, n)}
     if device.platform == "cpu":
         reason = onednn.unavailable_reason()
         facts["Convolutions"] = f"XLA, not oneDNN: {reason}" if reason else "oneDNN"
@@ -51,11 +55,11 @@ def _describe(device: Any) -> dict[str, Any]:
     return facts | {"Process": device.process_index}
 
 
-def _title(name: str) -> str:
+def _format_title(name: str) -> str:
     return name.replace("_", " ").capitalize()
 
 
-def _devices(kind: str) -> list[Any]:
+def _list_devices(kind: str) -> list[Any]:
     import jax
 
     try:
@@ -64,9 +68,9 @@ def _devices(kind: str) -> list[Any]:
         return []
 
 
-def _gpus(text: str) -> list[Any]:
+def _select_gpus(text: str) -> list[Any]:
     if text == "all":
-        gpus = _devices("gpu")
+        gpus = _list_devices("gpu")
         if not gpus:
             raise CaffejaxError("JAX sees no GPU on this machine; omit --gpu to list the other devices")
         return gpus

@@ -37,8 +37,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "weights", "the net's weights, for filters and blobs", metavar="FILE")
     net_flags.add_strict_flag(parser)
     net_flags.add_state_flags(parser)
-    _add_graph_flags(flags.group(parser, "the graph"))
-    _add_tile_flags(flags.group(parser, "filters and blobs"))
+    _add_graph_flags(flags.get_group(parser, "the graph"))
+    _add_tile_flags(flags.get_group(parser, "filters and blobs"))
     image_flags.add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
     device_flags.add_device_flag(parser)
 
@@ -55,13 +55,13 @@ def _add_tile_flags(tiles: flags.Flags) -> None:
     flags.add(tiles, "blob", "draw this blob's channels")
     flags.add(tiles, "image", "the image for --blob (default: an example of the net's data)", metavar="FILE")
     example = "the number of the example in the net's data, counted from 0"
-    flags.add(tiles, "example", example, type=flags.count, default=0, metavar="N")
+    flags.add(tiles, "example", example, type=flags.parse_count, default=0, metavar="N")
     dims = "height and width to resize to before cropping (default: the input's)"
-    flags.add(tiles, "images_dim", dims, type=image_flags.numbers, metavar="H,W")
-    flags.add(tiles, "maps", "draw only the first N tiles (default: all)", type=flags.positive, metavar="N")
+    flags.add(tiles, "images_dim", dims, type=image_flags.parse_numbers, metavar="H,W")
+    flags.add(tiles, "maps", "draw only the first N tiles (default: all)", type=flags.parse_positive, metavar="N")
     flags.add_switch(tiles, "each", "scale each tile from black to white separately (default: all tiles together)")
     size = "approximate longer side of the picture, in pixels"
-    flags.add(tiles, "size", size, type=flags.positive, default=800, metavar="N")
+    flags.add(tiles, "size", size, type=flags.parse_positive, default=800, metavar="N")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
         return
     if options.weights is None:
         raise CaffejaxError("filters and blobs need the net's weights: --weights=FILE")
-    image_flags.check_image(options.out)
+    image_flags.check_image_path(options.out)
     options.phase = options.phase or "TEST"
     if options.phase == "ALL":
         raise CaffejaxError("filters and blobs belong to one phase: give --phase=TRAIN or --phase=TEST")
@@ -125,7 +125,7 @@ def _draw_filters(options: argparse.Namespace) -> None:
     from ..debugging.visualize import filter_weights, filters_to_maps, first_filters
     from ..errors import did_you_mean
 
-    net = net_flags.net_of(options)
+    net = net_flags.build_net(options)
     by_layer = filter_weights(net.graph)
     filters = by_layer.get(options.layer) if options.layer else first_filters(net.graph)
     if filters is None:
@@ -134,7 +134,7 @@ def _draw_filters(options: argparse.Namespace) -> None:
             message = f"there is no layer '{options.layer}' with filters (weights with four axes)"
             message += did_you_mean(options.layer, by_layer)
         raise GraphError(Problem(f"{message}; layers with filters: {', '.join(by_layer) or 'none'}", options.model))
-    params = net_flags.variables_of(net, options.weights, options.strict_weights).params
+    params = net_flags.load_variables(net, options.weights, options.strict_weights).params
     weights = np.asarray(params[filters.owner.layer][filters.owner.index])
     image_flags.write_tiles(filters_to_maps(weights, rgb=options.rgb), options, f"{filters.slot.layer} {weights.shape}")
 
@@ -148,14 +148,14 @@ def _draw_blob(options: argparse.Namespace) -> None:
     from ..execution.validation import check_blob_names
 
     flags.check_out(options.out, options.image)
-    net = net_flags.net_of(options)
+    net = net_flags.build_net(options)
     check_blob_names(net.graph, "--blob", [options.blob])
-    variables = net_flags.variables_of(net, options.weights, options.strict_weights)
+    variables = net_flags.load_variables(net, options.weights, options.strict_weights)
     with ExitStack() as stack:
         if options.image is not None:
-            batches, number, row = iter([_batch(net, options)]), 0, 0
+            batches, number, row = iter([_read_image_batch(net, options)]), 0, 0
         else:
-            size = _batch_size(net, options)
+            size = _find_batch_size(net, options)
             number, row = divmod(options.example, size)
             loader = batches = Loader(net.graph)
             stack.callback(loader.close)
@@ -169,7 +169,7 @@ def _draw_blob(options: argparse.Namespace) -> None:
     image_flags.write_tiles(feature_maps(values[row]), options, f"{options.blob} {values[row].shape}")
 
 
-def _batch_size(net: Net, options: argparse.Namespace) -> int:
+def _find_batch_size(net: Net, options: argparse.Namespace) -> int:
     """Return the batch size of the net's data layer."""
     from ..layers import Fed
 
@@ -178,7 +178,7 @@ def _batch_size(net: Net, options: argparse.Namespace) -> int:
     return int((net.graph.blobs[net.graph.input_names[0]].shape or (1,))[0])
 
 
-def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
+def _read_image_batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
     """Return the input arrays for `--image`: the first input with 1 or 3 channels is the image, all others are zero."""
     import numpy as np
 
@@ -190,7 +190,7 @@ def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
         message = f"no input takes images, (N, 1, H, W) or (N, 3, H, W); inputs: {shapes}"
         raise GraphError(Problem(message, options.model))
     channels, *dims = shapes[name][1:]
-    settings = image_flags.settings(options)
+    settings = image_flags.get_settings(options)
     if channels != len(settings["channel_swap"]):
         settings["channel_swap"] = None
     image_flags.set_limits(options)

@@ -26,7 +26,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "out", "the file to write", required=True, metavar="FILE.npz")
     flags.add(parser, "inputs", "the input arrays by blob name; can be a dump", metavar="FILE.npz")
     flags.add_switch(parser, "backward", "collect diffs and gradients too; the net needs a loss", dest="diffs")
-    flags.add(parser, "seed", "the seed of random inputs and random layers", type=flags.count, default=0, metavar="N")
+    flags.add(
+        parser, "seed", "the seed of random inputs and random layers", type=flags.parse_count, default=0, metavar="N"
+    )
     flags.add_options(parser, "kernels", "precision")
     device_flags.add_device_flag(parser)
 
@@ -38,9 +40,9 @@ def run(options: argparse.Namespace) -> None:
 
     flags.check_out(options.out, options.model, *flags.split_commas(options.weights), options.inputs)
     with device_flags.default_device_scope(options):
-        net = net_flags.net_of(options)
+        net = net_flags.build_net(options)
         inputs = read_inputs(options.inputs, net.input_names) if options.inputs else {}
-        variables = net_flags.variables_of(net, options.weights, options.strict_weights)
+        variables = net_flags.load_variables(net, options.weights, options.strict_weights)
         dump = collect(net, variables, inputs, backward=options.diffs, seed=options.seed)
     write_dump(options.out, dump)
     counts = [format_count(n, noun) for kind, noun in _NOUNS if (n := len(dump.arrays_of_kind(kind)))]

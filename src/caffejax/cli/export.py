@@ -52,10 +52,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "out", "with --to=flax: the folder to write", metavar="FOLDER")
     flags.add(parser, "outputs", "the output blobs (default: the net's predictions)", metavar="A,B")
     batch = "the batch size, or any (default: any if the layers allow it, else the net's batch size)"
-    flags.add(parser, "batch", batch, type=_rows, metavar="any|N")
-    flags.add(parser, "batch_axis", "the batch axis of the inputs (default: 0)", type=flags.count, metavar="N")
+    flags.add(parser, "batch", batch, type=_parse_batch, metavar="any|N")
+    flags.add(parser, "batch_axis", "the batch axis of the inputs (default: 0)", type=flags.parse_count, metavar="N")
     flags.add(parser, "platforms", "StableHLO: the platforms it runs on (default: cpu,cuda,tpu)", metavar="A,B")
-    flags.add(parser, "opset", "ONNX: the version of the operator set", type=flags.positive, metavar="N")
+    flags.add(parser, "opset", "ONNX: the version of the operator set", type=flags.parse_positive, metavar="N")
     pad_rows = "ONNX: pad detections with rows of -1 to their maximum number"
     flags.add_switch(parser, "pad_rows", pad_rows)
     weights_as = "flax: the format of the weights (default: safetensors)"
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
     _check_target(export_format, options)
     from ..export import InferenceModel, load_export_weights, zero_weight_warnings
 
-    net = net_flags.net_of(options)
+    net = net_flags.build_net(options)
     inference = net.for_inference(flags.split_commas(options.outputs) if options.outputs else None)
     _check_axis(inference, options.batch_axis or 0)
     if isinstance(options.batch, int):
@@ -143,7 +143,7 @@ def _write_stablehlo(net: Net, subject: InferenceModel, options: argparse.Namesp
     settings: dict[str, Any] = {
         "platforms": flags.split_commas(options.platforms) or PLATFORMS,
         "batch_axis": options.batch_axis or 0,
-        "preprocessing": preprocessing_of(net, subject, options),
+        "preprocessing": make_preprocessing(net, subject, options),
     }
     exported = _export_with_batch(lambda batch: write_stablehlo(subject, options.to, batch=batch, **settings), options)
     (inputs,), _ = jax.tree.unflatten(exported.in_tree, exported.in_avals)
@@ -160,7 +160,7 @@ def _write_onnx(net: Net, subject: InferenceModel, options: argparse.Namespace) 
         "opset": options.opset or OPSET,
         "pad_rows": bool(options.pad_rows),
         "batch_axis": options.batch_axis or 0,
-        "preprocessing": preprocessing_of(net, subject, options),
+        "preprocessing": make_preprocessing(net, subject, options),
     }
     model = _export_with_batch(lambda batch: write_onnx(subject, options.to, batch=batch, **settings), options)
     return get_shapes(model.graph.input), get_shapes(model.graph.output)
@@ -214,8 +214,8 @@ def _add_hint(error: CaffejaxError) -> Iterator[Problem]:
         yield replace(p, message=f"does not support a symbolic batch size: {p.message}; --batch=N sets a fixed size")
 
 
-def _rows(text: str) -> Any:
-    return text if text == _ANY else flags.positive(text)
+def _parse_batch(text: str) -> Any:
+    return text if text == _ANY else flags.parse_positive(text)
 
 
 def _format_shapes(shapes: Shapes) -> str:
@@ -230,7 +230,7 @@ def add_preprocessing_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add(parser, "preprocess", preprocess, choices=(_CLASSIFY, _TRANSFORM))
     dims = "height and width of these images, whose centre is cropped (default: the input's)"
-    flags.add(parser, "images_dim", help=dims, type=image_flags.numbers, metavar="H,W")
+    flags.add(parser, "images_dim", help=dims, type=image_flags.parse_numbers, metavar="H,W")
     image_flags.add_preprocessing_flags(parser)
 
 
@@ -246,7 +246,7 @@ def preprocessing_problems(options: argparse.Namespace) -> Iterator[str]:
         yield "--images_dim must be a height and a width, such as 256,256"
 
 
-def preprocessing_of(net: Net, subject: InferenceModel, options: argparse.Namespace) -> Preprocessing | None:
+def make_preprocessing(net: Net, subject: InferenceModel, options: argparse.Namespace) -> Preprocessing | None:
     """Return the preprocessing that `--preprocess` selects, or None if the flag is absent.
 
     Args:
@@ -261,16 +261,16 @@ def preprocessing_of(net: Net, subject: InferenceModel, options: argparse.Namesp
     if options.preprocess == _TRANSFORM:
         return data_layer_preprocessing(net, subject, options.images_dim, options.channel_swap)
     with image_flags.convert_errors(options.model):
-        return _classify_preprocessing(find_image_input(subject), subject, options)
+        return _make_classify_preprocessing(find_image_input(subject), subject, options)
 
 
-def _classify_preprocessing(blob: str, subject: InferenceModel, options: argparse.Namespace) -> Preprocessing:
+def _make_classify_preprocessing(blob: str, subject: InferenceModel, options: argparse.Namespace) -> Preprocessing:
     import numpy as np
 
     from ..export import Preprocessing, caffe_channel_order
     from ..pycaffe.io import Transformer
 
-    settings, (_, channels, h, w) = image_flags.settings(options), subject.inputs[blob].shape
+    settings, (_, channels, h, w) = image_flags.get_settings(options), subject.inputs[blob].shape
     order = settings["channel_swap"] or caffe_channel_order(channels)
     transformer = Transformer({blob: subject.inputs[blob].shape})
     transformer.set_channel_swap(blob, order)

@@ -29,7 +29,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="the net prototxt, with a data layer", metavar="feature_prototxt")
     parser.add_argument("blobs", help="the blobs to store", metavar="blob1[,blob2,...]")
     parser.add_argument("databases", help="the databases or files to write, one for each blob", metavar="db1[,db2,...]")
-    parser.add_argument("batches", help="the number of batches to run", type=flags.count, metavar="num_mini_batches")
+    parser.add_argument(
+        "batches", help="the number of batches to run", type=flags.parse_count, metavar="num_mini_batches"
+    )
     parser.add_argument("db_type", help="the format of the databases or files", choices=(*flags.DATABASES, "npz"))
     parser.add_argument(
         "kind", help="the device to run on", choices=("CPU", "GPU"), nargs="?", default="CPU", metavar="CPU/GPU"
@@ -54,14 +56,16 @@ def run(options: argparse.Namespace) -> None:
 
     names, targets = options.blobs.split(","), options.databases.split(",")
     if len(names) != len(targets):
-        raise CaffejaxError(f"there must be one database for each of the {len(names)} blobs, but {len(targets)} databases are named")
+        raise CaffejaxError(
+            f"{len(names)} blobs need {len(names)} databases, but the number of databases is {len(targets)}"
+        )
     if duplicates := [target for i, target in enumerate(targets) if target in targets[:i]]:
         raise CaffejaxError(f"the database '{duplicates[0]}' is named twice; give each blob a different one")
     number = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
     device = device_flags.get_device(options.kind.lower(), number)
     check_exist([options.model, options.weights])
-    net = Net(Path(options.model), "TEST", data_config=flags.data_config(options))
-    variables = jax.device_put(net_flags.variables_of(net, options.weights, options.strict_weights), device)
+    net = Net(Path(options.model), "TEST", data_config=flags.make_data_config(options))
+    variables = jax.device_put(net_flags.load_variables(net, options.weights, options.strict_weights), device)
     loader = Loader(net.graph)
     batches = map(partial(jax.device_put, device=device), islice(loader, options.batches))
     counts = dict.fromkeys(names, 0)

@@ -18,7 +18,7 @@ DATABASES = ("lmdb", "leveldb")
 Flags = argparse.ArgumentParser | argparse._ArgumentGroup  # a parser or a group of its flags
 
 
-def group(parser: argparse.ArgumentParser, title: str) -> Flags:
+def get_group(parser: argparse.ArgumentParser, title: str) -> Flags:
     """Return the parser's group of flags with this title. If there is no such group, add it."""
     for existing in parser._action_groups:
         if existing.title == title:
@@ -53,21 +53,21 @@ def print_json(values: Any) -> None:
     print(json.dumps(json_values(values), indent=1, allow_nan=False))
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     """Parse an integer of at least 0."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is not an integer of at least 0")
     return int(text)
 
 
-def positive(text: str) -> int:
+def parse_positive(text: str) -> int:
     """Parse an integer of at least 1."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"'{text}' is not a positive integer")
     return int(text)
 
 
-def level(text: str) -> int:
+def parse_level(text: str) -> int:
     """Parse a net's level: a signed 32-bit integer, as in Caffe's schema."""
     try:
         number = int(text)
@@ -78,7 +78,7 @@ def level(text: str) -> int:
     return number
 
 
-def size(text: str) -> int:
+def parse_size(text: str) -> int:
     """Parse a number of bytes, such as "8GiB", to an integer."""
     try:
         return parse_bytes(text)
@@ -97,9 +97,9 @@ def add_backend_flag(parser: argparse.ArgumentParser, default: str = DATABASES[0
 
 
 _PARSERS: dict[FlagKind, tuple[Callable[[str], Any], str]] = {
-    "bytes": (size, "SIZE"),
-    "count": (count, "N"),
-    "positive": (positive, "N"),
+    "bytes": (parse_size, "SIZE"),
+    "count": (parse_count, "N"),
+    "positive": (parse_positive, "N"),
     "paths": (split_commas, "FILES"),
 }
 COMPUTES = "how it computes"
@@ -127,7 +127,7 @@ def add_fields(
         title: the title of the group of these flags in the help; default: the title that `_TITLES` has for the class.
         defaults: default values by field name, which replace the class's defaults.
     """
-    target = group(parser, title) if (title := title or _TITLES.get(kind, "")) else parser
+    target = get_group(parser, title) if (title := title or _TITLES.get(kind, "")) else parser
     for field in fields(kind):
         if not field.metadata or (names and field.name not in names):
             continue
@@ -148,17 +148,17 @@ def add_fields(
         )
 
 
-def compute_config(options: argparse.Namespace) -> ComputeConfig:
+def make_compute_config(options: argparse.Namespace) -> ComputeConfig:
     """Return a `ComputeConfig` from the command's flags; fields without a flag have their defaults."""
-    return ComputeConfig(**fields_of(ComputeConfig, options))
+    return ComputeConfig(**get_fields(ComputeConfig, options))
 
 
-def data_config(options: argparse.Namespace) -> DataConfig:
+def make_data_config(options: argparse.Namespace) -> DataConfig:
     """Return a `DataConfig` from the command's flags; fields without a flag have their defaults."""
-    return DataConfig(**fields_of(DataConfig, options))
+    return DataConfig(**get_fields(DataConfig, options))
 
 
-def fields_of(kind: type, options: argparse.Namespace) -> dict[str, Any]:
+def get_fields(kind: type, options: argparse.Namespace) -> dict[str, Any]:
     """Return values for the fields of the configuration class `kind`, by name, from the command's flags."""
     return {f.name: getattr(options, f.name) for f in fields(kind) if f.metadata and hasattr(options, f.name)}
 

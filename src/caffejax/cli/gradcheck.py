@@ -38,10 +38,10 @@ def run(options: argparse.Namespace) -> None:
 
     with device_flags.default_device_scope(options):
         report = check_gradients(
-            net_flags.net_of(options),
+            net_flags.build_net(options),
             layers=flags.split_commas(options.layers) if options.layers else None,
             weights=options.weights,
-            inputs=_arrays(options.inputs) if options.inputs else None,
+            inputs=_read_arrays(options.inputs) if options.inputs else None,
             samples=options.samples,
             seed=options.seed,
         )
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
         )
 
 
-def _arrays(path: str) -> dict[str, Any]:
+def _read_arrays(path: str) -> dict[str, Any]:
     """Read the arrays of an .npz file by name."""
     import zipfile
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CAFFE_MEAN_PATH = "caffe/imagenet/ilsvrc_2012_mean.npy"  # in the folder `python` of BVLC Caffe
 
 
-def numbers(text: str) -> tuple[int, ...]:
+def parse_numbers(text: str) -> tuple[int, ...]:
     """Parse integers separated by commas, such as "2,1,0"."""
     try:
         return tuple(int(part) for part in text.split(","))
@@ -31,7 +31,7 @@ def numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"'{text}' is not a list of numbers such as 2,1,0") from None
 
 
-def factor(text: str) -> float:
+def parse_factor(text: str) -> float:
     """Parse a finite number."""
     try:
         value = float(text)
@@ -60,9 +60,15 @@ def add_preprocessing_flags(
     mean_file = "the mean to subtract: a .npy file, (K,) or (K, H, W), or a .binaryproto file"
     mean_file += "" if raw_scale is None else default
     flags.add(parser, "mean_file", help=mean_file, metavar="FILE")
-    flags.add(parser, "input_scale", help="multiply by this factor after subtracting the mean", type=factor)
-    flags.add(parser, "raw_scale", help="multiply by this factor before subtracting the mean", type=factor, default=raw_scale)
-    flags.add(parser, "channel_swap", help="order of the channels", type=numbers, default=channel_swap)
+    flags.add(parser, "input_scale", help="multiply by this factor after subtracting the mean", type=parse_factor)
+    flags.add(
+        parser,
+        "raw_scale",
+        help="multiply by this factor before subtracting the mean",
+        type=parse_factor,
+        default=raw_scale,
+    )
+    flags.add(parser, "channel_swap", help="order of the channels", type=parse_numbers, default=channel_swap)
 
 
 def check_files(options: argparse.Namespace) -> None:
@@ -115,7 +121,7 @@ def set_default_mean(options: argparse.Namespace) -> None:
     options.mean_file = str(mean)
 
 
-def settings(options: argparse.Namespace) -> dict[str, Any]:
+def get_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return the values of the preprocessing flags as keyword arguments of Classifier and Detector."""
     names = ("input_scale", "raw_scale", "channel_swap")
     return {"mean": _read_mean(options.mean_file), **{name: getattr(options, name) for name in names}}
@@ -194,7 +200,7 @@ def check_figure_path(path: str) -> None:
         raise CaffejaxError(f"{path}: '.{suffix}' is not a picture format; choose one of {formats}")
 
 
-def check_image(path: str) -> None:
+def check_image_path(path: str) -> None:
     """Check that OpenCV can write a file with this extension, and that its folder exists.
 
     Raises:

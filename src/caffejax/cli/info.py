@@ -47,9 +47,9 @@ def collect_facts() -> dict[str, dict[str, Any]]:
         "versions": {
             "caffejax": __version__,
             "Python": f"{platform.python_version()} at {sys.executable}",
-            **{name: _version_of(name) for name in _PACKAGES},
+            **{name: _find_version(name) for name in _PACKAGES},
         },
-        "optional packages": {name: _version_of(name) for name in _OPTIONAL},
+        "optional packages": {name: _find_version(name) for name in _OPTIONAL},
         "machine": {"system": platform.platform(), "processors": os.cpu_count()},
         "devices": {f"{d.platform}:{d.id}": d.device_kind for d in jax.devices()},
         "CPU kernels": {
@@ -60,7 +60,7 @@ def collect_facts() -> dict[str, dict[str, Any]]:
     }
 
 
-def _version_of(name: str) -> str:
+def _find_version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:

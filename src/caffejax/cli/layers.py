@@ -45,12 +45,12 @@ def run(options: argparse.Namespace) -> None:
         return
     for name in options.type:
         if name in descriptions.SHARED_MESSAGES:
-            print("\n".join([f"{name}:", *_setting_lines(descriptions.settings_of_message(name)), ""]))
+            print("\n".join([f"{name}:", *_describe_settings(descriptions.settings_of_message(name)), ""]))
         else:
             t = layer_type(name)
             printed: set[tuple[Setting, ...]] = set()
             for title, variant in (descriptions.variants(t) or {"": t}).items():
-                print("\n".join(_lines(f"{t.name}: {title}" if title else t.name, variant, printed)))
+                print("\n".join(_describe_type(f"{t.name}: {title}" if title else t.name, variant, printed)))
 
 
 def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
     return values
 
 
-def _lines(title: str, t: LayerType, printed: set[tuple[Setting, ...]]) -> Iterator[str]:
+def _describe_type(title: str, t: LayerType, printed: set[tuple[Setting, ...]]) -> Iterator[str]:
     """Yield lines that describe a layer type and its settings. Settings in `printed` are only named."""
     from ..layers import descriptions
 
@@ -94,12 +94,12 @@ def _lines(title: str, t: LayerType, printed: set[tuple[Setting, ...]]) -> Itera
         if settings in printed:
             yield from ("", f"{param}: as above.")
         else:
-            yield from ("", f"{param}:", *_setting_lines(settings))
+            yield from ("", f"{param}:", *_describe_settings(settings))
         printed.add(settings)
     yield ""
 
 
-def _setting_lines(settings: Iterable[Setting]) -> Iterator[str]:
+def _describe_settings(settings: Iterable[Setting]) -> Iterator[str]:
     """Yield two lines for each setting: its name and default, and its meaning."""
     for s in settings:
         kind = f"{s.kind}, repeated" if s.repeated else s.kind

@@ -45,8 +45,8 @@ def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> No
 
 def add_state_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--level` and `--stage`, and the flags of `add_import_and_limit_flags`."""
-    state = flags.group(parser, "the net's state")
-    flags.add(state, "level", "the net's level", type=flags.level, default=0)
+    state = flags.get_group(parser, "the net's state")
+    flags.add(state, "level", "the net's level", type=flags.parse_level, default=0)
     flags.add(state, "stage", "the net's stages, separated by commas", default="", metavar="A,B")
     add_import_and_limit_flags(parser)
 
@@ -57,12 +57,12 @@ def add_import_and_limit_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_fields(parser, DataConfig, LIMITS, HIDDEN_TITLE)
 
 
-def stages(options: argparse.Namespace) -> list[str]:
+def get_stages(options: argparse.Namespace) -> list[str]:
     """Return the list of stages in `--stage`."""
     return flags.split_commas(options.stage)
 
 
-def net_of(options: argparse.Namespace) -> Net:
+def build_net(options: argparse.Namespace) -> Net:
     """Build the net that the command's flags select.
 
     Raises:
@@ -78,21 +78,21 @@ def net_of(options: argparse.Namespace) -> Net:
         Path(options.model),
         options.phase,
         level=options.level,
-        stages=stages(options),
-        compute_config=flags.compute_config(options),
-        data_config=flags.data_config(options),
+        stages=get_stages(options),
+        compute_config=flags.make_compute_config(options),
+        data_config=flags.make_data_config(options),
     )
     _require_layers(net.graph, options)
     return net
 
 
-def graph_of(options: argparse.Namespace) -> Graph:
+def build_graph(options: argparse.Namespace) -> Graph:
     """Build the graph of the net that the flags select. The sources of data layers need not exist.
 
     Shapes that are assumed for missing sources are logged as warnings.
 
     Raises:
-        CaffejaxError: see `net_of`; also if the source of a data layer is missing and the layer's settings do not
+        CaffejaxError: see `build_net`; also if the source of a data layer is missing and the layer's settings do not
             determine its shapes.
     """
     from ..data.placeholder_sources import MissingSourceError, assumed_graphs
@@ -105,9 +105,9 @@ def graph_of(options: argparse.Namespace) -> Graph:
     check_exist([options.model])
     file = Path(options.model)
     message, problems = read_valid_part(file)
-    state = net_state(message, options.phase, options.level, stages(options))
+    state = net_state(message, options.phase, options.level, get_stages(options))
     try:
-        candidate = next(assumed_graphs(message, state, file, flags.data_config(options), problems))
+        candidate = next(assumed_graphs(message, state, file, flags.make_data_config(options), problems))
     except MissingSourceError as error:
         raise CaffejaxError(Problem(str(error), options.model)) from error
     for sentence in candidate.assumed:
@@ -128,7 +128,7 @@ def add_strict_flag(parser: argparse.ArgumentParser) -> None:
     flags.add_fields(parser, TrainConfig, ["strict_weights"])
 
 
-def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables:
+def load_variables(net: Net, files: str | None, strict: bool = False) -> Variables:
     """Return a net's variables with the weights of comma-separated files; later files override earlier ones.
 
     Blobs that no file contains are initialised by their fillers. If `files` is None, fillers initialise all blobs.

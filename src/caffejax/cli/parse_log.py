@@ -17,10 +17,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("logfile_path", help="the log of a training run with Caffe or caffejax", metavar="LOGFILE")
     parser.add_argument("output_dir", help="the folder for the tables", metavar="FOLDER")
     flags.add(parser, "verbose", help="print the rows too", action="store_true")
-    flags.add(parser, "delimiter", help="the character between two columns", type=_character, default=",")
+    flags.add(parser, "delimiter", help="the character between two columns", type=_parse_character, default=",")
 
 
-def _character(text: str) -> str:
+def _parse_character(text: str) -> str:
     text = {"\\t": "\t", "tab": "\t"}.get(text, text)
     if len(text) != 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not one character")

@@ -42,14 +42,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         parser,
         "batch",
         "examples for each device, or for each row of --mesh (default: the net's batch size)",
-        type=flags.positive,
+        type=flags.parse_positive,
         metavar="N",
     )
     flags.add(
         parser,
         "batch_axis",
         "the batch axis of the inputs: 1 for recurrent nets",
-        type=flags.count,
+        type=flags.parse_count,
         default=0,
         metavar="N",
     )
@@ -65,7 +65,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         parser,
         "scaling",
         "numbers of devices for which to estimate scaling, from the step's collectives and the data sheet",
-        type=_numbers,
+        type=_parse_numbers,
         default="8,64,512",
         metavar="N,N",
     )
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> None:
     result = plan(
         net,
         target,
-        parallel=device_flags.parallel_config(options, "device"),
+        parallel=device_flags.make_parallel_config(options, "device"),
         batch=options.batch,
         batch_axis=options.batch_axis,
         largest=options.largest,
@@ -99,12 +99,12 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         flags.print_json(_as_json(result, scaling))
     else:
-        print("\n".join([*_lines(result), *_scaling_lines(result, scaling)]))
+        print("\n".join([*_format_plan(result), *_format_scaling(result, scaling)]))
 
 
-def _numbers(text: str) -> list[int]:
+def _parse_numbers(text: str) -> list[int]:
     """Parse positive integers separated by commas, such as "8,64,512"."""
-    return [flags.positive(part) for part in text.split(",")]
+    return [flags.parse_positive(part) for part in text.split(",")]
 
 
 def _read_net(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
@@ -114,9 +114,13 @@ def _read_net(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]
     from ..schema import read_solver
     from ..training import solver_param
 
-    path, compute_config, data_config = Path(options.model), flags.compute_config(options), flags.data_config(options)
+    path, compute_config, data_config = (
+        Path(options.model),
+        flags.make_compute_config(options),
+        flags.make_data_config(options),
+    )
     if not path.is_file() or kind_of(path.read_text("utf-8-sig", "replace")) != "solver":
-        stages = net_flags.stages(options)
+        stages = net_flags.get_stages(options)
         return Net(
             path,
             options.phase,
@@ -138,7 +142,7 @@ def _read_net(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]
     ), solver
 
 
-def _lines(plan: Plan) -> list[str]:
+def _format_plan(plan: Plan) -> list[str]:
     chip, n = plan.target.chip, plan.target.devices
     step = "training step" if plan.phase == "TRAIN" else "forward pass"
     rows = "" if plan.model == 1 else f" row of {plan.model} devices"
@@ -181,7 +185,7 @@ def _format_collective(collective: Collective, devices: int) -> str:
     return f"{collective.count} x {collective.kind} of {format_bytes(collective.bytes)}{group}"
 
 
-def _scaling_lines(plan: Plan, scaling: Sequence[ScalingEstimate]) -> list[str]:
+def _format_scaling(plan: Plan, scaling: Sequence[ScalingEstimate]) -> list[str]:
     """Return a line of text for each number of devices, with the shortest and the longest estimate of a step."""
     lines = []
     for s in scaling:

@@ -22,7 +22,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "out", formats, default="curves.png", metavar="FILE")
     flags.add(parser, "x", "the unit of the horizontal axis", choices=("iterations", "seconds"), default="iterations")
     smooth = "smooth training outputs with means over N points; the points themselves are drawn faintly"
-    flags.add(parser, "smooth", smooth, type=flags.positive, default=1, metavar="N")
+    flags.add(parser, "smooth", smooth, type=flags.parse_positive, default=1, metavar="N")
     flags.add_switch(parser, "log_loss", "draw the loss on a logarithmic scale")
     flags.add(parser, "names", "names of the runs, separated by commas (default: the file names)", metavar="A,B")
 
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
     from ..logs import draw_runs, read_logs, write_figure
 
     image_flags.check_figure_path(options.out)
-    names = options.names.split(",") if options.names else names_of(options.logs)
+    names = options.names.split(",") if options.names else name_runs(options.logs)
     if len(names) != len(options.logs):
         raise CaffejaxError(f"--names names {len(names)} runs, but there are {len(options.logs)} logs")
     if duplicates := [name for i, name in enumerate(names) if name in names[:i]]:
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
     print(f"Wrote {options.out}")
 
 
-def names_of(paths: Sequence[str]) -> list[str]:
+def name_runs(paths: Sequence[str]) -> list[str]:
     """Return a name for each log: its file name without extension, preceded by its folder if file names are equal."""
     names = [Path(path).as_posix() for path in paths]
     for suffix in (".metrics.jsonl", ".jsonl", ".log", ".txt"):

@@ -29,12 +29,12 @@ _COLUMNS = {"iters": "NumIters", "seconds": "Seconds"}
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("chart_type", help="the chart type, 0 to 7 or its name", type=_chart, metavar="CHART")
+    parser.add_argument("chart_type", help="the chart type, 0 to 7 or its name", type=_parse_chart, metavar="CHART")
     parser.add_argument("output", help="the picture; the file extension selects the format", metavar="FILE")
     parser.add_argument("logs", help="logs of training runs", nargs="+", metavar="LOG")
 
 
-def _chart(text: str) -> str:
+def _parse_chart(text: str) -> str:
     if text.isdigit() and int(text) < len(_CHARTS):
         return _CHARTS[int(text)]
     name = "_".join(text.lower().replace(".", " ").replace("_", " ").replace("-", " ").split())
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
     axes = figure.add_subplot()
     for log in options.logs:
         try:
-            for label, rows in _curves(log, quantity).items():
+            for label, rows in _read_curves(log, quantity).items():
                 x, y = zip(*((row[_COLUMNS[axis]], row[label]) for row in rows), strict=True)
                 axes.plot(x, y, marker=".", label=f"{Path(log).name}: {label}")
         except CaffejaxError as error:
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
     print(f"Wrote {options.output}")
 
 
-def _curves(path: str, quantity: str) -> dict[str, list[dict[str, float]]]:
+def _read_curves(path: str, quantity: str) -> dict[str, list[dict[str, float]]]:
     """Return the curves of a log: for each label, the rows of the table that have a value of `quantity`."""
     from ..errors import DataError, Problem
     from ..logs import read_log

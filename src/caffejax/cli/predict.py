@@ -41,20 +41,28 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add(parser, "out", "draw the results: a .png or .jpg file, or a folder for several pictures", metavar="FILE")
     flags.add_json(parser)
-    flags.add(parser, "top", "the number of classes to print", type=flags.positive, default=5, metavar="N")
-    flags.add(parser, "threshold", "the minimum score of a box", type=image_flags.factor, default=0.5, metavar="X")
-    flags.add(parser, "batch", "the number of pictures to run at once", type=flags.positive, default=16, metavar="N")
+    flags.add(parser, "top", "the number of classes to print", type=flags.parse_positive, default=5, metavar="N")
+    flags.add(
+        parser, "threshold", "the minimum score of a box", type=image_flags.parse_factor, default=0.5, metavar="X"
+    )
+    flags.add(
+        parser, "batch", "the number of pictures to run at once", type=flags.parse_positive, default=16, metavar="N"
+    )
     flags.add(
         parser, "output", "the blobs to interpret, separated by commas (default: the net's outputs)", metavar="A,B"
     )
-    pixels = flags.group(parser, "how pixels from 0 to 255 are converted to the net's input")
+    pixels = flags.get_group(parser, "how pixels from 0 to 255 are converted to the net's input")
     flags.add(
         pixels, "mean", "the mean to subtract: a number for each channel, .binaryproto or .npy", metavar="B,G,R|FILE"
     )
-    flags.add(pixels, "scale", "factor after the subtraction", type=image_flags.factor, metavar="X")
+    flags.add(pixels, "scale", "factor after the subtraction", type=image_flags.parse_factor, metavar="X")
     flags.add(pixels, "channels", "the net's channel order", choices=("BGR", "RGB"))
     flags.add(
-        pixels, "size", "height and width of the input (default: the net's)", type=image_flags.numbers, metavar="H,W"
+        pixels,
+        "size",
+        "height and width of the input (default: the net's)",
+        type=image_flags.parse_numbers,
+        metavar="H,W",
     )
     net_flags.add_strict_flag(parser)
     net_flags.add_state_flags(parser)
@@ -67,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
     import jax
 
     from ..paths import check_exist, find
-    from ..prediction.preprocessing import preprocessing_of
+    from ..prediction.preprocessing import find_preprocessing
     from ..prediction.results import (
         check_outputs,
         draw,
@@ -98,7 +106,7 @@ def run(options: argparse.Namespace) -> None:
         if labels and (problem := names_problem(net.graph, names)):
             log.warning("%s: %s", labels, problem)
         blob, shape = _image_input(net, options)
-        prepare = preprocessing_of(
+        prepare = find_preprocessing(
             message,
             Path(options.model),
             shape,
@@ -109,7 +117,7 @@ def run(options: argparse.Namespace) -> None:
         log.info("Preprocessing: %d x %d, %s", *shape[1:], prepare)
         pictures = _read_pictures(options, gray=shape[0] == 1)
         score_names = {layer.bottom[0] for layer in message.layer if layer.type == "SoftmaxWithLoss" and layer.bottom}
-        frozen = net.freeze(net_flags.variables_of(full_net, options.weights, options.strict_weights))
+        frozen = net.freeze(net_flags.load_variables(full_net, options.weights, options.strict_weights))
         results: list[list[Result]] = []
         for start in range(0, len(pictures), options.batch):
             batch = pictures[start : start + options.batch]
@@ -118,9 +126,9 @@ def run(options: argparse.Namespace) -> None:
             sizes = [picture.shape[:2] for picture in batch]
             results += results_of(net.graph, outputs, sizes, top=options.top, threshold=options.threshold)
     for path, picture, image_results in zip(files, pictures, results, strict=False):
-        _write(path, draw(picture, image_results, names, path))
+        _write_picture(path, draw(picture, image_results, names, path))
     if options.json:
-        flags.print_json(_summary(options, prepare, shape[1:], results, names))
+        flags.print_json(_summarise_results(options, prepare, shape[1:], results, names))
         return
     for image, image_results in zip(options.images, results, strict=True):
         for result in image_results:
@@ -153,8 +161,8 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
     from ..graph import net_state
     from ..net import Net
 
-    state = net_state(net, "TEST", options.level, net_flags.stages(options))
-    file, data_config = Path(options.model), flags.data_config(options)
+    state = net_state(net, "TEST", options.level, net_flags.get_stages(options))
+    file, data_config = Path(options.model), flags.make_data_config(options)
     if any(has_absent_source(layer, file.parent) for layer in net.layer):
         try:
             candidates = list(assumed_graphs(net, state, file, data_config))
@@ -189,7 +197,7 @@ def _output_files(options: argparse.Namespace) -> list[Path]:
         if len(set(files)) < len(files):
             raise CaffejaxError(f"--out={out}: results of pictures with the same name would overwrite each other")
     for path in files:
-        image_flags.check_image(str(path))
+        image_flags.check_image_path(str(path))
         flags.check_out(str(path), options.model, options.labels, *options.images)
     return files
 
@@ -236,14 +244,14 @@ def _read_pictures(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
     return pictures
 
 
-def _write(path: Path, picture: bytes) -> None:
+def _write_picture(path: Path, picture: bytes) -> None:
     from ..atomic_write import replace_file
 
     with replace_file(path) as file:
         file.write(picture)
 
 
-def _summary(
+def _summarise_results(
     options: argparse.Namespace,
     prepare: Preprocessing,
     size: tuple[int, int],

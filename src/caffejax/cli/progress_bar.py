@@ -40,7 +40,7 @@ def show_progress(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]
     if not (_has_cursor() and is_first()):
         yield
         return
-    with _bar() as progress:
+    with _show_bar() as progress:
         display = TrainingDisplay(solver, outputs, progress)
         solver.callbacks.append(display)
         try:
@@ -59,7 +59,7 @@ def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
     if not _has_cursor():
         yield lambda: None
         return
-    with _bar() as progress:
+    with _show_bar() as progress:
         task = progress.add_task("", total=total, numbers=noun)
         yield lambda: progress.advance(task)
 
@@ -76,7 +76,7 @@ def _has_cursor() -> bool:
 
 
 @contextmanager
-def _bar() -> Iterator[Progress]:
+def _show_bar() -> Iterator[Progress]:
     """Return a context with a progress bar at the bottom of the terminal; the log is printed above it."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -99,7 +99,7 @@ def _bar() -> Iterator[Progress]:
 
 def add_recording_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--metrics`, `--tensorboard` and `--show`."""
-    records = flags.group(parser, "records and displays")
+    records = flags.get_group(parser, "records and displays")
     flags.add(
         records,
         "metrics",

@@ -24,7 +24,7 @@ _DUPLICATES = 1.0  # seconds; signals within it count as one: schedulers may sig
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--sigint_effect` and `--sighup_effect`."""
-    effects = flags.group(parser, "signals")
+    effects = flags.get_group(parser, "signals")
     flags.add(
         effects,
         "sigint_effect",

@@ -27,7 +27,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_net_argument(parser)
     flags.add(parser, "phase", "the net's phase (default: TEST; with --memory TRAIN)", choices=("TRAIN", "TEST"))
     net_flags.add_state_flags(parser)
-    flags.add(parser, "batch", "the batch size (default: the net's)", type=flags.positive, metavar="N")
+    flags.add(parser, "batch", "the batch size (default: the net's)", type=flags.parse_positive, metavar="N")
     flags.add_json(parser, "print the exact numbers as JSON")
     flags.add_switch(parser, "memory", "print the bytes of each layer, and the memory of training")
     flags.add_switch(parser, "compiled", "with --memory, also compile the loss and its gradients for XLA's figures")
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
     from ..graph.reshape import with_batch
     from ..summary import summarize
 
-    graph = net_flags.graph_of(options)
+    graph = net_flags.build_graph(options)
     summary = summarize(graph if options.batch is None else with_batch(graph, options.batch))
     print(summary.to_json() if options.json else summary)
 
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
 def _print_memory(options: argparse.Namespace) -> None:
     from ..debugging import compiled_memory, memory_report
 
-    net = net_flags.net_of(options)
+    net = net_flags.build_net(options)
     report = memory_report(net, options.batch)
     compiled = compiled_memory(net, options.batch) if options.compiled else None
     if options.json:

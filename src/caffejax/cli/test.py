@@ -19,7 +19,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_flags(parser, "TEST")
     flags.add(parser, "weights", "the .caffemodel[.h5] files, separated by commas", required=True, metavar="FILES")
     net_flags.add_strict_flag(parser)
-    flags.add(parser, "iterations", "the number of batches to run", type=flags.positive, default=50, metavar="N")
+    flags.add(parser, "iterations", "the number of batches to run", type=flags.parse_positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision", "workers", "skip_bad")
     flags.add_json(parser, "print the mean scores as JSON; the log goes to stderr")
     device_flags.add_device_flag(parser)
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
 
     device = device_flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
-    net = net_flags.net_of(options)
+    net = net_flags.build_net(options)
     evaluator = Evaluator(net, device, freeze=True)  # raises for a net without data
 
     def log_batch(number: int, scores: Scores) -> None:
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
 
     try:
         log_creation(net.graph)
-        variables = net_flags.variables_of(net, options.weights, options.strict_weights)
+        variables = net_flags.load_variables(net, options.weights, options.strict_weights)
         log.info("Running for %d iterations.", options.iterations)
         scores = evaluator(jax.device_put(variables, device), options.iterations, jax.random.key(0), log_batch)
     finally:

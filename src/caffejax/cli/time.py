@@ -22,7 +22,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_flags(parser)
     flags.add(parser, "weights", "the .caffemodel[.h5] files, separated by commas (default: random)", metavar="FILES")
     net_flags.add_strict_flag(parser)
-    flags.add(parser, "iterations", "the number of passes to time", type=flags.positive, default=50, metavar="N")
+    flags.add(parser, "iterations", "the number of passes to time", type=flags.parse_positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision")
     flags.add_json(parser, "print the mean times as JSON, in milliseconds; the log goes to stderr")
     device_flags.add_device_flag(parser)
@@ -39,19 +39,19 @@ def run(options: argparse.Namespace) -> None:
     device = device_flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     with jax.default_device(device):
-        net = net_flags.net_of(options)
+        net = net_flags.build_net(options)
         log_creation(net.graph)
-        variables = jax.device_put(net_flags.variables_of(net, options.weights, options.strict_weights), device)
+        variables = jax.device_put(net_flags.load_variables(net, options.weights, options.strict_weights), device)
         timer = Timer(net, variables, jax.random.key(1))
         try:
-            results = _time(timer, options.iterations, str(net.schedule))
+            results = _time_passes(timer, options.iterations, str(net.schedule))
         finally:
             timer.close()
     if options.json:
         flags.print_json(results)
 
 
-def _time(timer: Timer, iterations: int, plan: str) -> dict[str, Any]:
+def _time_passes(timer: Timer, iterations: int, plan: str) -> dict[str, Any]:
     """Time the forward and backward passes, log the times, and return JSON values with the means in ms."""
     from ..debugging import mean_times
 

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
     folder = Path(options.folder)
     if not folder.is_dir():
         raise CaffejaxError(f"the folder {folder} does not exist")
-    programs = _programs(folder / "build")
+    programs = _make_programs(folder / "build")
     foreign = [path for path in programs if os.path.lexists(path) and not _has_mark(path)]
     if foreign and not options.replace:
         raise CaffejaxError(
@@ -80,17 +80,17 @@ def run(options: argparse.Namespace) -> None:
     print(f"Wrote {len(programs)} programs to {folder / 'build'}; they run {sys.executable} -m caffejax")
 
 
-def _programs(build: Path) -> dict[Path, str]:
+def _make_programs(build: Path) -> dict[Path, str]:
     """Return a dict with the text of each shell script, by its path."""
     paths = {f"tools/{name}": command for name, command in (_TOOLS | {c: c for c in _EXAMPLES.values()}).items()}
     paths |= {f"examples/{name}": command for name, command in _EXAMPLES.items()}
-    texts = {name: _script(command) for name, command in paths.items()}
+    texts = {name: _make_script(command) for name, command in paths.items()}
     for name, successor in _DEPRECATED.items():
         texts[f"tools/{name}"] = f"#!/bin/sh\n{_MARKER}\necho {shlex.quote(f'{name}: use {successor}')} >&2\nexit 1\n"
     return {build / (name + extension): text for name, text in texts.items() for extension in ("", ".bin")}
 
 
-def _script(command: str) -> str:
+def _make_script(command: str) -> str:
     package = Path(__file__).parents[2].resolve()
     lines = ["#!/bin/sh", _MARKER]
     if str(package) not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):  # may not be on sys.path

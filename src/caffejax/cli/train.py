@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     if options.level:
         param.train_state.level = options.level
     if options.stage:
-        param.train_state.stage.extend(net_flags.stages(options))
+        param.train_state.stage.extend(net_flags.get_stages(options))
     with device_flags.abort_all_on_error():
         device_flags.initialize_distributed_from_flags(options)
         _train(param, options)
@@ -53,12 +53,12 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
 
     devices = device_flags.pick_devices(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
     log.info("Running on %s", ", ".join(map(str, devices)) if isinstance(devices, list) else devices)
-    config: Any = flags.fields_of(TrainConfig, options)
+    config: Any = flags.get_fields(TrainConfig, options)
     config |= {
         "devices" if isinstance(devices, list) else "device": devices,
-        "parallel": device_flags.parallel_config(options),
-        "compute_config": flags.compute_config(options),
-        "data_config": flags.data_config(options),
+        "parallel": device_flags.make_parallel_config(options),
+        "compute_config": flags.make_compute_config(options),
+        "data_config": flags.make_data_config(options),
     }
     solver = Solver(param, file=options.solver, **config)
     try:

@@ -55,7 +55,7 @@ class TrainingDisplay(Callback):
             return
         loss = solver.smoothed_loss  # waits for the running iterations
         pace = self._stopwatch.lap(solver.iteration)
-        self._progress.update(self._task, completed=solver.iteration, numbers=self._numbers(loss, pace))
+        self._progress.update(self._task, completed=solver.iteration, numbers=self._format_numbers(loss, pace))
 
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
         """Store the scores of the shown outputs. If several nets have an output, the first net's scores are stored."""
@@ -65,7 +65,7 @@ class TrainingDisplay(Callback):
                 if name in self._outputs or (not self._outputs and np.size(values) == 1 and not losses.get(name)):
                     self._scores[name] = float(np.mean(values))
 
-    def _numbers(self, loss: float, pace: Pace) -> str:
+    def _format_numbers(self, loss: float, pace: Pace) -> str:
         outputs = [name for name in self._outputs or self._scores if name in self._scores]
         scores = [f"{'test loss' if name == 'loss' else name} {self._scores[name]:.4g}" for name in outputs]
         speed = f"{pace.images_per_second:.0f} images/s", f"waiting {pace.waiting:.0%}"

@@ -28,7 +28,7 @@ def run(options: argparse.Namespace, kind: str = "") -> None:
 
     start_logging()
     data = b"" if kind in ("net", "solver") else read_bytes(options.input, WeightsError)
-    kind = kind or _kind_of(data)
+    kind = kind or _detect_kind(data)
     if kind == "weights":
         message = _upgrade_weights(data, options.input)
         content, encoding = message.SerializeToString(), "binary"
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace, kind: str = "") -> None:
     log.info("Wrote upgraded %s %s proto to %s", message.DESCRIPTOR.name, encoding, options.output)
 
 
-def _kind_of(data: bytes) -> str:
+def _detect_kind(data: bytes) -> str:
     """Return the kind of a file with this content: "weights" if it is not text, otherwise "solver" or "net"."""
     from ..checking.model_files import kind_of
 

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import CaffejaxError
     from ..view import serve, write_page
 
-    file, stages, data_config = Path(options.model), net_flags.stages(options), flags.data_config(options)
+    file, stages, data_config = Path(options.model), net_flags.get_stages(options), flags.make_data_config(options)
     if options.serve:
         if options.out is not None:
             raise CaffejaxError(

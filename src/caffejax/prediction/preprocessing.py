@@ -100,7 +100,7 @@ class Preprocessing:
         return f"channels {self.channels}, mean {by_channel}{image}, scale {self.scale:g}; from {self.source}"
 
 
-def preprocessing_of(
+def find_preprocessing(
     net: NetParameter,
     file: Path,
     shape: tuple[int, int, int],
