@@ -8,8 +8,8 @@ import pytest
 
 from caffejax.checking import Report, check_files
 from caffejax.checking.check import check_file
-from caffejax.checking.check_report import findings_of
-from caffejax.checking.model_files import find_model_files, kind_of
+from caffejax.checking.check_report import make_findings
+from caffejax.checking.model_files import detect_kind, find_model_files
 from caffejax.checkpoints.caffemodel import write_caffemodel
 from caffejax.errors import Problem
 from caffejax.schema import read_net
@@ -57,7 +57,7 @@ def outcomes(report: Report) -> dict[str, str]:
     ],
 )
 def test_nets_and_solvers_are_distinguished_by_their_fields(text: str, kind: str) -> None:
-    assert kind_of(text) == kind
+    assert detect_kind(text) == kind
 
 
 def test_folders_are_searched_without_duplicates(tmp_path: Path) -> None:
@@ -338,4 +338,4 @@ def test_a_crash_and_a_hang_do_not_stop_the_rest(tmp_path: Path) -> None:
 )
 def test_a_repeated_problem_is_one_finding_with_its_first_lines(lines: tuple[int, ...], location: str) -> None:
     problems = [Problem("wrong", line=line) for line in lines or (None,)]
-    assert [finding.message for finding in findings_of(problems, "text")] == [f"{location}wrong"]
+    assert [finding.message for finding in make_findings(problems, "text")] == [f"{location}wrong"]

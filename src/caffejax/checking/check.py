@@ -36,8 +36,8 @@ from ..schema.load import read_text
 from ..schema.text import parse_valid_fields
 from ..schema.tokens import Tokens
 from ..training import solver_param
-from .check_report import Kind, PhaseReport, Report, WeightsReport, findings_of
-from .model_files import find_weights, is_label_map, kind_of
+from .check_report import Kind, PhaseReport, Report, WeightsReport, make_findings
+from .model_files import detect_kind, find_weights, is_label_map
 
 _FLOAT_BYTES = 4
 _COPIES_OF_PARAMETERS = 3  # in training: the parameter, its gradient and its history
@@ -60,8 +60,8 @@ def check_file(
         text = read_text(file)
     except SchemaError as error:
         unreadable: Kind = "other" if file.suffix == ".pt" else "unreadable"  # PyTorch's weights also end in .pt
-        return Report(str(file), unreadable, findings_of(error.problems, "text"))
-    kind = kind_of(text)
+        return Report(str(file), unreadable, make_findings(error.problems, "text"))
+    kind = detect_kind(text)
     with collect_warnings(f"{file}: ") as notes:
         try:
             if kind == "net":
@@ -70,15 +70,15 @@ def check_file(
             if kind == "solver":
                 return _solver_report(file, read_solver(file), data_config, notes)
         except CaffejaxError as error:
-            return Report(str(file), kind, findings_of(error.problems, "text"), notes=tuple(notes))
+            return Report(str(file), kind, make_findings(error.problems, "text"), notes=tuple(notes))
     if len(Tokens(text)) == 1:
-        return Report(str(file), "unreadable", findings_of([Problem("the file is empty")], "text"))
+        return Report(str(file), "unreadable", make_findings([Problem("the file is empty")], "text"))
     if is_label_map(text):
         reasons: tuple[Problem, ...] = (Problem("the file is a label map, with names of classes"),)
     else:
         _, reasons = parse_valid_fields(text, NetParameter)
     reasons = reasons or (Problem("the file has no layers, no inputs and no solver settings"),)
-    return Report(str(file), "other", findings_of(reasons[:1], "text"))
+    return Report(str(file), "other", make_findings(reasons[:1], "text"))
 
 
 def _net_report(
@@ -91,7 +91,7 @@ def _net_report(
 ) -> Report:
     phases = tuple(_phase_report(file, net, state, weights, data_config, text_problems) for state in net_states(net))
     return Report(
-        str(file), "net", findings_of(text_problems, "text"), _drop_repeated(phases), tuple(dict.fromkeys(notes))
+        str(file), "net", make_findings(text_problems, "text"), _drop_repeated(phases), tuple(dict.fromkeys(notes))
     )
 
 
@@ -118,7 +118,7 @@ def _solver_report(file: Path, param: SolverParameter, data_config: DataConfig, 
         if name:
             exists = os.path.exists(find(name, file.parent))
             notes.append(f"its net {name} is {'checked separately' if exists else 'missing'}")
-    return Report(str(file), "solver", findings_of(problems, "setting"), tuple(phases), tuple(dict.fromkeys(notes)))
+    return Report(str(file), "solver", make_findings(problems, "setting"), tuple(phases), tuple(dict.fromkeys(notes)))
 
 
 def _phase_report(
@@ -134,14 +134,14 @@ def _phase_report(
     best: PhaseReport | None = None
     try:
         for graph, _, assumed, is_guess in assumed_graphs(net, state.message, file, data_config, text_problems):
-            report = _loaded_report(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
+            report = _loaded_report(state.name, graph, assumed, [compare_weights(graph, path) for path in weights])
             best = best or (replace(report, parameters=0, memory=0) if is_guess else report)
             if not weights or not any(w.mismatched for w in report.weights):
                 return report if weights else best  # the first assumed size whose shapes fit the weights
     except MissingSourceError as reason:
         return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not checked",))
     except CaffejaxError as error:
-        return PhaseReport(state.name, "fails", findings_of(p for p in error.problems if p not in text_problems))
+        return PhaseReport(state.name, "fails", make_findings(p for p in error.problems if p not in text_problems))
     assert best is not None  # assumed_graphs yields a graph or raises
     return best
 
@@ -170,7 +170,7 @@ def _loaded_report(name: str, graph: Graph, assumed: tuple[str, ...], weights: S
 
 
 def _drop_repeated(phases: Sequence[PhaseReport]) -> tuple[PhaseReport, ...]:
-    """Return the reports, except those on stages that equal the report on the same phase without stages."""
+    """Return the reports without those on a phase with stages that equal the report on the phase without stages."""
     without_stages = {phase.state: phase for phase in phases if "+" not in phase.state}
     return tuple(
         p for p in phases if "+" not in p.state or not _are_equal(p, without_stages[p.state.partition("+")[0]])
@@ -181,16 +181,16 @@ def _are_equal(a: PhaseReport, b: PhaseReport) -> bool:
     return (a.outcome, a.findings, a.compiled, a.parameters) == (b.outcome, b.findings, b.compiled, b.parameters)
 
 
-def weights_report(graph: Graph, path: Path) -> WeightsReport:
-    """Return a comparison of a weights file's blobs with a net's blobs. Layers are matched by name."""
+def compare_weights(graph: Graph, path: Path) -> WeightsReport:
+    """Compare the blobs in the weights file `path` with the blobs of a net, by layer name; return the report."""
     try:
         stored, _, copies = open_blobs(path)
         _, report = match_blobs(graph, stored, path, copies=copies)
     except WeightsError as error:
-        return WeightsReport(str(path), mismatched=findings_of(error.problems, "weights"))
-    findings = findings_of([replace(p, file=None) for p in mismatch_problems(report)], "weights")
+        return WeightsReport(str(path), mismatched=make_findings(error.problems, "weights"))
+    findings = make_findings([replace(p, file=None) for p in mismatch_problems(report)], "weights")
     if not report.loaded and not findings and report.missing:
-        findings = findings_of([replace(nothing_matches(graph, stored, path), file=None)], "weights")
+        findings = make_findings([replace(nothing_matches(graph, stored, path), file=None)], "weights")
     return WeightsReport(str(path), len(report.loaded), findings, report.missing, len(report.unused))
 
 
@@ -301,7 +301,7 @@ def check_files(
 
 
 def _crash_report(path: Path, message: str) -> Report:
-    return Report(os.fspath(path), "net", findings_of([Problem(message)], "crash"))
+    return Report(os.fspath(path), "net", make_findings([Problem(message)], "crash"))
 
 
 def _package_folder() -> str:
@@ -329,5 +329,5 @@ def serve(pipe_number: int) -> None:
             report = check_file(path, weights, data_config)
         except Exception as error:  # users' modules may raise any exception
             message = f"checking it raised {type(error).__name__}: {error}"
-            report = Report(path, "net", findings_of([Problem(message)], "crash"))
+            report = Report(path, "net", make_findings([Problem(message)], "crash"))
         pipe.send(report)

@@ -68,14 +68,14 @@ class PhaseReport:
 
     Attributes:
         state: the phase, followed by "+stage" for each stage.
-        outcome: "loads", "fails", or "no data" if all data layers belong to other states.
+        outcome: "loads", "fails", or "no data" if the net has data layers, but none in this state.
         findings: the problems, if the net fails to load.
         assumed: assumptions on the shapes of data layers with a missing source.
         compiled: number of compiled layers.
         on_host: layers that run on the host, as `name (type)`.
         parameters: number of elements of all blobs.
-        memory: approximate bytes of memory for a forward pass, or in phase TRAIN for training, without the compiler's
-            temporary memory.
+        memory: the approximate memory in bytes, without the compiler's temporary memory: of training if
+            the phase is TRAIN and the net has losses, otherwise of a forward pass.
         weights: a report for each weights file.
     """
 
@@ -126,7 +126,7 @@ class Report:
         return {**asdict(self), "loads": self.loads}
 
 
-def findings_of(problems: Iterable[Problem], cause: Cause | None = None) -> tuple[Finding, ...]:
+def make_findings(problems: Iterable[Problem], cause: Cause | None = None) -> tuple[Finding, ...]:
     """Return a finding for each distinct message, with its first line numbers and the names of all layers that have it.
 
     If `cause` is None, it is derived from the beginning of each message.
@@ -169,7 +169,7 @@ def distinct_phases(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:
 
 
 def distinct_weights(phases: tuple[PhaseReport, ...]) -> Iterator[tuple[WeightsReport, str]]:
-    """Yield each distinct weights report with the states that it applies to, such as "TRAIN, TEST"."""
+    """Yield each distinct weights report once, with a text of the states in which it applies, such as "TRAIN, TEST"."""
     return _merge_states((match, phase.state) for phase in phases for match in phase.weights)
 
 

@@ -49,7 +49,7 @@ def html_report(reports: Sequence[Report], headline: str, skipped: Mapping[str, 
     Args:
         reports: the reports on the models.
         headline: the summary, such as "2 of 3 nets load".
-        skipped: files that are neither nets nor solvers, with the reasons.
+        skipped: for each file that is neither a net nor a solver, the reason why it is not.
     """
     sections = "\n".join(_section(report) for report in sorted(reports, key=lambda r: (r.loads, r.file)))
     files = "".join(_items([f"<code>{escape(name)}</code>: {escape(reason)}" for name, reason in skipped.items()]))
@@ -116,7 +116,7 @@ def _items(items: Sequence[str]) -> Iterator[str]:
 
 
 def next_command(report: Report) -> str:
-    """Return the next command for a user: one that runs or trains a model that loads, or helps to repair others."""
+    """Return the next command for a user, which runs or trains a model that loads, or helps to repair other models."""
     file = shlex.quote(report.file)
     findings = [*report.findings, *(f for phase in report.phases for f in phase.findings)]
     if any(finding.cause in ("type", "python") for finding in findings):

@@ -30,7 +30,7 @@ def find_model_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
                 yield file
 
 
-def kind_of(text: str) -> Kind:
+def detect_kind(text: str) -> Kind:
     """Return the kind of a text ("net", "solver" or "other") from its top-level field names.
 
     A text with layers or inputs is a net; otherwise a text with a field that only solvers have is a solver. If it has

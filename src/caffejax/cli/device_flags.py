@@ -242,7 +242,7 @@ def _parse_gpu_numbers(gpu: str | None) -> list[int] | None:
         return None
     parts = gpu.split(",")
     if not all(part.isdigit() for part in parts):
-        raise CaffejaxError(f"--gpu={gpu}: give numbers separated by commas, or all")
+        raise CaffejaxError(f"--gpu={gpu} must be numbers of GPUs separated by commas, or all")
     return [int(part) for part in parts]
 
 
@@ -252,7 +252,8 @@ def _parse_mesh(text: str) -> dict[str, int]:
     for part in text.split(","):
         name, _, number = part.partition("=")
         if name not in MESH_AXES or name in axes or not number.isdecimal() or int(number) == 0:
-            raise argparse.ArgumentTypeError(f"'{text}' is not a mesh such as data=4,model=2")
+            message = f"'{text}' is not a mesh such as data=4,model=2, with the sizes of the axes as positive integers"
+            raise argparse.ArgumentTypeError(message)
         axes[name] = int(number)
     return axes
 
@@ -317,7 +318,7 @@ def get_device(kind: str, number: str) -> jax.Device:
         )
     devices = list_devices(kind)
     if len(number) > 9 or int(number) >= len(devices):
-        raise CaffejaxError(f"there is no {kind} {number}; {kind} devices here: 0 to {len(devices) - 1}")
+        raise CaffejaxError(f"there is no {kind} {number}; the {kind} devices have the numbers 0 to {len(devices) - 1}")
     return devices[int(number)]
 
 

@@ -195,11 +195,11 @@ def _read_image_batch(net: Net, options: argparse.Namespace) -> dict[str, np.nda
         settings["channel_swap"] = None
     image_flags.set_limits(options)
     with image_flags.convert_errors(options.model):
-        transformer = io.transformer_of(name, shapes[name], **settings)
+        transformer = io.make_transformer(name, shapes[name], **settings)
         image = io.load_image(options.image, color=channels != 1)
         resized = io.resize_image(image, options.images_dim or dims)
         (cropped,) = io.center_crops(resized[None], dims)
         prepared = transformer.preprocess(name, cropped)
-        batch = {other: np.zeros(shape, np.float32) for other, shape in shapes.items()}
+        batch = {input_name: np.zeros(shape, np.float32) for input_name, shape in shapes.items()}
         batch[name][...] = prepared
     return batch

@@ -243,7 +243,7 @@ def preprocessing_problems(options: argparse.Namespace) -> Iterator[str]:
         elif options.preprocess == _TRANSFORM and name in _CLASSIFY_FLAGS:
             yield f"--{name} works only with --preprocess={_CLASSIFY}: transform_param has its own setting"
     if options.images_dim is not None and (len(options.images_dim) != 2 or min(options.images_dim) < 1):
-        yield "--images_dim must be a height and a width, such as 256,256"
+        yield "--images_dim must be a height and a width, separated by a comma, such as 256,256"
 
 
 def make_preprocessing(net: Net, subject: InferenceModel, options: argparse.Namespace) -> Preprocessing | None:

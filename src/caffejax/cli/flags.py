@@ -74,7 +74,7 @@ def parse_level(text: str) -> int:
     except ValueError:
         number = 2**31
     if not -(2**31) <= number < 2**31:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a level, which is an integer of at most 32 bits")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a level, which must be a signed 32-bit integer")
     return number
 
 

@@ -28,7 +28,7 @@ def parse_numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a list of numbers such as 2,1,0") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not a list of integers such as 2,1,0") from None
 
 
 def parse_factor(text: str) -> float:
@@ -111,7 +111,7 @@ def set_default_mean(options: argparse.Namespace) -> None:
     if mean is None:
         options.mean_file = ""
         log.warning(
-            "no mean is subtracted; Caffe's script subtracts %s of its python folder, but this file was not found in "
+            "no mean is subtracted; Caffe's script subtracts the mean in the file %s, but this file was not found in "
             "$CAFFE_ROOT/python or on PYTHONPATH. Give --mean_file=FILE (Caffe's repository contains this file), or "
             "--mean_file= if the net needs no mean",
             CAFFE_MEAN_PATH,

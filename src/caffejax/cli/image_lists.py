@@ -16,7 +16,7 @@ from .progress_bar import counter
 class get_image_size:  # noqa: N801  named like the command
     """Write a line `name height width` for each image of a list, as the SSD fork's tool does.
 
-    `name` is the file name without folder and extension. With --name_id_file, this file's number for it is written.
+    `name` is the file name without folder and extension, or, with --name_id_file, the number of this name in that file.
     """
 
     HELP = "write the sizes of the images in a list"

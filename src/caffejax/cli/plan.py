@@ -109,7 +109,7 @@ def _parse_numbers(text: str) -> list[int]:
 
 def _read_net(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
     """Return the net and the solver if the command's file is a solver, or the net and None if it is a net."""
-    from ..checking.model_files import kind_of
+    from ..checking.model_files import detect_kind
     from ..net import Net
     from ..schema import read_solver
     from ..training import solver_param
@@ -119,7 +119,7 @@ def _read_net(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]
         flags.make_compute_config(options),
         flags.make_data_config(options),
     )
-    if not path.is_file() or kind_of(path.read_text("utf-8-sig", "replace")) != "solver":
+    if not path.is_file() or detect_kind(path.read_text("utf-8-sig", "replace")) != "solver":
         stages = net_flags.get_stages(options)
         return Net(
             path,

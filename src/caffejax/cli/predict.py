@@ -79,11 +79,11 @@ def run(options: argparse.Namespace) -> None:
     from ..prediction.results import (
         check_outputs,
         draw,
+        find_main_outputs,
         format_result,
-        main_outputs,
+        make_results,
         names_problem,
         read_names,
-        results_of,
     )
     from ..schema import read_net
 
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> None:
     with device_flags.default_device_scope(options):
         full_net = _build(message, options)
         net = full_net.for_inference(flags.split_commas(options.output) or None)
-        if not options.output and (main := main_outputs(full_net.graph, net.outputs)) != net.outputs:
+        if not options.output and (main := find_main_outputs(full_net.graph, net.outputs)) != net.outputs:
             others = ", ".join(name for name in net.outputs if name not in main)
             log.info(
                 "Output: %s; auxiliary outputs, with smaller loss weights: %s (see --output)", ", ".join(main), others
@@ -124,7 +124,7 @@ def run(options: argparse.Namespace) -> None:
             outputs = frozen({blob: prepare(batch, shape[1:])})
             outputs |= {name: jax.nn.softmax(outputs[name], 1) for name in score_names & outputs.keys()}
             sizes = [picture.shape[:2] for picture in batch]
-            results += results_of(net.graph, outputs, sizes, top=options.top, threshold=options.threshold)
+            results += make_results(net.graph, outputs, sizes, top=options.top, threshold=options.threshold)
     for path, picture, image_results in zip(files, pictures, results, strict=False):
         _write_picture(path, draw(picture, image_results, names, path))
     if options.json:
@@ -156,7 +156,7 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
 
     If several sizes are possible, the first that fits the weights is used.
     """
-    from ..checking.check import weights_report
+    from ..checking.check import compare_weights
     from ..data.placeholder_sources import MissingSourceError, assumed_graphs, has_absent_source
     from ..graph import net_state
     from ..net import Net
@@ -169,7 +169,7 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
         except MissingSourceError as error:
             raise CaffejaxError(Problem(str(error), options.model)) from error
         weights = [Path(name) for name in flags.split_commas(options.weights)]
-        fitting = (c for c in candidates if not any(weights_report(c.graph, path).mismatched for path in weights))
+        fitting = (c for c in candidates if not any(compare_weights(c.graph, path).mismatched for path in weights))
         candidate = candidates[0] if len(candidates) == 1 else next(fitting, candidates[0])
         for sentence in candidate.assumed:
             log.warning("%s", sentence)
@@ -216,7 +216,7 @@ def _image_input(net: Net, options: argparse.Namespace) -> tuple[str, tuple[int,
     ((name, (_, channels, height, width)),) = shapes.items()
     size = options.size or (height, width)
     if len(size) != 2 or min(size) < 1:
-        raise CaffejaxError("--size must be a height and a width, such as 300,300")
+        raise CaffejaxError("--size must be a height and a width, separated by a comma, such as 300,300")
     return name, (channels, *size)
 
 

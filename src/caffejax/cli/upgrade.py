@@ -42,13 +42,13 @@ def run(options: argparse.Namespace, kind: str = "") -> None:
 
 def _detect_kind(data: bytes) -> str:
     """Return the kind of a file with this content: "weights" if it is not text, otherwise "solver" or "net"."""
-    from ..checking.model_files import kind_of
+    from ..checking.model_files import detect_kind
 
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return "weights"
-    return "weights" if "\0" in text else "solver" if kind_of(text) == "solver" else "net"
+    return "weights" if "\0" in text else "solver" if detect_kind(text) == "solver" else "net"
 
 
 def _upgrade_weights(data: bytes, path: str) -> Any:

@@ -75,7 +75,7 @@ class Model:
         return self
 
     def setOutputNames(self, outNames: Any) -> Model:
-        """Select the layers whose tops `predict` returns, by default those whose tops no layer reads."""
+        """Select the layers whose tops `predict` returns. The default is all layers whose tops no other layer reads."""
         self._outputs = list(outNames)
         return self
 

@@ -35,7 +35,7 @@ class Node(NamedTuple):
 
 
 def top_shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
-    """Return the shapes that a layer's tops have in OpenCV, for the input shapes of `graph`.
+    """Return the shapes of a layer's tops in OpenCV, if the net has the input shapes of `graph`.
 
     DetectionOutput has `keep_top_k` rows for each image. Detections are sorted by image and descending score; rows of
     zeros follow them.

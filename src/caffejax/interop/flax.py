@@ -62,7 +62,7 @@ class CaffeModule(nnx.Module):
     def __init__(self, net: Net, variables: Variables | None = None, *, rngs: nnx.Rngs | None = None) -> None:
         if variables is None:
             if rngs is None:
-                raise ValueError("pass variables, or rngs to initialise them")
+                raise ValueError("CaffeModule needs variables, or rngs to initialise them")
             variables = net.init(rngs.params())
         variables = Variables(*map(index_blobs, variables))
         self.net = net

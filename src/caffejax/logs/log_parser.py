@@ -317,7 +317,7 @@ def _strip_escapes(line: str) -> str:
 
 
 def _lines(start: str, file: TextIO) -> Iterator[str]:
-    """Yield the lines of a file whose beginning, `start`, has already been read."""
+    """Yield all lines of a file whose first characters, `start`, have already been read from it."""
     *complete, last = start.splitlines(keepends=True) or [""]
     yield from complete
     yield last if last.endswith("\n") else last + file.readline(_MAX_LINE)

@@ -248,6 +248,6 @@ def _draw(axes: Any, panel: Panel, column: str, smooth: int, colours: Sequence[A
 
 
 def _mark_non_finite(axes: Any, panel: Panel, column: str) -> None:
-    """Write a note into a panel without finite numbers."""
+    """Write a note into the panel if none of its numbers is finite."""
     if not any(math.isfinite(y) for curve in panel.curves for y in curve.points(column)[1]):
         axes.text(0.5, 0.5, "no finite numbers", transform=axes.transAxes, ha="center", color=_INK)

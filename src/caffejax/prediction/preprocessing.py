@@ -165,11 +165,11 @@ def _transforms(net: NetParameter, file: Path) -> Iterator[tuple[TransformationP
     """
     names = {layer.name for layer in net.layer}
     yield from ((layer.transform_param, file) for layer in _with_transform(net))
-    for other in sorted(file.parent.glob("*train*.prototxt")):
+    for train_file in sorted(file.parent.glob("*train*.prototxt")):
         with collect_warnings(), suppress(CaffejaxError):  # the file is a solver, or an invalid net
-            train = NetParameter() if other == file else read_net(other)
+            train = NetParameter() if train_file == file else read_net(train_file)
             if 2 * len(names & {layer.name for layer in train.layer}) > len(names):
-                yield from ((layer.transform_param, other) for layer in _with_transform(train))
+                yield from ((layer.transform_param, train_file) for layer in _with_transform(train))
 
 
 def _with_transform(net: NetParameter) -> list[LayerParameter]:

@@ -48,8 +48,8 @@ def names_problem(graph: Graph, names: Names) -> str | None:
     return None
 
 
-def main_outputs(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
-    """Return the outputs without the outputs of auxiliary classifiers.
+def find_main_outputs(graph: Graph, outputs: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the outputs that do not belong to auxiliary classifiers.
 
     An output is auxiliary if a different output has the same shape and a larger loss weight.
     """
@@ -185,7 +185,7 @@ def _kind(graph: Graph, name: str) -> str:
     return "classes" if len(shape) > 1 and shape[1] > 1 and math.prod(shape[2:]) == 1 else ""
 
 
-def results_of(
+def make_results(
     graph: Graph, outputs: Mapping[str, Any], sizes: Sequence[tuple[int, int]], *, top: int = 5, threshold: float = 0.5
 ) -> list[list[Result]]:
     """Return the results for each picture of a batch.

@@ -132,7 +132,7 @@ class Memories:
         return values
 
     def set_shape(self, name: str, shape: Shape) -> None:
-        """Set the shape of the blob `name`, and of the tops of a Split that share its data."""
+        """Set the shape of the blob `name`. If it is the bottom of a Split, set the shape of the Split's tops, too."""
         if self.blobs[name].shape != shape:
             for other in (name, *(top for top, root in self._roots.items() if root == name)):
                 self.blobs[other].reshape(*shape)

@@ -135,12 +135,12 @@ class Executor:
         """
         self.graph.check_backward(slice(low, high + 1))
         self.move_to_current_device()
-        wanted = frozenset(diffs)
+        output_names = frozenset(diffs)
         groups = {layers.high: (forward, layers) for forward, layers in self._groups(high, low, deconv)}
         for i in range(high, low - 1, -1):
             self._call("before_backward", i)
             if i in groups:
-                self._backward(*groups[i], wanted)
+                self._backward(*groups[i], output_names)
             self._call("after_backward", i)
 
     def forward_backward(self, key: Key | None = None) -> list[jax.Array]:
@@ -218,15 +218,15 @@ class Executor:
                 bottom = indices.pop(0)
             yield passes[top], passes[top].range.backward_range(bottom, top, deconv)
 
-    def _backward(self, forward: Pass, layers: BackwardRange, wanted: frozenset[str]) -> None:
+    def _backward(self, forward: Pass, layers: BackwardRange, output_names: frozenset[str]) -> None:
         back = BackwardPass(forward, layers, self.memories)
-        back.finish(back.run(self._diffs_to_return(layers, wanted)), self.memories)
+        back.finish(back.run(self._diffs_to_return(layers, output_names)), self.memories)
 
-    def _diffs_to_return(self, layers: BackwardRange, wanted: frozenset[str]) -> tuple[str, ...]:
+    def _diffs_to_return(self, layers: BackwardRange, output_names: frozenset[str]) -> tuple[str, ...]:
         """Return the names of the blobs whose diffs a backward pass should return."""
         if self.graph.has_varying_rows:
             return layers.writes
-        required, blobs = {*layers.leaves, *wanted}, self.memories.blobs
+        required, blobs = {*layers.leaves, *output_names}, self.memories.blobs
         return tuple(name for name in layers.writes if blobs[name].diff_memory.expects_read() or name in required)
 
     def _call(self, event: str, layer: int) -> None:

@@ -132,9 +132,11 @@ class LayerRange:
         """Return the name of the Split's bottom if `name` is a Split's top, else `name`."""
         return self._roots.get(name, name)
 
-    def forward(self, inputs: PassInputs, wanted: tuple[str, ...]) -> PassOutputs:
-        """Run the layers forward; return at least the blobs in `wanted`, without padded rows."""
-        outputs: PassOutputs = self._function("forward", self._forward, self._all_if_small(self.writes, wanted))(inputs)
+    def forward(self, inputs: PassInputs, output_names: tuple[str, ...]) -> PassOutputs:
+        """Run the layers forward; return at least the blobs in `output_names`, without padded rows."""
+        outputs: PassOutputs = self._function("forward", self._forward, self._all_if_small(self.writes, output_names))(
+            inputs
+        )
         return outputs._replace(values=self.strip_padding(outputs.values))
 
     def strip_padding(self, values: Values) -> Values:
@@ -148,28 +150,28 @@ class LayerRange:
         inputs: PassInputs,
         seeds: Values,
         back: BackwardRange,
-        wanted: tuple[str, ...],
+        output_names: tuple[str, ...],
         host_tops: Mapping[str, jax.Array],
     ) -> Diffs:
-        """Run the layers of `back` backward; return the diffs of parameters, and at least of the blobs in `wanted`.
+        """Run the layers of `back` backward; return the diffs of parameters, and at least of the blobs `output_names`.
 
         Args:
             inputs: the inputs of the forward pass.
             seeds: the blobs' diffs to start from, by name.
             back: the range of layers to run backward.
-            wanted: the blobs whose diffs to return.
+            output_names: the blobs whose diffs to return.
             host_tops: the tops that a host layer computed in the forward pass; empty for other layers.
         """
-        wanted = self._all_if_small(back.writes, wanted)
-        return self._function("backward", self._backward, back, wanted)(inputs, seeds, host_tops)
+        output_names = self._all_if_small(back.writes, output_names)
+        return self._function("backward", self._backward, back, output_names)(inputs, seeds, host_tops)
 
-    def _all_if_small(self, names: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:
-        """Return `names` if these blobs are small, else `wanted`.
+    def _all_if_small(self, names: tuple[str, ...], output_names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return `names` if these blobs are small, else `output_names`.
 
         If a pass returns all small blobs, one compiled function is sufficient whichever of them users read.
         """
         size = sum(math.prod(self.graph.blobs[name].shape) for name in names)
-        return names if size <= _SMALL else wanted
+        return names if size <= _SMALL else output_names
 
     def forward_backward(
         self, inputs: PassInputs, seeds: Values, back: BackwardRange, blobs: tuple[str, ...], diffs: tuple[str, ...]
@@ -204,23 +206,23 @@ class LayerRange:
             cache_key = graph_key(f"pycaffe {self.first} {self.last} {key}", self.graph, compute_config)
         return compilation.jit(function, compute_config.kernels, cache_key=cache_key)
 
-    def _forward(self, wanted: tuple[str, ...], inputs: PassInputs) -> PassOutputs:
+    def _forward(self, output_names: tuple[str, ...], inputs: PassInputs) -> PassOutputs:
         schedule = fuse(Schedule(self.graph, (self._part,)))
         return _select(
-            inputs, run_schedule(schedule, _fold_key(inputs), earlier_blobs=self._input_values(inputs)), wanted
+            inputs, run_schedule(schedule, _fold_key(inputs), earlier_blobs=self._input_values(inputs)), output_names
         )
 
     def _backward(
-        self, back: BackwardRange, wanted: tuple[str, ...], inputs: PassInputs, seeds: Values, host_tops: Values
+        self, back: BackwardRange, output_names: tuple[str, ...], inputs: PassInputs, seeds: Values, host_tops: Values
     ) -> Diffs:
-        return self._forward_backward(back, back.high, (), wanted, inputs, seeds, host_tops)[1]
+        return self._forward_backward(back, back.high, (), output_names, inputs, seeds, host_tops)[1]
 
     def _forward_backward(
         self,
         back: BackwardRange,
         last: int,
-        wanted: tuple[str, ...],
-        wanted_diffs: tuple[str, ...],
+        output_names: tuple[str, ...],
+        diff_names: tuple[str, ...],
         inputs: PassInputs,
         seeds: Values,
         host_tops: Values,
@@ -244,7 +246,7 @@ class LayerRange:
         for _, diffs in run_backward(pullbacks, blobs):
             for slot, diff in diffs.params.items():
                 params[slot] = params[slot] + diff if slot in params else diff
-        return _select(inputs, result, wanted), Diffs({name: blobs[name] for name in wanted_diffs}, params)
+        return _select(inputs, result, output_names), Diffs({name: blobs[name] for name in diff_names}, params)
 
     def _make_part(self, last: int) -> Part:
         """Return the layers of the range up to index `last` as one part, without Input and data layers."""
@@ -305,10 +307,10 @@ def _fold_key(inputs: PassInputs) -> PassInputs:
     return inputs._replace(key=key, blobs={})
 
 
-def _select(inputs: PassInputs, outputs: PassOutputs, wanted: tuple[str, ...]) -> PassOutputs:
-    """Return the outputs of a pass, but only the blobs in `wanted` and the state that the pass has changed."""
+def _select(inputs: PassInputs, outputs: PassOutputs, output_names: tuple[str, ...]) -> PassOutputs:
+    """Return the outputs of a pass, but only the blobs in `output_names` and the state that the pass has changed."""
     state = {
         layer: {i: new for i, new in arrays.items() if new is not inputs.state[layer][i]}
         for layer, arrays in outputs.state.items()
     }
-    return PassOutputs({name: outputs.values[name] for name in wanted}, state, outputs.loss)
+    return PassOutputs({name: outputs.values[name] for name in output_names}, state, outputs.loss)

@@ -73,7 +73,7 @@ class NetLayer(PythonLayer):
         return self._type
 
 
-def layer_item(layer: Layer, blobs: BlobVec) -> Any:
+def get_layer_item(layer: Layer, blobs: BlobVec) -> Any:
     """Return the item of `Net.layers` for a layer: the user's object for a Python layer, otherwise a `NetLayer`.
 
     The blobs of the user's object share the memory of the net's blobs.
@@ -185,7 +185,9 @@ class Net:
         self.name = graph.name
         self.blobs: OrderedDict[str, SyncedBlob] = OrderedDict(executor.memories.blobs)
         self._layer_blobs = [layer_blobs(executor, layer) for layer in graph.layers]
-        self.layers = [layer_item(layer, blobs) for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True)]
+        self.layers = [
+            get_layer_item(layer, blobs) for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True)
+        ]
         self._layer_names = [layer.name for layer in graph.layers]
         self.layer_dict = OrderedDict(zip(self._layer_names, self.layers, strict=True))
         self.params = OrderedDict(

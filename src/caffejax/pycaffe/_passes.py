@@ -42,11 +42,11 @@ class FrozenForward:
         self.cache = FrozenPassCache(subject.graph, subject.compute_config)
         self._fold_in = jax.jit(jax.random.fold_in)
 
-    def run(self, layers: LayerRange, inputs: PassInputs, wanted: tuple[str, ...]) -> PassOutputs | None:
-        """Run a pass that returns the blobs in `wanted`; return None if no inference function can run it."""
+    def run(self, layers: LayerRange, inputs: PassInputs, output_names: tuple[str, ...]) -> PassOutputs | None:
+        """Run a pass that returns the blobs in `output_names`; return None if no inference function can run it."""
         if not self._is_supported:
             return None
-        passes = self.cache.find(self._outputs.union(wanted), _variables(inputs))
+        passes = self.cache.find(self._outputs.union(output_names), _variables(inputs))
         if passes is None:
             return None
 
@@ -86,10 +86,10 @@ class Pass:
         self.end_version = -1
         self._deferred: dict[str, Memory] = {}
 
-    def run(self, wanted: tuple[str, ...]) -> PassOutputs:
-        """Run the pass; return the blobs in `wanted`, the changed state and the loss."""
-        outputs = self._frozen.run(self.range, self.inputs, wanted) if self._frozen else None
-        return outputs or self.range.forward(self.inputs, wanted)
+    def run(self, output_names: tuple[str, ...]) -> PassOutputs:
+        """Run the pass; return the blobs in `output_names`, the changed state and the loss."""
+        outputs = self._frozen.run(self.range, self.inputs, output_names) if self._frozen else None
+        return outputs or self.range.forward(self.inputs, output_names)
 
     def finish(self, outputs: PassOutputs, memories: Memories) -> None:
         """Store the results of the pass in `memories`. Blobs that are not in `outputs` are computed when they are read.
@@ -149,10 +149,10 @@ class BackwardPass:
         self.seeds = {name: memories.blobs[name].diff_on(memories.device) for name in layers.reads}
         self._deferred: dict[str, Memory] = {}
 
-    def run(self, wanted: tuple[str, ...]) -> Diffs:
-        """Run the pass; return the diffs of parameters, and of the blobs in `wanted`."""
+    def run(self, output_names: tuple[str, ...]) -> Diffs:
+        """Run the pass; return the diffs of parameters, and of the blobs in `output_names`."""
         return self.forward.range.backward(
-            self.forward.inputs, self.seeds, self._layers, wanted, self.forward.host_tops
+            self.forward.inputs, self.seeds, self._layers, output_names, self.forward.host_tops
         )
 
     def finish(self, diffs: Diffs, memories: Memories) -> None:

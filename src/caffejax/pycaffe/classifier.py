@@ -43,7 +43,7 @@ class ImageNet(Net):
             )
         name = self.inputs[0]
         shape = self.blobs[name].data.shape
-        self.transformer = io.transformer_of(name, shape, mean, input_scale, raw_scale, channel_swap)
+        self.transformer = io.make_transformer(name, shape, mean, input_scale, raw_scale, channel_swap)
 
     def _predict(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the net's first output, one row per image (H, W, K), after preprocessing the images."""

@@ -347,7 +347,7 @@ def _zoom(im: np.ndarray, dims: tuple[int, int], order: int, grid_mode: bool) ->
     return zoom(im, factors, order=order, mode=mode, grid_mode=grid_mode)
 
 
-def transformer_of(
+def make_transformer(
     name: str,
     shape: Sequence[int],
     mean: np.ndarray | None = None,

@@ -107,7 +107,7 @@ def _fill_message(message: Message, name: str, value: Any) -> None:
 
 
 def _assign(name: str, value: Any, assign: Callable[[], None]) -> None:
-    """Run an assignment. If protobuf rejects the value, add the setting's name to its error."""
+    """Call `assign`. If protobuf rejects the value, raise a TypeError that names the setting and the value."""
     try:
         assign()
     except (TypeError, ValueError) as error:
