@@ -61,16 +61,16 @@ INVALID_FILES = {
 @pytest.mark.parametrize("message", INVALID_FILES)
 def test_values_that_are_not_arrays_are_named(message: str, tmp_path: Path) -> None:
     path = INVALID_FILES[message](tmp_path / "a.npz")
-    with pytest.raises(WeightsError, match=message) as caught:
+    with pytest.raises(WeightsError, match=message) as exc_info:
         read_npz(path)
-    assert str(path) in str(caught.value)
+    assert str(path) in str(exc_info.value)
 
 
 def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
     path = make_zip(tmp_path / "a.npz", first=b"", good=npy_bytes([1.0]), second=b"x" * 40)
-    with pytest.raises(WeightsError) as caught:
+    with pytest.raises(WeightsError) as exc_info:
         read_npz(path)
-    assert [problem.message.split("'")[1] for problem in caught.value.problems] == ["first.npy", "second.npy"]
+    assert [problem.message.split("'")[1] for problem in exc_info.value.problems] == ["first.npy", "second.npy"]
 
 
 def test_a_decompression_bomb_is_refused_before_decoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

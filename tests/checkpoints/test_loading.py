@@ -46,11 +46,11 @@ def test_loads_and_runs_as_in_caffe(case):
 @pytest.mark.parametrize("case", [c for c in CASES if not c["expected"]], ids=lambda c: c["case"])
 def test_refuses_what_caffe_refuses(case):
     net = Net(GOLDEN / case["net"], "TEST")
-    with pytest.raises(WeightsError) as caught:
+    with pytest.raises(WeightsError) as exc_info:
         load_weights(GOLDEN / case["weights"], net.graph, initial_variables(net))
     caffe_message = case["error"]["message"]
     layer = caffe_message.split("'")[1] if "shape mismatch" in caffe_message else caffe_message.split()[-1]
-    (problem, *_) = [p for p in caught.value.problems if p.layer == layer]
+    (problem, *_) = [p for p in exc_info.value.problems if p.layer == layer]
     assert str(problem).startswith(f"{GOLDEN / case['weights']}: layer '{layer}': ")
     assert problem.message.endswith("rename the layer to train it from scratch")
 

@@ -103,10 +103,10 @@ def test_nothing_is_logged_where_nothing_is_missing(folder: Path, caplog: pytest
 @pytest.mark.parametrize(("file", "names"), [("cut", ["ip"]), ("none", ["conv", "bn", "ip"])])
 def test_strict_loading_refuses_layers_without_weights(folder: Path, file: str, names: list[str]) -> None:
     path = folder / f"{file}.caffemodel"
-    with pytest.raises(WeightsError) as caught:
+    with pytest.raises(WeightsError) as exc_info:
         load_file(Net(folder / "deploy.prototxt"), path, strict=True)
-    assert [problem.layer for problem in caught.value.problems] == names
-    for problem in str(caught.value).splitlines():
+    assert [problem.layer for problem in exc_info.value.problems] == names
+    for problem in str(exc_info.value).splitlines():
         assert f"has no weights in {path}, and strict_weights (--strict_weights) requires some" in problem
     with pytest.raises(WeightsError, match="layer 'ip'"):
         caffe.Net(str(folder / "deploy.prototxt"), caffe.TEST, weights=str(path), strict_weights=True)

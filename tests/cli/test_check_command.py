@@ -85,9 +85,9 @@ def test_exit_codes(
         ["check", str(tmp_path / "absent")],
         ["check", str(models_folder), "--weights=absent"],
     ):
-        with pytest.raises(SystemExit) as caught:
+        with pytest.raises(SystemExit) as exc_info:
             main(arguments)
-        assert caught.value.code == 2
+        assert exc_info.value.code == 2
     (tmp_path / "empty").mkdir()
     assert main(["check", str(tmp_path / "empty")]) == 1
     assert "there are no *.prototxt" in capsys.readouterr().err

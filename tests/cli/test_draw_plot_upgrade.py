@@ -158,9 +158,9 @@ def test_plots_that_cannot_be_drawn_are_refused(
 
 @pytest.mark.parametrize("chart", ["8", " -1", "loss"])
 def test_unknown_charts_are_refused(capsys: pytest.CaptureFixture[str], chart: str) -> None:
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as exc_info:
         main(["plot_training_log", chart, "p.png", "a.log"])
-    assert caught.value.code == 2
+    assert exc_info.value.code == 2
     assert "is not a chart type: 0 to 7, or test_accuracy_vs_iters" in capsys.readouterr().err
 
 

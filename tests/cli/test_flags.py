@@ -135,9 +135,9 @@ def test_flag_files_are_read_where_they_are_named(
 
 @pytest.mark.parametrize("flag", ["-help", "--helpfull", "--helpshort"])
 def test_help_has_gflags_names(tool_parser: Parser, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as exc_info:
         tool_parser.parse_args([flag])
-    assert caught.value.code == 0
+    assert exc_info.value.code == 0
     assert "usage:" in capsys.readouterr().out
 
 

@@ -50,9 +50,9 @@ def test_commands_have_help_with_an_example(capsys: pytest.CaptureFixture[str]) 
     commands += tools.split("\n\n")[0].split()
     assert len(commands) == len(set(commands)) > 35
     for command in commands:
-        with pytest.raises(SystemExit) as caught:
+        with pytest.raises(SystemExit) as exc_info:
             main([command, "--help"])
-        assert caught.value.code == 0
+        assert exc_info.value.code == 0
         assert f"example: caffejax {command}" in capsys.readouterr().out
 
 
@@ -264,9 +264,9 @@ def test_gpu_mode_without_a_gpu_says_so_once(job_folder: Path, capsys: pytest.Ca
 def test_unknown_flags_are_named_before_missing_ones(
     arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as exc_info:
         main(arguments)
-    assert caught.value.code == 2
+    assert exc_info.value.code == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
@@ -299,9 +299,9 @@ def test_a_closed_pipe_prints_no_error(tmp_path: Path) -> None:
 
 
 def test_a_level_that_the_schema_cannot_hold_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as exc_info:
         main(["summary", "net.prototxt", "--level=99999999999"])
-    assert caught.value.code == 2
+    assert exc_info.value.code == 2
     assert "'99999999999' is not a level" in capsys.readouterr().err
 
 

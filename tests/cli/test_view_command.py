@@ -70,9 +70,9 @@ def test_invalid_arguments_are_refused(
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x"])
 def test_invalid_ports_are_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as exc_info:
         main(["view", str(LENET), "--serve", f"--port={port}"])
-    assert caught.value.code == 2
+    assert exc_info.value.code == 2
     assert "is not a port number" in capsys.readouterr().err
 
 

@@ -98,10 +98,10 @@ def test_mean_files_of_all_forms_are_subtracted(open_source, data_layer, raw_db,
 
 
 def error_message(open_source, net, **kwargs):
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as exc_info:
         next(open_source(net, **kwargs))
-    assert "layer 'd' (Data)" in str(caught.value)
-    return str(caught.value)
+    assert "layer 'd' (Data)" in str(exc_info.value)
+    return str(exc_info.value)
 
 
 @pytest.mark.parametrize(

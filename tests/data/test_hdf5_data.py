@@ -25,10 +25,10 @@ def write_list(folder, *names):
 
 
 def error_message(open_source, net):
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as exc_info:
         open_source(net)
-    assert "layer 'd' (HDF5Data)" in str(caught.value)
-    return str(caught.value)
+    assert "layer 'd' (HDF5Data)" in str(exc_info.value)
+    return str(exc_info.value)
 
 
 def test_arrays_of_any_rank_and_numeric_type_are_read(open_source, hdf5_layer, tmp_path):

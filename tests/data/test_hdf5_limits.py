@@ -129,11 +129,11 @@ def read_data(open_source: Any, hdf5_layer: Any, tmp_path: Path) -> Callable[...
 def test_data_that_leads_elsewhere_or_claims_too_much_is_refused(read_data: Any, case: str) -> None:
     make, message = (LINKS | CLAIMS)[case]
     memory_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match=message) as exc_info:
         read_data(make, max_hdf5_bytes=2**31 - 1 if case == "chunky" else 2**31)
-    assert "x.h5: layer 'd' (HDF5Data): " in str(caught.value)
+    assert "x.h5: layer 'd' (HDF5Data): " in str(exc_info.value)
     if "more may be unpacked" in message:
-        assert "raise max_hdf5_bytes (--max_hdf5_bytes), or store it without compression" in str(caught.value)
+        assert "raise max_hdf5_bytes (--max_hdf5_bytes), or store it without compression" in str(exc_info.value)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory_before < 200_000  # KiB
 
 
@@ -142,9 +142,9 @@ def test_data_that_leads_elsewhere_or_claims_too_much_is_refused(read_data: Any,
 def test_weights_and_states_that_claim_too_much_are_refused(write: Any, read: Any, case: str, tmp_path: Path) -> None:
     make, message = CLAIMS[case]
     write(tmp_path / "x.h5", make)
-    with pytest.raises(CaffejaxError, match=f"x.h5: .*{message}|has a shape but no values") as caught:
+    with pytest.raises(CaffejaxError, match=f"x.h5: .*{message}|has a shape but no values") as exc_info:
         read(tmp_path / "x.h5")
-    assert "max_hdf5_bytes" not in str(caught.value)
+    assert "max_hdf5_bytes" not in str(exc_info.value)
 
 
 @pytest.mark.parametrize("case", LINKS)

@@ -103,9 +103,9 @@ def test_all_bad_lines_are_named_at_once(tmp_path):
     (tmp_path / "list").write_text(
         "a.jpg 1\nb.jpg\n\nc.jpg one\nd.jpg 2\n 3\ne.jpg 99999999999\n" + f"f.jpg {'7' * 6000}\n"
     )
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as exc_info:
         read_list(tmp_path / "list")
-    lines = str(caught.value).splitlines()
+    lines = str(exc_info.value).splitlines()
     assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "6", "7", "8"]
     assert lines[0].endswith("list:2: 'b.jpg' is not a path, a space and an integer")
     assert lines[1].endswith("list:3: is blank")
@@ -120,9 +120,9 @@ def test_lines_longer_than_any_path_are_refused(tmp_path):
 def test_all_missing_images_are_named_at_once(folder, open_source):
     names = ["in/a 1.png", "in/b.png", "nowhere/c.png"]
     (folder / "missing.txt").write_text("".join(f"{name} 0\n" for name in names))
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as exc_info:
         open_source(layer(folder / "missing.txt"))
-    lines = str(caught.value).splitlines()
+    lines = str(exc_info.value).splitlines()
     assert [line.split("missing.txt:")[1] for line in lines] == [
         "2: layer 'd' (ImageData): there is no image 'in/b.png'",
         "3: layer 'd' (ImageData): there is no image 'nowhere/c.png'",
@@ -171,9 +171,9 @@ def test_invalid_settings_are_refused(open_source, net, message):
 )
 def test_files_that_are_not_lists_are_refused(open_source, tmp_path, content, message):
     (tmp_path / "list").write_bytes(content)
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match=message) as exc_info:
         open_source(layer(tmp_path / "list"))
-    assert len(caught.value.problems) == 1
+    assert len(exc_info.value.problems) == 1
 
 
 @pytest.mark.parametrize(

@@ -171,9 +171,9 @@ def test_every_layer_that_reads_images_has_the_limit(
     monkeypatch.chdir(folder)
     text = f'layer {{ name: "d" type: "{name.partition(",")[0]}" top: "data" top: "label" {DATA_LAYERS[name]} }}'
     next(open_source(text, max_image_pixels=2000))
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as exc_info:
         next(open_source(text, max_image_pixels=1999))
-    message = str(caught.value)
+    message = str(exc_info.value)
     assert "layer 'd'" in message
     assert "has 2000 pixels (40x50, HxW), and at most 1999 are decoded" in message
     assert "raise max_image_pixels (--max_image_pixels)" in message

@@ -69,9 +69,9 @@ def test_all_missing_tables_are_named_at_once(tmp_path, monkeypatch):
     (tmp_path / "db" / "000002.ldb").unlink()
     with open(tmp_path / "db" / "000004.ldb", "r+b") as file:
         file.truncate(1000)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as exc_info:
         len(LevelDb(tmp_path / "db"))
-    first, second = str(caught.value).splitlines()
+    first, second = str(exc_info.value).splitlines()
     assert "000002.ldb: is missing; the LevelDB is damaged" in first
     assert "000004.ldb: has 1000 bytes instead of 1" in second
 

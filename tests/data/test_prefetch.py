@@ -79,9 +79,9 @@ def test_an_exception_is_raised_unchanged_at_its_batch_and_again(workers):
         assert len(processes) == workers
         assert os.getpid() not in processes
     for _ in range(2):
-        with pytest.raises(DataError) as caught:
+        with pytest.raises(DataError) as exc_info:
             next(source)
-        assert caught.value.problems == (Problem("batch 3 is bad", file="x", layer="d"),)
+        assert exc_info.value.problems == (Problem("batch 3 is bad", file="x", layer="d"),)
     assert source.get_state() == {"examples": 15}
     source.set_state({"examples": 20})
     assert take_numbers(source, 2) == [4, 5]

@@ -177,9 +177,9 @@ def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
     ],
 )
 def test_invalid_shards_are_refused(values: tuple[Any, Any, Any], messages: list[str]) -> None:
-    with pytest.raises(CaffejaxError) as caught:
+    with pytest.raises(CaffejaxError) as exc_info:
         DataShard(*values)
-    assert [problem.message for problem in caught.value.problems] == messages
+    assert [problem.message for problem in exc_info.value.problems] == messages
 
 
 def test_shard_is_no_keyword_and_keywords_do_not_change_it() -> None:

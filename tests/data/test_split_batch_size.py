@@ -63,10 +63,10 @@ def test_every_type_that_gives_data_is_tested() -> None:
 
 def test_every_layer_that_cannot_be_divided_is_named() -> None:
     text = net_of("Data", "HDF5Data", size=6) + net_of("MemoryData", "Input", "DummyData of old", size=8)
-    with pytest.raises(GraphError) as caught:
+    with pytest.raises(GraphError) as exc_info:
         split_batch_sizes(read_net(text), 4)
     advice = "make it a multiple of 4, or let each device process a full batch"
-    assert str(caught.value).splitlines() == [
+    assert str(exc_info.value).splitlines() == [
         f"layer 'of Data' (Data): data_param.batch_size is 6, which cannot be divided among 4 devices; {advice}",
         f"layer 'of HDF5Data' (HDF5Data): hdf5_data_param.batch_size is 6, which cannot be divided among 4 devices; "
         f"{advice}",
@@ -90,9 +90,9 @@ def test_the_batch_of_a_python_data_layer_cannot_be_divided() -> None:
     layer = "layer { name: 'd' type: 'Python' %s top: 'x' python_param { module: 'm' layer: 'L' } }"
     with pytest.raises(
         GraphError, match=r"^layer 'd' \(Python\): .*code of this layer determines.* among 2 devices"
-    ) as caught:
+    ) as exc_info:
         split_batch_sizes(read_net(net_of("Data") + layer % "" + layer % "bottom: 'data'"), 2)
-    assert len(caught.value.problems) == 1
+    assert len(exc_info.value.problems) == 1
     assert split_batch_sizes(read_net(layer % ""), 1) == read_net(layer % "")
 
 

@@ -165,9 +165,9 @@ def test_impossible_data_is_refused(graph: Graph, case: str) -> None:
 
 
 def test_all_problems_of_a_batch_are_reported_at_once(graph: Graph) -> None:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as exc_info:
         next(UserData("data", [{"x": X[..., None], "yy": Y}], graph))
-    assert len(caught.value.problems) == 2
+    assert len(exc_info.value.problems) == 2
 
 
 @pytest.mark.parametrize(

@@ -218,16 +218,16 @@ def test_scale_in_transform_param_does_nothing_and_is_warned_of(folder, open_sou
 )
 def test_invalid_window_files_are_refused(folder, open_source, text, message):
     (folder / "bad.txt").write_text(text)
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match=message) as exc_info:
         next(open_source(layer(folder, file="bad.txt")))
-    assert "bad.txt" in str(caught.value)
-    assert "layer 'd' (WindowData)" in str(caught.value)
+    assert "bad.txt" in str(exc_info.value)
+    assert "layer 'd' (WindowData)" in str(exc_info.value)
 
 
 def test_all_invalid_settings_are_named_at_once(folder, open_source):
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as exc_info:
         open_source(layer(folder, 'crop_mode: "warped" fg_fraction: 2', "", batch_size=0))
-    messages = str(caught.value)
+    messages = str(exc_info.value)
     for words in ("batch_size must be 1", "crop_size must be 1", "crop_mode is 'warped'", "fg_fraction is 2"):
         assert words in messages
     with pytest.raises(DataError, match="context_pad must be less than half"):

@@ -33,13 +33,13 @@ NETS = {n["prototxt"].split('"')[1]: n for n in json.loads((GOLDEN / "bad_nets.j
 def test_refused_with_layer_and_cause(name: str, tmp_path: Path) -> None:
     path = tmp_path / "net.prototxt"
     path.write_text(NETS[name]["prototxt"])
-    with pytest.raises(CaffejaxError, match=CAUSES[name]) as caught:
+    with pytest.raises(CaffejaxError, match=CAUSES[name]) as exc_info:
         Net(path, NETS[name]["phase"])
-    assert str(path) in str(caught.value)
+    assert str(path) in str(exc_info.value)
     if name == "field_in_wrong_message":  # known by its place, as to Caffe's parser
-        assert "net.prototxt:8:" in str(caught.value)
+        assert "net.prototxt:8:" in str(exc_info.value)
     else:
-        assert "layer 'layer'" in str(caught.value)
+        assert "layer 'layer'" in str(exc_info.value)
 
 
 def test_every_problem_is_reported_at_once() -> None:
@@ -49,9 +49,9 @@ def test_every_problem_is_reported_at_once() -> None:
     layer { name: "two" type: "Convolution" bottom: "dta" top: "two" convolution_param { num_output: 2 } }
     layer { name: "three" type: "Pooling" bottom: "data" bottom: "data" top: "three" }
     """
-    with pytest.raises(CaffejaxError) as caught:
+    with pytest.raises(CaffejaxError) as exc_info:
         Net(text)
-    assert [(p.layer, p.message) for p in caught.value.problems] == [
+    assert [(p.layer, p.message) for p in exc_info.value.problems] == [
         ("one", "unknown layer type 'Convolutoin'; did you mean 'Convolution'?"),
         ("three", "takes exactly 1 bottom, but has 2"),
         ("two", "unknown bottom blob 'dta' (bottom index 0); did you mean 'data'?"),
@@ -90,9 +90,9 @@ layer { name: "t" type: "Tanh" bottom: "x" top: "z" }"""
     ],
 )
 def test_text_problems_neither_hide_nor_cause_other_problems(text: str, lines: list[str]) -> None:
-    with pytest.raises(SchemaError) as caught:
+    with pytest.raises(SchemaError) as exc_info:
         Net(text)
-    result = [f"{p.layer}: {p.message}" for p in caught.value.problems]
+    result = [f"{p.layer}: {p.message}" for p in exc_info.value.problems]
     assert len(result) == len(lines)
     assert all(line in problem for line, problem in zip(lines, result, strict=True)), result
 
@@ -117,10 +117,10 @@ def test_shape_problems_of_independent_layers_are_reported_together() -> None:
     layer { name: "after" type: "ReLU" bottom: "conv" top: "after" }
     layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" }
     """
-    with pytest.raises(CaffejaxError) as caught:
+    with pytest.raises(CaffejaxError) as exc_info:
         Net(text)
-    assert [p.layer for p in caught.value.problems] == ["conv", "pool"]
-    assert "(8, 8)" in caught.value.problems[0].message
+    assert [p.layer for p in exc_info.value.problems] == ["conv", "pool"]
+    assert "(8, 8)" in exc_info.value.problems[0].message
 
 
 POOL = """

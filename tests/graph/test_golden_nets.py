@@ -101,9 +101,9 @@ def test_builds_what_caffe_builds(name: str, run: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("name", "run"), runs("error"))
 def test_refuses_what_caffe_refuses(name: str, run: dict[str, Any]) -> None:
-    with pytest.raises(CaffejaxError) as caught:
+    with pytest.raises(CaffejaxError) as exc_info:
         load(name, run)
-    message = str(caught.value)
+    message = str(exc_info.value)
     assert f"{name}.prototxt" in message
     assert any(layer.name in message for layer in read_net(GOLDEN / f"{name}.prototxt").layer)
 

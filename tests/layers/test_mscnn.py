@@ -335,9 +335,9 @@ def test_an_unknown_class_makes_the_loss_nan() -> None:
     ],
 )
 def test_contradictory_settings_are_refused(kind: str, text: str, shapes: Any, tops: int, words: str) -> None:
-    with pytest.raises(CaffejaxError) as caught:
+    with pytest.raises(CaffejaxError) as exc_info:
         Net(net_text(kind, text, shapes, tops), "TRAIN")
-    assert words in str(caught.value)
+    assert words in str(exc_info.value)
 
 
 def test_labels_that_a_net_makes_must_have_the_shape() -> None:

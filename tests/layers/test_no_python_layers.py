@@ -42,9 +42,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_all_names_are_listed_and_nothing_is_imported(folder: Path) -> None:
-    with pytest.raises(CaffejaxError) as caught:
+    with pytest.raises(CaffejaxError) as exc_info:
         Net(folder / "net.prototxt", no_python_layers=True)
-    first, second = str(caught.value).splitlines()
+    first, second = str(exc_info.value).splitlines()
     assert "net.prototxt: layer 'run' (Python): would run leaves_a_trace.Layer, which is Python code" in first
     assert "layer 'too' (Python): would run another.trace.f" in second
     assert "no_python_layers (--no_python_layers) forbids" in first

@@ -131,9 +131,9 @@ REFUSED_WITH_TOPS = [
 
 @pytest.mark.parametrize(("kind", "text", "shapes", "words"), REFUSED, ids=[f"{r[0]}-{r[3]}" for r in REFUSED])
 def test_refuses(kind: str, text: str, shapes: list[tuple[int, ...]], words: str) -> None:
-    with pytest.raises(GraphError, match=words) as caught:
+    with pytest.raises(GraphError, match=words) as exc_info:
         Net(net_text(kind, text, shapes))
-    assert f"layer 'layer' ({kind})" in str(caught.value)
+    assert f"layer 'layer' ({kind})" in str(exc_info.value)
 
 
 @pytest.mark.parametrize(("kind", "text", "shapes", "tops", "words"), REFUSED_WITH_TOPS)

@@ -166,9 +166,9 @@ def test_types_of_other_packages_are_asked_as_any(error: type[Exception]) -> Non
     ):
         built = Net(net_text("TestPicky", "", [(2, 3)]))
         assert built.forward({}, {}, {"b0": np.ones((2, 3), np.uint8)})[0]["t0"].dtype == jnp.float32
-        with pytest.raises(LayerError, match=r"layer 'layer' \(TestPicky\): .*takes two rows") as caught:
+        with pytest.raises(LayerError, match=r"layer 'layer' \(TestPicky\): .*takes two rows") as exc_info:
             built.forward({}, {}, {"b0": np.ones((4, 3), np.float32)})
-        assert error is LayerError or isinstance(caught.value.__cause__, error)
+        assert error is LayerError or isinstance(exc_info.value.__cause__, error)
 
 
 def test_mistakes_in_own_code_say_where_they_are() -> None:
@@ -181,12 +181,12 @@ def test_mistakes_in_own_code_say_where_they_are() -> None:
     for run, kind in ((broken, "KeyError"), (branching, "TracerBoolConversionError")):
         with (
             register_temporarily(LayerType(Signature("TestBroken"), Traced(run))),
-            pytest.raises(CaffejaxError) as caught,
+            pytest.raises(CaffejaxError) as exc_info,
         ):
             Net(net_text("TestBroken", "", [(2, 3)]))
-        assert f"({kind} in {run.__name__}, {__file__}:" in str(caught.value)
-        assert "layer 'layer' (TestBroken)" in str(caught.value)
-        assert "\n" not in str(caught.value)
+        assert f"({kind} in {run.__name__}, {__file__}:" in str(exc_info.value)
+        assert "layer 'layer' (TestBroken)" in str(exc_info.value)
+        assert "\n" not in str(exc_info.value)
 
 
 def test_labels_and_targets_of_integers_leave_gradients_alone() -> None:

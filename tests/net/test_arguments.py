@@ -115,9 +115,9 @@ def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
 )
 def test_wrong_inputs_are_refused_by_name(lenet: Net, variables: Variables, inputs: Any, words: str) -> None:
     for run in (lenet.apply, lenet.loss):
-        with pytest.raises(CaffejaxError) as caught:
+        with pytest.raises(CaffejaxError) as exc_info:
             run(*variables, inputs)
-        assert str(caught.value).startswith(f"{LENET}: {words}")
+        assert str(exc_info.value).startswith(f"{LENET}: {words}")
 
 
 @pytest.mark.parametrize("label", [10, -1])
@@ -154,9 +154,9 @@ def test_unknown_blobs_and_wrong_keys_are_refused(
     lenet: Net, variables: Variables, arguments: dict[str, Any], words: str
 ) -> None:
     for run in (lenet.loss, lenet.apply)[: 1 if "taps" in arguments else 2]:
-        with pytest.raises(CaffejaxError) as caught:
+        with pytest.raises(CaffejaxError) as exc_info:
             run(*variables, batch(), **arguments)
-        assert words in str(caught.value)
+        assert words in str(exc_info.value)
 
 
 def test_keys_of_both_forms_start_a_net(lenet: Net, variables: Variables) -> None:
@@ -169,18 +169,18 @@ def test_keys_of_both_forms_start_a_net(lenet: Net, variables: Variables) -> Non
 def test_donated_params_are_reported_with_a_remedy(lenet: Net, variables: Variables) -> None:
     params = jax.tree.map(jnp.copy, variables.params)
     jax.jit(lambda tree: jax.tree.map(lambda x: x + 1, tree), donate_argnums=0)(params)
-    with pytest.raises(WeightsError, match=r"arrays of params were deleted.*solver\.variables") as caught:
+    with pytest.raises(WeightsError, match=r"arrays of params were deleted.*solver\.variables") as exc_info:
         lenet.loss(params, variables.state, batch())
-    assert len(caught.value.problems) == 1
+    assert len(exc_info.value.problems) == 1
 
 
 def test_all_problems_of_params_are_named(lenet: Net, variables: Variables) -> None:
     params: Any = {name: blobs for name, blobs in variables.params.items() if name != "ip2"}
     params |= {"conv1": {0: params["conv1"][0]}, "conv2": {0: params["conv2"][0], 1: jnp.zeros(50, int)}}
     params["ip1"] = {0: jnp.zeros((500, 801)), 1: "bias"}
-    with pytest.raises(WeightsError) as caught:
+    with pytest.raises(WeightsError) as exc_info:
         lenet.loss(params, variables.state, batch())
-    assert str(caught.value).replace(f"{LENET}: layer ", "").splitlines() == [
+    assert str(exc_info.value).replace(f"{LENET}: layer ", "").splitlines() == [
         "'conv1' (Convolution): blob 1 in params is missing; pass the arrays that Net.init or load_weights returns, "
         "where its shape is (20,)",
         "'conv2' (Convolution): blob 1 in params must be floating point, not int32",
@@ -238,11 +238,11 @@ def test_statistics_and_what_is_carried_are_state() -> None:
         layer { name: "lstm" type: "LSTM" bottom: "x" bottom: "c" top: "y" recurrent_param { num_output: 5 } }
     """)
     params, state = net.init(KEY)
-    with pytest.raises(WeightsError) as caught:
+    with pytest.raises(WeightsError) as exc_info:
         net.apply(
             params, {"norm": {i: state["norm"][i] for i in (0, 1)}}, {"x": np.zeros((4, 2, 3)), "c": np.zeros((4, 2))}
         )
-    assert [p.message.split(";")[0] for p in caught.value.problems] == [
+    assert [p.message.split(";")[0] for p in exc_info.value.problems] == [
         "blob 2 in state is missing",
         "blob 3 in state is missing",
         "blob 4 in state is missing",
@@ -270,9 +270,9 @@ def test_statistics_and_what_is_carried_are_state() -> None:
     ],
 )
 def test_wrong_options_of_a_net_are_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(CaffejaxError) as caught:
+    with pytest.raises(CaffejaxError) as exc_info:
         Net(LENET, **options)
-    assert str(caught.value).startswith(words)
+    assert str(exc_info.value).startswith(words)
 
 
 def test_a_net_is_a_path_a_text_or_a_message() -> None:
@@ -295,9 +295,9 @@ def test_a_net_is_a_path_a_text_or_a_message() -> None:
     ],
 )
 def test_wrong_options_of_a_solver_are_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(CaffejaxError) as caught:
+    with pytest.raises(CaffejaxError) as exc_info:
         Solver(f'net: "{CONFIGS}/digits/lenet_train_test.prototxt" base_lr: 0.1 lr_policy: "fixed"\n', **options)
-    assert str(caught.value) == words
+    assert str(exc_info.value) == words
 
 
 # two readers of a blob, so that a Split comes in; a layer that is random; statistics

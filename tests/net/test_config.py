@@ -18,9 +18,9 @@ INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 
 
 def messages(make: Any) -> list[str]:
     """Return the messages of the error that a call raises, one for each problem."""
-    with pytest.raises(CaffejaxError) as caught:
+    with pytest.raises(CaffejaxError) as exc_info:
         make()
-    return [problem.message for problem in caught.value.problems]
+    return [problem.message for problem in exc_info.value.problems]
 
 
 def test_every_wrong_value_of_a_run_is_named() -> None:
@@ -161,10 +161,10 @@ def test_values_of_another_kind_are_refused(options: Any, message: str) -> None:
 
 
 def test_a_solver_names_its_own_and_the_nets_options_together() -> None:
-    with pytest.raises(SolverError) as caught:
+    with pytest.raises(SolverError) as exc_info:
         Solver("x", keep_best=3, debug_nans="q", kernels="quick", foo=1)  # type: ignore[arg-type, call-arg]
     for words in ("keep_best must be", "debug_nans must be", "there is no option 'foo'", "kernels must be"):
-        assert words in str(caught.value)
+        assert words in str(exc_info.value)
 
 
 def test_a_net_without_layers_has_nothing_to_run_again() -> None:

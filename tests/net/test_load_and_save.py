@@ -97,9 +97,9 @@ def test_the_weights_of_another_net_with_the_same_names_are_one_problem() -> Non
     write_caffemodel("x.caffemodel", NetParameter(layer=[LayerParameter(name=name) for name in other]), other)
     with pytest.raises(
         WeightsError, match=r"shapes, as in the weights of another net \('\w+', .* 3 x 2 .*made"
-    ) as caught:
+    ) as exc_info:
         net.load("x.caffemodel")
-    assert len(caught.value.problems) == 1
+    assert len(exc_info.value.problems) == 1
 
 
 def test_misfits_are_refused_unless_excluded() -> None:

@@ -89,8 +89,8 @@ def test_invalid_targets_are_refused(text: str, message: str) -> None:
 def test_all_problems_of_a_chip_file_are_reported(tmp_path: Path, content: str, messages: list[str]) -> None:
     file = tmp_path / "chip.toml"
     file.write_text(content)
-    with pytest.raises(CaffejaxError) as caught:
+    with pytest.raises(CaffejaxError) as exc_info:
         parse_target(f"{file}:1")
     for message in messages:
-        assert message in str(caught.value)
-    assert "chip.toml" in str(caught.value)
+        assert message in str(exc_info.value)
+    assert "chip.toml" in str(exc_info.value)

@@ -119,9 +119,9 @@ def test_layers_without_tops_are_added_by_name() -> None:
 
 @pytest.mark.parametrize("bad", ["data", None, 3, ("a", "b")])
 def test_an_input_that_is_not_a_top(bad: object) -> None:
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises(TypeError) as exc_info:
         L.Convolution(bad)
-    assert str(caught.value) == f"Convolution input 0 is not a Top (type is {type(bad)})"  # Caffe's words, no more
+    assert str(exc_info.value) == f"Convolution input 0 is not a Top (type is {type(bad)})"  # Caffe's words, no more
 
 
 def test_a_tuple_instead_of_a_top_gets_a_hint(caplog: pytest.LogCaptureFixture) -> None:

@@ -264,6 +264,6 @@ def test_regions_of_images(write: Write) -> None:
     assert shapes["cls_score"] == (3, 3)
     np.testing.assert_array_equal(solver.net.blobs["kept_labels"].data, batches[-1][2][::2])
     assert solver.net.params["conv"][0].diff.any()
-    with pytest.raises(IndexError) as caught:
+    with pytest.raises(IndexError) as exc_info:
         solver.step(1)
-    assert f"in layer 'data' (Python): {HERE}.Regions.forward" in caught.value.__notes__
+    assert f"in layer 'data' (Python): {HERE}.Regions.forward" in exc_info.value.__notes__

@@ -33,9 +33,9 @@ def test_a_path_a_text_and_a_message_read_the_same(tmp_path):
     ],
 )
 def test_required_fields_name_the_layer(text, message):
-    with pytest.raises(SchemaError) as caught:
+    with pytest.raises(SchemaError) as exc_info:
         read_net(text)
-    assert f"<text>:{message}ClipParameter needs 'max'" in str(caught.value)
+    assert f"<text>:{message}ClipParameter needs 'max'" in str(exc_info.value)
 
 
 def test_required_fields_of_a_message_name_the_layer():
@@ -71,9 +71,9 @@ def test_marks_and_encodings(tmp_path):
 def test_bad_files(tmp_path, content, message):
     path = tmp_path / "net.prototxt"
     path.write_bytes(content)
-    with pytest.raises(SchemaError, match=f"^{path}:") as caught:
+    with pytest.raises(SchemaError, match=f"^{path}:") as exc_info:
         read_net(path)
-    assert message in str(caught.value)
+    assert message in str(exc_info.value)
 
 
 def test_paths_that_cannot_be_read(tmp_path):

@@ -118,9 +118,9 @@ def test_escapes_as_in_cpp(text, name):
     ],
 )
 def test_a_mistake_is_named_with_its_line_and_column(text, message):
-    with pytest.raises(SchemaError) as caught:
+    with pytest.raises(SchemaError) as exc_info:
         parse_text(text, LAYER)
-    assert str(caught.value) == message
+    assert str(exc_info.value) == message
 
 
 @pytest.mark.parametrize(
@@ -173,12 +173,12 @@ def test_all_mistakes_at_once_and_the_values_of_unknown_fields_are_skipped():
     layer { type: 5 top: "t" }
     nane: "n"
     """
-    with pytest.raises(SchemaError) as caught:
+    with pytest.raises(SchemaError) as exc_info:
         parse_text(text, caffe_pb2.NetParameter, file="net.prototxt")
-    assert [(p.line, p.column) for p in caught.value.problems] == [
+    assert [(p.line, p.column) for p in exc_info.value.problems] == [
         (3, 17), (3, 25), (3, 56), (3, 69), (4, 20), (4, 45), (6, 19), (7, 5),
     ]  # fmt: skip
-    assert {p.file for p in caught.value.problems} == {"net.prototxt"}
+    assert {p.file for p in exc_info.value.problems} == {"net.prototxt"}
 
 
 @pytest.mark.parametrize("opening", ["nested_type {", "nested_type <", "nested_type: ["])

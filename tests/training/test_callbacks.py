@@ -57,10 +57,10 @@ def test_the_end_is_reported_for_every_cause(tmp_path: Path) -> None:
 
     training, events = make_solver(tmp_path), []  # type: ignore[var-annotated]
     training.callbacks += [make_listener(events), Boom()]
-    with pytest.raises(ZeroDivisionError, match="boom") as caught:
+    with pytest.raises(ZeroDivisionError, match="boom") as exc_info:
         training.solve()
     training.close()
-    assert events[-1] == ("on_end", 1, caught.value)
+    assert events[-1] == ("on_end", 1, exc_info.value)
 
 
 def test_tests_and_snapshots_that_are_asked_for_are_told_too(tmp_path: Path) -> None:

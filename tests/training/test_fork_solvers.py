@@ -189,9 +189,9 @@ def test_mycaffes_names_are_caffes(text: str, name: str, value: str) -> None:
 
 def test_all_settings_that_are_not_followed_are_refused_together() -> None:
     text = BASE + 'lr_policy: "fixed" momentum_policy: "poli" gan_solver: true larc: true larc_policy: "other"\n'
-    with pytest.raises(SolverError) as caught:
+    with pytest.raises(SolverError) as exc_info:
         solver_param.check_solver(read_solver(text))
-    messages = [p.message.split(";")[0] for p in caught.value.problems]
+    messages = [p.message.split(";")[0] for p in exc_info.value.problems]
     assert messages == [
         "setting gan_solver (of synopsys) is not supported",
         "unknown momentum_policy 'poli'",

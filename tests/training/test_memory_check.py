@@ -46,9 +46,9 @@ def estimate(batch: int = BATCH, **options: Any) -> int:
 def test_misfits_are_refused_and_the_named_remedy_fits(share: float) -> None:
     estimated_bytes = estimate()
     limit = int(estimated_bytes * share)
-    with pytest.raises(SolverError) as caught:
+    with pytest.raises(SolverError) as exc_info:
         solver(memory_limit=limit)
-    message = str(caught.value)
+    message = str(exc_info.value)
     sizes = re.findall(r"([\d.]+) (bytes|[KMG]iB)", message)[:3]
     reported_bytes, reported_excess, reported_limit = (
         parse_bytes(number + unit.removeprefix("bytes")) for number, unit in sizes

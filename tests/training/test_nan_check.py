@@ -60,7 +60,7 @@ def text(net: str = SOFTMAX, lr: float = 0.01, more: str = "") -> str:
 def get_failure_message(text: str, **options: Any) -> str:
     """The message with which training stops; nothing is saved by it, however often one asks."""
     solver = Solver(text, **options)
-    with pytest.raises(SolverError) as caught:
+    with pytest.raises(SolverError) as exc_info:
         solver.solve()
     files = sorted(Path.cwd().rglob("*"))
     for _ in range(2):
@@ -69,7 +69,7 @@ def get_failure_message(text: str, **options: Any) -> str:
                 solver.snapshot()
     solver.close()
     assert sorted(Path.cwd().rglob("*")) == files
-    return str(caught.value)
+    return str(exc_info.value)
 
 
 @pytest.mark.usefixtures("folder")

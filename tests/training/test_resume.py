@@ -117,10 +117,10 @@ def test_missing_and_damaged_snapshots(tmp_path: Path, name: str) -> None:
             if file.is_file() and file.parent.name == "d":
                 file.write_bytes(file.read_bytes()[:10])
     before = leaves(s)
-    with pytest.raises(WeightsError, match=r"snap\.orbax") as caught:
+    with pytest.raises(WeightsError, match=r"snap\.orbax") as exc_info:
         s.restore(f"{tmp_path}/snap.orbax{name}")
     if name == "/0":
-        assert "step 1 is the newest good one" in str(caught.value)
+        assert "step 1 is the newest good one" in str(exc_info.value)
     for ours, theirs in zip(leaves(s), before, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 

@@ -60,9 +60,9 @@ def test_nets_and_states_of_a_solver() -> None:
 
 def test_every_wrong_setting_is_reported_at_once() -> None:
     param = read_solver('lr_policy: "setp" type: "Adm" iter_size: 0 average_loss: 0\n')
-    with pytest.raises(CaffejaxError) as caught:
+    with pytest.raises(CaffejaxError) as exc_info:
         solver_param.check_solver(param, "s.prototxt")
-    text = str(caught.value)
+    text = str(exc_info.value)
     for expected in ("did you mean 'step'?", "did you mean 'Adam'?", "iter_size", "average_loss", "train net"):
         assert expected in text
     assert all(line.startswith("s.prototxt: ") for line in text.splitlines())
@@ -74,6 +74,6 @@ def test_a_missing_net_is_named_with_the_solver_that_names_it(field: str, tmp_pa
     (tmp_path / "n.prototxt").write_text(NET)
     extra_settings = 'train_net: "n.prototxt" test_iter: 1 test_interval: 1' if field == "test_net" else ""
     file.write_text(f'{field}: "none.prototxt" base_lr: 1 lr_policy: "fixed" {extra_settings}')
-    with pytest.raises(CaffejaxError) as caught:
+    with pytest.raises(CaffejaxError) as exc_info:
         Solver(file)
-    assert str(caught.value).startswith(f"{file}: its {field}, none.prototxt: no such file")
+    assert str(exc_info.value).startswith(f"{file}: its {field}, none.prototxt: no such file")

@@ -89,9 +89,9 @@ def test_another_form_is_named(
         inside = inside[name]
     inside[("", *field)[-1]] = value
     before = solver.iteration, solver.train_state, solver.loader.get_state()
-    with pytest.raises(kind, match=message) as caught:
+    with pytest.raises(kind, match=message) as exc_info:
         restore(solver, snapshot, record if field else value)
-    assert "changed.solverstate" in str(caught.value)
+    assert "changed.solverstate" in str(exc_info.value)
     assert (solver.iteration, solver.train_state, solver.loader.get_state()) == before, "refused, and changed"
 
 

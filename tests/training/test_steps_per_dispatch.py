@@ -103,8 +103,8 @@ def test_divergence_names_its_iteration(tmp_path: Path) -> None:
     single_step_solver = solver(tmp_path, "max_iter: 40", DUMMY.replace('"gaussian"', '"gaussian" std: 1e19'))
     messages = []
     for s in (training, single_step_solver):
-        with pytest.raises(SolverError) as caught:
+        with pytest.raises(SolverError) as exc_info:
             s.solve()
-        messages.append(str(caught.value))
+        messages.append(str(exc_info.value))
     assert messages[0] == messages[1]
     assert "iteration" in messages[0]

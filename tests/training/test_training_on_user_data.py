@@ -104,9 +104,9 @@ MISSING = (
 
 
 def test_missing_and_surplus_data_are_reported_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SolverError, match=MISSING.format("the train net", "data")) as caught:
+    with pytest.raises(SolverError, match=MISSING.format("the train net", "data")) as exc_info:
         Solver("solver.prototxt")
-    caught.match(MISSING.format("test net #0", "test_data"))
+    exc_info.match(MISSING.format("test net #0", "test_data"))
     assert main(["train", "--solver=solver.prototxt"]) == 1
     assert "To train from the command line, replace the Input layers by data layers" in capsys.readouterr().err
     with pytest.raises(SolverError, match=MISSING.format("test net #0", "test_data")):
@@ -115,9 +115,9 @@ def test_missing_and_surplus_data_are_reported_at_once(folder: Path, capsys: pyt
         'layer { name: "d" type: "DummyData" top: "data" dummy_data_param { shape { dim: 4 dim: 3 } } }'
         'layer { name: "l" type: "DummyData" top: "label" dummy_data_param { shape { dim: 4 } } }' + REST
     )
-    with pytest.raises(SolverError, match=r"data is given, but the train net has no Input layers") as caught:
+    with pytest.raises(SolverError, match=r"data is given, but the train net has no Input layers") as exc_info:
         Solver("solver.prototxt", data=rows(), test_data=rows())
-    caught.match("test_data is given, but test net #0 has no Input layers")
+    exc_info.match("test_data is given, but test net #0 has no Input layers")
     Path("solver.prototxt").write_text(SOLVER.replace("test_iter: 2", "test_iter: 2 test_iter: 2"))
     with pytest.raises(SolverError, match="test_data must be a list of 2"):
         Solver("solver.prototxt", data=rows(), test_data=rows())

@@ -58,9 +58,9 @@ def write_net(text: str, path: Path, **options: object) -> None:
 def test_a_refused_net_is_explained_and_nothing_is_written(
     tmp_path: Path, text: str, options: dict[str, object], error: type[CaffejaxError], message: str
 ) -> None:
-    with pytest.raises(error, match=message) as caught:
+    with pytest.raises(error, match=message) as exc_info:
         write_net(text, tmp_path / "net.onnx", **options)
-    assert "after" not in str(caught.value)
+    assert "after" not in str(exc_info.value)
     assert not list(tmp_path.iterdir())
 
 

@@ -19,11 +19,11 @@ def notes(error: BaseException) -> list[str]:
 
 
 def test_an_exception_in_setup_is_the_user_s() -> None:
-    with pytest.raises(RuntimeError, match="raised on purpose") as caught:
+    with pytest.raises(RuntimeError, match="raised on purpose") as exc_info:
         Net(python_layer("bad", "ExceptionLayer", tops="y"))
-    assert str(caught.value) == "raised on purpose"
-    assert notes(caught.value) == ["in layer 'bad' (Python): user_layers.ExceptionLayer.setup"]
-    assert traceback.extract_tb(caught.value.__traceback__)[-1].filename.endswith("user_layers.py")
+    assert str(exc_info.value) == "raised on purpose"
+    assert notes(exc_info.value) == ["in layer 'bad' (Python): user_layers.ExceptionLayer.setup"]
+    assert traceback.extract_tb(exc_info.value.__traceback__)[-1].filename.endswith("user_layers.py")
 
 
 @pytest.mark.parametrize(
@@ -32,16 +32,16 @@ def test_an_exception_in_setup_is_the_user_s() -> None:
 def test_an_exception_when_it_runs_is_the_user_s(method: str, kind: type[Exception]) -> None:
     layer = python_layer("bad", "FailsLater", "x0", "y", "loss_weight: 1", method)
     net = Net(input_layer((2, 2)) + layer + "force_backward: true")
-    with pytest.raises(kind, match=f"in {method}") as caught:
+    with pytest.raises(kind, match=f"in {method}") as exc_info:
         jax.grad(lambda x: net.loss({}, {}, {"x0": x})[0])(draw_inputs((2, 2))["x0"])
-    assert notes(caught.value)[0] == f"in layer 'bad' (Python): user_layers.FailsLater.{method}"
-    assert traceback.extract_tb(caught.value.__traceback__)[-1].filename.endswith("user_layers.py")
+    assert notes(exc_info.value)[0] == f"in layer 'bad' (Python): user_layers.FailsLater.{method}"
+    assert traceback.extract_tb(exc_info.value.__traceback__)[-1].filename.endswith("user_layers.py")
 
 
 def test_an_exception_of_a_traceable_layer_is_the_user_s() -> None:
-    with pytest.raises(TypeError, match="a traceable layer's own error") as caught:
+    with pytest.raises(TypeError, match="a traceable layer's own error") as exc_info:
         Net(input_layer((2, 2)) + python_layer("bad", "fails", "x0", "y"))
-    assert notes(caught.value)[0] == "in layer 'bad' (Python): user_layers.fails"
+    assert notes(exc_info.value)[0] == "in layer 'bad' (Python): user_layers.fails"
 
 
 def layer(module: str, name: str) -> str:
@@ -55,9 +55,9 @@ def test_everything_missing_is_named_at_once() -> None:
         "three", "NOT_A_LAYER", tops="three"
     )
     text += 'layer { name: "empty" type: "Python" top: "empty" }'
-    with pytest.raises(GraphError) as caught:
+    with pytest.raises(GraphError) as exc_info:
         Net(text)
-    messages = [p.message for p in caught.value.problems]
+    messages = [p.message for p in exc_info.value.problems]
     assert len(messages) == 6
     assert messages[0].startswith("there is no Python module 'no_such_module'; searched sys.path, ")
     assert str(Path.cwd()) in messages[0]
@@ -67,7 +67,7 @@ def test_everything_missing_is_named_at_once() -> None:
     assert messages[4].startswith("'NOT_A_LAYER' in module ")
     assert messages[4].endswith(" must be a class or function, but is of type int")
     assert messages[5].startswith("python_param must set `module`")
-    assert [p.layer for p in caught.value.problems][3] == "reads"
+    assert [p.layer for p in exc_info.value.problems][3] == "reads"
 
 
 def test_a_module_that_cannot_be_imported_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,9 +75,9 @@ def test_a_module_that_cannot_be_imported_says_why(tmp_path: Path, monkeypatch: 
     (tmp_path / "misspelt.py").write_text("def f(:\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_installed") as caught:
+    with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_installed") as exc_info:
         Net(layer("needs_more", "A"))
-    assert caught.value.__notes__ == ["while importing module 'needs_more' of a Python layer"]
+    assert exc_info.value.__notes__ == ["while importing module 'needs_more' of a Python layer"]
     with pytest.raises(SyntaxError):
         Net(layer("misspelt", "A"))
 
