@@ -38,12 +38,12 @@ images, labels = digits("train")
 
 def pairs(epoch):
     """Batches in which about half of the pairs show the same digit."""
-    draw = np.random.default_rng(epoch)
+    rng = np.random.default_rng(epoch)
     for _ in range(20):
-        left = draw.integers(len(images), size=64)
-        candidates = draw.integers(len(images), size=(64, 20))
+        left = rng.integers(len(images), size=64)
+        candidates = rng.integers(len(images), size=(64, 20))
         same = labels[candidates] == labels[left][:, None]
-        eligible = np.where(draw.random(64)[:, None] < 0.5, same, ~same)
+        eligible = np.where(rng.random(64)[:, None] < 0.5, same, ~same)
         right = candidates[np.arange(64), eligible.argmax(axis=1)]
         yield {"data": images[left], "data_p": images[right], "alike": labels[left] == labels[right]}
 

@@ -58,21 +58,21 @@ def format_names() -> list[str]:
 
 @functools.cache
 def intact_files(format: str) -> list[Files]:
-    """Make a format's intact files, once."""
+    """Return the sets of intact files of a format; they are made only once."""
     return harness(format).intact()
 
 
 def case_files(format: str, seed: int) -> tuple[int, Files]:
-    """Return the files of a case, and which of the intact sets they were."""
-    draw = Random(f"{format} {seed}")
+    """Return the index of the set of intact files that the case damages, and the damaged files."""
+    rng = Random(f"{format} {seed}")
     sets = intact_files(format)
-    set_number = draw.randrange(len(sets))
+    set_number = rng.randrange(len(sets))
     with warnings.catch_warnings(action="ignore"):  # of what writes the damaged file
-        return set_number, harness(format).mutate(draw, sets[set_number])
+        return set_number, harness(format).mutate(rng, sets[set_number])
 
 
 def write_files(folder: Path, files: Files) -> None:
-    """Write files into a folder, which is made."""
+    """Write files into a folder, which is created if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -80,26 +80,26 @@ def write_files(folder: Path, files: Files) -> None:
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """Read all files in a folder."""
+    """Return the contents of all files in a folder and its subfolders, by relative path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def mutate_one_file(mutate: Mutate, *suffixes: str) -> Callable[[Random, Files], Files]:
-    """Return what damages one of the files, of those whose names end so."""
+    """Return a function that damages one file, chosen among those whose names end with one of the suffixes."""
 
-    def damage(draw: Random, files: Files) -> Files:
-        name = draw.choice(sorted(name for name in files if name.endswith(suffixes or "")))
-        return {**files, name: mutate(draw, files[name])}
+    def damage(rng: Random, files: Files) -> Files:
+        name = rng.choice(sorted(name for name in files if name.endswith(suffixes or "")))
+        return {**files, name: mutate(rng, files[name])}
 
     return damage
 
 
 def choose_mutator(*mutators: Mutate) -> Mutate:
-    """Return what damages in one of these ways, now and then twice."""
+    """Return a function that applies a random one of the mutators, or in one of four cases two in a row."""
 
-    def damage(draw: Random, content: bytes) -> bytes:
-        for _ in range(draw.choice((1, 1, 1, 2))):
-            content = draw.choice(mutators)(draw, content)
+    def damage(rng: Random, content: bytes) -> bytes:
+        for _ in range(rng.choice((1, 1, 1, 2))):
+            content = rng.choice(mutators)(rng, content)
         return content
 
     return damage

@@ -46,9 +46,9 @@ def make_net(layers: str, rows: int, **options: Any) -> Net:
 
 def make_inputs() -> dict[str, Any]:
     """Return the inputs of all devices; no label of the first device counts."""
-    draw = np.random.default_rng(0)
-    x = draw.normal(size=(DEVICES * SHARE, 3, 2, 2)) + np.arange(DEVICES).repeat(SHARE)[:, None, None, None]
-    y = draw.integers(0, 4, DEVICES * SHARE)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(DEVICES * SHARE, 3, 2, 2)) + np.arange(DEVICES).repeat(SHARE)[:, None, None, None]
+    y = rng.integers(0, 4, DEVICES * SHARE)
     return {"x": x.astype(np.float32), "y": np.where(np.arange(len(y)) < SHARE, 1, y).astype(np.float32)}
 
 

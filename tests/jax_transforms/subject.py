@@ -38,25 +38,25 @@ class Subject:
     def __init__(self, case: Case, kernels: Any = "fast", backward: Any = "autodiff", rows: int = 3) -> None:
         self.case = case
         self.net = Net(case.text(rows), case.phase, kernels=kernels, backward=backward)
-        draw = np.random.default_rng(zlib.crc32(case.name.encode()))
+        rng = np.random.default_rng(zlib.crc32(case.name.encode()))
         params, state = self.net.init(jax.random.key(0))
         near = 0.1 if case.is_net else 1.0  # a net's own weights keep its numbers in bounds
-        params = jax.tree.map(lambda p: p * case.is_net + near * draw.normal(size=p.shape), params)
+        params = jax.tree.map(lambda p: p * case.is_net + near * rng.normal(size=p.shape), params)
         self.params, self.state = (
             to_numpy(params),
-            to_numpy(jax.tree.map(lambda s: draw.uniform(0.5, 1.5, s.shape), state)),
+            to_numpy(jax.tree.map(lambda s: rng.uniform(0.5, 1.5, s.shape), state)),
         )
-        self.inputs = {name: self._fed(name, draw) for name in self.net.input_names}
+        self.inputs = {name: self._fed(name, rng) for name in self.net.input_names}
 
-    def _fed(self, name: str, draw: np.random.Generator) -> np.ndarray:
+    def _fed(self, name: str, rng: np.random.Generator) -> np.ndarray:
         shape = self.net.graph.blobs[name].shape
         if name in self.case.draws:
-            return np.asarray(self.case.draws[name](draw, shape), np.float32)
+            return np.asarray(self.case.draws[name](rng, shape), np.float32)
         if name in self.labels:
-            return draw.integers(0, self.case.classes, shape).astype(np.float32)
+            return rng.integers(0, self.case.classes, shape).astype(np.float32)
         if self.case.numbers == "probabilities":
-            return draw.dirichlet(np.ones(shape[1]), shape[0]).astype(np.float32)
-        numbers = draw.uniform(0.2, 2, shape) if self.case.numbers == "positive" else draw.normal(size=shape)
+            return rng.dirichlet(np.ones(shape[1]), shape[0]).astype(np.float32)
+        numbers = rng.uniform(0.2, 2, shape) if self.case.numbers == "positive" else rng.normal(size=shape)
         return numbers.astype(np.float32)
 
     @functools.cached_property
@@ -123,8 +123,8 @@ class Subject:
 
     def direction(self, seed: int = 0) -> tuple[Arrays, Arrays]:
         """Random numbers like the point, 0 for labels."""
-        draw = np.random.default_rng(seed)
-        params, inputs = jax.tree.map(lambda a: draw.normal(size=a.shape).astype(a.dtype), self.point)
+        rng = np.random.default_rng(seed)
+        params, inputs = jax.tree.map(lambda a: rng.normal(size=a.shape).astype(a.dtype), self.point)
         return params, {name: a * (name not in self.labels) for name, a in inputs.items()}
 
 

@@ -42,8 +42,8 @@ def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def draw_variables(net: Net, seed: int = 1) -> Variables:
     """Return variables, including state, in which all numbers differ."""
-    draw = np.random.default_rng(seed)
-    return jax.tree.map(lambda x: draw.normal(size=x.shape).astype(np.float32), net.init(jax.random.key(0)))
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), net.init(jax.random.key(0)))
 
 
 def assert_equal(actual: Any, expected: Any) -> None:

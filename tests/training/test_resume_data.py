@@ -36,18 +36,18 @@ solver_mode: CPU random_seed: 4
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A job with 11 images (one of them bad), 13 records (one of them bad) and 7 + 5 rows."""
     monkeypatch.chdir(tmp_path)
-    draw = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for i in range(11):
-        cv2.imwrite(f"{i}.png", draw.integers(0, 256, (8, 8), np.uint8))
+        cv2.imwrite(f"{i}.png", rng.integers(0, 256, (8, 8), np.uint8))
     Path("5.png").write_bytes(b"no image")
     Path("list.txt").write_text("".join(f"{i}.png {i}\n" for i in range(11)))
-    images = draw.integers(0, 256, (13, 1, 9, 9), np.uint8)
+    images = rng.integers(0, 256, (13, 1, 9, 9), np.uint8)
     datums = [caffe_pb2.Datum(channels=1, height=9, width=9, data=image.tobytes()) for image in images]
     datums[7].ClearField("data")
     write_leveldb("db", ((b"%03d" % i, datum.SerializeToString()) for i, datum in enumerate(datums)))
     for name, rows in ("one.h5", 7), ("two.h5", 5):
         with h5py.File(name, "w") as file:
-            file["d"] = draw.normal(size=(rows, 1, 6, 6))
+            file["d"] = rng.normal(size=(rows, 1, 6, 6))
     Path("h5.txt").write_text("one.h5\ntwo.h5\n")
     Path("net.prototxt").write_text(NET)
     Path("solver.prototxt").write_text(SOLVER)

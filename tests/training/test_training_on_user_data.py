@@ -31,8 +31,8 @@ ROWS = 10
 
 
 def rows() -> dict[str, np.ndarray]:
-    draw = np.random.default_rng(0)
-    return {"data": draw.normal(size=(ROWS, 3)).astype(np.float32), "label": draw.integers(0, 5, ROWS)}
+    rng = np.random.default_rng(0)
+    return {"data": rng.normal(size=(ROWS, 3)).astype(np.float32), "label": rng.integers(0, 5, ROWS)}
 
 
 @pytest.fixture

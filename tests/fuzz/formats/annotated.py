@@ -41,11 +41,11 @@ def _intact() -> list[Files]:
     return [{**records, "labels.prototxt": _MAP}]
 
 
-def _mutate(draw: Random, files: Files) -> Files:
-    name = draw.choice(sorted(files))
+def _mutate(rng: Random, files: Files) -> Files:
+    name = rng.choice(sorted(files))
     if name == "labels.prototxt":
-        return {**files, name: change_tokens(draw, files[name], words())}
-    return {**files, name: change_fields(draw, files[name])}
+        return {**files, name: change_tokens(rng, files[name], words())}
+    return {**files, name: change_fields(rng, files[name])}
 
 
 def _read(folder: Path) -> Any:

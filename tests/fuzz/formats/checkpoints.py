@@ -16,21 +16,21 @@ def _intact() -> list[Files]:
     return [snapshot(".orbax/")]
 
 
-def _mutate(draw: Random, files: Files) -> Files:
-    name, result = draw.choice(sorted(files)), dict(files)
-    kind = draw.random()
+def _mutate(rng: Random, files: Files) -> Files:
+    name, result = rng.choice(sorted(files)), dict(files)
+    kind = rng.random()
     if kind < 0.1:
         del result[name]
     elif kind < 0.15:
-        result[f"{name}{draw.choice(['x', '2'])}"] = result.pop(name)
+        result[f"{name}{rng.choice(['x', '2'])}"] = result.pop(name)
     elif kind < 0.2:
         result = {
-            n.replace("/2/", draw.choice(["/3/", "/x/", "/2.tmp/", "/-1/"])): content for n, content in result.items()
+            n.replace("/2/", rng.choice(["/3/", "/x/", "/2.tmp/", "/-1/"])): content for n, content in result.items()
         }
     elif kind < 0.6 and result[name][:1] in (b"{", b"["):
-        result[name] = change_json(draw, result[name])
+        result[name] = change_json(rng, result[name])
     else:
-        result[name] = damage(draw, result[name])
+        result[name] = damage(rng, result[name])
     return result
 
 

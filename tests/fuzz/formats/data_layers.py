@@ -39,12 +39,12 @@ def _net(format: str, text: str) -> str:
     return f'layer {{ name: "d" {tops} {text} }}'
 
 
-def _mutate(draw: Random, files: Files) -> Files:
+def _mutate(rng: Random, files: Files) -> Files:
     text = files["net.prototxt"]
-    if draw.random() < 0.2:
-        return {**files, "net.prototxt": change_tokens(draw, text, words())}
+    if rng.random() < 0.2:
+        return {**files, "net.prototxt": change_tokens(rng, text, words())}
     strings = [*sorted(files), "square", "\0", "a/" * 3000, "~", "Data", "ImageData", "db"]
-    changed = change_message(draw, text, caffe_pb2.NetParameter, strings)
+    changed = change_message(rng, text, caffe_pb2.NetParameter, strings)
     return {**files, "net.prototxt": changed.replace(b"20000000", b"200000")}  # what is large and not too large is slow
 
 

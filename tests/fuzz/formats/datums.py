@@ -21,8 +21,8 @@ _NET = """layer { name: "d" type: "Data" top: "data" top: "label" transform_para
 
 
 def _intact() -> list[Files]:
-    draw = np.random.default_rng(0)
-    pixels = draw.integers(0, 256, (3, 6, 8), np.uint8)
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (3, 6, 8), np.uint8)
     shape = {"channels": 3, "height": 6, "width": 8, "label": 5}
     raw = Datum(**shape, data=pixels.tobytes())
     floats = Datum(**shape, float_data=(pixels / 7).reshape(-1).tolist())

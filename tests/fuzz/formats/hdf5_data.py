@@ -20,11 +20,11 @@ def _intact() -> list[Files]:
     return [{**parts, "list.txt": b"part0.h5\npart1.h5\n"}]
 
 
-def _mutate(draw: Random, files: Files) -> Files:
-    if draw.random() < 0.1:
-        return {**files, "list.txt": change_tokens(draw, files["list.txt"], ["part0.h5", "list.txt", ".", "/dev/null"])}
-    name = draw.choice(("part0.h5", "part1.h5"))
-    return {**files, name: change_hdf5(draw, files[name])}
+def _mutate(rng: Random, files: Files) -> Files:
+    if rng.random() < 0.1:
+        return {**files, "list.txt": change_tokens(rng, files["list.txt"], ["part0.h5", "list.txt", ".", "/dev/null"])}
+    name = rng.choice(("part0.h5", "part1.h5"))
+    return {**files, name: change_hdf5(rng, files[name])}
 
 
 def _read(folder: Path) -> Any:

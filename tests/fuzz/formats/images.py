@@ -18,9 +18,9 @@ _SUFFIXES = (".png", ".jpg", ".bmp", ".ppm", ".tiff", ".webp", ".gif")
 
 
 def _intact() -> list[Files]:
-    draw = np.random.default_rng(0)
-    colours = draw.integers(0, 256, (9, 12, 3), np.uint8)
-    grey16 = draw.integers(0, 1 << 16, (9, 12), np.uint16)
+    rng = np.random.default_rng(0)
+    colours = rng.integers(0, 256, (9, 12, 3), np.uint8)
+    grey16 = rng.integers(0, 1 << 16, (9, 12), np.uint16)
     pictures = [(form, cv2.imencode(form, colours)[1].tobytes()) for form in _SUFFIXES if cv2.haveImageWriter(form)]
     pictures.append((".png", cv2.imencode(".png", grey16)[1].tobytes()))
     intact_picture = cv2.imencode(".png", colours)[1].tobytes()

@@ -21,18 +21,18 @@ def _intact() -> list[Files]:
     return [{f"db/{name}": content for name, content in read_files(GOLDEN / folder).items()} for folder in names]
 
 
-def _mutate(draw: Random, files: Files) -> Files:
-    name, result = draw.choice(sorted(files)), dict(files)
-    if draw.random() < 0.05:
+def _mutate(rng: Random, files: Files) -> Files:
+    name, result = rng.choice(sorted(files)), dict(files)
+    if rng.random() < 0.05:
         del result[name]
     elif "CURRENT" in name:
-        result[name] = draw.choice(
-            [damage(draw, result[name]), b"MANIFEST-%06d\n" % draw.randrange(9), b"../db/MANIFEST\n"]
+        result[name] = rng.choice(
+            [damage(rng, result[name]), b"MANIFEST-%06d\n" % rng.randrange(9), b"../db/MANIFEST\n"]
         )
     elif name.endswith(".ldb"):
-        result[name] = change_table(draw, result[name])
+        result[name] = change_table(rng, result[name])
     else:
-        result[name] = change_log(draw, result[name]) if result[name] else draw.randbytes(50)
+        result[name] = change_log(rng, result[name]) if result[name] else rng.randbytes(50)
     return result
 
 

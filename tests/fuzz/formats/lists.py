@@ -35,8 +35,8 @@ _LAYERS = {
 
 
 def _intact() -> list[Files]:
-    draw = np.random.default_rng(0)
-    picture = cv2.imencode(".png", draw.integers(0, 4, (9, 12, 3), np.uint8))[1].tobytes()
+    rng = np.random.default_rng(0)
+    picture = cv2.imencode(".png", rng.integers(0, 4, (9, 12, 3), np.uint8))[1].tobytes()
     frames = [f"frames/img_{i:05d}.jpg" for i in range(1, 6)]
     pictures = dict.fromkeys(("a.png", "b c.png", "d/e.png", *frames), picture)
     return [
@@ -49,10 +49,10 @@ def _net(layer_type: str, param: str) -> str:
     return f'layer {{ name: "d" type: "{layer_type}" top: "data" top: "label" {param} }}'
 
 
-def _mutate(draw: Random, files: Files) -> Files:
+def _mutate(rng: Random, files: Files) -> Files:
     words = ["a.png", "b", "c.png", "frames", "list.txt", ".", "/", "~", "1", "-5", "%d"]
-    change = damage if draw.random() < 0.2 else lambda draw, content: change_tokens(draw, content, words)
-    return {**files, "list.txt": change(draw, files["list.txt"])}
+    change = damage if rng.random() < 0.2 else lambda rng, content: change_tokens(rng, content, words)
+    return {**files, "list.txt": change(rng, files["list.txt"])}
 
 
 def _read(folder: Path) -> Any:

@@ -20,14 +20,14 @@ _CIFAR = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
 
 
 def _intact() -> list[Files]:
-    draw = Random(0)
-    images = struct.pack(">4I", 2051, 5, 4, 3) + draw.randbytes(5 * 4 * 3)
-    labels = struct.pack(">2I", 2049, 5) + draw.randbytes(5)
-    return [{"images": images, "labels": labels}, {name: draw.randbytes(2 * (1 + _IMAGE)) for name in _CIFAR}]
+    rng = Random(0)
+    images = struct.pack(">4I", 2051, 5, 4, 3) + rng.randbytes(5 * 4 * 3)
+    labels = struct.pack(">2I", 2049, 5) + rng.randbytes(5)
+    return [{"images": images, "labels": labels}, {name: rng.randbytes(2 * (1 + _IMAGE)) for name in _CIFAR}]
 
 
-def _mutate(draw: Random, content: bytes) -> bytes:
-    return change_bytes(draw, content[:16]) + content[16:] if draw.random() < 0.5 else damage(draw, content)
+def _mutate(rng: Random, content: bytes) -> bytes:
+    return change_bytes(rng, content[:16]) + content[16:] if rng.random() < 0.5 else damage(rng, content)
 
 
 def _read(folder: Path) -> Any:

@@ -32,16 +32,16 @@ def _intact() -> list[Files]:
     return [{"net.prototxt": text} for text in texts]
 
 
-def change_net(draw: Random, files: Files) -> Files:
+def change_net(rng: Random, files: Files) -> Files:
     """Change tokens of the net; now and then any bytes, or put another type in the place of one."""
-    text, kind = files["net.prototxt"], draw.random()
+    text, kind = files["net.prototxt"], rng.random()
     if kind > 0.4:
-        names = [name.strip('"') for name in draw.sample(layer_type_names(), 8)]
-        return {**files, "net.prototxt": change_message(draw, text, caffe_pb2.NetParameter, names)}
+        names = [name.strip('"') for name in rng.sample(layer_type_names(), 8)]
+        return {**files, "net.prototxt": change_message(rng, text, caffe_pb2.NetParameter, names)}
     if kind < 0.05:
-        return {**files, "net.prototxt": damage(draw, text)}
+        return {**files, "net.prototxt": damage(rng, text)}
     vocabulary = [*words(), *layer_type_names()] if kind < 0.2 else words()
-    return {**files, "net.prototxt": change_tokens(draw, text, vocabulary)}
+    return {**files, "net.prototxt": change_tokens(rng, text, vocabulary)}
 
 
 def build(folder: Path) -> Any:

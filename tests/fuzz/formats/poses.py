@@ -26,13 +26,13 @@ _ROWS = 3 * 40 * 72  # where the channel that describes the people begins
 
 
 def _intact() -> list[Files]:
-    draw = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     files = {}
     for other_people in range(3):
-        channels = draw.integers(0, 256, _SHAPE, np.uint8)
+        channels = rng.integers(0, 256, _SHAPE, np.uint8)
         rows = channels[3]
         rows[2, 1] = other_people
-        joints = draw.uniform(1, 40, (5 + 4 * (1 + other_people), 16)).astype("<f4")
+        joints = rng.uniform(1, 40, (5 + 4 * (1 + other_people), 16)).astype("<f4")
         numbers = {1: (40, 72), 3: (36, 20), 4: (0.5,)}
         for row in (*range(5, 8), *range(9, 9 + 4 * other_people)):
             numbers[row] = tuple(joints[row % len(joints)])
@@ -44,17 +44,17 @@ def _intact() -> list[Files]:
     return [files]
 
 
-def _mutate(draw: Random, files: Files) -> Files:
-    name = draw.choice(sorted(files))
-    if draw.random() < 0.3:
-        return {**files, name: draw.choice((damage, change_fields))(draw, files[name])}
+def _mutate(rng: Random, files: Files) -> Files:
+    name = rng.choice(sorted(files))
+    if rng.random() < 0.3:
+        return {**files, name: rng.choice((damage, change_fields))(rng, files[name])}
     datum = Datum.FromString(files[name])
     data = bytearray(datum.data)
-    for _ in range(draw.choice((1, 2, 8))):
-        offset = _ROWS + 72 * draw.randrange(25) + 4 * draw.randrange(16)
-        number = draw.choice((float("nan"), float("inf"), -1e30, 0.0, 1e7))
+    for _ in range(rng.choice((1, 2, 8))):
+        offset = _ROWS + 72 * rng.randrange(25) + 4 * rng.randrange(16)
+        number = rng.choice((float("nan"), float("inf"), -1e30, 0.0, 1e7))
         data[offset : offset + 4] = (
-            struct.pack("<f", number) if draw.random() < 0.5 else draw_edge(draw, 32).to_bytes(4, "big")
+            struct.pack("<f", number) if rng.random() < 0.5 else draw_edge(rng, 32).to_bytes(4, "big")
         )
     datum.data = bytes(data)
     return {**files, name: datum.SerializeToString()}

@@ -26,14 +26,14 @@ def _intact() -> list[Files]:
     ]
 
 
-def _mutate(draw: Random, content: bytes) -> bytes:
+def _mutate(rng: Random, content: bytes) -> bytes:
     """Change the JSON at the begin, its length, or any bytes."""
-    if draw.random() < 0.3:
-        return damage(draw, content)
+    if rng.random() < 0.3:
+        return damage(rng, content)
     (size,) = struct.unpack_from("<Q", content)
     header, data = content[8 : 8 + size], content[8 + size :]
-    header = change_json(draw, header)
-    length = len(header) if draw.random() < 0.9 else draw_edge(draw)
+    header = change_json(rng, header)
+    length = len(header) if rng.random() < 0.9 else draw_edge(rng)
     return struct.pack("<Q", length) + header + data
 
 

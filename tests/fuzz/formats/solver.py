@@ -39,13 +39,13 @@ def _intact() -> list[Files]:
     return [{"solver.prototxt": text, "net.prototxt": _NET} for text in _TEXTS]
 
 
-def _mutate(draw: Random, files: Files) -> Files:
+def _mutate(rng: Random, files: Files) -> Files:
     text = files["solver.prototxt"]
-    kind = draw.random()
+    kind = rng.random()
     if kind > 0.5:
         names = ["net.prototxt", "SGD", "Nesterov", "AdaGrad", "AdaDelta", "poly", "inv", "sigmoid", "L2", "x"]
-        return {**files, "solver.prototxt": change_message(draw, text, SolverParameter, names)}
-    changed = damage(draw, text) if kind < 0.1 else change_tokens(draw, text, words())
+        return {**files, "solver.prototxt": change_message(rng, text, SolverParameter, names)}
+    changed = damage(rng, text) if kind < 0.1 else change_tokens(rng, text, words())
     return {**files, "solver.prototxt": changed}
 
 

@@ -22,21 +22,21 @@ def _intact() -> list[Files]:
     return [snapshot(".solverstate", ".caffemodel")]
 
 
-def _mutate(draw: Random, files: Files) -> Files:
+def _mutate(rng: Random, files: Files) -> Files:
     """Change the record's JSON, the state's fields, or any bytes."""
     name = next(name for name in files if name.endswith(".solverstate"))
-    content, kind = files[name], draw.random()
+    content, kind = files[name], rng.random()
     if kind < 0.5:
-        return {**files, name: _change_record(draw, content)}
-    return {**files, name: change_fields(draw, content) if kind < 0.8 else damage(draw, content)}
+        return {**files, name: _change_record(rng, content)}
+    return {**files, name: change_fields(rng, content) if kind < 0.8 else damage(rng, content)}
 
 
-def _change_record(draw: Random, content: bytes) -> bytes:
+def _change_record(rng: Random, content: bytes) -> bytes:
     fields = [
         Field(number, kind, value if isinstance(value, int) else bytes(value))
         for number, kind, value in wire.read_fields(memoryview(content))
     ]
-    return encode(tuple(replace(f, value=change_json(draw, f.value)) if f.number == _RECORD else f for f in fields))  # type: ignore[arg-type]
+    return encode(tuple(replace(f, value=change_json(rng, f.value)) if f.number == _RECORD else f for f in fields))  # type: ignore[arg-type]
 
 
 def _read(folder: Path) -> Any:

@@ -20,16 +20,16 @@ def _intact() -> list[Files]:
     return [snapshot(".solverstate", ".caffemodel", hdf5=True)]
 
 
-def _mutate(draw: Random, files: Files) -> Files:
+def _mutate(rng: Random, files: Files) -> Files:
     name = next(name for name in files if name.endswith(".solverstate.h5"))
-    change = _change_record if draw.random() < 0.4 else change_hdf5
-    return {**files, name: change(draw, files[name])}
+    change = _change_record if rng.random() < 0.4 else change_hdf5
+    return {**files, name: change(rng, files[name])}
 
 
-def _change_record(draw: Random, content: bytes) -> bytes:
+def _change_record(rng: Random, content: bytes) -> bytes:
     buffer = io.BytesIO(content)
     with h5py.File(buffer, "r+") as file:
-        text = change_json(draw, bytes(file["caffejax"][()]))
+        text = change_json(rng, bytes(file["caffejax"][()]))
         del file["caffejax"]
         file["caffejax"] = np.bytes_(text.replace(b"\0", b" ") or b" ")
     return buffer.getvalue()

@@ -44,9 +44,9 @@ def _intact() -> list[Files]:
     return [{**pictures, "windows.txt": _TEXT}]
 
 
-def _mutate(draw: Random, content: bytes) -> bytes:
+def _mutate(rng: Random, content: bytes) -> bytes:
     words = ["im0.png", "im1.png", "#", "# 2", "windows.txt", ".", "0.5"]
-    return damage(draw, content) if draw.random() < 0.2 else change_tokens(draw, content, words)
+    return damage(rng, content) if rng.random() < 0.2 else change_tokens(rng, content, words)
 
 
 def _read(folder: Path) -> Any:

@@ -18,68 +18,68 @@ _TRAILER = struct.Struct("<BI")
 _FOOTER = 48
 
 
-def change_log(draw: Random, content: bytes) -> bytes:
+def change_log(rng: Random, content: bytes) -> bytes:
     """Change a record of a log or manifest, and frame all records again; sometimes the file's bytes instead."""
     records = _records(content)
-    kind = draw.random()
+    kind = rng.random()
     if kind < 0.25 or not records:
-        return damage(draw, content)
-    index = draw.randrange(len(records))
+        return damage(rng, content)
+    index = rng.randrange(len(records))
     if kind < 0.8:
-        records[index] = _change_numbers(draw, records[index]) if draw.random() < 0.6 else damage(draw, records[index])
+        records[index] = _change_numbers(rng, records[index]) if rng.random() < 0.6 else damage(rng, records[index])
     else:
-        records = draw.choice([records[:index], records + records[: index + 1], records[::-1], records[index:]])
+        records = rng.choice([records[:index], records + records[: index + 1], records[::-1], records[index:]])
     return frame_records(records)
 
 
-def change_table(draw: Random, content: bytes) -> bytes:
+def change_table(rng: Random, content: bytes) -> bytes:
     """Change the bytes of a table's blocks, and compute the checksums again; sometimes the file's bytes instead."""
-    if draw.random() < 0.3 or len(content) < _FOOTER:
-        return damage(draw, content)
+    if rng.random() < 0.3 or len(content) < _FOOTER:
+        return damage(rng, content)
     result = bytearray(content)
     blocks = list(_block_ranges(content))
     if not blocks:
-        return damage(draw, content)
-    offset, size = draw.choice(blocks)
+        return damage(rng, content)
+    offset, size = rng.choice(blocks)
     block = bytes(result[offset : offset + size])
     kind = result[offset + size]
-    if kind == 1 and draw.random() < 0.8:
+    if kind == 1 and rng.random() < 0.8:
         try:
             decompressed = bytes(cramjam.snappy.decompress_raw(block))
-            compressed = bytes(cramjam.snappy.compress_raw(_change_in_place(draw, decompressed)))
+            compressed = bytes(cramjam.snappy.compress_raw(_change_in_place(rng, decompressed)))
         except cramjam.DecompressionError:
-            compressed = _change_in_place(draw, block)
+            compressed = _change_in_place(rng, block)
         if len(compressed) <= size:  # what is left over is no part of it: snappy says how long it is
-            block = compressed.ljust(size, b"\0") if draw.random() < 0.2 else compressed
+            block = compressed.ljust(size, b"\0") if rng.random() < 0.2 else compressed
     else:
-        block = _change_in_place(draw, block)
+        block = _change_in_place(rng, block)
     if len(block) == size:
         result[offset : offset + size] = block
-        kind = draw.choice((kind, kind, kind, 0, 1, 2))
+        kind = rng.choice((kind, kind, kind, 0, 1, 2))
         result[offset + size : offset + size + 5] = _TRAILER.pack(kind, checksum(block + bytes([kind])))
     return bytes(result)
 
 
-def _change_in_place(draw: Random, content: bytes) -> bytes:
+def _change_in_place(rng: Random, content: bytes) -> bytes:
     """Change bytes where numbers are: at the begin of entries, and the restart points at the end."""
     if not content:
         return content
     result = bytearray(content)
-    for _ in range(draw.choice((1, 1, 2, 5))):
-        size = draw.choice((1, 1, 4))
-        offset = draw.choice(
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        size = rng.choice((1, 1, 4))
+        offset = rng.choice(
             (
-                draw.randrange(min(16, len(result))),
-                max(0, len(result) - draw.randrange(1, 20)),
-                draw.randrange(len(result)),
+                rng.randrange(min(16, len(result))),
+                max(0, len(result) - rng.randrange(1, 20)),
+                rng.randrange(len(result)),
             )
         )
-        result[offset : offset + size] = draw_edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - offset]
+        result[offset : offset + size] = draw_edge(rng, 8 * size).to_bytes(size, "little")[: len(result) - offset]
     return bytes(result)
 
 
-def _change_numbers(draw: Random, record: bytes) -> bytes:
-    return _change_in_place(draw, record) if draw.random() < 0.7 else record + draw.randbytes(draw.randrange(1, 12))
+def _change_numbers(rng: Random, record: bytes) -> bytes:
+    return _change_in_place(rng, record) if rng.random() < 0.7 else record + rng.randbytes(rng.randrange(1, 12))
 
 
 def _block_ranges(content: bytes) -> list[tuple[int, int]]:

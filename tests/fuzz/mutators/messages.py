@@ -42,16 +42,16 @@ _LIMITS = {
 }
 
 
-def change_message(draw: Random, content: bytes, kind: type[Message], strings: list[str]) -> bytes:
+def change_message(rng: Random, content: bytes, kind: type[Message], strings: list[str]) -> bytes:
     """Change one to three fields of a text's message or its nested messages; `strings` are meaningful values.
 
     Raises:
         text_format.ParseError: if the text is not valid.
     """
     message = text_format.Parse(content.decode(), kind())
-    for _ in range(draw.choice((1, 1, 1, 2, 3))):
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
         messages = list(_messages(message))
-        _change(draw, draw.choice(messages), [*strings, *_strings(message)])
+        _change(rng, rng.choice(messages), [*strings, *_strings(message)])
     return text_format.MessageToString(message, as_utf8=True).encode("utf-8", "surrogateescape")
 
 
@@ -73,50 +73,50 @@ def _strings(message: Any) -> list[str]:
     return result
 
 
-def _change(draw: Random, message: Any, strings: list[str]) -> None:
+def _change(rng: Random, message: Any, strings: list[str]) -> None:
     fields = message.DESCRIPTOR.fields
     if not fields:
         return
     present = [field for field, _ in message.ListFields()]
-    field = draw.choice(present) if present and draw.random() < 0.6 else draw.choice(fields)
-    if field in present and draw.random() < 0.15:
+    field = rng.choice(present) if present and rng.random() < 0.6 else rng.choice(fields)
+    if field in present and rng.random() < 0.15:
         message.ClearField(field.name)
         return
     if field.is_repeated:
-        _change_repeated(draw, field, getattr(message, field.name), strings)
+        _change_repeated(rng, field, getattr(message, field.name), strings)
     elif field.message_type:
         child = getattr(message, field.name)
         child.SetInParent()
-        _change(draw, child, strings)
+        _change(rng, child, strings)
     else:
-        setattr(message, field.name, _value(draw, field, strings))
+        setattr(message, field.name, _value(rng, field, strings))
 
 
-def _change_repeated(draw: Random, field: Any, values: Any, strings: list[str]) -> None:
-    kind = draw.random()
+def _change_repeated(rng: Random, field: Any, values: Any, strings: list[str]) -> None:
+    kind = rng.random()
     if len(values) and kind < 0.2:
-        del values[draw.randrange(len(values))]
+        del values[rng.randrange(len(values))]
     elif len(values) and kind < 0.3:
-        values.extend([values[draw.randrange(len(values))]] * draw.choice((1, 1, 1, 40)))
+        values.extend([values[rng.randrange(len(values))]] * rng.choice((1, 1, 1, 40)))
     elif field.message_type:
-        _change(draw, values.add() if kind < 0.4 or not len(values) else draw.choice(values), strings)
+        _change(rng, values.add() if kind < 0.4 or not len(values) else rng.choice(values), strings)
     elif len(values) and kind < 0.8:
-        values[draw.randrange(len(values))] = _value(draw, field, strings)
+        values[rng.randrange(len(values))] = _value(rng, field, strings)
     else:
-        values.append(_value(draw, field, strings))
+        values.append(_value(rng, field, strings))
 
 
-def _value(draw: Random, field: Any, strings: list[str]) -> Any:
+def _value(rng: Random, field: Any, strings: list[str]) -> Any:
     if field.enum_type:
-        return draw.choice(field.enum_type.values).number
+        return rng.choice(field.enum_type.values).number
     if field.cpp_type in _LIMITS:
         low, high = _LIMITS[field.cpp_type]
-        number = draw.choice(_INTEGERS) * draw.choice((1, 1, 1, -1))
+        number = rng.choice(_INTEGERS) * rng.choice((1, 1, 1, -1))
         return max(low, min(high, number))
     if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
-        return draw.random() < 0.5
+        return rng.random() < 0.5
     if field.type == FieldDescriptor.TYPE_BYTES:
-        return draw.randbytes(draw.choice((0, 1, 30)))
+        return rng.randbytes(rng.choice((0, 1, 30)))
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
-        return draw.choice(["", "x", "/", ".", "a" * 300, "\x1b[31m", "a/b", "\u202e", "{}", *strings])
-    return draw.choice(_REALS)
+        return rng.choice(["", "x", "/", ".", "a" * 300, "\x1b[31m", "a/b", "\u202e", "{}", *strings])
+    return rng.choice(_REALS)

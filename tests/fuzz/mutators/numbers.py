@@ -10,7 +10,7 @@ EDGES = sorted(
 )
 
 
-def draw_edge(draw: Random, bits: int = 64) -> int:
+def draw_edge(rng: Random, bits: int = 64) -> int:
     """Draw a number of at most this many bits, not negative."""
-    value = draw.choice(EDGES) if draw.random() < 0.7 else draw.getrandbits(draw.randrange(1, bits + 1))
+    value = rng.choice(EDGES) if rng.random() < 0.7 else rng.getrandbits(rng.randrange(1, bits + 1))
     return value & ((1 << bits) - 1)

@@ -59,55 +59,55 @@ def split_tokens(text: str) -> list[str]:
     return TOKEN.findall(text)
 
 
-def change_tokens(draw: Random, content: bytes, words: list[str]) -> bytes:
+def change_tokens(rng: Random, content: bytes, words: list[str]) -> bytes:
     """Change a few tokens; `words` are those that the format knows."""
     tokens = split_tokens(content.decode("utf-8", "surrogateescape"))
-    for _ in range(draw.choice((1, 1, 1, 2, 3, 6))):
-        _change(draw, tokens, words)
-    return "".join(tokens).encode("utf-8", "surrogateescape" if draw.random() < 0.5 else "surrogatepass")
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
+        _change(rng, tokens, words)
+    return "".join(tokens).encode("utf-8", "surrogateescape" if rng.random() < 0.5 else "surrogatepass")
 
 
-def _change(draw: Random, tokens: list[str], words: list[str]) -> None:
+def _change(rng: Random, tokens: list[str], words: list[str]) -> None:
     indices = [i for i, token in enumerate(tokens) if not token.isspace()]
     if not indices:
-        tokens.append(draw.choice(words))
+        tokens.append(rng.choice(words))
         return
-    index = draw.choice(indices)
-    token, kind = tokens[index], draw.random()
+    index = rng.choice(indices)
+    token, kind = tokens[index], rng.random()
     if kind < 0.6:
-        tokens[index] = _replacement(draw, token, tokens, words)
+        tokens[index] = _replacement(rng, token, tokens, words)
     elif kind < 0.7:
         del tokens[index]
     elif kind < 0.8:
-        begin, end = sorted((index, min(len(tokens), index + draw.choice((2, 5, 20, 100)))))
-        tokens[begin:end] = tokens[begin:end] * draw.choice((0, 2, 2, 3))
+        begin, end = sorted((index, min(len(tokens), index + rng.choice((2, 5, 20, 100)))))
+        tokens[begin:end] = tokens[begin:end] * rng.choice((0, 2, 2, 3))
     elif kind < 0.9:
-        tokens.insert(index, draw.choice([*_SIGNS, " " + draw.choice(words) + " ", draw.choice(NUMBERS) + " "]))
+        tokens.insert(index, rng.choice([*_SIGNS, " " + rng.choice(words) + " ", rng.choice(NUMBERS) + " "]))
     elif kind < 0.95:
-        begin, end = sorted((index, draw.choice(indices)))
+        begin, end = sorted((index, rng.choice(indices)))
         piece = tokens[begin:end]
         del tokens[begin:end]
-        target = draw.randrange(len(tokens) + 1)
+        target = rng.randrange(len(tokens) + 1)
         tokens[target:target] = piece
     elif kind < 0.97:
-        tokens[index] = token * draw.choice((2, 50, 5000))
+        tokens[index] = token * rng.choice((2, 50, 5000))
     elif kind < 0.98:
         del tokens[index:]
     else:
-        depth = draw.choice((3, 99, 101, 3000))
-        opening, closing = draw.choice((("{", "}"), ("[", "]"), (f"{draw.choice(words)} {{ ", "}"), ("<", ">")))
-        tokens[index] = opening * depth + token + closing * draw.choice((depth, 0, 1))
+        depth = rng.choice((3, 99, 101, 3000))
+        opening, closing = rng.choice((("{", "}"), ("[", "]"), (f"{rng.choice(words)} {{ ", "}"), ("<", ">")))
+        tokens[index] = opening * depth + token + closing * rng.choice((depth, 0, 1))
 
 
-def _replacement(draw: Random, token: str, tokens: list[str], words: list[str]) -> str:
+def _replacement(rng: Random, token: str, tokens: list[str], words: list[str]) -> str:
     """Another token of the same kind, mostly."""
-    if draw.random() < 0.1:
-        return draw.choice([*NUMBERS, *_STRINGS, *_SIGNS, *words])
+    if rng.random() < 0.1:
+        return rng.choice([*NUMBERS, *_STRINGS, *_SIGNS, *words])
     if _NUMBER.fullmatch(token):
-        return draw.choice(NUMBERS)
+        return rng.choice(NUMBERS)
     if token[:1] in ('"', "'"):
         strings = [t for t in tokens if t[:1] == '"']
-        return draw.choice(
-            [*_STRINGS, *strings, *strings, *(f'"{word}"' for word in draw.sample(words, min(9, len(words))))]
+        return rng.choice(
+            [*_STRINGS, *strings, *strings, *(f'"{word}"' for word in rng.sample(words, min(9, len(words))))]
         )
-    return draw.choice(words) if token[:1].isalpha() else draw.choice(_SIGNS)
+    return rng.choice(words) if token[:1].isalpha() else rng.choice(_SIGNS)

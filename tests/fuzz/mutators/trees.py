@@ -33,36 +33,36 @@ _VALUES: list[Any] = [
 _REPEATED = 1000  # places of what is repeated a thousand times: more take the fuzzer itself too long
 
 
-def change_tree(draw: Random, tree: Any) -> Any:
+def change_tree(rng: Random, tree: Any) -> Any:
     """Return a copy with a few places changed."""
     root = [copy.deepcopy(tree)]
-    for _ in range(draw.choice((1, 1, 1, 2, 3))):
-        holder, key = draw.choice(_places(root))
-        kind = draw.random()
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        holder, key = rng.choice(_places(root))
+        kind = rng.random()
         if kind < 0.6:
-            holder[key] = copy.deepcopy(draw.choice(_VALUES))
+            holder[key] = copy.deepcopy(rng.choice(_VALUES))
         elif kind < 0.7 and holder is not root:
             del holder[key]
         elif kind < 0.8:
-            times = draw.choice((1, 2, 1000))
+            times = rng.choice((1, 2, 1000))
             holder[key] = [holder[key]] * (times if len(_places(holder[key])) < _REPEATED else min(times, 2))
         elif kind < 0.9 and isinstance(holder, dict):
-            holder[draw.choice(["", "x", f"{key}2", str(key).upper(), "__metadata__"])] = holder[key]
+            holder[rng.choice(["", "x", f"{key}2", str(key).upper(), "__metadata__"])] = holder[key]
         else:
-            source, name = draw.choice(_places(root))
+            source, name = rng.choice(_places(root))
             holder[key] = copy.deepcopy(source[name])
     return root[0]
 
 
-def change_json(draw: Random, content: bytes) -> bytes:
+def change_json(rng: Random, content: bytes) -> bytes:
     """Change a JSON text: its tree, now and then its bytes."""
-    kind = draw.random()
+    kind = rng.random()
     if kind < 0.1:
-        return damage(draw, content)
+        return damage(rng, content)
     if kind < 0.15:
-        depth = draw.choice((10, 900, 100_000))
-        return b"[" * depth + content + b"]" * draw.choice((depth, 0))
-    return json.dumps(change_tree(draw, json.loads(content))).encode()
+        depth = rng.choice((10, 900, 100_000))
+        return b"[" * depth + content + b"]" * rng.choice((depth, 0))
+    return json.dumps(change_tree(rng, json.loads(content))).encode()
 
 
 def _places(tree: Any) -> list[tuple[Any, Any]]:

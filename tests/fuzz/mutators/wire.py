@@ -61,44 +61,44 @@ def encode(fields: tuple[Field, ...]) -> bytes:
     return bytes(out)
 
 
-def change_fields(draw: Random, content: bytes) -> bytes:
+def change_fields(rng: Random, content: bytes) -> bytes:
     """Change a field of a message or of a nested message; change bytes if the data is not a message."""
     try:
         fields = parse(content)
     except ValueError:
-        return damage(draw, content)
-    for _ in range(draw.choice((1, 1, 2))):
-        fields = _change(draw, fields)
+        return damage(rng, content)
+    for _ in range(rng.choice((1, 1, 2))):
+        fields = _change(rng, fields)
     return encode(fields)
 
 
-def _change(draw: Random, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+def _change(rng: Random, fields: tuple[Field, ...]) -> tuple[Field, ...]:
     if not fields:
-        return (Field(draw.choice((1, 2, 5, 7, 100)), wire.VARINT, draw_edge(draw)),)
-    index = draw.randrange(len(fields))
+        return (Field(rng.choice((1, 2, 5, 7, 100)), wire.VARINT, draw_edge(rng)),)
+    index = rng.randrange(len(fields))
     field = fields[index]
-    if isinstance(field.value, tuple) and draw.random() < 0.8:
-        return (*fields[:index], replace(field, value=_change(draw, field.value)), *fields[index + 1 :])
-    return (*fields[:index], *_replacements(draw, field, fields), *fields[index + 1 :])
+    if isinstance(field.value, tuple) and rng.random() < 0.8:
+        return (*fields[:index], replace(field, value=_change(rng, field.value)), *fields[index + 1 :])
+    return (*fields[:index], *_replacements(rng, field, fields), *fields[index + 1 :])
 
 
-def _replacements(draw: Random, field: Field, fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    kind = draw.randrange(8)
+def _replacements(rng: Random, field: Field, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    kind = rng.randrange(8)
     if kind == 0:
         return ()
     if kind == 1:
-        return (field, draw.choice(fields))
+        return (field, rng.choice(fields))
     if kind == 2:
-        return (replace(field, number=draw.choice((1, 2, 4, 5, 6, 7, 8, 9, 100, 20000, draw.choice(fields).number))),)
+        return (replace(field, number=rng.choice((1, 2, 4, 5, 6, 7, 8, 9, 100, 20000, rng.choice(fields).number))),)
     if kind == 3 and field.kind == wire.DELIMITED:
-        return (replace(field, claimed=draw_edge(draw)),)
+        return (replace(field, claimed=draw_edge(rng)),)
     if kind == 4:
-        return (Field(field.number, wire.VARINT, draw_edge(draw)),)
+        return (Field(field.number, wire.VARINT, draw_edge(rng)),)
     if kind == 5:
-        return (Field(field.number, wire.DELIMITED, draw.randbytes(draw.choice((0, 1, 3, 4, 8, 40)))),)
+        return (Field(field.number, wire.DELIMITED, rng.randbytes(rng.choice((0, 1, 3, 4, 8, 40)))),)
     if isinstance(field.value, int):
-        return (replace(field, value=draw_edge(draw)),)
+        return (replace(field, value=draw_edge(rng)),)
     content = field.value if isinstance(field.value, bytes) else encode(field.value)
     if field.kind == wire.DELIMITED:
-        return (replace(field, value=damage(draw, content)),)
-    return (replace(field, value=draw.randbytes(len(content))),)
+        return (replace(field, value=damage(rng, content)),)
+    return (replace(field, value=rng.randbytes(len(content))),)

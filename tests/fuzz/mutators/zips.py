@@ -41,23 +41,23 @@ _SHAPES = [
 ]
 
 
-def change_archive(draw: Random, content: bytes) -> bytes:
+def change_archive(rng: Random, content: bytes) -> bytes:
     """Change a member, and write the archive again; sometimes the archive's bytes instead."""
-    kind = draw.random()
+    kind = rng.random()
     if kind < 0.3:
-        return damage(draw, content)
+        return damage(rng, content)
     if kind < 0.5:
-        return _change_headers(draw, content)
+        return _change_headers(rng, content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = [(info.filename, archive.read(info)) for info in archive.infolist()]
-    index = draw.randrange(len(members))
+    index = rng.randrange(len(members))
     name, data = members[index]
     if kind < 0.85:
-        members[index] = name, change_npy(draw, data)
+        members[index] = name, change_npy(rng, data)
     elif kind < 0.95:
         names = [member for member, _ in members]
         members[index] = (
-            draw.choice(
+            rng.choice(
                 [
                     *names,
                     "",
@@ -74,9 +74,9 @@ def change_archive(draw: Random, content: bytes) -> bytes:
             data,
         )
     else:
-        members = draw.choice([members[:-1], members * 2, [], members[::-1]])
+        members = rng.choice([members[:-1], members * 2, [], members[::-1]])
     out = io.BytesIO()
-    method = draw.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED, zipfile.ZIP_LZMA))
+    method = rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED, zipfile.ZIP_LZMA))
     with zipfile.ZipFile(out, "w", method) as archive:
         for name, data in members:
             with archive.open(zipfile.ZipInfo(name), "w") as file:
@@ -84,37 +84,37 @@ def change_archive(draw: Random, content: bytes) -> bytes:
     return out.getvalue()
 
 
-def change_npy(draw: Random, data: bytes) -> bytes:
+def change_npy(rng: Random, data: bytes) -> bytes:
     """Change the head of an .npy file, or its bytes."""
-    kind = draw.random()
+    kind = rng.random()
     end = data.find(b"\n") + 1
     if kind < 0.2 or not end:
-        return damage(draw, data)
+        return damage(rng, data)
     if kind < 0.3:
-        return data[:end] + damage(draw, data[end:])
-    shape, order, dtype = draw.choice(_SHAPES), draw.choice(("True", "False", "0", "None")), draw.choice(_KINDS)
+        return data[:end] + damage(rng, data[end:])
+    shape, order, dtype = rng.choice(_SHAPES), rng.choice(("True", "False", "0", "None")), rng.choice(_KINDS)
     fields = {"descr": repr(dtype) if dtype[:1] != "[" else dtype, "fortran_order": order, "shape": shape}
-    if draw.random() < 0.2:
-        fields.pop(draw.choice(sorted(fields)))
-    if draw.random() < 0.1:
-        fields["more"] = draw.choice(("1", "(" * 300 + ")" * 300, "{}", "9" * 5000))
+    if rng.random() < 0.2:
+        fields.pop(rng.choice(sorted(fields)))
+    if rng.random() < 0.1:
+        fields["more"] = rng.choice(("1", "(" * 300 + ")" * 300, "{}", "9" * 5000))
     text = "{" + ", ".join(f"'{key}': {value}" for key, value in fields.items()) + "}\n"
-    version = draw.choice((1, 1, 1, 2, 3, 9))
+    version = rng.choice((1, 1, 1, 2, 3, 9))
     size = (
         len(text).to_bytes(2 if version == 1 else 4, "little")
-        if draw.random() < 0.9
-        else draw_edge(draw, 16).to_bytes(2, "little")
+        if rng.random() < 0.9
+        else draw_edge(rng, 16).to_bytes(2, "little")
     )
     return b"\x93NUMPY" + bytes([version, 0]) + size + text.encode() + data[end:]
 
 
-def _change_headers(draw: Random, content: bytes) -> bytes:
+def _change_headers(rng: Random, content: bytes) -> bytes:
     """Overwrite a number in one of the archive's own heads."""
     result = bytearray(content)
-    signature, length = draw.choice(((b"PK\3\4", 30), (b"PK\1\2", 46), (b"PK\5\6", 22), (b"PK\1\2", 46)))
+    signature, length = rng.choice(((b"PK\3\4", 30), (b"PK\1\2", 46), (b"PK\5\6", 22), (b"PK\1\2", 46)))
     offsets = [i for i in range(len(result)) if result.startswith(signature, i)]
     if not offsets:
-        return damage(draw, content)
-    offset, size = draw.choice(offsets) + draw.randrange(4, length), draw.choice((1, 2, 4))
-    result[offset : offset + size] = draw_edge(draw, 8 * size).to_bytes(size, "little")
+        return damage(rng, content)
+    offset, size = rng.choice(offsets) + rng.randrange(4, length), rng.choice((1, 2, 4))
+    result[offset : offset + size] = draw_edge(rng, 8 * size).to_bytes(size, "little")
     return bytes(result)

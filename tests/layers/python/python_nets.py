@@ -25,5 +25,5 @@ def input_layer(*shapes: tuple[int, ...]) -> str:
 
 def draw_inputs(*shapes: tuple[int, ...], seed: int = 0) -> dict[str, Any]:
     """Arrays for `data`."""
-    draw = np.random.default_rng(seed)
-    return {f"x{i}": draw.normal(size=shape).astype(np.float32) for i, shape in enumerate(shapes)}
+    rng = np.random.default_rng(seed)
+    return {f"x{i}": rng.normal(size=shape).astype(np.float32) for i, shape in enumerate(shapes)}

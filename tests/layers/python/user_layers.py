@@ -171,8 +171,8 @@ class Images(caffe.Layer):
 
     def reshape(self, bottom, top):
         h, w = self.sizes[self.index % len(self.sizes)]
-        draw = np.random.default_rng((self.seed, self.index))
-        self.image = draw.normal(size=(3, h, w))
+        rng = np.random.default_rng((self.seed, self.index))
+        self.image = rng.normal(size=(3, h, w))
         self.labels = (self.image.sum(axis=0, keepdims=True) > 0).astype(float)
         top[0].reshape(1, *self.image.shape)
         top[1].reshape(1, *self.labels.shape)
