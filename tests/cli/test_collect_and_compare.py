@@ -143,7 +143,7 @@ def test_files_that_are_not_dumps_are_refused(folder: Path, capsys: pytest.Captu
     [
         ({"input/x": None}, "'x', but the dump has no 'input/x'"),
         ({"input/x": np.zeros((2, 5))}, "input 'x' has shape (2, 5), but the net expects (2, 3)"),
-        ({"param/ip/0": None}, "layer 'ip': the dump has no params for it; pass the weights"),
+        ({"param/ip/0": None}, "layer 'ip': the dump does not contain its parameters; pass a weights file"),
         ({"param/ip/0": np.zeros((4, 4))}, "layer 'ip': blob 0 is 4 x 4 in the file, 4 x 3 in the net"),
         ({"param/ip/77": np.zeros(1)}, "layer 'ip': the file has 2 blobs, the net 1"),
     ],

@@ -224,7 +224,7 @@ def test_all_paths_are_looked_for_before_nets_are_built(job_folder: Path, capsys
     assert output.splitlines() == [f"caffejax: a.npz: {reason}", f"caffejax: b.caffemodel: {reason}", prefix_message]
     (job_folder / "lenet_train_test.prototxt").unlink()
     output = refusal(capsys, "train", "--solver=solver.prototxt", "--snapshot=a.orbax")
-    assert re.search(f"its net, lenet_train_test.*\n.*a.orbax: no such snapshot.*\n{prefix_message}", output)
+    assert re.search(f"its net is 'lenet_train_test.*\n.*a.orbax: no such snapshot.*\n{prefix_message}", output)
     assert refusal(capsys, "test", "--model=a", "--weights=b").splitlines() == [
         f"caffejax: {name}: {reason}" for name in "ab"
     ]

@@ -100,7 +100,10 @@ def test_command_with_bad_input(
         (lambda: check_gradients("InerProduct"), "unknown layer type 'InerProduct'; did you mean 'InnerProduct'"),
         (lambda: check_gradients("ReLU", bottoms=[(2,), (2,)]), "takes exactly 1 bottom, but has 2"),
         (lambda: check_gradients("LRN", bottoms=[(2, 3)]), r"layer 'layer' \(LRN\).*4 axes"),
-        (lambda: check_gradients("ReLU", 'type: "TanH"', bottoms=[(2,)]), "is of type 'TanH', not 'ReLU'"),
+        (
+            lambda: check_gradients("ReLU", 'type: "TanH"', bottoms=[(2,)]),
+            "has the type 'TanH', but .* has the type 'ReLU'",
+        ),
         (
             lambda: check_gradients(
                 "InnerProduct", "inner_product_param { num_output: 3 }", bottoms=[(2, 5)], blobs=[np.ones((3, 4))]

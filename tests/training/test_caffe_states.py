@@ -143,7 +143,9 @@ def test_the_state_of_another_solver_or_net_is_refused() -> None:
     wrong = tuple(np.zeros((2, 2), np.float32) if i == 6 else h for i, h in enumerate(stored.history))
     write_solverstate(state, SolverState(10, stored.learned_net, wrong))
     (folder / "solver.prototxt").write_text(text)
-    with pytest.raises(WeightsError, match=r"blob 6 \(layer 'ip', blob 0\) is 2 x 2 in the file, 5 x 48 in the net"):
+    with pytest.raises(
+        WeightsError, match=r"blob 6 \(layer 'ip', blob 0\) has shape 2 x 2 in the file, but 5 x 48 in the net"
+    ):
         Solver(folder / "solver.prototxt").restore(state)
     net = (folder / "net.prototxt").read_text()
     (folder / "net.prototxt").write_text(net.replace("num_output: 5", "num_output: 6"))

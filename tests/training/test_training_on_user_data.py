@@ -99,7 +99,8 @@ def test_a_smaller_batch_is_trained_on_as_it_is(folder: Path) -> None:
 
 
 MISSING = (
-    r"there is no data for the inputs of {}: 'data' \(4x3\), 'label' \(4\). In Python, pass caffejax.Solver\(..., {}="
+    r"{} has Input layers, but no data for them: 'data' \(4x3\), 'label' \(4\). In Python, pass the data to the solver: "
+    r"caffejax.Solver\(..., {}="
 )
 
 
@@ -108,7 +109,7 @@ def test_missing_and_surplus_data_are_reported_at_once(folder: Path, capsys: pyt
         Solver("solver.prototxt")
     exc_info.match(MISSING.format("test net #0", "test_data"))
     assert main(["train", "--solver=solver.prototxt"]) == 1
-    assert "To train from the command line, replace the Input layers by data layers" in capsys.readouterr().err
+    assert "On the command line, replace the Input layers with data layers" in capsys.readouterr().err
     with pytest.raises(SolverError, match=MISSING.format("test net #0", "test_data")):
         Solver("solver.prototxt", data=rows())
     Path("net.prototxt").write_text(

@@ -23,7 +23,7 @@ class NonFinite(NamedTuple):
     Attributes:
         message: the name of the array, and how many of its elements are NaN and how many are infinite.
         layer: the layer of the array, or None if it is unknown.
-        advice: a remedy, or "" for the general advice.
+        advice: how to correct this error, or "" if only the general advice applies.
     """
 
     message: str

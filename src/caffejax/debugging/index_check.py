@@ -88,7 +88,7 @@ class IndexCheck:
 
 def _is_read_from_data(graph: Graph, layer: Layer) -> bool:
     """Return whether a layer's indices come unchanged from a data layer."""
-    producers = {top: other for other in graph.layers for top in other.tops}
+    producers = {top: producer for producer in graph.layers for top in producer.tops}
     pending = [producers[layer.bottoms[i]] for i in layer.index_bottoms]
     while pending:
         producer = pending.pop()

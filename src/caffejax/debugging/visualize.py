@@ -17,7 +17,7 @@ _WHITE = 255
 
 
 def filter_weights(graph: Graph) -> dict[str, Param]:
-    """Return the first parameter of each layer in which it has four axes, by layer key."""
+    """Return the first parameter of each layer whose first parameter has four axes, by layer key."""
     return {
         layer.key: layer.params[0] for layer in graph.layers if layer.params and len(layer.params[0].spec.shape) == 4
     }

@@ -156,7 +156,9 @@ def single_layer_net(
         kind = name_python_layer(layer, kind)
     kind = kind if isinstance(kind, LayerType) else layer_type(kind)
     if layer.type not in ("", kind.name):
-        raise LayerError(f"the LayerParameter is of type '{layer.type}', not '{kind.name}'")
+        raise LayerError(
+            f"param has the type '{layer.type}', but the layer to check has the type '{kind.name}'; omit the type in param"
+        )
     layer.type = kind.name
     layer.name = layer.name or "layer"
     layer.bottom[:] = [f"bottom{i}" for i in range(len(bottoms))]

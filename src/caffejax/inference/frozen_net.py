@@ -109,11 +109,11 @@ class Frozen:
         return self._with_graph(self.graph)
 
     def _with_graph(self, graph: Graph) -> Frozen:
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))  # packed weights are shared
-        other.graph = graph
-        other._reset_cache()
-        return other
+        frozen = object.__new__(type(self))
+        vars(frozen).update(vars(self))  # packed weights are shared
+        frozen.graph = graph
+        frozen._reset_cache()
+        return frozen
 
     def _reset_cache(self) -> None:
         self._compiled: OrderedDict[Any, CompiledShapes] = OrderedDict()
@@ -172,9 +172,9 @@ class Frozen:
         Raises:
             GraphError: if a layer does not support the batch size. The message names each such layer.
         """
-        other = self._with_graph(with_batch(self.graph, batch, axis))
-        other.compile()
-        return other
+        frozen = self._with_graph(with_batch(self.graph, batch, axis))
+        frozen.compile()
+        return frozen
 
     def compile(self) -> CompiledShapes:
         """Compile the net for the input shapes of its graph, on the default device, and return the compiled net."""

@@ -271,8 +271,8 @@ def eltwise(call: Call) -> Value | None:
         return None
     name = {"SUM": "plus", "PROD": "times", "MAX": "maximum"}[operation]
     total = call.x
-    for other in call.bottoms[1:]:
-        total = call.builder.combine(name, total, other)
+    for bottom in call.bottoms[1:]:
+        total = call.builder.combine(name, total, bottom)
     return total
 
 

@@ -103,7 +103,7 @@ def measure_ranges(batches: Iterable[Mapping[str, Any]]) -> dict[str, tuple[floa
     """Return the minimum and maximum of each float32 blob over batches of blobs.
 
     Raises:
-        CaffejaxError: if a blob is not finite. The message names the first such batch, and its blobs that are not.
+        CaffejaxError: if a blob is not finite. The message names the first such batch and these blobs.
     """
     ranges: dict[str, tuple[float, float]] = {}
     for i, blobs in enumerate(batches):

@@ -86,7 +86,7 @@ def check_memory(
         f"{format_bytes(capacity)} that {source}"
     )
     if required <= _MARGIN * capacity:
-        log.warning("%s: it may fail", message)
+        log.warning("%s; training may run out of memory", message)
         return
     remedies = "; ".join(_remedies(net, capacity, rebuild)) or _NOTHING
     hint = "" if capacity == memory_limit else "; if there is more memory, set --memory_limit=SIZE"
@@ -210,7 +210,10 @@ def build_trainer(
     check_files(param, path, config.weights, config.resume)
     devices, parallel, compute_config = _devices(config), config.parallel, config.compute_config
     if len(devices) == 1 and jax.process_count() == 1 and (parallel.model > 1 or parallel.shard != "none"):
-        raise SolverError("model and shard divide arrays among several devices, but there is one; also pass devices")
+        raise SolverError(
+            f"model={parallel.model} and shard={parallel.shard!r} need several devices, but training uses one device; "
+            "set devices to use more"
+        )
     several = len(devices) > 1 or jax.process_count() > 1
     mesh = make_mesh(devices, parallel.model) if several else None
     device = devices[0] if mesh is None else _first_local_device(mesh)
@@ -234,7 +237,7 @@ def build_trainer(
     if mesh is not None:
         _check_no_host_layers(net.graph)
     elif checks_memory:
-        check_memory(net, device, compute_config.memory_limit, lambda other: _net(train, other, data_config))
+        check_memory(net, device, compute_config.memory_limit, lambda changed: _net(train, changed, data_config))
     if mesh is None:
         on_net_built(net, param)
     test_config = replace(compute_config, remat="none", axis_name=None, sync_bn=False)
@@ -311,7 +314,7 @@ def _check_no_host_layers(graph: Graph) -> None:
     on_host = [layer for layer in graph.layers if layer.type.on_host]
     if on_host:
         raise GraphError(
-            layer.problem("runs on the host, so the net cannot be trained on several devices; train it on one")
+            layer.problem("runs on the host, so the net cannot be trained on several devices; train on one device")
             for layer in on_host
         )
 
@@ -322,7 +325,9 @@ def _test_net(net: solver_param.NetSettings, compute_config: ComputeConfig, data
     if data_config.shard == DataShard() or supports_parallel_eval(test_net):
         return test_net
     if jax.process_count() > 1 and test_net.graph.has_host_layers:
-        message = "the test net has layers that run on the host: several processes cannot test it"
+        message = (
+            "the test net has layers that run on the host, so several processes cannot test it; train in one process"
+        )
         raise GraphError(Problem(message, file=net.file))
     return _net(net, compute_config, replace(data_config, shard=DataShard()))
 
@@ -335,7 +340,7 @@ def _devices(config: TrainConfig) -> list[jax.Device]:
     """
     devices, processes = config.devices, jax.process_count()
     if config.device is not None and processes > 1:
-        raise SolverError("device is set, but several processes train on all their devices; omit device")
+        raise SolverError(f"device is {config.device}, but several processes train on all their devices; omit device")
     if devices is None:
         return jax.devices() if processes > 1 else [config.device or jax.local_devices()[0]]
     if isinstance(devices, Sequence):
@@ -440,15 +445,16 @@ def _problems(graph: Graph, argument: _DataArgument) -> Iterator[Problem]:
     if graph.user_inputs and argument.data is None:
         name = argument.name.partition("[")[0]
         yield Problem(
-            f"there is no data for the inputs of {argument.net}: {', '.join(format_inputs(graph))}. In Python, pass "
-            f"caffejax.Solver(..., {name}={{{', '.join(f'{blob!r}: array' for blob in graph.user_inputs)}}}) or "
-            "other data of your own (the documentation's page 'Training on your own arrays'). To train from the "
-            "command line, replace the Input layers by data layers, such as Data, ImageData or HDF5Data",
+            f"{argument.net} has Input layers, but no data for them: {', '.join(format_inputs(graph))}. In Python, pass "
+            f"the data to the solver: caffejax.Solver(..., {name}="
+            f"{{{', '.join(f'{blob!r}: array' for blob in graph.user_inputs)}}}); see 'Training on your own arrays' in "
+            "the documentation. On the command line, replace the Input layers with data layers, such as Data, ImageData "
+            "or HDF5Data",
             graph.file,
         )
     elif argument.data is not None and not graph.user_inputs:
         yield Problem(
-            f"{argument.name} is given, but {argument.net} has no Input layers for it to feed; replace its data layers "
-            "by an Input layer",
+            f"{argument.name} is given, but {argument.net} has no Input layers that read it; replace the "
+            f"net's data layers with an Input layer, or omit {argument.name}",
             graph.file,
         )

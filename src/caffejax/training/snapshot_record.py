@@ -48,12 +48,12 @@ def parse_record(text: str, file: str) -> dict[str, Any]:
         WeightsError: if the text is too long, is not JSON, or is not a record.
     """
     if len(text) > _MAX_TEXT:
-        message = f"damaged: its record is {format_bytes(len(text))} long, {_size_limit()}"
+        message = f"the snapshot is damaged: its record is {format_bytes(len(text))} long, {_size_limit()}"
         raise WeightsError(Problem(message, file=file))
     try:
         record = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
-        raise WeightsError(Problem(f"damaged: its record is not JSON ({error})", file=file)) from error
+        raise WeightsError(Problem(f"the snapshot is damaged: its record is not JSON ({error})", file=file)) from error
     return validate_record(record, file)
 
 
@@ -69,10 +69,14 @@ def validate_record(record: Any, file: str) -> dict[str, Any]:
     """
     if not isinstance(record, dict):
         raise WeightsError(
-            Problem(f"damaged: its record is {_abbreviate(record)}, not an object with named fields", file=file)
+            Problem(
+                f"the snapshot is damaged: its record is {_abbreviate(record)}, not an object with named fields",
+                file=file,
+            )
         )
     problems = [
-        Problem(f"damaged: {field} of its record is {text}", file=file) for field, text in _invalid_fields(record)
+        Problem(f"the snapshot is damaged: the field {field} of its record is {text}", file=file)
+        for field, text in _invalid_fields(record)
     ]
     if problems:
         raise WeightsError(problems)
@@ -83,21 +87,21 @@ def _invalid_fields(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield `(field, description)` for each invalid field. The description has the value and the expected type."""
     data = record.get("data", {"train": {}, "test": []})
     if not isinstance(data, dict) or not {"train", "test"} <= data.keys():
-        yield "'data'", f"{_abbreviate(data)}, not the positions of the train net and the test nets"
+        yield "'data'", f"{_abbreviate(data)}, not an object with the fields 'train' and 'test'"
     else:
         if not isinstance(data["train"], dict):
-            yield "'data.train'", f"{_abbreviate(data['train'])}, not positions by layer"
+            yield "'data.train'", f"{_abbreviate(data['train'])}, not an object with a position for each layer"
         if not isinstance(data["test"], list) or not all(isinstance(net, dict) for net in data["test"]):
-            yield "'data.test'", f"{_abbreviate(data['test'])}, not a list of positions by layer"
+            yield "'data.test'", f"{_abbreviate(data['test'])}, not a list of objects with a position for each layer"
     seed = record.get("seed", 0)
     if not is_integer(seed) or not -_MAX_INTEGER < seed < _MAX_INTEGER:
-        yield "'seed'", f"{_abbreviate(seed)}, not an integer of 64 bits"
+        yield "'seed'", f"{_abbreviate(seed)}, not a 64-bit integer"
     key = record.get("key", [0, 0])
     if not isinstance(key, list) or len(key) not in _KEY_LENGTHS or not all(_is_natural(n, 2**32) for n in key):
-        yield "'key'", f"{_abbreviate(key)}, not two or four integers of 32 bits"
+        yield "'key'", f"{_abbreviate(key)}, not a list of two or four 32-bit integers"
     scores = record.get("scores") or {}
     if not isinstance(scores, dict) or not all(_is_number(score) for score in scores.values()):
-        yield "'scores'", f"{_abbreviate(scores)}, not numbers by output"
+        yield "'scores'", f"{_abbreviate(scores)}, not an object with a number for each output"
     plateau = record.get("plateau", {"step": 0, "minimum": 0.0, "last_event": 0})
     integer_fields = ("step", "last_event")
     if (
@@ -106,7 +110,7 @@ def _invalid_fields(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         or not all(_is_natural(plateau[name], 2**31) for name in integer_fields)
         or not (_is_number(plateau["minimum"]) and isfinite(plateau["minimum"]))
     ):
-        yield "'plateau'", f"{_abbreviate(plateau)}, not a step, the smallest loss and the last event"
+        yield "'plateau'", f"{_abbreviate(plateau)}, not an object with the numbers 'step', 'minimum' and 'last_event'"
 
 
 def _size_limit() -> str:

@@ -397,7 +397,8 @@ def _check_record(record: dict[str, Any], path: str) -> None:
     if record.get("weights"):
         raise WeightsError(
             Problem(
-                "contains only weights, so training cannot resume from it; convert it and pass it as --weights",
+                "contains only weights, so training cannot resume from it; convert it to a .caffemodel with `caffejax "
+                "convert`, and pass that file as --weights",
                 file=path,
             )
         )

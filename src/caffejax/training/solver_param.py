@@ -157,7 +157,7 @@ def _find_file(field: str, source: str, folder: Path | None) -> str:
     file = str(find(source, folder))
     if not os.path.exists(file):  # also False for a text that is too long for a file name
         alternative = f" or in the solver's folder {folder}" if folder is not None else ""
-        raise SchemaError(f"its {field}, {source}: no such file in the working directory{alternative}")
+        raise SchemaError(f"its {field} is '{source}', but there is no such file in the working directory{alternative}")
     return file
 
 

@@ -131,15 +131,15 @@ def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> It
         per_blob = f"{slots} for each of {format_count(len(graph.learnable), 'learnable blob')}"
         yield (
             f"has {format_count(len(stored.history), 'history blob')}, but {type} on this net needs {len(expected)} "
-            f"({per_blob}); resume with the net and the solver type that wrote it"
+            f"({per_blob}); resume with the net and the solver type that wrote the file"
         )
         return
     for i, (param, array) in enumerate(zip(expected, stored.history, strict=True)):
         if array.shape != param.spec.shape:
             description = f"history blob {i} (layer '{param.slot.layer}', blob {param.slot.index})"
             yield (
-                f"{description} is {shape_text(array.shape)} in the file, {shape_text(param.spec.shape)} in the net; "
-                "resume with the net that wrote it"
+                f"{description} has shape {shape_text(array.shape)} in the file, but {shape_text(param.spec.shape)} in the "
+                "net; resume with the net that wrote the file"
             )
 
 

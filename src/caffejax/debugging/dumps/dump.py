@@ -84,7 +84,7 @@ class Dump:
         return any(name.startswith(("diff/", "grad/", "top_diff/")) for name in self.arrays)
 
     def arrays_of_kind(self, kind: str) -> dict[str, Array]:
-        """Return the arrays whose names begin with `kind/`, such as "input/", by the remainder of their names."""
+        """Return the arrays whose names begin with `kind/`, such as "input/". Their keys omit `kind/`."""
         prefix = f"{kind}/"
         return {name.removeprefix(prefix): array for name, array in self.arrays.items() if name.startswith(prefix)}
 

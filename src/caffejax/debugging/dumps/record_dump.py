@@ -261,7 +261,9 @@ def read_variables(dump: Dump, net: Net) -> Variables:
         stored = dump.blobs_of("param", layer.key)
         blobs = [stored.get(i) for i in range(max(stored, default=-1) + 1)]
         if layer.params and not blobs:
-            problems.append(Problem("the dump has no params for it; pass the weights", dump.file, layer=layer.name))
+            problems.append(
+                Problem("the dump does not contain its parameters; pass a weights file", dump.file, layer=layer.name)
+            )
             continue
         try:
             arrays = fit(layer.name, blobs, [p.spec.shape for p in layer.params])
