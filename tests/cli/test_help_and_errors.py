@@ -92,7 +92,7 @@ def test_the_command_line_starts_without_jax() -> None:
         (lambda job_folder: (job_folder / "solver.prototxt").unlink(), r"solver\.prototxt: no such file"),
         (
             lambda job_folder: (job_folder / "lenet_train_test.prototxt").unlink(),
-            r"lenet_train_test\.prototxt: no such file",
+            r"its net is 'lenet_train_test\.prototxt', but there is no such file",
         ),
         (
             lambda job_folder: (job_folder / "solver.prototxt").write_text(SOLVER + "\nmomentun: 0.9 delta: high\n"),

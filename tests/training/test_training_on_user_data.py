@@ -99,8 +99,8 @@ def test_a_smaller_batch_is_trained_on_as_it_is(folder: Path) -> None:
 
 
 MISSING = (
-    r"{} has Input layers, but no data for them: 'data' \(4x3\), 'label' \(4\). In Python, pass the data to the solver: "
-    r"caffejax.Solver\(..., {}="
+    r"{} has Input layers, but no data for them: 'data' \(4x3\), 'label' \(4\). In Python, pass the data to the "
+    r"solver: caffejax.Solver\(..., {}="
 )
 
 

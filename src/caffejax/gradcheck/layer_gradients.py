@@ -157,7 +157,8 @@ def single_layer_net(
     kind = kind if isinstance(kind, LayerType) else layer_type(kind)
     if layer.type not in ("", kind.name):
         raise LayerError(
-            f"param has the type '{layer.type}', but the layer to check has the type '{kind.name}'; omit the type in param"
+            f"param has the type '{layer.type}', but the layer to check has the type '{kind.name}'; "
+            "omit the type in param"
         )
     layer.type = kind.name
     layer.name = layer.name or "layer"

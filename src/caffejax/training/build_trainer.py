@@ -445,11 +445,11 @@ def _problems(graph: Graph, argument: _DataArgument) -> Iterator[Problem]:
     if graph.user_inputs and argument.data is None:
         name = argument.name.partition("[")[0]
         yield Problem(
-            f"{argument.net} has Input layers, but no data for them: {', '.join(format_inputs(graph))}. In Python, pass "
-            f"the data to the solver: caffejax.Solver(..., {name}="
+            f"{argument.net} has Input layers, but no data for them: {', '.join(format_inputs(graph))}. In Python, "
+            f"pass the data to the solver: caffejax.Solver(..., {name}="
             f"{{{', '.join(f'{blob!r}: array' for blob in graph.user_inputs)}}}); see 'Training on your own arrays' in "
-            "the documentation. On the command line, replace the Input layers with data layers, such as Data, ImageData "
-            "or HDF5Data",
+            "the documentation. On the command line, replace the Input layers with data layers, such as Data, "
+            "ImageData or HDF5Data",
             graph.file,
         )
     elif argument.data is not None and not graph.user_inputs:

@@ -81,8 +81,8 @@ class CompiledUpdater:
         debug_nans = finite_check.every_step
         if debug_nans and placement.mesh is not None:
             raise SolverError(
-                f"debug_nans works only on one device, but the solver has {placement.mesh.size} devices; train on one device, "
-                "or omit debug_nans"
+                f"debug_nans works only on one device, but the solver has {placement.mesh.size} devices; train on one "
+                "device, or omit debug_nans"
             )
         mesh = placement.mesh
         parallel = parts.config.parallel

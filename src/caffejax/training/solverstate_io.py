@@ -138,8 +138,8 @@ def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> It
         if array.shape != param.spec.shape:
             description = f"history blob {i} (layer '{param.slot.layer}', blob {param.slot.index})"
             yield (
-                f"{description} has shape {shape_text(array.shape)} in the file, but {shape_text(param.spec.shape)} in the "
-                "net; resume with the net that wrote the file"
+                f"{description} has shape {shape_text(array.shape)} in the file, but {shape_text(param.spec.shape)} "
+                "in the net; resume with the net that wrote the file"
             )
 
 
