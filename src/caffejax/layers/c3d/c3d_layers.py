@@ -304,10 +304,10 @@ def _reduce_windows(combine: Any, initial: float, x: jax.Array, window: Window) 
 
 
 def _spread_diffs(d_cells: jax.Array, window: Window, x: jax.Array) -> jax.Array:
-    """Return for each cell of x the sum of the gradients of all windows that contain it, (N, C, *spatial).
+    """Return the gradient of each cell of x, (N, C, *spatial): the sum over all windows that contain the cell.
 
     Args:
-        d_cells: (N, C, *out), the gradient of each window for each of its cells.
+        d_cells: (N, C, *out), the gradient that a window passes to each of its cells.
         window: the window over all spatial axes.
         x: (N, C, *spatial).
     """

@@ -107,7 +107,7 @@ _MAX_CLASSES = 1_000_000
 
 
 def pixel_overlaps(a: np.ndarray, b: np.ndarray, plus: float) -> np.ndarray:
-    """Return SSD's overlaps (...) of boxes a and b in pixels.
+    """Return the overlaps, as SSD computes them, of boxes `a` and `b` in pixels; the result has shape (...).
 
     As in the fork, the sides of the intersection are x2 - x1 + 1, and disjoint boxes share one pixel.
 

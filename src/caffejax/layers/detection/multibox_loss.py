@@ -59,7 +59,7 @@ def multibox_loss(
     """Return the loss as a scalar: loc_weight times the loss of locations, plus the loss of classes, over the divisor.
 
     Args:
-        parts: whether the losses of locations and of classes count.
+        parts: whether the loss of locations is included, and whether the loss of classes is included.
         ctx: the layer.
         loc, conf, prior, label: the bottoms.
     """

@@ -82,10 +82,11 @@ def match(
 
 
 def _best_pairs(overlap: jax.Array, competing: jax.Array) -> jax.Array:
-    """Return the prior that each ground truth is paired with, (count,), or -1 if there is none.
+    """Match ground truths to priors, best pairs first; return the prior of each, (count,), or -1 if it has none.
 
-    Each step removes the pair with the largest overlap. If overlaps are equal, the pair with the first prior is removed
-    first, then the pair with the first ground truth. Each step of the loop removes a pair from every image.
+    Each step matches the pair with the largest overlap in every image, and removes its prior and its ground truth from
+    further steps. If overlaps are equal, the pair with the first prior is matched, then the pair with the first
+    ground truth.
 
     Args:
         overlap: (count, priors).
@@ -170,7 +171,7 @@ def select_hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Ar
 
 
 def location_losses(p: Any, difference: jax.Array) -> jax.Array:
-    """Return the losses (...) of offset differences (..., 4): half the sum of squares (L2), or the sum of smooth L1."""
+    """Return half the sum of squares (L2) or the sum of smooth L1 of differences (..., 4), as losses of shape (...)."""
     losses = 0.5 * jnp.square(difference) if p.loc_loss_type == p.L2 else huber(difference)
     return jnp.sum(losses, axis=-1)
 
@@ -214,7 +215,7 @@ class Targets(NamedTuple):
         offsets: (images, groups, priors, 4), the encoded ground truth.
         ignored_offsets: (images, groups, priors, 4), True for offsets without a loss. With bp_inside, these are the
             coordinates beyond the image.
-        scale: (priors, 4) or 1, a factor of the differences in the loss.
+        scale: (priors, 4) or 1, the factor by which the loss multiplies the differences.
         classes: (images, priors, classes), 1 for each prior's class or classes, 0 for the others. If each class has its
             own probability (LOGISTIC), the others get the index of the background, as in the fork.
         has_class_loss: (images, priors), True if the class loss of the prior counts.

@@ -187,7 +187,7 @@ class ResultFiles:
                 raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
 
     def _texts(self, output_format: str) -> dict[str, str]:
-        """Return the text of each file, by the last part of its name."""
+        """Return a dict that maps the last part of each file name to the text of the file."""
         if output_format == "VOC":
             return {
                 f"{self._names[label]}.txt": "".join(

@@ -52,7 +52,7 @@ def count_images(batch: Any, n_anchors: int, name: str = "bottom 0") -> Any:
 
     Args:
         batch: the size of the batch axis.
-        fields: the number of anchors.
+        n_anchors: the number of anchors.
         name: the name of the bottom in messages.
     """
     is_static = isinstance(batch, int)

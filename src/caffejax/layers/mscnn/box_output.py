@@ -43,7 +43,8 @@ _DIVISORS: dict[str, Divisor] = {"IOU": "union", "IOMU": "smaller", "IOFU": "fir
 def overlap_measure(nms_type: str, plus: float) -> Measure:
     """Return the overlap function of an `nms_type`. `plus` is added to x2 - x1 to get the side of a box.
 
-    The common area is divided by the union (IOU), by the smaller area (IOMU), or by the area of the first box (IOFU).
+    The area of the intersection is divided by the area of the union (IOU), by the smaller area (IOMU), or by the area
+    of the first box (IOFU).
 
     Raises:
         LayerError: if the forks do not have this type.
@@ -73,7 +74,7 @@ class SelectionSettings:
 
         Args:
             boxes: (n, 4).
-            scores: (n,). If scores are equal, the first comes first.
+            scores: (n,). Boxes with equal scores keep their order.
             valid: (n,), False for boxes that are ignored.
         """
         indices, selected = select_best(

@@ -27,7 +27,7 @@ class GroundTruth:
     Attributes:
         rows: (M, 5), [image, x1, y1, x2, y2].
         labels: (M,).
-        ignored: (M,), True for boxes whose ROIs are neither object nor background.
+        ignored: (M,), True for boxes whose matched ROIs count neither as objects nor as background.
     """
 
     rows: np.ndarray

@@ -115,7 +115,7 @@ def pspnet_count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) ->
 def pspnet_bn_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Compute the layer, fused with `epilogues`.
+    """Compute the layer and the next layers `epilogues` as one fused operation.
 
     `pspnet_count_fusible` returns how many of the next layers can be fused.
     """
@@ -215,7 +215,7 @@ def segnet_count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) ->
 
 
 def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> object:
-    """Compute the layer, fused with `epilogues`.
+    """Compute the layer and the next layers `epilogues` as one fused operation.
 
     `segnet_count_fusible` returns how many of the next layers can be fused.
     """

@@ -138,7 +138,7 @@ define_layer(
 
 
 def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
-    """Return the first remaining index of both rows and columns, and the ends (row, column) after cropping."""
+    """Return the first index that cropping keeps, equal for rows and columns, and the ends (row, column)."""
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     require(
