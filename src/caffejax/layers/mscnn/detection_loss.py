@@ -28,7 +28,9 @@ from .box_maps import (
 
 
 def masked_topk(scores: jax.Array, eligible: jax.Array, count: jax.Array) -> jax.Array:
-    """Return the mask of the `count` largest eligible scores in each row. If scores are equal, the last is selected first.
+    """Return the mask of the `count` largest eligible scores in each row.
+
+    If scores are equal, the last is selected first.
 
     Args:
         scores: (rows, n).

@@ -73,7 +73,7 @@ def mask_resize(ctx: Context, x: jax.Array) -> jax.Array:
     """Sample bilinearly at index * size / output size: (N, C, H, W) to (N, C, output_height, output_width).
 
     A sample more than half a cell beyond the last cell is 0. As in MNC, the gradient of a cell comes from two samples
-    along each axis. If the mask is enlarged, this is not the derivative.
+    along each axis. If the mask is enlarged, this gradient is not the derivative.
     """
     rows, columns = _weights(ctx, x, of_gradient=False)
     return jnp.einsum("ih,nchw,jw->ncij", rows, promote(x), columns).astype(x.dtype)

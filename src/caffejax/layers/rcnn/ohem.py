@@ -1,4 +1,4 @@
-"""Online hard example mining (R-FCN): losses with a top for each position or region, and selection of hard regions."""
+"""Online hard example mining (R-FCN): losses that also output values per example, and selection of hard regions."""
 
 from __future__ import annotations
 

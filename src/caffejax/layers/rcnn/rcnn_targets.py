@@ -239,7 +239,7 @@ def _box_targets(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return targets, inside weights and outside weights, (rows, 4 * classes) each.
 
-    They are 0 outside the columns of the class.
+    Targets and weights are 0 outside the columns of the class of each row.
     """
     deltas = encode_boxes(boxes, truth[:, :4], np)
     if s["bbox_normalize_targets_precomputed"]:
