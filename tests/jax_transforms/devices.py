@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from cases import COMPILED, LAYERS
 from jax.sharding import NamedSharding, PartitionSpec
-from subject import Subject, assert_close, compile_call
+from subject import CaseNet, assert_close, compile_call
 
 DEVICES = 8
 ROWS = DEVICES * 13  # a number that no shape of a layer has: of all devices by jit, of each by shard_map
@@ -21,9 +21,9 @@ def mesh() -> Any:
 
 
 @functools.lru_cache(maxsize=2)
-def cached_subject(name: str, kernels: str) -> Subject:
+def cached_subject(name: str, kernels: str) -> CaseNet:
     """Return the subject of both checks, which follow each other, so that its program for one device compiles once."""
-    return Subject(CASES[name], kernels, rows=ROWS)
+    return CaseNet(CASES[name], kernels, rows=ROWS)
 
 
 def check_jit(name: str, kernels: str) -> None:
@@ -66,7 +66,7 @@ def input_sharding(array: np.ndarray) -> NamedSharding:
     return NamedSharding(mesh(), PartitionSpec(*("rows" if n == ROWS else None for n in array.shape)))
 
 
-def map_over_devices(subject: Subject, params: Any, inputs: Any) -> Any:
+def map_over_devices(subject: CaseNet, params: Any, inputs: Any) -> Any:
     """Loss, tops and state of each share, gradients by params on all devices, by their copies, and by inputs."""
 
     def mean(params: Any, inputs: Any) -> Any:
@@ -84,7 +84,7 @@ def map_over_devices(subject: Subject, params: Any, inputs: Any) -> Any:
     return jax.shard_map(step, mesh=mesh(), in_specs=(replicated, input_specs), out_specs=results)(params, inputs)
 
 
-def partition_specs(subject: Subject) -> Any:
+def partition_specs(subject: CaseNet) -> Any:
     """For params and inputs: the rows are split, all else is everywhere."""
 
     def spec(blob: str) -> PartitionSpec:
@@ -94,13 +94,13 @@ def partition_specs(subject: Subject) -> Any:
     return jax.tree.map(lambda _: PartitionSpec(), subject.params), {name: spec(name) for name in subject.inputs}
 
 
-def scale_inputs(subject: Subject, factor: float) -> dict[str, np.ndarray]:
+def scale_inputs(subject: CaseNet, factor: float) -> dict[str, np.ndarray]:
     """The inputs, floats with rows times a factor."""
     fixed = {name for name in subject.inputs if name in subject.labels or subject.case.axis(name) is None}
     return {name: a if name in fixed else a * np.float32(factor) for name, a in subject.inputs.items()}
 
 
-def join_shards(subject: Subject, blob: str, shares: list[Any], without_rows: Any) -> Any:
+def join_shards(subject: CaseNet, blob: str, shares: list[Any], without_rows: Any) -> Any:
     """Return the shards of a blob as one array; arrays without rows are joined by `without_rows`."""
     axis = subject.case.axis(blob)
     return without_rows(shares, axis=0) if axis is None else np.concatenate(shares, axis)

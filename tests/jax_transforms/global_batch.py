@@ -10,7 +10,7 @@ import numpy as np
 from case import Case
 from global_batch_cases import CASES
 from jax.sharding import PartitionSpec
-from subject import KEY, Subject, assert_close, compile_call
+from subject import KEY, CaseNet, assert_close, compile_call
 
 from caffejax.layers.context import Context
 from caffejax.net import Net
@@ -40,7 +40,7 @@ class JointCase:
 
     def __init__(self, case: Case, devices: int, ways: Sequence[Any]) -> None:
         self.case, self.devices = case, devices
-        self.one = Subject(case, rows=devices * SHARE)
+        self.one = CaseNet(case, rows=devices * SHARE)
         text, part = case.text(devices * SHARE), case.text(SHARE)
         self.wholes = [Net(text, case.phase, backward=way) for way in ways]
         self.parts = [Net(part, case.phase, axis_name=AXIS, sync_bn=True, backward=way) for way in ways]

@@ -22,13 +22,13 @@ KEY = 5  # of every pass
 Arrays = Any  # a pytree of arrays
 
 
-class Subject:
-    """A case with numbers.
+class CaseNet:
+    """The net of a case, with random parameters, state and inputs.
 
     Args:
         case: the case.
-        kernels, backward: as for `Net`.
-        rows: how many items its batch has.
+        kernels, backward: the arguments of `Net` with these names.
+        rows: the number of items in the net's batch.
 
     Attributes:
         net: the net.
@@ -110,9 +110,9 @@ class Subject:
         return self.value_and_grad if self.is_on_host else compile_call(self.value_and_grad, *self.point)
 
     @functools.cached_property
-    def exact(self) -> "Subject":
+    def exact(self) -> "CaseNet":
         """The same with float64 numbers; to be used with x64 enabled."""
-        double = Subject(self.case, self.net.compute_config.kernels)
+        double = CaseNet(self.case, self.net.compute_config.kernels)
         double.params, double.state, double.inputs = to_numpy((self.params, self.state, self.inputs), np.float64)
         return double
 
@@ -149,9 +149,9 @@ _executables: dict[str, Any] = {}
 
 
 @functools.lru_cache(maxsize=4)
-def cached_subject(case: Case, kernels: str) -> Subject:
+def cached_subject(case: Case, kernels: str) -> CaseNet:
     """The subject of the questions that have nothing special to them."""
-    return Subject(case, kernels)
+    return CaseNet(case, kernels)
 
 
 @functools.cache
@@ -196,7 +196,7 @@ def parametrize_cases(
 
 
 @contextmanager
-def expect_support(transform: str, subject: Subject) -> Iterator[None]:
+def expect_support(transform: str, subject: CaseNet) -> Iterator[None]:
     """Require that the block works, or, if the type's registration says that it does not, that it fails."""
     if subject.cannot(transform) is None:
         yield

@@ -9,7 +9,7 @@ import pytest
 from case import Case
 from cases import COMPILED, LAYERS, LOWERED
 from processes import call_exported
-from subject import Subject, assert_close, cached_subject, expect_support, parametrize_cases
+from subject import CaseNet, assert_close, cached_subject, expect_support, parametrize_cases
 
 from caffejax.layers import layer_types
 from caffejax.schema import read_net
@@ -18,7 +18,7 @@ from golden_cases import KERNEL_TYPES
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
-def export_subject(subject: Subject, inputs: Any, *platforms: str) -> jax.export.Exported:
+def export_subject(subject: CaseNet, inputs: Any, *platforms: str) -> jax.export.Exported:
     """Loss, tops, state and all gradients. JAX refuses what it cannot promise to run again."""
 
     def function(params: Any, inputs: Any) -> Any:
@@ -57,7 +57,7 @@ def test_exported_for_all_platforms_it_runs_elsewhere(
 def test_exported_once_it_takes_any_number_of_rows(
     case: Case, kernels: str, fresh_process: ProcessPoolExecutor
 ) -> None:
-    one, larger = cached_subject(case, kernels), Subject(case, kernels, rows=5)
+    one, larger = cached_subject(case, kernels), CaseNet(case, kernels, rows=5)
     with expect_support("symbolic_batch", one):
         artifact = bytes(export_subject(one, make_symbolic_inputs(one), *PLATFORMS).serialize())
         actual = fresh_process.submit(call_exported, artifact, with_string_keys(larger.point)).result()
@@ -80,7 +80,7 @@ def test_exported_for_one_platform_it_calls_no_library(case: Case, kernels: str,
     assert "custom_call" not in export_subject(one, one.inputs, platform).mlir_module()
 
 
-def make_symbolic_inputs(subject: Subject) -> dict[str, jax.ShapeDtypeStruct]:
+def make_symbolic_inputs(subject: CaseNet) -> dict[str, jax.ShapeDtypeStruct]:
     """The inputs with any number of rows."""
     (rows,) = jax.export.symbolic_shape("rows")
 

@@ -7,7 +7,7 @@ import numpy as np
 from case import Case
 from cases import COMPILED, LAYERS
 from subject import (
-    Subject,
+    CaseNet,
     assert_close,
     cached_subject,
     compile_call,
@@ -55,7 +55,7 @@ def test_second_derivatives(case: Case, kernels: str) -> None:
         np.testing.assert_allclose(penalty, expected[1], rtol=1e-3, atol=1e-3)
 
 
-def compute_second_derivatives(one: Subject, point: Any, direction: Any) -> tuple[Any, Any]:
+def compute_second_derivatives(one: CaseNet, point: Any, direction: Any) -> tuple[Any, Any]:
     """The Hessian times a direction, and half the squared gradient's slope along it."""
 
     def penalty(point: Any) -> Any:
@@ -66,7 +66,7 @@ def compute_second_derivatives(one: Subject, point: Any, direction: Any) -> tupl
     return product, inner_product(jax.grad(penalty)(point), direction)
 
 
-def central_differences(double: Subject) -> tuple[Any, Any]:
+def central_differences(double: CaseNet) -> tuple[Any, Any]:
     """The same from gradients on either side."""
     gradient_plus, gradient_minus = (
         to_numpy(double.compiled(*move(double.point, double.direction(), s))[1], np.float64) for s in (STEP, -STEP)

@@ -12,7 +12,7 @@ import pytest
 from case import Case
 from cases import EXTRA_FORK_CASES, LAYERS
 from message_reads import Reads, record_reads
-from subject import Subject
+from subject import CaseNet
 
 from caffejax import CaffejaxError
 from caffejax.graph import build as graph_build
@@ -136,7 +136,7 @@ def build(case: Case) -> None:
 def lower(case: Case) -> None:
     """Lowers the value and gradient of a case, or computes them if it has layers on the host."""
     for backward in ("autodiff", "rules"):
-        subject = Subject(case, backward=backward, rows=2)
+        subject = CaseNet(case, backward=backward, rows=2)
         if subject.is_on_host:
             subject.value_and_grad(*subject.point)
         else:

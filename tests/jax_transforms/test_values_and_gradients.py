@@ -8,7 +8,7 @@ import pytest
 from case import Case
 from cases import COMPILED, EXTRA_FORK_CASES, FORKS, LAYERS
 from subject import (
-    Subject,
+    CaseNet,
     assert_close,
     cached_subject,
     expect_support,
@@ -93,7 +93,7 @@ RECORDED = {c["type"] for c in ACCEPTED_CASES if c["has_backward"] and "stochast
 @parametrize_cases(LAYERS + EXTRA_FORK_CASES, has_recorded_rule)
 def test_gradient_is_the_rules(case: Case, kernels: str) -> None:
     one = cached_subject(case, kernels)
-    by_rule = Subject(case, kernels, backward="rules")
+    by_rule = CaseNet(case, kernels, backward="rules")
     assert_close(by_rule.compiled(*one.point), one.compiled(*one.point), 1e-5)
 
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from case import Case
 from cases import COMPILED, LAYERS
-from subject import Subject, assert_close, cached_subject, compile_call, expect_support, parametrize_cases
+from subject import CaseNet, assert_close, cached_subject, compile_call, expect_support, parametrize_cases
 
 COPIES = 3
 
@@ -25,7 +25,7 @@ def test_vmap_equals_a_loop(case: Case, kernels: str) -> None:
             assert loops(batched) <= loops(one.compiled), "a loop over the batch"
 
 
-def mapped_arguments(subject: Subject) -> list[tuple[tuple[int | None, int | None], list[Any]]]:
+def mapped_arguments(subject: CaseNet) -> list[tuple[tuple[int | None, int | None], list[Any]]]:
     """The axes to map, and the points that make up the batch."""
     scales = [1 + 0.1 * i for i in range(COPIES)]
     inputs = [{n: a if n in subject.labels else a * np.float32(s) for n, a in subject.inputs.items()} for s in scales]

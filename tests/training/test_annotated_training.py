@@ -48,8 +48,9 @@ def test_resumes_bit_for_bit_from_a_checkpoint(iter_size, tmp_path, monkeypatch)
     resumed = Solver(settings)
     resumed.restore("x.orbax")
     resumed.step(4)
-    for one, other in zip(jax.tree.leaves(uninterrupted.variables), jax.tree.leaves(resumed.variables), strict=True):
-        assert np.isfinite(one).all()
-        np.testing.assert_array_equal(one, other)
+    leaves = jax.tree.leaves(uninterrupted.variables)
+    for expected, actual in zip(leaves, jax.tree.leaves(resumed.variables), strict=True):
+        assert np.isfinite(expected).all()
+        np.testing.assert_array_equal(actual, expected)
     uninterrupted.close()
     resumed.close()
