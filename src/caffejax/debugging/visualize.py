@@ -119,7 +119,10 @@ def encode_image(image: np.ndarray, suffix: str = ".png") -> bytes:
 
 
 def _scale_to_uint8(maps: np.ndarray, per_map: bool) -> np.ndarray:
-    """Scale maps to the range 0 to 255, each map separately if `per_map`. Values that are not finite become 255."""
+    """Scale maps to the range 0 to 255. If `per_map` is true, scale each map separately.
+
+    Values that are not finite become 255.
+    """
     numbers = np.asarray(maps, np.float64)
     finite = np.isfinite(numbers)
     axes = tuple(range(1 if per_map else 0, maps.ndim))

@@ -31,7 +31,7 @@ class LoweredPart:
     Attributes:
         part: the layers.
         executable: the program. A call may have n times the batch that the program was built for.
-        weights: the weights in Caffe's shapes, which `np.asarray` can convert; empty once they are packed.
+        weights: the weights in Caffe's shapes, as objects that `np.asarray` can convert. Empty after packing.
         reads: the names of the blobs that are arguments of the program.
         writes: the names of the blobs that are results of the program.
     """

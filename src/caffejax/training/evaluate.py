@@ -335,7 +335,7 @@ def _encode(array: Any) -> dict[str, Any]:
 def _decode(stored: Any) -> np.ndarray:
     data, shape = base64.b64decode(stored["float32"], validate=True), [int(n) for n in stored["shape"]]
     if min(shape, default=0) < 0 or len(data) != 4 * prod(shape):
-        raise ValueError(f"shape {shape} for {len(data)} bytes")
+        raise ValueError(f"shape {shape} does not match {len(data)} bytes of data")
     return np.frombuffer(data, "<f4").reshape(shape).astype(np.float32)
 
 
