@@ -112,12 +112,12 @@ class Normalization:
     std: Floats
 
     def denormalize(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
-        """Return deltas * std + mean. The axis contains x, y, w and h."""
+        """Return deltas * std + mean. `axis` is the axis of length 4 that holds x, y, w and h."""
         mean, std = (_broadcast_along(v, deltas, axis, xp) for v in (self.mean, self.std))
         return deltas * std + mean
 
     def normalize(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
-        """Return (deltas - mean) / std. The axis contains x, y, w and h."""
+        """Return (deltas - mean) / std. `axis` is the axis of length 4 that holds x, y, w and h."""
         mean, std = (_broadcast_along(v, deltas, axis, xp) for v in (self.mean, self.std))
         return (deltas - mean) / std
 
@@ -147,12 +147,12 @@ class DeltaBounds:
     wh: float
 
     def clip(self, deltas: Any, axis: int) -> Any:
-        """Return deltas clipped to the bounds. The axis contains x, y, w and h."""
+        """Return deltas clipped to the bounds. `axis` is the axis of length 4 that holds x, y, w and h."""
         limits = _broadcast_along((self.xy, self.xy, self.wh, self.wh), deltas, axis, jnp)
         return jnp.clip(deltas, -limits, limits)
 
     def clip_normalized(self, deltas: Any, axis: int, norm: Normalization) -> Any:
-        """Return normalized deltas clipped to the normalized bounds. The axis contains x, y, w and h.
+        """Return normalized deltas clipped to the normalized bounds. `axis` is the axis of x, y, w and h.
 
         The bounds of x and y are normalized by the mean of both means and the geometric mean of both deviations. The
         bounds of w and h are normalized in the same way.

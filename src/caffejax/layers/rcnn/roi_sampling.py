@@ -205,7 +205,7 @@ def _warp_weights(positions: tuple[jax.Array, jax.Array], data: jax.Array) -> tu
 
 
 def _limit_to_near_bins(axis_weights: AxisWeights, low: jax.Array, high: jax.Array) -> AxisWeights:
-    """Return the weights, with 0 for bins that the fork does not consider near the cell.
+    """Return the weights; the weights of bins that the fork does not consider near the cell are 0.
 
     The fork's backward pass computes the range of bins near a cell with regions that are one cell longer than in the
     forward pass. Bin k is near a cell c <= high if floor((c - low - 1) / s - 1) <= k < ceil((c - low + 1) / s), where s
@@ -227,7 +227,7 @@ def _limit_to_near_bins(axis_weights: AxisWeights, low: jax.Array, high: jax.Arr
 
 
 def _without_last_cell(axis_weights: AxisWeights) -> AxisWeights:
-    """Return the weights, with 0 for samples in the last cell."""
+    """Return the weights; the weights of samples in the last cell are 0."""
     first, second = (
         jnp.where(axis_weights.cells[0] < axis_weights.cells[1], weight, 0) for weight in axis_weights.weights
     )
