@@ -1,4 +1,4 @@
-"""Online hard example mining (R-FCN): losses that also output values per example, and selection of hard regions."""
+"""Online hard example mining (R-FCN): losses that also output the loss of each position, and hard region selection."""
 
 from __future__ import annotations
 
