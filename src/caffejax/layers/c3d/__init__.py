@@ -1,1 +1,1 @@
-"""Layers of C3D and video-caffe for videos: arrays (N, C, length, height, width), where length counts frames."""
+"""Layers of C3D and video-caffe for videos, which are arrays (N, C, length, height, width); length counts frames."""

@@ -1,4 +1,4 @@
-"""Convolution3D, Deconvolution3D, Pooling3D, VoxelSoftmax and VoxelSoftmaxLoss for (N, C, length, height, width)."""
+"""Convolution3D, Deconvolution3D, Pooling3D, VoxelSoftmax and VoxelSoftmaxLoss, for (N, C, length, height, width)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ NOT_READ = (*_BY_AXIS, *_BY_SIDE, "axis", "dilation", "round_mode")
 
 
 def volume_param(ctx: Context, field: str) -> Any:
-    """Return the layer's 3D message `field`, such as convolution3d_param, or its 2D message if `field` is not set.
+    """Return the layer's settings: its 3D message `field` if it is set, otherwise the 2D message.
+
+    An example of `field` is "convolution3d_param"; the 2D message is then convolution_param.
 
     Raises:
-        LayerError: if both are set. Exceptions are bias_term, which Deconvolution3D reads from the 2D message, and
-            settings that do not change the result.
+        LayerError: if both messages are set. The 2D message may still set bias_term, which Deconvolution3D reads from
+            it, and fields that do not change the result.
     """
     if not ctx.layer.HasField(field):
         return ctx.param
@@ -49,10 +51,10 @@ def volume_param(ctx: Context, field: str) -> Any:
 
 
 def volume_window(p: Any) -> Window:
-    """Read kernel, stride and padding over (length, height, width) from a message.
+    """Return the window (kernel, stride and padding) over (length, height, width) that a message defines.
 
     Raises:
-        LayerError: if a size is missing, repeated or not positive, or if a field of 2D windows is set, such as
+        LayerError: if a size is missing, repeated or not positive, or if a field for 2D windows is set, such as
             kernel_h.
     """
     # group of the 3D message has no effect in C3D
@@ -69,7 +71,7 @@ def volume_window(p: Any) -> Window:
 
 
 def volume_size(x: Any) -> Shape:
-    """Return (length, height, width) of a bottom.
+    """Return the size (length, height, width) of a bottom (N, C, length, height, width).
 
     Raises:
         LayerError: if the bottom does not have five axes.
@@ -100,8 +102,8 @@ def convolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     """Cross-correlate (N, C, length, height, width) with a kernel over length, height and width.
 
     The top is (N, num_output, length', height', width'). A size n becomes (n + 2 * pad - kernel) / stride + 1, rounded
-    down. The weight has shape (num_output, C, kernel_depth, kernel_size, kernel_size), the bias (1, 1, 1, 1,
-    num_output). Settings are read from convolution3d_param if it is set. Otherwise they are read from
+    down. The weight has shape (num_output, C, kernel_depth, kernel_size, kernel_size), and the bias has shape (1, 1, 1,
+    1, num_output). Settings are read from convolution3d_param if it is set. Otherwise they are read from
     convolution_param, as in C3D 1.0, with the additional fields kernel_depth, temporal_stride and temporal_pad.
     """
     weight, *bias = blobs
@@ -123,12 +125,12 @@ def convolution3d_backward(
 
 
 def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """Apply the transpose of Convolution3D: multiply each value by the kernel, and sum where windows overlap.
+    """Apply the transpose of Convolution3D: multiply the kernel by each value, and add products where windows overlap.
 
-    The bottom is (N, C, length, height, width), the top (N, num_output, length', height', width'). A size n becomes
-    stride * (n - 1) + kernel - 2 * pad. The weight has shape (C, num_output, kernel_depth, kernel_size, kernel_size),
-    the bias (1, 1, 1, 1, num_output). As in C3D, bias_term is read from convolution_param even if convolution3d_param
-    has the other settings.
+    The bottom has shape (N, C, length, height, width), and the top (N, num_output, length', height', width'). A size n
+    becomes stride * (n - 1) + kernel - 2 * pad. The weight has shape (C, num_output, kernel_depth, kernel_size,
+    kernel_size), and the bias has shape (1, 1, 1, 1, num_output). As in C3D, bias_term is read from convolution_param
+    even if convolution3d_param contains the other settings.
     """
     weight, *bias = blobs
     c = volume_correlation(ctx, x)
@@ -179,7 +181,7 @@ def _param(ctx: Context) -> Any:
 
 
 def volume_correlation(ctx: Context, x: Any) -> Correlation:
-    """Return the cross-correlation with the layer's settings for a bottom (N, C, length, height, width).
+    """Return the cross-correlation that the layer's settings define for a bottom (N, C, length, height, width).
 
     Raises:
         LayerError: if settings are missing or invalid, or the bottom does not have five axes.
@@ -209,12 +211,13 @@ def _transposed_size(c: Correlation, x: jax.Array) -> Shape:
 
 
 def pooling3d(ctx: Context, x: jax.Array) -> jax.Array:
-    """Pool over windows of length, height and width of (N, C, length, height, width) by MAX or AVE.
+    """Compute the maxima (MAX) or averages (AVE) over windows of length, height and width.
 
-    The sizes of the top are rounded up, so the last window may extend beyond the bottom. AVE divides by the number of
-    cells of the window inside the padded volume, including the padding. With MAX, every position equal to the maximum
-    of a window gets the full gradient of that window. Settings are read from pooling3d_param if it is set. Otherwise
-    they are read from pooling_param, as in C3D 1.0, with the additional fields kernel_depth and temporal_stride.
+    The bottom has shape (N, C, length, height, width), and the top (N, C, length', height', width'). The sizes of the
+    top are rounded up, so the last window may extend beyond the bottom. AVE divides by the number of cells of the
+    window inside the padded volume, including the padding. With MAX, every position equal to the maximum of a window
+    gets the full gradient of that window. Settings are read from pooling3d_param if it is set. Otherwise they are read
+    from pooling_param, as in C3D 1.0, with the additional fields kernel_depth and temporal_stride.
     """
     return pool_windows(x, *volume_windows(ctx, x))
 
@@ -224,13 +227,13 @@ def pooling3d_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Arra
 
 
 def pool_windows(x: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
-    """Return the maxima or averages of windows: (N, C, *spatial) to (N, C, *out).
+    """Return the maximum or the average of x in each window, (N, C, *out).
 
     Args:
         x: (N, C, *spatial).
         method: "MAX" or "AVE".
         window: the window over all spatial axes.
-        out: the number of windows along each axis.
+        out: the number of windows along each spatial axis.
     """
     if method == "MAX":
         return _maxima(x, window)
@@ -239,7 +242,14 @@ def pool_windows(x: jax.Array, method: str, window: Window, out: Shape) -> jax.A
 
 
 def pool_windows_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
-    """Return the gradient with respect to x, (N, C, *spatial), of `y = pool_windows(x, method, window, out)`."""
+    """Return the gradient with respect to x, (N, C, *spatial), where `y = pool_windows(x, method, window, out)`.
+
+    Args:
+        x: (N, C, *spatial).
+        y: the result of `pool_windows`, (N, C, *out).
+        dy: the gradient with respect to y, (N, C, *out).
+        method, window, out: the arguments of `pool_windows`.
+    """
     if method == "AVE":
         return _spread_diffs(promote(dy) / _volumes(promote(dy), x, window, out), window, x)
     padded = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
@@ -263,9 +273,9 @@ define_layer(
 
 
 def volume_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
-    """Return the method ("MAX" or "AVE"), the window, and (length, height, width) of the top.
+    """Return the method ("MAX" or "AVE"), the window, and the size (length, height, width) of the top.
 
-    The window's high padding extends to the end of the last window.
+    The window's padding at the end of each axis is large enough for the last window.
 
     Raises:
         LayerError: if settings are missing or invalid, or the bottom does not have five axes.
@@ -307,7 +317,7 @@ def _spread_diffs(d_cells: jax.Array, window: Window, x: jax.Array) -> jax.Array
     """Return the gradient of each cell of x, (N, C, *spatial): the sum over all windows that contain the cell.
 
     Args:
-        d_cells: (N, C, *out), the gradient that a window passes to each of its cells.
+        d_cells: (N, C, *out), for each window the gradient that it passes to each of its cells.
         window: the window over all spatial axes.
         x: (N, C, *spatial).
     """
@@ -330,7 +340,10 @@ def _volumes(like: jax.Array, x: jax.Array, window: Window, out: Shape) -> jax.A
 
 
 def _count_cells(size: Shape, window: Window, out: Shape) -> np.ndarray:
-    """Return the number of cells of the padded volume in each window, (*out,). Padding is equal at both ends."""
+    """Return the number of cells in each window that are inside the padded volume, float32 (*out,).
+
+    All axes are padded by `window.low` at both ends.
+    """
     lengths = []
     for n, kernel, stride, low, o in zip(size, window.kernel, window.stride, window.low, out, strict=True):
         start = np.arange(o) * stride - low
@@ -339,7 +352,7 @@ def _count_cells(size: Shape, window: Window, out: Shape) -> np.ndarray:
 
 
 def voxel_softmax(ctx: Context, x: jax.Array) -> jax.Array:
-    """Compute the softmax over the channels of each voxel of (N, C, length, height, width)."""
+    """Compute the softmax over the C channels at each voxel of (N, C, length, height, width)."""
     volume_size(x)
     return jax.nn.softmax(promote(x), 1).astype(x.dtype)
 
@@ -360,8 +373,8 @@ define_layer(
 def voxel_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute the mean over all voxels of -log(softmax probability of the voxel's label) as a scalar.
 
-    Bottoms: scores (N, C, length, height, width) and labels (N, 1, length, height, width). A label of C or more adds
-    nothing to the sum, but its voxel counts in the divisor. A negative label makes the loss NaN. The gradient with
+    Bottoms: scores (N, C, length, height, width) and labels (N, 1, length, height, width). A voxel with a label of C or
+    more adds nothing to the sum, but is counted in the divisor. A negative label makes the loss NaN. The gradient with
     respect to the scores is the softmax minus the one-hot label, divided by the number of voxels.
     """
     is_label, is_valid, voxels = _read_voxels(scores, labels)
@@ -387,7 +400,10 @@ define_layer(
 
 
 def _read_voxels(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, int]:
-    """Return the one-hot mask of the labels, whether all labels are at least 0, and the number of voxels."""
+    """Return the one-hot mask of the labels, whether no label is negative (a bool scalar), and the number of voxels.
+
+    The mask has the shape of the scores, (N, C, length, height, width).
+    """
     volume_size(scores)
     require_one_batch(scores.shape, labels.shape)
     expected = (scores.shape[0], 1, *scores.shape[2:])

@@ -23,10 +23,10 @@ _SHAPES = ("kernel_shape", "stride_shape", "pad_shape")
 
 
 def nd_convolution(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """Cross-correlate over all axes after the channels: (N, C, *spatial) to (N, num_output, *spatial').
+    """Cross-correlate (N, C, *spatial) with a kernel over all spatial axes. The top is (N, num_output, *spatial').
 
     kernel_shape, stride_shape and pad_shape have one value for each spatial axis. The weight has shape (num_output, C /
-    group, *kernel_shape), the bias (num_output,).
+    group, *kernel_shape), and the bias has shape (num_output,).
     """
     return nd_correlation(ctx, x)(x, *blobs)
 
@@ -56,12 +56,12 @@ define_layer(
 
 
 def nd_pooling(ctx: Context, x: jax.Array) -> jax.Array:
-    """Pool over windows of all axes after the channels by MAX or AVE: (N, C, *spatial) to (N, C, *spatial').
+    """Compute the maxima (MAX) or averages (AVE) over windows of all spatial axes.
 
-    kernel_shape, stride_shape and pad_shape have one value for each spatial axis. The sizes of the top are rounded up,
-    so the last window may extend beyond the bottom. AVE divides by the number of cells of the window inside the padded
-    volume, including the padding. With MAX, every position equal to the maximum of a window gets the full gradient of
-    that window.
+    The bottom has shape (N, C, *spatial), and the top (N, C, *spatial'). kernel_shape, stride_shape and pad_shape have
+    one value for each spatial axis. The sizes of the top are rounded up, so the last window may extend beyond the
+    bottom. AVE divides by the number of cells of the window inside the padded volume, including the padding. With MAX,
+    every position equal to the maximum of a window gets the full gradient of that window.
     """
     return pool_windows(x, *nd_windows(ctx, x))
 
@@ -80,7 +80,7 @@ define_layer(
 
 
 def nd_correlation(ctx: Context, x: Any) -> Correlation:
-    """Return the cross-correlation with the layer's settings for a bottom (N, C, *spatial).
+    """Return the cross-correlation that the layer's settings define for a bottom (N, C, *spatial).
 
     Raises:
         LayerError: if settings are invalid, or do not match the axes or channels of the bottom.
@@ -98,7 +98,7 @@ def nd_correlation(ctx: Context, x: Any) -> Correlation:
 def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
     """Return the method ("MAX" or "AVE"), the window, and the spatial shape of the top.
 
-    The window's high padding extends to the end of the last window.
+    The window's padding at the end of each axis is large enough for the last window.
 
     Raises:
         LayerError: if settings are invalid, or do not match the axes of the bottom.
@@ -127,7 +127,10 @@ def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
 
 
 def _window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
-    """Read the window over the axes of `size` from a message; `kernel`, if it is not None, replaces kernel_shape."""
+    """Return the window over the axes of `size` that a message defines.
+
+    If `kernel` is not None, it replaces the message's kernel_shape.
+    """
     refuse_set(p, (*NOT_READ, "kernel_size", "stride", "pad"), "set kernel_shape, stride_shape and pad_shape instead")
     n = len(size)
     kernel = kernel or _dims(p, "kernel_shape", n, None)

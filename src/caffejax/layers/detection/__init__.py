@@ -1,1 +1,1 @@
-"""Detection layers of SSD: default boxes, MultiBoxLoss, DetectionOutput and DetectionEvaluate."""
+"""Detection layers of SSD: prior boxes, the loss for training, the selection of detections, and their evaluation."""

@@ -1,4 +1,4 @@
-"""DetectionEvaluate: count ground-truth boxes, and mark detections as true or false positives."""
+"""DetectionEvaluate, which counts ground-truth boxes, and marks detections as true or false positives."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _TRUTH = [0, 5, 5, 1, 2, 3, 4, 6]
 
 
 def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerType:
-    """Count the ground-truth boxes of each class, and match detections to them: (1, 1, rows, 5).
+    """Count the ground-truth boxes of each class, and mark each detection as a true or false positive.
 
-    Bottoms: the top of DetectionOutput, (1, 1, N, 7), and ground truth (1, 1, M, 8), as for MultiBoxLoss. The first
-    rows of the top are (-1, label, count, -1, -1), one for each class except background. The other rows are (image,
-    label, score, true positive, false positive), one for each detection.
+    Bottoms: the top of DetectionOutput, (1, 1, N, 7), and ground truth (1, 1, M, 8), like that of MultiBoxLoss. The top
+    has shape (1, 1, rows, 5). Its first rows are (-1, label, count, -1, -1), one for each class except background. The
+    other rows are (image, label, score, true positive, false positive), one for each detection.
 
     Each detection is compared with the ground-truth box of its image and class that it overlaps most. It is a true
     positive if the overlap is at least overlap_threshold and no detection with a higher score has matched this box. A
-    detection of a difficult box is neither a true nor a false positive, unless evaluate_difficult_gt is true. With
-    name_size_file, boxes are compared in pixels of the images as they were before resize_param.
+    detection that matches a difficult box is neither a true nor a false positive, unless evaluate_difficult_gt is true.
+    With name_size_file, boxes are compared in pixels of the images as they were before resize_param.
     """
     return replace(
         ctx.type,
@@ -40,11 +40,12 @@ def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerT
 
 
 def make_cascade_evaluate(ctx: Context, definition: LayerDefinition) -> LayerType:
-    """Count the ground-truth boxes of each class, and match FrcnnOutput's detections to them like SSD: (1, 1, rows, 5).
+    """Count the ground-truth boxes of each class, and mark FrcnnOutput's detections as true or false positives.
 
-    Bottoms: detections (N, 7) with rows [image, x1, y1, x2, y2, class, score]; ground truth (M, 7 or more) with rows
-    [image, x1, y1, x2, y2, label, ignored, ...]; and the sizes of the images, which are not used. Boxes are in pixels,
-    and a side is x2 - x1 + 1. Ignored ground truth counts as difficult.
+    The top, (1, 1, rows, 5), is that of SSD's DetectionEvaluate. Bottoms: detections (N, 7) with rows [image, x1, y1,
+    x2, y2, class, score]; ground truth (M, 7 or more) with rows [image, x1, y1, x2, y2, label, ignored, ...]; and the
+    sizes of the images, which are not used. Boxes are in pixels, and a side is x2 - x1 + 1. Ignored ground truth counts
+    as difficult.
     """
     evaluation = _Evaluation(ctx.param, definition, pixels=True)
 
@@ -107,12 +108,13 @@ _MAX_CLASSES = 1_000_000
 
 
 def pixel_overlaps(a: np.ndarray, b: np.ndarray, plus: float) -> np.ndarray:
-    """Return the overlaps, as SSD computes them, of boxes `a` and `b` in pixels; the result has shape (...).
+    """Return the intersection over union, (...), of boxes `a` and `b` in pixels, as SSD computes it.
 
-    As in the fork, the sides of the intersection are x2 - x1 + 1, and disjoint boxes share one pixel.
+    As in the fork, the sides of the intersection are x2 - x1 + 1, and the intersection of disjoint boxes counts as one
+    pixel.
 
     Args:
-        a, b: the boxes, (..., 4); they broadcast.
+        a, b: the boxes (x1, y1, x2, y2), (..., 4); their leading axes broadcast.
         plus: added to x2 - x1 to get the side of a box.
     """
     shared = np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2])
@@ -121,9 +123,10 @@ def pixel_overlaps(a: np.ndarray, b: np.ndarray, plus: float) -> np.ndarray:
 
 
 class _Evaluation:
-    """Evaluation of one layer, with its position in the file of image sizes.
+    """The evaluation of one layer, which counts the images for which it has read a size.
 
-    If there is a file of sizes, each image that has detections uses the next size. The position is kept across passes.
+    If there is a file of image sizes, each image with detections uses the next size in the file. The count continues in
+    the next pass.
     """
 
     def __init__(self, p: Any, definition: LayerDefinition, pixels: bool = False) -> None:
@@ -171,7 +174,10 @@ class _Evaluation:
     def _match_detections(
         self, p: Any, detections: np.ndarray, truth: np.ndarray, size: Image | None
     ) -> list[tuple[float, ...]]:
-        """Return the rows (image, label, score, true positive, false positive) of one class in one image."""
+        """Return a row for each detection of one class in one image.
+
+        The row is (image, label, score, true positive, false positive).
+        """
         if not len(truth):
             return [(*row[:3], 0, 1) for row in detections]
         detections = detections[np.argsort(-detections[:, 2], kind="stable")]

@@ -1,4 +1,4 @@
-"""DetectionOutput: decode predicted boxes, suppress overlapping boxes per class, and select the best of each image."""
+"""DetectionOutput, which decodes predicted boxes, suppresses overlapping boxes of each class, and selects the best."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from .result_files import ResultFiles, writes_files
 
 
 def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerType:
-    """Select detections by non-maximum suppression: rows (image, label, score, x1, y1, x2, y2), (1, 1, rows, 7).
+    """Select detections by non-maximum suppression, as rows (image, label, score, x1, y1, x2, y2).
 
-    Bottoms: locations, confidences and priors, as for MultiBoxLoss. A fourth bottom is ignored. Rows are sorted by
-    image and label, and by falling score. Compiled code returns a static number of rows. For each image this is
-    keep_top_k if it is set, otherwise top_k (by default the number of priors) for each label. Detections come first,
-    then padding rows of -1. If no image has a detection, the first rows are (image, -1, ...), one for each image.
+    Bottoms: locations, confidences and priors, like those of MultiBoxLoss. A fourth bottom is ignored. The top has
+    shape (1, 1, rows, 7). Rows are sorted by image and label, and by falling score. Compiled code returns a static
+    number of rows. For each image this is keep_top_k if it is set, otherwise top_k (by default the number of priors)
+    for each label. Detections come first, then padding rows of -1. If no image has a detection, the first rows are
+    (image, -1, ...), one for each image.
 
     If save_output_param has output_directory, label_map_file and name_size_file, the layer runs on the host and also
     writes files. OpenCV's setting clip limits boxes to the image before suppression. With OpenVINO's `normalized:
@@ -56,7 +57,7 @@ def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerTyp
 
 
 def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, *_image: jax.Array) -> jax.Array:
-    """Return the detections (1, 1, rows, 7), followed by padding rows of -1."""
+    """Return the detections as rows (image, label, score, x1, y1, x2, y2), (1, 1, rows, 7), then padding rows of -1."""
     p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
     labels = np.asarray([label for label in range(p.num_classes) if label != p.background_label_id], np.int32)
     min_score = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
@@ -90,12 +91,12 @@ def detection_top_shapes(ctx: Context, loc: Any, conf: Any, prior: Any, *_image:
 
 
 def _top_k(p: Any, priors: int) -> int:
-    """Return the number of boxes per class before suppression: top_k, or `priors` if top_k is not set or negative."""
+    """Return the maximum number of boxes of a class before suppression: top_k or, if it is not set or -1, `priors`."""
     return p.nms_param.top_k if p.nms_param.HasField("top_k") and p.nms_param.top_k >= 0 else priors
 
 
 def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray, *_image: Any) -> np.ndarray:
-    """Compute `detection_output` with NumPy on the host, without compilation."""
+    """Compute `detection_output` on the host with NumPy, without compilation."""
     p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
     labels = [label for label in range(p.num_classes) if label != p.background_label_id]
     min_score = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
@@ -127,7 +128,10 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
 
 
 def _top_indices(scores: np.ndarray, candidates: np.ndarray, count: int) -> np.ndarray:
-    """Return the `count` candidates (indices) with the largest scores, largest first; equal scores keep their order."""
+    """Return the `count` indices in `candidates` with the largest scores, largest first.
+
+    Indices with equal scores keep their order.
+    """
     return candidates[np.argsort(-scores[candidates], kind="stable")[:count]]
 
 
@@ -152,12 +156,12 @@ define_layer(
 
 
 def _keep_top_k(rows: jax.Array, selected: jax.Array, limit: int) -> tuple[jax.Array, jax.Array]:
-    """Return rows and mask with the `limit` best selected rows of each image, in their original order.
+    """Return the `limit` best selected rows of each image in their original order, and the mask of selected rows.
 
     Args:
         rows: (images, n, 7).
         selected: (images, n), False for suppressed rows.
-        limit: the maximum number of rows. If it is not positive, or at least n, all rows are returned.
+        limit: the maximum number of rows of an image. If it is not positive, or at least n, all rows are returned.
     """
     if not 0 < limit < rows.shape[1]:
         return rows, selected
@@ -167,9 +171,13 @@ def _keep_top_k(rows: jax.Array, selected: jax.Array, limit: int) -> tuple[jax.A
 
 
 def _join_rows(rows: jax.Array, selected: jax.Array) -> jax.Array:
-    """Return the rows of all images as one list (images * n, 7), selected rows first, then padding of -1.
+    """Return the rows of all images as one list (images * n, 7): the selected rows first, then padding rows of -1.
 
     If no row is selected, the first rows are (image, -1, ...), one for each image.
+
+    Args:
+        rows: (images, n, 7).
+        selected: (images, n), False for suppressed rows.
     """
     images, selected, rows = rows.shape[0], selected.reshape(-1), rows.reshape(-1, 7)
     sorted_rows = jnp.where(selected[:, None], rows, -1)[jnp.argsort(~selected, stable=True)]
@@ -179,7 +187,12 @@ def _join_rows(rows: jax.Array, selected: jax.Array) -> jax.Array:
 
 
 def _read(ctx: Context, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]:
-    """Return locations (images, priors, 1 or classes, 4), scores (images, priors, classes), priors (2, priors, 4)."""
+    """Return the bottoms as arrays of locations, scores and priors.
+
+    Returns:
+        locations (images, priors, 1 or classes, 4), scores (images, priors, classes), and priors with their variances
+        (2, priors, 4).
+    """
     p = ctx.param
     _check_settings(p)
     if not p.normalized:
@@ -188,9 +201,10 @@ def _read(ctx: Context, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]
 
 
 def _read_rois(p: Any, conf: Any, rois: Any) -> tuple[Any, Any]:
-    """Return confidences, and priors (1, 2, 4 * R), from R rows (image, x1, y1, x2, y2).
+    """Return confidences and priors for R ROIs, which are rows (image, x1, y1, x2, y2) in pixels.
 
-    The confidences of padding rows are -inf.
+    The priors have shape (1, 2, 4 * R), as PriorBox returns them. The confidences keep their shape; they become -inf
+    for padding rows, whose image index is negative.
     """
     xp: Any = np if isinstance(rois, np.ndarray) else jnp
     n = math.prod(rois.shape) // 5
@@ -210,7 +224,7 @@ def _read_rois(p: Any, conf: Any, rois: Any) -> tuple[Any, Any]:
 
 
 def _decode(p: Any, locations: Any, priors: Any) -> Any:
-    """Return the predicted boxes, decoded from locations, (images, priors, 1 or classes, 4)."""
+    """Return the predicted boxes (x1, y1, x2, y2) of each image, (images, priors, 1 or classes, 4)."""
     variances = None if p.variance_encoded_in_target else priors[1, :, None]
     boxes = decode_offsets(PriorBoxParameter.CodeType.Name(p.code_type), locations, priors[0, :, None], variances)
     return boxes.clip(0, 1) if p.clip else boxes

@@ -37,11 +37,11 @@ def make_multibox_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
 
     Bottoms: locations (images, priors * 4), or (images, priors * classes * 4) if share_location is false; confidences
     (images, priors * classes); priors and their variances (1, 2, priors * 4); ground truth (1, 1, boxes, 8) with rows
-    (image, label, instance, x1, y1, x2, y2, difficult). Rows with image -1 are ignored. The loss is loc_weight times
-    the loss of the locations, plus the loss of the confidences. It is divided by the number of matched priors, unless
-    loss_param sets a different normalization. The loss of the locations or of the confidences is omitted if its
-    `propagate_down` is false. With LOGISTIC and without mining, the fork reads the classes of all images except the
-    first from wrong rows, which is reproduced here.
+    (image, label, instance, x1, y1, x2, y2, difficult). Ground truth with image -1 is ignored. The loss is loc_weight
+    times the loss of the locations, plus the loss of the confidences. It is divided by the number of matched priors,
+    unless loss_param sets a different normalization. The loss of the locations or of the confidences is omitted if
+    `propagate_down` is false for this bottom. With LOGISTIC and without mining, the fork reads the classes of all
+    images except the first from wrong rows, and so does this layer.
     """
     flags = list(definition.layer.propagate_down)[:2]
     parts = (flags[:1] != [False], flags[1:] != [False])
@@ -56,10 +56,10 @@ def make_multibox_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
 def multibox_loss(
     parts: Parts, ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
 ) -> jax.Array:
-    """Return the loss as a scalar: loc_weight times the loss of locations, plus the loss of classes, over the divisor.
+    """Return loc_weight times the loss of the locations, plus the loss of the classes, over the divisor, as a scalar.
 
     Args:
-        parts: whether the loss of locations is included, and whether the loss of classes is included.
+        parts: two bools, whether the loss of the locations and whether the loss of the classes are included.
         ctx: the layer.
         loc, conf, prior, label: the bottoms.
     """
@@ -99,7 +99,10 @@ def multibox_loss_backward(
 
 
 def sample_truth(ctx: Context, random: Any, loc: Any, conf: Any, prior: Any, label: Any) -> np.ndarray:
-    """Return random ground truth: boxes inside the images, of all classes except background, none of them difficult."""
+    """Return random ground truth with the shape of `label`, for checks of gradients.
+
+    The boxes are inside the images, are not difficult, and have any label except background.
+    """
     count = math.prod(label.shape) // 8
     p, rows = ctx.param, np.zeros((count, 8))
     classes = np.array([c for c in range(p.num_classes) if c != p.background_label_id] or [0])
@@ -143,7 +146,7 @@ def _compare(
 
 
 def _check(ctx: Context) -> int:
-    """Validate the settings, and return mining_type, or NONE if do_neg_mining is false."""
+    """Return mining_type, or NONE if do_neg_mining is false, after checking that the settings are valid."""
     p, background = ctx.param, ctx.param.background_label_id
     require(p.num_classes > 0, f"multibox_loss_param needs num_classes above 0, not {p.num_classes}")
     require(

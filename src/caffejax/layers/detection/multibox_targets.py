@@ -1,4 +1,4 @@
-"""Targets of MultiBoxLoss: matching of priors to ground truth, hard negative mining, and the loss of each prior."""
+"""Targets of MultiBoxLoss: the matches of priors to ground truth, mined hard examples, and the losses of each prior."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ _PAIR_SCORE = 2.0  # the score of a best pair, more than any overlap
 
 
 class Truth(NamedTuple):
-    """Ground truth: images and labels (count,), boxes (count, 4). Ignored rows have the image index -1."""
+    """Ground truth of all images in one list.
+
+    Attributes:
+        image: (count,), int32, the image index, or -1 for rows that are ignored.
+        label: (count,), int32.
+        box: (count, 4), (x1, y1, x2, y2) as fractions of the image.
+    """
 
     image: jax.Array
     label: jax.Array
@@ -31,7 +37,10 @@ class Truth(NamedTuple):
 
     @classmethod
     def parse(cls, rows: jax.Array, *, difficult: bool) -> Truth:
-        """Read rows of (image, label, instance, box, difficult). Difficult rows are ignored if `difficult` is false."""
+        """Return the ground truth in rows (image, label, instance, x1, y1, x2, y2, difficult), (count, 8).
+
+        Difficult rows are ignored if `difficult` is false.
+        """
         used = (rows[:, 0] >= 0) & (difficult | (rows[:, 7] == 0))
         return cls(jnp.where(used, rows[:, 0], -1).astype(jnp.int32), rows[:, 1].astype(jnp.int32), rows[:, 3:7])
 
@@ -39,9 +48,11 @@ class Truth(NamedTuple):
 class Matches(NamedTuple):
     """The ground truth that priors are matched to. Each array has shape (images, groups, priors).
 
+    The groups are the labels if the ground truth of each label is matched separately; otherwise there is one group.
+
     Attributes:
         truth: the index of the matched ground truth, or -1 for unmatched priors.
-        overlap: the largest overlap with ground truth of the image.
+        overlap: the prior's largest overlap with ground truth of the image and group.
         ignored: True for priors that are ignored because they extend beyond the image.
     """
 
@@ -55,14 +66,15 @@ def match(
 ) -> Matches:
     """Match priors to the ground truth of each image: first the best pairs, then priors with a sufficient overlap.
 
-    The ground truth of all images is one list. Arrays over it then need no image axis, and images can be sharded.
+    The ground truth of all images is one list, so arrays with an axis for ground truth have no axis for images. This
+    allows the images to be sharded.
 
     Args:
         truth: the ground truth.
-        boxes: the boxes of the priors that are compared with each ground truth, (count or 1, priors, 4).
+        boxes: (count or 1, priors, 4), the boxes of the priors; with `count`, a separate box for each ground truth.
         images: the image indices, (images,).
-        labels: if not None, ground truth of each label 0 .. labels - 1 is matched separately, in one group per label.
-            If None, there is one group.
+        labels: if not None, the number of labels; the ground truth of each label is then matched separately, in one
+            group per label. If None, there is one group.
         threshold: priors outside the best pairs are matched if their overlap is at least this. If None, they are never
             matched.
         inside_only: whether boxes that extend beyond the image are ignored.
@@ -85,11 +97,11 @@ def _best_pairs(overlap: jax.Array, competing: jax.Array) -> jax.Array:
     """Match ground truths to priors, best pairs first; return the prior of each, (count,), or -1 if it has none.
 
     Each step matches the pair with the largest overlap in every image, and removes its prior and its ground truth from
-    further steps. If overlaps are equal, the pair with the first prior is matched, then the pair with the first
-    ground truth.
+    further steps. Among pairs with equal overlaps, those of the first prior come first, and of these the pair with the
+    first ground truth.
 
     Args:
-        overlap: (count, priors).
+        overlap: (count, priors), the overlap of each ground truth with each prior.
         competing: (count, count), True for pairs of ground truths that compete for the same priors.
     """
     index, prior_index = jnp.arange(overlap.shape[0]), jnp.arange(overlap.shape[1])
@@ -112,11 +124,11 @@ def _best_pairs(overlap: jax.Array, competing: jax.Array) -> jax.Array:
 
 
 def _match_images(rows: tuple[jax.Array, ...], images: jax.Array, groups: int, min_score: float) -> Matches:
-    """Return the matches of the priors of each image from the scores of all ground truth.
+    """Return the matches of the priors of each image.
 
     Args:
-        rows: for each ground truth its image and group, (count,) each, and its scores, overlaps and masks, (count,
-            priors) each.
+        rows: five arrays with a row for each ground truth: its image and its group, (count,) each; then for each prior
+            the score of the match, the overlap, and whether the prior extends beyond the image, (count, priors) each.
         images: the image indices, (images,).
         groups: the number of groups.
         min_score: the smallest score at which a prior is matched.
@@ -145,9 +157,9 @@ def _match_images(rows: tuple[jax.Array, ...], images: jax.Array, groups: int, m
 
 
 def select_hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Array:
-    """Return the mask of the `count` eligible entries with the largest losses in each row.
+    """Return the mask (rows, n) of the `count` eligible entries with the largest losses in each row.
 
-    If losses are equal, the first entries are selected.
+    Among equal losses, the first are selected.
 
     Args:
         losses: (rows, n).
@@ -171,18 +183,18 @@ def select_hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Ar
 
 
 def location_losses(p: Any, difference: jax.Array) -> jax.Array:
-    """Return half the sum of squares (L2) or the sum of smooth L1 of differences (..., 4), as losses of shape (...)."""
+    """Return the loss (...) of differences (..., 4): half the sum of their squares (L2), or the sum of smooth L1."""
     losses = 0.5 * jnp.square(difference) if p.loc_loss_type == p.L2 else huber(difference)
     return jnp.sum(losses, axis=-1)
 
 
 def location_gradients(p: Any, difference: jax.Array) -> jax.Array:
-    """Return the derivatives of `location_losses`, (..., 4)."""
+    """Return the derivatives (..., 4) of `location_losses` with respect to the differences."""
     return difference if p.loc_loss_type == p.L2 else huber_slope(difference)
 
 
 def class_losses(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:
-    """Return the cross-entropies (...) of scores (..., classes), by sigmoid (LOGISTIC) or softmax.
+    """Return the cross-entropy (...) of scores (..., classes), after a sigmoid (LOGISTIC) or a softmax.
 
     `classes`, (..., classes), is 1 for the target classes and 0 for the others.
     """
@@ -193,13 +205,13 @@ def class_losses(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:
 
 
 def class_gradients(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:
-    """Return the derivatives of `class_losses`, (..., classes)."""
+    """Return the derivatives (..., classes) of `class_losses` with respect to the scores."""
     probabilities = jax.nn.sigmoid(scores) if p.conf_loss_type == p.LOGISTIC else jax.nn.softmax(scores)
     return probabilities - classes
 
 
 class Predictions(NamedTuple):
-    """Predicted locations (images, priors, 1 or classes, 4) and scores (images, priors, classes)."""
+    """Predicted locations, (images, priors, 1 or classes, 4), and class scores, (images, priors, classes)."""
 
     locations: jax.Array
     scores: jax.Array
@@ -211,15 +223,15 @@ class Targets(NamedTuple):
     Attributes:
         matched: (images, groups, priors), True for matched priors. If each class is matched separately, the groups are
             the classes; otherwise there is one group.
-        labels: (images, groups, priors), the class of the ground truth.
-        offsets: (images, groups, priors, 4), the encoded ground truth.
-        ignored_offsets: (images, groups, priors, 4), True for offsets without a loss. With bp_inside, these are the
-            coordinates beyond the image.
+        labels: (images, groups, priors), the class of the matched ground truth.
+        offsets: (images, groups, priors, 4), the matched box, encoded as offsets from the prior.
+        ignored_offsets: (images, groups, priors, 4), True for offsets that have no loss. With bp_inside, these are the
+            coordinates that lie beyond the image.
         scale: (priors, 4) or 1, the factor by which the loss multiplies the differences.
-        classes: (images, priors, classes), 1 for each prior's class or classes, 0 for the others. If each class has its
-            own probability (LOGISTIC), the others get the index of the background, as in the fork.
+        classes: (images, priors, classes), 1 for each prior's class or classes, 0 for the others. With LOGISTIC, the
+            value for the others is the index of the background, as in the fork.
         has_class_loss: (images, priors), True if the class loss of the prior counts.
-        divisor: the divisor of both losses.
+        divisor: the divisor of the loss of locations and of the loss of classes.
     """
 
     matched: jax.Array
@@ -233,11 +245,11 @@ class Targets(NamedTuple):
 
 
 def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax.Array, label: jax.Array) -> Targets:
-    """Return the targets of all priors: match priors to ground truth, and mine hard negatives.
+    """Return the targets of all priors, after matching priors to ground truth and mining hard examples.
 
     Args:
         ctx: the layer.
-        mining: the mining type.
+        mining: the mining type, a value of mining_type.
         predictions: the predictions.
         prior: (2, priors, 4), boxes and variances.
         label: (count, 8), ground truth of all images.
@@ -289,9 +301,9 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
 
 
 def select_locations(locations: jax.Array, targets: Targets) -> jax.Array:
-    """Return the predicted locations that the loss compares with targets, (images, groups, priors, 4).
+    """Return the predicted locations that the loss compares with the targets, (images, groups, priors, 4).
 
-    With one group and locations for each class, these are the locations of the matched class.
+    If there are locations for each class but only one group, the locations of the matched class are selected.
     """
     by_class = jnp.swapaxes(locations, 1, 2)
     groups, classes = targets.labels.shape[1], by_class.shape[1]
@@ -302,10 +314,7 @@ def select_locations(locations: jax.Array, targets: Targets) -> jax.Array:
 
 
 def offset_differences(locations: jax.Array, targets: Targets) -> jax.Array:
-    """Return predicted minus target offsets times `scale`, (images, groups, priors, 4).
-
-    Differences of `ignored_offsets` are 0.
-    """
+    """Return (predicted offsets - target offsets) * `scale`, (images, groups, priors, 4); 0 for `ignored_offsets`."""
     return jnp.where(
         targets.ignored_offsets, 0, (select_locations(locations, targets) - targets.offsets) * targets.scale
     )
@@ -314,8 +323,8 @@ def offset_differences(locations: jax.Array, targets: Targets) -> jax.Array:
 def _select_for_truth(truth: Truth, locations: jax.Array) -> jax.Array:
     """Return the predicted locations for the image and class of each ground truth, (count, priors, 4).
 
-    Rows are selected by a product with a 0/1 matrix. If images are sharded, the product needs one sum over devices,
-    where indexing would need a gather.
+    Rows are selected by a product with a 0/1 matrix instead of indexing. If images are sharded, the product needs only
+    one sum over devices, whereas indexing would need a gather.
     """
     image = (truth.image[:, None] == jnp.arange(locations.shape[0])).astype(locations.dtype)
     group = jnp.ones((truth.label.shape[0], 1), locations.dtype)
@@ -337,10 +346,10 @@ def _classes(ctx: Context, mining: int, matched: jax.Array, labels: jax.Array, s
 
 
 def _shift_classes(ctx: Context, classes: jax.Array) -> jax.Array:
-    """Return the masks of classes (images, priors, classes) at the positions where the fork writes them.
+    """Return `classes`, (images, priors, classes), with its ones moved to the positions where the fork writes them.
 
-    The fork advances its pointer by `priors` values per image, although an image has `priors * classes` values. So the
-    classes of later images are written into the rows of the first images.
+    For each image, the fork advances its pointer by `priors` values instead of `priors * classes`. So it writes the
+    classes of later images into the rows of the first images.
     """
     if not classes.size:
         return classes
@@ -366,12 +375,12 @@ def _mine_examples(
     """Return the targets, restricted to hard examples.
 
     MAX_NEGATIVE selects all matched priors, and the hardest negatives of each image. HARD_EXAMPLE selects the hardest
-    priors of each image, whether they are matched or not. With nms_param, priors that overlap a harder one too much are
-    excluded.
+    priors of each image, whether they are matched or not. With nms_param, a prior is excluded if it overlaps a harder
+    prior too much.
 
     Args:
         p: the settings.
-        mining: the mining type.
+        mining: the mining type, a value of mining_type.
         predictions: the predictions.
         matches: the matches of the priors, in one group.
         targets: the targets of all priors.
@@ -393,9 +402,10 @@ def _mine_examples(
 
 
 def _unsuppressed_mask(p: Any, losses: jax.Array, eligible: jax.Array, boxes: jax.Array) -> jax.Array:
-    """Return the mask (images, priors) of eligible priors that no box with a larger loss suppresses.
+    """Return the mask (images, priors) of eligible priors that remain after the suppression of nms_param.
 
-    As in the fork, boxes with an area below 1e-5 are not eligible. `top_k` is 0 by default, which excludes all priors.
+    A prior is suppressed if its box overlaps that of a prior with a larger loss. As in the fork, boxes with an area
+    below 1e-5 are excluded, and so are all priors if `top_k` has its default of 0.
     """
     if not p.HasField("nms_param") or p.nms_param.nms_threshold <= 0:
         return eligible

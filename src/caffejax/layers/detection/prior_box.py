@@ -1,4 +1,4 @@
-"""PriorBox and PriorBoxClustered, which compute default boxes at each cell of a feature map, and their predictions."""
+"""PriorBox and PriorBoxClustered, which compute default boxes around each cell of a feature map."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _DENSE_SQUARES = {32: (4, 8.0), 64: (2, 16.0)}  # FaceBoxes: min_size to squares
 
 
 def prior_box(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
-    """Compute default boxes around each cell of a feature map, and their variances: (1, 2, boxes * 4).
+    """Compute default boxes around each cell of a feature map, and their variances.
 
-    Bottoms: the map and the image, both (N, C, H, W). Only their shapes are read. Boxes are x1, y1, x2, y2 as fractions
-    of the image, cell by cell in row-major order. For each min_size, a cell has a square of this size. With max_size,
-    it also has a square with the geometric mean of both sizes. For each aspect_ratio (and its inverse with `flip`), it
-    has a box with the area of the first square. Sizes are truncated to integer pixels.
+    Bottoms: the map and the image, both (N, C, H, W). Only their shapes are read. The top, (1, 2, boxes * 4), contains
+    the boxes, then the variances. Boxes are x1, y1, x2, y2 as fractions of the image, cell by cell in row-major order.
+    For each min_size, a cell has a square of this size. With max_size, it also has a square with the geometric mean of
+    both sizes. For each aspect_ratio (and its inverse with `flip`), it has a box with the area of the first square.
+    Sizes are truncated to integer pixels.
 
     TextBoxes (denser_prior_boxes) repeats each box around the lower border of the cell. FaceBoxes (faceboxes) has 4 x 4
     squares of size 32, at offsets of -16, -8, 0 and 8 pixels from the center of the cell, and 2 x 2 squares of size 64,
@@ -48,10 +49,10 @@ def select_prior_box(layer: Any) -> str:
 
 
 def resolve_prior_box(layer: Any, context: LayerContext) -> Any:
-    """Return the layer, with denser_prior_boxes or faceboxes set if sibling layers predict the boxes of this variant.
+    """Return the layer, and set denser_prior_boxes or faceboxes if only that variant fits the layers beside it.
 
-    Sibling Convolutions have 4 and num_classes outputs for each box of a cell. A variant is set only if their
-    num_output matches its boxes but not the boxes of SSD.
+    Sibling Convolutions predict 4 locations and num_classes scores for each box of a cell. A variant is set only if
+    their num_output matches its boxes but not the boxes of SSD.
     """
     p = layer.prior_box_param
     convolutions = [other.convolution_param for other in context.siblings if other.type == "Convolution"]
@@ -99,13 +100,13 @@ define_layer(
 
 
 def make_priors(p: Any, boxes: Callable[[], Sequence[CellBox]], x: jax.Array, image: jax.Array) -> jax.Array:
-    """Return boxes around each cell of a map, and their variances, as a top (1, 2, boxes * 4).
+    """Return boxes around each cell of a map, then their variances, as a top (1, 2, boxes * 4).
 
     Args:
         p: the PriorBoxParameter.
         boxes: a function that returns the boxes of a cell in pixels.
         x: the map (N, C, H, W).
-        image: (N, C, H, W); the boxes are fractions of its height and width.
+        image: the image (N, C, H, W); the boxes are fractions of its height and width.
 
     Raises:
         LayerError: if bottoms or settings are invalid.
@@ -116,7 +117,7 @@ def make_priors(p: Any, boxes: Callable[[], Sequence[CellBox]], x: jax.Array, im
 
 
 class _PriorGrid:
-    """The boxes around the cells of a map, from the arguments of `make_priors`; `shape` is the shape of the top."""
+    """The boxes around the cells of a map, for the arguments of `make_priors`; `shape` is the shape of the top."""
 
     def __init__(self, p: Any, boxes: Sequence[CellBox], x: Any, image: Any) -> None:
         for name, shape in (("bottom 0", x.shape), ("bottom 1", image.shape)):
@@ -129,7 +130,7 @@ class _PriorGrid:
         self.shape = 1, 2, math.prod(self._map_size) * len(boxes) * (1 + p.denser_prior_boxes) * 4
 
     def top(self) -> np.ndarray:
-        """Return the boxes and their variances, (1, 2, boxes * 4)."""
+        """Return the boxes, then their variances, (1, 2, boxes * 4)."""
         corners = _corners(self._p, self._boxes, self._map_size, self._size, self._step)
         if self._p.clip:
             corners = np.clip(corners, 0, 1)
@@ -137,7 +138,17 @@ class _PriorGrid:
 
 
 def _corners(p: Any, boxes: np.ndarray, cells: Shape, size: Shape, step: Sequence[Any]) -> np.ndarray:
-    """Return the corners of the boxes, (height, width, boxes of a cell, 4), computed in float32 like the forks."""
+    """Return the corners (x1, y1, x2, y2) of the boxes as fractions of the image, (height, width, boxes of a cell, 4).
+
+    They are computed in float32, as in the forks.
+
+    Args:
+        p: the PriorBoxParameter.
+        boxes: (boxes of a cell, 4), rows of `CellBox`.
+        cells: height and width of the map.
+        size: height and width of the image in pixels.
+        step: the distances between cells along height and width, in pixels.
+    """
     sides, shifts = boxes[:, :2], boxes[:, 2:]
     ys, xs = ((np.arange(n, dtype=_FLOAT) + _FLOAT(p.offset)) * s for n, s in zip(cells, step, strict=True))
     centers = np.stack(np.broadcast_arrays(xs[None, :], ys[:, None]), axis=-1)[:, :, None] + shifts
@@ -149,7 +160,7 @@ def _corners(p: Any, boxes: np.ndarray, cells: Shape, size: Shape, step: Sequenc
 
 
 class CellBox(NamedTuple):
-    """Width and height of a box of a cell, and the offset of its center from the center of the cell, in pixels."""
+    """A box of a cell: its width, its height, and the offset of its center from the center of the cell, in pixels."""
 
     width: float
     height: float
@@ -158,7 +169,7 @@ class CellBox(NamedTuple):
 
 
 def cell_boxes(p: Any) -> list[CellBox]:
-    """Return the boxes of a cell from min_size, max_size and aspect ratios, in pixels.
+    """Return the boxes of a cell, in pixels, that min_size, max_size and the aspect ratios define.
 
     Raises:
         LayerError: if sizes are invalid.
@@ -199,7 +210,7 @@ def _dense_squares(size: int) -> list[CellBox]:
 
 
 def aspect_ratios(p: Any) -> list[float]:
-    """Return the distinct aspect ratios, starting with 1. With `flip`, each other ratio is followed by its inverse."""
+    """Return the distinct aspect ratios, starting with 1. With `flip`, each ratio but 1 is followed by its inverse."""
     require(all(ratio > 0 for ratio in p.aspect_ratio), f"aspect_ratio must be positive: {list(p.aspect_ratio)}")
     ratios = [1.0]
     for ratio in p.aspect_ratio:
@@ -216,7 +227,10 @@ def _variances(p: Any) -> np.ndarray:
 
 
 def _height_and_width(p: Any, name: str, names: tuple[str, str], default: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return (height, width) from one setting for both or from a setting for each, or `default` if none is set."""
+    """Return (height, width) from the setting `name` for both, or from a setting in `names` for each.
+
+    If none of these settings is set, return `default`.
+    """
     text, has_separate = f"{name}, or {' and '.join(names)},", any(map(p.HasField, names))
     require(not (has_separate and p.HasField(name)), f"set either {name} or {' and '.join(names)}, not both")
     if not has_separate and not p.HasField(name):
@@ -227,10 +241,11 @@ def _height_and_width(p: Any, name: str, names: tuple[str, str], default: tuple[
 
 
 def prior_box_clustered(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
-    """Compute boxes of explicit sizes around each cell of a feature map, and their variances: (1, 2, boxes * 4).
+    """Compute boxes of explicit sizes around each cell of a feature map, and their variances.
 
-    Bottoms: the map and the image, both (N, C, H, W). Only their shapes are read. Boxes are x1, y1, x2, y2 as fractions
-    of the image, cell by cell in row-major order. A cell has a box for each pair of `width` and `height`, in pixels.
+    Bottoms: the map and the image, both (N, C, H, W). Only their shapes are read. The top, (1, 2, boxes * 4), contains
+    the boxes, then the variances. Boxes are x1, y1, x2, y2 as fractions of the image, cell by cell in row-major order.
+    A cell has a box for each pair of `width` and `height`, in pixels.
     """
     return make_priors(ctx.param, lambda: clustered_boxes(ctx.param), x, image)
 
@@ -273,9 +288,10 @@ def clustered_boxes(p: Any) -> list[CellBox]:
 
 
 def read_predictions(loc: Any, conf: Any, prior: Any, groups: int, classes: int) -> tuple[Any, Any, Any]:
-    """Return locations (images, priors, groups, 4), scores (images, priors, classes) and priors (2, priors, 4).
+    """Return the bottoms of an SSD layer as arrays of locations, scores, and priors with their variances.
 
-    The priors are boxes and variances.
+    Returns:
+        locations (images, priors, groups, 4), scores (images, priors, classes), and priors (2, priors, 4).
 
     Raises:
         LayerError: if the shapes of the bottoms do not match.

@@ -16,7 +16,7 @@ from ..context import LayerDefinition
 
 
 class Image(NamedTuple):
-    """Name of an image, and its size in pixels."""
+    """An image's name, and its height and width in pixels."""
 
     name: str
     height: int
@@ -24,10 +24,10 @@ class Image(NamedTuple):
 
 
 def read_sizes(path: Path) -> list[Image]:
-    """Read a file that has a line 'name height width' for each image.
+    """Return the names and sizes of images from a file that has a line 'name height width' for each image.
 
     Raises:
-        DataError: if the file cannot be read, or a line is invalid.
+        DataError: if the file cannot be read, is empty, or has an invalid line.
     """
     images = []
     try:
@@ -50,10 +50,12 @@ def read_sizes(path: Path) -> list[Image]:
 
 
 def read_resize(param: Any) -> Any:
-    """Return the message `resize_param` of a layer that maps boxes to the original images, or None if it is not set.
+    """Return the message `resize_param` that is set in a layer's message, or None if it is not set.
+
+    It describes how images were resized, so that boxes can be mapped to the original images.
 
     Raises:
-        LayerError: if the resized height and width are missing.
+        LayerError: if the height and width are missing, and the mode is not WARP.
     """
     if not param.HasField("resize_param"):
         return None
@@ -64,7 +66,7 @@ def read_resize(param: Any) -> Any:
 
 
 def is_in_units(resize: Any) -> bool:
-    """Return whether boxes are measured in units of height_scale and width_scale; `resize` may be None."""
+    """Return whether boxes are measured in units of (width_scale, height_scale) pixels; `resize` may be None."""
     return (
         resize is not None
         and resize.resize_mode == resize.FIT_SMALL_SIZE
@@ -73,12 +75,12 @@ def is_in_units(resize: Any) -> bool:
 
 
 def scale_to_pixels(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
-    """Return boxes (..., 4) in pixels of the original image, clipped to it, as float32.
+    """Return boxes in pixels of the original image, clipped to it, as float32 (..., 4).
 
     Args:
-        boxes: boxes as fractions of the resized image.
+        boxes: (..., 4), boxes (x1, y1, x2, y2) as fractions of the resized image.
         image: the original image.
-        resize: the message that `read_resize` returns.
+        resize: the message that `read_resize` returns, or None.
     """
     boxes, size = boxes.astype(np.float32), np.asarray([image.width, image.height] * 2, np.float32)
     if is_in_units(resize):
@@ -89,7 +91,10 @@ def scale_to_pixels(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
 
 
 def _remove_padding(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
-    """Return boxes of a padded image as fractions of its unpadded region; boxes outside this region do not change."""
+    """Return boxes (..., 4) of a padded image as fractions of the region without padding.
+
+    Boxes that do not intersect this region are returned unchanged.
+    """
     width, height = np.float32(resize.width), np.float32(resize.height)
     aspect = np.float32(image.width) / np.float32(image.height)
     x_margin = y_margin = np.float32(0)
@@ -104,7 +109,14 @@ def _remove_padding(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
 
 
 class Detection(NamedTuple):
-    """A detection: the image name, the class, the score, and the box as (x1, y1, width, height) in pixels."""
+    """A detection in an image.
+
+    Attributes:
+        image: the name of the image.
+        label: the class.
+        score: the score.
+        box: (x1, y1, width, height) in pixels.
+    """
 
     image: str
     label: int
@@ -113,12 +125,12 @@ class Detection(NamedTuple):
 
 
 def writes_files(p: Any) -> bool:
-    """Return whether files are written, which requires output_directory, label_map_file and name_size_file."""
+    """Return whether the layer writes files: output_directory, label_map_file and name_size_file are all set."""
     return bool(p.output_directory and p.label_map_file and p.name_size_file)
 
 
 class ResultFiles:
-    """The result files of one layer, which are rewritten after each pass over the test images.
+    """The result files of one layer, which are written again after each pass over the test images.
 
     The label map and the image sizes are read when the first detections are added.
     """
@@ -136,14 +148,14 @@ class ResultFiles:
         self._n_passed = 0
 
     def add(self, rows: np.ndarray, images: int) -> None:
-        """Add the detections (rows, 7) of the next `images` images."""
+        """Add the detections of the next `images` images; `rows`, (rows, 7), is a top of DetectionOutput."""
         if not self._images:
             self._read()
         for number in range(images):
             image = self._images[self._n_passed]
-            of_image = rows[(rows[:, 0] == number) & (rows[:, 1] >= 0)]
+            image_rows = rows[(rows[:, 0] == number) & (rows[:, 1] >= 0)]
             for (_, label, score, *_), box in zip(
-                of_image, scale_to_pixels(of_image[:, 3:7], image, self._resize), strict=True
+                image_rows, scale_to_pixels(image_rows[:, 3:7], image, self._resize), strict=True
             ):
                 low, sides = box[:2], box[2:] - box[:2]
                 rounded = (np.round(np.concatenate([low, sides]) * np.float32(100)) / 100.0).tolist()
@@ -187,7 +199,7 @@ class ResultFiles:
                 raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
 
     def _texts(self, output_format: str) -> dict[str, str]:
-        """Return a dict that maps the last part of each file name to the text of the file."""
+        """Return the text of each file, keyed by the end of the file name, which follows output_name_prefix."""
         if output_format == "VOC":
             return {
                 f"{self._names[label]}.txt": "".join(

@@ -1,1 +1,1 @@
-"""Layers of NVIDIA's DetectNet: augmentation with label grids, boxes decoded from grids, and their evaluation."""
+"""Layers of NVIDIA's DetectNet: augmentation with label grids, decoding of boxes from grids, and their evaluation."""

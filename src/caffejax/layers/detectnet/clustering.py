@@ -1,4 +1,4 @@
-"""DetectNet's built-in Python layers: boxes from coverage grids, their evaluation, and mean average precision."""
+"""Built-in Python layers of DetectNet, which decode boxes from coverage grids and compute mean average precision."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, Signatu
 def group_rectangles(rows: np.ndarray, threshold: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of each group of more than `threshold` similar rectangles, and the size of each group.
 
-    The groups are computed like OpenCV's groupRectangles (versions 2 to 4). Rectangles are similar if their four sides
-    differ by at most `eps` times half the sum of the smaller width and height. Groups are the connected components. A
-    small group inside a larger one is dropped.
+    The groups are computed like OpenCV's groupRectangles (versions 2 to 4). Two rectangles are similar if the positions
+    of their four sides differ by at most `eps` times half the sum of the smaller width and the smaller height. A group
+    contains all rectangles that chains of similar rectangles connect. A small group inside a larger group is dropped.
 
     Args:
-        rows: (N, 4) integers: x, y, width, height.
-        threshold: if 0 or less, each rectangle is a group.
+        rows: (N, 4) integers, with rows x, y, width, height.
+        threshold: the largest number of rectangles in a group that is dropped. If 0 or less, each rectangle is a group.
         eps: the relative tolerance.
 
     Returns:
-        Rounded means (groups, 4), and sizes (groups,).
+        The rounded means, (groups, 4), and the numbers of rectangles, (groups,).
     """
     if threshold <= 0 or not len(rows):
         return rows, np.ones(len(rows), int)
@@ -50,7 +50,7 @@ def group_rectangles(rows: np.ndarray, threshold: int, eps: float) -> tuple[np.n
 
 
 def _groups(rows: np.ndarray, eps: float) -> np.ndarray:
-    """Return the group of each rectangle, (N,), numbered in order of first appearance."""
+    """Return the number of each rectangle's group, (N,). Groups are numbered in order of their first rectangles."""
     corners = np.concatenate([rows[:, :2], rows[:, :2] + rows[:, 2:]], axis=1)
     sides, group, n = rows[:, 2:], np.full(len(rows), -1), 0
     for first in range(len(rows)):
@@ -71,7 +71,7 @@ _MAX_COORDINATE = 1e6  # pixels; coordinates are clipped to this, since an untra
 
 
 class Settings(NamedTuple):
-    """The values of a param_str, in this order. `classes` and `max_boxes` are optional."""
+    """The values in a param_str, in their order there. `classes` and `max_boxes` are optional."""
 
     image_size_x: int
     image_size_y: int
@@ -85,12 +85,12 @@ class Settings(NamedTuple):
 
 
 def cluster_detections(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Group detections from a coverage grid into a list (N, max_boxes, 5) for each class.
+    """Decode boxes from a coverage grid, and group similar boxes to detections.
 
-    Rows of a list are x1, y1, x2, y2, confidence. Bottoms: coverage (N, classes, H, W), and boxes (N, 4, H, W) as
-    corners in pixels relative to their cell. Each cell whose coverage reaches the threshold proposes its box. Similar
-    boxes are grouped as by OpenCV's groupRectangles. The confidence is the logarithm of the number of boxes in the
-    group. Lists are padded with zeros.
+    There is a top (N, max_boxes, 5) for each class, with rows x1, y1, x2, y2, confidence, padded with zeros. Bottoms:
+    coverage (N, classes, H, W), and boxes (N, 4, H, W) as corners in pixels relative to their cell. Each cell whose
+    coverage reaches the threshold proposes its box. Similar boxes are grouped as by OpenCV's groupRectangles. The
+    confidence is the logarithm of the number of boxes in the group.
 
     param_str contains, separated by commas: image width and height, stride, coverage threshold, minimum group size
     minus 1, eps (the relative tolerance of the grouping), minimum height in pixels, and optionally the number of
@@ -101,11 +101,11 @@ def cluster_detections(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) ->
 
 
 def cluster_groundtruth(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """List the distinct boxes of a label grid, (N, max_boxes, 5) for each class.
+    """List the distinct ground-truth boxes of a label grid.
 
-    Rows of a list are x1, y1, x2, y2, 0. Bottoms: coverage (N, classes, H, W), positive in cells with an object, and
-    boxes (N, 4, H, W) as corners in pixels relative to their cell. Coordinates are rounded to float16, as in the
-    original. Boxes that are equal after rounding are listed once. Lists are padded with zeros.
+    There is a top (N, max_boxes, 5) for each class, with rows x1, y1, x2, y2, 0, padded with zeros. Bottoms: coverage
+    (N, classes, H, W), positive in cells with an object, and boxes (N, 4, H, W) as corners in pixels relative to their
+    cell. Coordinates are rounded to float16, as in the original. Boxes that are equal after rounding are listed once.
 
     param_str contains, separated by commas: image width and height, stride, and optionally the number of classes (1 by
     default) and max_boxes (50 by default).
@@ -187,7 +187,15 @@ def _shapes(ctx: Context, s: Settings, coverage: Any, boxes: Any) -> list[Shape]
 
 
 def _list_boxes(coverage: np.ndarray, boxes: np.ndarray, s: Settings, find_boxes: Any) -> np.ndarray:
-    """Return the list of boxes of one class, (N, max_boxes, 5)."""
+    """Return the boxes of one class in each image as rows of 5, padded with zeros, (N, max_boxes, 5).
+
+    Args:
+        coverage: (N, H, W), the coverage of the class.
+        boxes: (N, 4, H, W), corners in pixels relative to their cell.
+        s: the settings.
+        find_boxes: a function that returns the rows of one image, of 4 or 5 values: `_cluster_boxes` or
+            `_labelled_boxes`.
+    """
     rows, columns = s.image_size_y // s.stride, s.image_size_x // s.stride
     cell = np.asarray([s.image_size_x // columns, s.image_size_y // rows])
     lists = np.zeros((len(coverage), s.max_boxes, 5), coverage.dtype)
@@ -198,7 +206,13 @@ def _list_boxes(coverage: np.ndarray, boxes: np.ndarray, s: Settings, find_boxes
 
 
 def _boxes(mask: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Return the corners of the boxes of the cells in the mask, in pixels of the image, (n, 4)."""
+    """Return the corners of the boxes at the cells in a mask, in pixels of the image, (n, 4).
+
+    Args:
+        mask: (H, W), True for the n cells. Boxes that are not finite are dropped.
+        box: (4, H, W), corners in pixels relative to their cell.
+        cell: width and height of a cell in pixels.
+    """
     y, x = np.nonzero(mask)
     shifted = box[:, y, x].T + np.tile(np.stack([x, y], axis=1) * cell, 2)
     return np.clip(shifted[np.isfinite(shifted).all(axis=1)], -_MAX_COORDINATE, _MAX_COORDINATE)
@@ -221,12 +235,12 @@ _TRUE_POSITIVE, _FALSE_POSITIVE, _MISSED = 1, 2, 3
 
 
 def score_detections(ctx: Context, truth: jax.Array, detections: jax.Array) -> jax.Array:
-    """Return ground-truth boxes and detections in one list (N, D + T, 5) with rows x1, y1, x2, y2, kind.
+    """Mark detections as true or false positives, and add the ground-truth boxes that were missed.
 
-    Bottoms: lists of ground-truth boxes (N, T, 5) and detections (N, D, 5), padded with zeros. The kind is 1 for a true
-    positive, 2 for a false positive, and 3 for a missed ground-truth box. Rows are sorted by kind; padding rows of
-    zeros come last. Each ground-truth box in turn is matched to the first unmatched detection whose overlap is at least
-    the threshold in param_str (0.7 by default).
+    Bottoms: lists of ground-truth boxes (N, T, 5) and detections (N, D, 5), padded with zeros. The top is one list (N,
+    D + T, 5) with rows x1, y1, x2, y2, kind. The kind is 1 for a true positive, 2 for a false positive, and 3 for a
+    missed ground-truth box. Rows are sorted by kind; padding rows of zeros come last. Each ground-truth box in turn is
+    matched to the first unmatched detection whose overlap is at least the threshold in param_str (0.7 by default).
     """
     threshold = _threshold(ctx)
     for i, x in enumerate((truth, detections)):
@@ -244,9 +258,9 @@ def score_detections(ctx: Context, truth: jax.Array, detections: jax.Array) -> j
 
 
 def mean_ap(ctx: Context, scored: jax.Array) -> tuple[jax.Array, ...]:
-    """Compute precision times recall (DetectNet's mAP), precision, and recall of a list (N, boxes, 5), in percent.
+    """Compute precision times recall (DetectNet's mAP), precision, and recall, in percent.
 
-    The bottom is the top of ScoreDetections. The three tops have shape (1,).
+    The bottom is the top of ScoreDetections, (N, boxes, 5). There are three tops, (1,) each.
     """
     require(
         len(scored.shape) == 3 and scored.shape[2] == 5,
@@ -293,7 +307,15 @@ def _threshold(ctx: Context) -> float:
 
 
 def _score_image(truth: jax.Array, detections: jax.Array, threshold: float) -> jax.Array:
-    """Return the list (D + T, 5) of one image: true positives, false positives, missed ground truth, and zeros."""
+    """Return the true positives, false positives and missed ground truth of one image as rows x1, y1, x2, y2, kind.
+
+    The rows, (D + T, 5), are padded with zeros. See `score_detections`.
+
+    Args:
+        truth: (T, 4), x1, y1, x2, y2, padded with zeros.
+        detections: (D, 4), x1, y1, x2, y2, padded with zeros.
+        threshold: the smallest overlap of a match.
+    """
     is_truth, is_detection = (jnp.any(x != 0, axis=1) for x in (truth, detections))
     overlapping = (overlaps(truth[:, None], detections) >= threshold) & is_truth[:, None]
 

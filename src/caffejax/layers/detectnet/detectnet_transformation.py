@@ -1,4 +1,4 @@
-"""DetectNetTransformation: resize images to one size, augment them in TRAIN, and compute their label grids."""
+"""DetectNetTransformation, which resizes images to one size, augments them in TRAIN, and computes label grids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Objects(NamedTuple):
         corner: (M, 2), x and y of the top left corner.
         sides: (M, 2), width and height.
         kind: (M,), class numbers of the labels.
-        valid: (M,), True for rows with an object. Row 0 is False, because it contains the number of objects.
+        valid: (M,), True for rows with an object. `valid[0]` is False, because row 0 of a label contains the number of
+            objects.
     """
 
     corner: jax.Array
@@ -37,13 +38,13 @@ class Objects(NamedTuple):
 
 
 def read_objects(label: jax.Array) -> Objects:
-    """Return the objects of the label of one image, (1 + M, 16); its row 0 begins with the number of objects."""
+    """Return the objects in the label of one image, (1 + M, 16), whose row 0 begins with the number of objects."""
     row = jnp.arange(label.shape[0])
     return Objects(label[:, :2], label[:, 2:4], label[:, 5].astype(jnp.int32), (row >= 1) & (row <= label[0, 0]))
 
 
 def grid_size(p: Any) -> tuple[int, int]:
-    """Return the numbers of rows and columns of the label grid."""
+    """Return the number of rows and the number of columns of the label grid."""
     return round(p.image_size_y / p.stride), round(p.image_size_x / p.stride)
 
 
@@ -58,9 +59,10 @@ def require_ground_truth(p: Any) -> None:
 def coverage_grid(p: Any, objects: Objects) -> jax.Array:
     """Return the label grid (8 + classes, rows, columns) of one image.
 
-    The channels are foreground (1), corners of the box relative to the corner of the cell (4), 1 / width and 1 / height
-    (2), norm (1), and the one-hot class. norm is the area of a cell over the area of the object's region; if obj_norm
-    is false, it is at least 1. If several objects cover a cell, the last one is used. Cells without an object are 0.
+    The channels are foreground (1), corners of the box in pixels relative to the corner of the cell (4), 1 / width and
+    1 / height of the box (2), norm (1), and the one-hot class. norm is the area of a cell over the area of the object's
+    region; if obj_norm is false, norm is at least 1. If several objects cover a cell, the last of these objects is
+    used. Cells without an object are 0.
     """
     classes = {mapping.src: mapping.dst for mapping in p.object_class} or _KITTI_CAR
     objects, channel = _crop_objects(p, objects), jnp.full_like(objects.kind, -1)
@@ -101,7 +103,7 @@ def channels(p: Any) -> int:
 
 
 def _crop_objects(p: Any, objects: Objects) -> Objects:
-    """Return the objects, cropped to the image if crop_bboxes is true."""
+    """Return the objects, cropped to the image if crop_bboxes is true. Objects beyond the image get sides of 0."""
     if not p.crop_bboxes:
         return objects
     size = jnp.asarray([p.image_size_x, p.image_size_y], objects.corner.dtype)
@@ -111,7 +113,10 @@ def _crop_objects(p: Any, objects: Objects) -> Objects:
 
 
 def _region(p: Any, sides: jax.Array) -> jax.Array:
-    """Return width and height (M, 2), in pixels, of each object's central region, which covers cells of the grid."""
+    """Return the size of the central region of each object, whose cells are labelled, as (width, height), (M, 2).
+
+    The unit is pixels, also for the sides of the objects, (M, 2).
+    """
     region = sides * p.scale_cvg
     if p.gridbox_type == DetectNetGroundTruthParameter.GRIDBOX_MIN:
         return jnp.minimum(sides, jnp.maximum(p.min_cvg_len, region))
@@ -119,7 +124,13 @@ def _region(p: Any, sides: jax.Array) -> jax.Array:
 
 
 def _overlap_lengths(low: jax.Array, high: jax.Array, start: jax.Array, stride: int) -> jax.Array:
-    """Return the length that each region shares with each cell along one axis, (regions, cells), in pixels."""
+    """Return the length that each region shares with each cell along an axis, in pixels, (regions, cells).
+
+    Args:
+        low, high: (regions,), the ends of the regions.
+        start: (cells,), the start of each cell.
+        stride: the size of a cell.
+    """
     return jnp.maximum(jnp.minimum(high[:, None], start + stride) - jnp.maximum(low[:, None], start), 0)
 
 
@@ -127,12 +138,12 @@ RANDOM_NUMBERS = 12  # the number of uniform random values that the augmentation
 
 
 class Augmentation(NamedTuple):
-    """The augmentation of one image, applied in this order: colours, flip, scale, rotation, crop.
+    """The augmentation of one image, whose steps are applied in this order: colours, flip, scale, rotation, crop.
 
     Attributes:
-        hue: degrees added to the hue.
-        saturation: the factor of the saturation.
-        flip: whether to flip left to right.
+        hue: degrees that are added to the hue.
+        saturation: the factor by which the saturation is multiplied.
+        flip: whether to flip the image from left to right.
         size: height and width to which the image is scaled.
         angle: the rotation in radians.
         offset: y and x of the crop, which may extend beyond the image.
@@ -147,7 +158,7 @@ class Augmentation(NamedTuple):
 
 
 def require_augmentation(a: Any) -> None:
-    """Raise `LayerError` for settings that are invalid or not supported."""
+    """Raise `LayerError` if settings of the augmentation are invalid or not supported."""
     require(
         min(a.scale_min, a.scale_max) > 0, f"scale_min {a.scale_min:g} and scale_max {a.scale_max:g} must be above 0"
     )
@@ -159,7 +170,7 @@ def require_augmentation(a: Any) -> None:
 
 
 def has_rotation(a: Any) -> bool:
-    """Return whether images can be rotated with these settings."""
+    """Return whether the settings of the augmentation allow rotations."""
     return bool(a.rotation_prob > 0 and a.max_rotate_degree != 0)
 
 
@@ -167,7 +178,7 @@ def sample_augmentation(truth: Any, a: Any, size: tuple[int, int], numbers: jax.
     """Return a random augmentation of one image.
 
     Args:
-        truth: the DetectNetGroundTruthParameter, which has the size of the result.
+        truth: the DetectNetGroundTruthParameter, which contains the size of the augmented image.
         a: the DetectNetAugmentationParameter.
         size: height and width of the image.
         numbers: (RANDOM_NUMBERS,), uniform in [0, 1).
@@ -196,7 +207,13 @@ def sample_augmentation(truth: Any, a: Any, size: tuple[int, int], numbers: jax.
 
 
 def augment_objects(objects: Objects, augmentation: Augmentation, size: tuple[int, int]) -> Objects:
-    """Return the objects of an image of `size` (height, width) at their positions in the augmented image."""
+    """Return the objects of an image at their positions in the augmented image.
+
+    Args:
+        objects: the objects at their positions in the image.
+        augmentation: the augmentation.
+        size: (height, width) of the image before augmentation.
+    """
     corner, sides = objects.corner, objects.sides
     flipped = corner.at[:, 0].set(size[1] - corner[:, 0] - sides[:, 0] - 1)
     corner = jnp.where(augmentation.flip, flipped, corner)
@@ -210,7 +227,10 @@ def augment_objects(objects: Objects, augmentation: Augmentation, size: tuple[in
 
 
 def rotate_points(points: jax.Array, angle: Any) -> jax.Array:
-    """Return points (..., 2), x and y, rotated around the origin; clockwise for positive angles, as y points down."""
+    """Return points (x, y), (..., 2), rotated around the origin by an angle in radians.
+
+    A positive angle rotates clockwise, because y points down.
+    """
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     x, y = points[..., 0], points[..., 1]
     return jnp.stack([x * cos - y * sin, x * sin + y * cos], axis=-1)
@@ -219,7 +239,11 @@ def rotate_points(points: jax.Array, angle: Any) -> jax.Array:
 def rotated_extent(size: Any, angle: Any) -> tuple[jax.Array, jax.Array]:
     """Return the first pixel (y, x) and the size (height, width) of the bounding box of a rotated image.
 
-    Without a rotation these are (0, 0) and `size`.
+    If the angle is 0, they are (0, 0) and `size`.
+
+    Args:
+        size: (height, width) of the image before the rotation.
+        angle: the rotation in radians.
     """
     size = jnp.asarray(size)
     cos, sin = jnp.abs(jnp.cos(angle)), jnp.abs(jnp.sin(angle))
@@ -234,7 +258,7 @@ def _xy(pair: Any) -> jax.Array:
 
 
 def _round(x: jax.Array) -> jax.Array:
-    """Round to integers, halves away from 0."""
+    """Round to integers; halves are rounded away from 0."""
     return (jnp.sign(x) * jnp.floor(jnp.abs(x) + 0.5)).astype(jnp.int32)
 
 
@@ -243,9 +267,14 @@ _EPSILON = 1.1920929e-07
 
 
 def shift_colours(image: jax.Array, hue: Any, saturation: Any) -> jax.Array:
-    """Return an image (3, H, W) in the order B, G, R with degrees added to its hue and its saturation multiplied.
+    """Return an image, (3, H, W) in the order B, G, R, with a changed hue and saturation.
 
-    The image is unchanged if both changes are negligible.
+    If both changes are negligible, the image is returned unchanged.
+
+    Args:
+        image: the image.
+        hue: degrees that are added to the hue.
+        saturation: the factor by which the saturation is multiplied.
     """
     saturation = jnp.where(saturation < 1 - 1 / 255, saturation, 1)
     blue, green, red = image
@@ -267,12 +296,12 @@ def shift_colours(image: jax.Array, hue: Any, saturation: Any) -> jax.Array:
 
 
 def rescale(image: jax.Array, size: Any, offset: Any, out: tuple[int, int]) -> jax.Array:
-    """Return a window of an image (C, H, W) after bicubic scaling. It is 0 outside the image.
+    """Scale an image by bicubic interpolation, and return a window of it, (C, *out), with 0 outside the image.
 
     Only the window is computed.
 
     Args:
-        image: the image before scaling.
+        image: the image before scaling, (C, H, W).
         size: height and width to which the image is scaled; may be traced.
         offset: y and x of the window.
         out: height and width of the window.
@@ -289,9 +318,13 @@ def rescale(image: jax.Array, size: Any, offset: Any, out: tuple[int, int]) -> j
 
 
 def rotate(image: jax.Array, augmentation: Augmentation, out: tuple[int, int]) -> jax.Array:
-    """Return the crop of a scaled image (C, H, W) after rotation, by bilinear interpolation. It is 0 outside the image.
+    """Rotate a scaled image by bilinear interpolation, and return its crop, (C, *out), with 0 outside the image.
 
-    The array may be larger than `augmentation.size`; pixels beyond that size are ignored.
+    Args:
+        image: the scaled image, (C, H, W). It may be larger than `augmentation.size`; pixels beyond that size are
+            ignored.
+        augmentation: the augmentation, which contains the angle and the offset of the crop.
+        out: height and width of the crop.
     """
     size = jnp.asarray(augmentation.size)
     y, x = jnp.mgrid[: out[0], : out[1]]
@@ -312,7 +345,18 @@ def rotate(image: jax.Array, augmentation: Augmentation, out: tuple[int, int]) -
 
 
 def _cubic_taps(n: int, size: Any, offset: Any, out: int) -> tuple[jax.Array, jax.Array]:
-    """Return the 4 source indices that each result interpolates along an axis of n cells, (out, 4), and the weights."""
+    """Return the cells that bicubic interpolation along an axis reads for each position, and their weights.
+
+    Args:
+        n: the length of the axis.
+        size: the length to which the axis is scaled.
+        offset: the first position in the scaled axis.
+        out: the number of positions.
+
+    Returns:
+        The indices and the weights of four cells for each position, (out, 4) each. Weights are 0 outside the scaled
+        axis.
+    """
     position = jnp.arange(out) + offset
     inside = (position >= 0) & (position < size)
     numerator = (
@@ -339,13 +383,14 @@ _LABEL_VALUES = 16  # values in a row of a label
 
 
 def detectnet_transformation(ctx: Context, images: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Resize images (N, 3, H, W) to (N, 3, image_size_y, image_size_x), and compute their label grids.
+    """Resize images to one size, augment them in TRAIN, and compute a label grid for each image.
 
-    Bottoms: images, and labels (N, 1, 1 + M, 16). The grids have shape (N, 8 + classes, rows, columns). Row 0 of a
-    label begins with the number of objects. Each further row contains x, y, width, height, angle and class of an
-    object; the other values are ignored. The grid has a cell for each `stride` pixels. Its channels are foreground (1),
-    corners of the box relative to the cell (4), 1 / width and 1 / height (2), norm (1), and the one-hot class. In
-    TRAIN, images are augmented and cropped. In TEST, they are scaled. The mean value is subtracted in both phases.
+    Bottoms: images (N, 3, H, W), and labels (N, 1, 1 + M, 16). The tops are the images, (N, 3, image_size_y,
+    image_size_x), and the label grids, (N, 8 + classes, rows, columns). Row 0 of a label begins with the number of
+    objects. Each further row contains x, y, width, height, angle and class of an object; the other values are ignored.
+    The grid has a cell for each `stride` pixels. Its channels are foreground (1), corners of the box relative to the
+    cell (4), 1 / width and 1 / height (2), norm (1), and the one-hot class. In TRAIN, images are augmented and cropped.
+    In TEST, they are scaled. The mean value is subtracted in both phases.
     """
     truth, a = ctx.layer.detectnet_groundtruth_param, ctx.layer.detectnet_augmentation_param
     mean = _check(ctx, images, labels)
@@ -394,7 +439,7 @@ define_layer(
 
 
 def _check(ctx: Context, images: Any, labels: Any) -> jax.Array:
-    """Validate the bottoms and settings, and return the mean of each channel, (1 or 3, 1, 1)."""
+    """Return the mean of each channel, (1 or 3, 1, 1), after checking that the bottoms and settings are valid."""
     require_ground_truth(ctx.layer.detectnet_groundtruth_param)
     require_augmentation(ctx.layer.detectnet_augmentation_param)
     transform, shape = ctx.layer.transform_param, tuple(labels.shape)
@@ -416,6 +461,6 @@ def _are_labels(shape: Any) -> bool:
 
 
 def _largest_size(a: Any, size: Shape) -> tuple[int, int]:
-    """Return an upper bound of the height and width of scaled images."""
+    """Return an upper bound of the height and width of scaled images, for images of height and width `size`."""
     height, width = (int(n * max(1.0, a.scale_min, a.scale_max)) + 1 for n in size)
     return height, width

@@ -1,4 +1,4 @@
-"""Correlation and Correlation1D: compare two maps cell by cell for many shifts of the second map."""
+"""Correlation and Correlation1D, which compare two maps cell by cell for many displacements of the second map."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 @dataclass(frozen=True)
 class Comparison:
-    """Geometry of the comparison of two padded maps.
+    """The geometry of a comparison of two padded maps. All lengths are numbers of cells.
 
     Attributes:
         kernel: the side of the windows that are compared.
-        stride: the distance between neighbouring windows.
-        pad: (rows, columns) of padding on all sides.
+        stride: the distance between neighbouring windows of the first map.
+        pad: the number of padding (rows, columns) on either side.
         start: (row, column) of the first window of the first map.
         out: (height, width) of the top.
         shifts: (shifts, 2), the displacement (down, right) of the window in the second map, for each channel of the
@@ -45,20 +45,20 @@ class Comparison:
     channels: int
 
     def pad_map(self, x: jax.Array) -> jax.Array:
-        """Return a map (N, C, H, W) with zeros added on all sides, at least in float32."""
+        """Return a map (N, C, H, W), padded with zeros on all sides, in float32 or a wider dtype."""
         return jnp.pad(promote(x), ((0, 0), (0, 0), *((p, p) for p in self.pad)))
 
     def slice_region(self, padded: jax.Array, shift: Any) -> jax.Array:
-        """Return the region of a padded map that all windows together cover, moved by `shift` (down, right)."""
+        """Return the region of a padded map that all windows cover together, displaced by `shift` (down, right)."""
         return lax.dynamic_slice(padded, self._begin(shift), (*padded.shape[:2], *self._size))
 
     def add_region(self, padded: jax.Array, shift: Any, region: jax.Array) -> jax.Array:
-        """Return a padded map with `region` added at its position, moved by `shift` (down, right)."""
+        """Return a padded map with `region` added where `slice_region` reads the region."""
         begin = self._begin(shift)
         return lax.dynamic_update_slice(padded, lax.dynamic_slice(padded, begin, region.shape) + region, begin)
 
     def means(self, compared: jax.Array) -> jax.Array:
-        """Average products or differences over channels and windows: (N, C, height, width) to (N, *out)."""
+        """Return the averages (N, *out) of products or differences (N, C, height, width) over channels and windows."""
         channel_sums = jnp.sum(compared, axis=1)
         sums = lax.reduce_window(
             channel_sums,
@@ -71,9 +71,9 @@ class Comparison:
         return sums / (self.kernel**2 * self.channels)
 
     def means_diff(self, d_means: jax.Array) -> jax.Array:
-        """Return the gradient with respect to the input of `means`: (N, *out) to (N, 1, height, width).
+        """Return the gradient with respect to the argument of `means`, (N, 1, height, width), which all channels share.
 
-        It is the same for all channels.
+        `d_means`, (N, *out), is the gradient with respect to the result of `means`.
         """
         margin, stride_gap = self.kernel - 1, self.stride - 1
         dilated = lax.pad(
@@ -95,14 +95,16 @@ class Comparison:
 
 
 def correlation(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Compare two feature maps for each displacement d of the second: two (N, C, H, W) to (N, shifts, H', W').
+    """Compare two feature maps (N, C, H, W) for each displacement d of the second map. The top is (N, shifts, H', W').
 
-    A channel of the top belongs to one displacement d. It is the mean of a(x) * b(x + d) over the channels and a window
-    of kernel_size x kernel_size, or with correlation_type SUBTRACT the mean of |a(x) - b(x + d)|. Displacements are
-    multiples of stride_2 up to max_displacement in both directions, row by row. Windows are stride_1 cells apart.
+    Each channel of the top belongs to one displacement d. Its values are the means of a(x) * b(x + d) over the channels
+    and a window of kernel_size x kernel_size or, if correlation_type is SUBTRACT, the means of |a(x) - b(x + d)|.
+    Displacements are multiples of stride_2 up to max_displacement in both directions, row by row. Windows are stride_1
+    cells apart.
 
-    Correlation1D displaces only to the left and right, and does not pad the height. Its single_direction 1 displaces to
-    the right by 0 to R steps, -1 to the left by 1 to R + 1 steps, where R is max_displacement / stride_2.
+    Correlation1D displaces the second map only to the left and right, and does not pad the height. If its
+    single_direction is 1, it displaces the map to the right by 0 to R steps; if it is -1, to the left by 1 to R + 1
+    steps. R is max_displacement / stride_2.
     """
     c = _comparison(ctx, a, b)
     first, second = c.slice_region(c.pad_map(a), (0, 0)), c.pad_map(b)
@@ -151,7 +153,7 @@ def _crop_padding(padded: jax.Array, pad: Shape, x: jax.Array) -> jax.Array:
 
 
 def _comparison(ctx: Context, a: Any, b: Any) -> Comparison:
-    """Return the geometry for two maps (N, C, H, W) from the layer's CorrelationParameter.
+    """Return the geometry for two maps (N, C, H, W) that the layer's CorrelationParameter defines.
 
     Raises:
         LayerError: if settings are missing or do not fit the maps, or the shapes of the maps differ.

@@ -17,7 +17,7 @@ from ..types import Gradient, LayerDocs, LayerType, Signature, Traced, Variants
 
 
 def l1_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Compute the sum of absolute differences of two bottoms (N, ...), divided by N, as a scalar.
+    """Compute the sum of the absolute differences of two bottoms (N, ...), divided by N, as a scalar.
 
     The gradient is 0 where the bottoms are equal.
     """
@@ -32,11 +32,11 @@ def l1_loss_backward(
 
 
 def flow_l1_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
-    """Compute the sum of absolute differences of two bottoms, or of absolute values of one, divided by N, as a scalar.
+    """Compute the sum of |d|, divided by N, as a scalar. d is the difference of two bottoms, or the only bottom.
 
-    Bottoms are (N, C, H, W). NaNs are ignored. Absolute values below plateau count as 0. With l2_per_location, the loss
-    is instead the sum over the positions of sqrt(sum of squares over the channels + epsilon), and a sum of squares
-    counts as 0 if its root is below plateau. l2_prescale_by_channels divides sums over channels by C. With
+    Bottoms are (N, C, H, W). NaNs are ignored. Values of |d| below plateau count as 0. With l2_per_location, the loss
+    is instead the sum over the positions of sqrt(sum of d**2 over the channels + epsilon), and a sum of squares counts
+    as 0 if its root is below plateau. l2_prescale_by_channels divides sums over channels by C. With
     normalize_by_num_entries, the divisor is the number of entries that are not NaN, divided by C.
     """
     p = ctx.param
@@ -90,7 +90,10 @@ def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def differences_without_nan(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
-    """Return the differences (N, C, H, W) with NaNs replaced by 0, the mask of other entries, and the divisor."""
+    """Return the differences of one or two bottoms with NaNs replaced by 0, the mask of other entries, and the divisor.
+
+    The differences and the mask have shape (N, C, H, W). The difference of a single bottom is the bottom.
+    """
     require(len(a.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {a.shape}")
     difference = _difference(a, *b) if b else promote(a)
     valid = ~jnp.isnan(difference)
@@ -101,12 +104,12 @@ def differences_without_nan(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[
 
 
 def channel_prescale(ctx: Context, d: jax.Array) -> float:
-    """Return the factor of sums over channels: 1 / C with l2_prescale_by_channels, otherwise 1."""
+    """Return the factor that multiplies sums over channels: 1 / C with l2_prescale_by_channels, otherwise 1."""
     return 1 / d.shape[1] if ctx.param.l2_prescale_by_channels else 1.0
 
 
 def _squares(ctx: Context, d: jax.Array) -> jax.Array:
-    """Return the sums of squares over the channels, (N, 1, H, W). They are 0 where the root is below plateau."""
+    """Return the sum of the squares of d over the channels, (N, 1, H, W), or 0 where its root is below plateau."""
     squares = jnp.sum(jnp.square(d), axis=1, keepdims=True) * channel_prescale(ctx, d)
     return jnp.where(squares < math.pow(ctx.param.plateau, 2), 0, squares)
 
@@ -114,7 +117,7 @@ def _squares(ctx: Context, d: jax.Array) -> jax.Array:
 def lpq_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
     """Compute the sum over positions of (sum over channels of (|d| + p_epsilon)^p + q_epsilon)^q, divided by N.
 
-    The loss is a scalar. d is the difference of two bottoms (N, C, H, W), or the only bottom, with NaNs replaced by 0.
+    The top is a scalar. d is the difference of two bottoms (N, C, H, W), or the only bottom, with NaNs replaced by 0.
     l2_prescale_by_channels divides sums over channels by C. With normalize_by_num_entries, the divisor is the number of
     entries that are not NaN, divided by C.
     """

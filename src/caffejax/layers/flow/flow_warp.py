@@ -1,4 +1,4 @@
-"""FlowWarp, ChannelNorm and Mean: warping an image by a flow, norms over channels, and a constant for each channel."""
+"""FlowWarp, ChannelNorm and Mean: sampling along a flow, norms over channels, and addition of constants to channels."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Arrays = tuple[jax.Array, ...]
 
 
 def flow_warp(ctx: Context, image: jax.Array, flow: jax.Array) -> jax.Array:
-    """Sample an image (N, C, H, W) bilinearly at each position plus the flow. The top is (N, C, H, W).
+    """Sample an image bilinearly at the position of each pixel plus the flow. The top is (N, C, H, W).
 
-    Bottoms: the image, and the flow (N, 2, H, W), the displacements to the right and down, in pixels. Samples outside
-    [0, W) x [0, H) are 0, or NaN with fill_value NOT_A_NUMBER.
+    Bottoms: the image (N, C, H, W), and the flow (N, 2, H, W), which contains displacements to the right and down, in
+    pixels. Samples outside [0, W) x [0, H) are 0, or NaN if fill_value is NOT_A_NUMBER.
     """
     inside, corners, (x_fraction, y_fraction) = _corners(image, flow)
     top = _interpolate(corners, x_fraction, y_fraction)
@@ -41,11 +41,11 @@ def flow_warp_backward(
         (1 - x_fraction) * y_fraction,
         x_fraction * y_fraction,
     )
-    of_item, of_channel = (
+    item_index, channel_index = (
         jnp.arange(n)[broadcast] for n, broadcast in zip(d_top.shape[:2], (_ITEM, _CHANNEL), strict=True)
     )
     for corner, weight in zip(_corner_pixels(image, flow)[1], shares, strict=True):
-        d_image = d_image.at[of_item, of_channel, corner].add(weight * d_top)
+        d_image = d_image.at[item_index, channel_index, corner].add(weight * d_top)
     top_left, top_right, bottom_left, bottom_right = corners
     x_slope = (1 - y_fraction) * (top_right - top_left) + y_fraction * (bottom_right - bottom_left)
     y_slope = (1 - x_fraction) * (bottom_left - top_left) + x_fraction * (bottom_right - top_right)
@@ -72,9 +72,11 @@ def _interpolate(corners: Arrays, x_fraction: jax.Array, y_fraction: jax.Array) 
 
 
 def _corner_pixels(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
-    """Return the mask of samples inside the image, the flat indices of their four corner pixels, and their fractions.
+    """Return the samples inside the image as a mask, the four pixels around each, and the fractions between them.
 
-    The fractions are (x, y). All arrays have shape (N, 1, height * width).
+    Returns:
+        the mask; the flat indices of the pixels: top left, top right, bottom left, bottom right; and the distances (x,
+        y) of the sample from the top left pixel. All arrays have shape (N, 1, height * width).
     """
     require(len(image.shape) == 4, f"needs an image with 4 axes (number, channels, height, width), not {image.shape}")
     n, _, height, width = image.shape
@@ -91,9 +93,9 @@ def _corner_pixels(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays
 
 
 def _corners(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
-    """Return the mask of samples inside the image, the values of their four corner pixels, and their fractions.
+    """Return the results of `_corner_pixels`, with the values of the four pixels instead of their indices.
 
-    Each value array has shape (N, C, height * width).
+    The arrays of values have shape (N, C, height * width).
     """
     inside, corners, fractions = _corner_pixels(image, flow)
     plane = promote(image).reshape(*image.shape[:2], -1)
@@ -104,9 +106,9 @@ _EPSILON = 1e-9
 
 
 def channel_norm(ctx: Context, x: jax.Array) -> jax.Array:
-    """Compute the square root of the sum of squares over the channels: (N, C, H, W) to (N, 1, H, W).
+    """Compute the L2 norm over the channels: (N, C, H, W) becomes (N, 1, H, W).
 
-    The gradient divides by the root plus 1e-9, and is 0 where all channels are 0.
+    The derivative is x / (norm + 1e-9), and is 0 where all channels are 0.
     """
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (number, channels, height, width), not {x.shape}")
     return jnp.sqrt(jnp.sum(jnp.square(promote(x)), axis=1, keepdims=True)).astype(x.dtype)
@@ -130,8 +132,8 @@ define_layer(
 def mean(ctx: Context, *xs: jax.Array) -> tuple[jax.Array, ...]:
     """Compute output_scale * (input_scale * x + mean_scale * value) for each bottom x (N, C, H, W).
 
-    With the operation SUBTRACT, the value is subtracted instead of added. There is a top for each bottom. If there are
-    n values, channel c uses value c modulo n; n must divide C.
+    There is a top for each bottom. If `operation` is SUBTRACT, the value is subtracted instead of added. If there are n
+    values, channel c uses value c modulo n; n must divide C.
     """
     return tuple(_scale_and_shift(ctx.param, x) for x in xs)
 

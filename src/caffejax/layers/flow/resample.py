@@ -1,4 +1,4 @@
-"""Resample, Downsample and Accum: maps resized by one matrix for the rows and one for the columns."""
+"""Resample, Downsample and Accum, which resize maps by one matrix for the rows and one matrix for the columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Coefficients = Callable[[np.ndarray], np.ndarray]
 
 
 class ResizeMatrix(NamedTuple):
-    """Interpolation weights along one axis. `make(out_size, in_size)` returns a matrix of this shape."""
+    """The interpolation weights along one axis, (out_size, in_size), which `make(out_size, in_size)` returns."""
 
     out_size: int
     in_size: int
@@ -31,23 +31,35 @@ class ResizeMatrix(NamedTuple):
 
 
 def apply_matrices(x: jax.Array, rows: ResizeMatrix, columns: ResizeMatrix) -> jax.Array:
-    """Return maps (N, C, H, W) resized by matrices for the rows (H', H) and the columns (W', W)."""
+    """Return maps (N, C, H, W) resized to (N, C, H', W').
+
+    Args:
+        x: the maps.
+        rows: the matrix for the rows, (H', H).
+        columns: the matrix for the columns, (W', W).
+    """
     return _apply_matrices(promote(x), _to_array(rows, x), _to_array(columns, x))
 
 
 def apply_transposed(x: jax.Array, dy: jax.Array, rows: ResizeMatrix, columns: ResizeMatrix) -> jax.Array:
-    """Return the gradient of `apply_matrices` with respect to x."""
+    """Return the gradient of `apply_matrices` with respect to x. dy is the gradient of the resized maps."""
     return _apply_matrices(promote(dy), _to_array(rows, x).T, _to_array(columns, x).T)
 
 
 def corner_aligned_weights(out_size: int, in_size: int) -> np.ndarray:
-    """Return the weights of linear interpolation at `out_size` positions with aligned corners, (out_size, in_size)."""
+    """Return the weights (out_size, in_size) of linear interpolation at `out_size` positions with aligned corners.
+
+    Aligned corners mean that the first and the last position are at the first and the last cell.
+    """
     position = np.arange(out_size) * ((in_size - 1) / max(out_size - 1, 1))
     return triangle(position[:, None] - np.arange(in_size))
 
 
 def averaging_weights(out_size: int, in_size: int) -> np.ndarray:
-    """Return triangular weights that average around `out_size` positions with aligned corners, (out_size, in_size)."""
+    """Return triangular weights (out_size, in_size) for averages around `out_size` positions with aligned corners.
+
+    A triangle ends at the neighbouring positions.
+    """
     step = (in_size - 1) / (out_size - 1)
     return triangle((np.arange(out_size)[:, None] * step - np.arange(in_size)) / step)
 
@@ -55,7 +67,7 @@ def averaging_weights(out_size: int, in_size: int) -> np.ndarray:
 def filter_weights(
     out_size: int, in_size: int, offset: float, filter_: tuple[Coefficients, int], antialias: bool
 ) -> np.ndarray:
-    """Return the weights of a filter that is centred at evenly spaced positions, (out_size, in_size).
+    """Return the weights (out_size, in_size) of a filter that is centred at evenly spaced positions.
 
     The weights of each position sum to 1, or are all 0.
 
@@ -63,8 +75,8 @@ def filter_weights(
         out_size: the number of positions.
         in_size: the number of cells.
         offset: the first position, in cells.
-        filter_: a function from distances to coefficients, and the width of the filter in cells.
-        antialias: whether to stretch the filter by the ratio of the sizes.
+        filter_: a function that maps distances to coefficients, and the width of the filter in cells.
+        antialias: whether to stretch the filter by in_size / out_size.
     """
     coefficients, width = filter_
     ratio = in_size / out_size
@@ -79,23 +91,23 @@ def filter_weights(
 
 
 def nearest_weights(out_size: int, in_size: int, offset: float) -> np.ndarray:
-    """Return a matrix (out_size, in_size) with a 1 at the cell nearest to each of `out_size` positions."""
+    """Return weights (out_size, in_size) that are 1 for the cell nearest to a position, and otherwise 0."""
     position = np.clip(round_half_away(np.arange(out_size) * (in_size / out_size) + offset), 0, in_size - 1)
     return (position[:, None] == np.arange(in_size)).astype(float)
 
 
 def round_half_away(x: np.ndarray) -> np.ndarray:
-    """Round to integers. Halves are rounded away from 0."""
+    """Round to integers; halves are rounded away from 0."""
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
 
 
 def triangle(x: np.ndarray) -> np.ndarray:
-    """Return the coefficients of linear interpolation at distances x."""
+    """Return the coefficients of linear interpolation for cells at distances x."""
     return np.maximum(1 - np.abs(x), 0)
 
 
 def cubic(x: np.ndarray) -> np.ndarray:
-    """Return the coefficients of cubic interpolation at distances x, with the parameter -0.5."""
+    """Return the coefficients of cubic interpolation, with the parameter -0.5, for cells at distances x."""
     x = np.abs(x)
     return np.where(x <= 1, (1.5 * x - 2.5) * x**2 + 1, np.where(x < 2, ((-0.5 * x + 2.5) * x - 4) * x + 2, 0))
 
@@ -115,11 +127,11 @@ _FILTERS = {"LINEAR": (triangle, 2), "CUBIC": (cubic, 4)}
 
 
 def resample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
-    """Resize (N, C, H, W) to height x width, or to the size of a second bottom, by NEAREST, LINEAR or CUBIC filters.
+    """Resize (N, C, H, W) to height x width, or to the size of a second bottom, by a NEAREST, LINEAR or CUBIC filter.
 
-    If the map shrinks, filters are stretched by the ratio of the sizes, unless antialias is false. As in FlowNet 2, the
-    offset of the columns is computed from the ratio of the heights, and the offset of the rows from the ratio of the
-    widths.
+    If the map shrinks, the filter is stretched by the ratio of the sizes, unless antialias is false. As in FlowNet 2,
+    the offset of the columns is computed from the ratio of the heights, and the offset of the rows from the ratio of
+    the widths.
     """
     return apply_matrices(x, *_matrices(ctx, x, *like)).astype(x.dtype)
 
@@ -138,10 +150,10 @@ define_layer(
 
 
 def downsample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
-    """Resize (N, C, H, W) to top_height x top_width, or to the size of a second bottom, by averaging without NaNs.
+    """Resize (N, C, H, W) to top_height x top_width, or to the size of a second bottom, by averages that ignore NaNs.
 
-    Weights are triangular, and corners are aligned. A position is NaN if the weight of its NaNs is more than half the
-    weight of its other values.
+    Weights are triangular, and corners are aligned. A position is NaN if the total weight of its NaNs is more than half
+    the total weight of its other values.
     """
     size = _size(ctx.param, ("top_height", "top_width"), x, *like)
     if size == tuple(x.shape[2:]):
@@ -172,8 +184,8 @@ def accum(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     """Resize all bottoms (N, C, H, W) to one size with aligned corners, and concatenate them along the channels.
 
     With have_reference, the last bottom determines the size and is not concatenated. Otherwise the size is the largest
-    height and width of the bottoms. If top_height x top_width (or, with size_divisible_by, the next multiples of it) is
-    larger in both directions, it is the size instead.
+    height and the largest width of the bottoms. It is top_height x top_width instead if both are larger. With
+    size_divisible_by, the next multiples of size_divisible_by take the place of top_height and top_width.
     """
     inputs, size = _inputs_and_size(ctx, bottoms)
     matrices = [_aligned_matrices(x, size) for x in inputs]
@@ -235,7 +247,7 @@ def _aligned_matrices(x: Any, size: Shape) -> tuple[ResizeMatrix, ResizeMatrix]:
 
 
 def _inputs_and_size(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shape]:
-    """Return the bottoms to resize, and the (height, width) of the top."""
+    """Return the bottoms that are resized, and (height, width) of the top."""
     p = ctx.param
     for i, shape in enumerate(b.shape for b in bottoms):
         require(len(shape) == 4, f"bottom {i} needs 4 axes (number, channels, height, width), not shape {shape}")

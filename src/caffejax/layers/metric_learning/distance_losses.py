@@ -19,7 +19,7 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
 
 def class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the distances and the mask of the items' classes, (items, classes) each."""
+    """Return the distances of items to classes, and a mask that is True at each item's class, (items, classes) each."""
     require_one_batch(distances.shape, labels.shape)
     require(
         math.prod(labels.shape[1:]) == 1,
@@ -31,15 +31,19 @@ def class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array,
 
 
 def first_largest(values: jax.Array) -> jax.Array:
-    """Return the mask of the first largest value in each row, (rows, n)."""
+    """Return a mask of `values`, (rows, n), that is True only at the first largest value of each row."""
     return jnp.arange(values.shape[1]) == jnp.argmax(values, axis=1)[:, None]
 
 
 def has_no_negatives(ctx: Context, distance: jax.Array) -> jax.Array:
-    """Return the mask of items (N,) whose other classes are ignored.
+    """Return the mask of the items for which the loss ignores all classes but their own, (N,).
 
-    With positive_first, these are the items whose distance to their own class exceeds positive_upper_bound. Otherwise
+    With positive_first, these are the items whose distance to their own class exceeds positive_upper_bound. Without it,
     there are none.
+
+    Args:
+        ctx: the layer.
+        distance: (N,), the distance of each item to its own class.
     """
     p: Any = ctx.param
     return (distance > p.positive_upper_bound) & p.positive_first
@@ -51,9 +55,9 @@ Arrays = tuple[jax.Array, ...]
 def center_loss(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> jax.Array:
     """Compute half the mean over items of the squared distance to the centre of the item's class, as a scalar.
 
-    Bottoms: features (N, ...), labels (N,). The blob contains the centres, (num_output, features). The default
-    loss_weight is 0. For every other loss_weight, the gradient with respect to a centre c is the same: the sum of c - x
-    over the n items x of its class, divided by n + 1.
+    Bottoms: features (N, ...) and labels (N,). The blob contains the centres of the classes, (num_output, features).
+    The default loss_weight is 0. For every other loss_weight, the gradient with respect to a centre c is the same: the
+    sum of c - x over the n items x of its class, divided by n + 1.
     """
     difference, is_label = _differences(ctx, blobs, x, labels)
     return nan_if_unlabelled(is_label, jnp.sum(jnp.square(difference)) / (2 * x.shape[0])).astype(x.dtype)
@@ -107,7 +111,10 @@ define_layer(
 
 
 def _differences(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the items minus the centres of their classes, and the mask of the items' classes, (items, classes)."""
+    """Return the items minus the centres of their classes, and a mask that is True at the class of each item.
+
+    The differences have shape (items, features), and the mask has shape (items, classes).
+    """
     (centers,) = blobs
     classes = label_indices(labels, centers.shape[0]).reshape(-1)
     is_label = label_mask(classes, (x.shape[0], centers.shape[0]))
@@ -120,21 +127,21 @@ def general_contrastive_loss(
 ) -> tuple[Any, Arrays]:
     """Compute a contrastive loss of distances to classes as a scalar.
 
-    The loss is the mean over items of the sum of the terms of all classes. Bottoms: distances d (N, classes) and labels
+    The loss is the mean over items of the sum of a term for each class. Bottoms: distances d (N, classes) and labels
     (N,). The term of the item's class is positive_weight * max(d - positive_margin, 0), where the maximum is clamped to
     positive_outlier_thresh. The term of each other class is negative_weight * max(negative_margin - d, 0). With
     exp_negative_weight, it is negative_weight * exp(-d) where d < negative_margin.
 
-    With max_negative_only, only the largest term of an item's other classes counts. As in the fork, for items of class
-    0 it counts only if it is larger than the term of class 0. With positive_first, no other class counts if the
-    distance to the item's class exceeds positive_upper_bound. With max_positive_only, the only term of an item's own
-    class that counts is the smallest weighted term in the batch, as in the fork. normalize_negative divides gradients
-    only.
+    With max_negative_only, only the largest term of an item's other classes counts. As in the fork, this term counts
+    for an item of class 0 only if it is larger than the term of class 0. With positive_first, no other class counts if
+    the distance to the item's class exceeds positive_upper_bound. With max_positive_only, the only term of an item's
+    own class that counts is the smallest weighted term in the batch, as in the fork. normalize_negative only affects
+    the gradients of other classes: it scales them by a common factor.
 
     If there is a third bottom, the distances are read from it, but the gradient is passed to the first bottom. A second
-    top (2,) contains the means of both terms, without weights. With add_intra_mae, a running mean of the first of these
-    means is added to negative_margin. It starts at 0, gives each new mean a weight of 0.01, is at most
-    max_negative_margin, and is the third value of the second top.
+    top (2,) contains the mean term of the items' classes and the mean term of other classes, without weights. With
+    add_intra_mae, a running mean of the first of these values is added to negative_margin. The running mean starts at
+    0, gives each new mean a weight of 0.01, is at most max_negative_margin, and is the third value of the second top.
     """
     p = ctx.param
     d, is_label, _, positive, negative = _contrastive_terms(ctx, blobs, read[0] if read else distances, labels)
@@ -202,10 +209,12 @@ define_layer(
 
 
 def _contrastive_terms(ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array) -> Arrays:
-    """Return the distances and four masks, (items, classes) each, except for the second mask, (items,).
+    """Return the distances, and masks of the classes and items that contribute to the loss.
 
-    The masks are of each item's class, of items that ignore other classes, of items' classes that count, and of other
-    classes that count.
+    Returns:
+        the distances; the mask of each item's class; the mask of items for which all other classes are ignored; the
+        mask of items' own classes that count; the mask of other classes that count. All have shape (items, classes),
+        except for the mask of items, (items,).
     """
     p = ctx.param
     d, is_label = class_distances(distances, labels)
@@ -224,7 +233,10 @@ def _contrastive_terms(ctx: Context, blobs: Arrays, distances: jax.Array, labels
 
 
 def _is_first_smallest(ctx: Context, x: jax.Array) -> jax.Array:
-    """Return the mask of the first smallest of the values (items,) over the batches of all devices."""
+    """Return a mask that is True only at the first smallest value in the batches of all devices.
+
+    x, (items,), contains the values of this device's batch, and the mask has its shape.
+    """
     device = cross_replica.axis_index(ctx)
     all_values = cross_replica.psum(ctx, jnp.zeros((cross_replica.axis_size(ctx), *x.shape), x.dtype).at[device].set(x))
     return jnp.arange(x.shape[0]) + device * x.shape[0] == jnp.argmin(all_values)
@@ -235,7 +247,12 @@ def _negative_margin(ctx: Context, blobs: Arrays) -> Any:
 
 
 def _excesses_and_gaps(ctx: Context, blobs: Arrays, d: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the excesses over positive_margin, the gaps to negative_margin, and the terms of other classes."""
+    """Return three functions of the distances d, (items, classes) each.
+
+    Returns:
+        the excess over positive_margin, at most positive_outlier_thresh; the gap to negative_margin, at least 0; and
+        the unweighted term of a class that is not the item's.
+    """
     p, margin = ctx.param, _negative_margin(ctx, blobs)
     positive_terms = jnp.clip(d - p.positive_margin, 0, p.positive_outlier_thresh)
     negative_gaps = jnp.maximum(margin - d, 0)
@@ -250,10 +267,10 @@ def general_triplet_loss(ctx: Context, distances: jax.Array, labels: jax.Array) 
     hardest_only, only the nearest other class of an item counts. With positive_first, no other class counts if d_label
     exceeds positive_upper_bound.
 
-    The gradient is -negative_weight for other classes within the margin. For the item's class it is positive_weight if
-    any other class is within the margin or if positive_first excludes the other classes. With add_center_loss it is
-    always positive_weight. A second top (2,) contains the means of the distances to the item's class and to other
-    classes.
+    Other classes are within the margin if their d is below d_label + margin. The gradient of their distances is
+    -negative_weight. The gradient of d_label is positive_weight if any other class is within the margin or if
+    positive_first excludes the other classes. With add_center_loss, it is always positive_weight. A second top (2,)
+    contains the means of the distances to the item's class and to other classes.
     """
     d, is_label, without_negatives, _, within_margin = _class_triplets(ctx, distances, labels)
     label_distance = jnp.sum(jnp.where(is_label, d, 0), axis=1)
@@ -297,10 +314,12 @@ define_layer(
 
 
 def _class_triplets(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
-    """Return the distances and four masks, (items, classes) each, except for the second mask, (items,).
+    """Return the distances, and masks of the classes and items that contribute to the loss.
 
-    The masks are of each item's class, of items that ignore other classes, of other classes, and of other classes
-    within the margin.
+    Returns:
+        the distances; the mask of each item's class; the mask of items for which all other classes are ignored; the
+        mask of other classes that count; the mask of other classes within the margin. All have shape (items, classes),
+        except for the mask of items, (items,).
     """
     d, is_label = class_distances(distances, labels)
     label_distance = jnp.sum(jnp.where(is_label, d, 0), axis=1)
@@ -317,8 +336,8 @@ def triplet_loss(
 ) -> jax.Array:
     """Compute half the mean over rows of max(margin + |anchor - positive|**2 - |anchor - negative|**2, 0) as a scalar.
 
-    Bottoms: anchors, positive examples and negative examples, (N, ...) each. A fourth bottom, the labels as in MyCaffe,
-    is ignored, and the margin is then `alpha`.
+    Bottoms: anchors, positive examples and negative examples, (N, ...) each. MyCaffe's layer has the labels as a fourth
+    bottom. They are ignored, but the margin is then `alpha`.
     """
     _, _, gap = _triplet_gaps(ctx, anchor, positive, negative, *labels)
     return jnp.sum(jnp.where(gap > 0, gap, 0)) / (2 * max(anchor.shape[0], 1))
@@ -355,7 +374,10 @@ define_layer(
 def _triplet_gaps(
     ctx: Context, anchor: jax.Array, positive: jax.Array, negative: jax.Array, *labels: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return p = anchor - positive, n = anchor - negative, (rows, features), and margin + |p|**2 - |n|**2, (rows,)."""
+    """Return p = anchor - positive, n = anchor - negative, and margin + |p|**2 - |n|**2.
+
+    p and n have shape (rows, features), and the last array has shape (rows,).
+    """
     p, name = ctx.param, "alpha" if labels else "margin"
     ignored = "margin" if labels else "alpha"
     require(

@@ -24,13 +24,14 @@ _unit_rows = partial(normalize_rows, eps=1e-6)
 
 
 def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *bottoms: jax.Array) -> jax.Array:
-    """Compute the squared L2 or the L1 distance of x to each row of a weight or second bottom: (..., rows).
+    """Compute the squared L2 distance or the L1 distance of x to each row of a weight or of a second bottom.
 
-    x (..., features) is flattened from `axis` on. The weight has shape (num_output, features). With `transpose` its
-    shape is (features, num_output), but, as in the fork, its values in memory are still those rows. With `normalize`,
-    the rows are scaled to length 1, also in the stored weight, and gradients ignore the scaling. With
-    `update_center_only`, the last bottom contains a label for each item, and only the distance to the item's class
-    contributes to the gradient of the rows. A bias is never added, and bias_term is ignored.
+    x (..., features) is flattened from `axis` on; the top has shape (..., rows). The weight has shape (num_output,
+    features). With `transpose` its shape is (features, num_output), but, as in the fork, its values in memory are still
+    rows of `features` values. With `normalize`, the rows are scaled to length 1, also in the stored weight, and
+    gradients ignore the scaling. With `update_center_only`, the last bottom contains a label for each item, and only
+    the distance to the item's class contributes to the gradient of the rows. A bias is never added, and bias_term is
+    ignored.
     """
     rows, centers, lead = _rows(ctx, blobs, x, bottoms)
     difference = rows[:, None] - centers
@@ -90,7 +91,10 @@ def _row_wise(ctx: Context) -> bool:
 
 
 def _centers_and_labels(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the bottoms after x that contain the rows, and the bottoms of labels (`update_center_only`)."""
+    """Split the bottoms after x into a tuple with the bottom of rows, if any, and a tuple with the bottom of labels.
+
+    There are labels only with `update_center_only`.
+    """
     return (bottoms[:-1], bottoms[-1:]) if ctx.param.update_center_only else (bottoms, ())
 
 
@@ -108,7 +112,10 @@ define_layer(
 
 
 def _rows(ctx: Context, blobs: Arrays, x: jax.Array, bottoms: Arrays) -> tuple[jax.Array, jax.Array, tuple[int, ...]]:
-    """Return x as (rows, features), the rows to which distances are computed, and the shape of x before `axis`."""
+    """Return x as rows, the rows to which distances are computed, and the shape of x before `axis`.
+
+    Both arrays have `features` columns.
+    """
     axis = canonical_axis(ctx.param.axis, x.shape)
     rows = promote(x).reshape(math.prod(x.shape[:axis]), -1)
     bottoms, _ = _centers_and_labels(ctx, bottoms)

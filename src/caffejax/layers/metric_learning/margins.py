@@ -1,4 +1,4 @@
-"""Scores with a margin for the item's class: MarginInnerProduct, CosinAddm, LabelSpecificRescale, LabelSpecificAdd."""
+"""Scores with a margin for each item's class: MarginInnerProduct, CosinAddm, LabelSpecificRescale, LabelSpecificAdd."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..weight_and_bias import normalize_rows
 
 
 def passes(start: int) -> ParamSpec:
-    """Return the spec of a state array that counts forward passes, starting from `start`."""
+    """Return the spec of a state array (1,) that counts forward passes, starting from `start`."""
     return ParamSpec((1,), learnable=False, persistent=False, value=np.array([start], np.float32))
 
 
@@ -30,7 +30,7 @@ def next_pass(count: jax.Array) -> jax.Array:
 
 
 def anneal(base: float, gamma: float, power: float, count: jax.Array) -> jax.Array:
-    """Return base * (1 + gamma * count) ^ -power."""
+    """Return base * (1 + gamma * count) ^ -power, where `count`, (1,), is the number of passes."""
     return base * jnp.power(1 + gamma * count, -power)
 
 
@@ -38,15 +38,15 @@ Arrays = tuple[jax.Array, ...]
 
 
 def margin_inner_product(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
-    """Multiply x by the normalized rows of a weight, with an angular margin for the item's class: (N, num_output).
+    """Multiply x by the normalized rows of a weight, with an angular margin for the item's class.
 
-    Bottoms: features x (N, ...), labels (N,). The layer scales the rows of the weight (num_output, features) to length
-    1, also in the stored weight. The score of other classes is x'w = |x| cos(angle). The score of the item's class is
-    (|x| psi(angle) + lambda x'w) / (1 + lambda), where psi(angle) = (-1)^k cos(m angle) - 2k for k pi / m <= angle <=
-    (k + 1) pi / m. The `type` SINGLE .. QUADRUPLE sets m = 1 .. 4. lambda is max(lambda_min, base (1 + gamma t)^-power)
-    after t passes; a second top (1,) contains it. As in the fork, the gradient of the weight ignores the margin, and
-    the gradient of the bottom is scaled: the vector of the coefficients of w and x in the derivative of |x| psi is
-    normalized to length 1.
+    Bottoms: features x (N, ...) and labels (N,). The top is (N, num_output). The layer scales the rows w of the weight
+    (num_output, features) to length 1, also in the stored weight. The score of other classes is x'w = |x| cos(angle).
+    The score of the item's class is (|x| psi(angle) + lambda x'w) / (1 + lambda), where psi(angle) = (-1)^k cos(m
+    angle) - 2k for k pi / m <= angle <= (k + 1) pi / m. The `type` SINGLE .. QUADRUPLE sets m = 1 .. 4. lambda is
+    max(lambda_min, base (1 + gamma t)^-power) after t passes; a second top (1,) contains it. As in the fork, the
+    gradient of the weight ignores the margin, and the gradient of the bottom is scaled: the vector of the coefficients
+    of w and x in the derivative of |x| psi is normalized to length 1.
     """
     weight, count = blobs
     count = next_pass(count)
@@ -126,7 +126,10 @@ def _rows(x: jax.Array) -> jax.Array:
 
 
 def _products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
-    """Return the products x'w and the cosines of the angles, (N, num_output) each, and the lengths of x, (N, 1)."""
+    """Return the products x'w, the cosines of the angles between x and w, and the lengths of x.
+
+    The products and cosines have shape (N, num_output), and the lengths have shape (N, 1).
+    """
     rows = _rows(x)
     product = rows @ promote(normalize_rows(weight)).T
     norm = jnp.sqrt(jnp.sum(jnp.square(rows), axis=1, keepdims=True))
@@ -134,9 +137,9 @@ def _products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
 
 
 def _margin(ctx: Context, labels: jax.Array, cosine: jax.Array) -> Arrays:
-    """Return the mask of the items' classes, psi, and the derivative of psi, (N, num_output) each.
+    """Return a mask that is True at the class of each item, psi, and the derivative of psi with respect to the cosine.
 
-    The derivative is with respect to the cosine.
+    All have shape (N, num_output), like `cosine`. See `margin_inner_product` for psi.
     """
     m, c = _angle_factor(ctx), cosine
     chebyshev, slope = _CHEBYSHEV[m](c)
@@ -156,10 +159,11 @@ _CHEBYSHEV: dict[int, Any] = {  # cos(m angle) and its derivative with respect t
 
 
 def cosin_addm(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return the cosines (N, classes), where the cosine of the item's class becomes cos(angle + m), in TRAIN and TEST.
+    """Change the cosine of the angle to the item's class to cos(angle + m), in TRAIN and TEST.
 
-    Bottoms: cosines, and labels (N,). A cosine x of the item's class that is at most cos(pi - m) becomes x - m sin(m)
-    instead. A cosine above 1 counts as 1. Where the cosine is 1 or more, the gradient passes unchanged.
+    Bottoms: cosines (N, classes) and labels (N,). The top has the shape of the cosines. A cosine x of the item's class
+    that is at most cos(pi - m) becomes x - m sin(m) instead. A cosine above 1 counts as 1. Where the cosine is 1 or
+    more, the gradient passes unchanged.
     """
     is_label, rows, has_margin = _read_cosines(ctx, x, labels)
     m = ctx.param.m
@@ -196,7 +200,10 @@ define_layer(
 
 
 def _read_cosines(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the mask of the items' classes, the cosines, and the mask of angle + m < pi, (N, classes) each."""
+    """Return a mask that is True at the class of each item, the cosines, and the mask of angle + m < pi.
+
+    All have shape (N, classes).
+    """
     require(len(x.shape) > 1, f"needs a bottom of cosines (examples, classes), not shape {x.shape}")
     require(
         labels.shape[:1] == x.shape[:1] and labels.size == x.shape[0],
@@ -209,7 +216,7 @@ def _read_cosines(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Ar
 
 
 def _sine(cosine: jax.Array) -> jax.Array:
-    """Return the sine of an angle from its cosine. The derivative is 0 where the sine is 0."""
+    """Return the sine of an angle from its cosine. Where the sine is 0, the derivative is 0 instead of infinite."""
     squared = 1 - jnp.square(cosine)
     return jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1)), 0)
 
@@ -217,12 +224,12 @@ def _sine(cosine: jax.Array) -> jax.Array:
 def label_specific_rescale(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
     """Multiply scores (N, classes) by positive_weight for the item's class, and by negative_weight for other classes.
 
-    Bottoms: scores, and labels (N,). In TEST, scores do not change unless rescale_test is true. With
+    Bottoms: scores (N, classes) and labels (N,). In TEST, scores do not change unless rescale_test is true. With
     positive_weight_base, the weight of the item's class in TRAIN is base (1 + gamma t)^-power after t passes, clamped
-    to [positive_weight_min, positive_weight_max]. With for_ip, scores of the item's class that are not positive do not
-    change. With bias_fix, 1 - weight is added to scores that are multiplied by the weight. With power_on_positive, the
-    magnitude of the score of the item's class is instead raised to the power of the weight. A second top (1,) contains
-    the weight.
+    to [positive_weight_min, positive_weight_max]. With for_ip, the score of the item's class does not change if it is 0
+    or negative. With bias_fix, 1 - weight is added to each score that is multiplied by the weight. With
+    power_on_positive, the magnitude of the score of the item's class is instead raised to the power of the weight. A
+    second top (1,) contains the weight of the item's class.
     """
     weight, count = _weight(ctx, blobs)
     is_label, factor = _factors(ctx, weight, x, labels)
@@ -253,16 +260,16 @@ def label_specific_rescale_backward(
 
 
 def _power(x: jax.Array, exponent: jax.Array) -> jax.Array:
-    """Return x ** exponent for x >= 0. The derivative is 0 where x is 0."""
+    """Return x ** exponent for x >= 0. Where x is 0, the derivative is 0."""
     return jnp.where(x > 0, jnp.power(jnp.where(x > 0, x, 1), exponent), jnp.where(exponent == 0, 1, 0))
 
 
 def label_specific_add(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
-    """Add `bias` to the scores (N, classes) of the items' classes that are above -bias.
+    """Add `bias` to the score of each item's class, if the score is above -bias.
 
-    Bottoms: scores, and labels (N,). In TEST, scores do not change. With bias_base, the bias in TRAIN is bias_base + (1
-    + bias_gamma t)^bias_power - 1 in pass t, where t starts at `iteration`. It is clamped to [bias_min, bias_max],
-    which are 0 by default. A second top (1,) contains the bias.
+    Bottoms: scores (N, classes) and labels (N,). In TEST, scores do not change. With bias_base, the bias in TRAIN is
+    bias_base + (1 + bias_gamma t)^bias_power - 1 in pass t, where t starts at `iteration`. It is clamped to [bias_min,
+    bias_max], which are 0 by default. A second top (1,) contains the bias.
     """
     p = ctx.param
     bias = jnp.full((1,), p.bias, jnp.float32)
@@ -321,7 +328,10 @@ def _needs_rescaling(ctx: Context) -> bool:
 
 
 def _weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
-    """Return the weight of the item's class, and a tuple with the new pass count, which is empty without annealing."""
+    """Return the weight of the items' classes, and the new values of the layer's state.
+
+    The state is the number of passes, or empty if the weight is not annealed.
+    """
     p = ctx.param
     if not _needs_annealing(ctx):
         return jnp.float32(p.positive_weight), ()
@@ -332,7 +342,7 @@ def _weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
 
 
 def _factors(ctx: Context, weight: jax.Array, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the mask of the items' classes, and the factors of the scores, (items, classes) each."""
+    """Return a mask that is True at the class of each item, and the factors of the scores, (items, classes) each."""
     p = ctx.param
     rows = x.reshape(x.shape[0], -1)
     is_label = label_mask(label_indices(labels, rows.shape[1]), rows.shape)

@@ -1,4 +1,4 @@
-"""Layers of MyCaffe that store encodings of examples by label: Decode, Knn, DataSequence; and accuracies of them."""
+"""Layers of MyCaffe that store encodings of examples by label (Decode, Knn, DataSequence), and accuracy layers."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _LABELS_DOC = f"MyCaffe's tables grow with the number of labels; here labels are
 
 
 def decode(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tuple[Any, Arrays]:
-    """Compute the squared distances of encodings to the centroid of each label, (N, labels, 1, 1).
+    """Compute the squared distance of each encoding to the centroid of each label.
 
-    A second top contains the centroids. Bottoms: encodings (N, ...) and, in training, labels (N, ...), where only the
-    first label of an item is used. Items are processed in their order. In TRAIN, the centroid of a label is the mean of
-    its encodings, and a running mean after N * `cache_size` encodings, unless `enable_centroid_update` is false. With
-    `target: KNN`, the distance is the mean of the `k` smallest distances to the label's last N * `cache_size`
-    encodings. Ignored labels have the largest possible distance. The second top is 0 until every label has N *
-    `cache_size` encodings. No gradient passes.
+    Bottoms: encodings (N, ...) and, in training, labels (N, ...), where only the first label of an item is used. The
+    top is (N, labels, 1, 1). A second top contains the centroids; it is 0 until every label has N * `cache_size`
+    encodings. Items are processed in their order. In TRAIN, the centroid of a label is the mean of its encodings, and a
+    running mean after N * `cache_size` encodings, unless `enable_centroid_update` is false. With `target: KNN`, the
+    distance is the mean of the `k` smallest distances to the label's last N * `cache_size` encodings. Ignored labels
+    have the largest possible distance. No gradient passes.
 
-    Blobs: centroids (labels, D, 1, 1), whether they are complete, and the number of encodings, (labels, 1, 1, 1) each;
-    with KNN also the encodings (labels, N * cache_size, D, 1).
+    Blobs: centroids (labels, D, 1, 1); whether each centroid is complete, and the number of encodings of each label,
+    (labels, 1, 1, 1) each; and with KNN the encodings (labels, N * cache_size, D, 1).
     """
     p = ctx.param
     x = lax.stop_gradient(promote(x).reshape(x.shape[0], -1))
@@ -70,14 +70,27 @@ def decode(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tup
 def _add_to_mean(
     means: jax.Array, counts: jax.Array, item: jax.Array, label: jax.Array, capacity: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the means (labels, D) and counts (labels,) after an item (D,), with a running mean after `capacity`."""
+    """Return the mean encoding and the number of encodings of each label, after adding an item (D,) to its label.
+
+    After `capacity` encodings, the mean is a running mean in which each item has the weight 1 / capacity.
+
+    Args:
+        means: (labels, D).
+        counts: (labels,).
+        item: the encoding, (D,).
+        label: the label of the item.
+        capacity: the number of encodings.
+    """
     weight = 1 / jnp.minimum(counts[label] + 1, capacity)
     mean = weight * item + (1 - weight) * means[label]
     return means.at[label].set(mean), counts.at[label].add(1)
 
 
 def _distances(p: Any, stored: Arrays, item: jax.Array) -> jax.Array:
-    """Return the squared distances (labels,) from an encoding (D,) to the labels."""
+    """Return the squared distance of an encoding (D,) to each label, (labels,).
+
+    With `target: KNN`, it is the mean of the smallest distances to the label's stored encodings.
+    """
     centroids, _, counts, *cache = stored
     if not cache:
         return jnp.sum(jnp.square(item - centroids), axis=1)
@@ -87,7 +100,10 @@ def _distances(p: Any, stored: Arrays, item: jax.Array) -> jax.Array:
 
 
 def _mean_of_smallest(x: jax.Array, valid: jax.Array, k: int) -> jax.Array:
-    """Return the mean of the k smallest valid entries, or 0 if no entry is valid; k <= 0 means all entries."""
+    """Return the mean of the k smallest valid entries of x, (n,), or 0 if no entry is valid.
+
+    If k is 0 or negative, it is the mean of all valid entries.
+    """
     smallest = jnp.sort(jnp.where(valid, x, jnp.inf))[: k if k > 0 else None]
     selected = jnp.isfinite(smallest)
     return jnp.sum(jnp.where(selected, smallest, 0)) / jnp.maximum(jnp.sum(selected), 1)
@@ -128,7 +144,7 @@ define_layer(
 
 
 def accuracy_decode(ctx: Context, distances: jax.Array, labels: jax.Array) -> jax.Array:
-    """Compute the fraction of items whose label is at the smallest distance, as a scalar.
+    """Compute the fraction of items whose label has the smallest distance, as a scalar.
 
     Bottoms: distances (N, labels) and labels (N, ...), where only the first label of an item is used. Items with a
     label in `ignore_label` or `ignore_labels` are not counted.
@@ -204,12 +220,12 @@ define_layer(
 
 
 def knn(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tuple[jax.Array, Arrays]:
-    """Score labels by the nearest examples of the last batches, (N, num_output, 1, 1); the nearest label scores 1.
+    """Score each label by the distance of its nearest examples in the last batches. The top is (N, num_output, 1, 1).
 
     Bottoms: encodings (N, ...) and labels (N, ...). In TRAIN, the batch is stored and replaces the oldest of
     `max_stored_batches` batches, and the top is 0. In TEST, the distance to a label is the mean of the `k` smallest
-    distances to its stored examples. Its score falls from 1 for the nearest to 0 for the farthest label, and is 0 for
-    labels without examples. No gradient passes.
+    distances to its stored examples. The score falls from 1 for the nearest label to 0 for the farthest label, and is 0
+    for labels without examples. No gradient passes.
     """
     p, (count, stored, stored_labels) = ctx.param, blobs
     n = x.shape[0]
@@ -221,12 +237,12 @@ def knn(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tuple[
         return top, (count + 1, stored.at[slot].set(x.astype(stored.dtype)), stored_labels.at[slot].set(batch))
     valid = jnp.repeat(jnp.arange(stored.shape[0]) < count, n)
     examples, example_labels = stored.reshape(-1, x.shape[1]), stored_labels.ravel().astype(jnp.int32)
-    of_label = valid & (example_labels == jnp.arange(p.num_output)[:, None])
-    has_examples = jnp.any(of_label, axis=1)
+    has_label = valid & (example_labels == jnp.arange(p.num_output)[:, None])
+    has_examples = jnp.any(has_label, axis=1)
 
     def scores(item: jax.Array) -> jax.Array:
         distance = jnp.linalg.norm(examples - item, axis=1)
-        means = jax.vmap(lambda m: _mean_of_smallest(distance, m, p.k))(of_label)
+        means = jax.vmap(lambda m: _mean_of_smallest(distance, m, p.k))(has_label)
         smallest, largest = (
             f(means, where=has_examples, initial=i) for f, i in ((jnp.min, jnp.inf), (jnp.max, -jnp.inf))
         )
@@ -264,11 +280,11 @@ define_layer(
 
 
 def data_sequence(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Arrays, Arrays]:
-    """Form tuples of examples to compare: the bottom, a stored example of the same label, and `k` of other labels.
+    """Form tuples of examples for comparison: the bottom, a stored example of its label, and `k` of other labels.
 
     Bottoms: examples (N, ...) and labels (N,). Tops: 2 + k tops like bottom 0 and, with `output_labels`, the labels of
-    the tuples (N, 2 + k, 1, 1). Each batch is first stored. The store has the last `cache_size` examples of each of
-    `label_count` labels, starting from `label_start`. With k = 0 and `balance_matches`, the second example has the
+    the tuples (N, 2 + k, 1, 1). Each batch is first stored. The store contains the last `cache_size` examples of each
+    of `label_count` labels, starting from `label_start`. With k = 0 and `balance_matches`, the second example has the
     item's label for items of even index, and a different label for items of odd index. Stored examples are sampled at
     random. No gradient passes.
     """

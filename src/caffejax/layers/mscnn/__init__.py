@@ -1,1 +1,1 @@
-"""Layers of MS-CNN and Cascade R-CNN (zhaoweicai's forks): box proposals, refinement, sampling, losses, detections."""
+"""Layers of MS-CNN and Cascade R-CNN (zhaoweicai's forks), which propose, refine, sample and select boxes."""

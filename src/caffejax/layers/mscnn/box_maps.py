@@ -1,4 +1,4 @@
-"""Helpers for boxes in MS-CNN and Cascade R-CNN: layouts of bottoms, anchor grids, and box deltas with their bounds."""
+"""Helpers for boxes in MS-CNN and Cascade R-CNN: checks of bottoms, anchor grids, and box deltas with their bounds."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ from ..helpers import four_axes, four_axis_shape
 
 
 def require_columns(shape: Any, name: str, *columns: int) -> int:
-    """Return the number of columns of a shape (rows, ...): the product of all sizes after the first.
+    """Return the number of values in each row of a bottom of shape (rows, ...).
+
+    Args:
+        shape: the shape.
+        name: the name of the bottom in messages.
+        columns: the numbers that are allowed; by default any number.
 
     Raises:
-        LayerError: if the shape has fewer than two axes, or the number of columns is not one of `columns`.
+        LayerError: if the shape has fewer than two axes, or the number of values is not allowed.
     """
     size = math.prod(shape[1:])
     require(
@@ -30,12 +35,12 @@ def require_columns(shape: Any, name: str, *columns: int) -> int:
 
 
 def read_rows(x: Any, name: str, *columns: int) -> Any:
-    """Return a bottom as (rows, columns), without further axes; see `require_columns`."""
+    """Return a bottom as (rows, columns). The arguments `name` and `columns` are those of `require_columns`."""
     return x.reshape(x.shape[0], require_columns(x.shape, name, *columns))
 
 
 def require_equal_rows(**bottoms: Any) -> None:
-    """Raise `LayerError` unless all bottoms, passed by name, have the same number of rows."""
+    """Raise `LayerError` unless all bottoms, passed by name, have the same size of axis 0."""
     scalars = [name for name, x in bottoms.items() if not x.shape]
     require(not scalars, f"bottoms must have rows, but {' and '.join(scalars)} have no axes")
     rows = {name: x.shape[0] for name, x in bottoms.items()}
@@ -43,17 +48,20 @@ def require_equal_rows(**bottoms: Any) -> None:
 
 
 def with_four_axes(x: Any) -> Any:
-    """Append axes of size 1 to an array until it has four axes, like blobs of the forks."""
+    """Return an array with axes of size 1 appended until it has four axes, like blobs of the forks."""
     return x.reshape(four_axis_shape(x.shape))
 
 
 def count_images(batch: Any, n_anchors: int, name: str = "bottom 0") -> Any:
-    """Return the number of images, given a batch axis that has an item for each image and anchor.
+    """Return the number of images in a batch that has an item for each image and anchor.
 
     Args:
-        batch: the size of the batch axis.
+        batch: the number of items, which may be symbolic.
         n_anchors: the number of anchors.
         name: the name of the bottom in messages.
+
+    Raises:
+        LayerError: if the number of items is not a multiple of the number of anchors.
     """
     is_static = isinstance(batch, int)
     require(
@@ -64,7 +72,7 @@ def count_images(batch: Any, n_anchors: int, name: str = "bottom 0") -> Any:
 
 
 def group_by_image(x: Any, images: Any, n_anchors: int) -> Any:
-    """Reshape (images * anchors, ...) to (images, anchors, ...)."""
+    """Reshape x from (images * anchors, ...) to (images, anchors, ...), where `images` may be symbolic."""
     if isinstance(images, int):
         return x.reshape(images, n_anchors, *x.shape[1:])
     # a reshape cannot divide a symbolic number of images
@@ -72,14 +80,17 @@ def group_by_image(x: Any, images: Any, n_anchors: int) -> Any:
 
 
 def ungroup_images(x: Any, batch: Any, n_anchors: int) -> Any:
-    """Reshape (images, anchors, ...) to (images * anchors, ...), a batch of `batch` items."""
+    """Reshape x from (images, anchors, ...) to (images * anchors, ...), where the new size `batch` may be symbolic."""
     if isinstance(batch, int):
         return x.reshape(batch, *x.shape[2:])
     return x[jnp.arange(batch) // n_anchors, jnp.arange(batch) % n_anchors]
 
 
 def require_score_and_delta_maps(scores: Any, deltas: Any) -> None:
-    """Raise `LayerError` unless the shapes are scores (N, classes, H, W) and deltas (N, 4, H, W) of the same maps."""
+    """Raise `LayerError` unless the shapes are those of scores (N, classes, H, W) and deltas (N, 4, H, W).
+
+    N, H and W must be the same in both shapes.
+    """
     require(
         len(scores) == len(deltas) == 4 and deltas[1] == 4 and scores[:1] + scores[2:] == deltas[:1] + deltas[2:],
         f"needs scores N x classes x H x W and deltas N x 4 x H x W, not {scores} and {deltas}",
@@ -87,7 +98,7 @@ def require_score_and_delta_maps(scores: Any, deltas: Any) -> None:
 
 
 def require_joint_map(p: Any, shape: Any) -> None:
-    """Raise `LayerError` unless the shape is (N, cls_num + 4, H, W): scores of all classes, and 4 deltas."""
+    """Raise `LayerError` unless a shape is (N, cls_num + 4, H, W), with a score of each class and 4 deltas."""
     require(p.coord_num == 4, f"coord_num must be 4 (x, y, width and height), not {p.coord_num}")
     require(p.cls_num > 1, f"cls_num, background included, must be 2 or more, not {p.cls_num}")
     _, channels, _, _ = four_axes(shape, "bottom 0")
@@ -102,28 +113,31 @@ Floats = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Normalization:
-    """Mean and standard deviation of deltas (x, y, w, h).
+    """The mean and the standard deviation of each delta.
 
     Attributes:
-        mean, std: four values each.
+        mean, std: four values each, for the deltas x, y, w, h.
     """
 
     mean: Floats
     std: Floats
 
     def denormalize(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
-        """Return deltas * std + mean. `axis` is the axis of length 4 that holds x, y, w and h."""
+        """Return deltas * std + mean. `axis` is the axis of length 4 that contains x, y, w and h."""
         mean, std = (_broadcast_along(v, deltas, axis, xp) for v in (self.mean, self.std))
         return deltas * std + mean
 
     def normalize(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
-        """Return (deltas - mean) / std. `axis` is the axis of length 4 that holds x, y, w and h."""
+        """Return (deltas - mean) / std. `axis` is the axis of length 4 that contains x, y, w and h."""
         mean, std = (_broadcast_along(v, deltas, axis, xp) for v in (self.mean, self.std))
         return (deltas - mean) / std
 
 
 def read_normalization(ctx: Context) -> Normalization:
-    """Read bbox_reg_param. If means or deviations are missing, the result does not change deltas."""
+    """Return the normalization of deltas in bbox_reg_param.
+
+    If means or deviations are missing, deltas are not changed.
+    """
     p = ctx.layer.bbox_reg_param
     if not p.bbox_mean or not p.bbox_std:
         return Normalization((0.0,) * 4, (1.0,) * 4)
@@ -140,22 +154,22 @@ class DeltaBounds:
 
     Attributes:
         xy: the bound of the shift of the centre, relative to the sides of the anchor.
-        wh: the bound of the logarithm of the ratio of the sides.
+        wh: the bound of the logarithm of (side of the box / side of the anchor).
     """
 
     xy: float
     wh: float
 
     def clip(self, deltas: Any, axis: int) -> Any:
-        """Return deltas clipped to the bounds. `axis` is the axis of length 4 that holds x, y, w and h."""
+        """Return deltas clipped to the bounds. `axis` is the axis of length 4 that contains x, y, w and h."""
         limits = _broadcast_along((self.xy, self.xy, self.wh, self.wh), deltas, axis, jnp)
         return jnp.clip(deltas, -limits, limits)
 
     def clip_normalized(self, deltas: Any, axis: int, norm: Normalization) -> Any:
-        """Return normalized deltas clipped to the normalized bounds. `axis` is the axis of x, y, w and h.
+        """Return normalized deltas clipped to the normalized bounds. `axis` is the axis of length 4 of x, y, w and h.
 
-        The bounds of x and y are normalized by the mean of both means and the geometric mean of both deviations. The
-        bounds of w and h are normalized in the same way.
+        The bounds of x and y are both normalized by the arithmetic mean of the means of x and y, and the geometric mean
+        of their deviations. The same applies to w and h.
         """
         low, high = [], []
         for bound, first in ((self.xy, 0), (self.wh, 2)):
@@ -169,17 +183,20 @@ class DeltaBounds:
 
 
 def read_bounds(p: Any) -> DeltaBounds:
-    """Return the bounds of deltas: 1 / field_xyr for the shift, and log(field_whr) for the logarithm of the ratio."""
+    """Return the bounds of deltas that the settings field_xyr and field_whr define.
+
+    They are 1 / field_xyr for the shift of the centre, and log(field_whr) for the logarithm of the ratio of sides.
+    """
     require(p.field_xyr > 0, f"field_xyr must be above 0, not {p.field_xyr}")
     require(p.field_whr >= 1, f"field_whr, the largest factor of a side, must be 1 or more, not {p.field_whr}")
     return DeltaBounds(1 / p.field_xyr, math.log(p.field_whr))
 
 
 def apply_deltas(boxes: Any, deltas: Any, xp: Any = jnp) -> Any:
-    """Return boxes (..., 4) moved by deltas (..., 4). Deltas of 0 do not change a box.
+    """Return boxes (x1, y1, x2, y2), (..., 4), moved by deltas (..., 4). Deltas of 0 do not change a box.
 
-    The deltas are the shift of the centre divided by the sides, and the logarithms of the ratios of the sides. A side
-    is x2 - x1 + 1.
+    The deltas are the shift of the centre divided by the sides of the box, and the logarithms of (new side / side). A
+    side is x2 - x1 + 1.
     """
     sides = boxes[..., 2:] - boxes[..., :2] + 1
     centres = (boxes[..., 2:] + boxes[..., :2]) / 2 + deltas[..., :2] * sides
@@ -199,7 +216,7 @@ _MIN_SIDE = 2  # pixels; shorter sides of ground truth are set to this
 
 @dataclass(frozen=True)
 class AnchorGrid:
-    """One or several anchor boxes at each cell of a map, which the forks call fields.
+    """The anchors of a map: boxes, centred at each cell, that deltas refer to. The forks call their sizes fields.
 
     Attributes:
         widths, heights: the sizes of the anchors in pixels. Item i of the batch axis has anchor i modulo the number of
@@ -212,37 +229,46 @@ class AnchorGrid:
     stride: int
 
     def decode(self, deltas: jax.Array, norm: Normalization, bounds: DeltaBounds) -> jax.Array:
-        """Convert normalized deltas (batch, 4, height, width) to boxes as left, top, width and height in pixels."""
+        """Convert normalized deltas (batch, 4, height, width) to boxes: left, top, width and height in pixels."""
         deltas = bounds.clip(norm.denormalize(deltas, 1), 1)
         size, centre = self._sizes(deltas), self._centres(deltas)
         sides = size * jnp.exp(deltas[:, 2:])
         return jnp.concatenate([deltas[:, :2] * size + centre - sides / 2, sides], axis=1)
 
     def encode(self, boxes: jax.Array, norm: Normalization) -> jax.Array:
-        """Convert boxes (batch, 4, height, width) as centre, width and height in pixels to normalized deltas."""
+        """Convert boxes (batch, 4, height, width) to normalized deltas.
+
+        The boxes are given by the x and y of the centre, width and height, in pixels.
+        """
         size = self._sizes(boxes)
         sides = jnp.log(jnp.maximum(boxes[:, 2:], _MIN_SIDE) / size)
         return norm.normalize(jnp.concatenate([(boxes[:, :2] - self._centres(boxes)) / size, sides], axis=1), 1)
 
     def _sizes(self, like: jax.Array) -> jax.Array:
-        """Return width and height of the anchor of each item, (batch or 1, 2, 1, 1)."""
+        """Return the width and height of each item's anchor in pixels, (batch or 1, 2, 1, 1).
+
+        `like` is an array (batch, 4, height, width) that determines the batch and the dtype.
+        """
         sizes = jnp.asarray([self.widths, self.heights], like.dtype).T  # (anchors, 2)
         if len(self.widths) > 1:
             sizes = sizes[jnp.arange(like.shape[0]) % len(self.widths)]
         return sizes[:, :, None, None]
 
     def _centres(self, like: jax.Array) -> jax.Array:
-        """Return the centre of each cell in the image, (1, 2, height, width)."""
+        """Return x and y of the centre of each cell in pixels of the image, (1, 2, height, width).
+
+        `like` is an array (batch, 4, height, width) that determines the size of the map and the dtype.
+        """
         height, width = like.shape[2:]
         x, y = ((jnp.arange(n, dtype=like.dtype) + 0.5) * self.stride for n in (width, height))
         return jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]))[None]
 
 
 def make_anchor_grid(widths: Any, heights: Any, stride: int, stride_name: str = "stride") -> AnchorGrid:
-    """Return the grid of anchors with these widths and heights.
+    """Return the grid of anchors of the given widths and heights, in pixels.
 
     Raises:
-        LayerError: if the sizes are invalid.
+        LayerError: if the sizes or the stride are invalid.
     """
     require(
         len(widths) == len(heights) > 0,

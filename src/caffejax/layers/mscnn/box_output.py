@@ -1,4 +1,4 @@
-"""BoxOutput, BoxGroupOutput and FrcnnOutput: the best boxes after non-maximum suppression."""
+"""BoxOutput, BoxGroupOutput and FrcnnOutput, which select the best boxes by non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _DIVISORS: dict[str, Divisor] = {"IOU": "union", "IOMU": "smaller", "IOFU": "fir
 
 
 def overlap_measure(nms_type: str, plus: float) -> Measure:
-    """Return the overlap function of an `nms_type`. `plus` is added to x2 - x1 to get the side of a box.
+    """Return the function that computes overlaps of boxes for an `nms_type`.
 
-    The area of the intersection is divided by the area of the union (IOU), by the smaller area (IOMU), or by the area
-    of the first box (IOFU).
+    An overlap is the area of the intersection, divided by the area of the union (IOU), by the smaller area (IOMU), or
+    by the area of the first box (IOFU). `plus` is added to x2 - x1 to get the side of a box.
 
     Raises:
         LayerError: if the forks do not have this type.
@@ -59,18 +59,18 @@ class SelectionSettings:
 
     Attributes:
         threshold: a box is suppressed if its overlap with a better box exceeds this.
-        measure: the overlap function.
-        before: the number of best boxes of an image before suppression, or 0 for all.
-        after: the maximum number of boxes after suppression, or 0 for all.
+        measure: the function that computes overlaps.
+        n_candidates: the number of best boxes of an image that suppression considers, or 0 for all.
+        max_selected: the maximum number of boxes that remain after suppression, or 0 for all.
     """
 
     threshold: float
     measure: Measure
-    before: int
-    after: int
+    n_candidates: int
+    max_selected: int
 
     def best(self, boxes: jax.Array, scores: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return the selected rows [x1, y1, x2, y2, score] of an image, best first, and their mask, False for padding.
+        """Return the selected rows [x1, y1, x2, y2, score] of an image, best first, and a mask, False for padding rows.
 
         Args:
             boxes: (n, 4).
@@ -82,15 +82,18 @@ class SelectionSettings:
             scores,
             valid,
             self.threshold,
-            n_candidates=self.before or None,
-            max_selected=self.after or None,
+            n_candidates=self.n_candidates or None,
+            max_selected=self.max_selected or None,
             measure=self.measure,
         )
         return jnp.concatenate([boxes, scores[:, None]], axis=1)[indices], selected
 
 
 def read_selection_settings(p: Any, plus: float) -> SelectionSettings:
-    """Read the layer's settings of non-maximum suppression. `plus` is added to x2 - x1 to get the side of a box."""
+    """Return the layer's settings of non-maximum suppression.
+
+    `plus` is added to x2 - x1 to get the side of a box.
+    """
     measure = overlap_measure(p.nms_type, plus)
     require(p.min_size >= 0, f"min_size must not be below 0, but is {p.min_size}")
     return SelectionSettings(p.iou_thr, measure, p.max_nms_num, p.max_post_nms_num)
@@ -104,14 +107,15 @@ def proposals(
     n_tops: int,
     dtype: Any,
 ) -> tuple[jax.Array, ...]:
-    """Return the tops (R, 5, 1, 1) with rows [image, x1, y1, x2, y2], and (R, 6, 1, 1) with the score appended.
+    """Return the tops of the selected boxes: rows [image, x1, y1, x2, y2] and, if there are two, rows with the score.
 
-    Padding rows of -1 come last. If no box is selected, the first row is [0, 1, 1, 10, 10], or six zeros.
+    The tops have the shapes (R, 5, 1, 1) and (R, 6, 1, 1). Padding rows of -1 come last. If no box is selected, the
+    first row of the first top is [0, 1, 1, 10, 10], and the first row of the second top is zero.
 
     Args:
         selection_settings: the settings.
-        boxes, scores, valid: like the arguments of `SelectionSettings.best`, with a first axis for the images.
-        n_tops: 1, or 2 for the top with scores.
+        boxes, scores, valid: the arguments of `SelectionSettings.best`, with a first axis for the images.
+        n_tops: the number of tops, 1 or 2.
         dtype: the dtype of the tops.
     """
     rows, selected = jax.vmap(selection_settings.best)(boxes, scores, valid)
@@ -128,12 +132,13 @@ def proposals(
 
 
 def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
-    """Propose ROIs from maps of scores and deltas: rows [image, x1, y1, x2, y2], (R, 5, 1, 1).
+    """Propose regions of interest (ROIs) from maps of scores and deltas, as rows [image, x1, y1, x2, y2].
 
-    Bottoms: maps (N, classes + 4, H, W), one for each anchor. The score of a box is its largest class score minus the
+    Bottoms: maps (N, classes + 4, H, W), one for each anchor. The top has shape (R, 5, 1, 1), and an optional second
+    top (R, 6, 1, 1) has rows [image, x1, y1, x2, y2, score]. The score of a box is its largest class score minus the
     score of background. Boxes with a score of at least `fg_thr` and sides of at least `min_size` go through non-maximum
     suppression, which treats all maps of an image together. A side is x2 - x1. If no box is selected, there is one row
-    0, 1, 1, 10, 10. A second top (R, 6, 1, 1) has rows [image, x1, y1, x2, y2, score]. Padding rows of -1 come last.
+    0, 1, 1, 10, 10. Padding rows of -1 come last.
     """
     p = ctx.param
     counts = {name: len(getattr(p, name)) for name in ("field_w", "field_h", "downsample_rate")}
@@ -178,7 +183,10 @@ define_layer(
 
 
 def _candidates(ctx: Context, x: jax.Array, grid: AnchorGrid) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return boxes (N, cells, 4), their scores (N, cells), and the mask of boxes that satisfy fg_thr and min_size."""
+    """Return the boxes of a map, their scores, and the mask of boxes that satisfy fg_thr and min_size.
+
+    The boxes (x1, y1, x2, y2), in pixels, have shape (N, cells, 4). The scores and the mask have shape (N, cells).
+    """
     p, (n, channels, height, width) = ctx.param, x.shape
     scores = jnp.max(x[:, 1:-4], axis=1) - x[:, 0]
     decoded = grid.decode(x[:, channels - 4 :], read_normalization(ctx), read_bounds(p))
@@ -191,13 +199,14 @@ def _candidates(ctx: Context, x: jax.Array, grid: AnchorGrid) -> tuple[jax.Array
 
 
 def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
-    """Propose ROIs from pairs of maps, probabilities and deltas: rows [image, x1, y1, x2, y2], (R, 5, 1, 1).
+    """Propose regions of interest (ROIs) from pairs of probability and delta maps, as rows [image, x1, y1, x2, y2].
 
     Bottoms: pairs of probabilities (images * anchors, classes, H, W) and deltas (images * anchors, 4, H, W). Each pair
-    has a `box_group_param` with its anchors. The score of a box is 1 minus the probability of class 0. Boxes with a
+    has a `box_group_param` with its anchors. The top has shape (R, 5, 1, 1), and an optional second top (R, 6, 1, 1)
+    has rows [image, x1, y1, x2, y2, score]. The score of a box is 1 minus the probability of class 0. Boxes with a
     score of at least `fg_thr` and sides of at least `min_size` go through non-maximum suppression, which treats all
-    pairs of an image together. A side is x2 - x1 + 1. If no box is selected, there is one row 0, 1, 1, 10, 10. A second
-    top (R, 6, 1, 1) has rows [image, x1, y1, x2, y2, score]. Padding rows of -1 come last.
+    pairs of an image together. A side is x2 - x1 + 1. If no box is selected, there is one row 0, 1, 1, 10, 10. Padding
+    rows of -1 come last.
     """
     p = ctx.param
     require(
@@ -238,9 +247,10 @@ define_layer(
 def _group_candidates(
     ctx: Context, probabilities: jax.Array, deltas: jax.Array, group: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return boxes (images, n, 4), scores (images, n), and the mask of boxes that satisfy fg_thr and min_size.
+    """Return the boxes of a pair of maps, their scores, and the mask of boxes that satisfy fg_thr and min_size.
 
-    n is the number of anchors times the number of cells.
+    The boxes (x1, y1, x2, y2), in pixels, have shape (images, n, 4). The scores and the mask have shape (images, n). n
+    is the number of anchors times the number of cells.
     """
     p, grid = ctx.param, make_anchor_grid(group.field_w, group.field_h, group.stride)
     require_score_and_delta_maps(probabilities.shape, deltas.shape)
@@ -265,13 +275,13 @@ def _group_candidates(
 def frcnn_output(
     ctx: Context, probabilities: jax.Array, deltas: jax.Array, rois: jax.Array, size: jax.Array
 ) -> jax.Array:
-    """Select the detections of one image: rows [image, x1, y1, x2, y2, class, score], (R, 7, 1, 1).
+    """Select the detections of one image, as rows [image, x1, y1, x2, y2, class, score].
 
-    Rows are sorted by class, and by falling score. Bottoms: probabilities (N, classes); deltas (N, 4 * classes), or (N,
-    8) if not `cls_aware`; ROIs (N, 5 or 6); height and width of the image (1, 2). The ROIs are moved by their deltas
-    and clipped to the image. Boxes of a class with a probability of at least `conf_thr` go through non-maximum
-    suppression, and at most `max_det_num` boxes are selected. The first row is always 0 followed by -1. Padding rows of
-    -1 come last. ROIs that begin with a negative number are padding.
+    Bottoms: probabilities (N, classes); deltas (N, 4 * classes), or (N, 8) if not `cls_aware`; ROIs (N, 5 or 6); height
+    and width of the image (1, 2). The top has shape (R, 7, 1, 1). Rows are sorted by class, and by falling score. The
+    ROIs are moved by their deltas and clipped to the image. Boxes of a class with a probability of at least `conf_thr`
+    go through non-maximum suppression, and at most `max_det_num` boxes are selected. The first row is always 0 followed
+    by -1. Padding rows of -1 come last. ROIs that begin with a negative number are padding.
     """
     p, dtype = ctx.param, probabilities.dtype
     prob, boxes, valid, corners = _read_inputs(ctx, probabilities, deltas, rois, size)
@@ -313,7 +323,12 @@ define_layer(
 def _read_inputs(
     ctx: Context, probabilities: jax.Array, deltas: jax.Array, rois: jax.Array, size: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return probabilities (N, classes), boxes (N, classes - 1 or 1, 4), valid rows (N,), and (width, height)."""
+    """Return the bottoms of FrcnnOutput, with the ROIs moved by their deltas.
+
+    Returns:
+        the probabilities (N, classes); the moved boxes (N, classes - 1, 4), or (N, 1, 4) if all classes share them; the
+        mask of ROIs that are not padding, (N,); and (width, height) of the image in pixels.
+    """
     require_equal_rows(probabilities=probabilities, deltas=deltas, rois=rois)
     prob = read_rows(lax.stop_gradient(promote(probabilities)), "bottom 0 (probabilities)")
     classes = prob.shape[1]
@@ -331,14 +346,17 @@ def _read_inputs(
 def _suppress(
     measure: Measure, threshold: float, boxes: jax.Array, scores: jax.Array, valid: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the mask of selected boxes (n,), boxes (n, 4) and scores (n,) of a class, sorted by falling score."""
+    """Suppress boxes of a class; return the mask of selected boxes (n,), the boxes (n, 4), and their scores (n,).
+
+    The results are sorted by falling score, with boxes that are not valid last.
+    """
     order = jnp.argsort(jnp.where(valid, -scores, jnp.inf), stable=True)
     boxes, scores, valid = boxes[order], scores[order], valid[order]
     return non_max_suppression(boxes, valid, threshold, measure=measure), boxes, scores
 
 
 def _keep_best(selected: jax.Array, scores: jax.Array, limit: int) -> jax.Array:
-    """Return the mask of the `limit` best selected boxes, or of all if `limit` is 0."""
+    """Return the mask of the `limit` selected boxes with the largest scores. If `limit` is 0, return `selected`."""
     if not limit:
         return selected
     rank = jnp.argsort(jnp.argsort(jnp.where(selected, -scores, jnp.inf), stable=True))

@@ -1,4 +1,4 @@
-"""DetectionAccuracy, DetectionGroupAccuracy and BboxAccuracy: accuracy of classes, and mean overlap of boxes."""
+"""DetectionAccuracy, DetectionGroupAccuracy and BboxAccuracy: accuracies of classes, and mean overlaps of boxes."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from .detection_loss import Labels, read_labels
 
 
 def class_accuracies(ctx: Context, is_correct: jax.Array, labels: Labels, classes: jax.Array) -> jax.Array:
-    """Return the accuracy over all cells, and over cells with an object, as (1, 1, 1, 2).
+    """Return the accuracy over all cells, and the accuracy over cells with an object, as (1, 1, 1, 2).
 
-    An accuracy over no cells is -1.
+    If there are no such cells, an accuracy is -1.
 
     Args:
         ctx: the layer.
@@ -46,13 +46,13 @@ def class_accuracies(ctx: Context, is_correct: jax.Array, labels: Labels, classe
 
 
 def mean_overlap(ctx: Context, boxes: jax.Array, labels: Labels, plus: float) -> jax.Array:
-    """Return the mean overlap of boxes with the objects as (1, 1, 1, 1), or -1 if there are no objects.
+    """Return the mean overlap of predicted boxes with ground truth as (1, 1, 1, 1), or -1 if there are no objects.
 
     Args:
         ctx: the layer.
-        boxes: (batch, 4, height, width), left, top, width and height.
+        boxes: (batch, 4, height, width), the predicted boxes: left, top, width and height in pixels.
         labels: ground truth.
-        plus: a side is x2 - x1 + plus.
+        plus: added to x2 - x1 to get the side of a box.
     """
     truth = jnp.concatenate([labels.boxes[:, :2] - labels.boxes[:, 2:] / 2, labels.boxes[:, 2:]], axis=1)
     overlap = overlaps(_corners(boxes, plus), _corners(truth, plus), plus, touching=True)
@@ -70,11 +70,11 @@ def _mean(ctx: Context, values: Any, mask: jax.Array) -> jax.Array:
 
 
 def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
-    """Compute the top_k accuracy of the classes over all cells, and over cells with an object, as (1, 1, 1, 2).
+    """Compute the top_k accuracy of the classes, both over all cells and over the cells with an object.
 
-    The bottoms are those of DetectionLoss. Cells with label 0 and an overlap of at least `bg_threshold` are ignored. A
-    second top (1, 1, 1, 1) is the mean overlap of the boxes with the objects, where a side is x2 - x1. A mean over no
-    cells is -1.
+    The bottoms are those of DetectionLoss. The top (1, 1, 1, 2) contains both accuracies. An optional second top (1, 1,
+    1, 1) is the mean overlap of the predicted boxes with the objects, where a side is x2 - x1. Cells with label 0 and
+    an overlap of at least `bg_threshold` are ignored. A mean over no cells is -1.
     """
     p = ctx.param
     grid = make_anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
@@ -113,11 +113,11 @@ define_layer(
 
 
 def detection_group_accuracy(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> object:
-    """Compute the top-1 accuracy of the classes over all cells, and over cells with an object, as (1, 1, 1, 2).
+    """Compute the top-1 accuracy of the classes, both over all cells and over the cells with an object.
 
-    The bottoms are those of DetectionGroupLoss. Cells with label 0 and an overlap of at least `bg_threshold` are
-    ignored. A second top (1, 1, 1, 1) is the mean overlap of the boxes with the objects, where a side is x2 - x1 + 1. A
-    mean over no cells is -1.
+    The bottoms are those of DetectionGroupLoss. The top (1, 1, 1, 2) contains both accuracies. An optional second top
+    (1, 1, 1, 1) is the mean overlap of the predicted boxes with the objects, where a side is x2 - x1 + 1. Cells with
+    label 0 and an overlap of at least `bg_threshold` are ignored. A mean over no cells is -1.
     """
     p = ctx.param
     grid = make_anchor_grid(p.field_w, p.field_h, p.stride)
@@ -154,11 +154,12 @@ _MAX_OVERLAP = 0.975  # an ROI with a larger overlap is a ground-truth box itsel
 
 
 def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax.Array) -> object:
-    """Compute the mean overlap of ROIs, moved by their deltas, with their matched ground truth, as (1, 1, 1, 1).
+    """Compute the mean overlap of ROIs, moved by their deltas, with their matched ground truth.
 
     Bottoms: deltas (N, 4 * classes), or (N, 8) if not `cls_aware`; ROIs (N, 5); matched ground truth (N, 6) with rows
-    [label, x1, y1, x2, y2, overlap]. Only rows with a label above 0 and an overlap up to 0.975 count. If there are no
-    such rows, the tops are -1. A second top is the mean overlap of the ROIs before they are moved.
+    [label, x1, y1, x2, y2, overlap]. The top has shape (1, 1, 1, 1). An optional second top of this shape is the mean
+    overlap of the ROIs before they are moved. Only rows with a label above 0 and an overlap up to 0.975 count. If there
+    are no such rows, the tops are -1.
     """
     require_equal_rows(deltas=deltas, rois=rois, matched=matched)
     class_aware = ctx.layer.bbox_reg_param.cls_aware

@@ -28,9 +28,9 @@ from .box_maps import (
 
 
 def masked_topk(scores: jax.Array, eligible: jax.Array, count: jax.Array) -> jax.Array:
-    """Return the mask of the `count` largest eligible scores in each row.
+    """Return the mask (rows, n) of the `count` largest eligible scores in each row.
 
-    If scores are equal, the last is selected first.
+    Among equal scores, the last is selected first.
 
     Args:
         scores: (rows, n).
@@ -43,7 +43,9 @@ def masked_topk(scores: jax.Array, eligible: jax.Array, count: jax.Array) -> jax
 
 
 def masked_sample(key: jax.Array, eligible: jax.Array, count: jax.Array) -> jax.Array:
-    """Return the mask of `count` random eligible entries in each row, or of all of them if there are fewer.
+    """Return the mask (rows, n) of `count` random eligible entries in each row.
+
+    If a row has fewer eligible entries, all of them are selected.
 
     Args:
         key: a random key.
@@ -61,9 +63,9 @@ class Labels:
     """Ground truth at each cell of a map.
 
     Attributes:
-        classes: (batch, height, width), integers; 0 is background.
-        boxes: (batch, 4, height, width), centre, width and height.
-        overlap: (batch, height, width), the overlap of the anchor with the nearest object.
+        classes: (batch, height, width), int32; 0 is background.
+        boxes: (batch, 4, height, width), x and y of the centre, width and height, in pixels.
+        overlap: (batch, height, width), the overlap of the cell's anchor with the nearest object.
     """
 
     classes: jax.Array
@@ -71,16 +73,18 @@ class Labels:
     overlap: jax.Array
 
     def ignored_mask(self, ctx: Any, classes: jax.Array) -> jax.Array:
-        """Return the mask of cells whose class is ignore_label of loss_param, (batch, height, width)."""
+        """Return the mask of cells whose class in `classes` is ignore_label of loss_param, (batch, height, width)."""
         p = ctx.layer.loss_param
         return classes == p.ignore_label if p.HasField("ignore_label") else jnp.zeros(classes.shape, bool)
 
 
 def read_labels(x: jax.Array, scores: Any, name: str) -> Labels:
-    """Read `Labels` from a bottom (batch, 6, height, width) with label, box and overlap.
+    """Return the ground truth in a bottom (batch, 6, height, width), with label, box and overlap of each cell.
+
+    `scores` is the shape of bottom 0, and `name` is the name of the bottom in messages.
 
     Raises:
-        LayerError: if its shape does not match the scores.
+        LayerError: if the shape does not match that of the scores.
     """
     batch, _, height, width = four_axes(scores, "bottom 0")
     require(
@@ -92,17 +96,22 @@ def read_labels(x: jax.Array, scores: Any, name: str) -> Labels:
 
 
 def log_probabilities(scores: jax.Array) -> jax.Array:
-    """Return the log-softmax over axis 1, clamped to the logarithm of the smallest normal float32, as in the forks."""
+    """Return the log-softmax of scores over axis 1.
+
+    As in the forks, probabilities are at least the smallest normal float32.
+    """
     return jnp.maximum(jax.nn.log_softmax(scores, axis=1), jnp.log(jnp.asarray(_LEAST, scores.dtype)))
 
 
 def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the weighted mean of -log of the classes' probabilities, and its gradient with respect to the scores.
+    """Return the weighted mean of -log(probability of the cell's class), and its gradient with respect to the scores.
+
+    The weighted sum is divided by the number of cells that count, not by the sum of the weights.
 
     Args:
         ctx: the layer.
         scores: (batch, classes, height, width).
-        classes: (batch, height, width). The loss is NaN if a class that counts does not exist.
+        classes: (batch, height, width). The loss is NaN if the class of a cell that counts does not exist.
         weights: (batch, height, width), NaN for cells that do not count.
     """
     is_label = classes[:, None] == jnp.arange(scores.shape[1])[:, None, None]
@@ -117,9 +126,9 @@ def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax
 def box_loss(
     ctx: Context, deltas: jax.Array, targets: jax.Array, mask: jax.Array, smooth: bool
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the mean of half the squared differences, or of smooth L1, and its gradient with respect to the deltas.
+    """Return the loss of deltas as a scalar, and its gradient with respect to the deltas.
 
-    The sum is divided by 4 times the number of cells that count.
+    The loss is the mean of half the squared differences or of smooth L1 over all deltas of cells that count.
 
     Args:
         ctx: the layer.
@@ -133,33 +142,39 @@ def box_loss(
     return jnp.sum(slope * (difference - slope / 2)) / count, slope / count
 
 
-def join_losses(ctx: Context, of_classes: jax.Array, of_boxes: jax.Array) -> jax.Array:
-    """Return the top (1, 1, 1, 2): the sum of both losses, and the loss of boxes, for the global batch."""
-    return cross_replica.pmean(ctx, jnp.stack([of_classes + of_boxes, of_boxes])).reshape(1, 1, 1, 2)
+def stack_losses(ctx: Context, class_value: jax.Array, box_value: jax.Array) -> jax.Array:
+    """Return the top (1, 1, 1, 2) for the loss of classes and the loss of boxes: their sum, then the loss of boxes.
+
+    Both values are means over the batches of all devices.
+    """
+    return cross_replica.pmean(ctx, jnp.stack([class_value + box_value, box_value])).reshape(1, 1, 1, 2)
 
 
 def loss_weight(ctx: Context, dy: jax.Array) -> jax.Array:
-    """Return the factor of this device's gradients: the first value of dy over the number of devices."""
+    """Return the factor of this device's gradients: the first value of dy, divided by the number of devices."""
     return dy.reshape(2)[0] / cross_replica.axis_size(ctx)
 
 
 def balanced_weights(
     ctx: Context, objects: jax.Array, background: jax.Array, ratio: float, dtype: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the weights of objects and of background, scalars with which objects have `ratio` of the total weight.
+    """Return the weight of an object cell and the weight of a background cell, two scalars.
+
+    The object cells together have the fraction `ratio` of the total weight.
 
     Args:
         ctx: the layer.
-        objects, background: (batch, height, width), masks of the sampled cells of both kinds.
-        ratio: the fraction of objects, 0 to 1.
+        objects: (batch, height, width), the mask of the sampled object cells.
+        background: (batch, height, width), the mask of the sampled background cells.
+        ratio: from 0 to 1.
         dtype: the dtype of the weights.
     """
     sums = [cross_replica.psum(ctx, jnp.sum(mask, dtype=dtype)) for mask in (objects, background)]
-    of_objects, of_background = (
+    object_weight, background_weight = (
         jnp.where(total > 0, fraction * sum(sums) / jnp.maximum(total, 1), 1)
         for fraction, total in zip((ratio, 1 - ratio), sums, strict=True)
     )
-    return of_objects, of_background
+    return object_weight, background_weight
 
 
 _FEWEST = 4  # the minimum number of background cells selected for each class
@@ -171,14 +186,15 @@ def detection_loss(ctx: Context, x: jax.Array, truth: jax.Array) -> jax.Array:
     """Compute the softmax loss of classes plus `lambda` times the loss of deltas, over objects and some background.
 
     Bottoms: a map (N, cls_num + 4, H, W) of scores and deltas, and ground truth (N, 6, H, W) with label, box (4) and
-    overlap. The top is (1, 1, 1, 2): the sum, and `lambda` times the loss of deltas, whose diff is ignored. Background
-    cells have label 0 and an overlap below `bg_threshold`. `sample_mode` selects `bg_multiple` background cells for
-    each object. "bootstrap" selects, for each class of objects, the cells with the largest scores of this class.
-    "random" selects cells at random. "mixture" selects half of the cells in each way. Any other value selects all
-    background cells. Deltas are clipped to their bounds in the loss, and the gradient ignores the clipping.
+    overlap. The top (1, 1, 1, 2) contains the sum, then `lambda` times the loss of deltas; the diff of the second value
+    is ignored. Background cells have label 0 and an overlap below `bg_threshold`. `sample_mode` selects `bg_multiple`
+    background cells for each object. "bootstrap" selects, for each class of objects, the cells with the largest scores
+    of this class. "random" selects cells at random. "mixture" selects half of the cells in each of these ways. Any
+    other value selects all background cells. Deltas are clipped to their bounds in the loss, and the gradient ignores
+    the clipping.
     """
-    (of_classes, _), (of_boxes, _) = _map_losses(ctx, x, truth)
-    return join_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)
+    (class_value, _), (box_value, _) = _map_losses(ctx, x, truth)
+    return stack_losses(ctx, class_value, getattr(ctx.param, "lambda") * box_value)
 
 
 def detection_loss_backward(
@@ -205,7 +221,10 @@ define_layer(
 
 
 def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
-    """Return the losses of classes and of boxes, each with its gradient with respect to the scores or the deltas."""
+    """Return the loss of classes and the loss of boxes, each with its gradient.
+
+    The gradients are with respect to the scores, (N, cls_num, H, W), and with respect to the deltas, (N, 4, H, W).
+    """
     p, norm = ctx.param, read_normalization(ctx)
     grid = make_anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
     require_joint_map(p, x.shape)
@@ -215,20 +234,20 @@ def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
     objects, background = labels.classes != 0, _select_background(ctx, scores, labels)
     weights = jnp.ones(objects.shape, x.dtype)
     if p.pos_neg_weighted:
-        of_objects, of_background = balanced_weights(ctx, objects, background, 1 / (1 + p.bg_multiple), x.dtype)
+        object_weight, background_weight = balanced_weights(ctx, objects, background, 1 / (1 + p.bg_multiple), x.dtype)
         weights = jnp.where(
-            objects, of_objects, jnp.where(cross_replica.psum(ctx, jnp.sum(objects)) > 0, of_background, 1)
+            objects, object_weight, jnp.where(cross_replica.psum(ctx, jnp.sum(objects)) > 0, background_weight, 1)
         )
     ignored = labels.ignored_mask(ctx, labels.classes)
     mask = (objects | background) & ~ignored
-    of_classes = class_loss(ctx, scores, labels.classes, jnp.where(mask, weights, jnp.nan))
+    class_result = class_loss(ctx, scores, labels.classes, jnp.where(mask, weights, jnp.nan))
     deltas = read_bounds(p).clip_normalized(deltas, 1, norm)
     targets = grid.encode(promote(labels.boxes), norm)
-    return of_classes, box_loss(ctx, deltas, targets, objects & ~ignored, p.bb_smooth)
+    return class_result, box_loss(ctx, deltas, targets, objects & ~ignored, p.bb_smooth)
 
 
 def _select_background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.Array:
-    """Return the mask of background cells that count, (batch, height, width)."""
+    """Return the mask of background cells that `sample_mode` selects, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
     n_cells = shape[1] * shape[2]
     eligible = ((labels.classes == 0) & (labels.overlap < p.bg_threshold)).reshape(shape[0], n_cells)
@@ -252,7 +271,7 @@ def _select_background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.A
 
 
 def _sample_with_repetition(key: jax.Array, eligible: jax.Array, count: jax.Array, max_count: int) -> jax.Array:
-    """Return the mask of eligible entries among `count` random entries of each row, sampled with repetition.
+    """Sample `count` random entries of each row with repetition; return the mask of eligible entries in the sample.
 
     Args:
         key: a random key.
@@ -272,15 +291,15 @@ def detection_group_loss(ctx: Context, scores: jax.Array, deltas: jax.Array, tru
     """Compute the softmax loss of classes plus `lambda` times the loss of deltas, over a sample of the cells.
 
     Bottoms: scores (images * anchors, cls_num, H, W), deltas (images * anchors, 4, H, W), and ground truth (images *
-    anchors, 6, H, W) with label, box (4) and overlap. The top is (1, 1, 1, 2): the sum, and `lambda` times the loss of
-    deltas, whose diff is ignored. Objects have labels above 0. Background cells have label 0 and an overlap below
-    `bg_threshold`. The sample of an image has `batch_size` cells, with `bg_multiple` background cells for each object.
-    If `batch_size` is -1, it has all objects. `neg_mining_type` selects background cells at random, by the largest
-    loss, or half of them in each way. With field_xyr and field_whr, deltas are clipped to their bounds in the loss, and
-    the gradient ignores the clipping.
+    anchors, 6, H, W) with label, box (4) and overlap. The top (1, 1, 1, 2) contains the sum, then `lambda` times the
+    loss of deltas; the diff of the second value is ignored. Objects have labels above 0. Background cells have label 0
+    and an overlap below `bg_threshold`. The sample of an image has `batch_size` cells, with `bg_multiple` background
+    cells for each object. If `batch_size` is -1, it has all objects. `neg_mining_type` selects background cells at
+    random ("random"), by the largest loss ("bootstrap"), or half of them in each of these ways ("mixture"). With
+    field_xyr and field_whr, deltas are clipped to their bounds in the loss, and the gradient ignores the clipping.
     """
-    (of_classes, _), (of_boxes, _) = _group_losses(ctx, scores, deltas, truth)
-    return join_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)
+    (class_value, _), (box_value, _) = _group_losses(ctx, scores, deltas, truth)
+    return stack_losses(ctx, class_value, getattr(ctx.param, "lambda") * box_value)
 
 
 def detection_group_loss_backward(
@@ -315,7 +334,10 @@ define_layer(
 
 
 def _group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> Losses:
-    """Return the losses of classes and of boxes, each with its gradient with respect to the scores or the deltas."""
+    """Return the loss of classes and the loss of boxes, each with its gradient.
+
+    The gradients are with respect to the scores and with respect to the deltas, and have their shapes.
+    """
     p, norm = ctx.param, read_normalization(ctx)
     grid = make_anchor_grid(p.field_w, p.field_h, p.stride)
     require_score_and_delta_maps(scores.shape, deltas.shape)
@@ -330,18 +352,18 @@ def _group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax
     sample = _sample_cells(ctx, scores, labels, len(grid.widths))
     classes = jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
     weights = _cell_weights(ctx, labels, sample, scores.dtype)
-    of_classes = class_loss(
+    class_result = class_loss(
         ctx, scores, classes, jnp.where(sample & ~labels.ignored_mask(ctx, classes), weights, jnp.nan)
     )
     if p.HasField("field_xyr") and p.HasField("field_whr"):
         deltas = read_bounds(p).clip_normalized(deltas, 1, norm)
     mask = sample & (labels.classes != 0) & ~labels.ignored_mask(ctx, labels.classes)
     targets = grid.encode(promote(labels.boxes), norm)
-    return of_classes, box_loss(ctx, deltas, targets, mask, p.bbox_loss_type == "Smooth_L1")
+    return class_result, box_loss(ctx, deltas, targets, mask, p.bbox_loss_type == "Smooth_L1")
 
 
 def _sample_cells(ctx: Context, scores: jax.Array, labels: Labels, n_anchors: int) -> jax.Array:
-    """Return the mask of sampled cells, (batch, height, width)."""
+    """Return the mask of the cells in the sample of each image, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
     require(p.batch_size == -1 or p.batch_size > 0, f"batch_size must be above 0, or -1 for all, not {p.batch_size}")
     images = count_images(shape[0], n_anchors)
@@ -378,7 +400,10 @@ def _sample_cells(ctx: Context, scores: jax.Array, labels: Labels, n_anchors: in
 
 
 def _cell_weights(ctx: Context, labels: Labels, sample: jax.Array, dtype: Any) -> jax.Array:
-    """Return the weight of each cell in the class loss, (batch, height, width)."""
+    """Return the weight of each cell in the class loss, (batch, height, width).
+
+    `sample` is the mask of the sampled cells, of the same shape.
+    """
     p, objects = ctx.param, labels.classes > 0
     if not p.pos_neg_weighted:
         return jnp.ones(objects.shape, dtype)

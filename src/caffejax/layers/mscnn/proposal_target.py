@@ -1,4 +1,4 @@
-"""ProposalTarget: sampled ROIs for training a detection stage, with labels and box targets."""
+"""ProposalTarget, which samples regions of interest (ROIs) to train a detection stage, and computes their targets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _TRIES = 10_000
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """Ground-truth boxes.
+    """Ground-truth boxes of all images.
 
     Attributes:
-        rows: (M, 5), [image, x1, y1, x2, y2].
-        labels: (M,).
-        ignored: (M,), True for boxes whose matched ROIs count neither as objects nor as background.
+        rows: (M, 5), rows [image, x1, y1, x2, y2] in pixels.
+        labels: (M,), the class of each box; 0 is background.
+        ignored: (M,), True for boxes that are ignored: ROIs that match them count neither as objects nor as background.
     """
 
     rows: np.ndarray
@@ -37,10 +37,10 @@ class GroundTruth:
 
 @dataclass(frozen=True)
 class Sample:
-    """Sampled ROIs, objects first.
+    """Sampled ROIs, of which the first are objects and the others background.
 
     Attributes:
-        rows: (n, 5), [image, x1, y1, x2, y2].
+        rows: (n, 5), rows [image, x1, y1, x2, y2] in pixels.
         match: (n,), the index of the matched ground truth, or -1.
         overlap: (n,), the overlap with the matched ground truth.
         objects: the number of objects.
@@ -53,11 +53,11 @@ class Sample:
 
 
 def sample_rois(p: Any, rows: np.ndarray, truth: GroundTruth, make_rng: Callable[[], np.random.Generator]) -> Sample:
-    """Return a sample of the ROIs, objects first, then background.
+    """Return a sample of the ROIs: first objects, then background.
 
     Args:
         p: the ProposalTargetParameter.
-        rows: (N, 5), all ROIs.
+        rows: (N, 5), all ROIs, as rows [image, x1, y1, x2, y2].
         truth: the ground truth.
         make_rng: a function that returns a random generator; called only if ROIs are sampled at random.
     """
@@ -85,9 +85,9 @@ def sample_rois(p: Any, rows: np.ndarray, truth: GroundTruth, make_rng: Callable
 
 
 def _match_rois(rows: np.ndarray, truth: GroundTruth) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of the ground truth that each ROI overlaps most, or -1, and the overlap, (N,) each.
+    """Return the index of the ground truth that each ROI overlaps most, or -1, and their overlap, (N,) each.
 
-    Ground truth of different images is ignored.
+    A ROI is only compared with ground truth of its own image.
     """
     if not len(truth.rows):
         return np.full(len(rows), -1), np.zeros(len(rows), rows.dtype)
@@ -102,7 +102,7 @@ def _sample(indices: np.ndarray, count: int, make_rng: Callable[[], np.random.Ge
 
 
 def _sample_random_box(p: Any, truth: GroundTruth, rng: np.random.Generator) -> np.ndarray:
-    """Return one random box whose overlap with every object is below fg_thr, (1, 5)."""
+    """Return one random row [image, x1, y1, x2, y2] whose overlap with every object is below fg_thr, (1, 5)."""
     width, height = p.img_width, p.img_height
     require(
         min(width, height) > _SMALLEST,
@@ -122,7 +122,7 @@ def _sample_random_box(p: Any, truth: GroundTruth, rng: np.random.Generator) -> 
 
 
 def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Sample ROIs for training, and return ROIs, labels, box targets, weights and matched ground truth.
+    """Sample ROIs for training, and compute their labels, box targets and weights.
 
     Bottoms: ROIs (N, 5) with rows [image, x1, y1, x2, y2], and ground truth (M, 7) with rows [image, x1, y1, x2, y2,
     label, ignored], which is added to the ROIs if `append_gtbox`. ROIs with an overlap of at least `fg_thr` are
@@ -131,8 +131,9 @@ def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[
     `batch_size` is -1, all ROIs are used.
 
     Tops for n ROIs: ROIs (n, 5); labels (n, 1); targets, inside weights and outside weights (n, 4 * classes), or (n, 8)
-    if not `cls_aware`; matched ground truth (n, 6) with rows [label, x1, y1, x2, y2, overlap], 0 for background. A
-    seventh top (n, 1) contains weights with which objects have the fraction `fg_fraction` of the total weight.
+    if not `cls_aware`; matched ground truth (n, 6) with rows [label, x1, y1, x2, y2, overlap], which are 0 for
+    background. A seventh top (n, 1) contains a weight for each ROI; objects together have the fraction `fg_fraction` of
+    the total weight.
     """
     p, ground_truth = ctx.param, _read_truth(ctx, promote_numpy(truth))
     rows = read_rows(promote_numpy(rois), "bottom 0 (ROIs)", 5)
@@ -204,7 +205,11 @@ def _read_truth(ctx: Context, truth: np.ndarray) -> GroundTruth:
 
 
 def _targets(ctx: Context, sample: Sample, labels: np.ndarray, truth: GroundTruth) -> tuple[np.ndarray, ...]:
-    """Return normalized deltas from objects to ground truth, inside and outside weights, (rows, columns) each."""
+    """Return box targets, inside weights and outside weights of the sampled ROIs, (rows, columns) each.
+
+    The targets are the normalized deltas from an object to its ground truth, in the columns of its class, or of class 1
+    if not `cls_aware`.
+    """
     p, n = ctx.param, sample.objects
     boxes, matched = sample.rows[:n, 1:], truth.rows[sample.match[:n], 1:]
     sides, truth_sides = (b[:, 2:] - b[:, :2] + 1 for b in (boxes, matched))
@@ -228,10 +233,10 @@ def _matched_rows(sample: Sample, labels: np.ndarray, truth: GroundTruth) -> np.
 
 
 def _weights(p: Any, sample: Sample, labels: np.ndarray) -> np.ndarray:
-    """Return the weights of the ROIs, (rows, 1). They are all 1 if there are no objects.
+    """Return the weights of the ROIs, (rows, 1). If there are no objects, they are all 1.
 
-    Objects have the fraction fg_fraction of the total weight. With iou_weighted, their weights are proportional to
-    their overlaps.
+    Objects together have the fraction fg_fraction of the total weight. With iou_weighted, their weights are
+    proportional to their overlaps.
     """
     objects = labels > 0
     weights = np.where(objects & p.iou_weighted, sample.overlap, 1).astype(sample.rows.dtype)

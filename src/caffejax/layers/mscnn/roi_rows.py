@@ -1,4 +1,4 @@
-"""DecodeBBox, ScaleRoute and HardMining: layers that move ROIs by deltas, and select ROIs by scale or by score."""
+"""DecodeBBox, ScaleRoute and HardMining, which move ROIs by deltas, and select ROIs by scale or by score."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from .box_maps import (
 
 
 def make_decode_bbox(ctx: Context, definition: LayerDefinition) -> LayerType:
-    """Move ROIs (N, 5) by the last four of their deltas (N, 8): rows [image, x1, y1, x2, y2], (N, 5, 1, 1).
+    """Move each ROI by the last four of its deltas. The top has rows [image, x1, y1, x2, y2], (N, 5, 1, 1).
 
-    A side is x2 - x1 + 1, and deltas of 0 do not change a box. In TRAIN, the layer runs on the host and drops boxes
-    without positive sides. With a third bottom, matched ground truth whose last column is the overlap, it also drops
-    ROIs with an overlap of at least `gt_iou_thr`.
+    Bottoms: deltas (N, 8), ROIs (N, 5) and, in TRAIN, optionally the matched ground truth, whose last column is the
+    overlap. A side is x2 - x1 + 1, and deltas of 0 do not change a box. In TRAIN, the layer runs on the host and drops
+    boxes without positive sides. With a third bottom, it also drops ROIs with an overlap of at least `gt_iou_thr`.
     """
     if not ctx.training:
         return replace(ctx.type, implementation=Traced(decode_bbox))
@@ -51,7 +51,10 @@ def make_decode_bbox(ctx: Context, definition: LayerDefinition) -> LayerType:
 
 
 def decode_bbox(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched: jax.Array) -> jax.Array:
-    """Return the moved ROIs (N, 5, 1, 1). Padding rows keep their negative image index."""
+    """Return the moved ROIs as rows [image, x1, y1, x2, y2], (N, 5, 1, 1).
+
+    Padding rows keep their negative image index.
+    """
     require(not matched, "takes a third bottom, the matched ground truth, only in TRAIN")
     deltas, rows = _read_deltas_and_rois(deltas, rois)
     boxes = apply_deltas(promote(rows)[:, 1:], read_normalization(ctx).denormalize(promote(deltas)[:, 4:]))
@@ -101,11 +104,11 @@ _DEFAULT_SCALE = 256.0  # pixels; replaces the geometric mean if no bound is set
 
 
 def make_scale_route(ctx: Context, definition: LayerDefinition) -> LayerType:
-    """Select the ROIs (N, 5) whose scale, the square root of their area, is in [`low_scale`, `high_scale`).
+    """Select the ROIs (N, 5) whose scale is in [`low_scale`, `high_scale`). The scale is the square root of the area.
 
     A side is x2 - x1 + 1. If no ROI is in this range, the ROI nearest to the geometric mean of the bounds is selected.
-    Each further bottom gives a top with the same rows. No gradient passes. In TRAIN, and with further bottoms, the
-    layer runs on the host. Otherwise the top has N rows, with padding rows of -1 at the end.
+    For each further bottom, there is a top with the rows of the selected ROIs. No gradient passes. In TRAIN, and with
+    further bottoms, the layer runs on the host. Otherwise the top has N rows, with padding rows of -1 at the end.
     """
     if ctx.training or len(definition.layer.bottom) > 1:
         host_layer = OnHost(scale_route_on_host, scale_route_top_shapes, ragged=True)
@@ -114,7 +117,7 @@ def make_scale_route(ctx: Context, definition: LayerDefinition) -> LayerType:
 
 
 def scale_route(ctx: Context, rois: jax.Array) -> jax.Array:
-    """Return the selected ROIs (N, 5, 1, 1), followed by padding rows of -1."""
+    """Return the selected ROIs, rows [image, x1, y1, x2, y2], (N, 5, 1, 1), followed by padding rows of -1."""
     rows = read_rows(lax.stop_gradient(rois), "bottom 0 (ROIs)", 5)
     selected = _mask_in_range(ctx, promote(rows), jnp)
     order = jnp.argsort(~selected, stable=True)
@@ -151,7 +154,7 @@ define_layer(
 
 
 def _read_scale_bounds(ctx: Context) -> tuple[float, float, float]:
-    """Return the lower bound, the upper bound, and their geometric mean, in pixels."""
+    """Return the lower and the upper bound of the scale, and their geometric mean, in pixels."""
     p = ctx.param
     scales = [getattr(p, name) for name in ("low_scale", "high_scale") if p.HasField(name)]
     require(all(scale > 0 for scale in scales), f"low_scale and high_scale must be above 0: {scales}")
@@ -162,7 +165,10 @@ def _read_scale_bounds(ctx: Context) -> tuple[float, float, float]:
 
 
 def _mask_in_range(ctx: Context, rows: Any, xp: Any) -> Any:
-    """Return the mask (N,) of ROIs in the range, or of the nearest ROI if there are none. Padding rows are ignored."""
+    """Return the mask (N,) of ROIs whose scale is in the range, or of the nearest ROI if there are none.
+
+    Padding rows are never selected.
+    """
     require(rows.shape[0] != 0, "needs one ROI or more, but bottom 0 has no rows")
     low, high, middle = _read_scale_bounds(ctx)
     valid = rows[:, 0] >= 0
@@ -176,11 +182,12 @@ def _mask_in_range(ctx: Context, rows: Any, xp: Any) -> Any:
 
 
 def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Select the `num_roi_per_image` rows of each image with the largest scores, from ROIs (N, 5) and further bottoms.
+    """Select the `num_roi_per_image` rows of each image with the largest scores.
 
-    Bottoms: scores (N,), such as losses, then ROIs with rows [image, x1, y1, x2, y2], and further bottoms with N rows.
-    Tops have num_image * num_roi_per_image rows in their original order, or all rows if there are fewer. If an image
-    has fewer rows than num_roi_per_image, the best remaining rows of other images are added. No gradient passes.
+    Bottoms: scores (N,), such as losses, then ROIs (N, 5) with rows [image, x1, y1, x2, y2], and further bottoms with N
+    rows. There is a top for each bottom after the scores, with num_image * num_roi_per_image rows in their original
+    order, or all rows if there are fewer. If an image has fewer rows than num_roi_per_image, the best remaining rows of
+    other images are added. No gradient passes.
     """
     p = ctx.param
     images = read_rows(rois, "bottom 1 (ROIs)", 5)[:, 0].astype(int)

@@ -1,1 +1,1 @@
-"""Layers of R-CNN's successors: proposals of regions of interest (ROIs), training targets, and pooling of features."""
+"""Layers of R-CNN's successors, which propose regions of interest (ROIs), make training targets, and pool features."""

@@ -1,4 +1,4 @@
-"""Layers of MNC: MaskPooling, MaskResize, and the built-in Python layers MaskLayer and StageBridgeLayer."""
+"""Layers of MNC: MaskPooling and MaskResize, and the built-in Python layers MaskLayer and StageBridgeLayer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .rpn_proposals import clip_boxes, decode_boxes, require_image
 
 
 def mask_layer(ctx: Context, masks: jax.Array) -> jax.Array:
-    """Reshape rows of size * size values to masks: (N, size * size) to (N, 1, size, size).
+    """Reshape each row of size * size values to a mask: (N, size * size) becomes (N, 1, size, size).
 
     This is MNC's MaskLayer in TEST.
     """
@@ -47,7 +47,7 @@ MASK_LAYER = LayerType(
 
 
 def mask_pooling(ctx: Context, data: jax.Array, mask: jax.Array) -> jax.Array:
-    """Multiply features (N, C, H, W) by masks (N, 1, H, W) in every channel."""
+    """Multiply each channel of features (N, C, H, W) by masks (N, 1, H, W)."""
     expected = (*data.shape[:1], 1, *data.shape[2:])
     require(len(data.shape) == 4, f"bottom 0 must be N x C x H x W, not {data.shape}")
     require(mask.shape == expected, f"the masks, bottom 1, must have shape {expected}, not {mask.shape}")
@@ -70,17 +70,17 @@ define_layer(
 
 
 def mask_resize(ctx: Context, x: jax.Array) -> jax.Array:
-    """Sample bilinearly at index * size / output size: (N, C, H, W) to (N, C, output_height, output_width).
+    """Resize (N, C, H, W) to (N, C, output_height, output_width) by bilinear samples at index * size / output size.
 
-    A sample more than half a cell beyond the last cell is 0. As in MNC, the gradient of a cell comes from two samples
-    along each axis. If the mask is enlarged, this gradient is not the derivative.
+    A sample more than half a cell beyond the last cell is 0. As in MNC, the gradient of a cell is the sum over only two
+    samples along each axis. If the mask is enlarged, this gradient is not the derivative.
     """
-    rows, columns = _weights(ctx, x, of_gradient=False)
+    rows, columns = _weights(ctx, x, backward=False)
     return jnp.einsum("ih,nchw,jw->ncij", rows, promote(x), columns).astype(x.dtype)
 
 
 def mask_resize_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    rows, columns = _weights(ctx, x, of_gradient=True)
+    rows, columns = _weights(ctx, x, backward=True)
     return jnp.einsum("ih,ncij,jw->nchw", rows, promote(dy), columns).astype(x.dtype)
 
 
@@ -93,38 +93,38 @@ define_layer(
 )
 
 
-def _weights(ctx: Context, x: jax.Array, of_gradient: bool) -> tuple[jax.Array, jax.Array]:
+def _weights(ctx: Context, x: jax.Array, backward: bool) -> tuple[jax.Array, jax.Array]:
     require(len(x.shape) == 4, f"the bottom must be N x C x H x W, not {x.shape}")
     sizes = ctx.param.output_height, ctx.param.output_width
     require(min(sizes) > 0, f"output_height and output_width must be > 0, not {sizes}")
     check_plane_size(sizes, x.shape)
     dtype = jnp.promote_types(x.dtype, jnp.float32)
     rows, columns = (
-        host_constant(partial(_resize_matrix, n, m, of_gradient), (m, n), dtype)
+        host_constant(partial(_resize_matrix, n, m, backward), (m, n), dtype)
         for n, m in zip(x.shape[2:], sizes, strict=True)
     )
     return rows, columns
 
 
-def _resize_matrix(n: int, size: int, of_gradient: bool) -> np.ndarray:
-    """Return the weights of n cells in each of `size` samples along an axis, (size, n).
+def _resize_matrix(n: int, size: int, backward: bool) -> np.ndarray:
+    """Return the weight of each of n cells in each of `size` samples along an axis, (size, n).
 
-    With of_gradient, each cell has weights in two samples only.
+    If `backward` is true, return the weights of the gradient, in which each cell has weights in only two samples.
     """
     cell, sample = np.arange(n), np.arange(size)[:, None]
     position = sample * n / size
     weights = np.maximum(0, 1 - np.abs(np.minimum(position, n - 1) - cell)) * (position <= n - 0.5)
     first = cell * size // n
-    return weights * ((sample == first) | (sample == first + 1)) if of_gradient else weights
+    return weights * ((sample == first) | (sample == first + 1)) if backward else weights
 
 
 def stage_bridge_layer(
     ctx: Context, rois: jax.Array, deltas: jax.Array, scores: jax.Array, im_info: jax.Array
 ) -> jax.Array:
-    """Move each ROI of one image, (N, 5), by the deltas of its best class, and clip it to the image.
+    """Move each ROI of one image by the deltas of its best class, and clip it to the image.
 
     Bottoms: ROIs (N, 5) with rows 0, x1, y1, x2, y2; deltas (N, 4 * classes); scores (N, classes); height and width of
-    the image (1, 2). This is MNC's StageBridgeLayer in TEST.
+    the image (1, 2). The top has the shape of the ROIs. This is MNC's StageBridgeLayer in TEST.
     """
     require(are_rows_of_five(rois), f"the ROIs, bottom 0, must have five values in each row, not shape {rois.shape}")
     require(

@@ -1,4 +1,4 @@
-"""Online hard example mining (R-FCN): losses that also output the loss of each position, and hard region selection."""
+"""Online hard example mining (R-FCN): a loss that also outputs a map of losses, and the selection of hard regions."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ define_layer(
 
 
 def smooth_l1_loss_ohem(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> jax.Array | Arrays:
-    """Compute the sum of smooth L1 over the number of positions as a scalar, and the loss per position, (N, 1, H, W).
+    """Compute the sum of smooth L1 of d, divided by the number of positions, as a scalar.
 
     Bottoms: a and b (N, C, H, W), and optionally weights of that shape. d is a - b, times the weights. Smooth L1 is
-    d**2 / 2 where |d| < 1, otherwise |d| - 1/2. The second top sums over the channels and passes no gradient. As in the
-    fork, the gradient is not multiplied by the weights again. loss_param may set a different divisor; the default is
-    VALID.
+    d**2 / 2 where |d| < 1, otherwise |d| - 1/2. An optional second top (N, 1, H, W) contains the loss of each position,
+    summed over the channels; it passes no gradient. As in the fork, the gradient is not multiplied by the weights
+    again. loss_param may set a different divisor; the default is VALID.
     """
     d, divisor = _difference_and_divisor(ctx, a, b, *weights)
     losses = huber(d)
@@ -77,10 +77,11 @@ define_layer(
 def box_annotator_ohem(
     ctx: Context, rois: jax.Array, loss: jax.Array, labels: jax.Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Mask labels and box weights of ROIs, except for the `roi_per_img` ROIs of each image with the largest loss.
+    """Select the `roi_per_img` ROIs of each image with the largest loss, and mask the labels and weights of the others.
 
-    Bottoms: ROIs (R, 5), and the loss, label and box weights of each ROI. The tops have the shapes of the labels and of
-    the weights. The other ROIs get `ignore_label` and weight 0. No gradient passes.
+    Bottoms: ROIs (R, 5), and the loss, label and box weights of each ROI. The tops are the labels and the weights, in
+    the shapes of these bottoms. ROIs that are not selected get the label `ignore_label` and the weight 0. No gradient
+    passes.
     """
     n = rois.shape[0]
     for i, x in ((1, loss), (2, labels)):
@@ -114,7 +115,7 @@ define_layer(
 def _difference_and_divisor(
     ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array
 ) -> tuple[jax.Array, jax.Array | float]:
-    """Return the difference a - b, multiplied by the weights if there are any, and the divisor of the loss."""
+    """Return a - b, times the weights if there are any, in the shape of `a`, and the divisor of the loss."""
     require(len(a.shape) >= 2, f"bottom 0 must have rows and channels, not shape {a.shape}")
     require_one_batch(a.shape, b.shape)
     for i, x in enumerate((b, *weights), 1):

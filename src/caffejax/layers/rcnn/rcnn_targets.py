@@ -37,10 +37,10 @@ def anchor_target_layer(
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Label anchors, and compute their box targets, inside weights and outside weights, to train an RPN.
 
-    Tops: labels (1, 1, A * H, W), then targets, inside weights and outside weights, (1, 4A, H, W) each. A label is 1
-    (positive), 0 (negative) or -1 (ignored). Bottoms: scores (1, channels, H, W), whose values are not used;
-    ground-truth boxes (M, 5) with rows x1, y1, x2, y2, class, where rows with class 0 are padding; im_info, which
-    begins with height and width of the image.
+    Bottoms: scores (1, channels, H, W), whose values are not used; ground-truth boxes (M, 5) with rows x1, y1, x2, y2,
+    class, where rows with class 0 are padding; im_info, which begins with height and width of the image. Tops: labels
+    (1, 1, A * H, W), then targets, inside weights and outside weights, (1, 4A, H, W) each, where A is the number of
+    anchors of a cell. A label is 1 (positive), 0 (negative) or -1 (ignored).
 
     param_str contains pvanet's `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg in lower case.
     """
@@ -85,7 +85,7 @@ ANCHOR_TARGET_LAYER = LayerType(
 
 
 def require_truth(truth: Any) -> None:
-    """Raise `LayerError` unless ground-truth boxes are one or more rows of five values."""
+    """Raise `LayerError` unless a bottom of ground-truth boxes has one or more rows of five values."""
     require(
         are_rows_of_five(truth) and truth.shape[0] > 0,
         f"ground-truth boxes must be one or more rows x1, y1, x2, y2, class, not shape {truth.shape}",
@@ -100,9 +100,15 @@ def _is_inside(boxes: jax.Array, image: jax.Array, border: int) -> jax.Array:
 def _label_anchors(
     s: dict[str, Any], boxes: jax.Array, truth: jax.Array, image: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the label of each anchor, 1 (positive), 0 (negative) or -1 (neither), and its nearest ground truth.
+    """Return the label of each anchor, and the ground-truth box that it overlaps most.
 
-    The nearest ground truth is the box with the largest overlap, (anchors, 4).
+    The labels, (anchors,), are 1 (positive), 0 (negative) or -1 (ignored). The boxes have shape (anchors, 4).
+
+    Args:
+        s: the settings of param_str.
+        boxes: (anchors, 4), the anchors in pixels.
+        truth: (M, 5), rows x1, y1, x2, y2, class.
+        image: height and width of the image.
     """
     inside, is_truth = _is_inside(boxes, image, s["allowed_border"]), truth[:, 4] >= 1
     overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
@@ -120,9 +126,9 @@ def _label_anchors(
 
 
 def _sample_labels(labels: jax.Array, batch: int, fraction: float, key: jax.Array) -> jax.Array:
-    """Sample at most `batch` labels at random, and set the others to -1.
+    """Return the labels of a random sample of at most `batch` anchors, and -1 for all other anchors, (anchors,).
 
-    At most fraction * batch of the sampled labels are positive.
+    At most fraction * batch of the sampled anchors are positive.
     """
     random_order = jax.random.uniform(key, (2, *labels.shape))
     positive = _masked_sample(labels == 1, random_order[0], int(fraction * batch))
@@ -136,9 +142,9 @@ def _masked_sample(eligible: jax.Array, order: jax.Array, n: Any) -> jax.Array:
 
 
 def _outside_weights(labels: jax.Array, positive_weight: float) -> jax.Array:
-    """Return the outside weight of each anchor.
+    """Return the outside weight of each anchor, (anchors,). Ignored anchors (label -1) get 0.
 
-    If positive_weight is negative, all used anchors have the same weight, with sum 1. Otherwise the weights of
+    If positive_weight is negative, all other anchors have equal weights whose sum is 1. If it is not, the weights of
     positives have the sum positive_weight, and the weights of negatives have the sum 1 - positive_weight.
     """
     positive, negative = labels == 1, labels == 0
@@ -169,12 +175,12 @@ _PROPOSAL_DEFAULTS: dict[str, Any] = {
 def proposal_target_layer(
     ctx: Context, rois: np.ndarray, truth: np.ndarray, *_image: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Sample ROIs (n, 5), and return them with their classes, box targets, inside weights and outside weights.
+    """Sample ROIs, and return them with their classes, box targets, inside weights and outside weights.
 
-    The classes are (n,), the targets and weights (n, 4 * classes) each. Candidates are the ROIs, bottom 0 (N, 5), and
-    the ground-truth boxes, bottom 1 (M, 5) with rows x1, y1, x2, y2, class, where rows with class 0 are padding. A
-    third bottom is ignored; in MNC it is the size of the image. param_str contains settings of py-faster-rcnn's cfg in
-    lower case.
+    The n sampled ROIs have shape (n, 5), the classes (n,), and the targets and weights (n, 4 * classes) each. The ROIs
+    are sampled from bottom 0 (N, 5) and the ground-truth boxes, bottom 1 (M, 5) with rows x1, y1, x2, y2, class, where
+    rows with class 0 are padding. A third bottom is ignored; in MNC it is the size of the image. param_str contains
+    settings of py-faster-rcnn's cfg in lower case.
     """
     s = _proposal_settings(ctx)
     rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
@@ -237,9 +243,15 @@ def _sample(rng: np.random.Generator, candidates: np.ndarray, n: int) -> np.ndar
 def _box_targets(
     s: dict[str, Any], boxes: np.ndarray, truth: np.ndarray, rows: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return targets, inside weights and outside weights, (rows, 4 * classes) each.
+    """Return box targets, inside weights and outside weights for sampled ROIs, (rows, 4 * classes) each.
 
-    Targets and weights are 0 outside the columns of the class of each row.
+    They are 0 outside the columns of a row's class, and in the rows of negatives, which come last.
+
+    Args:
+        s: the settings of param_str.
+        boxes: (positives, 4), the boxes of the positive ROIs.
+        truth: (positives, 5), the ground truth of each: x1, y1, x2, y2, class.
+        rows: the number of sampled ROIs.
     """
     deltas = encode_boxes(boxes, truth[:, :4], np)
     if s["bbox_normalize_targets_precomputed"]:

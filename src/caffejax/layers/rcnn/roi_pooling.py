@@ -1,4 +1,4 @@
-"""ROIPooling and PSROIPooling: maxima and averages over the bins of regions of interest (ROIs)."""
+"""ROIPooling and PSROIPooling, which compute maxima and averages over the bins of regions of interest (ROIs)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Better = Callable[[Cells, Cells], Cells]
 
 
 class Rectangles(NamedTuple):
-    """Rectangles of maps: for each of R regions, all pairs of ph ranges of rows and pw ranges of columns.
+    """The bins of R regions: for each region, rectangles of ph ranges of rows times pw ranges of columns of a map.
 
     Attributes:
-        image: (R,), the index of the map.
-        top, bottom: (R, ph), the first row, and the row after the last.
-        left, right: (R, pw), the first column, and the column after the last.
+        image: (R,), the index of the region's map.
+        top, bottom: (R, ph), the first row of each range, and the row after its last row.
+        left, right: (R, pw), the first column of each range, and the column after its last column.
     """
 
     image: jax.Array
@@ -50,10 +50,10 @@ class Rectangles(NamedTuple):
 def rectangle_maxima(x: jax.Array, rectangles: Rectangles) -> jax.Array:
     """Return the maxima of x (N, C, H, W) over rectangles, (R, C, ph, pw). Maxima of empty rectangles are 0.
 
-    Tables contain the maxima over all rectangles of 2**a x 2**b cells; each table is computed from the table of half
-    the size. Four of these rectangles cover a rectangle of any size. Channels are processed in chunks to limit the size
-    of the tables. If maxima are equal, the gradient goes to the first. The backward pass recomputes the positions of
-    the maxima instead of storing tables.
+    The maxima are read from tables of the maxima over all rectangles of 2**a x 2**b cells, because four of these cover
+    a rectangle of any size. Each table is computed from a table for half the width or height. Channels are processed in
+    chunks to limit the size of the tables. If several cells have the maximum, the gradient goes to the first. The
+    backward pass recomputes the positions of the maxima instead of storing tables.
     """
 
     def forward(x: jax.Array, rectangles: Rectangles) -> tuple[jax.Array, tuple[jax.Array, Rectangles]]:
@@ -67,15 +67,15 @@ def rectangle_maxima(x: jax.Array, rectangles: Rectangles) -> jax.Array:
 
 
 def scatter_maxima_diff(dy: jax.Array, x: jax.Array, rectangles: Rectangles) -> jax.Array:
-    """Return the gradient of `rectangle_maxima` with respect to `x`."""
+    """Return the gradient of `rectangle_maxima` with respect to `x`; dy is the gradient of the maxima."""
     nonempty_dy = jnp.where(rectangles.is_empty, 0, promote(dy))
     return scatter_add(nonempty_dy, argmax_cells(x, rectangles), rectangles.image, x.shape).astype(x.dtype)
 
 
 def argmax_cells(x: jax.Array, rectangles: Rectangles) -> jax.Array:
-    """Return the position of the maximum of each rectangle, (R, C, ph, pw), as row * W + column.
+    """Return the position of the maximum of each rectangle, int32 (R, C, ph, pw), as row * W + column.
 
-    If maxima are equal, it is the position of the first.
+    If several cells have the maximum, it is the position of the first.
     """
     height, width = x.shape[2:]
     number = jnp.arange(height * width, dtype=jnp.int32).reshape(1, height, width, 1)
@@ -87,13 +87,13 @@ def argmax_cells(x: jax.Array, rectangles: Rectangles) -> jax.Array:
 
 
 def scatter_add(dy: jax.Array, index: jax.Array, image: jax.Array, shape: tuple[Any, ...]) -> jax.Array:
-    """Return maps of a shape (N, C, H, W): zeros, with dy added at the given positions.
+    """Return maps of zeros with dy added at the positions `index`, (N, C, H, W).
 
     Args:
         dy: (R, C, ph, pw).
         index: (R, C, ph, pw), positions as row * W + column.
-        image: (R,), the index of the map.
-        shape: the shape of the maps.
+        image: (R,), the index of each region's map.
+        shape: (N, C, H, W).
     """
     n, channels, height, width = shape
 
@@ -115,7 +115,11 @@ def _first_maximum(a: Cells, b: Cells) -> Cells:
 
 
 def _best_in_rectangles(cells: Cells, rectangles: Rectangles, better: Better) -> Cells:
-    """Return the best of cells (N, H, W, c) over rectangles, (R, ph, pw, c)."""
+    """Return the best cell of each rectangle, (R, ph, pw, c), by the comparison `better`.
+
+    `cells` is a tuple of arrays (N, H, W, c), such as values and their positions; so is the result. `better(a, b)`
+    returns the better of two such tuples, cell by cell.
+    """
     height, width = cells[0].shape[1:3]
     row_levels = _doubling_levels(cells, height, 1, better)
     tables = [_doubling_levels(level, width, 2, better) for level in row_levels]
@@ -134,7 +138,11 @@ def _best_in_rectangles(cells: Cells, rectangles: Rectangles, better: Better) ->
 
 
 def _doubling_levels(cells: Cells, length: int, axis: int, better: Better) -> list[Cells]:
-    """Return the best over 1, 2, 4, ... cells, starting from each cell. The last ranges wrap around."""
+    """Return the best cells of all ranges of 1, 2, 4, ... cells along an axis, one entry per length of the range.
+
+    Cell i of an entry contains the best of the range that starts at cell i. Ranges that extend beyond the end wrap
+    around.
+    """
     levels = [cells]
     for k in range(length.bit_length() - 1):
         levels.append(better(levels[-1], tuple(jnp.roll(part, -(1 << k), axis) for part in levels[-1])))
@@ -142,7 +150,10 @@ def _doubling_levels(cells: Cells, length: int, axis: int, better: Better) -> li
 
 
 def _covering_ranges(low: jax.Array, high: jax.Array, length: int) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    """Return the level of two ranges of 2**level cells that cover low .. high - 1, and their first cells."""
+    """Return two ranges of 2**level cells that together cover the cells from `low` to `high` - 1.
+
+    The results are the level and the first cell of each range.
+    """
     size = jnp.maximum(high - low, 1)
     level = sum(((size >> k) > 0).astype(jnp.int32) for k in range(1, length.bit_length()))
     level = jnp.asarray(level, jnp.int32) + jnp.zeros_like(size)
@@ -151,7 +162,10 @@ def _covering_ranges(low: jax.Array, high: jax.Array, length: int) -> tuple[jax.
 
 
 def _map_channel_chunks(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-    """Apply a function from (N, H, W, c) to (R, ph, pw, c) to all channels of (N, C, H, W)."""
+    """Apply a function to x (N, C, H, W) in chunks of c channels; return (R, C, ph, pw).
+
+    The function maps arrays (N, H, W, c) to (R, ph, pw, c).
+    """
     n, channels, height, width = x.shape
     levels = height.bit_length() * width.bit_length()
     per_channel = levels * height * width * (n if isinstance(n, int) else 1)
@@ -168,11 +182,12 @@ def _map_channel_chunks(function: Callable[[jax.Array], jax.Array], x: jax.Array
 
 
 def roi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """Compute the maxima over pooled_h x pooled_w bins of each region of a feature map: (R, C, pooled_h, pooled_w).
+    """Compute the maxima over pooled_h x pooled_w bins of each region of a feature map.
 
-    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Boxes are extended on every side by
-    `pad_ratio` times their sides, multiplied by `spatial_scale`, and rounded to cells. Neighbouring bins may share
-    cells. Empty bins are 0. Values of an image that does not exist are NaN.
+    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. The top has shape (R, C, pooled_h,
+    pooled_w). Boxes are extended on every side by `pad_ratio` times their sides, multiplied by `spatial_scale`, and
+    rounded to cells. Neighbouring bins may share cells. Empty bins are 0. Values of an image that does not exist are
+    NaN.
     """
     rectangles, nan_offset = _roi_bins(ctx, data, rois)
     return rectangle_maxima(data, rectangles) + nan_offset.astype(data.dtype)
@@ -197,9 +212,9 @@ define_layer(
 
 
 def _roi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangles, jax.Array]:
-    """Return the bins, and an offset of the values of each region, (R, 1, 1, 1).
+    """Return the bins of the regions, and an offset that is added to the values of each region, (R, 1, 1, 1).
 
-    The offset is 0, or NaN if the image does not exist.
+    The offset is 0, or NaN if the region's image does not exist.
     """
     require_maps_and_rois(data, rois)
     pooled_h, pooled_w = pooled_size(ctx.param)
@@ -216,11 +231,12 @@ _MIN_SIDE = 0.1  # cells; the shortest side of a region
 
 
 def psroi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """Average over group_size x group_size bins of each region: (R, output_dim, group_size, group_size).
+    """Compute averages over group_size x group_size bins of each region, with separate channels for each bin.
 
-    Bottoms: maps (N, output_dim * group_size**2, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Bin (i, j) of
-    channel c averages channel (c * group_size + i) * group_size + j of the map. Corners are rounded before they are
-    scaled. Empty bins are 0. Values of an image that does not exist are NaN.
+    Bottoms: maps (N, output_dim * group_size**2, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. The top has
+    shape (R, output_dim, group_size, group_size). Bin (i, j) of channel c averages channel (c * group_size + i) *
+    group_size + j of the map. Corners are rounded before they are scaled. Empty bins are 0. Values of an image that
+    does not exist are NaN.
     """
     row_mask, column_mask, area, nan_offset = _psroi_bins(ctx, data, rois)
     groups = ctx.param.group_size
@@ -261,10 +277,10 @@ define_layer(
 
 
 def _psroi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return the masks of the cells in each bin, the areas of the bins, and offsets of the values.
+    """Return masks of the rows and columns of cells in each bin, the areas of the bins, and offsets of the values.
 
-    The masks are (R, group, N, H) and (R, group, W). Areas (R, 1, group, group) are at least 1. Offsets (R, 1, 1, 1)
-    are 0, or NaN if the image does not exist.
+    The masks have the shapes (R, group, N, H) and (R, group, W). The areas, (R, 1, group, group), are at least 1. The
+    offsets, (R, 1, 1, 1), are 0, or NaN if the region's image does not exist.
     """
     require_maps_and_rois(data, rois)
     p = ctx.param

@@ -1,4 +1,4 @@
-"""ROIAlign and ROIWarping: bilinear samples in the bins of regions of interest (ROIs)."""
+"""ROIAlign and ROIWarping, which sample maps bilinearly in the bins of regions of interest (ROIs)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .roi_utils import pooled_size, require_maps_and_rois, round_nearest, split_
 
 
 class AxisWeights(NamedTuple):
-    """Bilinear weights along one axis of the maps, for the two neighbouring cells of each of n points of R regions.
+    """Weights of bilinear interpolation along one axis of the maps, at n points for each of R regions.
 
     Attributes:
-        cells: two arrays (R, n) of int32, indices of cells.
-        weights: two arrays (R, n).
+        cells: two arrays (R, n) of int32, the indices of the two cells beside each point.
+        weights: two arrays (R, n), the weights of these cells.
     """
 
     cells: tuple[jax.Array, jax.Array]
@@ -29,7 +29,12 @@ class AxisWeights(NamedTuple):
 
 
 def bilinear_weights(position: jax.Array, length: int) -> AxisWeights:
-    """Return the two cells beside positions (R, n) along an axis, and their weights, which are 0 outside the axis."""
+    """Return the two cells beside each position along an axis, and their weights. Cells outside the axis have weight 0.
+
+    Args:
+        position: (R, n), in cells.
+        length: the number of cells of the axis.
+    """
     low = jnp.floor(position)
     cells = low, low + 1
     weights = low + 1 - position, position - low
@@ -39,7 +44,7 @@ def bilinear_weights(position: jax.Array, length: int) -> AxisWeights:
 
 
 def sample_bilinear(x: jax.Array, image: jax.Array, rows: AxisWeights, columns: AxisWeights) -> jax.Array:
-    """Return bilinear samples (R, C, rows, columns) of maps.
+    """Return bilinear samples of maps at all pairs of a row and a column of each region, (R, C, rows, columns).
 
     Args:
         x: the maps (N, C, H, W).
@@ -58,19 +63,23 @@ def sample_bilinear(x: jax.Array, image: jax.Array, rows: AxisWeights, columns: 
 
 
 def scatter_grad(dy: jax.Array, x: jax.Array, image: jax.Array, rows: AxisWeights, columns: AxisWeights) -> jax.Array:
-    """Return the gradient of `sample_bilinear` with respect to the maps."""
+    """Return the gradient of `sample_bilinear` with respect to the maps, (N, C, H, W).
+
+    dy is the gradient of the samples, (R, C, rows, columns).
+    """
     zeros = vary_as(jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), dy, image, rows.weights[0])
     (dx,) = jax.linear_transpose(lambda x: sample_bilinear(x, image, rows, columns), zeros)(dy.astype(zeros.dtype))
     return dx.astype(x.dtype)
 
 
 def roi_align(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """Sample a map bilinearly at the corners of the bins of each region: (R, C, pooled_h + 1, pooled_w + 1).
+    """Sample a map bilinearly at the corners of the bins of each region.
 
-    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Boxes are extended on every side by
-    `pad_ratio` times their sides and multiplied by `spatial_scale`, without rounding. The centre of a cell is half a
-    cell from its border. Samples outside the map are 0, and so are all samples of boxes without width or height. Values
-    of an image that does not exist are NaN. No gradient reaches the boxes.
+    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. The top has shape (R, C, pooled_h + 1,
+    pooled_w + 1). Boxes are extended on every side by `pad_ratio` times their sides and multiplied by `spatial_scale`,
+    without rounding. The centre of a cell is half a cell from its border. Samples outside the map are 0, and so are all
+    samples of boxes without width or height. Values of an image that does not exist are NaN. No gradient reaches the
+    boxes.
     """
     image, rows, columns, nan_offset = _align_points(ctx, data, rois)
     return (sample_bilinear(promote(data), image, rows, columns) + nan_offset).astype(data.dtype)
@@ -97,9 +106,10 @@ define_layer(
 def _align_points(
     ctx: Context, data: jax.Array, rois: jax.Array
 ) -> tuple[jax.Array, AxisWeights, AxisWeights, jax.Array]:
-    """Return the images (R,), the weights of rows and columns, and an offset of the values, (R, 1, 1, 1).
+    """Return the map of each region, the weights of its rows and columns of samples, and an offset of its values.
 
-    The offset is 0, or NaN if the image does not exist.
+    The indices of the maps have shape (R,). The offset, (R, 1, 1, 1), is 0, or NaN if the region's image does not
+    exist.
     """
     require_maps_and_rois(data, rois)
     pooled_h, pooled_w = pooled_size(ctx.param)
@@ -118,7 +128,7 @@ def _align_weights(low: jax.Array, high: jax.Array, n: int, length: int, valid: 
 
 
 def _positions(start: jax.Array, size: jax.Array, n: int, count: int) -> jax.Array:
-    """Return start + i * size / n for 0 <= i < count, (R, count)."""
+    """Return start + i * size / n for 0 <= i < count, (R, count). `start` and `size` have shape (R,)."""
     # Boxes often end at the border of the map, where rounding decides whether the last sample counts. So each operation
     # must round as in C. XLA would multiply by the reciprocal of a constant divisor, and fuse a product into a sum.
     step = (size / jnp.where(size > 0, n, 1))[:, None]
@@ -126,12 +136,15 @@ def _positions(start: jax.Array, size: jax.Array, n: int, count: int) -> jax.Arr
 
 
 def _is_near(position: jax.Array, length: int) -> jax.Array:
-    """Return whether positions are at most half a cell outside an axis. Other positions have no weight."""
+    """Return whether each position is at most half a cell outside an axis of `length` cells."""
     return (position >= -0.5) & (position <= length - 0.5)
 
 
 def _inside_weights(position: jax.Array, mask: jax.Array, length: int) -> AxisWeights:
-    """Return the bilinear weights of positions clipped to the axis. They are 0 where the mask is False."""
+    """Return the bilinear weights of positions, (R, n), after clipping the positions to the axis.
+
+    The weights are 0 where the mask, (R, n), is False.
+    """
     cells, weights = bilinear_weights(
         jnp.where(mask, jnp.clip(position, 0, length - 1), 0), length
     )  # NaN positions have weight 0
@@ -139,15 +152,15 @@ def _inside_weights(position: jax.Array, mask: jax.Array, length: int) -> AxisWe
 
 
 def roi_warping(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """Sample a map bilinearly at the start of each bin of a region: (R, C, pooled_h, pooled_w).
+    """Sample a map bilinearly at the start of each bin of a region.
 
-    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Corners are multiplied by
-    `spatial_scale` and rounded. Samples more than half a cell outside the map are 0. Values of an image that does not
-    exist are NaN.
+    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. The top has shape (R, C, pooled_h,
+    pooled_w). Corners are multiplied by `spatial_scale` and rounded. Samples more than half a cell outside the map are
+    0. Values of an image that does not exist are NaN.
 
     The gradient is computed as in the fork. It reaches the boxes as if they were not rounded, except from samples in
-    the last row or column. It takes the sides of a region as one cell longer than the forward pass does. A cell gets
-    gradient only from bins that are near it in this longer region.
+    the last row or column. For the gradient, the sides of a region are one cell longer than in the forward pass, and a
+    cell gets gradient only from bins of this longer region that are near the cell.
     """
     image, corners = _round_corners(ctx, data, rois)
     image, nan_offset = valid_images(image, data.shape)
@@ -184,14 +197,14 @@ define_layer(
 
 
 def _round_corners(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the images (R,), and the rounded corners x1, y1, x2, y2 in cells, (R, 4)."""
+    """Return the image index of each region, (R,), and its rounded corners x1, y1, x2, y2 in cells, (R, 4)."""
     require_maps_and_rois(data, rois)
     image, boxes = split_rois(rois)
     return image, round_nearest(boxes * ctx.param.spatial_scale)
 
 
 def _bin_starts(ctx: Context, corners: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the positions at which the bins start, (R, pooled_h) and (R, pooled_w)."""
+    """Return the rows and the columns at which bins start, (R, pooled_h) and (R, pooled_w), in cells."""
     x1, y1, x2, y2 = (corners[:, i] for i in range(4))
     pooled_h, pooled_w = pooled_size(ctx.param)
     height, width = jnp.maximum(y2 - y1, 0), jnp.maximum(x2 - x1, 0)
@@ -199,17 +212,21 @@ def _bin_starts(ctx: Context, corners: jax.Array) -> tuple[jax.Array, jax.Array]
 
 
 def _warp_weights(positions: tuple[jax.Array, jax.Array], data: jax.Array) -> tuple[AxisWeights, AxisWeights]:
-    """Return the weights of the samples along height and width."""
+    """Return the weights of the samples along height and width, at the positions that `_bin_starts` returns."""
     rows, columns = (_inside_weights(p, _is_near(p, n), n) for p, n in zip(positions, data.shape[2:], strict=True))
     return rows, columns
 
 
 def _limit_to_near_bins(axis_weights: AxisWeights, low: jax.Array, high: jax.Array) -> AxisWeights:
-    """Return the weights; the weights of bins that the fork does not consider near the cell are 0.
+    """Return the weights, with 0 where the fork does not consider the bin as near the cell.
 
-    The fork's backward pass computes the range of bins near a cell with regions that are one cell longer than in the
-    forward pass. Bin k is near a cell c <= high if floor((c - low - 1) / s - 1) <= k < ceil((c - low + 1) / s), where s
-    = (high - low + 1) / n is the size of one of the n bins.
+    The fork's backward pass determines the bins near a cell with regions that are one cell longer than in the forward
+    pass. Bin k is near a cell c <= high if floor((c - low - 1) / s - 1) <= k < ceil((c - low + 1) / s), where s = (high
+    - low + 1) / n is the size of one of the n bins.
+
+    Args:
+        axis_weights: the weights along one axis.
+        low, high: (R,), the first and the last cell of each region along this axis.
     """
     n = axis_weights.cells[0].shape[1]
     bin_index, size = jnp.arange(n), jnp.maximum(high - low + 1, 1)[:, None]
@@ -227,7 +244,7 @@ def _limit_to_near_bins(axis_weights: AxisWeights, low: jax.Array, high: jax.Arr
 
 
 def _without_last_cell(axis_weights: AxisWeights) -> AxisWeights:
-    """Return the weights; the weights of samples in the last cell are 0."""
+    """Return the weights, with 0 for samples in the last cell of the axis, which have no second cell."""
     first, second = (
         jnp.where(axis_weights.cells[0] < axis_weights.cells[1], weight, 0) for weight in axis_weights.weights
     )
@@ -235,9 +252,9 @@ def _without_last_cell(axis_weights: AxisWeights) -> AxisWeights:
 
 
 def _weight_derivatives(axis_weights: AxisWeights) -> AxisWeights:
-    """Return the same cells with the derivatives of their weights with respect to the position.
+    """Return the cells with the derivatives of their weights with respect to the position as new weights.
 
-    The derivatives are -1 and 1, or 0 in the last cell.
+    The derivatives are -1 and 1, or 0 for samples in the last cell or outside the map.
     """
     first, second = _without_last_cell(axis_weights).weights
     interior = jnp.where(first + second > 0, 1.0, 0.0)
@@ -247,6 +264,13 @@ def _weight_derivatives(axis_weights: AxisWeights) -> AxisWeights:
 def _corner_diffs(
     diff: jax.Array, position: jax.Array, length: int, low: jax.Array, high: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the gradients of both ends of the regions, (R,) each, from the gradients of the points, (R, n)."""
+    """Return the gradients of the low and the high end of each region along an axis, (R,) each.
+
+    Args:
+        diff: (R, n), the gradients of the positions.
+        position: (R, n), the positions of the samples in cells.
+        length: the number of cells of the axis.
+        low, high: (R,), the ends of the regions in cells.
+    """
     fraction = (jnp.clip(position, 0, length - 1) - low[:, None]) / jnp.maximum(high - low + 1, 1)[:, None]
     return jnp.sum(diff * (1 - fraction), axis=1), jnp.sum(diff * fraction, axis=1)

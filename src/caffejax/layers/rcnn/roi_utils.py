@@ -16,7 +16,7 @@ _MAX_COORDINATE = 1e6  # pixels; coordinates are clipped to this, which is large
 
 
 def require_maps_and_rois(data: Any, rois: Any) -> None:
-    """Raise `LayerError` unless bottom 0 has maps and bottom 1 has rows of five values."""
+    """Raise `LayerError` unless the maps have four axes and the ROIs are rows of five values."""
     require(len(data.shape) == 4, f"bottom 0 must be N x C x H x W, not {data.shape}")
     require(
         are_rows_of_five(rois),
@@ -25,7 +25,7 @@ def require_maps_and_rois(data: Any, rois: Any) -> None:
 
 
 def are_rows_of_five(rows: Any) -> bool:
-    """Return whether the shape is (rows, 5), possibly followed by axes of size 1."""
+    """Return whether an array has the shape (rows, 5), possibly followed by axes of size 1."""
     return len(rows.shape) >= 2 and rows.shape[1] == 5 and all(n == 1 for n in rows.shape[2:])
 
 
@@ -36,13 +36,13 @@ def pooled_size(p: Any) -> tuple[int, int]:
 
 
 def split_rois(rois: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the image index of each ROI, (R,) int32, and its box x1, y1, x2, y2, (R, 4)."""
+    """Return the image index of each ROI, int32 (R,), and its box x1, y1, x2, y2, (R, 4)."""
     rows = promote(rois).reshape(rois.shape[0], 5)
     return round_nearest(rows[:, 0]).astype(jnp.int32), jnp.clip(rows[:, 1:], -_MAX_COORDINATE, _MAX_COORDINATE)
 
 
 def widen_boxes(boxes: jax.Array, ratio: float) -> jax.Array:
-    """Return boxes (R, 4), extended on every side by `ratio` times their sides (x2 - x1 + 1)."""
+    """Return boxes (x1, y1, x2, y2), (R, 4), extended on every side by `ratio` times their sides (x2 - x1 + 1)."""
     if not ratio:
         return boxes
     pad = (boxes[:, 2:] - boxes[:, :2] + 1) * ratio
@@ -50,26 +50,26 @@ def widen_boxes(boxes: jax.Array, ratio: float) -> jax.Array:
 
 
 def round_nearest(x: jax.Array) -> jax.Array:
-    """Round to the nearest integer, with halves rounded away from zero, as C does."""
+    """Round to the nearest integer; halves are rounded away from zero, as by C's `round`."""
     return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO)
 
 
 def floor_divided(x: jax.Array, n: Any) -> jax.Array:
-    """Return floor(x / n). It is exact on every device, even if the division of the device is not correctly rounded."""
+    """Return floor(x / n), which is exact even on devices that do not round divisions correctly."""
     q = jnp.floor(x / n)
     return q + (x >= (q + 1) * n) - (x < q * n)
 
 
 def ceil_divided(x: jax.Array, n: Any) -> jax.Array:
-    """Return ceil(x / n). It is exact on every device."""
+    """Return ceil(x / n), which is exact even on devices that do not round divisions correctly."""
     return -floor_divided(-x, n)
 
 
 def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Array, jax.Array]:
-    """Return the first cell and the cell after the last for each of n bins along an axis, (R, n) int32 each.
+    """Return the first cell of each of n bins along an axis, and the cell after its last cell, int32 (R, n) each.
 
     Args:
-        start, size: start and size of the regions in cells, (R,).
+        start, size: (R,), the start and the size of the regions in cells.
         n: the number of bins of a region.
         limit: the length of the axis, to which bins are clipped.
     """
@@ -81,10 +81,13 @@ def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Arr
 
 
 def valid_images(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
-    """Return valid image indices, and offsets of the values of a region, (R,) each.
+    """Return an index of an existing image for each region, and an offset that is added to its values, (R,) each.
 
-    An offset is 0, or NaN if the image of the region does not exist. A negative index marks a padding row, for which
-    image 0 is read.
+    An offset is 0, or NaN if the region's image does not exist. A negative index marks a padding row; it becomes 0.
+
+    Args:
+        image: (R,), the image index of each region.
+        data: the shape of the maps, (N, C, H, W).
     """
     valid = image < data[0]
     return jnp.where(valid, jnp.maximum(image, 0), 0), jnp.where(valid, 0.0, jnp.nan)

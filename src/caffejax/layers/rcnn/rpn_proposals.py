@@ -1,4 +1,4 @@
-"""Region proposals from an RPN's scores and deltas: Proposal, and the ProposalLayer of py-faster-rcnn and MNC."""
+"""Layers that propose regions from the scores and deltas of an RPN: Proposal and py-faster-rcnn's ProposalLayer."""
 
 from __future__ import annotations
 
@@ -26,18 +26,22 @@ Rounding = Callable[[float], float]
 
 
 def round_half_up(x: float) -> float:
-    """Round a positive number to an integer, with halves rounded up, as C does."""
+    """Round a positive number to an integer; halves are rounded up, as by C's `round`."""
     return math.floor(x + 0.5)
 
 
 def make_anchors(base: int, ratios: Sequence[float], scales: Sequence[float], rounding: Rounding = round) -> np.ndarray:
-    """Return boxes (ratios * scales, 4) around the center of a square of `base` pixels, by ratio, then by scale.
+    """Return boxes around the center of a square of `base` pixels, sorted by ratio, then by scale, float32 (boxes, 4).
+
+    There is a box for each pair of a ratio and a scale.
 
     Args:
         base: the side of the square in pixels.
-        ratios: height over width. The sides of a box with this ratio and the area of the square are rounded.
-        scales: factors of the rounded sides.
-        rounding: the rounding of the sides. By default it is Python's, which rounds halves to even numbers, like NumPy.
+        ratios: ratios of height to width. A box has this ratio and the area of the square, before its sides are
+            rounded.
+        scales: factors by which the rounded sides are multiplied.
+        rounding: a function that rounds the sides. The default is Python's `round`, which rounds halves to even
+            numbers, like NumPy.
     """
     middle, boxes = (base - 1) / 2, []
     for ratio in ratios:
@@ -50,7 +54,13 @@ def make_anchors(base: int, ratios: Sequence[float], scales: Sequence[float], ro
 
 
 def shift_anchors(boxes: np.ndarray, size: tuple[int, ...], stride: int) -> jax.Array:
-    """Return the boxes (A, 4) at every cell of a map, `stride` pixels apart: (height, width, A, 4)."""
+    """Return the boxes (A, 4), moved to every cell of a map, (height, width, A, 4).
+
+    Args:
+        boxes: the boxes at the first cell.
+        size: (height, width) of the map.
+        stride: the distance between neighbouring cells in pixels.
+    """
 
     def moved_boxes() -> np.ndarray:
         y, x = np.meshgrid(*(np.arange(n) * stride for n in size), indexing="ij")
@@ -61,16 +71,16 @@ def shift_anchors(boxes: np.ndarray, size: tuple[int, ...], stride: int) -> jax.
 
 
 def split_anchors(channels: jax.Array, n: int) -> jax.Array:
-    """Transpose channels (1, A * n, H, W) to (H, W, A, n)."""
+    """Transpose (1, A * n, H, W) to (H, W, A, n), for A anchors with n values each."""
     _, total, height, width = channels.shape
     return jnp.transpose(channels.reshape(total // n, n, height, width), (2, 3, 0, 1))
 
 
 def decode_boxes(boxes: Any, deltas: jax.Array) -> jax.Array:
-    """Return boxes (..., 4) moved by deltas (..., 4). This is the inverse of `encode_boxes`.
+    """Return boxes (x1, y1, x2, y2), (..., 4), moved by deltas (..., 4). This is the inverse of `encode_boxes`.
 
-    The deltas are the shift of the centre divided by the sides, and the logarithms of the ratios of the sides. A side
-    is x2 - x1 + 1.
+    The deltas are the shift of the centre divided by the sides, and the logarithms of (new side / side). A side is x2 -
+    x1 + 1.
     """
     size = boxes[..., 2:] - boxes[..., :2] + 1
     middle = boxes[..., :2] + 0.5 * size + deltas[..., :2] * size
@@ -79,24 +89,24 @@ def decode_boxes(boxes: Any, deltas: jax.Array) -> jax.Array:
 
 
 def encode_boxes(boxes: Any, truth: Any, xp: Any = jnp) -> Any:
-    """Return the deltas (..., 4) from boxes (..., 4) to `truth` (..., 4). This is the inverse of `decode_boxes`."""
+    """Return the deltas (..., 4) that move boxes (..., 4) to `truth` (..., 4), the inverse of `decode_boxes`."""
     size, truth_size = (b[..., 2:] - b[..., :2] + 1 for b in (boxes, truth))
     shift = (truth[..., :2] + 0.5 * truth_size - boxes[..., :2] - 0.5 * size) / size
     return xp.concatenate([shift, xp.log(truth_size / size)], axis=-1)
 
 
 def clip_boxes(boxes: jax.Array, height: jax.Array, width: jax.Array) -> jax.Array:
-    """Return boxes (..., 4) clipped to an image of this height and width, in pixels."""
+    """Return boxes (..., 4) clipped to an image of the given height and width, in pixels."""
     return jnp.clip(boxes, 0, jnp.stack([width, height, width, height]) - 1)
 
 
 class _Parts(NamedTuple):
-    """State of the quicksort: the partly sorted scores, and the part to which each score belongs, (N,) each.
+    """The state of the quicksort, which has split the scores into parts. All arrays have shape (N,).
 
     Attributes:
         scores: the scores in their current order.
         order: the original indices of the scores.
-        start, end: the first and the last index of each score's part.
+        start, end: the first and the last index of the part to which each score belongs.
     """
 
     scores: jax.Array
@@ -106,12 +116,12 @@ class _Parts(NamedTuple):
 
 
 def quicksort_order(scores: jax.Array) -> jax.Array:
-    """Return the indices of scores (N,) in falling order, with ties ordered like pva-faster-rcnn's quicksort.
+    """Return the indices of scores (N,) in falling order, with equal scores ordered like pva-faster-rcnn's quicksort.
 
     The fork's partition takes the first score as the pivot. It swaps the first smaller score from the left with the
     first larger score from the right until both searches meet. Scores equal to the pivot do not move, so their order
     depends on the other scores. Here all parts are partitioned at once, and a round costs one pass over all scores. If
-    there are no ties, an ordinary sort gives the order.
+    all scores differ, an ordinary sort gives the order.
     """
     sort = jnp.argsort(-scores, stable=True)
     best = scores[sort]
@@ -126,7 +136,7 @@ def _quicksort(scores: jax.Array) -> jax.Array:
 
 
 def _has_unsorted(parts: _Parts) -> jax.Array:
-    """Return as a bool scalar whether any part is unsorted, which means that its scores are not all equal."""
+    """Return whether any part is unsorted, as a bool scalar. A part is unsorted if its scores are not all equal."""
     pivot = parts.scores[parts.start]
     return jnp.any((parts.scores < pivot) | (parts.scores > pivot))
 
@@ -169,8 +179,8 @@ class ProposalLimits(NamedTuple):
     """Limits of non-maximum suppression.
 
     Attributes:
-        before: the number of best boxes before suppression.
-        after: the maximum number of boxes after suppression.
+        before: the number of best boxes that suppression considers.
+        after: the maximum number of boxes that remain after suppression.
         overlap: a box is suppressed if its overlap with a better box exceeds this. If None, no box is suppressed.
     """
 
@@ -180,7 +190,13 @@ class ProposalLimits(NamedTuple):
 
 
 class Proposals(NamedTuple):
-    """Boxes (K, 4) and scores (K,), best first. `valid` (K,) is False for padding, which comes last."""
+    """The proposals of an image, or of several images one after the other, best first within an image.
+
+    Attributes:
+        boxes: (K, 4), x1, y1, x2, y2 in pixels.
+        scores: (K,).
+        valid: (K,), False for padding, which comes last.
+    """
 
     boxes: jax.Array
     scores: jax.Array
@@ -193,12 +209,13 @@ def propose_by_image(
     deltas: jax.Array,
     im_info: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return rows image, x1, y1, x2, y2 (N * K, 5) and scores (N * K,) of the proposals of all images, in order.
+    """Return the proposals of all images, in order, as rows image, x1, y1, x2, y2, (N * K, 5), and scores (N * K,).
 
     Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
 
     Args:
-        find: a function of scores (2A, H, W), deltas (4A, H, W) and a row of im_info that returns K proposals.
+        find: a function that returns the K proposals of an image from its scores (2A, H, W), its deltas (4A, H, W) and
+            its row of im_info.
         scores, deltas, im_info: the bottoms of all N images, as `require_maps` accepts them.
     """
     dtype, n = scores.dtype, scores.shape[0]
@@ -222,11 +239,11 @@ def propose_by_image(
 
 
 def require_maps(scores: Any, deltas: Any, im_info: Any, n_anchors: int) -> None:
-    """Raise `LayerError` unless the bottoms have 2 scores and 4 deltas for each anchor of a cell, of the same images.
+    """Raise `LayerError` unless the maps have 2 scores and 4 deltas for each anchor of a cell, for the same images.
 
     Args:
-        scores, deltas, im_info: the bottoms. im_info has a row of three or more values for each image, or one row for
-            all.
+        scores, deltas, im_info: the bottoms. im_info must have a row of three or more values for each image, or one row
+            for all images.
         n_anchors: the number of anchors of a cell.
     """
     for i, (x, n) in enumerate(((scores, 2 * n_anchors), (deltas, 4 * n_anchors))):
@@ -256,13 +273,13 @@ def require_image(im_info: Any, n_values: int) -> None:
 def propose(
     boxes: jax.Array, scores: jax.Array, valid: jax.Array, limits: ProposalLimits, order: jax.Array | None = None
 ) -> Proposals:
-    """Return the best boxes after non-maximum suppression, padded.
+    """Return the best boxes of an image that remain after non-maximum suppression, followed by padding.
 
     Args:
         boxes: (N, 4), in pixels; a side is x2 - x1 + 1.
         scores: (N,).
         valid: (N,), False for boxes that are ignored.
-        limits: the numbers of boxes before and after suppression, and the threshold.
+        limits: the numbers of boxes before and after suppression, and its threshold.
         order: (N,), the indices of the boxes in the order in which they are considered. By default the order is by
             falling score, with the first of equal scores first.
     """
@@ -285,13 +302,13 @@ def propose(
 def proposal(
     ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Select the best boxes of an RPN: at most `post_nms_topn` rows image, x1, y1, x2, y2 per image.
+    """Select the best boxes of an RPN: at most `post_nms_topn` rows image, x1, y1, x2, y2 for each image.
 
-    A second top contains the scores. Bottoms: scores (N, 2A, H, W), deltas (N, 4A, H, W), im_info (N, 4) or (1, 4) with
-    height, width and two scales, or (N, 3) with one scale, as in mini-caffe. A cell has A anchors, one for each `ratio`
-    and `scale`. Anchors are moved by the deltas and clipped to the image. Boxes smaller than `min_size` score 0. The
-    `pre_nms_topn` best boxes go through non-maximum suppression. Equal scores are ordered as by the fork's quicksort.
-    Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
+    Bottoms: scores (N, 2A, H, W), deltas (N, 4A, H, W), and im_info (N, 4) or (1, 4) with height, width and two scales,
+    or (N, 3) with one scale, as in mini-caffe. An optional second top contains the scores of the boxes. A cell has A
+    anchors, one for each `ratio` and `scale`. Anchors are moved by the deltas and clipped to the image. Boxes smaller
+    than `min_size` score 0. The `pre_nms_topn` best boxes go through non-maximum suppression. Equal scores are ordered
+    as by the fork's quicksort. Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
     """
     p = ctx.param
     for name in ("anchor_base_size", "anchor_scale", "anchor_ratio", "max_rois", "rpn_min_size", "rpn_nms_thresh"):
@@ -324,7 +341,14 @@ def proposal(
 
 
 def _decode(base: np.ndarray, stride: int, deltas: jax.Array, image: jax.Array) -> jax.Array:
-    """Return the anchors (cells * A, 4) moved by the deltas (4A, H, W) and clipped to the image."""
+    """Return the anchors of all cells, moved by the deltas and clipped to the image, (cells * A, 4).
+
+    Args:
+        base: (A, 4), the anchors of the first cell.
+        stride: the distance between neighbouring cells in pixels.
+        deltas: (4A, H, W).
+        image: a row of im_info, which begins with height and width of the image.
+    """
     anchors = shift_anchors(base, deltas.shape[1:], stride)
     return clip_boxes(decode_boxes(anchors, split_anchors(deltas[None], 4)), image[0], image[1]).reshape(-1, 4)
 
@@ -355,11 +379,12 @@ _TEST = {"rpn_pre_nms_top_n": 6000, "rpn_post_nms_top_n": 300}
 def proposal_layer(
     ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Select the best boxes of an RPN as rows image, x1, y1, x2, y2; a second top contains their scores.
+    """Select the best boxes of an RPN as rows image, x1, y1, x2, y2. An optional second top contains their scores.
 
-    Bottoms: scores (N, 2A, H, W), deltas (N, 4A, H, W), im_info (N, 3) or (1, 3) with height, width and scale. Anchors
-    are moved by the deltas and clipped to the image. Boxes that are too small are ignored. The best boxes go through
-    non-maximum suppression. Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
+    Bottoms: scores (N, 2A, H, W), deltas (N, 4A, H, W), and im_info (N, 3) or (1, 3) with height, width and scale.
+    Anchors are moved by the deltas and clipped to the image. Boxes smaller than `rpn_min_size` times the scale are
+    ignored. The best boxes go through non-maximum suppression. Padding rows come last and are -1, 0, 0, 0, 0, with
+    score -1. No gradient passes.
 
     param_str contains pvanet's `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg in lower case. The
     defaults depend on the phase.
@@ -368,7 +393,7 @@ def proposal_layer(
 
 
 def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
-    """Select the best boxes of an RPN, like py-faster-rcnn, as rows image, x1, y1, x2, y2.
+    """Select the best boxes of an RPN, like py-faster-rcnn's ProposalLayer, as rows image, x1, y1, x2, y2.
 
     MNC's settings for the gradient of the deltas are accepted in param_str, but no gradient reaches the deltas.
     """
@@ -377,7 +402,7 @@ def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_in
 
 
 def ssh_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
-    """Select the best boxes of a module of SSH, like py-faster-rcnn. In TEST, no box is suppressed.
+    """Select the best boxes of a module of SSH, like py-faster-rcnn's ProposalLayer. In TEST, no box is suppressed.
 
     SSH's default_config.yml determines the defaults.
     """
@@ -407,10 +432,10 @@ def _defaults(ctx: Context) -> dict[str, Any]:
 
 
 def anchors_of(s: dict[str, Any]) -> np.ndarray:
-    """Return the anchors (A, 4) for the settings of a param_str.
+    """Return the anchors of the first cell, (A, 4), that the settings of a param_str define.
 
     Raises:
-        LayerError: if the settings do not define any anchor.
+        LayerError: if the settings are invalid, or do not define any anchor.
     """
     require(
         s["feat_stride"] > 0 and s["base_size"] > 0,

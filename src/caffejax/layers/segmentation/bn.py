@@ -1,4 +1,4 @@
-"""BN of PSPNet and of SegNet: batch normalization with a learned scale and shift for each channel in one layer."""
+"""BN of PSPNet and of SegNet: batch normalization, followed by a learned scale and shift for each channel."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def scale_and_shift(ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Arr
 def normalize_batch_backward(
     ctx: Context, factor: jax.Array, x: jax.Array, dy: jax.Array, eps: float
 ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-    """Return the gradients of factor and bias, and of the bottom, for a batch normalized by its statistics.
+    """Return the gradients of (factor, bias) and of the bottom of batch normalization in training.
 
     Args:
         ctx: the layer.
-        factor: the factor of each channel, with the shape of its gradient.
+        factor: the factor of each channel; the gradients of factor and bias have its shape.
         x: the bottom (N, channels, ...).
         dy: the gradient of the top.
         eps: added to the variance.
@@ -62,9 +62,9 @@ def normalize_batch_backward(
 def pspnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
     """Compute slope * (x - mean) / sqrt(variance + eps) + bias for each channel of (N, channels, ...).
 
-    In TRAIN, mean and variance are computed from the batch, and the stored values become momentum * stored + (1 -
-    momentum) * computed. In TEST, or if `frozen`, the stored mean and variance are used. If `frozen`, slope and bias
-    get no gradient. Blobs: slope, bias, mean and variance, (1, channels, 1, 1) each.
+    The blobs are slope, bias, mean and variance, (1, channels, 1, 1) each. In TRAIN, mean and variance are computed
+    from the batch, and the stored values become momentum * stored + (1 - momentum) * computed. In TEST, or if `frozen`,
+    the stored mean and variance are used. If `frozen`, slope and bias get no gradient.
     """
     if not _uses_batch_statistics(ctx):
         return scale_and_shift(ctx, x, *pspnet_factor_and_bias(ctx, blobs)), blobs[2:]
@@ -108,16 +108,19 @@ def pspnet_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.
 
 
 def pspnet_count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Return how many of the next layers can be fused: 1 for a ReLU in TRAIN if not `frozen`, otherwise 0."""
+    """Return how many of the next layers (`epilogues`) `pspnet_bn_fused` can compute together with this layer.
+
+    It is 1 in TRAIN if the next layer is a ReLU and the layer is not `frozen`, otherwise 0.
+    """
     return int(_uses_batch_statistics(ctx) and epilogues[0].is_relu)
 
 
 def pspnet_bn_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Compute the layer and the next layers `epilogues` as one fused operation.
+    """Compute the layer and the next layers, `epilogues`, as one operation.
 
-    `pspnet_count_fusible` returns how many of the next layers can be fused.
+    `pspnet_count_fusible` returns how many layers this can be.
     """
     slope, bias, mean, variance = map(channels_of, blobs)
     top, *batch = normalize_batch(ctx, x, slope, bias, mean, ctx.param.eps, relu=bool(epilogues))
@@ -160,8 +163,8 @@ def segnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
     """Compute scale * (x - mean) / sqrt(variance + 1e-9) + shift for each channel.
 
     Mean and variance are computed from the batch, also in TEST. The bottom is (N, channels, ...). With bn_mode
-    INFERENCE, the layer computes scale * x + shift. Tops 2 and 3 are mean and variance. They have the shape (1,
-    channels, 1, 1), like the blobs, scale and shift.
+    INFERENCE, the layer computes scale * x + shift. The blobs are scale and shift, (1, channels, 1, 1) each. Two
+    further tops, also (1, channels, 1, 1), contain mean and variance.
     """
     if _is_learn_mode(ctx) or ctx.n_tops > 1:
         return segnet_bn_fused(ctx, blobs, x, ())
@@ -185,7 +188,7 @@ def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy:
 
 
 def segnet_bn_in_place(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
-    """Compute scale * x + shift for each channel, with bn_mode INFERENCE and in place.
+    """Compute scale * x + shift for each channel (bn_mode INFERENCE), where the top has the name of the bottom.
 
     As in the fork, which has overwritten the bottom, the gradient of the scale is computed from the top.
     """
@@ -210,14 +213,17 @@ def segnet_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.
 
 
 def segnet_count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Return how many of the next layers can be fused: 1 for a ReLU with bn_mode LEARN, otherwise 0."""
+    """Return how many of the next layers (`epilogues`) `segnet_bn_fused` can compute together with this layer.
+
+    It is 1 with bn_mode LEARN if the next layer is a ReLU, otherwise 0.
+    """
     return int(_is_learn_mode(ctx) and epilogues[0].is_relu)
 
 
 def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> object:
-    """Compute the layer and the next layers `epilogues` as one fused operation.
+    """Compute the layer and the next layers, `epilogues`, as one operation.
 
-    `segnet_count_fusible` returns how many of the next layers can be fused.
+    `segnet_count_fusible` returns how many layers this can be.
     """
     scale, shift = map(channels_of, blobs)
     top, *batch = normalize_batch(ctx, x, scale, shift, jnp.zeros_like(shift), SEGNET_EPS, relu=bool(epilogues))
@@ -261,7 +267,7 @@ def _is_learn_mode(ctx: Context) -> bool:
 
 
 def select_bn(layer: Any) -> str:
-    """Return the name of the variant of a BN layer."""
+    """Return the name of the variant of a layer of type BN, such as "PSPNet" or "SegNet"."""
     p = layer.bn_param
     has_segnet_setting = any(p.HasField(field) for field in _SEGNET_SETTINGS)
     if not p.icnet and (has_segnet_setting or len(layer.blobs) == 2 or len(layer.top) > 1):

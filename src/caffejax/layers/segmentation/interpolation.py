@@ -1,4 +1,4 @@
-"""Interp, ResizeBilinear and Padding: bilinear interpolation along height and width, and padding."""
+"""Interp, ResizeBilinear and Padding, which resize maps by bilinear interpolation, and pad or crop them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 
 class Positions(NamedTuple):
-    """Positions of the cells of the top along an axis of the bottom.
+    """Positions in the bottom at which the cells of the top are sampled, along one axis.
 
     Attributes:
         low: (cells,), the index of the bottom's cell at or before each position.
-        part: (cells,), the distance from that cell, at least 0 and below 1.
+        part: (cells,), the distance of the position from that cell, at least 0 and below 1.
     """
 
     low: np.ndarray
@@ -34,13 +34,13 @@ class Positions(NamedTuple):
 
 
 def interpolate(x: jax.Array, positions: Sequence[Positions], *, fast: bool) -> jax.Array:
-    """Interpolate (N, C, H, W) bilinearly at positions along height and width.
+    """Interpolate x bilinearly at all pairs of positions along height and width; return (N, C, rows, columns).
 
     Integers become float32.
 
     Args:
         x: (N, C, H, W).
-        positions: positions along the height and along the width.
+        positions: the positions along the height and along the width.
         fast: whether the gradient is computed by a product with a matrix of weights instead of a scatter.
     """
     dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
@@ -62,7 +62,7 @@ def interpolate(x: jax.Array, positions: Sequence[Positions], *, fast: bool) -> 
 
 
 def interpolate_diff(dy: jax.Array, positions: Sequence[Positions], size: Sequence[int]) -> jax.Array:
-    """Return the gradient of `interpolate` with respect to the bottom, (N, C, *size)."""
+    """Return the gradient of `interpolate` with respect to x, (N, C, *size); dy is the gradient of its result."""
     d = promote(dy)
     for axis in reversed(_axis_order(size, positions)):
         axis_positions, n = positions[axis - 2], size[axis - 2]
@@ -72,7 +72,10 @@ def interpolate_diff(dy: jax.Array, positions: Sequence[Positions], size: Sequen
 
 
 def _axis_order(size: Sequence[int], positions: Sequence[Positions]) -> list[int]:
-    """Return the axes that change. The axis that grows less is first, because this order needs less work."""
+    """Return the axes (2, 3) that interpolation changes, in the order in which they are interpolated.
+
+    The axis that grows less comes first, because this needs fewer operations.
+    """
     growth = {axis: len(p.low) / n for axis, n, p in zip((2, 3), size, positions, strict=True)}
     changed = {2: _is_changed(positions[0], size[0]), 3: _is_changed(positions[1], size[1])}
     return [axis for axis in sorted(growth, key=growth.__getitem__) if changed[axis]]
@@ -98,7 +101,7 @@ def _next(low: np.ndarray, n: int) -> np.ndarray:
 
 
 def _weight_matrix(positions: Positions, n: int) -> np.ndarray:
-    """Return the weight of each of n cells of the bottom in each cell of the top, (top, n)."""
+    """Return the weight of each of the bottom's n cells in each cell of the top along an axis, (top, n)."""
     rows, matrix = np.arange(len(positions.low)), np.zeros((len(positions.low), n))
     np.add.at(matrix, (rows, positions.low), 1 - positions.part)
     np.add.at(matrix, (rows, _next(positions.low, n)), positions.part)
@@ -106,13 +109,13 @@ def _weight_matrix(positions: Positions, n: int) -> np.ndarray:
 
 
 def interp(ctx: Context, x: jax.Array) -> jax.Array:
-    """Interpolate (N, C, H, W) bilinearly along height and width, with aligned corners.
+    """Resize (N, C, H, W) by bilinear interpolation with aligned corners.
 
     The size of the top is `height` x `width` if both are set, and neither or both of shrink_factor and a zoom factor
     are set. Otherwise a size n becomes (n - 1) / shrink_factor + 1 with a shrink_factor, then n + (n - 1) *
-    (zoom_factor - 1) with a zoom_factor, or n * full_zoom_factor with a full_zoom_factor. If the shapes of a net match
-    only then, its zoom_factor is read as a full_zoom_factor, as in OpenVINO. Negative pad_beg and pad_end first crop
-    the bottom.
+    (zoom_factor - 1) with a zoom_factor, or n * full_zoom_factor with a full_zoom_factor. As in OpenVINO, the
+    zoom_factor of a net is read as a full_zoom_factor if the shapes of its blobs match only then. Negative pad_beg and
+    pad_end first crop the bottom.
     """
     (top, bottom), size = _interp_crop(ctx, x), _interp_size(ctx, x)
     inside = lax.slice(x, (0, 0, top, top), (*x.shape[:2], *bottom))
@@ -138,7 +141,7 @@ define_layer(
 
 
 def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
-    """Return the first index that cropping keeps, equal for rows and columns, and the ends (row, column)."""
+    """Return the first row and column that cropping keeps, which are equal, and the (row, column) after the last."""
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     require(
@@ -151,7 +154,7 @@ def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
 
 
 def _interp_size(ctx: Context, x: Any) -> Shape:
-    """Return height and width of the top."""
+    """Return (height, width) of the top."""
     p = ctx.param
     begin, end = _interp_crop(ctx, x)
     inner = tuple(n - begin for n in end)
@@ -184,12 +187,12 @@ _FIRST = {"NHWC": 1, "NCHW": 2}  # the axis of the height, by data_format
 
 
 def resize_bilinear(ctx: Context, x: jax.Array) -> jax.Array:
-    """Interpolate bilinearly to output_height x output_width, or by the factors scale_height and scale_width.
+    """Resize images bilinearly to output_height x output_width, or by the factors scale_height and scale_width.
 
-    The bottom is (N, H, W, C) with data_format NHWC, or (N, C, H, W) with NCHW. Pixel i of the top is at position i *
-    size / output size. With align_corners, it is at i * (size - 1) / (output size - 1). With half_pixel_centers or
-    pytorch_half_pixel, it is at (i + 0.5) * size / output size - 0.5. Positions outside the map get the first or last
-    pixel.
+    The bottom is (N, H, W, C) with data_format NHWC, or (N, C, H, W) with NCHW. Row or column i of the top is sampled
+    at position i * size / output size of the bottom. With align_corners, the position is i * (size - 1) / (output size
+    - 1). With half_pixel_centers or pytorch_half_pixel, it is (i + 0.5) * size / output size - 0.5. Positions outside
+    the map get the first or last pixel.
     """
     channels_last = _FIRST[_read_format(ctx, x)] == 1
     planes = x.transpose(0, 3, 1, 2) if channels_last else x
@@ -260,7 +263,7 @@ def _resize_axis(p: Any, n: int, out: int) -> Positions:
 
 
 def padding(ctx: Context, x: jax.Array) -> jax.Array:
-    """Pad (N, C, H, W) with zeros: pad_beg rows and columns before, pad_end after. Negative values crop."""
+    """Pad (N, C, H, W) with zeros: pad_beg rows and columns at the start, pad_end at the end. Negative values crop."""
     return _pad(x, *_read_padding(ctx, x))
 
 

@@ -1,4 +1,4 @@
-"""MatWrite: write blobs to MATLAB files."""
+"""MatWrite, which writes blobs to MATLAB files."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLaye
 
 
 def make_mat_write(ctx: Context, definition: LayerDefinition) -> LayerType:
-    """Write each bottom to a MATLAB file, as `data` with shape (width, height, channels, num).
+    """Write each bottom to a MATLAB file, as the variable `data` with shape (width, height, channels, num).
 
-    The file is `<prefix><name>_blob_<number>.mat`, with the number of the bottom. Each line of `source` begins with the
-    name for one pass, whose last `strip` characters are removed. If `source` is not set, the name is `iter_<pass>`.
-    Only the first of every `period` passes is written.
+    The file is `<prefix><name>_blob_<number>.mat`, where the number is that of the bottom, from 0. Each line of the
+    file `source` begins with the name for one pass, whose last `strip` characters are removed. If `source` is not set,
+    the name is `iter_<pass>`. Only the first of every `period` passes is written.
     """
     p = ctx.param
     require(p.period >= 1, f"period must be at least 1, not {p.period}")
@@ -46,7 +46,7 @@ define_layer(
 
 
 class _MatWriter:
-    """Writer of the files of one layer, which counts the passes."""
+    """The function that writes the files of one layer, with its count of passes."""
 
     def __init__(self, p: Any, definition: LayerDefinition) -> None:
         self._p, self._definition = p, definition

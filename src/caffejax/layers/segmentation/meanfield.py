@@ -28,10 +28,10 @@ _BASES = (1664525, 22695477)
 
 
 class Lattice(NamedTuple):
-    """A permutohedral lattice of points with d features.
+    """A permutohedral lattice for points with d features. It has at most points * (d + 1) vertices.
 
     Attributes:
-        vertices: (points, d + 1), int32 indices below points * (d + 1) of the vertices of each point's simplex.
+        vertices: (points, d + 1), int32, the indices of the vertices of each point's simplex.
         weights: (points, d + 1), the barycentric weights of these vertices.
         neighbors: (d + 1, 2, points * (d + 1) + 1), the two neighbors of each vertex along each axis. The last index is
             a vertex that is always zero and replaces neighbors that do not exist.
@@ -43,7 +43,7 @@ class Lattice(NamedTuple):
 
 
 def build_lattice(features: jax.Array) -> Lattice:
-    """Return the lattice of points with features (points, d), in units of the standard deviation of the filter."""
+    """Return the lattice for points whose features, (points, d), are in units of the filter's standard deviation."""
     points, d = features.shape
     size = points * (d + 1)
     keys, weights = _find_simplices(features)
@@ -72,10 +72,12 @@ def build_lattice(features: jax.Array) -> Lattice:
 
 
 def _find_simplices(features: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the vertices of each point's simplex, (points, d + 1, d) without the last coordinate, and their weights.
+    """Return the vertices of the simplex that contains each point, and their barycentric weights.
 
-    The point in the lattice's hyperplane is rounded to a vertex whose coordinates are multiples of d + 1. The order of
-    the rounding errors by size determines which simplex around this vertex contains the point.
+    The vertices, int32 (points, d + 1, d), are coordinates in the lattice without the last, which the others determine.
+    The weights have shape (points, d + 1). The point in the lattice's hyperplane is rounded to a vertex whose
+    coordinates are multiples of d + 1. The order of the rounding errors by size determines which simplex around this
+    vertex contains the point.
     """
     d = features.shape[1]
     deviation = float(np.float32(np.sqrt(2 / 3) * (d + 1)))
@@ -100,9 +102,9 @@ def _find_simplices(features: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _searchsorted_pairs(first: jax.Array, second: jax.Array, *queries: jax.Array) -> jax.Array:
-    """Return for each queried pair the index of the first pair that is not less, or of the last pair.
+    """Return the index of the first pair that is not less than each queried pair, or of the last pair if all are less.
 
-    The pairs are sorted.
+    The pairs (first, second), which are sorted, and the pairs of queries are both given as two arrays (n,).
     """
 
     def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -129,10 +131,11 @@ def _splat_blur_slice(lattice: Lattice, x: jax.Array, *, reverse: bool = False) 
 
 
 def filter_by_lattice(lattice: Lattice, x: jax.Array) -> jax.Array:
-    """Return for each point an approximate sum of x, (points, channels), weighted by exp(-d**2 / 2) at distance d.
+    """Return a weighted sum of all points for each point, (points, channels), an approximation of a Gaussian filter.
 
-    The result has a constant factor; to remove it, divide by the result for ones. The gradient is the filter with its
-    axes in reverse order. The features of the lattice get no gradient.
+    The values x, (points, channels), of a point at distance d have the weight exp(-d**2 / 2), up to a constant factor;
+    to remove the factor, divide by the result for ones. The gradient is the filter with its axes in reverse order. The
+    features of the lattice get no gradient.
     """
     return _filter(lattice, x)
 
@@ -149,14 +152,15 @@ Arrays = tuple[jax.Array, ...]
 def multi_stage_meanfield(
     ctx: Context, blobs: Arrays, unary: jax.Array, start: jax.Array, image: jax.Array
 ) -> jax.Array:
-    """Compute `num_iterations` mean-field iterations of a dense conditional random field, (N, classes, H, W).
+    """Compute `num_iterations` mean-field iterations of a dense conditional random field.
 
-    Bottoms: unary scores and start scores, (N, classes, H, W) each, and an image (N, channels, H, W). An iteration
-    computes unary - compatibility * messages. The messages are the sum of two filters of the softmax of the scores. The
-    first filter is a Gaussian of the position, with deviation theta_gamma. The second is a Gaussian of position and
-    colour, with deviations theta_alpha and theta_beta. As in the fork, both are computed by a permutohedral lattice,
-    divided by the sum of their weights, and multiplied by a matrix over the classes. Blobs: the matrices of both
-    filters, and the compatibility, (1, 1, classes, classes) each. The image gets no gradient.
+    Bottoms: unary scores and start scores, (N, classes, H, W) each, and an image (N, channels, H, W). The top, (N,
+    classes, H, W), contains the scores after the last iteration. An iteration computes unary - compatibility *
+    messages. The messages are the sum of two filters of the softmax of the scores. The first filter is a Gaussian of
+    the position, with deviation theta_gamma. The second is a Gaussian of position and colour, with deviations
+    theta_alpha and theta_beta. As in the fork, both are computed by a permutohedral lattice, divided by the sum of
+    their weights, and multiplied by a matrix over the classes. Blobs: the matrices of both filters, and the
+    compatibility, (1, 1, classes, classes) each. The image gets no gradient.
     """
     _check(ctx, unary, start, image)
     p, classes = ctx.param, unary.shape[1]
@@ -187,7 +191,7 @@ def multi_stage_meanfield(
 
 
 def _make_filter(lattice: Lattice) -> Callable[[jax.Array], jax.Array]:
-    """Return a function that filters by the lattice and divides by the sums of its weights."""
+    """Return a function that filters values (points, channels) by the lattice, and divides by the sums of weights."""
     points = len(lattice.weights)
     sums = filter_by_lattice(lattice, jnp.ones((points, 1), lattice.weights.dtype)) + 1e-20
     return lambda x: filter_by_lattice(lattice, x) / sums

@@ -1,4 +1,4 @@
-"""SegAccuracy and EltwiseAccuracy: accuracy of predicted classes against a label for each pixel."""
+"""SegAccuracy and EltwiseAccuracy, which compare predicted classes with a label for each pixel."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Arrays = tuple[jax.Array, ...]
 
 
 def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, Arrays]:
-    """Compute pixel accuracy, mean recall and mean intersection over union as (1, 1, 1, 3).
+    """Compute pixel accuracy, mean recall and mean intersection over union. The top is (1, 1, 1, 3).
 
     Bottoms: scores (N, C, H, W), and labels (N, H, W) or (N, 1, H, W). Pixels with a label in `ignore_label` are
-    ignored. Recall is averaged over the classes that occur. Intersection over union is averaged over all classes; it is
-    1 for a class that neither occurs nor is predicted. With `reset: false`, the pixels of earlier passes are counted,
-    too. If any other label is out of range, all three values are NaN.
+    ignored. Recall is averaged over the classes that occur in the labels. Intersection over union is averaged over all
+    classes; it is 1 for a class that neither occurs nor is predicted. With `reset: false`, the pixels of earlier passes
+    are counted, too. If any label that is not ignored is out of range, all three values are NaN.
     """
     require_label_map(scores, labels)
     classes = scores.shape[1]
@@ -64,7 +64,7 @@ define_layer(
 
 
 def require_label_map(scores: Any, labels: Any) -> None:
-    """Raise `LayerError` unless labels (N, H, W) or (N, 1, H, W) match the scores (N, C, H, W)."""
+    """Raise `LayerError` unless labels have shape (N, H, W) or (N, 1, H, W), and scores have shape (N, C, H, W)."""
     require(len(scores.shape) == 4, f"needs scores with 4 axes (num, classes, height, width), not {scores.shape}")
     label_shape = (scores.shape[0], *scores.shape[2:])
     require(
@@ -74,7 +74,10 @@ def require_label_map(scores: Any, labels: Any) -> None:
 
 
 def _accuracies(confusion: jax.Array) -> jax.Array:
-    """Return the three accuracies, (3,), from the confusion matrix of labels and predictions, (classes, classes)."""
+    """Return pixel accuracy, mean recall and mean intersection over union from a confusion matrix, (3,).
+
+    The matrix, (classes, classes), contains the number of pixels for each label (rows) and predicted class (columns).
+    """
     correct, labelled, predicted = jnp.diagonal(confusion), jnp.sum(confusion, axis=1), jnp.sum(confusion, axis=0)
     union = labelled + predicted - correct
     iou = jnp.where(union > 0, correct / jnp.maximum(union, 1), 1)
@@ -83,10 +86,10 @@ def _accuracies(confusion: jax.Array) -> jax.Array:
 
 
 def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Compute the fraction of pixels whose label is among the top_k classes as (1, 1, 1, 1).
+    """Compute the fraction of pixels whose label is among the `top_k` classes with the largest scores.
 
-    If scores are equal, the higher class comes first. Bottoms: scores (N, C, H, W), and labels (N, H, W) or (N, 1, H,
-    W). A label out of range counts as an error. Pixels with `ignore_label` are ignored.
+    Bottoms: scores (N, C, H, W), and labels (N, H, W) or (N, 1, H, W). The top is (1, 1, 1, 1). Among equal scores, the
+    higher class comes first. A label out of range counts as an error. Pixels with `ignore_label` are ignored.
     """
     p, classes = ctx.param, scores.shape[1]
     require_label_map(scores, labels)

@@ -1,4 +1,4 @@
-"""Unpooling and Upsample: values scattered to the positions of maxima, or repeated over windows."""
+"""Unpooling and Upsample, which write values to the positions of maxima, or repeat them over windows."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signat
 
 
 def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
-    """Scatter the values of x to the flat positions in the mask, in planes of `size`. Other positions are 0.
+    """Write the values of x to the flat positions in the mask, in planes of `size`. Other positions are 0.
 
-    If several values have one position, the last value is used. A position outside a plane makes the entire plane NaN.
+    If several values have one position, the last value is used. If a position is outside the plane, the entire plane is
+    NaN.
 
     Args:
-        x, mask: (N, C, H, W).
+        x: the values, (N, C, H, W).
+        mask: positions row * width + column, (N, C, H, W).
         size: (height, width) of the result (N, C, height, width).
     """
     require(x.shape == mask.shape, f"data and mask must have equal shapes, not {x.shape} and {mask.shape}")
@@ -40,7 +42,10 @@ def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
 
 
 def gather_by_mask(y: jax.Array, mask: jax.Array) -> jax.Array:
-    """Return the values of `y` at the flat positions in the mask, (N, C, H, W). Positions outside the plane give 0."""
+    """Return the values of `y` at the flat positions in the mask, in the shape of the mask, (N, C, H, W).
+
+    A position outside the plane gives 0.
+    """
     pick = jax.vmap(
         jax.vmap(lambda values, at: values.at[jnp.where(at < 0, values.size, at)].get(mode="fill", fill_value=0))
     )
@@ -55,12 +60,12 @@ Arrays = tuple[jax.Array, ...]
 
 
 def max_unpooling(ctx: Context, x: jax.Array, *mask: jax.Array) -> jax.Array:
-    """Write each value to its position in the mask, and 0 elsewhere: (N, C, H, W) to (N, C, *unpool_size).
+    """Write each value to its position in the mask, and 0 elsewhere. (N, C, H, W) becomes (N, C, *unpool_size).
 
     A second bottom (N, C, H, W) is the mask, such as Pooling's second top, with flat positions row * width + column.
-    Without it, a value is placed at the top left of its window, or in the last row or column if its window starts after
-    it. If several values have one position, the last value is used, but each of them gets the gradient there. A
-    position outside the plane makes the plane NaN.
+    Without a mask, a value is placed at the top left of its window, or in the last row or column if its window starts
+    beyond the top. If several values have one position, the last value is used, but each of them gets the gradient
+    there. If a position is outside the plane, the entire plane is NaN.
 
     The type UnPooling, MyCaffe's name, does not require unpool_size. By default, a side of its top is the larger of (n
     - 1) * stride + kernel - 2 * pad and n * stride - pad + 1.
@@ -75,11 +80,11 @@ def max_unpooling_backward(
 
 
 def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
-    """Add each value to all cells of its window: (N, C, H, W) to (N, C, *unpool_size).
+    """Add each value to all cells of its window. (N, C, H, W) becomes (N, C, *unpool_size).
 
-    AVE divides the value by the number of cells of the window; TILE does not. As in the fork, the gradient of a value
-    is the average over its window for both methods. Also as in the fork, the top is not cleared: the top of the
-    previous pass is added.
+    The method AVE divides the value by the number of cells of the window; TILE does not. As in the fork, the gradient
+    of a value is the average over its window for both methods. Also as in the fork, the top is not cleared: each pass
+    adds to the top of the previous pass.
     """
     window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
     shares = x
@@ -144,7 +149,10 @@ define_layer(
 
 
 def _unpool_size(ctx: Context, x: Any) -> Shape:
-    """Return height and width of the top: unpool_size, or for MyCaffe's layer without it the size from the windows."""
+    """Return (height, width) of the top.
+
+    It is unpool_size or, for the type UnPooling without this setting, the size that the windows determine.
+    """
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     if ctx.layer.type != "UnPooling" or any(map(p.HasField, ("unpool_size", "unpool_h", "unpool_w"))):
@@ -182,11 +190,11 @@ def _unpool_mask(ctx: Context, x: jax.Array, mask: tuple[jax.Array, ...]) -> jax
 
 
 def upsample_by_mask(ctx: Context, x: jax.Array, mask: jax.Array) -> jax.Array:
-    """Write each value to its position in the mask, and 0 elsewhere: (N, C, H, W) to (N, C, height, width).
+    """Write each value to its position in the mask, and 0 elsewhere. (N, C, H, W) becomes (N, C, height, width).
 
     The second bottom (N, C, H, W) is the mask, such as Pooling's second top, with flat positions row * width + column.
-    If several values have one position, the last value is used, but each of them gets the gradient there. A position
-    outside the plane makes the plane NaN.
+    If several values have one position, the last value is used, but each of them gets the gradient there. If a position
+    is outside the plane, the entire plane is NaN.
     """
     return scatter_by_mask(x, mask, _upsample_size(ctx, x))
 
@@ -198,7 +206,7 @@ def upsample_by_mask_backward(
 
 
 def upsample_repeated(ctx: Context, x: jax.Array) -> jax.Array:
-    """Repeat each value `scale` times along height and width: (N, C, H, W) to (N, C, scale * H, scale * W).
+    """Repeat each value `scale` times along height and width. (N, C, H, W) becomes (N, C, scale * H, scale * W).
 
     The default of `scale` is 1.
     """

@@ -1,1 +1,1 @@
-"""Layers of YOLOv2 and YOLOv3: Reorg, losses and detections; and the segmentation layers of MobileNet-YOLO."""
+"""Layers of YOLOv2 and YOLOv3, which reorder maps, compute losses and select detections, and of MobileNet-YOLO."""

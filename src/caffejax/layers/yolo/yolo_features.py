@@ -1,4 +1,4 @@
-"""Reorg and AssistedExcitation: layers on the feature maps of YOLO."""
+"""Reorg and AssistedExcitation, layers that change the feature maps of YOLO."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .yolo_head import ground_truth
 
 
 def reorg(ctx: Context, x: jax.Array) -> jax.Array:
-    """Reorder (N, C, H, W) to (N, C s^2, H/s, W/s) like darknet, where s = `stride`, or invert this with `reverse`.
+    """Reorder (N, C, H, W) to (N, C s^2, H/s, W/s) like darknet, where s = `stride`. `reverse` inverts the operation.
 
     Darknet reads the values of an image as C/s^2 planes of sH x sW, splits the planes into blocks of s x s, and writes
     each position of a block as C/s^2 planes. This differs from the usual space-to-depth operation.
@@ -47,10 +47,7 @@ define_layer(
 
 
 def _reorder(x: jax.Array, s: int, inverse: bool) -> jax.Array:
-    """Return x with the values of each image reordered as in Reorg, in the shape of x.
-
-    With `inverse`, the inverse of this order is applied.
-    """
+    """Return the values of each image in Reorg's order, in the shape of x. `inverse` inverts the operation."""
     n, channels, height, width = x.shape
     planes = channels // (s * s)
     if inverse:
@@ -59,11 +56,11 @@ def _reorder(x: jax.Array, s: int, inverse: bool) -> jax.Array:
 
 
 def assisted_excitation(ctx: Context, x: jax.Array, labels: jax.Array, mean: jax.Array) -> jax.Array:
-    """Add a map (N, 1, H, W) or (N, H, W), usually the mean of x, to x (N, C, H, W) in the cells of labelled boxes.
+    """Add a map to the cells of labelled boxes in each channel of x.
 
-    Bottoms: x, labels, and the map. Labels are rows (class, x, y, width, height) for each image, up to the first row
-    with x = 0. Coordinates are fractions of the image, and (x, y) is the center. Each box covers at least one cell.
-    Only bottom 0 gets a gradient.
+    Bottoms: x (N, C, H, W), labels, and the map (N, 1, H, W) or (N, H, W), which usually is the mean of x. Labels are
+    rows (class, x, y, width, height) for each image, up to the first row with x = 0. Coordinates are fractions of the
+    image, and (x, y) is the center. Each box covers at least one cell. Only bottom 0 gets a gradient.
     """
     require(len(x.shape) == 4, f"bottom 0 must have 4 axes (images, channels, height, width), not shape {x.shape}")
     expected = (x.shape[0], 1, *x.shape[2:])
@@ -101,7 +98,7 @@ define_layer(
 
 
 def _box_cells(x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return the mask (N, 1, H, W) of the cells that a labelled box covers."""
+    """Return the mask (N, 1, H, W) of the cells that at least one labelled box covers."""
     height, width = x.shape[2:]
     sides = np.array([width, height])
     objects = ground_truth(x.shape, labels, sides)

@@ -1,4 +1,4 @@
-"""YOLO's prediction maps, anchors, and labelled boxes.
+"""Prediction maps of YOLO, anchors, and labelled boxes.
 
 A map (N, anchors * (5 + classes), H, W) contains x, y, width, height, objectness and class scores for each anchor of a
 cell. Boxes are (x, y, width, height) as fractions of the image, where (x, y) is the center.
@@ -22,13 +22,13 @@ from ..dtype_policy import promote
 
 
 class Head(NamedTuple):
-    """A prediction map with the cells of all anchors along one axis: anchor by anchor, row by row.
+    """A prediction map in which the cells of all anchors form one axis: anchor by anchor, then row by row.
 
     Attributes:
-        raw: (N, cells, 5 + classes), the raw predictions.
+        raw: (N, cells, 5 + classes), the values of the map.
         corners: (cells, 2), column and row of each cell.
         anchors: (cells, 2), width and height of each cell's anchor as fractions of the image.
-        sides: (2,), the numbers of columns and rows of the map.
+        sides: (2,), the number of columns and the number of rows of the map.
     """
 
     raw: jax.Array
@@ -37,7 +37,10 @@ class Head(NamedTuple):
     sides: np.ndarray
 
     def boxes(self, offsets: jax.Array) -> jax.Array:
-        """Return the boxes (..., cells, 4) whose centers are `offsets` cells from the corners of their cells."""
+        """Return the predicted boxes (x, y, width, height), (..., cells, 4), as fractions of the image.
+
+        `offsets`, (..., cells, 2), are the distances of the centers from the corners of their cells, in cells.
+        """
         sizes = jnp.exp(self.raw[..., 2:4]) * self.anchors.astype(self.raw.dtype)
         centers = (offsets + self.corners.astype(self.raw.dtype)) / self.sides.astype(self.raw.dtype)
         return jnp.concatenate([centers, sizes], axis=-1)
@@ -52,6 +55,9 @@ def head(x: jax.Array, anchors: Any, scale: int, classes: int, name: str = "bott
         scale: the side of a cell in the units of `anchors`.
         classes: the number of classes.
         name: the name of the bottom in messages.
+
+    Raises:
+        LayerError: if the shape of the bottom is wrong.
     """
     require(len(x.shape) == 4, f"{name} must have 4 axes (images, channels, height, width), not shape {x.shape}")
     n, channels, height, width = x.shape
@@ -73,17 +79,22 @@ def head(x: jax.Array, anchors: Any, scale: int, classes: int, name: str = "bott
 
 
 def to_map(cells: jax.Array, like: jax.Array, anchors: int) -> jax.Array:
-    """Reshape (N, cells, 5 + classes) to a map like `like`, (N, anchors * (5 + classes), H, W)."""
+    """Reshape (N, cells, 5 + classes), in the order of `Head`, to a map (N, anchors * (5 + classes), H, W).
+
+    `like` is an array with the shape of the map.
+    """
     n, _, height, width = like.shape
     by_anchor = cells.reshape(n, anchors, height * width, cells.shape[-1])
     return by_anchor.transpose(0, 1, 3, 2).reshape(like.shape)
 
 
 def anchor_sizes(biases: Sequence[float], field: str) -> np.ndarray:
-    """Return widths and heights (anchors, 2) from the values of a setting `biases`.
+    """Return the widths and heights of anchors, (anchors, 2), from the values of the setting `biases`.
+
+    `field` is the name of the layer's parameter in messages.
 
     Raises:
-        LayerError: if they are not pairs of positive numbers.
+        LayerError: if the values are not pairs of positive numbers.
     """
     require(
         len(biases) > 0 and len(biases) % 2 == 0,
@@ -94,7 +105,13 @@ def anchor_sizes(biases: Sequence[float], field: str) -> np.ndarray:
 
 
 def select_anchors(anchors: np.ndarray, mask: Sequence[int], field: str) -> np.ndarray:
-    """Return the rows of `anchors` at the indices in a setting `mask`."""
+    """Return the rows of `anchors` at the indices in the setting `mask`.
+
+    `field` is the name of the layer's parameter in messages.
+
+    Raises:
+        LayerError: if an index is out of range.
+    """
     require(
         all(0 <= m < len(anchors) for m in mask),
         f"{field}.mask must have indices from 0 to {len(anchors) - 1} of anchors in biases, not {list(mask)}",
@@ -103,21 +120,21 @@ def select_anchors(anchors: np.ndarray, mask: Sequence[int], field: str) -> np.n
 
 
 def to_corners(boxes: jax.Array) -> jax.Array:
-    """Convert boxes (..., x, y, width, height) to (x1, y1, x2, y2)."""
+    """Convert boxes (x, y, width, height), (..., 4), to (x1, y1, x2, y2)."""
     centers, sizes = boxes[..., :2], boxes[..., 2:4]
     return jnp.concatenate([centers - sizes / 2, centers + sizes / 2], axis=-1)
 
 
 def centred_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return the intersection over union (...) of boxes (..., 4) as x, y, width, height.
+    """Return the intersection over union (...) of boxes (x, y, width, height), (..., 4).
 
-    The boxes broadcast.
+    The leading axes of both arrays broadcast.
     """
     return overlaps(to_corners(a), to_corners(b))
 
 
 def shape_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return the intersection over union (...) of boxes with the same center from their sizes (..., 2)."""
+    """Return the intersection over union (...) of boxes with a common center, from their sizes (..., 2)."""
     intersection = jnp.prod(jnp.minimum(a, b), axis=-1)
     return intersection / (jnp.prod(a, axis=-1) + jnp.prod(b, axis=-1) - intersection)
 
@@ -126,11 +143,12 @@ class GroundTruth(NamedTuple):
     """Labelled boxes of each image.
 
     Attributes:
-        classes: (N, boxes).
-        boxes: (N, boxes, 4), x, y, width, height as fractions of the image.
+        classes: (N, boxes), int32.
+        boxes: (N, boxes, 4), (x, y, width, height) as fractions of the image, where (x, y) is the center.
         valid: (N, boxes), True for boxes before the first box with x = 0.
         assigned: (N, boxes), True for boxes before the first box with width 0, if their center is inside the image.
-        cells: (N, boxes), the flat index row * columns + column of the cell of each assigned box.
+        cells: (N, boxes), the flat index row * columns + column of the cell that contains the center of each assigned
+            box.
     """
 
     classes: jax.Array
@@ -141,12 +159,13 @@ class GroundTruth(NamedTuple):
 
 
 def ground_truth(data: Shape, labels: jax.Array, sides: np.ndarray) -> GroundTruth:
-    """Return the labelled boxes of a bottom with rows (class, x, y, width, height) for each image.
+    """Return the labelled boxes of each image.
 
     Args:
         data: the shape of the prediction map.
-        labels: the bottom, (N, ..., 5), or SSD's labels (1, 1, boxes, 8), as in Intel's nets.
-        sides: the numbers of columns and rows of the map.
+        labels: the bottom: rows (class, x, y, width, height) for each image, (N, ..., 5), or SSD's labels (1, 1, boxes,
+            8), as in Intel's nets.
+        sides: the number of columns and the number of rows of the map.
     """
     if len(labels.shape) == 4 and labels.shape[:2] == (1, 1) and labels.shape[3] == 8:
         labels = _rows_by_image(labels, data[0])
@@ -170,7 +189,9 @@ def ground_truth(data: Shape, labels: jax.Array, sides: np.ndarray) -> GroundTru
 
 
 def _rows_by_image(labels: jax.Array, images: int) -> jax.Array:
-    """Return the rows (class, x, y, width, height) of each image, (images, boxes, 5), followed by rows of 0.
+    """Convert SSD's labels to rows (class, x, y, width, height) for each image, (images, boxes, 5).
+
+    The rows of an image are followed by padding rows of 0.
 
     Args:
         labels: (1, 1, boxes, 8), rows (image, class + 1, instance, x1, y1, x2, y2, difficult); padding rows begin with
@@ -193,6 +214,6 @@ def _mask_before_zero(x: jax.Array) -> jax.Array:
 
 
 def nan_for_unknown_labels(loss: jax.Array, objects: GroundTruth, classes: int) -> jax.Array:
-    """Return the loss, or NaN if an assigned box has a label that is not a class."""
+    """Return the loss, or NaN if the label of any assigned box is not one of the `classes` classes."""
     is_unknown = objects.assigned & ((objects.classes < 0) | (objects.classes >= classes))
     return jnp.where(jnp.any(is_unknown), jnp.nan, loss)

@@ -1,4 +1,7 @@
-"""RegionLoss (YOLOv2) and Yolov3: losses of prediction maps, with IoU, GIoU, DIoU and CIoU losses of boxes."""
+"""RegionLoss (YOLOv2) and Yolov3, losses of prediction maps, with the IoU, GIoU, DIoU and CIoU of boxes.
+
+The functions for boxes take boxes (x, y, width, height), where (x, y) is the center.
+"""
 
 from __future__ import annotations
 
@@ -34,25 +37,25 @@ IouMeasure = Callable[
 
 
 def iou(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return the intersection over union (...) of boxes a and b (..., 4)."""
+    """Return the intersection over union (IoU) of boxes `a` and `b`, (..., 4); the result has shape (...)."""
     intersection, union, _ = _overlap_areas(a, b)
     return intersection / union
 
 
 def giou(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return the IoU minus the fraction of the enclosing box that is in neither box, (...)."""
+    """Return the IoU minus the fraction of the enclosing box that neither box covers, (...)."""
     intersection, union, enclosing_sides = _overlap_areas(a, b)
     enclosing_area = jnp.prod(enclosing_sides, axis=-1)
     return intersection / union - (enclosing_area - union) / enclosing_area
 
 
 def diou(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return the IoU minus the relative distance of the centers to the power 0.6, as in the fork, (...)."""
+    """Return the IoU minus the power 0.6 of the relative squared distance of the centers, as in the fork, (...)."""
     return iou(a, b) - jnp.power(_squared_distance(a, b), 0.6)
 
 
 def ciou(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return the IoU minus the relative distance of the centers and the weighted difference of aspect ratios, (...)."""
+    """Return the IoU minus the relative squared distance of the centers and a weighted difference of aspects, (...)."""
     aspect_term = jnp.square(_aspect_difference(a, b)) * (4 / np.pi**2)
     weight = aspect_term / (1 - iou(a, b) + aspect_term + 1e-6)
     return iou(a, b) - _squared_distance(a, b) - weight * aspect_term
@@ -62,11 +65,16 @@ IOU_MEASURES: Mapping[str, IouMeasure] = {"MSE": iou, "IOU": iou, "GIOU": giou, 
 
 
 def iou_gradients(kind: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
-    """Return the fork's gradients of a measure with respect to x, y, width and height of predicted boxes, (..., 4).
+    """Return the fork's gradients of a measure with respect to predicted boxes (x, y, width, height), (..., 4).
 
     They are not its derivatives. The gradients of the IoU with respect to width and height are doubled. The area of the
     intersection of disjoint boxes is a product of negative sides. The terms of the distance and of the aspect ratio
     have additional factors.
+
+    Args:
+        kind: the name of the measure, a key of `IOU_MEASURES`.
+        pred: the predicted boxes, (..., 4).
+        truth: the labelled boxes, (..., 4).
     """
     (low, high), (truth_low, truth_high) = (jnp.split(to_corners(box), 2, axis=-1) for box in (pred, truth))
     intersection_sides = jnp.minimum(high, truth_high) - jnp.maximum(low, truth_low)
@@ -79,7 +87,7 @@ def iou_gradients(kind: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
     intersects = jnp.all(intersection_sides > 0, axis=-1, keepdims=True)
 
     def edge_gradient(sign: int, is_inner: jax.Array, is_outer: jax.Array) -> jax.Array:
-        """Return the gradients with respect to the low (sign -1) or high (sign 1) edges along both axes, (..., 2)."""
+        """Return the gradients with respect to the low (sign -1) or high (sign 1) edges along x and y, (..., 2)."""
         d_intersection = jnp.where(is_inner, sign * intersection_sides[..., ::-1], 0)
         d_union = sign * (high - low)[..., ::-1] - d_intersection
         slope = jnp.where(union > 0, (union * d_intersection - intersection * d_union) / jnp.square(union), 0)
@@ -108,10 +116,11 @@ def iou_gradients(kind: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
 
 
 def negative_iou_gradient(kind: str, pred: jax.Array, truth: jax.Array, log_sizes: jax.Array) -> jax.Array:
-    """Return minus the gradients of a measure with respect to predicted boxes (..., 4), or 0 where they are not finite.
+    """Return minus the gradients of a measure with respect to predictions, (..., 4), or 0 where they are not finite.
 
     The gradients with respect to width and height are multiplied by the exponentials of `log_sizes`, (..., 2). The size
-    of the anchor, which is also a factor of width and height, is not included.
+    of the anchor, which is also a factor of width and height, is not included. The other arguments are those of
+    `iou_gradients`.
     """
     gradients = iou_gradients(kind, pred, truth)
     scaled = jnp.concatenate([gradients[..., :2], gradients[..., 2:] * jnp.exp(log_sizes)], axis=-1)
@@ -124,13 +133,16 @@ def _aspect_difference(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _squared_distance(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return the squared distance of the centers over the squared diagonal of the enclosing box, (...)."""
+    """Return the squared distance of the centers, divided by the squared diagonal of the enclosing box, (...)."""
     _, _, enclosing_sides = _overlap_areas(a, b)
     return jnp.sum(jnp.square(a[..., :2] - b[..., :2]), -1) / jnp.sum(jnp.square(enclosing_sides), -1)
 
 
 def _overlap_areas(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the areas (...) of intersection and union, and width and height (..., 2) of the enclosing box."""
+    """Return the areas of the intersection and the union of boxes, and the sides of the enclosing box.
+
+    The areas have shape (...), and the sides (width, height) have shape (..., 2).
+    """
     (a_low, a_high), (b_low, b_high) = (jnp.split(to_corners(box), 2, axis=-1) for box in (a, b))
     intersection = jnp.prod(jnp.maximum(jnp.minimum(a_high, b_high) - jnp.maximum(a_low, b_low), 0), axis=-1)
     union = a[..., 2] * a[..., 3] + b[..., 2] * b[..., 3] - intersection
@@ -138,14 +150,14 @@ def _overlap_areas(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, ja
 
 
 def region_loss(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Compute YOLOv2's loss of a prediction map, a scalar: the sum of squared differences from targets, divided by N.
+    """Compute YOLOv2's loss of a prediction map: the sum of squared differences from targets, divided by N.
 
     Bottoms: a map (N, num * (5 + num_class), H, W), and labels (N, 1, boxes, 5) with rows class, x, y, width, height,
-    up to the first row of zeros. Each box is assigned to its cell and the most similar anchor. If several boxes are
-    assigned to one cell, the last is used. The objectness target of an assigned cell is 1, or with `rescore` the
-    overlap of the prediction with the box. The objectness target of other cells is 0, but they have no loss if the
-    prediction overlaps a box by more than `thresh`. Class scores go through a softmax. The gradient is the differences
-    themselves, divided by N.
+    up to the first row of zeros. The top is a scalar. Each box is assigned to its cell and the most similar anchor. If
+    several boxes are assigned to one cell and anchor, the last is used. The objectness target of an assigned cell is 1,
+    or with `rescore` the overlap of the prediction with the box. The objectness target of other cells is 0, but they
+    have no loss if the prediction overlaps a box by more than `thresh`. Class scores go through a softmax. The gradient
+    is the differences themselves, divided by N.
     """
     h, objects = _read_region(ctx, x, labels)
     loss = jnp.sum(jnp.square(_region_differences(ctx, h, objects))) / max(x.shape[0], 1)
@@ -183,7 +195,7 @@ def _read_region(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, G
 
 
 def _region_differences(ctx: Context, h: Head, objects: GroundTruth) -> jax.Array:
-    """Return predictions minus targets, (N, cells, 5 + classes)."""
+    """Return predictions minus targets, with their weights and slopes, (N, cells, 5 + classes)."""
     differences_by_image = jax.vmap(
         lambda raw, boxes: _region_differences_of_image(ctx.param, h._replace(raw=raw), boxes)
     )
@@ -228,13 +240,22 @@ def _region_differences_of_image(p: Any, h: Head, objects: GroundTruth) -> jax.A
 
 
 def _coordinate_differences(s: jax.Array, h: Head, target_offsets: Any, log_sizes: Any) -> jax.Array:
-    """Return the differences of offsets times the slope of the sigmoid, and of logarithms of sizes, (cells, 4)."""
+    """Return predicted minus target coordinates, (cells, 4).
+
+    The differences of offsets are multiplied by the slope of the sigmoid. The others are differences of log(size).
+
+    Args:
+        s: (cells, 5 + classes), sigmoids of the predictions.
+        h: the prediction map of one image.
+        target_offsets: (cells, 2), the targets of x and y in cells.
+        log_sizes: (cells, 2), the targets of width and height: log(size / size of the anchor).
+    """
     offsets = s[:, :2]
     return jnp.concatenate([(offsets - target_offsets) * offsets * (1 - offsets), h.raw[:, 2:4] - log_sizes], axis=1)
 
 
 def _last_boxes(p: Any, h: Head, objects: GroundTruth) -> jax.Array:
-    """Return for each cell the index of the last box that is assigned to it, or -1, (cells,)."""
+    """Return the index of the last box that is assigned to each cell, or -1 if there is none, (cells,)."""
     per_anchor = len(h.corners) // p.num
     cells = objects.cells[:, None] + np.arange(p.num) * per_anchor  # (boxes, num)
     if p.bias_match:
@@ -248,19 +269,19 @@ def _last_boxes(p: Any, h: Head, objects: GroundTruth) -> jax.Array:
 
 
 def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Compute YOLOv3's loss of a prediction map, a scalar: the sum of squared differences from targets, divided by N.
+    """Compute YOLOv3's loss of a prediction map: the sum of squared differences from targets, divided by N.
 
     Bottoms: a map (N, num * (5 + num_class), H, W), and labels (N, 1, boxes, 5) with rows class, x, y, width, height,
-    up to the first row of zeros. Each box is assigned to its cell and the most similar anchor, if that anchor is in
-    `mask`. It is also assigned to other anchors of `mask` that overlap it by more than `iou_thresh`. To exclude the
-    most similar anchor, the fork compares anchor indices with its position in `mask`, so it may be assigned twice. The
-    objectness target of an assigned cell is 1. The target of other cells is 0, but they have no loss if the prediction
-    overlaps a box by more than `thresh`.
+    up to the first row of zeros. The top is a scalar. Each box is assigned to its cell and the most similar anchor, if
+    that anchor is in `mask`. It is also assigned to other anchors of `mask` that overlap it by more than `iou_thresh`.
+    To exclude the most similar anchor from these, the fork compares anchor indices with its position in `mask`, so the
+    box may be assigned to it twice. The objectness target of an assigned cell is 1. The target of other cells is 0, but
+    they have no loss if the prediction overlaps a box by more than `thresh`.
 
     The gradient is the differences themselves, divided by N. With `use_logic_gradient`, they are multiplied by the
     slope of the sigmoid. If `iou_loss` is not MSE, overlaps are that measure, and the loss of coordinates is
-    `iou_normalizer` times the mean of 1 minus the measure over all assignments (with IOU, the measure is then DIOU).
-    Its gradient is computed as in the fork, see `iou_gradients`.
+    `iou_normalizer` times the mean of 1 minus the measure over all assignments (with IOU, the measure in this loss is
+    DIOU). Its gradient is computed as in the fork, see `iou_gradients`.
     """
     h, objects = _read_yolov3(ctx, x, labels)
     p = ctx.param
@@ -310,7 +331,10 @@ def _read_yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, G
 
 
 def _count_assignments(p: Any, objects: GroundTruth, anchors: np.ndarray) -> jax.Array:
-    """Return how often each box is assigned to each anchor of `mask`, (N, boxes, num)."""
+    """Return how often each box is assigned to each anchor of `mask`: 0, 1 or 2 times, (N, boxes, num).
+
+    `anchors`, (anchors, 2), contains the sizes of all anchors as fractions of the image.
+    """
     sizes = jnp.asarray(anchors, objects.boxes.dtype)
     at_corner = [jnp.concatenate([jnp.zeros_like(s), s], axis=-1) for s in (objects.boxes[..., None, 2:], sizes)]
     similarities = _select_measure(p)(at_corner[1], at_corner[0])
@@ -330,10 +354,11 @@ def _select_measure(p: Any) -> IouMeasure:
 
 
 def _yolov3_differences(ctx: Context, h: Head, objects: GroundTruth) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return predictions minus targets, losses of boxes by the `iou_loss`, and numbers of assignments.
+    """Return predictions minus targets, the losses of boxes by the measure `iou_loss`, and the numbers of assignments.
 
     Returns:
-        differences (N, cells, 5 + classes), and the losses and numbers of each image, (N,) each.
+        the differences, (N, cells, 5 + classes); the sum of the losses of boxes of each image, (N,); and the number of
+        assignments of each image, (N,).
     """
     p = ctx.param
     sides = h.sides * p.anchors_scale
@@ -386,15 +411,15 @@ def _yolov3_differences_of_image(
 def _box_differences(
     p: Any, h: Head, s: jax.Array, boxes: jax.Array, objects: GroundTruth, cell: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the coordinate differences of boxes, (boxes, num, 4), and 1 minus the `iou_loss`, (boxes, num).
+    """Return the coordinate differences of boxes, (boxes, num, 4), and 1 minus their `iou_loss` measure, (boxes, num).
 
-    With MSE, the differences are predicted minus target coordinates. Otherwise, they are minus the gradients of the
-    measure, clipped to max_delta.
+    With MSE, the differences are predicted minus target coordinates, and the second result is 0. Otherwise, the
+    differences are minus the gradients of the measure, clipped to max_delta.
 
     Args:
         p: the settings.
         h: the prediction map of one image.
-        s: (cells, 5 + classes), sigmoids of the raw predictions.
+        s: (cells, 5 + classes), sigmoids of the predictions.
         boxes: (cells, 4), the predicted boxes.
         objects: the labelled boxes.
         cell: (boxes, num), the cell of each box and anchor.
@@ -422,6 +447,14 @@ def _class_differences(
 
     The first assignment to a cell sets the targets of all classes; later assignments only raise the target of their own
     class.
+
+    Args:
+        p: the settings.
+        s: (cells, classes), the class scores.
+        assigned_cells: (boxes, num), the cell of each box and anchor, or `cells` if they are not assigned.
+        classes: (boxes, num), the class of the box.
+        is_first: (boxes, num), True for the first assignment to a cell.
+        is_later: (boxes, num), True for other assignments.
     """
     one_hot = jnp.zeros_like(s).at[jnp.where(is_first, assigned_cells, len(s)), classes].set(1, mode="drop")
     later = jnp.zeros(s.shape, bool).at[jnp.where(is_later, assigned_cells, len(s)), classes].set(True, mode="drop")

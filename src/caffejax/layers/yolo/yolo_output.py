@@ -1,4 +1,4 @@
-"""YoloDetectionOutput, Yolov3DetectionOutput, EvalDetection: detections from prediction maps, and their evaluation."""
+"""YoloDetectionOutput and Yolov3DetectionOutput, which select detections, and EvalDetection, which evaluates them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def detection_rows(
     all boxes are suppressed or invalid, the first rows are (image, -1, ...), one for each image.
 
     Args:
-        boxes: (boxes, 4), x, y, width, height.
+        boxes: (boxes, 4), (x, y, width, height) as fractions of the image, where (x, y) is the center.
         scores: (boxes,).
         classes: (boxes,).
         valid: (boxes,), True for scores above the threshold.
@@ -39,7 +39,7 @@ def detection_rows(
         n: the number of images.
 
     Returns:
-        (1, 1, boxes, 7), with padding rows of -1 at the end.
+        The rows, (1, 1, boxes, 7), with padding rows of -1 at the end.
     """
     corners = to_corners(boxes)
     indices, selected = select_best(corners, scores, valid, threshold, or_equal=True)
@@ -51,13 +51,13 @@ def detection_rows(
 
 
 def yolo_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
-    """Select YOLOv2's detections: rows (image, class + 1, score, x1, y1, x2, y2), best first, (1, 1, rows, 7).
+    """Select YOLOv2's detections, as rows (image, class + 1, score, x1, y1, x2, y2), best first.
 
-    Bottoms: one or two maps (N, num_box * (5 + num_classes), H, W). Each cell and anchor has one candidate with its
-    best class. The score is objectness, by sigmoid, times class probability, by softmax. Candidates with a score of at
-    least `confidence_threshold` go through suppression. A box is suppressed if a better box of any class overlaps it by
-    at least `nms_threshold`. As in the fork, boxes of all images suppress each other, and every row has image 0.
-    Padding rows of -1 come last.
+    Bottoms: one or two maps (N, num_box * (5 + num_classes), H, W). The top has shape (1, 1, rows, 7). Each cell and
+    anchor has one candidate with its best class. The score is objectness (by sigmoid) times class probability (by
+    softmax). Candidates with a score of at least `confidence_threshold` go through suppression. A box is suppressed if
+    a better box of any class overlaps it by at least `nms_threshold`. As in the fork, boxes of all images suppress each
+    other, and every row has image 0. Padding rows of -1 come last.
     """
     p = ctx.param
     require(p.num_classes > 0, f"yolo_detection_output_param.num_classes must be above 0, not {p.num_classes}")
@@ -102,16 +102,16 @@ Candidates = tuple[jax.Array, jax.Array, jax.Array]
 
 
 def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
-    """Select YOLOv3's detections: rows (image, class + 1, score, x1, y1, x2, y2), best first, (1, 1, rows, 7).
+    """Select YOLOv3's detections, as rows (image, class + 1, score, x1, y1, x2, y2), best first.
 
-    Bottoms: maps (N, num_box * (5 + num_classes), H, W). The score of a class is objectness times class probability,
-    both by sigmoid. Scores above `confidence_threshold` go through suppression. A box is suppressed if a better box of
-    any class overlaps it by at least `nms_threshold`, so only the best class of a cell and anchor remains. As in the
-    fork, boxes of all images suppress each other, and every row has image 0. Padding rows of -1 come last.
+    Bottoms: maps (N, num_box * (5 + num_classes), H, W). The top has shape (1, 1, rows, 7). The score of a class is
+    objectness times class probability, both by sigmoid. Scores above `confidence_threshold` go through suppression. A
+    box is suppressed if a better box of any class overlaps it by at least `nms_threshold`, so only the best class of a
+    cell and anchor remains. As in the fork, boxes of all images suppress each other, and every row has image 0. Padding
+    rows of -1 come last.
 
     With `gaussian_box`, bottoms are the maps (N, num_box * (9 + num_classes), H, W) of Gaussian YOLOv3. Each coordinate
-    is followed by its deviation, and the mean of the four deviations, by sigmoid, reduces the scores: they are
-    multiplied by 1 - mean.
+    is followed by its deviation. Scores are multiplied by 1 minus the mean of the four deviations (by sigmoid).
     """
     p = ctx.param
     all_classes = p.nms_threshold >= 1  # then a cell may have boxes of several classes
@@ -136,7 +136,7 @@ define_layer(
 
 
 def _read_heads(ctx: Context, bottoms: tuple[jax.Array, ...]) -> list[tuple[Head, jax.Array | float]]:
-    """Return the maps with their factors of the scores, (N, cells, 1) or 1.
+    """Return each map with the factors of its scores, (N, cells, 1), or 1 without `gaussian_box`.
 
     Raises:
         LayerError: if a setting or the shape of a bottom is wrong.
@@ -163,10 +163,14 @@ def _read_heads(ctx: Context, bottoms: tuple[jax.Array, ...]) -> list[tuple[Head
 
 
 def _split_deviations(x: jax.Array, p: Any, name: str) -> tuple[jax.Array, jax.Array]:
-    """Split a map of Gaussian YOLOv3, (N, num_box * (9 + num_classes), H, W).
+    """Split a map of Gaussian YOLOv3, (N, num_box * (9 + num_classes), H, W), into predictions and deviations.
 
     Returns:
-        The map (N, num_box * (5 + num_classes), H, W) without deviations, and the factors of the scores, (N, cells, 1).
+        The map without deviations, (N, num_box * (5 + num_classes), H, W), and the factors of the scores, (N, cells,
+        1).
+
+    Raises:
+        LayerError: if the shape of the map is wrong.
     """
     per_anchor = 9 + p.num_classes
     require(
@@ -182,12 +186,12 @@ def _split_deviations(x: jax.Array, p: Any, name: str) -> tuple[jax.Array, jax.A
 
 
 def _candidates(h: Head, factor: jax.Array | float, all_classes: bool) -> Candidates:
-    """Return the candidate boxes (n, 4), scores (n,) and classes (n,) of a map.
+    """Return the boxes (n, 4), scores (n,) and classes (n,) of a map that are candidates for detections.
 
     Args:
         h: the map.
         factor: the factors of the scores, (N, cells, 1) or 1.
-        all_classes: whether each cell gives a candidate for each class, instead of only for its best class.
+        all_classes: whether each cell has a candidate for each class, instead of only for its best class.
     """
     s = jax.nn.sigmoid(h.raw)
     boxes, scores = h.boxes(s[..., :2]), factor * s[..., 4:5] * s[..., 5:]
@@ -205,9 +209,9 @@ class Boxes(NamedTuple):
 
     Attributes:
         classes: (N, boxes).
-        boxes: (N, boxes, 4), x, y, width, height as fractions of the image.
-        scores: (N, boxes), the scores of predicted boxes. For labelled boxes it is True if they count, i.e. are not
-            difficult.
+        boxes: (N, boxes, 4), (x, y, width, height) as fractions of the image, where (x, y) is the center.
+        scores: (N, boxes), the scores of predicted boxes. For labelled boxes, it is False if the box is difficult and
+            does not count, otherwise True.
         valid: (N, boxes), False for padding.
     """
 
@@ -218,20 +222,22 @@ class Boxes(NamedTuple):
 
 
 def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array, *_images: jax.Array) -> jax.Array:
-    """Count the labels of each class, and mark predictions as true or false positives: (N, num_class + boxes * 4).
+    """Count the labels of each class, and mark each prediction as a true or false positive.
 
-    The first num_class values of a row are the counts of labels. The others are (class, score, true positive, false
-    positive) for each prediction, class by class, best first, followed by zeros.
+    The top has shape (N, num_class + boxes * 4). The first num_class values of a row are the counts of labels. The
+    others are (class, score, true positive, false positive) for each prediction, class by class, best first, followed
+    by zeros.
 
     With `biases`, bottoms are YOLOv2's: a map (N, num_object * (5 + num_class), side, side), and labels with rows
     (class, x, y, width, height) up to the first row with x = 0. Without `biases`, bottoms are YOLOv1's. Bottom 0 then
-    contains the class scores of all cells, their objectness, and boxes (x, y, width, height). For all cells, labels
-    contain whether an object is difficult, whether it exists, its class, and its box.
+    contains the class scores of all cells, then their objectness, then their boxes (x, y, width, height). The labels
+    consist of four parts, each with the values of all cells: whether the object of the cell is difficult, whether there
+    is an object, the class of the object, and the box of the object.
 
-    A prediction is dropped if a better prediction overlaps it by at least `nms`; a negative `nms` drops none. Each
-    prediction is compared with the label of its class that it overlaps most. It is a true positive if the overlap is at
-    least `threshold` and no better prediction is matched to this label. If the label is difficult, it is neither a true
-    nor a false positive. A third bottom, Intel's images, is ignored.
+    A prediction is dropped if a better prediction overlaps it by at least `nms`; with a negative `nms`, none is
+    dropped. Each prediction is compared with the label of its class that it overlaps most. It is a true positive if the
+    overlap is at least `threshold` and no better prediction is matched to this label. If the label is difficult, it is
+    neither a true nor a false positive. A third bottom, Intel's images, is ignored.
     """
     p = ctx.param
     _check(p, x)
@@ -315,7 +321,7 @@ def _scores(p: Any, objectness: jax.Array, probability: jax.Array) -> jax.Array:
 
 
 def _evaluate_image(p: Any, predicted: Boxes, labelled: Boxes) -> jax.Array:
-    """Return the row (num_class + boxes * 4,) of one image."""
+    """Return one image's row of the top of EvalDetection, (num_class + boxes * 4,)."""
     order = jnp.argsort(-predicted.scores, stable=True)
     classes, boxes, scores, valid = (part[order] for part in predicted)
     if p.nms >= 0:

@@ -1,4 +1,4 @@
-"""YoloSeg and SegmentationEvaluate of MobileNet-YOLO: a segmentation loss, and intersection over union."""
+"""YoloSeg and SegmentationEvaluate of MobileNet-YOLO: a segmentation loss, and intersection over union of classes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array) -> jax.Array:
     """Compute the sum of squares of d = `object_scale` * (sigmoid(x) - label), divided by N, as a scalar.
 
-    Bottoms: x and labels of one shape (N, C, ...), and optionally pixel counts (N, C) of each class. With pixel counts,
-    the differences of a class are multiplied by 2 minus its fraction of the pixels. The gradient is d / N, as in the
-    fork.
+    Bottoms: x and labels of one shape (N, C, ...), and optionally the number of pixels of each class, (N, C). With
+    these numbers, the differences of a class are multiplied by 2 minus the class's fraction of the pixels. The gradient
+    is d / N, as in the fork.
     """
     return jnp.sum(jnp.square(_difference(ctx, x, labels, *pixels))) / max(x.shape[0], 1)
 
@@ -67,10 +67,11 @@ def _difference(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Arra
 
 
 def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Compute the intersection over union of each class, (1, 1, 1, C), of probabilities and labels above `threshold`.
+    """Compute the intersection over union of each class, for probabilities and labels above `threshold`.
 
-    Bottoms: probabilities (N, C, H, W), and labels (N, C, H', W'). A class without pixels gets 0. If the sizes differ,
-    probabilities are truncated to multiples of 1/255 and resized bilinearly to H' x W'.
+    Bottoms: probabilities (N, C, H, W), and labels (N, C, H', W'). The top has shape (1, 1, 1, C). A class without
+    pixels gets 0. If the sizes differ, probabilities are truncated to multiples of 1/255 and resized bilinearly to H' x
+    W'.
     """
     shape, target_shape, threshold = x.shape, labels.shape, ctx.param.threshold
     require(
@@ -104,7 +105,7 @@ define_layer(
 
 
 def _resize_bytes(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
-    """Return images (N, C, H, W) of integers from 0 to 255, resized bilinearly and rounded, as in OpenCV."""
+    """Resize images (N, C, H, W) of integers from 0 to 255 to `size` bilinearly, and round the result, as in OpenCV."""
     check_side_length(size)
     for axis, n in zip((2, 3), size, strict=True):
         low, high, weight = _neighbours(x.shape[axis], n)
@@ -114,7 +115,10 @@ def _resize_bytes(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
 
 
 def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the two old pixels beside each new pixel of an axis, and the weight of the second, (new,) each."""
+    """Return the two old pixels beside each new pixel of an axis, and the weight of the second of them, (new,) each.
+
+    `old` and `new` are the numbers of pixels.
+    """
     position = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     low = np.floor(position).astype(np.int32)
     return low, np.minimum(low + 1, old - 1), position - low
