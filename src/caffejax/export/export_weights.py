@@ -18,13 +18,13 @@ from .inference_model import InferenceModel
 
 
 def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, random: bool = False) -> Variables:
-    """Read the variables of the exported part of a net from weight files.
+    """Read the parameters and state of the exported part of a net from weight files.
 
     Args:
         net: the full net.
-        part: the part to export, from `Net.for_inference`. Its batch size may differ from the batch size of `net`.
-        files: .caffemodel or .caffemodel.h5 files; later files override earlier ones.
-        random: if True, initialise blobs that are in no file with their fillers.
+        part: the part to export, which `Net.for_inference` returned. Its batch size may differ from that of `net`.
+        files: paths of .caffemodel or .caffemodel.h5 files. If several files contain a blob, the last file is used.
+        random: True to initialise the blobs that no file contains with their fillers.
 
     Raises:
         WeightsError: if layers have no weights, or blobs have a wrong shape; the message names each of them.
@@ -54,7 +54,7 @@ def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, ran
 
 
 def zero_weight_warnings(model: InferenceModel) -> Iterator[Problem]:
-    """Yield a warning if the weights of some layers are all 0, the value of the default filler."""
+    """Yield a warning if the weights of some layers are all 0, which is the value of Caffe's default filler."""
     names = [
         layer.name
         for layer in model.layers

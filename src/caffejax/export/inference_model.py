@@ -19,11 +19,11 @@ from ..net import Blobs, Net, Variables
 
 @dataclass(frozen=True, eq=False)
 class InferenceModel:
-    """A net to export, with its weights. Each blob is computed by exactly one layer.
+    """A net to export, with its weights. Exactly one layer computes each blob.
 
     Attributes:
-        net: the net, from `Net.for_inference`.
-        variables: its parameters and state, which may contain arrays of layers that are not in the net.
+        net: the net, which `Net.for_inference` returned.
+        variables: its parameters and state, which may also contain arrays of layers that are not in the net.
     """
 
     net: Net
@@ -45,17 +45,17 @@ class InferenceModel:
         return self.net.outputs
 
     def arrays(self, layer: Layer) -> tuple[jax.Array, ...]:
-        """Return a layer's parameters and state in Caffe's order, including shared parameters."""
+        """Return a layer's parameters and state, including shared parameters, in the order of Caffe's blobs."""
         return layer.arrays(*self.variables)
 
     @contextmanager
     def report_random_layers(self) -> Iterator[None]:
-        """Return a context manager that replaces the error of one random layer with an error that names all of them.
+        """Return a context manager that reports all random layers if one of them raises an error in the `with` block.
 
-        An exported net has no PRNG key, so layers that sample random numbers fail.
+        An exported net has no random key, so layers that sample random numbers raise an error.
 
         Raises:
-            GraphError: if a random layer fails; the message names all random layers and all other problems.
+            GraphError: if a random layer raised an error. The message names all random layers and all other problems.
         """
         try:
             yield
@@ -74,22 +74,22 @@ class InferenceModel:
             raise GraphError([*random.values(), *others]) from None
 
     def run(self, inputs: Mapping[str, jax.Array]) -> Blobs:
-        """Run the net on arrays by input name; return the output arrays by name."""
+        """Run the net on the input arrays, which are given by name; return the output arrays by name."""
         return self.net.apply(*self.variables, inputs)[0]
 
 
 def make_inference_model(net: Net, variables: Variables, outputs: Iterable[str] | None = None) -> InferenceModel:
-    """Prepare a net for export.
+    """Return the model to export for a net.
 
     Args:
         net: the full net, in either phase.
         variables: its parameters and state.
-        outputs: names of the output blobs; default: the net's predictions.
+        outputs: names of the output blobs. By default, the outputs are the net's predictions.
 
     Raises:
-        GraphError: if the net does not have an output; the message names each missing blob.
-        WeightsError: if arrays of params or state are missing or have a wrong shape or type; the message names each of
-            them.
+        GraphError: if the net does not have a blob in `outputs`. The message names each missing blob.
+        WeightsError: if arrays of params or state are missing or have a wrong shape or type. The message names each
+            such array.
     """
     params, state = as_variables(variables)
     inference = net.for_inference(outputs)
@@ -100,14 +100,14 @@ Shapes = Mapping[str, jax.ShapeDtypeStruct]
 
 
 class BatchError(GraphError):
-    """Raised if a net does not support a symbolic batch size. The message names the layers that do not support it."""
+    """Raised if layers do not support a symbolic batch size, one that is chosen at run time. The message names them."""
 
 
 def symbolic_batch_shapes(model: InferenceModel, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct]:
-    """Return the input shapes with a symbolic size along the batch axis.
+    """Return the shapes and dtypes of the inputs, with a symbolic size (one chosen at run time) on the batch axis.
 
-    A single input gets the symbol `batch`. For several inputs, these choices are tried in order, and the first that all
-    layers support is returned:
+    A single input gets the symbol `batch`. For several inputs, these choices are tried in order, and the first choice
+    that all layers support is returned:
 
     - a different symbol `batch_0`, `batch_1`, ... for each input, for example for images and regions
     - the same symbol for inputs that have equal sizes in the net
@@ -115,10 +115,10 @@ def symbolic_batch_shapes(model: InferenceModel, axis: int = 0) -> dict[str, jax
 
     Args:
         model: the net.
-        axis: the batch axis; inputs with fewer axes keep their shapes.
+        axis: the batch axis. Inputs without this axis keep their shapes.
 
     Raises:
-        BatchError: if layers do not support a symbolic size; the message names each of them, with the reason.
+        BatchError: if layers do not support a symbolic size. The message names each of them and the reason.
     """
     scope = export.SymbolicScope()
     symbol_choices: list[Callable[[str], str]] = [lambda name: "batch"]
@@ -146,7 +146,7 @@ def _replace_axis(
 
 
 def _problems(model: InferenceModel, inputs: Shapes) -> list[Problem]:
-    """Return the problems of layers with these input shapes. Layers that depend on a failing layer are skipped."""
+    """Return the problems of layers with these input shapes, skipping layers that depend on a layer with a problem."""
     blobs, problems = dict(inputs), list[Problem]()
     for layer in model.layers:
         if any(bottom not in blobs for bottom in layer.bottoms):

@@ -1,4 +1,4 @@
-"""Image preprocessing that is included in an exported net."""
+"""Image preprocessing that an exported net can include, so that its input takes uint8 images."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Preprocessing:
     """Conversion of images to a net's input by a centre crop and (pixel * factor - mean) * scale.
 
     Attributes:
-        blob: the name of the input.
+        blob: the name of the net's input.
         image: (height, width, channels) of the images, which are uint8 (N, H, W, C) with channels R, G, B.
-        size: (height, width) of the input, at most the size of the images.
-        order: the image channel of each input channel: (2, 1, 0) turns RGB to BGR.
+        size: (height, width) of the net's input, at most the size of the images.
+        order: for each input channel, the index of the image channel. (2, 1, 0) converts RGB to BGR.
         factor: the factor applied to pixels before the mean is subtracted.
         mean: the mean, float32 (C, 1, 1) or (C, h, w) with the size of the input.
         scale: the factor applied after the mean is subtracted.
 
     Raises:
-        GraphError: if settings contradict each other; the message lists all contradictions.
+        GraphError: if settings contradict each other. The message lists all contradictions.
     """
 
     blob: str
@@ -71,7 +71,7 @@ class Preprocessing:
         return (height - h) // 2, (width - w) // 2
 
     def images(self, blob: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        """Return the shape and dtype of the images from which an input is computed. The first size may be symbolic."""
+        """Return the shape and dtype of the images for the net's input `blob`, whose batch size may be symbolic."""
         return jax.ShapeDtypeStruct((blob.shape[0], *self.image), np.uint8)
 
     def __call__(self, images: jax.Array) -> jax.Array:
@@ -98,9 +98,9 @@ def find_image_input(model: InferenceModel) -> str:
 
 
 def caffe_channel_order(channels: int) -> tuple[int, ...]:
-    """Return the channel order in which Caffe's tools store RGB images.
+    """Return the order in which Caffe's tools store the channels of RGB images; see `Preprocessing.order`.
 
-    The order is B, G, R, which is (2, 1, 0). If there are not three channels, the channels keep their order.
+    For three channels it is B, G, R, which is (2, 1, 0). Otherwise the channels keep their order.
     """
     return (2, 1, 0) if channels == 3 else tuple(range(channels))
 
@@ -113,8 +113,9 @@ def data_layer_preprocessing(
     Args:
         net: the full net.
         model: the exported part of the net.
-        image: height and width of the images; by default the size of the mean image or, if there is none, of the input.
-        order: the channel order, see `Preprocessing`; by default B, G, R, the order of Caffe's tools.
+        image: (height, width) of the images. The default is the size of the mean image or, if there is none, of the
+            input.
+        order: the channel order, see `Preprocessing`. The default is B, G, R, the order of Caffe's tools.
 
     Raises:
         GraphError: if the input is not a top of a data layer with a transform_param, or if the images and the mean

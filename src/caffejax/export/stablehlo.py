@@ -1,4 +1,4 @@
-"""Export to StableHLO, as a function of the net's inputs that contains the weights, in the format of `jax.export`."""
+"""Export to StableHLO in the format of `jax.export`: a function of the net's inputs that contains the weights."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def export_stablehlo(
     """Lower a net to StableHLO, as a function from `{input: array}` to `{output: array}`.
 
     The function contains the weights and uses only standard operations. Recurrent layers that carry state between
-    passes start each call from the state in the model's variables. Tops with a data-dependent number of rows are padded
-    to the maximum number; padding rows come last.
+    passes start each call from the state in `model.variables`. Outputs whose number of rows depends on the data are
+    padded to the maximum number of rows, and padding rows come last.
 
     Args:
         model: the net with its weights.
         platforms: the platforms for which the function is lowered: one or more of "cpu", "cuda", "tpu" and "rocm".
-        batch: True for a symbolic batch size, False for the batch size of the net.
+        batch: True for a symbolic batch size, which is chosen at run time, or False for the batch size of the net.
         batch_axis: the batch axis of the inputs.
-        preprocessing: preprocessing to include in the function; its input then takes uint8 images.
+        preprocessing: the image preprocessing to include in the function, whose input then takes uint8 images, or None.
 
     Raises:
-        GraphError: if layers cannot be exported; the message names each of them.
-        BatchError: if layers do not support a symbolic batch size; the message names each of them.
+        GraphError: if layers cannot be exported. The message names each of them.
+        BatchError: if layers do not support a symbolic batch size. The message names each of them.
         CaffejaxError: if JAX does not support a platform.
     """
     unknown = [name for name in platforms if name not in _PLATFORMS]
@@ -65,8 +65,8 @@ def write_stablehlo(model: InferenceModel, path: str | os.PathLike[str], **optio
 
     Args:
         model: the net with its weights.
-        path: the file.
-        options: options of `export_stablehlo`.
+        path: the path of the file.
+        options: the keyword arguments of `export_stablehlo`.
 
     Returns:
         The exported function.
@@ -87,7 +87,7 @@ def write_stablehlo(model: InferenceModel, path: str | os.PathLike[str], **optio
 
 
 def _check_layers(model: InferenceModel) -> None:
-    """Raise `GraphError` if layers cannot be exported; the message names each of them."""
+    """Raise a `GraphError` that names all layers that cannot be exported, if there are any."""
     reasons = [(layer, layer.type.unsupported.get("export")) for layer in model.layers]
     hint = "end the net before it with --outputs"
     if problems := [layer.problem(f"cannot be exported: {reason}; {hint}") for layer, reason in reasons if reason]:
@@ -95,7 +95,10 @@ def _check_layers(model: InferenceModel) -> None:
 
 
 def _function(model: InferenceModel, preprocessing: Preprocessing | None) -> Any:
-    """Return the function to lower. It has the net's name, which JAX's messages contain."""
+    """Return the function to lower, from `{input: array}` to `{output: array}`.
+
+    It has the net's name, because JAX's messages contain the name of the function.
+    """
 
     def run(inputs: dict[str, jax.Array]) -> dict[str, jax.Array]:
         if preprocessing is not None:

@@ -24,12 +24,13 @@ def fold(graph: Graph, variables: VariableTrees) -> tuple[Graph, VariableTrees]:
     """Fold per-channel factors and biases into the weights of the layers before them, and remove identity layers.
 
     Args:
-        graph: a graph in which each blob has one producer; see `inference_graph`. Inputs and outputs keep their names.
-        variables: parameters and state of the net, which may contain arrays of other layers.
+        graph: a graph in which exactly one layer computes each blob; see `inference_graph`.
+        variables: parameters and state of the net, which may also contain arrays of layers outside the graph.
 
     Returns:
-        The folded graph and its variables. In the folded graph, no layers share parameters. Each entry of the variables
-        is an array, or a `ScaledWeight`, whose product is computed when NumPy converts it to an array.
+        The folded graph and its variables. The names of inputs and outputs do not change. In the folded graph, no
+        layers share parameters. Each entry of the variables is an array, or a `ScaledWeight`, which multiplies a weight
+        by its factors when NumPy converts it to an array.
     """
     graph = _remove_identities(graph)
     folding = _Folding(graph, variables)
@@ -39,7 +40,7 @@ def fold(graph: Graph, variables: VariableTrees) -> tuple[Graph, VariableTrees]:
 
 
 def materialize(variables: VariableTrees) -> VariableTrees:
-    """Return the parameters and state of a folded graph as JAX arrays. Packed weights are unpacked."""
+    """Return the parameters and state of a folded graph as JAX arrays. A `StoredWeight` is unpacked."""
 
     def array(weight: Any) -> jax.Array:
         source = weight.source if isinstance(weight, StoredWeight) else weight
@@ -50,7 +51,7 @@ def materialize(variables: VariableTrees) -> VariableTrees:
 
 
 def _remove_identities(graph: Graph) -> Graph:
-    """Return the graph without the layers that only copy their bottoms. Layers that compute an output stay."""
+    """Return the graph without the layers that only copy their bottoms, except those that compute an output."""
     names: dict[str, str] = {}
     layers = []
     for layer in graph.layers:
@@ -69,7 +70,7 @@ def _is_identity(layer: Layer) -> bool:
 
 
 class _Folding:
-    """The folded graph under construction: layers are added in order, and folded into earlier layers if possible."""
+    """The folded graph under construction. Layers are added in order, and folded into earlier layers if possible."""
 
     def __init__(self, graph: Graph, variables: VariableTrees) -> None:
         self._graph, self._variables = graph, variables
@@ -99,9 +100,13 @@ class _Folding:
         self._producers.update(dict.fromkeys(layer.tops, layer.key))
 
     def _fold_into_producer(self, layer: Layer, arrays: Arrays) -> bool:
-        """Fold a layer that applies a factor and a bias to each channel into the producer of its bottom, if possible.
+        """Fold a layer that applies a factor and a bias to each channel into the layer that computes its bottom.
 
-        The producer must have a type such as Convolution, and no other layer may read its top.
+        This is possible if that layer has a type such as Convolution, and no other layer reads its top.
+
+        Args:
+            layer: the layer.
+            arrays: the layer's parameters and state.
 
         Returns:
             Whether the layer was folded.
@@ -138,10 +143,10 @@ class _Folding:
 
 
 def remove_constants(graph: Graph, variables: VariableTrees) -> tuple[Graph, Constants]:
-    """Compute the blobs that do not depend on the values of the inputs, such as prior boxes.
+    """Compute the blobs that depend on the shapes of the inputs, but not on their values, such as prior boxes.
 
     Returns:
-        The graph without the layers that compute these blobs, and the blobs by name.
+        The graph without the layers that compute these blobs, and the blobs, NumPy or JAX arrays by name.
     """
     constants: Constants = {}
     layers = []
@@ -157,7 +162,7 @@ def remove_constants(graph: Graph, variables: VariableTrees) -> tuple[Graph, Con
 def _constant_tops(
     graph: Graph, layer: Layer, variables: VariableTrees, constants: Mapping[str, Any]
 ) -> Constants | None:
-    """Return a layer's tops by name if they do not depend on the values of the inputs, else None."""
+    """Return a layer's tops by name if they do not depend on the values of the net's inputs, else None."""
     if layer.type.is_fed or layer.type.on_host or layer.recurrent_state or not layer.bottoms:
         return None
     if not layer.type.traits.depends_only_on_shapes and not constants.keys() >= set(layer.bottoms):
@@ -178,7 +183,7 @@ def _zeros(graph: Graph, blob: str) -> np.ndarray:
 def host_function(layer: Layer) -> Callable[[Sequence[Any]], Constants] | None:
     """Return a function that computes a layer's tops with NumPy, or None if the layer has no such implementation.
 
-    The function takes a list of the bottoms and returns the tops by name.
+    The function takes a list of the bottoms as arrays, and returns the tops by name.
     """
     implementation = layer.type.implementation
     if (

@@ -1,7 +1,7 @@
 """Execution of a net that is compiled for inputs of certain shapes, as a sequence of parts.
 
-A part is a oneDNN program, a layer with a NumPy implementation, or a group of layers that XLA compiles. Only the last
-kind needs XLA. Inside `jax.jit` and other transformations of JAX, all parts are traced.
+A part is a oneDNN program (a sequence of oneDNN operations that one call runs), a layer with a NumPy implementation,
+or a group of layers that XLA compiles. Inside `jax.jit` and other transformations of JAX, all parts are traced.
 """
 
 from __future__ import annotations
@@ -50,15 +50,16 @@ class CompiledShapes:
 
     Args:
         graph: the net's graph, for these shapes.
-        variables: the net's parameters and state. A weight that is a `StoredWeight` is packed once for all shapes.
-        options: how the net computes.
+        variables: the net's parameters and state. A weight that is a `StoredWeight` is packed, which means stored in
+            the order that oneDNN reads, only once for all shapes.
+        options: the kernels, precision and other settings of the computation.
         device: the CPU to run on, or None for other platforms, on which XLA compiles all parts.
         low_precision: the number type of the oneDNN programs, or None for float32.
 
     Attributes:
-        schedule: the parts of the net.
-        programs: the parts that are oneDNN programs, by key.
-        compiles: whether a part was compiled by XLA.
+        schedule: the parts of the net in the order of execution.
+        programs: the parts that are oneDNN programs, by the key of the part.
+        compiles: whether XLA compiles at least one part.
     """
 
     def __init__(
@@ -110,11 +111,11 @@ class CompiledShapes:
         )
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Values:
-        """Return the outputs by name, for concrete inputs. For tracers see `trace`.
+        """Return the outputs by name. The inputs must be arrays; for tracers, see `trace`.
 
         Args:
             inputs: the input arrays by name.
-            key: a random key, needed if `may_draw`.
+            key: a random key, which is required if `may_draw` is true.
         """
         if key is not None and not self.may_draw:
             key = None  # a key that no layer uses would still cost time in each call
@@ -137,7 +138,7 @@ class CompiledShapes:
         return compilation.as_jax(array, self._device, committed=not compilation.only_cpus())
 
     def _host_steps(self) -> Iterator[Step]:
-        """Yield the steps of a call: oneDNN programs, layers that NumPy computes, and layers that XLA compiles."""
+        """Yield the steps of a call. A step runs a oneDNN program, a layer in NumPy, or layers that XLA compiles."""
         for part in self.schedule.parts:
             if part.key in self.programs:
                 yield _program_step(self.programs[part.key], self._packed[part.key])
@@ -191,7 +192,7 @@ class CompiledShapes:
             return {key: tuple(map(self._as_jax, packed.arrays)) for key, packed in self._packed.items()}
 
     def trace(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:
-        """Return the outputs by name, if the inputs are tracers. This works on every platform and is differentiable."""
+        """Return the outputs by name, for inputs that are tracers. All platforms and differentiation are supported."""
         return self._run(self._call_operation, self._traced_weights, materialize(self._variables), inputs, key)
 
     def _run(
@@ -226,10 +227,16 @@ class CompiledShapes:
     def _call_operation(
         self, lowered: LoweredPart, packed: Arrays, pass_inputs: PassInputs, bottoms: Sequence[jax.Array]
     ) -> Arrays:
-        """Return the results of a program, computed by a traced operation.
+        """Return the results of a oneDNN program, computed by a traced operation.
 
-        On CPUs the operation runs the program. On other platforms, and for derivatives, XLA computes the program's
-        layers.
+        On CPUs, the operation runs the program. On other platforms, and for derivatives, XLA computes the layers of
+        the program.
+
+        Args:
+            lowered: the part that runs as a program.
+            packed: the packed weights of the program.
+            pass_inputs: the parameters and state.
+            bottoms: the arguments of the program.
         """
         leaves, tree = jax.tree.flatten((pass_inputs.params, pass_inputs.state))
         first = len(packed) + len(leaves)  # the index of the first bottom
@@ -288,7 +295,7 @@ def _check_finite(values: Mapping[str, Any]) -> None:
     """Check blobs for NaN if JAX's option jax_debug_nans is set, and for infinity if jax_debug_infs is set.
 
     Raises:
-        FloatingPointError: if a blob has such a value. The message names the first such blob.
+        FloatingPointError: if a blob contains NaN or infinity. The message names the first such blob.
     """
     checks = ("nan", jax.debug_nans.value, np.isnan), ("inf", jax.debug_infs.value, np.isinf)
     for name, value in values.items():
@@ -300,7 +307,7 @@ def _check_finite(values: Mapping[str, Any]) -> None:
 
 
 def _skip_input(values: dict[str, Any], key: jax.Array | None) -> None:
-    """Do nothing. This is the step of an Input layer, because its tops are the inputs of the call."""
+    """Do nothing. This is the step of an Input layer, whose tops are already among the blobs when a call starts."""
 
 
 def _select_variables(parts: Sequence[Part], variables: VariableTrees) -> VariableTrees:

@@ -40,11 +40,11 @@ class Frozen:
     each call. A copied or pickled net computes the same function, but is compiled again.
 
     Args:
-        graph: the layers that the outputs need, with one producer for each blob; see `inference_graph`.
-        variables: the net's parameters and state, which may contain arrays of other layers.
-        options: how the net computes.
-        precision: the number type in which oneDNN programs compute on a CPU, "bfloat16" or "int8". The processor must
-            have instructions for it. Default: float32.
+        graph: the layers that the outputs need. Exactly one layer computes each blob; see `inference_graph`.
+        variables: the net's parameters and state, which may also contain arrays of layers outside the graph.
+        options: the kernels, precision and other settings of the computation.
+        precision: "bfloat16" or "int8", the number type in which oneDNN programs compute on a CPU. The processor must
+            have instructions for it. By default, the programs compute in float32.
         calibration: batches of inputs by name, which determine the range of each blob for int8.
 
     Attributes:
@@ -72,7 +72,7 @@ class Frozen:
             self._low_precision: LowPrecision | None = LowPrecision(precision, ranges)
 
     def _measure(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
-        """Return the range of each blob over batches of inputs."""
+        """Return the minimum and maximum of each blob over batches of inputs; see `measure_ranges`."""
         names = tuple(dict.fromkeys(top for layer in self.graph.layers for top in layer.tops))
         with_all = self._with_graph(replace(self.graph, outputs=names))
 
@@ -163,7 +163,7 @@ class Frozen:
         return self.graph.outputs
 
     def with_batch(self, batch: int, axis: int = 0) -> Frozen:
-        """Return the net, compiled for a different batch size.
+        """Return a net with the same weights whose graph has a different batch size.
 
         Args:
             batch: the new length of the batch axis of each input.
@@ -190,7 +190,7 @@ class Frozen:
         return "\n".join([*lines, *(f"  {compiled}" for compiled in self._compiled.values())])
 
     def strip_padding(self, blobs: Blobs) -> Blobs:
-        """Return blobs without their padded rows; see `Net.strip_padding`."""
+        """Return blobs without their padding rows; see `Net.strip_padding`."""
         return strip_blob_padding(self.graph, blobs)
 
     def _compiled_for(self, inputs: Mapping[str, Any]) -> CompiledShapes:
@@ -217,7 +217,7 @@ class Frozen:
 
 
 def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:
-    """Return the shape of each array, or None for a tracer. If any value has no shape, return None for all."""
+    """Return the shape of each array, with None for each tracer. If any value has no shape, return None."""
     try:
         return tuple([None if isinstance(a, jax.core.Tracer) else a.shape for a in arrays])
     except AttributeError:

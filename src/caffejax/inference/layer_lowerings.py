@@ -1,7 +1,7 @@
-"""Lowerings of layer types to operations of oneDNN programs.
+"""Lowerings of layer types: functions that add the operations of a layer to a oneDNN program.
 
-A lowering takes a `Call` and returns the value of the layer's top, or a list for several tops. It returns None if
-oneDNN does not support the layer's settings.
+A lowering takes a `Call` and returns the value of the layer's top, or a list of values for several tops. It returns
+None if oneDNN does not support the layer's settings.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Call:
 
     @property
     def like(self) -> jax.ShapeDtypeStruct:
-        """The shape and dtype of the first bottom."""
+        """The shape and dtype (float32) of the first bottom."""
         return jax.ShapeDtypeStruct(self.x.shape, np.float32)
 
     def weight(self, i: int) -> int:
@@ -88,7 +88,7 @@ def lowers(*types: str) -> Callable[[Lowering], Lowering]:
 
 @lowers("Convolution", "DepthwiseConvolution")
 def convolution(call: Call) -> Value | None:
-    """Lower a convolution, with the padding at the high ends adjusted to Caffe's output size."""
+    """Lower a convolution, whose padding at the ends of the axes is adjusted to Caffe's output size."""
     return _lower_convolution(call, correlation(call.context, (call.like,)))
 
 
@@ -123,7 +123,7 @@ def _add_convolution(name: str, call: Call, c: Correlation, window: Window) -> V
 
 @lowers("InnerProduct")
 def inner_product(call: Call) -> Value | None:
-    """Lower the product of the input rows and the weight, plus a bias."""
+    """Lower the product of the bottom (N, inputs) and the weight (num_output, inputs), plus a bias."""
     shape = call.x.shape
     if canonical_axis(call.param.axis, shape) != 1 or call.param.transpose or len(call.out) != 2:
         return None
@@ -137,7 +137,7 @@ def inner_product(call: Call) -> Value | None:
 
 
 def _blobs(call: Call) -> dict[str, Numbers]:
-    """Add the layer's weight and bias to the program, and return their numbers as the fields "weight" and "bias"."""
+    """Add the layer's weight and bias to the program, and return `{"weight": number, "bias": number}`."""
     return dict(zip(("weight", "bias"), map(call.weight, range(len(call.blobs))), strict=False))
 
 
@@ -159,7 +159,7 @@ def pooling(call: Call) -> Value | None:
 
 
 def _mean_operation(size: tuple[int, ...], window: Window, covering: Window, out: tuple[int, ...]) -> str | None:
-    """Return the oneDNN operation that divides the sums by the same numbers as Caffe, or None if there is none.
+    """Return the name of the operation that divides the sums by the same numbers as Caffe, or None if there is none.
 
     "padded_mean" divides by the number of cells of a window, and "mean" by the number of its cells inside the input.
     """
@@ -278,7 +278,7 @@ def eltwise(call: Call) -> Value | None:
 
 @lowers("LRN")
 def lrn(call: Call) -> Value | None:
-    """Lower local response normalization: x * (k + alpha / n * sum of squares) ** -beta."""
+    """Lower local response normalization: x * (k + alpha / n * the sum of squares of n values) ** -beta."""
     p = call.param
     within = p.norm_region == p.WITHIN_CHANNEL
     if p.local_size > 2 * min(call.x.shape[1:]):
@@ -314,7 +314,7 @@ def normalize(call: Call) -> Value | None:
 
 @lowers("BatchNorm", "Scale", "Bias", "BN")
 def by_channel(call: Call) -> Value | None:
-    """Lower a layer that applies a factor and a bias to each channel and was not folded into weights."""
+    """Lower a layer that applies a factor and a bias to each channel, and that could not be folded into weights."""
     affine = call.context.type.traits.by_channel
     shapes = [np.shape(b) for b in call.blobs]
     if affine is None or len(call.bottoms) != 1 or len(call.x.shape) < 2:

@@ -1,8 +1,8 @@
 """Frozen nets in bfloat16 and int8: the number type of each value of a oneDNN program.
 
-In int8, a value is an integer multiple of a step. Each blob has one step, which follows from the range of the blob on
-calibration batches. A weight has one step for each output. Sums are exact in int32, and each result is rounded to the
-step of its blob.
+In int8, a value is stored as an integer, which is multiplied by a float32 number, its step. Each blob has one step,
+which is computed from the range of the blob on calibration batches. A weight has one step for each output. Sums are
+exact in int32, and each result is rounded to a multiple of the step of its blob.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _KEEPS_TYPE = {
 
 @dataclass(frozen=True)
 class LowPrecision:
-    """A number type of less than 32 bits, for the computations of a program.
+    """A number type of less than 32 bits, in which a oneDNN program computes.
 
     Attributes:
         kind: the number type.
-        ranges: the range of each blob, for int8. Blobs without a range are float32.
+        ranges: for int8, the minimum and maximum of each blob by name. Blobs without a range are float32.
     """
 
     kind: Literal["bfloat16", "int8"]
@@ -50,7 +50,7 @@ class LowPrecision:
 
 @dataclass(frozen=True)
 class _Form:
-    """The number type of a value and, if it is an integer, the size of its step."""
+    """The number type of a value and, if it is "int8" or "uint8", its step; see the module's docstring."""
 
     type: str = "float32"
     step: float = 0
@@ -61,12 +61,13 @@ def resolve_precision(
 ) -> tuple[ComputeConfig, Literal["bfloat16", "int8"] | None]:
     """Return the settings of a frozen net for a precision, and the number type of its oneDNN programs.
 
-    The number type is None if no oneDNN program computes in low precision. If the type is not supported, a warning is
-    logged once, and the net computes in float32. On platforms other than CPUs, XLA computes in bfloat16.
+    The number type is None if no oneDNN program computes in low precision. If this processor or platform does not
+    support the number type, a warning is logged once, and the net computes in float32. On platforms other than CPUs,
+    XLA computes in bfloat16.
 
     Args:
         precision: "float32", "tf32", "bfloat16" or "int8".
-        compute_config: the settings of the net.
+        compute_config: the settings of the net. In the returned settings, `precision` is replaced.
 
     Raises:
         CaffejaxError: if the precision is unknown.
@@ -100,10 +101,13 @@ def _warn(text: str) -> None:
 
 
 def measure_ranges(batches: Iterable[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
-    """Return the minimum and maximum of each float32 blob over batches of blobs.
+    """Return the minimum and maximum of each float32 blob over batches, by name.
+
+    Args:
+        batches: all blobs of each batch, by name.
 
     Raises:
-        CaffejaxError: if a blob is not finite. The message names the first such batch and these blobs.
+        CaffejaxError: if a blob contains NaN or infinity. The message names the first such batch and its blobs.
     """
     ranges: dict[str, tuple[float, float]] = {}
     for i, blobs in enumerate(batches):
@@ -133,14 +137,14 @@ def lower_precision(
 
     Args:
         low_precision: the number type, and for int8 the ranges.
-        arguments: the shapes of the arguments.
-        operations: the operations.
-        weights: the weights. Quantized weights replace the original ones in this list, and steps are appended.
-        results: the numbers of the values to return, which are float32.
+        arguments: the shapes of the program's arguments, which are float32.
+        operations: the operations of the program.
+        weights: the weights. In this list, quantized weights replace the original weights, and steps are appended.
+        results: the numbers of the values that the program returns, which are float32.
         names: the blob name of each value, by the value's number.
 
     Returns:
-        The new operations, and the numbers of the results.
+        The new operations, and the new numbers of the results.
     """
     names = dict(names)
     for number, operation in enumerate(operations, len(arguments)):
@@ -156,7 +160,14 @@ def _forms(
     operations: Sequence[Operation],
     names: Mapping[int, str],
 ) -> list[_Form]:
-    """Return the form of each value: low precision if an operation reads the value in low precision, else float32."""
+    """Return the form (type and step) of each value, which is float32 if no operation reads it in low precision.
+
+    Args:
+        low_precision: the number type, and for int8 the ranges.
+        first: the number of the first operation's result, which is the number of arguments of the program.
+        operations: the operations of the program.
+        names: the blob name of each value, by the value's number.
+    """
     count = first + len(operations)
     groups = list(range(count))  # values with a common step: the inputs and results of operations that keep numbers
 
@@ -192,7 +203,13 @@ def _forms(
 def _steps(
     low_precision: LowPrecision, groups: Sequence[Sequence[int]], names: Mapping[int, str]
 ) -> Callable[[int], _Form | None]:
-    """Return a function from a value to its low-precision form, or to None if the range of the value is not known."""
+    """Return a function from a value's number to its low-precision form, or to None if its range is not known.
+
+    Args:
+        low_precision: the number type, and for int8 the ranges.
+        groups: for each value, the numbers of the values that must have the same step.
+        names: the blob name of each value, by the value's number.
+    """
 
     def form(value: int) -> _Form | None:
         if low_precision.kind == "bfloat16":
@@ -218,7 +235,7 @@ def _only_subsamples(o: Operation) -> bool:
 
 
 class _Conversion:
-    """The conversion of a program so that each value has the form that was chosen for it."""
+    """The conversion of a program, after which each value has the form (type and step) that was chosen for it."""
 
     def __init__(
         self, arguments: Sequence[Shape], operations: Sequence[Operation], weights: list[Any], forms: Sequence[_Form]
@@ -261,7 +278,7 @@ class _Conversion:
         return len(self._forms) - 1
 
     def _in_form(self, number: int, form: _Form) -> int:
-        """Return the number of a value in the given form. If the value is not in this form yet, add a conversion."""
+        """Return the number of a value that equals value `number` and has the given form, after adding a conversion."""
         source_form = self._forms[number]
         if source_form == form:
             return number
@@ -292,7 +309,15 @@ class _Conversion:
         return self._step_weights[step]
 
     def _quantize(self, weight: int, step: float) -> int:
-        """Replace a weight with integers, and return the number of a new weight: its steps, multiplied by `step`."""
+        """Replace a weight with int8 integers, and add a weight that contains its steps, multiplied by `step`.
+
+        Args:
+            weight: the number of the weight, whose axis 0 are the outputs.
+            step: the step of the data that is multiplied by the weight.
+
+        Returns:
+            The number of the added weight, float32 (outputs,).
+        """
         array = np.asarray(self._weights[weight], np.float32)
         largest = np.abs(array).reshape(len(array), -1).max(axis=1)
         steps = np.where(largest > 0, largest, 1) / 127

@@ -1,4 +1,4 @@
-"""Partition of a net into parts that run as oneDNN programs and parts that XLA compiles."""
+"""Partition of a net into parts that run as oneDNN programs, and parts that run in NumPy or that XLA compiles."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ _IMAGE_BY_IMAGE_BYTES = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class LoweredPart:
-    """A part that runs as a oneDNN program.
+    """A part of a net that runs as a oneDNN program.
 
     Attributes:
         part: the layers.
-        executable: the program. A call may have n times the batch that the program was built for.
-        weights: the weights in Caffe's shapes, as objects that `np.asarray` can convert. Empty after packing.
+        executable: the program. The batch size of a call may be a multiple of the program's batch size.
+        weights: the weights in Caffe's shapes, as objects that `np.asarray` can convert. After the weights have been
+            packed, which means converted to oneDNN's order, the tuple is empty.
         reads: the names of the blobs that are arguments of the program.
         writes: the names of the blobs that are results of the program.
     """
@@ -49,13 +50,13 @@ def partition(
     """Partition a graph into oneDNN programs and other parts.
 
     Args:
-        graph: the graph without the layers whose tops are constants.
+        graph: the graph without the layers that `remove_constants` removes.
         full_graph: the graph with these layers, which is used to compute shapes for a batch of one image.
         variables: the parameters and state of the layers.
         low_precision: the number type of the programs, or None for float32.
 
     Returns:
-        The schedule of all parts, and the parts that are oneDNN programs, by key.
+        The schedule of all parts, and the parts that are oneDNN programs, by the key of the part.
     """
     schedule, image_graph = plan(graph), _single_image_graph(full_graph)
     parts: list[Part] = []
@@ -79,10 +80,20 @@ def _split_for_onednn(
     variables: VariableTrees,
     reader_counts: Mapping[str, Counter[str]],
 ) -> list[tuple[Part, _PartBuilder | None]]:
-    """Split a part into parts for oneDNN, each with the builder of its program, and parts for XLA, each with None.
+    """Split a part into parts that oneDNN can run and parts that XLA compiles.
 
-    First, all layers whose types have a lowering are assigned to oneDNN. If lowerings reject the settings of layers,
+    First, all layers whose types have a lowering are assigned to oneDNN. If the lowerings of some layers return None,
     these layers are assigned to XLA and the part is split again, until all lowerings succeed.
+
+    Args:
+        part: the part.
+        graph: the graph without the layers that `remove_constants` removes.
+        image_graph: the graph for a batch of one image, or None.
+        variables: the parameters and state of the layers.
+        reader_counts: the result of `_count_readers`.
+
+    Returns:
+        `(part, builder)` for each new part: the builder of its oneDNN program, or None for XLA.
     """
     lowerable_keys = {layer.key for layer in part.layers if _can_lower(graph, layer)}
     while True:
@@ -104,9 +115,10 @@ def _split_for_onednn(
 def _group_layers(
     layers: Sequence[Layer], lowerable_keys: AbstractSet[str]
 ) -> Iterator[tuple[bool, tuple[Layer, ...]]]:
-    """Yield `(is_lowerable, layers)` groups in an order of execution, alternating between lowerable and other layers.
+    """Yield groups of layers as `(is_lowerable, layers)`, in an order in which they can be computed.
 
-    Each group is as large as the dependencies of the layers allow.
+    Groups of layers in `lowerable_keys` alternate with groups of other layers. Each group is as large as the
+    dependencies of the layers allow.
     """
     remaining, is_lowerable = list(layers), False
     while remaining:
@@ -126,7 +138,7 @@ def _group_layers(
 def _count_readers(graph: Graph) -> Mapping[str, Counter[str]]:
     """Return how often each layer reads each blob, as `{blob: {layer key: count}}`.
 
-    For an output of the graph, the key "" counts as a reader.
+    An output of the graph has an additional reader, with the key "".
     """
     reader_counts: dict[str, Counter[str]] = {name: Counter([""]) for name in graph.outputs}
     for layer in graph.layers:
@@ -136,9 +148,9 @@ def _count_readers(graph: Graph) -> Mapping[str, Counter[str]]:
 
 
 def _can_lower(graph: Graph, layer: Layer) -> bool:
-    """Return whether a layer's type has a lowering, and its blobs are float32 and not empty.
+    """Return whether a layer's type has a lowering, its blobs are float32 and not empty, and it has no loss.
 
-    The layer's settings are not checked.
+    The settings of the layer are not checked.
     """
     if layer.type.name not in LOWERINGS or any(layer.loss_weights):
         return False
@@ -159,11 +171,11 @@ def _single_image_graph(graph: Graph) -> Graph | None:
 def _split_by_batching(
     graph: Graph, layers: Sequence[Layer], image_graph: Graph | None
 ) -> Iterator[tuple[Sequence[Layer], Graph]]:
-    """Split layers into groups that are each one program, and yield `(layers, graph)` for each group.
+    """Split layers into one or two groups, each for one program, and yield `(layers, graph)` for each group.
 
-    The graph has the shapes of the program, either for the full batch or for one image. If images are large, the layers
-    before the first matrix product run image by image, so that blobs stay in the cache. The matrix product and later
-    layers run on the full batch, so that weights are read only once.
+    The graph contains the shapes for which the program is built, either for the full batch or for one image. If images
+    are large, the layers before the first InnerProduct run image by image, so that blobs stay in the cache. The
+    InnerProduct and later layers run on the full batch, so that weights are read only once.
     """
     first = next((i for i, layer in enumerate(layers) if layer.type.traits.weight_axes == 2), len(layers))
     per_image_layers, batched_layers = layers[:first], layers[first:]
@@ -178,7 +190,7 @@ def _split_by_batching(
 def _is_image_by_image(graph: Graph, image_graph: Graph, layers: Sequence[Layer]) -> bool:
     """Return whether layers compute each image independently, and a blob of one image has at least 1 MiB.
 
-    A layer counts as independent if the shapes of its blobs, except for the batch axis, do not depend on the batch.
+    A layer is assumed to compute each image independently if only axis 0 of its blobs depends on the batch size.
     """
     names = {name for layer in layers for name in (*layer.bottoms, *layer.tops)}
     batches = {graph.blobs[name].shape[0] for name in names}
@@ -192,13 +204,13 @@ class _PartBuilder:
 
     Args:
         part: the layers.
-        graph: the graph with the shapes of their blobs.
+        graph: the graph, which contains the shapes of their blobs.
         variables: the parameters and state of the layers.
-        reader_counts: how often each layer of the full graph reads each blob.
+        reader_counts: how often each layer of the net reads each blob; see `_count_readers`.
 
     Attributes:
         part: the layers.
-        rejected: the keys of the layers that oneDNN does not support. If it is not empty, the program cannot be used.
+        rejected: the keys of the layers that oneDNN does not support. If there are any, the program cannot be used.
     """
 
     def __init__(
@@ -225,7 +237,7 @@ class _PartBuilder:
         self._results = [values[name] for name in self._makes]
 
     def compile(self, low_precision: LowPrecision | None) -> LoweredPart | None:
-        """Create the oneDNN primitives of the program, or return None if oneDNN cannot compute it."""
+        """Create the oneDNN primitives of the program; return the part, or None if oneDNN cannot compute it."""
         try:
             executable = Executable(self._builder.encode_program(self._results, self._names, low_precision))
         except ValueError:
@@ -233,7 +245,7 @@ class _PartBuilder:
         return LoweredPart(self.part, executable, tuple(self._builder.weights), self.part.reads, self._makes)
 
     def _lower(self, layer: Layer, bottoms: Sequence[Value]) -> Sequence[Value] | None:
-        """Add a layer to the program, and return the values of its tops; None if oneDNN does not support the layer."""
+        """Add a layer to the program; return the values of its tops, or None if oneDNN does not support the layer."""
         blobs = layer.arrays(*self._variables)
         shapes = [self._graph.blobs[top].shape for top in layer.tops]
         with layer.locate_errors():

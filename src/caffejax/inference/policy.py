@@ -1,4 +1,4 @@
-"""The policy that decides which forward passes run through the net compiled for inference."""
+"""The rules that decide which forward passes run on a net compiled for inference."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class FrozenPasses:
 
     Args:
         graph: the net's graph.
-        compute_config: how the net computes.
+        compute_config: the kernels, precision and other settings of the computation.
         variables: the parameters and state.
-        names: the names of the blobs to return, each mapped to its name in the inference graph.
+        names: for each blob to return, its name in the net, mapped to its name in `inference_graph`.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class FrozenPasses:
 
         Args:
             inputs: the batch of the net's inputs, by name.
-            key: the random key.
+            key: the random key of the pass.
         """
         batch = inputs if self._transform is None else {**inputs, **self._transform(inputs)}
         return self.run_transformed(batch, lambda: key)
@@ -65,7 +65,7 @@ class FrozenPasses:
 
         Args:
             inputs: the batch, to which `transform_on_device` of the data layers has already been applied.
-            make_key: returns the random key. It is called only if a layer may draw random numbers.
+            make_key: a function that returns the random key. It is called only if a layer may draw random numbers.
         """
         blobs = self._frozen(inputs, make_key() if self._frozen.may_draw(inputs) else None)
         return {name: blobs[inference_name] for name, inference_name in self._names.items()}
@@ -83,7 +83,7 @@ class FrozenPasses:
 def freeze_passes(
     graph: Graph, compute_config: ComputeConfig, variables: Variables, blobs: Iterable[str]
 ) -> FrozenPasses | None:
-    """Compile a net's forward passes for inference, if their results equal the results of `Net.apply`.
+    """Compile a net's forward passes for inference, if the results are then the same as from `Net.apply`.
 
     A net is not compiled if its phase is TRAIN, if layers run on the host, if its state changes between passes (as in
     recurrent layers), if kernels or precision are not the defaults, or if two copies of the weights do not fit into
@@ -91,7 +91,7 @@ def freeze_passes(
 
     Args:
         graph: the net's graph.
-        compute_config: how the net computes.
+        compute_config: the kernels, precision and other settings of the computation.
         variables: the parameters and state.
         blobs: the names of the blobs to return.
 
@@ -109,10 +109,10 @@ def freeze_passes(
 
 
 def scored_blobs(graph: Graph) -> tuple[str, ...]:
-    """Return the names of a net's outputs and loss blobs, from which its loss can be computed.
+    """Return the names of a net's outputs and loss blobs. Its total loss can be computed from these blobs.
 
-    The result is empty if the loss cannot be computed from blobs by name, because a loss blob has no name in the net,
-    or because two layers have a top of that name.
+    The result is empty if the loss cannot be computed from them, because a loss blob has no name in the net, or
+    because two layers have a top with the name of a loss blob.
     """
     makers, roots = Counter(top for layer in graph.layers for top in layer.tops), graph.split_roots
     if UNNAMED_TOP in graph.losses or any(makers[roots.get(name, name)] > 1 for name in graph.losses):
@@ -129,7 +129,7 @@ class FrozenPassCache:
 
     Args:
         graph: the net's graph.
-        compute_config: how the net computes.
+        compute_config: the kernels, precision and other settings of the computation.
     """
 
     def __init__(self, graph: Graph, compute_config: ComputeConfig) -> None:
@@ -148,7 +148,7 @@ class FrozenPassCache:
         return len(arrays) == len(self._arrays) and all(map(is_, arrays, self._arrays))
 
     def find(self, names: frozenset[str], variables: Variables) -> FrozenPasses | None:
-        """Return compiled passes for blobs and weights, or None if the net is not compiled for them.
+        """Return compiled passes that return these blobs with these weights, or None if the net is not compiled yet.
 
         Args:
             names: the names of the blobs that the passes must return.

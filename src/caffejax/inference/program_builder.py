@@ -1,9 +1,9 @@
 """Builder of oneDNN programs, and an optimization that moves strides to earlier convolutions.
 
-In Caffe's ResNets each stage begins with two 1x1 convolutions of stride 2. Both read the sum at the end of the previous
-stage, which no other layer reads, so three of four pixels of the sum are not used. `hoist_strides` moves the stride to
-the convolution that computes the sum, and from there to earlier convolutions that have no readers without a stride. The
-unused pixels are then not computed.
+In Caffe's ResNets, each stage begins with two 1x1 convolutions of stride 2. Both read the sum at the end of the
+previous stage, which no other layer reads, so three of four pixels of the sum are not used. `hoist_strides` moves the
+stride to the convolution that computes the sum, and from there to earlier convolutions, if all readers of their results
+have the stride. The unused pixels are then not computed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Value:
 
 
 class ProgramBuilder:
-    """Builds a oneDNN program from operations that are added in order.
+    """Builds a oneDNN program, a sequence of operations that one call runs.
 
     Args:
         arguments: the shapes of the program's arguments.
@@ -49,11 +49,11 @@ class ProgramBuilder:
         self._shared: set[int] = set()
 
     def argument(self, i: int) -> Value:
-        """Return argument `i` of the program as a value."""
+        """Return the value of argument number `i` of the program."""
         return Value(i, self.arguments[i])
 
     def mark_shared(self, value: Value) -> None:
-        """Mark a value as a result or as read several times, so that no operation is fused into its producer."""
+        """Mark a value as a result or as read several times, so that no later operation is fused into its producer."""
         self._shared.add(value.number)
 
     def add_weight(self, array: Any) -> int:
@@ -65,10 +65,10 @@ class ProgramBuilder:
         """Add an operation to the program, and return its result.
 
         Args:
-            name: the name of the operation.
+            name: the name of the operation, such as "convolution".
             values: the values that the operation reads.
             out: the shape of the result.
-            fields: the settings of the operation, by name.
+            fields: the settings of the operation, by name, such as `stride`.
         """
         shape = tuple(out)
         self._operations.append(Operation(name, {"in": [v.number for v in values], **fields}, shape))
@@ -77,30 +77,30 @@ class ProgramBuilder:
     def apply(self, x: Value, name: str, a: float = 0, b: float = 0) -> Value:
         """Apply an elementwise function to `x`, and return the result.
 
-        The function is fused into the producer of `x` if `x` has no other readers.
+        The function is fused into the operation that computes `x`, if nothing else reads `x`.
 
         Args:
             x: the value.
-            name: the name of the function.
-            a, b: the settings of the function.
+            name: the name of the function, such as "relu".
+            a, b: the settings of the function, such as the slope.
         """
         return self._append_to_epilogue(x, name, {"a": float(a), "b": float(b)})
 
     def apply_by_channel(self, x: Value, name: str, array: Any) -> Value:
-        """Combine each channel of `x` with a number, and return the result. The function may be fused, see `apply`.
+        """Combine each channel of `x` with a number, and return the result. Like in `apply`, this may be fused.
 
         Args:
             x: the value.
             name: the name of the function, such as "plus", "times" or "prelu".
-            array: the numbers, (channels,).
+            array: the numbers, float32 (channels,).
         """
         return self._append_to_epilogue(x, name, {"weight": self.add_weight(array)})
 
     def combine(self, name: str, x: Value, y: Value) -> Value:
         """Combine two values elementwise, by "plus", "times" or "maximum", and return the result.
 
-        `y` is broadcast to the shape of `x`. The function is fused into the later of the two producers, if that
-        producer's result has no other readers.
+        `y` is broadcast to the shape of `x`. The function is fused into the operation that computes the later of the
+        two values, if nothing else reads that value.
         """
         for target, other in ((x, y), (y, x))[: 2 if x.shape == y.shape else 1]:
             if self._can_fuse_into(target) and other.number < target.number:
@@ -123,12 +123,12 @@ class ProgramBuilder:
         names: Mapping[int, str] | None = None,
         low_precision: LowPrecision | None = None,
     ) -> Program:
-        """Return the encoded program that returns `results`, after `hoist_strides`.
+        """Return the encoded program that computes `results`, to which `hoist_strides` has been applied.
 
         Args:
             results: the values to return.
-            names: the blob name of each value, by the value's number, for `low_precision`.
-            low_precision: the number type to compute in, or None for float32.
+            names: the blob name of each value, by the value's number. Only `low_precision` needs it.
+            low_precision: the number type in which the program computes, or None for float32.
         """
         weights = [tuple(np.shape(w)) for w in self.weights]
         outputs = [value.number for value in results]
@@ -155,8 +155,8 @@ def hoist_strides(
         results: the numbers of the values that the program returns.
 
     Returns:
-        The new operations, and the new number of each original value. Operations that subsample are added for values
-        that are read both with and without a stride.
+        The new operations, and the new number of each original value. For values that are read both with and without a
+        stride, operations that select every stride-th pixel are added.
     """
     num_arguments = len(arguments)
     if not any(_is_pointwise_reader(o, -1, weights) and max(o.values("stride")) > 1 for o in operations):
@@ -219,7 +219,11 @@ def _with_subsampling(
 
 
 def _common_stride(readers: Sequence[Operation], number: int, weights: Sequence[Shape]) -> Strides | None:
-    """Return the stride of a value's readers if all readers are 1x1 convolutions of the same stride, else None."""
+    """Return the stride of the 1x1 convolutions that read a value, if it can be moved to an earlier operation.
+
+    The result is None if another operation reads the value, if the readers have different strides, or if their stride
+    is 1.
+    """
     strides = {r.values("stride") if _is_pointwise_reader(r, number, weights) else None for r in readers}
     steps = strides.pop() if len(strides) == 1 else None
     return steps if steps and max(steps) > 1 else None

@@ -61,7 +61,7 @@ _READER_IMPORTS = {"safetensors": "from safetensors.flax import load_file", "orb
 
 
 def name_modules(program: Program) -> Program:
-    """Return the program with a name for each module. Modules become attributes of the net's class with these names."""
+    """Return the program with a name for each module, under which the net's class stores the module as an attribute."""
     used_names, module_names, steps = set(RESERVED_NAMES), dict[int, str](), list[ExpressionStep]()
     for step in program.steps:
         if step.module is None:
@@ -75,7 +75,7 @@ def name_modules(program: Program) -> Program:
 
 
 def net_class_name(program: Program, net: str) -> str:
-    """Return an unused name for the net's class, derived from the net's name `net`."""
+    """Return a name for the net's class that is derived from the net's name `net` and is not used in the program."""
     return make_unique(
         to_class_name(net, "Net"), {*RESERVED_NAMES, *HELPERS, *(block.name for block in program.blocks)}
     )
@@ -131,7 +131,7 @@ def _net_source(program: Program, name: str) -> str:
 
 
 def make_output_keys(program: Program) -> dict[str, int]:
-    """Return the number of each output's value, by the output's name in the source."""
+    """Return `{name: number}`: for each output, its name in the source and the number of its value."""
     keys = dict[str, int]()
     for number, blob in program.named_outputs:
         keys[make_unique(to_identifier(blob, "output"), keys)] = number
@@ -215,11 +215,12 @@ class Statement:
     """A statement of the forward pass.
 
     Attributes:
-        text: the expression, with `<7>` for value 7.
+        text: the expression, in which `<7>` stands for the value with number 7.
         reads: numbers of the values that the statement reads.
         writes: numbers of the values that the statement computes.
-        loop: the attribute with the list of modules that a loop applies; "" for a statement without a loop.
-        depth: the number of steps in the expression.
+        loop: the attribute with the list of modules that a loop applies, such as "self.blocks". It is "" for a
+            statement without a loop.
+        depth: the number of steps that are nested in the expression: 2 for f(g(x)).
     """
 
     text: str
@@ -230,7 +231,7 @@ class Statement:
 
 
 def make_statements(steps: Sequence[ExpressionStep], outputs: Sequence[int]) -> list[Statement]:
-    """Return the statements of the steps. Several short steps are nested in one statement, as in f(g(x))."""
+    """Return the statements that compute the steps. Short steps are nested in one statement, as in f(g(x))."""
     reader_counts: dict[int, int] = dict.fromkeys(outputs, 2)
     for step in steps:
         for number in step.reads:
@@ -282,8 +283,8 @@ def name_variables(
 
     Args:
         statements: the statements.
-        arguments: names of the values that exist before the statements.
-        blobs: blob names of the values.
+        arguments: names of the values that exist before the statements, by number.
+        blobs: blob names of the values, by number.
         outputs: numbers of the output values.
     """
     last_use = {number: line_index for line_index, statement in enumerate(statements) for number in statement.reads}
@@ -334,8 +335,8 @@ def emit_lines(statements: Sequence[Statement], names: Mapping[int, str], result
 
     Args:
         statements: the statements.
-        names: the variable of each value, by number.
-        result: the returned expression, with `<7>` for value 7.
+        names: the variable name of each value, by the value's number.
+        result: the returned expression, in which `<7>` stands for the value with number 7.
     """
     source_lines, last_index = list[str](), len(statements) - 1
     for line_index, statement in enumerate(statements):
@@ -361,7 +362,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 def break_line(text: str, indent: int) -> list[str]:
-    """Return the lines of a statement. If it is longer than `WIDTH` characters, break it at brackets."""
+    """Return the lines of a statement, which is broken at brackets if it is longer than `WIDTH` characters."""
     margin = " " * indent
     if len(margin + text) <= WIDTH:
         return [margin + text]
@@ -386,9 +387,9 @@ def _wrap_in_brackets(text: str, indent: int) -> list[str]:
 
 
 def _find_brackets(text: str) -> tuple[int, int] | None:
-    """Return the positions of the brackets at which a statement is broken, or None.
+    """Return the positions of the pair of brackets at which a statement is broken, or None if there is no such pair.
 
-    In a definition, these brackets enclose the parameters. In other statements, they are the last brackets.
+    In a function definition, the brackets enclose the parameters. In other statements, they are the last pair.
     """
     depth, start = 0, -1
     for position, letter in enumerate(text):

@@ -1,4 +1,4 @@
-"""Replacement of repeated steps by block classes, and of consecutive equal blocks by lists."""
+"""Replacement of repeated steps by module classes, called blocks, and of consecutive equal blocks by lists."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Segment:
     """Consecutive steps of a program with one input and one output, which is the output of the last step.
 
     Attributes:
-        start, stop: the range of the steps in the program.
+        start, stop: the segment contains the program's steps `start`, ..., `stop - 1`.
         input: the number of the value that the steps read from outside the segment.
     """
 
@@ -59,9 +59,10 @@ def find_repeats(program: Program) -> list[Segment]:
 
 
 def _lines_saved(program: Program, segments: Sequence[Segment]) -> int:
-    """Return the number of lines that a class for the segments saves.
+    """Return how many lines of source are saved if a class replaces the segments.
 
-    Lines that create and call each block are subtracted, and the lines of the class are subtracted twice.
+    The lines that create and call each block are subtracted. The lines of the class are subtracted twice, so that a
+    class is made only if it clearly shortens the source.
     """
     lines = sum(
         (step.module is not None) + (not step.can_nest) for step in program.steps[segments[0].start : segments[0].stop]
@@ -129,7 +130,7 @@ _SHORT_NAMES = {"out_features": "features", "num_features": "features"}
 
 
 def extract_blocks(program: Program) -> Program:
-    """Return the program with each repeated group of steps replaced by calls of a block class."""
+    """Return the program, in which calls of block classes replace repeated groups of steps."""
     while segments := find_repeats(program):
         program = _with_block(program, segments)
     return program
@@ -163,13 +164,13 @@ def _with_block(program: Program, segments: Sequence[Segment]) -> Program:
 
 
 def _instance_name(run: Sequence[ExpressionStep], program: Program) -> str:
-    """Return a name for a block: the common first words of its layer names or, if there are none, its output's name."""
+    """Return a name for a block: the first words that its layer names have in common, or else its output's name."""
     prefix = common_leading_words([step.layer for step in run])
     return "_".join(prefix or split_words(program.values[run[-1].writes[0]].blob)) or "block"
 
 
 def _drop_common_suffix(names: Sequence[str]) -> list[str]:
-    """Return the names without the words at the end that are the same in all names."""
+    """Return the names without the words at their ends that all names have in common, joined by "_"."""
     word_lists = [split_words(name) for name in names]
     while min(map(len, word_lists)) > 1 and word_lists[0][-1].isalpha() and len({ws[-1] for ws in word_lists}) == 1:
         word_lists = [ws[:-1] for ws in word_lists]
@@ -182,10 +183,10 @@ def _block_class_name(instances: Sequence[str]) -> str:
 
 
 def _member_names(runs: Sequence[Sequence[ExpressionStep]]) -> list[str]:
-    """Return a name for the module of each step of a block; "" for a step without a module.
+    """Return a name for the module of each step of a block, and "" for a step without a module.
 
-    Each name consists of the words that the step's layer names have in common in all runs, without the leading words
-    that the names of all steps have in common.
+    A run is the list of steps that one instance of the block replaces. Each name consists of the words that the step's
+    layer names have in common in all runs, without the leading words that the names of all steps have in common.
     """
     names, used_names = list[str](), set(RESERVED_NAMES)
     common_prefix = common_leading_words(
@@ -205,7 +206,7 @@ def _member_names(runs: Sequence[Sequence[ExpressionStep]]) -> list[str]:
 
 
 def _blob_names(program: Program, runs: Sequence[Sequence[ExpressionStep]]) -> dict[int, str]:
-    """Return names for the values in a block, by value number.
+    """Return names for the values in a block, by the value's number in the first run.
 
     A name consists of the words that the value's blob names have in common in all runs, without the leading words that
     the names of all values have in common.
@@ -221,7 +222,11 @@ def _blob_names(program: Program, runs: Sequence[Sequence[ExpressionStep]]) -> d
 def _parameters(
     runs: Sequence[Sequence[ExpressionStep]], members: Sequence[str]
 ) -> tuple[dict[str, tuple[Any, ...]], tuple[ExpressionStep, ...]]:
-    """Return the values of a block's parameters in each run, by parameter name, and the steps of the block."""
+    """Return the parameters of a block's constructor, and the steps of the block.
+
+    Module arguments that are not equal in all runs become parameters. They are returned as a dict from the parameter's
+    name to its value in each run.
+    """
     parameters: dict[str, tuple[Any, ...]] = {}
     body = []
     for steps, member in zip(zip(*runs, strict=True), members, strict=True):
@@ -243,10 +248,10 @@ def _parameters(
 
 
 def _parameter(parameters: dict[str, tuple[Any, ...]], values: tuple[Any, ...], argument: str, member: str) -> str:
-    """Return the name of the parameter with these values; add a new parameter if necessary.
+    """Return the name of the block parameter with these values, after adding a new parameter if there is none.
 
     Args:
-        parameters: values of each parameter by name; the new parameter is added here.
+        parameters: the values of each parameter in each run, by name. A new parameter is added to this dict.
         values: the parameter's value in each run.
         argument: the name of the module argument, for the name of a new parameter.
         member: the name of the module, for the name of a new parameter.
@@ -279,9 +284,9 @@ _MIN_BLOCKS = 3
 
 
 def collapse_to_lists(program: Program) -> Program:
-    """Return the program with consecutive blocks collapsed into lists.
+    """Return the program, in which a list of blocks replaces consecutive blocks of the same class.
 
-    Blocks are collapsed if their arguments are equal or change by a constant increment.
+    Blocks are put into one list if their arguments are equal or change by a constant increment.
     """
     reader_counts: dict[int, int] = dict.fromkeys(program.outputs, 2)
     for step in program.steps:
@@ -296,7 +301,7 @@ def collapse_to_lists(program: Program) -> Program:
 
 
 def _find_run(steps: Sequence[ExpressionStep], index: int, reader_counts: dict[int, int]) -> list[ExpressionStep]:
-    """Return the step at `index`, followed by the steps after it that can be in the same list of blocks."""
+    """Return the step at `index` and the consecutive steps after it that can be in the same list of blocks."""
     run = [steps[index]]
     if not _is_block(run[0]):
         return run
@@ -324,7 +329,7 @@ def _is_block(step: ExpressionStep) -> bool:
 
 
 def _increments(previous: ExpressionStep, step: ExpressionStep) -> tuple[int, ...] | None:
-    """Return the increment of each module argument from one step to the next; 0 if the argument does not change.
+    """Return the increment of each module argument from `previous` to `step`, which is 0 if it does not change.
 
     Return None if an argument that is not an integer changes.
     """

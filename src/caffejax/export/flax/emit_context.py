@@ -1,4 +1,4 @@
-"""The interface of emitters, which are functions that emit the flax source of layers."""
+"""The interface of emitters, which are functions that add the steps of a layer to the flax program."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .ir import ExpressionStep, ModuleSpec, Order, Shape, Value
 
 
 def channels_last(n: int) -> Order:
-    """Return the order of n axes with Caffe's axis 1, the channels, last: (0, 2, 3, 1) for n = 4."""
+    """Return the order of n axes in which Caffe's axis 1, the channels, is last: (0, 2, 3, 1) for n = 4."""
     return (0, *range(2, n), 1) if n > 2 else tuple(range(n))
 
 
 def channels_last_shape(shape: Shape) -> tuple[int | str, ...]:
-    """Return the shape of an input or output in the source, with channels last and "batch" as the first size."""
+    """Return the shape of an input or output for messages: channels last, and "batch" as the first size."""
     return ("batch", *(shape[axis] for axis in channels_last(len(shape))[1:])) if shape else ()
 
 
@@ -36,11 +36,12 @@ class FlaxBuilder:
     """A program under construction.
 
     Attributes:
-        model: the net.
+        model: the net with its weights.
         steps: the steps of the forward pass.
         values: the values, indexed by number.
         helpers: names of the helper functions and modules in the steps.
-        modules_by_owners: the modules, by the owners of the parameters that a module holds.
+        modules_by_owners: the modules, by the owners of their parameters. The owner of a parameter that several layers
+            share is the slot of the layer that stores it.
     """
 
     model: InferenceModel
@@ -65,7 +66,7 @@ class EmitContext:
     Attributes:
         builder: the program.
         layer: the layer.
-        bottoms: the values of the layer's bottoms.
+        bottoms: the values of the layer's bottoms in the program.
     """
 
     builder: FlaxBuilder
@@ -74,7 +75,7 @@ class EmitContext:
 
     @property
     def param(self) -> Any:
-        """The parameter message of the layer's type."""
+        """The settings message of the layer's type, such as `convolution_param`."""
         return self.layer.context.param
 
     @cached_property
@@ -102,9 +103,9 @@ class EmitContext:
         """Add a step that computes one value; return the value.
 
         Args:
-            text: the expression, with `{0}`, `{1}` for the values in `reads` and `{module}` for the module.
+            text: the expression, in which `{0}`, `{1}` stand for the values in `reads`, and `{module}` for the module.
             reads: the values that the expression reads.
-            module: the module that the expression calls.
+            module: the module that the expression calls, or None.
             helpers: names of helper functions in the expression.
             shape, order, flattened_from, blob: attributes of the value. By default, they come from the first
                 value in `reads` (shape and order) and from the layer's first top (blob).
@@ -128,13 +129,13 @@ class EmitContext:
         return value
 
     def blob_name(self, top: str) -> str:
-        """Return the name of a top in the prototxt. Blobs that are overwritten later lose their suffix `/layer`."""
+        """Return the name of a top in the prototxt: the name without the suffix `/layer` of overwritten blobs."""
         return top.removesuffix(f"/{self.layer.key}")
 
     def add_elementwise_step(
         self, text: str, *reads: Value, module: ModuleSpec | None = None, helpers: Sequence[str] = ()
     ) -> Value:
-        """Add an element-wise step; return its value. For the arguments see `add_step`."""
+        """Add a step that computes an element-wise expression; return its value. For the arguments, see `add_step`."""
         operand = reads[0]
         return self.add_step(
             text,
@@ -153,7 +154,7 @@ class EmitContext:
         """Add a step that computes one value for each top; return the values.
 
         Args:
-            text: the expression, with `{0}` for `operand`.
+            text: the expression, in which `{0}` stands for `operand`.
             operand: the value that the expression reads. The computed values are stored in its axis order.
             shapes: the shapes of the computed values, in Caffe's axis order.
             helpers: names of helper functions in the expression.
@@ -180,9 +181,9 @@ class EmitContext:
 
         Args:
             constructor: the class or function that creates the module, such as `nnx.Conv`.
-            kind: a short word for the module, from which names are made.
-            weights: the module's arrays by path, such as `kernel`.
-            positional: the number of arguments that are passed by position.
+            kind: a short word for the module, such as "conv", from which names are made.
+            weights: the module's arrays by their path in the module, such as `kernel`.
+            positional: the number of arguments that are passed by position. The others are passed by keyword.
             needs_rngs: True if the constructor has the argument `rngs`.
             arguments: the other arguments of the constructor.
 
@@ -201,7 +202,7 @@ class EmitContext:
         return existing[0]
 
     def reorder(self, value: Value, order: Order) -> Value:
-        """Return the value with its axes in `order` and features in Caffe's order; add a transposition if needed."""
+        """Return the value with axes in `order` and features in Caffe's order; add a transposition if needed."""
         value = self._restore_feature_order(value)
         if value.order == order:
             return value
@@ -221,7 +222,7 @@ class EmitContext:
         return self.reorder(value, caffe_order(len(value.shape)))
 
     def to_common_order(self, values: Sequence[Value]) -> tuple[Value, ...]:
-        """Return the values, which have equal shapes, in the same axis order; add transpositions if needed."""
+        """Return values of equal shapes in the axis order of the first value; add transpositions if needed."""
         first = values[0]
         if all(v.order == first.order and v.flattened_from == first.flattened_from for v in values):
             return tuple(values)
@@ -244,7 +245,7 @@ class EmitContext:
 
 
 def reshape_expression(shape: Sequence[int | str]) -> str:
-    """Return an expression that reshapes the value `{0}` to a shape, without changing the size of the first axis."""
+    """Return an expression that reshapes the value `{0}` to a shape, but keeps the size of its first axis."""
     sizes = ", ".join(map(str, ("{0}.shape[0]", *shape[1:])))
     return f"{{0}}.reshape({sizes})"
 
@@ -255,7 +256,7 @@ _EMITTERS: dict[str, Emitter] = {}
 
 
 def register_emitter(*types: str) -> Callable[[Emitter], Emitter]:
-    """Return a decorator that registers an emitter for layer types."""
+    """Return a decorator that registers a function as the emitter of the layer types with these names."""
 
     def register(emit: Emitter) -> Emitter:
         _EMITTERS.update(dict.fromkeys(types, emit))
@@ -282,7 +283,7 @@ def get_emitter(layer: Layer) -> Emitter:
 
 
 def shorten_float32(value: float) -> int | float:
-    """Return the shortest form of a float32 number: 0.1 instead of 0.10000000149, and 2 instead of 2.0.
+    """Return the shortest number that equals `value` in float32: 0.1 instead of 0.10000000149, and 2 instead of 2.0.
 
     Raises:
         LayerError: if the number is not finite.

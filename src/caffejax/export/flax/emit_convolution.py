@@ -28,7 +28,7 @@ def convolution(e: EmitContext) -> tuple[Value, ...]:
 
 @register_emitter("ConvolutionDepthwise")
 def depthwise(e: EmitContext) -> tuple[Value, ...]:
-    """Emit nnx.Conv over height and width, with a group for each channel."""
+    """Emit nnx.Conv over height and width, which convolves each channel separately."""
     return _write_convolution(e, _planar(e, depthwise_context(e.layer.context, e.bottoms[0])))
 
 
@@ -119,7 +119,7 @@ def _planar(e: EmitContext, context: Context) -> Correlation:
 
 
 def _padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], ...]:
-    """Return the padding for nnx.Conv. If Caffe's output size requires it, the end of an axis has more padding."""
+    """Return the padding for nnx.Conv, with more padding at the end of an axis if Caffe's output size requires it."""
     needed = c.window.fit_padding(size, convolution_output(size, c.window)).padding
     pads = tuple((low, max(low, high)) for low, high in needed)
     if all(low == high for low, high in pads):
@@ -217,13 +217,13 @@ def _maxima(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
 
 
 def _has_window_of_padding(x: Value, window: Window, out: Shape) -> bool:
-    """Return whether the last window along any axis contains only padding."""
+    """Return whether, along any axis, the last pooling window contains only padding."""
     ends = zip(x.shape[2:], window.low, window.stride, out, strict=True)
     return any((o - 1) * stride - low >= n for n, low, stride, o in ends)
 
 
 def _averages(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
-    """Emit average pooling with Caffe's divisor: the number of cells of each window that are in the padded plane."""
+    """Emit average pooling with Caffe's divisor: the number of cells of each window inside the padded input."""
     size = tuple(x.shape[2:])
     padding = compute_padding(window, size, out)
     is_asymmetric = any(high > low for low, high in padding)
@@ -244,10 +244,10 @@ def _averages(e: EmitContext, x: Value, window: Window, out: Shape) -> Value:
 
 
 def compute_padding(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int], ...]:
-    """Return the padding (low, high) of each axis.
+    """Return the padding (low, high) of each spatial axis for pooling in flax.
 
-    The padding is Caffe's symmetric padding (low, low) if flax then computes the same output size as Caffe. Otherwise
-    `high` is the padding that Caffe's output size requires.
+    It is Caffe's symmetric padding (low, low) if flax then computes the same output size as Caffe. Otherwise `high` is
+    the padding that Caffe's output size requires.
     """
     needed = window.fit_padding(size, out).padding
     fits = (a == b for a, b in zip(window.output(size), out, strict=True))
@@ -262,7 +262,7 @@ def _settings(window: Window, padding: tuple[tuple[int, int], ...]) -> str:
 
 @register_emitter("InnerProduct")
 def inner_product(e: EmitContext) -> Value:
-    """Emit nnx.Linear. The rows of its kernel have the order in which the bottom's features are stored."""
+    """Emit nnx.Linear, with the rows of its kernel in the order in which the bottom's features are stored."""
     x, *other_bottoms = e.bottoms
     axis = canonical_axis(e.param.axis, x.shape)
     require(axis > 0, "has axis 0, which makes the batch a single example; this is not supported")
@@ -299,13 +299,13 @@ def _product_of_bottoms(e: EmitContext, axis: int) -> Value:
 
 
 def _param(e: EmitContext, kind: str) -> ModuleSpec:
-    """Return an nnx.Param with the layer's first array."""
+    """Return a module `nnx.Param` that holds the layer's first array."""
     array = e.arrays[0]
     return e.make_module("nnx.Param", kind, {"": array}, positional=1, needs_rngs=False, value=Zeros(array.shape))
 
 
 def _to_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
-    """Reorder the inputs of a kernel from Caffe's order to the order in which they are stored; return the kernel.
+    """Return a kernel with its inputs reordered from Caffe's order to the order in which they are stored.
 
     Args:
         kernel: the kernel, of shape (inputs, outputs).

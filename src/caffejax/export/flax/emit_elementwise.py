@@ -21,7 +21,7 @@ _FUNCTIONS = {
 
 
 def _function_emitter(text: str) -> Emitter:
-    """Return an emitter for an element-wise function without settings; `text` is its expression."""
+    """Return an emitter for an element-wise function without settings, whose expression is `text`."""
     return lambda e: e.add_elementwise_step(text, *e.bottoms)
 
 
@@ -37,14 +37,14 @@ def mish(e: EmitContext) -> Value:
 
 @register_emitter("ReLU")
 def relu(e: EmitContext) -> Value:
-    """Emit max(x, 0), or a leaky ReLU."""
+    """Emit max(x, 0), or a leaky ReLU if negative_slope is set."""
     slope = shorten_float32(e.param.negative_slope)
     return e.add_elementwise_step("nnx.relu({0})" if slope == 0 else f"nnx.leaky_relu({{0}}, {slope})", *e.bottoms)
 
 
 @register_emitter("ReLU6")
 def relu6(e: EmitContext) -> Value:
-    """Emit min(max(x, 0), 6), or a leaky ReLU limited to 6."""
+    """Emit min(max(x, 0), 6), or a leaky ReLU limited to 6 if negative_slope is set."""
     slope = shorten_float32(e.param.negative_slope)
     text = "nnx.relu6({0})" if slope == 0 else f"jnp.minimum(nnx.leaky_relu({{0}}, {slope}), 6)"
     return e.add_elementwise_step(text, *e.bottoms)
@@ -52,7 +52,7 @@ def relu6(e: EmitContext) -> Value:
 
 @register_emitter("PReLU")
 def prelu(e: EmitContext) -> Value:
-    """Emit a leaky ReLU with learned slopes."""
+    """Emit a leaky ReLU with one learned slope for each channel, or one for all channels."""
     (slope,) = e.arrays
     if slope.ndim == 0:
         module = e.make_module("nnx.PReLU", "prelu", {"negative_slope": slope}, needs_rngs=False)
@@ -64,7 +64,7 @@ def prelu(e: EmitContext) -> Value:
 
 @register_emitter("ELU")
 def elu(e: EmitContext) -> Value:
-    """Emit ELU: alpha * (exp(x) - 1) below 0."""
+    """Emit ELU: x above 0, and alpha * (exp(x) - 1) below 0."""
     alpha = shorten_float32(e.param.alpha)
     return e.add_elementwise_step("nnx.elu({0})" if alpha == 1 else f"nnx.elu({{0}}, {alpha})", *e.bottoms)
 
@@ -78,7 +78,7 @@ def swish(e: EmitContext) -> Value:
 
 @register_emitter("HardSigmoid")
 def hard_sigmoid(e: EmitContext) -> Value:
-    """Emit a linear function clipped to [0, 1]."""
+    """Emit a linear function of x, clipped to [0, 1]."""
     return e.add_elementwise_step(f"jnp.clip({affine_expression(e.param.alpha, e.param.beta)}, 0, 1)", *e.bottoms)
 
 
@@ -98,7 +98,7 @@ def threshold(e: EmitContext) -> Value:
 
 @register_emitter("Dropout")
 def dropout(e: EmitContext) -> Value:
-    """Emit nnx.Dropout, which scales in training, like Caffe. With `scale_train: false`, emit a scaling in TEST."""
+    """Emit nnx.Dropout, which scales in training like Caffe. With `scale_train: false`, emit a scaling for TEST."""
     ratio = shorten_float32(e.param.dropout_ratio)
     module = e.make_module("nnx.Dropout", "dropout", {}, positional=1, rate=ratio)
     if e.param.scale_train:
@@ -168,7 +168,7 @@ def _sum(fields: list[str], coefficients: list[int | float]) -> str:
 
 @register_emitter("Axpy")
 def axpy(e: EmitContext) -> Value:
-    """Emit factor * x + y, with a factor for each channel of each image."""
+    """Emit factor * x + y, with a separate factor for each channel of each image."""
     factor, (x, y) = e.bottoms[0], map(e.to_channels_last, e.bottoms[1:])
     broadcast_factor = _broadcast_channels(e, factor, x)
     return e.add_step("{0} * {1} + {2}", x, broadcast_factor, y)
@@ -183,7 +183,7 @@ def channel_scale(e: EmitContext) -> Value:
 
 
 def _broadcast_channels(e: EmitContext, factor: Value, x: Value) -> Value:
-    """Return factors (images, channels, ...) in a shape that broadcasts with `x`, whose channels are last."""
+    """Return factors of shape (images, channels, ...), reshaped to broadcast with `x`, whose channels are last."""
     factor = e.to_channels_last(factor)
     if len(factor.shape) == len(x.shape):
         return factor

@@ -17,7 +17,7 @@ from .ir import Shape, Value
 
 @register_emitter("BatchNorm")
 def batch_norm(e: EmitContext) -> Value:
-    """Emit nnx.BatchNorm, with scale and bias if the layer has them. A Scale layer after it is merged later."""
+    """Emit nnx.BatchNorm, with scale and bias if the layer has them. A Scale layer after it is merged into it later."""
     size, n = e.layer.context.settings.stats_batch_size, e.bottoms[0].shape[0]
     require(
         not 0 < size < n, f"computes statistics from {size} of {n} images (stats_batch_size), which is not supported"
@@ -34,7 +34,7 @@ def batch_norm(e: EmitContext) -> Value:
 
 @register_emitter("BN")
 def bn(e: EmitContext) -> Value:
-    """Emit nnx.BatchNorm for PSPNet's BN. For SegNet's BN, which has no running statistics, emit helpers."""
+    """Emit nnx.BatchNorm for PSPNet's BN. For SegNet's BN, which has no running statistics, emit helper functions."""
     require(len(e.layer.tops) == 1, "has tops for the mean and the variance, which is not supported")
     if select_bn(e.layer.definition.layer).startswith("SegNet"):
         return _segnet_bn(e)
@@ -54,7 +54,7 @@ def _segnet_bn(e: EmitContext) -> Value:
 
 
 def _uses_running_average(e: EmitContext) -> bool | None:
-    """Return the layer's use_global_stats, or None if it is unset and the phase decides."""
+    """Return the layer's setting use_global_stats, or None if it is unset, so that the phase decides."""
     return bool(e.param.use_global_stats) if e.param.HasField("use_global_stats") else None
 
 
@@ -93,7 +93,7 @@ def lrn(e: EmitContext) -> Value:
 
 @register_emitter("MVN")
 def mvn(e: EmitContext) -> Value:
-    """Emit a normalisation of each image, or of each channel of each image, to mean 0 and variance 1."""
+    """Emit a normalisation of each image, or of each channel of each image, to mean 0 and, if set, variance 1."""
     x = e.to_channels_last(e.bottoms[0])
     require(len(x.shape) == 4, f"needs a bottom with 4 axes, not {x.shape}")
     axes = (1, 2, 3) if e.param.across_channels else (1, 2)
@@ -126,7 +126,7 @@ def normalize(e: EmitContext) -> Value:
 
 @register_emitter("Scale")
 def scale(e: EmitContext) -> Value:
-    """Emit a multiplication by the learned factor or the second bottom, then add the bias if the layer has one."""
+    """Emit a multiplication by the learned factor or the second bottom, and the addition of a bias if there is one."""
     x = e.to_channels_last(e.bottoms[0])
     bounded = e.param.HasField("min_value") or e.param.HasField("max_value")
     require(not bounded, "limits its factor (min_value, max_value), which is not supported")
@@ -154,7 +154,10 @@ def _with_bias(e: EmitContext, x: Value) -> Value:
 
 
 def _to_stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
-    """Reshape an array so that it broadcasts with the stored `x`. The array's axes are Caffe's axes from `axis` on."""
+    """Return an array, reshaped to broadcast with the stored `x`.
+
+    In Caffe's order, the axes of the array are the axes of `x` from `axis` on.
+    """
     start = canonical_axis(axis, x.shape) if array.ndim else 0
     expanded = array.reshape((1,) * start + array.shape + (1,) * (len(x.shape) - start - array.ndim))
     expanded = expanded.transpose(x.order)
@@ -163,7 +166,7 @@ def _to_stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
 
 
 def _broadcast(e: EmitContext, factor: Value, x: Value) -> Value:
-    """Reshape a bottom so that it broadcasts with `x`. Its axes are the axes of `x` from `e.param.axis` on."""
+    """Return the bottom `factor`, reshaped to broadcast with `x`. Its axes are the axes of `x` from `e.param.axis`."""
     start = canonical_axis(e.param.axis, x.shape) if factor.shape else 0
     shape: Shape = (1,) * start + factor.shape + (1,) * (len(x.shape) - start - len(factor.shape))
     if shape == factor.shape:

@@ -16,7 +16,7 @@ from .ir import Value
 
 
 def flatten_from(e: EmitContext, x: Value, axis: int) -> Value:
-    """Merge the axes from `axis` on; return the value. If `axis` is 1, the features keep their stored order."""
+    """Return `x` with its axes from `axis` on merged. If `axis` is 1, the features keep their stored order."""
     if axis == len(x.shape) - 1:
         return x if axis == 1 else e.to_caffe_order(x)
     if axis != 1:
@@ -52,7 +52,7 @@ def flatten(e: EmitContext) -> Value:
 
 @register_emitter("Reshape")
 def reshape(e: EmitContext) -> Value:
-    """Emit a reshape of the axes in Caffe's order."""
+    """Emit a reshape, after the axes have been put into Caffe's order."""
     (x,) = e.bottoms
     if e.tops[0] == x.shape and 0 in e.param.shape.dim:
         return x
@@ -66,7 +66,7 @@ def reshape(e: EmitContext) -> Value:
 
 
 def _sizes(e: EmitContext, x: Value) -> list[int | str]:
-    """Return the sizes of the reshaped value; the batch size is an expression that reads the array's shape."""
+    """Return the source of the new sizes, in which the batch size is an expression that reads the array's shape."""
     n = len(x.shape)
     start = e.param.axis if e.param.axis >= 0 else n + e.param.axis + 1
     end = n if e.param.num_axes == -1 else start + e.param.num_axes
@@ -78,13 +78,13 @@ def _sizes(e: EmitContext, x: Value) -> list[int | str]:
 
 @register_emitter("Permute")
 def permute(e: EmitContext) -> Value:
-    """Permute the axes without emitting a step."""
+    """Return the bottom with its axes permuted, without emitting a step."""
     return _permute(e, permuted_axes(e.layer.context, e.bottoms[0].shape))
 
 
 @register_emitter("Transpose")
 def transpose(e: EmitContext) -> Value:
-    """Permute all axes without emitting a step."""
+    """Return the bottom with all axes permuted, without emitting a step."""
     return _permute(e, transposed_axes(e.layer.context, e.bottoms[0].shape))
 
 
@@ -153,7 +153,7 @@ def label_specific_rescale(e: EmitContext) -> Value | Sequence[Value]:
 
 @register_emitter("ShuffleChannel")
 def shuffle_channel(e: EmitContext) -> Value:
-    """Emit a channel shuffle."""
+    """Emit a channel shuffle, which interleaves the channels of all groups."""
     x = e.to_channels_last(e.bottoms[0])
     if e.param.group in (1, x.shape[1]):
         return x
@@ -162,7 +162,7 @@ def shuffle_channel(e: EmitContext) -> Value:
 
 @register_emitter("Tile")
 def tile(e: EmitContext) -> Value:
-    """Emit a repetition along an axis."""
+    """Emit a repetition of the bottom along an axis."""
     (x,) = e.bottoms
     x = e.reorder(x, x.order)
     position = x.order.index(canonical_axis(e.param.axis, x.shape))
@@ -172,7 +172,7 @@ def tile(e: EmitContext) -> Value:
 
 @register_emitter("Flip")
 def flip(e: EmitContext) -> Value:
-    """Emit a reversal of the image axes."""
+    """Emit a reversal of height, width or both."""
     return _flip_axes(e, flipped_axes(e.layer.context, e.bottoms[0].shape))
 
 
@@ -205,14 +205,14 @@ def softmax(e: EmitContext) -> Value:
 
 @register_emitter("Parameter")
 def parameter(e: EmitContext) -> Value:
-    """Emit a learned array."""
+    """Emit a learned array, which is the layer's top."""
     (array,) = e.arrays
     module = e.make_module("nnx.Param", "param", {"": array}, positional=1, needs_rngs=False, value=Zeros(array.shape))
     return e.add_step("{module}[...]", module=module, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
 
 
 class Zeros(tuple[int, ...]):
-    """The shape of an array of zeros. The source contains the array wherever a module argument is a `Zeros`."""
+    """The shape of an array of zeros. If a module argument is a `Zeros`, the source contains `jnp.zeros(shape)`."""
 
     def __repr__(self) -> str:
         return f"jnp.zeros({tuple(self)})"
@@ -257,7 +257,7 @@ def interp(e: EmitContext) -> Value:
 
 @register_emitter("Upsample")
 def upsample(e: EmitContext) -> Value:
-    """Emit a repetition of each value. For SegNet's form, emit max unpooling."""
+    """Emit a repetition of each value along height and width. For SegNet's layer, emit max unpooling."""
     if len(e.bottoms) > 1:
         return _max_unpool(e)
     x, n = e.to_channels_last(e.bottoms[0]), shorten_float32(e.param.scale if e.param.HasField("scale") else 1)

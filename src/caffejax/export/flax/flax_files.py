@@ -26,7 +26,7 @@ def translate(model: InferenceModel) -> Program:
     """Return the program of a net: the steps of its forward pass and its modules.
 
     Raises:
-        CaffejaxError: if layers are not supported; the message names each of them, with the reason.
+        CaffejaxError: if layers are not supported. The message names each of them and the reason.
     """
     builder, values, problems, failed = FlaxBuilder(model), dict[str, Value](), list[Problem](), set[str]()
     for name, blob in model.inputs.items():
@@ -59,7 +59,7 @@ def translate(model: InferenceModel) -> Program:
 
 
 def _exportable_outputs(model: InferenceModel, failed: set[str]) -> list[str]:
-    """Return the names of the outputs that can be exported: the last blobs that do not depend on a failed layer."""
+    """Return the names of the outputs that could be exported: the last blobs that depend on no unsupported layer."""
     unavailable, candidates = set[str](), dict[str, None]()
     producers = {top: layer for layer in model.layers for top in layer.tops}
     for layer in model.layers:
@@ -87,7 +87,7 @@ def _to_channels_last(builder: FlaxBuilder, model: InferenceModel, value: Value)
 
 
 def _merge_scales_into_batch_norms(steps: list[ExpressionStep], outputs: tuple[int, ...]) -> list[ExpressionStep]:
-    """Merge each Scale into the BatchNorm before it, if no other step reads the BatchNorm; return the steps."""
+    """Return the steps with each Scale merged into the BatchNorm before it, if no other step reads the BatchNorm."""
     readers: dict[int, list[ExpressionStep]] = {}
     uses: dict[int, int] = {}
     for step in steps:
@@ -114,7 +114,7 @@ def _merge_scales_into_batch_norms(steps: list[ExpressionStep], outputs: tuple[i
 
 
 def _merge_scale(norm: ModuleSpec, scale: ModuleSpec) -> ModuleSpec | None:
-    """Return a BatchNorm module with the parameters of a Scale, or None if they cannot be merged."""
+    """Return the BatchNorm module `norm` with the factor and bias of `scale`, or None if they cannot be merged."""
     settings = dict(norm.arguments)
     if norm.constructor != "nnx.BatchNorm" or settings.get("use_scale", True) or scale.constructor != "Scale":
         return None

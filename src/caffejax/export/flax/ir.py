@@ -24,12 +24,12 @@ class Value:
     """An array in the generated source.
 
     Attributes:
-        number: the number that identifies the value; exactly one step computes it.
+        number: the number that identifies the value. At most one step computes it; inputs are computed by none.
         blob: the blob's name.
         shape: the shape in Caffe's axis order.
-        order: the stored axis order: stored axis k is Caffe's axis `order[k]`.
-        flattened_from: for a blob (rows, features) that was flattened in its stored axis order, the shape of the
-            features in Caffe's order and the stored order of their axes; None for all other values.
+        order: the stored axis order. Stored axis k is Caffe's axis `order[k]`.
+        flattened_from: the shape of the features in Caffe's order and the stored order of their axes, for a blob of
+            shape (rows, features) that was flattened in its stored axis order. None for all other values.
     """
 
     number: int
@@ -44,7 +44,7 @@ class Value:
         return tuple(self.shape[axis] for axis in self.order)
 
     def axis(self, caffe_axis: int) -> int:
-        """Return the stored position of Caffe's axis `caffe_axis`; -1 for the last position."""
+        """Return the position at which Caffe's axis `caffe_axis` is stored, with -1 for the last position."""
         position = self.order.index(caffe_axis % len(self.shape))
         return -1 if position == len(self.shape) - 1 else position
 
@@ -56,12 +56,12 @@ class ModuleSpec:
     Attributes:
         constructor: the class or function to call, such as `nnx.Conv`.
         arguments: names and values of the arguments, in order.
-        kind: a short word for the module, from which names are made.
+        kind: a short word for the module, such as "conv", from which names are made.
         positional: the number of arguments that are passed by position.
         weights: arrays by their path in the module, such as `kernel`.
         needs_rngs: True if the constructor has the argument `rngs`.
-        owners: the owners of the layer's parameters in Caffe. Layers with equal owners share one module.
-        count: the length of a list of these modules, or 0 for a single module.
+        owners: the slots that store the layer's parameters in the net. Layers with equal owners share one module.
+        count: the length of the list if the net creates a list of these modules, or 0 for a single module.
         increments: for a list, the increment of each argument from one module to the next.
     """
 
@@ -82,7 +82,7 @@ class ExpressionStep:
 
     Attributes:
         layer: the name of the layer.
-        text: the expression, with `{0}`, `{1}` for the values that it reads and `{module}` for its module.
+        text: the expression, in which `{0}`, `{1}` stand for the values that it reads, and `{module}` for its module.
         reads: numbers of the values that the step reads.
         writes: numbers of the values that the step computes.
         module: the module that the step calls, or None.
@@ -169,7 +169,7 @@ class Program:
         }
 
     def with_steps(self, steps: tuple[ExpressionStep, ...], *blocks: Block) -> Program:
-        """Return a copy of the program that has the steps `steps`, and whose blocks also include `blocks`."""
+        """Return a copy of the program with the steps `steps`, and with `blocks` added to its blocks."""
         return replace(self, steps=steps, blocks=(*self.blocks, *blocks))
 
 
@@ -182,7 +182,7 @@ RESERVED_VARIABLES = frozenset({*RESERVED_NAMES, *HELPERS, "x", "block"})
 
 
 def split_words(name: str) -> list[str]:
-    """Return the words of a name, which are its runs of ASCII letters and digits."""
+    """Return the words of a name. A word is a sequence of ASCII letters and digits."""
     return re.findall(r"[A-Za-z0-9]+", name)
 
 
@@ -191,7 +191,7 @@ def to_identifier(name: str, kind: str = "layer") -> str:
 
     Args:
         name: any text.
-        kind: prefix for a text that begins with a digit, and the name for a text without letters or digits.
+        kind: the prefix if `name` begins with a digit, and the identifier if it has no letters or digits.
     """
     result = "_".join(split_words(name)).lower()[:60].strip("_")
     if not result or result[0].isdigit():
@@ -219,7 +219,7 @@ def make_unique(name: str, used_names: Collection[str], separator: str = "_") ->
 
 
 def sanitize_docstring(text: str) -> str:
-    """Return text for a docstring: printable ASCII without quotes and backslashes, at most 70 characters."""
+    """Return `text` for use in a docstring: printable ASCII without quotes and backslashes, at most 70 characters."""
     printable = re.sub(r"[^ -~]|[\"'\\]", " ", text)
     return " ".join(printable.split())[:70].strip()
 

@@ -45,11 +45,11 @@ _NOT_FOLDED = {
 
 
 def convert(builder: OnnxBuilder, function: Callable[..., Any], inputs: Sequence[OnnxValue]) -> list[OnnxValue]:
-    """Trace a function and add its computation to a model; return the results as a flat list.
+    """Trace a function with JAX and add its computation to a model; return the results as a flat list.
 
     Args:
         builder: the model.
-        function: a function of JAX arrays.
+        function: a function that takes JAX arrays and returns arrays, or a tree of arrays.
         inputs: the function's arguments, as values of the model.
 
     Raises:
@@ -60,7 +60,7 @@ def convert(builder: OnnxBuilder, function: Callable[..., Any], inputs: Sequence
 
 
 def convert_jaxpr(builder: OnnxBuilder, closed: ClosedJaxpr, inputs: Sequence[OnnxValue]) -> list[OnnxValue]:
-    """Add the computation of a jaxpr to a model; return its results as values."""
+    """Add the computation of the closed jaxpr `closed` to a model; return its results as values of the model."""
     jaxpr = closed.jaxpr
     values: dict[Any, OnnxValue] = dict(zip(jaxpr.constvars, map(constant_value, closed.consts), strict=True))
     values.update(zip(jaxpr.invars, inputs, strict=True))
@@ -77,7 +77,7 @@ def convert_jaxpr(builder: OnnxBuilder, closed: ClosedJaxpr, inputs: Sequence[On
 
 
 def _used_equations(jaxpr: Any) -> list[Any]:
-    """Return the equations on which the jaxpr's results depend, in their order."""
+    """Return the equations on which the jaxpr's results depend, in the order of the jaxpr."""
     used = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
     equations = []
     for eqn in reversed(jaxpr.eqns):
@@ -105,9 +105,15 @@ def _convert_equation(builder: OnnxBuilder, eqn: Any, inputs: list[OnnxValue]) -
 
 
 def _fold(eqn: Any, inputs: Sequence[OnnxValue], shapes: Sequence[Shape]) -> list[OnnxValue] | None:
-    """Compute an equation with constant operands at export; return its results as constants.
+    """Compute an equation whose operands are constants during the export; return its results as constants.
 
-    Return None if the results are too large or have symbolic shapes.
+    Args:
+        eqn: the equation, whose operands are all constants.
+        inputs: the operands.
+        shapes: the shapes of the results.
+
+    Returns:
+        The results, or None if they are too large to be stored or have symbolic shapes.
     """
     arrays = [v.array for v in inputs if v.array is not None]
     if is_elementwise(eqn.primitive.name):
@@ -131,7 +137,7 @@ def _has_no_jaxpr(eqn: Any) -> bool:
 
 
 def _add_axes(value: OnnxValue, shape: Shape) -> OnnxValue:
-    """Return a value with the shape `shape`. Scalars may represent arrays, so axes of length 1 are added in front."""
+    """Return a value with the shape `shape`, by adding axes of length 1 in front if a scalar represents the array."""
     if value.shape == shape:
         return value
     stored_shape = (1,) * (len(shape) - len(value.stored_shape)) + value.stored_shape
@@ -155,13 +161,13 @@ def build_model(
 
     Args:
         model: the net with its weights.
-        inputs: shapes and dtypes of the inputs; sizes may be symbolic.
+        inputs: shapes and dtypes of the inputs by name. Sizes may be symbolic.
         opset: the version of ONNX's operator set.
-        preprocessing: preprocessing to include in the model; its input then takes uint8 images.
+        preprocessing: the image preprocessing to include in the model, whose input then takes uint8 images, or None.
         pad_rows: True if outputs keep their padding rows; see `export_onnx`.
 
     Raises:
-        GraphError: if layers cannot be exported; the message names each of them.
+        GraphError: if layers cannot be exported. The message names each of them.
     """
     with suppress_without_loops() if pad_rows else nullcontext():
         return _ModelBuilder(model, inputs, opset, preprocessing, pad_rows).build()
@@ -203,7 +209,11 @@ class _ModelBuilder:
                 self.values[name] = self.builder.expand(preprocessed)
 
     def build(self) -> ModelProto:
-        """Add all layers and return the model."""
+        """Add all layers that can be exported, and return the model.
+
+        Raises:
+            GraphError: if layers cannot be exported. The message names each of them.
+        """
         layers = list(self.model.layers)
         while layers:
             layer = layers.pop(0)
@@ -259,7 +269,7 @@ class _ModelBuilder:
         return [np.asarray(array, np.float32) for array in self.model.arrays(layer)]
 
     def _output(self, name: str) -> OnnxValue:
-        """Return the value of the output `name`, without padding rows."""
+        """Return the value of the net's output `name`, after adding nodes that remove its padding rows."""
         value = self.values[name]
         if name not in self.strip_padding:
             return value
@@ -299,7 +309,7 @@ class _ModelBuilder:
 
 
 def _rows(top: Any) -> jax.Array:
-    """Return the number of rows of a padded top that are not padding, as a scalar."""
+    """Return the number of rows of a padded top that are not padding, an int32 scalar: the maximum over the batch."""
     first = top if top.ndim == 1 else top[(slice(None),) * rows_axis(top) + (slice(None), 0)]
     return jnp.max(jnp.sum(first >= 0, axis=rows_axis(top), dtype=jnp.int32), initial=0)
 
@@ -312,7 +322,7 @@ class ShapeAndDtype(NamedTuple):
 
 
 def get_shapes(values: Iterable[ValueInfoProto]) -> dict[str, ShapeAndDtype]:
-    """Return the shape and dtype of each value, by name."""
+    """Return the shape and dtype of each ONNX value, by name."""
     shapes = {}
     for value in values:
         tensor = value.type.tensor_type
@@ -352,9 +362,17 @@ def add_layer_with_scale(
     scale: Layer,
     scale_blobs: Sequence[np.ndarray],
 ) -> list[OnnxValue]:
-    """Merge a layer with the next layer, which scales and shifts channels, and add both; return the top.
+    """Add the nodes of a layer, merged with the next layer, which scales and shifts channels; return the top.
 
-    An example is a BatchNorm with the Scale after it.
+    An example is a BatchNorm layer with the Scale layer after it.
+
+    Args:
+        builder: the model.
+        layer: the layer.
+        blobs: the layer's parameters and state.
+        bottom: the layer's bottom.
+        scale: the next layer.
+        scale_blobs: the parameters of the next layer.
     """
     by_channel, scaled = scale.type.traits.by_channel, OPERATORS[layer.type.name].scaled
     assert by_channel is not None
@@ -364,7 +382,7 @@ def add_layer_with_scale(
 
 
 def accepts_scale(layer: Layer, blobs: Sequence[np.ndarray], bottom: OnnxValue) -> bool:
-    """Return whether the ONNX operators of a layer can include a factor and a bias for each channel."""
+    """Return whether the ONNX operators of a layer can also apply a factor and a bias to each channel of the top."""
     operators = OPERATORS.get(layer.type.name)
     if operators is None or operators.scaled is None:
         return False

@@ -18,11 +18,13 @@ Shape = tuple[Any, ...]  # elements are integers or symbolic sizes from `jax.exp
 
 
 class SizeNodes:
-    """The nodes of a graph that compute symbolic sizes. They precede all other nodes, so that subgraphs can read them.
+    """The nodes of a graph that compute symbolic sizes, which are known only at run time.
+
+    These nodes precede all other nodes, so that subgraphs can read their results.
 
     Attributes:
         nodes: the nodes.
-        sources: for each symbol, the name of an input, and the axis of this input whose length is the symbol's value.
+        sources: for each symbol, `(input, axis)`: the name of an input and the axis whose length is the symbol's value.
     """
 
     def __init__(self, builder: OnnxBuilder) -> None:
@@ -32,7 +34,7 @@ class SizeNodes:
         self._names: dict[Any, str] = {}
 
     def size_vector(self, size: Any) -> str:
-        """Return the name of an int64 vector whose only element is the size."""
+        """Return the name of an int64 vector of shape (1,) that contains the size."""
         if isinstance(size, int | np.integer):
             return self._builder.add_int64_vector([int(size)])
         return self._node_name(_parse_size(size))
@@ -44,7 +46,7 @@ class SizeNodes:
         return self._names[text]
 
     def _add_nodes(self, size: ast.expr) -> str:
-        """Add nodes that compute a symbolic size from its syntax tree; return the name of the result."""
+        """Add nodes that compute a symbolic size from its syntax tree `size`; return the name of the result."""
         match size:
             case ast.Constant(value=int(number)):
                 return self._builder.add_int64_vector([number])
@@ -95,7 +97,7 @@ _FUNCTIONS = {"mod": "Mod", "max": "Max", "min": "Min"}
 
 
 def _parse_size(size: Any) -> ast.expr:
-    """Return the syntax tree of a size, parsed from its text in JAX."""
+    """Return the syntax tree of a symbolic size, parsed from the text that JAX prints, such as "2*batch + 1"."""
     return ast.parse(str(size).replace("^", "**"), mode="eval").body
 
 
@@ -107,12 +109,12 @@ class OnnxBuilder:
 
     Args:
         opset: the version of ONNX's operator set.
-        reserved: names that are reserved for the graph's inputs and blobs.
+        reserved: names that other values cannot get, because the graph's inputs and blobs have them.
 
     Attributes:
         nodes: the nodes of the graph, or of the subgraph that is being built.
-        initializers: constants by name.
-        sizes: the nodes that compute sizes which are known only at run time.
+        initializers: constants (weights and others) by name.
+        sizes: the nodes that compute symbolic sizes, which are known only at run time.
     """
 
     def __init__(self, opset: int, reserved: Sequence[str] = ()) -> None:
@@ -126,13 +128,13 @@ class OnnxBuilder:
         self._layer = ""
 
     def unused_name(self, preferred: str) -> str:
-        """Return an unused name for a value: `preferred`, with a number appended if it is used."""
+        """Return an unused name for a value: `preferred`, with a number appended if the graph already uses it."""
         name = _unused_name(preferred, self._used_names)
         self._used_names.add(name)
         return name
 
     def add_node(self, op: str, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any) -> Any:
-        """Add a node; return the name of its output, or a list of names if `outputs` > 1.
+        """Add a node with the operator `op`; return the name of its output, or a list of names if `outputs` > 1.
 
         Attributes that are None are omitted.
         """
@@ -144,17 +146,24 @@ class OnnxBuilder:
     def emit(
         self, op: str, inputs: Sequence[OnnxValue], shape: Shape, dtype: Any = None, **attributes: Any
     ) -> OnnxValue:
-        """Add a node with one output; return the output. Inputs are expanded to their full shapes.
+        """Add a node with the operator `op` and one output; return the output.
 
-        By default, `dtype` is the dtype of the first input.
+        The inputs are expanded to their full shapes; see `OnnxValue`.
+
+        Args:
+            op: the operator.
+            inputs: the inputs.
+            shape: the shape of the output.
+            dtype: the dtype of the output. By default, it is the dtype of the first input.
+            attributes: the node's attributes.
         """
         name = self.add_node(op, [self.broadcast_name(v) for v in inputs], **attributes)
         return node_output(name, shape, inputs[0].dtype if dtype is None else dtype)
 
     def reduce(self, op: str, x: str, axes: Sequence[int], *, keepdims: bool = False) -> str:
-        """Add a reduction of the value `x` over axes; return the name of the result.
+        """Add a reduction of the value named `x` over axes with the operator `op`; return the name of the result.
 
-        The opset determines whether the axes are an attribute or an input of the node.
+        In older opsets the axes are an attribute of the node, in newer opsets an input.
         """
         if self.opset < _AXES_INPUT_OPSETS.get(op, 18):
             output: str = self.add_node(op, [x], axes=list(axes), keepdims=int(keepdims))
@@ -163,7 +172,7 @@ class OnnxBuilder:
         return output
 
     def add_constant(self, array: Any, preferred: str = "") -> str:
-        """Add an initializer with this array, or reuse an equal one; return its name."""
+        """Add an initializer with this array, or reuse an initializer with an equal array; return its name."""
         array = np.asarray(array)
         data = np.ascontiguousarray(array).tobytes()
         key = (array.dtype, array.shape, data if len(data) < 64 else hashlib.blake2b(data).digest())
@@ -221,7 +230,10 @@ class OnnxBuilder:
 
     @contextmanager
     def layer_scope(self, name: str) -> Iterator[None]:
-        """Return a context manager that names nodes after a layer: `layer` for a single node, else `layer/operator`."""
+        """Return a context manager that names the added nodes after a layer.
+
+        A single node is called `layer`. Several nodes are called `layer/operator`.
+        """
         self._layer, start = name, len(self.nodes)
         try:
             yield
@@ -327,7 +339,7 @@ class OnnxValue:
 
     @property
     def uniform_value(self) -> Any:
-        """The value of all elements of a uniform constant; None if they may differ or are computed at run time."""
+        """The number that all elements of a constant are equal to; None if elements may differ or are not constant."""
         return self.source.ravel()[0] if isinstance(self.source, np.ndarray) and self.source.size == 1 else None
 
     @property
@@ -341,13 +353,13 @@ class OnnxValue:
 
 
 def constant_value(array: Any, shape: Shape | None = None) -> OnnxValue:
-    """Return a value for a constant array that broadcasts to `shape`, by default the array's shape."""
+    """Return a value for a constant array that broadcasts to `shape`. By default, `shape` is the array's shape."""
     stored = np.asarray(array)
     return OnnxValue(stored.shape if shape is None else shape, stored.dtype, stored, stored.shape)
 
 
 def node_output(name: str, shape: Sequence[Any], dtype: Any) -> OnnxValue:
-    """Return a value for the output of a node. Its stored shape is its full shape."""
+    """Return a value for the output `name` of a node. Its stored shape is its full shape."""
     return OnnxValue(tuple(shape), np.dtype(dtype), name, tuple(shape))
 
 

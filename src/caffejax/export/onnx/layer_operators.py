@@ -25,15 +25,15 @@ Emitter: TypeAlias = Callable[["Call"], Tops | None]
 
 @dataclass(frozen=True)
 class Call:
-    """A layer to convert.
+    """A layer to convert to ONNX nodes: the argument of a conversion.
 
     Attributes:
         builder: the model.
         context: the layer's settings, type and phase.
-        blobs: the layer's parameters and state.
+        blobs: the arrays of the layer's parameters and state, float32.
         bottoms: the layer's bottoms, as values of the model.
         shapes: shapes of the layer's tops.
-        prefix: prefix for the names of the layer's initializers.
+        prefix: prefix for the names of the layer's initializers, which is the layer's key.
     """
 
     builder: OnnxBuilder
@@ -45,12 +45,12 @@ class Call:
 
     @property
     def param(self) -> Any:
-        """The parameter message of the layer's type."""
+        """The settings message of the layer's type, such as `convolution_param`."""
         return self.context.param
 
     @property
     def x(self) -> OnnxValue:
-        """The first bottom."""
+        """The first bottom, as a value of the model."""
         return self.bottoms[0]
 
     @property
@@ -67,11 +67,11 @@ class Call:
         return self.builder.add_constant(np.asarray(array), f"{self.prefix}/{name}")
 
     def blob(self, i: int) -> str:
-        """Return the name of the initializer with the layer's blob `i`."""
+        """Add an initializer with the layer's blob `i`; return its name."""
         return self.array(self.blobs[i], i)
 
     def emit(self, op: str, *inputs: str, bottom: int = 0, **attributes: Any) -> OnnxValue:
-        """Add a node with the bottom `bottom` and further inputs; return its output as the top with the same index."""
+        """Add a node with the inputs `self.bottoms[bottom]` and `inputs`; return its output as top number `bottom`."""
         name = self.builder.add_node(op, [self.name(self.bottoms[bottom]), *inputs], **attributes)
         return self.top(name, bottom)
 
@@ -82,11 +82,12 @@ class Call:
 
 @dataclass(frozen=True)
 class MergedAffine:
-    """Conversion of a layer that is merged with the next layer's factor and bias for each channel.
+    """Conversion of a layer together with the next layer, which applies a factor and a bias to each channel.
 
     Attributes:
-        applies: a function `applies(call)` that returns whether a layer can be merged.
-        emit: a function `emit(call, factor, bias)` that returns the top of the merged layers.
+        applies: a function `applies(call)` that returns whether a layer can be merged with the next layer.
+        emit: a function `emit(call, factor, bias)` that adds the nodes of both layers and returns the top of the next
+            layer. `factor` and `bias` are arrays of shape (channels,).
     """
 
     applies: Callable[[Call], bool]
@@ -98,11 +99,11 @@ class Operators:
     """Conversion of a layer type.
 
     Attributes:
-        emit: a function `emit(call)` that returns the tops, or None if the layer's settings need the general
-            conversion of its jaxpr.
+        emit: a function `emit(call)` that adds nodes and returns the tops. It returns None if the layer's settings
+            need the general conversion, which converts the jaxpr of the layer's JAX function.
         operator_names: the names of the operators, for the table in the documentation.
-        exceptions: the settings that need the general conversion, for the same table.
-        scaled: the conversion of the layer merged with a factor and bias for each channel, or None.
+        exceptions: a description of the settings that need the general conversion, for the same table.
+        scaled: the conversion of the layer together with a factor and a bias for each channel, or None.
     """
 
     emit: Emitter
@@ -120,7 +121,7 @@ def register_operators(
     """Return a decorator that registers the conversion of layer types.
 
     Args:
-        types: names of the layer types.
+        types: names of the layer types that the function converts.
         operators: the names of the operators, see `Operators.operator_names`.
         exceptions, scaled: see `Operators`.
     """
@@ -138,13 +139,13 @@ _UNSUPPORTED_CONVOLUTION = "more than 3 spatial axes, or an `axis` other than 1"
 
 @register_operators("Convolution", "DepthwiseConvolution", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def convolution(call: Call) -> Tops | None:
-    """Convert a convolution to Conv. Each bottom gets a node."""
+    """Convert a convolution to one Conv node for each bottom."""
     return _emit_convolution(call, correlation(call.context, (call.first_bottom_shape,)))
 
 
 @register_operators("ConvolutionDepthwise", operators="Conv", exceptions=_UNSUPPORTED_CONVOLUTION)
 def depthwise(call: Call) -> Tops | None:
-    """Convert to Conv with a group for each channel."""
+    """Convert to Conv with as many groups as channels, which convolves each channel separately."""
     context = depthwise_context(call.context, call.first_bottom_shape)
     return _emit_convolution(call, correlation(context, (call.first_bottom_shape,)))
 
@@ -162,7 +163,7 @@ def _emit_convolution(call: Call, c: Correlation) -> Tops | None:
 
 @register_operators("Deconvolution", operators="ConvTranspose", exceptions=_UNSUPPORTED_CONVOLUTION)
 def deconvolution(call: Call) -> Tops | None:
-    """Convert a deconvolution to ConvTranspose. Each bottom gets a node."""
+    """Convert a deconvolution to one ConvTranspose node for each bottom."""
     c = correlation(call.context, (call.first_bottom_shape,))
     if not _is_supported(c):
         return None
@@ -186,7 +187,7 @@ def _window_attributes(window: Window) -> dict[str, Any]:
     exceptions="an `axis` other than 1, or a fork's form; then Reshape, MatMul, Add",
 )
 def inner_product(call: Call) -> Tops | None:
-    """Convert to Gemm. Bottoms with more than two axes are flattened first."""
+    """Convert to Gemm, after flattening a bottom with more than two axes."""
     if canonical_axis(call.param.axis, call.x.shape) != 1 or call.context.type.traits.fold_scale_bias is None:
         return None
     b, rows = call.builder, call.name(call.x)
@@ -220,9 +221,16 @@ def pooling(call: Call) -> Tops | None:
 
 
 def add_average_pool(call: Call, name: str, window: Window, out: Shape) -> str | None:
-    """Add average pooling that divides by the number of cells of each window inside the padded plane.
+    """Add average pooling with Caffe's divisor: the number of cells of each window inside the padded input.
 
-    Return the name of the result, or None if no operator supports the padding.
+    Args:
+        call: the layer.
+        name: the name of the bottom in the model.
+        window: the pooling window.
+        out: the spatial shape of the result.
+
+    Returns:
+        The name of the result, or None if no operator supports the padding.
     """
     areas = window_areas(call.x.shape[2:], window, out)
     window = pad_to_cover(call.first_bottom_shape, window, out)
@@ -242,7 +250,10 @@ def _pool_attributes(window: Window) -> dict[str, Any]:
 
 
 def _pads(window: Window) -> list[int] | None:
-    """Return the padding in ONNX's order, or None if a padding is negative or not smaller than the kernel."""
+    """Return the padding in ONNX's order (all low ends, all high ends), or None if ONNX does not support it.
+
+    ONNX does not support a padding that is negative or not smaller than the kernel.
+    """
     low, high = zip(*window.padding, strict=True)
     fits = all(0 <= pad < kernel for pads in (low, high) for pad, kernel in zip(pads, window.kernel, strict=True))
     return [*low, *high] if fits else None
@@ -254,7 +265,7 @@ def uses_stored_statistics(call: Call) -> bool:
 
 
 def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> OnnxValue:
-    """Add a BatchNormalization with the stored statistics and a factor and bias per channel; return the top."""
+    """Add a BatchNormalization node with the stored statistics, a factor and a bias (channels,); return the top."""
     mean, variance = map(np.asarray, stored_statistics(tuple(map(jnp.asarray, call.blobs))))
     arrays = (("scale", factor), ("bias", bias), ("mean", mean), ("variance", variance))
     inputs = [call.array(array, name) for name, array in arrays]
@@ -277,7 +288,7 @@ def batch_norm(call: Call) -> Tops | None:
 
 @register_operators("LRN", operators="LRN; within channels AveragePool, Pow, Div")
 def lrn(call: Call) -> Tops | None:
-    """Convert to LRN across channels. Within channels, convert to average pooling of squares."""
+    """Convert normalisation across channels to LRN, and normalisation within channels to pooling of squares."""
     p, b = call.param, call.builder
     if p.norm_region == p.ACROSS_CHANNELS:
         return call.emit("LRN", size=p.local_size, alpha=p.alpha, beta=p.beta, bias=p.k)
@@ -306,7 +317,7 @@ def softmax(call: Call) -> Tops:
 
 @register_operators("ReLU", operators="Relu, LeakyRelu")
 def relu(call: Call) -> Tops:
-    """Convert to Relu, or LeakyRelu with a negative slope."""
+    """Convert to Relu, or to LeakyRelu if negative_slope is set."""
     slope = call.param.negative_slope
     return call.emit("LeakyRelu", alpha=slope) if slope else call.emit("Relu")
 
@@ -320,7 +331,7 @@ def prelu(call: Call) -> Tops:
 
 @register_operators("ELU", operators="Elu")
 def elu(call: Call) -> Tops:
-    """Convert to Elu: alpha * (exp(x) - 1) below 0."""
+    """Convert to Elu: x above 0, and alpha * (exp(x) - 1) below 0."""
     return call.emit("Elu", alpha=call.param.alpha)
 
 
@@ -380,7 +391,7 @@ def split(call: Call) -> Tops:
 
 @register_operators("Eltwise", operators="Add, Mul, Max", exceptions="not MAX: then Mul by `coeff`, Add")
 def eltwise(call: Call) -> Tops | None:
-    """Convert the operation MAX to Max; other operations use the general conversion."""
+    """Convert the operation MAX to Max. Other operations use the general conversion; see `Operators`."""
     if call.param.EltwiseOp.Name(call.param.operation) != "MAX":
         return None
     return call.emit("Max", *map(call.name, call.bottoms[1:]))

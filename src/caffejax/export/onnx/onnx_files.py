@@ -1,4 +1,4 @@
-"""Export to ONNX files. The model is checked, files are written atomically, and large weights get a second file."""
+"""Export to ONNX files: the model is checked, files are written atomically, and large weights go to a second file."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def write_onnx(model: InferenceModel, path: str | os.PathLike[str], **options: A
 
     Args:
         model: the net with its weights.
-        path: the file.
-        options: options of `export_onnx`.
+        path: the path of the ONNX file.
+        options: the keyword arguments of `export_onnx`.
 
     Raises:
         CaffejaxError: see `export_onnx`; also if the file cannot be written.
@@ -53,23 +53,22 @@ def export_onnx(
 ) -> ModelProto:
     """Return the ONNX model of a net, checked by ONNX's checker.
 
-    Values have the names of the net's blobs, and nodes have the names of its layers. The weights are initializers.
-    Outputs contain no padding rows if `pad_rows` is false. Recurrent layers that carry state between passes start each
-    call from the state in the model's variables.
+    In the ONNX model, values have the names of the net's blobs, nodes have the names of its layers, and the weights are
+    initializers. Recurrent layers that carry state between passes start each call from the state in `model.variables`.
 
     Args:
         model: the net with its weights.
         opset: the version of ONNX's operator set.
-        batch: True for a symbolic batch size, False for the batch size of the net.
+        batch: True for a symbolic batch size, which is chosen at run time, or False for the batch size of the net.
         batch_axis: the batch axis of the inputs.
-        preprocessing: preprocessing to include in the model; its input then takes uint8 images.
-        pad_rows: if True, pad outputs with a data-dependent number of rows to the maximum number, such as keep_top_k
-            rows per image for DetectionOutput. Some engines require this, because their shapes cannot depend on
-            data. Padding rows come last and are -1.
+        preprocessing: the image preprocessing to include in the model, whose input then takes uint8 images, or None.
+        pad_rows: whether outputs whose number of rows depends on the data are padded to the maximum number, such as
+            keep_top_k rows per image for DetectionOutput. Some inference engines require this, because their shapes
+            cannot depend on data. Padding rows come last and contain -1.
 
     Raises:
-        GraphError: if layers cannot be exported; the message names each of them.
-        BatchError: if layers do not support a symbolic batch size; the message names each of them.
+        GraphError: if layers cannot be exported. The message names each of them.
+        BatchError: if layers do not support a symbolic batch size. The message names each of them.
         CaffejaxError: if the opset is not supported.
     """
     if isinstance(opset, bool) or opset not in OPSETS:
@@ -99,12 +98,15 @@ _MIN_WEIGHT_BYTES = 1024  # smaller initializers, such as axes, stay in the mode
 
 
 def bytes_of_weights(model: ModelProto) -> int:
-    """Return the total size of a model's initializers in bytes."""
+    """Return the total size in bytes of a model's initializers, which are its weights and other constants."""
     return sum(len(tensor.raw_data) for tensor in model.graph.initializer)
 
 
 def check_program(model: ModelProto) -> None:
-    """Check a model with ONNX's checker. Weights are declared as inputs, because the checker is limited to 2 GB."""
+    """Check a model with ONNX's checker.
+
+    The checker is limited to models of 2 GB, so it gets a copy of the model in which the weights are inputs.
+    """
     graph, weights = model.graph, list(_weights(model))
     inputs = [helper.make_tensor_value_info(x.name, x.data_type, x.dims) for x in weights]
     small = [x for x in graph.initializer if len(x.raw_data) < _MIN_WEIGHT_BYTES]

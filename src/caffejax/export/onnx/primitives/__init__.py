@@ -1,4 +1,4 @@
-"""Converters from JAX primitives to ONNX nodes, for layers without a conversion in `layer_operators.py`."""
+"""Conversion of JAX primitives to ONNX nodes, for layers that `layer_operators.py` does not convert."""
 
 from . import arithmetic_primitives, control_flow, index_primitives, shape_primitives  # noqa: F401  they register
 from .converters import Equation, get_converter, is_elementwise, unsupported_error

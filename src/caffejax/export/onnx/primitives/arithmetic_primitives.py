@@ -22,7 +22,7 @@ _NEUTRAL = {"add": 0, "add_any": 0, "mul": 1, "sub": 0, "div": 1}
 
 
 def broadcast_stored_shapes(*values: OnnxValue) -> Shape:
-    """Return the shape to which the stored shapes of values broadcast. Values without axes broadcast to any rank."""
+    """Return the shape to which the stored shapes of values broadcast, where values without axes fit any rank."""
     rank = max(len(v.stored_shape) for v in values)
     shapes = [(1,) * (rank - len(v.stored_shape)) + v.stored_shape for v in values]
     return tuple(
@@ -31,7 +31,7 @@ def broadcast_stored_shapes(*values: OnnxValue) -> Shape:
 
 
 def apply(eqn: Equation, op: str, *values: OnnxValue, dtype: Any = None, **attributes: Any) -> OnnxValue:
-    """Add a node for an operator that broadcasts its operands; return its output."""
+    """Add a node for an operator that broadcasts its operands; return its output, stored before broadcasting."""
     name = eqn.builder.add_node(op, [eqn.builder.stored_name(v) for v in values], **attributes)
     stored_shape = broadcast_stored_shapes(*values)
     shape = max((v.shape for v in values), key=len)
@@ -39,14 +39,14 @@ def apply(eqn: Equation, op: str, *values: OnnxValue, dtype: Any = None, **attri
 
 
 def scalar_like(like: OnnxValue, value: float) -> OnnxValue:
-    """Return a scalar constant with the dtype of `like`."""
+    """Return the constant `value` as a scalar with the dtype of `like`."""
     array = np.asarray(value, like.dtype)
     return OnnxValue((), array.dtype, array, ())
 
 
 @register_converter(*_SAME_OPERATORS, elementwise=True)
 def convert_directly(eqn: Equation) -> OnnxValue:
-    """Convert to the equivalent ONNX operator. If an operand is neutral, as in x + 0, return the other operand."""
+    """Convert to the equivalent ONNX operator, or return x if the equation is neutral, such as x + 0."""
     neutral = _NEUTRAL.get(eqn.name)
     if neutral is not None:
         x, y = eqn.inputs
@@ -91,7 +91,7 @@ def square(eqn: Equation) -> OnnxValue:
 
 @register_converter("integer_pow", elementwise=True)
 def integer_pow(eqn: Equation) -> OnnxValue:
-    """Convert a power with an integer exponent."""
+    """Convert x ** n with a constant integer n."""
     (x,), y = eqn.inputs, eqn.params["y"]
     if y == 2:
         return apply(eqn, "Mul", x, x)
@@ -121,7 +121,7 @@ def exp2(eqn: Equation) -> OnnxValue:
 
 @register_converter("cbrt", elementwise=True)
 def cbrt(eqn: Equation) -> OnnxValue:
-    """Convert the cube root."""
+    """Convert the cube root of x."""
     (x,) = eqn.inputs
     root = apply(eqn, "Pow", apply(eqn, "Abs", x), scalar_like(x, 1 / 3))
     return apply(eqn, "Mul", apply(eqn, "Sign", x), root)
@@ -129,7 +129,7 @@ def cbrt(eqn: Equation) -> OnnxValue:
 
 @register_converter("atan2", elementwise=True)
 def atan2(eqn: Equation) -> OnnxValue:
-    """Convert the angle of (x, y), which is computed from the arctangent of y / x."""
+    """Convert atan2(y, x), the angle of the point (x, y), to operations that use the arctangent of y / x."""
     y, x = eqn.inputs
     zero, pi = scalar_like(x, 0), scalar_like(x, np.pi)
     angle = apply(eqn, "Atan", apply(eqn, "Div", y, x))
@@ -147,7 +147,7 @@ def atan2(eqn: Equation) -> OnnxValue:
 
 @register_converter("round", elementwise=True)
 def round_(eqn: Equation) -> OnnxValue:
-    """Convert rounding to the nearest integer. Halves are rounded to even or away from zero."""
+    """Convert rounding to the nearest integer, where halves are rounded to even or away from zero."""
     (x,) = eqn.inputs
     if int(eqn.params["rounding_method"]) == 1:
         return apply(eqn, "Round", x)
@@ -157,20 +157,20 @@ def round_(eqn: Equation) -> OnnxValue:
 
 @register_converter("rem", elementwise=True)
 def rem(eqn: Equation) -> OnnxValue:
-    """Convert the remainder, with the sign of the dividend."""
+    """Convert the remainder of a division, which has the sign of the dividend."""
     return apply(eqn, "Mod", *eqn.inputs, fmod=1)
 
 
 @register_converter("is_finite", elementwise=True)
 def is_finite(eqn: Equation) -> OnnxValue:
-    """Convert a test for finite numbers."""
+    """Convert a test that is True for finite numbers, and False for infinity and NaN."""
     (x,) = eqn.inputs
     return apply(eqn, "Less", apply(eqn, "Abs", x), scalar_like(x, np.inf), dtype=bool)
 
 
 @register_converter("clamp", elementwise=True)
 def clamp(eqn: Equation) -> OnnxValue:
-    """Convert clipping between bounds."""
+    """Convert clipping of x to the range between two bounds."""
     low, x, high = eqn.inputs
     if low.uniform_value is not None and high.uniform_value is not None:
         bounds = [OnnxValue((), v.dtype, v.array.reshape(()), ()) for v in (low, high) if v.array is not None]
@@ -180,7 +180,7 @@ def clamp(eqn: Equation) -> OnnxValue:
 
 @register_converter("select_n", elementwise=True)
 def select(eqn: Equation) -> OnnxValue:
-    """Convert the selection of a case by the first operand, which is a boolean or an index."""
+    """Convert the element-wise selection among the other operands by the first operand, a boolean or an index."""
     selector, *cases = eqn.inputs
     if selector.dtype == bool:
         return _where(eqn, selector, cases[1], cases[0])
@@ -226,9 +226,9 @@ def _cast(eqn: Equation, value: OnnxValue, dtype: Any) -> OnnxValue:
 
 
 def _clip_to_integer_range(eqn: Equation, name: str, floats: Any, integers: Any) -> str:
-    """Clip floats to the range of an integer dtype and replace NaN by 0; return the name of the result.
+    """Clip floats to the range of an integer dtype and replace NaN with 0; return the name of the result.
 
-    XLA's cast does the same. In ONNX, the casts of values out of range are undefined.
+    XLA's cast does the same. ONNX does not define the cast of values that are out of range.
     """
     b, info = eqn.builder, np.iinfo(integers)
     finite = b.where(b.add_node("IsNaN", [name]), b.add_constant(np.zeros((), floats)), name, floats)
@@ -246,7 +246,7 @@ def _clip_to_integer_range(eqn: Equation, name: str, floats: Any, integers: Any)
     "sharding_constraint", "pvary",
 )  # fmt: skip
 def identity(eqn: Equation) -> list[OnnxValue]:
-    """Return the operands, because the primitive concerns only gradients or devices."""
+    """Return the operands unchanged, because the primitive affects only gradients or the placement on devices."""
     return list(eqn.inputs)
 
 
@@ -276,7 +276,7 @@ def reduce(eqn: Equation) -> OnnxValue:
 
 @register_converter("argmax", "argmin")
 def arg_extremum(eqn: Equation) -> OnnxValue:
-    """Convert argmax or argmin. In a tie the first index wins."""
+    """Convert argmax or argmin, in which the first index wins a tie."""
     (x,), b = eqn.inputs, eqn.builder
     (axis,) = eqn.params["axes"]
     name = b.cast(b.broadcast_name(x), np.int32) if x.dtype == bool else b.broadcast_name(x)
@@ -296,7 +296,7 @@ def cumsum(eqn: Equation) -> OnnxValue:
 
 @register_converter("top_k")
 def top_k(eqn: Equation) -> list[OnnxValue]:
-    """Convert to the k largest values along an axis and their indices."""
+    """Convert top_k to TopK, which returns the k largest values along an axis and their indices."""
     (x,), axis = eqn.inputs, eqn.params.get("axis", -1) % len(eqn.inputs[0].shape)
     values, indices = _emit_top_k(eqn, x, axis, eqn.params["k"], largest=True)
     return [values, indices]
@@ -304,7 +304,7 @@ def top_k(eqn: Equation) -> list[OnnxValue]:
 
 @register_converter("sort")
 def sort(eqn: Equation) -> list[OnnxValue]:
-    """Convert a stable ascending sort by the first `num_keys` operands."""
+    """Convert a stable ascending sort of all operands, in which the first `num_keys` operands are the keys."""
     axis, num_keys, b = eqn.params["dimension"], eqn.params["num_keys"], eqn.builder
     values = [b.expand(v) for v in eqn.inputs]
     for key in reversed(range(num_keys)):  # the last key first: a stable sort keeps the earlier order of equal values

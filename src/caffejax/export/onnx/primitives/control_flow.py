@@ -22,7 +22,7 @@ _JAXPRS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "plain")
     "remat", "remat2", "checkpoint", "caffejax_operation",
 )  # fmt: skip
 def call(eqn: Equation) -> list[OnnxValue]:
-    """Convert a call by inlining the called jaxpr."""
+    """Convert the equations of a called function in place of the call."""
     return eqn.inline(_close(next(eqn.params[name] for name in _JAXPRS if name in eqn.params)), eqn.inputs)
 
 
@@ -32,7 +32,7 @@ def _close(jaxpr: Any) -> Any:
 
 @register_converter("cond")
 def cond(eqn: Equation) -> list[OnnxValue]:
-    """Convert the selection of a branch to nested Ifs. If the index is constant, convert only the selected branch."""
+    """Convert the selection of a branch to nested Ifs, or only the selected branch if the index is constant."""
     index, *operands = eqn.inputs
     branches = list(eqn.params["branches"])
     if index.uniform_value is not None:
@@ -43,7 +43,15 @@ def cond(eqn: Equation) -> list[OnnxValue]:
 def _branch(
     eqn: Equation, index: OnnxValue, branches: Sequence[Any], operands: Sequence[OnnxValue], first_index: int
 ) -> list[OnnxValue]:
-    """Add an If that runs the first branch if the index is at most `first_index`, otherwise a later branch."""
+    """Add nested Ifs that run the branch with the number `index`; return its results.
+
+    Args:
+        eqn: the equation.
+        index: the number of the branch to run.
+        branches: the branches from number `first_index` on, as closed jaxprs.
+        operands: the operands of the branches.
+        first_index: the number of the first of these branches. It also runs if the index is lower.
+    """
     if len(branches) == 1:
         return eqn.inline(branches[0], operands)
     b = eqn.builder
@@ -69,7 +77,7 @@ def _branch(
 
 @register_converter("platform_index")
 def platform_index(eqn: Equation) -> OnnxValue:
-    """Return the index of the branch for all platforms that no other branch names, or else of the last branch."""
+    """Return the index of the default branch, which is not for certain platforms, or of the last branch if none is."""
     platforms = eqn.params["platforms"]
     return constant_value(np.int32(next((i for i, names in enumerate(platforms) if names is None), len(platforms) - 1)))
 
@@ -97,10 +105,10 @@ def while_(eqn: Equation) -> list[OnnxValue]:
 def _combine_batched_loops(
     cond: ClosedJaxpr, body: ClosedJaxpr, n_cond: int, n_body: int
 ) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """Merge the loops of a batched while loop (vmap) into one loop, which runs while any condition is true.
+    """Return the condition and body of one loop that replaces the loops of a batched while loop, which vmap makes.
 
-    Loops whose condition is false keep their values. The two returned jaxprs, condition and body, take the constants of
-    both original jaxprs.
+    The loop runs while any condition is true. Examples whose condition is false keep their values. Both returned jaxprs
+    take the constants of the original condition, the constants of the original body, and the state of the loop.
     """
 
     def conditions(args: Sequence[Any]) -> jax.Array:
@@ -118,7 +126,7 @@ def _combine_batched_loops(
 
 @register_converter("scan")
 def scan(eqn: Equation) -> list[OnnxValue]:
-    """Convert a scan to a Loop over the items of the scanned arrays. The outputs of the iterations are stacked."""
+    """Convert a scan to a Loop over the items of the scanned arrays, which stacks the outputs of the iterations."""
     p, b = eqn.params, eqn.builder
     n_consts, n_carry = p["num_consts"], p["num_carry"]
     consts, initial_state = eqn.inputs[:n_consts], eqn.inputs[n_consts : n_consts + n_carry]

@@ -1,4 +1,4 @@
-"""Registry of converters from JAX primitives to ONNX nodes."""
+"""Registry of converters, which are functions that convert an equation with a JAX primitive to ONNX nodes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Equation:
     Attributes:
         builder: the model.
         name: the primitive's name.
-        inputs: the operands.
+        inputs: the operands, as values of the model.
         shapes, dtypes: shapes and dtypes of the results.
         params: the primitive's parameters.
-        inline: a function `inline(jaxpr, inputs)` that converts a closed jaxpr and returns its results.
+        inline: a function `inline(jaxpr, inputs)` that adds the nodes of a closed jaxpr and returns its results.
     """
 
     builder: OnnxBuilder
@@ -48,15 +48,15 @@ class Equation:
         return self.dtypes[0]
 
     def emit(self, op: str, *inputs: OnnxValue, **attributes: Any) -> OnnxValue:
-        """Add a node; return its output as the equation's first result.
+        """Add a node with the operator `op`; return its output as the equation's first result.
 
-        Inputs are expanded to their full shapes. The default inputs are the equation's operands.
+        The inputs are expanded to their full shapes; see `OnnxValue`. By default, they are the equation's operands.
         """
         return self.builder.emit(op, inputs or self.inputs, self.shape, self.dtype, **attributes)
 
 
 def register_converter(*names: str, elementwise: bool = False) -> Callable[[Converter], Converter]:
-    """Return a decorator that registers a converter for primitives.
+    """Return a decorator that registers a function as the converter of primitives.
 
     Args:
         names: names of the primitives.

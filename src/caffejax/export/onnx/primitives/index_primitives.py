@@ -63,7 +63,7 @@ def gather(eqn: Equation) -> OnnxValue:
 
 @register_converter(*_REDUCTIONS)
 def scatter(eqn: Equation) -> OnnxValue:
-    """Convert a scatter of slices. Values out of bounds are written to an extra element, which is then removed."""
+    """Convert a scatter of slices, in which values out of bounds go to an extra element that is removed at the end."""
     (x, indices, updates), p, b = eqn.inputs, eqn.params, eqn.builder
     oob_mode, d, reduction = out_of_bounds_mode(p["mode"]), p["dimension_numbers"], _REDUCTIONS[eqn.name]
     if b.opset < 18 and reduction in ("min", "max"):
@@ -106,7 +106,7 @@ def scatter(eqn: Equation) -> OnnxValue:
 
 @register_converter("dynamic_slice")
 def dynamic_slice(eqn: Equation) -> OnnxValue:
-    """Convert a slice at computed start indices, which are clipped so that the slice fits."""
+    """Convert a slice at computed start indices, which are clipped so that the slice is inside the array."""
     (x, *starts), b = eqn.inputs, eqn.builder
     if all(s.uniform_value is not None and isinstance(n, int) for s, n in zip(starts, x.shape, strict=True)):
         constant_starts = [
@@ -136,7 +136,7 @@ def dynamic_slice(eqn: Equation) -> OnnxValue:
 
 @register_converter("dynamic_update_slice")
 def dynamic_update_slice(eqn: Equation) -> OnnxValue:
-    """Convert the replacement of a slice at computed start indices."""
+    """Convert the replacement of the slice at computed start indices by new values."""
     (x, new, *starts), b = eqn.inputs, eqn.builder
     index_builder = IndexBuilder(eqn, x.shape)
     terms: dict[int, list[str]] = {}
@@ -159,7 +159,14 @@ def dynamic_update_slice(eqn: Equation) -> OnnxValue:
 
 
 def _take_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> int | None:
-    """If a gather takes full slices along one axis, like `numpy.take`, return this axis; otherwise None."""
+    """Return the axis along which a gather takes full slices, like `numpy.take`, or None for other gathers.
+
+    Args:
+        shape: the shape of the array.
+        indices: the shape of the indices.
+        d: the gather's `GatherDimensionNumbers`.
+        sizes: the shape of a slice.
+    """
     if d.operand_batching_dims or len(d.start_index_map) != 1 or tuple(d.collapsed_slice_dims) != d.start_index_map:
         return None
     (axis,) = d.start_index_map
@@ -170,7 +177,10 @@ def _take_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> in
 
 
 def _constant_start(shape: Shape, indices: OnnxValue, d: Any, sizes: Sequence[Any]) -> list[int] | None:
-    """Return the constant start indices of a single slice inside the array, or None for other gathers."""
+    """Return the start indices of a gather that takes one slice inside the array at a constant position.
+
+    Return None for other gathers. For the arguments, see `_take_axis`; `indices` is the value of the indices.
+    """
     if indices.array is None or len(indices.shape) != 1 or not indices.has_full_shape:
         return None
     start = [0] * len(shape)
@@ -194,12 +204,20 @@ def _take(eqn: Equation, x: OnnxValue, indices: OnnxValue, axis: int, *, clip: b
 
 
 def _batch_axis(i: int, rank: int, batch: Sequence[int]) -> int:
-    """Return the axis of the result to which axis `i` of the indices, without the axis of coordinates, corresponds."""
+    """Return the axis of a gather's result that corresponds to axis `i` of its indices.
+
+    Args:
+        i: the axis of the indices.
+        rank: the number of axes of the array of indices, one of which holds the coordinates.
+        batch: the axes of the result that come from the indices, in order.
+    """
     return batch[i if i < rank - 1 else i - 1]
 
 
 def _fill_value(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return the value for elements out of bounds: `value`, or JAX's default for the dtype if `value` is None.
+    """Return the value that a gather returns for elements out of bounds, as a scalar array.
+
+    It is `value` or, if `value` is None, JAX's default for the dtype.
 
     The default is NaN for floats, True for booleans, the smallest integer for signed integers, and the largest integer
     for unsigned integers.
@@ -225,10 +243,10 @@ OutOfBoundsMode = Literal["clipped", "filled", "inside"]
 
 
 def out_of_bounds_mode(mode: Any) -> OutOfBoundsMode:
-    """Return how a mode of JAX's gather and scatter treats indices out of bounds.
+    """Return how JAX's gather and scatter treat indices out of bounds in the mode `mode`.
 
-    The result is "clipped", "filled" (in a scatter, values for these indices are dropped) or "inside": the program
-    promises that all indices are in bounds.
+    The result is "clipped" if indices are clipped. It is "filled" if a gather returns a fill value for them and a
+    scatter drops their values. It is "inside" if the program promises that all indices are in bounds.
     """
     name = str(getattr(mode, "name", mode)).upper()
     return "clipped" if "CLIP" in name else "inside" if "PROMISE" in name else "filled"
@@ -245,7 +263,10 @@ class IndexBuilder:
         self._shape = shape
 
     def start_indices(self, indices: OnnxValue, axes: Sequence[int]) -> dict[int, str]:
-        """Return the start indices by axis. The last axis of `indices` contains one coordinate for each of `axes`."""
+        """Return the start indices of slices by axis of the array.
+
+        The last axis of `indices` contains one coordinate for each of `axes`.
+        """
         b, rank = self._b, len(indices.shape)
         name = b.cast(b.broadcast_name(indices), np.int64)
         if len(axes) == 1:
@@ -266,14 +287,17 @@ class IndexBuilder:
         return b.reshape(indices, stored_shape)
 
     def align(self, start: str, shape: Shape, axes: Sequence[int]) -> str:
-        """Insert axes of length 1 into indices, so that their axes become the given `axes` of `shape`."""
+        """Return the indices `start` with axes of length 1 inserted, so that their axes are at `axes` of `shape`."""
         return self._b.reshape(start, tuple(n if i in axes else 1 for i, n in enumerate(shape)))
 
     def clip_or_mask(self, starts: dict[int, str], sizes: Sequence[Any], oob_mode: OutOfBoundsMode) -> str | None:
-        """Clip the start indices in the dictionary `starts`, so that slices of these sizes are in bounds.
+        """Clip the start indices in `starts`, which is changed, so that slices of the shape `sizes` are in bounds.
 
-        In the mode "inside" the indices stay unchanged. In the mode "filled", return the name of a mask of the slices
-        that were in bounds; in other modes, return None.
+        In the mode "inside", the indices stay unchanged.
+
+        Returns:
+            In the mode "filled", the name of a boolean mask that is true for slices that were in bounds. In other
+            modes, None.
         """
         b, masks = self._b, list[str]()
         for axis, start in starts.items():
@@ -299,9 +323,14 @@ class IndexBuilder:
         return name
 
     def flat_indices(self, terms: Mapping[int, Sequence[str]], shape: Shape) -> str:
-        """Return indices into the flattened array, broadcast to `shape`.
+        """Return the name of indices into the flattened array, broadcast to `shape`.
 
-        An index is the sum of `terms` over all axes, multiplied by the stride of the axis.
+        The index is the sum of term * stride over all axes and the terms of each axis, where `stride` is the distance
+        in the flattened array between neighbours along the axis.
+
+        Args:
+            terms: for each axis, the names of arrays whose sum is the index along the axis.
+            shape: the shape of the result.
         """
         b, stride = self._b, 1
         total = b.add_constant(np.int64(0))

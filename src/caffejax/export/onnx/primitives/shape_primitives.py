@@ -17,7 +17,7 @@ _END = np.iinfo(np.int64).max
 
 @register_converter("broadcast_in_dim")
 def broadcast_in_dim(eqn: Equation) -> OnnxValue:
-    """Convert a broadcast along new axes to a reshape. Only nodes that need the full shape expand the array."""
+    """Convert a broadcast to a reshape that adds axes of length 1. Only nodes that need the full shape expand them."""
     x, dims = eqn.inputs[0], list(eqn.params["broadcast_dimensions"])
     stored_shape = tuple(x.stored_shape[dims.index(i)] if i in dims else 1 for i in range(len(eqn.shape)))
     if x.array is not None:
@@ -70,7 +70,7 @@ def stack(eqn: Equation) -> OnnxValue:
 
 @register_converter("unstack")
 def unstack(eqn: Equation) -> list[OnnxValue]:
-    """Convert to a list of the items along an axis."""
+    """Convert to a list of the items along an axis, without that axis."""
     (x,), b, axis = eqn.inputs, eqn.builder, int(eqn.params["axis"])
     name = b.broadcast_name(x)
     items = [b.add_node("Gather", [name, b.add_constant(np.int64(i))], axis=axis) for i in range(len(eqn.shapes))]
@@ -137,7 +137,7 @@ def rev(eqn: Equation) -> OnnxValue:
 
 
 def reverse_axes(eqn: Equation, name: str, axes: Sequence[int]) -> str:
-    """Add a Slice that reverses axes; return its name."""
+    """Add a Slice node that reverses axes of the value `name`; return the name of the result."""
     b, n = eqn.builder, len(axes)
     arguments = (
         b.add_int64_vector([-1] * n),
@@ -151,7 +151,7 @@ def reverse_axes(eqn: Equation, name: str, axes: Sequence[int]) -> str:
 
 @register_converter("pad")
 def pad(eqn: Equation) -> OnnxValue:
-    """Convert padding at the edges and between elements. Negative widths crop."""
+    """Convert padding at the edges and between elements, where negative widths crop the array."""
     x, value = eqn.inputs
     config = [(low, high, interior) for low, high, interior in eqn.params["padding_config"]]
     shape = x.shape
@@ -164,7 +164,7 @@ def pad(eqn: Equation) -> OnnxValue:
 
 
 def pad_value(eqn: Equation, x: OnnxValue, value: OnnxValue, low: Sequence[Any], high: Sequence[Any]) -> OnnxValue:
-    """Add a Pad node that pads the edges of `x` by `value`; return its output. Negative widths crop."""
+    """Add a Pad node that pads the edges of `x` with `value`; return its output. Negative widths crop `x`."""
     b = eqn.builder
     fill_value = b.add_constant(value.array.reshape(())) if value.array is not None else b.stored_name(value)
     name = b.add_node("Pad", [b.broadcast_name(x), b.sizes.shape_vector((*low, *high)), fill_value])
@@ -175,9 +175,9 @@ def pad_value(eqn: Equation, x: OnnxValue, value: OnnxValue, low: Sequence[Any],
 def _insert_padding(
     eqn: Equation, x: OnnxValue, value: OnnxValue, shape: Shape, axis: int, interior: int
 ) -> tuple[OnnxValue, Shape]:
-    """Insert `interior` elements between the elements along an axis; return the padded value and its shape.
+    """Insert `interior` copies of `value` between elements along an axis; return the padded value and its shape.
 
-    A new axis after `axis` is padded and merged with `axis`, and the end is cropped.
+    For this, a new axis after `axis` is padded and merged with `axis`. Then the padding at the end is cropped.
     """
     b, n, rank = eqn.builder, shape[axis], len(shape)
     name = b.reshape(b.broadcast_name(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
@@ -193,7 +193,7 @@ def _insert_padding(
 
 @register_converter("iota")
 def iota(eqn: Equation) -> OnnxValue:
-    """Convert to the indices 0, 1, 2, ... along an axis. The other axes have length 1 in `OnnxValue.stored_shape`."""
+    """Convert to a constant with the indices 0, 1, 2, ... along an axis, stored with length 1 along the other axes."""
     axis, n, b = eqn.params["dimension"], eqn.shape[eqn.params["dimension"]], eqn.builder
     stored_shape = tuple(n if i == axis else 1 for i in range(len(eqn.shape)))
     if isinstance(n, int):
@@ -211,7 +211,7 @@ def table(eqn: Equation) -> OnnxValue:
 
 @register_converter("dim_as_value")
 def dim_as_value(eqn: Equation) -> OnnxValue:
-    """Convert a symbolic size to a scalar value."""
+    """Convert a symbolic size to a scalar that is computed at run time."""
     b = eqn.builder
     return node_output(
         b.cast(b.add_node("Squeeze", [b.sizes.size_vector(eqn.params["dim"])]), eqn.dtype), (), eqn.dtype
@@ -228,7 +228,7 @@ def _is_same_size(a: Any, b: Any) -> bool:
 
 @register_converter("dot_general")
 def dot_general(eqn: Equation) -> OnnxValue:
-    """Convert a contraction to MatMul if it is a product of an array with a matrix, otherwise to Einsum."""
+    """Convert a sum of products to MatMul if it multiplies an array by a matrix, otherwise to Einsum."""
     (x, y), b = eqn.inputs, eqn.builder
     (contract_x, contract_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
     if not batch_x and tuple(contract_x) == (len(x.shape) - 1,) and len(y.shape) == 2 and len(contract_y) == 1:
@@ -248,7 +248,7 @@ def dot_general(eqn: Equation) -> OnnxValue:
 
 
 def transpose_axes(eqn: Equation, x: OnnxValue, order: Sequence[int]) -> str:
-    """Return the name of a value with its axes in `order`."""
+    """Return the name of `x` with its axes in `order`, after adding a Transpose node if needed."""
     b = eqn.builder
     if tuple(order) == tuple(range(len(order))):
         return b.broadcast_name(x)
@@ -291,9 +291,9 @@ def convolution(eqn: Equation) -> OnnxValue:
 
 
 def _dilate(eqn: Equation, x: OnnxValue, dilation: Sequence[int]) -> OnnxValue:
-    """Insert zeros between elements along the spatial axes; return the result.
+    """Insert zeros between the elements of `x` along the spatial axes; return the result.
 
-    Each channel is convolved, by a transposed convolution, with a kernel that has one element.
+    The node is a transposed convolution of each channel with a kernel that has one element.
     """
     b, channels = eqn.builder, x.shape[1]
     kernel = np.ones((channels, 1, *(1 for _ in dilation)), x.dtype)
@@ -307,7 +307,7 @@ def _dilate(eqn: Equation, x: OnnxValue, dilation: Sequence[int]) -> OnnxValue:
 
 @register_converter("reduce_window_max", "reduce_window_min", "reduce_window_sum")
 def reduce_window(eqn: Equation) -> OnnxValue:
-    """Convert to pooling over the last axes. A minimum is the negated maximum of negated values."""
+    """Convert to pooling over the last axes, where a minimum is the negated maximum of negated values."""
     (x,), p, b = eqn.inputs, eqn.params, eqn.builder
     window, strides, padding = (list(p[k]) for k in ("window_dimensions", "window_strides", "padding"))
     is_unpooled = [w == s == 1 and tuple(pads) == (0, 0) for w, s, pads in zip(window, strides, padding, strict=True)]
