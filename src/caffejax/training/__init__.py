@@ -1,4 +1,4 @@
-"""Training: learning-rate policies, update rules as optax transformations, and the training loop."""
+"""Training of nets: the training loop, learning-rate policies, update rules and snapshots."""
 
 from ..config import TrainConfig
 from .evaluate import Evaluator, Scores

@@ -62,7 +62,7 @@ def check_memory(
         device: the device to train on.
         memory_limit: the user's limit in bytes, which replaces the free memory, or None. With `remat="auto"`, the limit
             is only a target, and the check uses the larger of the limit and the free memory.
-        rebuild: a function that builds the net with a different configuration.
+        rebuild: a function that takes a `ComputeConfig` and builds the net with it.
 
     Raises:
         SolverError: if training takes over 1.5 times the free memory. The message suggests changes with which training
@@ -99,7 +99,13 @@ def _estimate_memory(net: Net, limit: int | None, batch: int | None = None) -> i
 
 
 def _remedies(net: Net, capacity: int, rebuild: Callable[[ComputeConfig], Net]) -> Iterator[str]:
-    """Yield a description of each single change that makes training fit, or of all changes together if none does."""
+    """Yield a description of each change that alone makes training fit, or of all changes together if none does.
+
+    Args:
+        net: the train net.
+        capacity: the memory in bytes.
+        rebuild: a function that takes a `ComputeConfig` and builds the net with it.
+    """
     compute_config, single_change_fits = net.compute_config, False
     changes: list[tuple[str, Net, int | None]] = []
     if compute_config.remat == "none":
@@ -121,7 +127,13 @@ def _remedies(net: Net, capacity: int, rebuild: Callable[[ComputeConfig], Net]) 
 
 
 def _smaller_batch(net: Net, capacity: int, limit: int | None) -> tuple[int, int] | None:
-    """Halve the batch size until training fits; return `(batch size, bytes)`, or None if no batch size fits."""
+    """Halve the batch size until training fits; return `(batch size, bytes)`, or None if no batch size fits.
+
+    Args:
+        net: the train net.
+        capacity: the memory in bytes.
+        limit: the limit in bytes to which rematerialization reduces the memory, or None without rematerialization.
+    """
     batch = min((net.graph.blobs[name].shape[0] for name in net.input_names if net.graph.blobs[name].shape), default=0)
     while (batch := batch // 2) > 0:
         try:
@@ -138,15 +150,15 @@ class TrainerParts:
     """The nets, data, optimizer and options of one training run.
 
     Attributes:
-        param: the settings.
+        param: the settings from the solver prototxt.
         file: the solver's file, or None.
         device: the device that trains, or the first device of this process if several devices train.
         placement: places the train state and batches on the devices.
         config: the solver's options.
-        seed: the seed of all randomness.
+        seed: the seed from which all random keys are derived.
         rate_schedule: the learning rate as a function of the iteration.
         net: the train net.
-        loader: the loader of the train net's batches.
+        loader: an iterator that yields the batches of the train net.
         tests: the test nets.
         optimizer: the update rule.
         snapshots: writes and reads snapshots.
@@ -190,11 +202,10 @@ def build_trainer(
     Args:
         solver, file, data, test_data: see `Solver`.
         config: the solver's options. Test nets never rematerialize.
-        open_loader: a function that returns the loader of a net. It replaces `data` and `test_data`.
-        checks_memory: whether to check that training fits into the device's memory. This has no effect on several
-            devices.
-        on_net_built: called with the train net and the solver's settings as soon as the net is built, to start work in
-            the background. It is not called on several devices.
+        open_loader: a function that returns the loader of a net, or None. It replaces `data` and `test_data`.
+        checks_memory: whether to check that training on one device fits into the device's memory.
+        on_net_built: a function that is called with the train net and the solver's settings as soon as the net is
+            built, to start work in the background. It is called only for training on one device.
 
     Raises:
         SolverError: if the solver's settings or the options are invalid.
@@ -302,9 +313,9 @@ def _checksum(path: str | os.PathLike[str]) -> int:
 
 
 def config_for_mesh(mesh: Mesh, compute_config: ComputeConfig) -> ComputeConfig:
-    """Return the configuration of a net that is trained on a mesh.
+    """Return the configuration of a net that is trained on a mesh of devices.
 
-    `axis_name` is set if the mesh has several rows, because each row of devices then processes a separate batch.
+    If the mesh has several rows, `axis_name` is set, because each row of devices then processes a separate batch.
     """
     return replace(compute_config, axis_name=DATA) if mesh.shape[DATA] > 1 else compute_config
 
@@ -320,7 +331,7 @@ def _check_no_host_layers(graph: Graph) -> None:
 
 
 def _test_net(net: solver_param.NetSettings, compute_config: ComputeConfig, data_config: DataConfig) -> Net:
-    """Build a test net. If it can be tested only on one device, it reads all batches instead of one shard."""
+    """Return a test net. If only one device can test it, it reads all batches instead of this process's share."""
     test_net = _net(net, compute_config, data_config)
     if data_config.shard == DataShard() or supports_parallel_eval(test_net):
         return test_net
@@ -359,7 +370,7 @@ def _first_local_device(mesh: Mesh) -> jax.Device:
 
 
 def make_optimizer(param: SolverParameter, net: Net) -> optax.GradientTransformationExtraArgs:
-    """Return the optimizer of a solver's settings for a net's parameters."""
+    """Return the optimizer for a net's parameters that a solver's settings define."""
     return caffe_optimizer(param, _multipliers(net, "lr_mult"), _multipliers(net, "decay_mult"))
 
 
@@ -370,7 +381,7 @@ def _seed(param: SolverParameter, default: int | None) -> int:
 
 
 def _set_memory_limit(compute_config: ComputeConfig, device: jax.Device) -> ComputeConfig:
-    """Return the configuration, with the device's memory as its memory limit if remat is "auto" and no limit is set."""
+    """Return the configuration, whose memory limit is set to the device's memory if remat is "auto" and none is set."""
     if compute_config.remat == "auto" and compute_config.memory_limit is None:
         return replace(compute_config, memory_limit=memory_budget(device))
     return compute_config
@@ -381,7 +392,10 @@ def _net(net: solver_param.NetSettings, compute_config: ComputeConfig, data_conf
 
 
 def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
-    """Return `{layer: tuple}` with the lr_mult or decay_mult of each blob, or None for a blob that is not learned."""
+    """Return the setting `name` ("lr_mult" or "decay_mult") of the layers' blobs, as `{layer: tuple}`.
+
+    The value of a blob that is not learned is None.
+    """
     return net.tree(lambda p: getattr(p, name) if p.spec.learnable else None)
 
 
@@ -402,7 +416,7 @@ class _DataArgument(NamedTuple):
 def loader_opener(
     train: Net, tests: Sequence[Net], data: Any, test_data: Any, num_splits: int = 1
 ) -> Callable[[Net], Loader]:
-    """Return a function that opens the loader of one of a solver's nets.
+    """Return a function that takes one of a solver's nets and opens its loader, which yields the net's batches.
 
     Args:
         train: the net that is trained.
@@ -410,8 +424,8 @@ def loader_opener(
         data: the data of the train net's Input layers, or None; see `UserData`.
         test_data: the data of the test net's Input layers, or None. For several test nets, it is a list with one item
             for each net, which is None for a net without Input layers.
-        num_splits: the number of parts that each batch of `data` is split into. The train net's batch size is that of
-            one part.
+        num_splits: the number of parts that each batch of `data` is split into. The batch size of the train net is the
+            batch size of one part.
 
     Raises:
         SolverError: if a net has Input layers but no data, or has data but no Input layers. The message names each such

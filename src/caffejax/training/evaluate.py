@@ -30,8 +30,8 @@ class Scores(NamedTuple):
 
     Attributes:
         loss: the mean of the total loss over the batches.
-        outputs: the mean of each output blob over the batches, in the blob's shape. For detections, it is the mean
-            average precision.
+        outputs: for each output blob, its mean over the batches, in the blob's shape. For detections, it is the mean
+            average precision, a scalar.
         precisions: for detections, the average precision of each class, `{output: {class: precision}}`. It is empty for
             other outputs.
     """
@@ -46,12 +46,12 @@ class StoppedError(Exception):
 
 
 class Evaluator:
-    """Tests a net on one device. Each test continues in the data where the previous test ended.
+    """Tests a net on one device. Each test reads the data from where the previous test ended.
 
     Args:
         net: the test net.
         device: the device to run on.
-        loader: the loader of the net's batches. The default is a loader of the net's data layers.
+        loader: an iterator that yields the net's batches. By default, it reads the net's data layers.
         ap_version: the version of average precision if the net's outputs are detections, otherwise None; see
             `average_precision`.
         freeze: whether each test compiles the net for inference, if the net allows it. Compilation takes about as long
@@ -91,12 +91,13 @@ class Evaluator:
         """Average the scores of several forward passes.
 
         Args:
-            variables: the net's variables.
+            variables: the net's parameters and state.
             batches: the number of passes.
             key: the random key of the test.
-            on_pass: called as `on_pass(number, scores)` after each pass. Passes are numbered from 0.
-            stopping: called before each pass. The test ends when it returns True. It must return the same value in all
-                processes.
+            on_pass: a function `on_pass(number, scores)` that is called after each pass, or None. Passes are numbered
+                from 0.
+            stopping: a function that is called before each pass. The test ends when it returns True. It must return the
+                same value in all processes.
 
         Raises:
             DataError: if a batch cannot be read or, with several devices, if its shape differs from the net's.
@@ -125,7 +126,10 @@ class Evaluator:
             yield result
 
     def get_state(self) -> dict[str, Any]:
-        """Return the position in the data, and the recurrent state after the last batch, as `{layer: JSON values}`."""
+        """Return the position in the data and the recurrent state after the last batch, as `{layer: JSON values}`.
+
+        The recurrent state is the state that recurrent layers carry from one batch to the next.
+        """
         return {**self.loader.get_state(), **encode_recurrent_state(self.net.graph, self._last)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -134,7 +138,7 @@ class Evaluator:
         self.loader.set_state(state)
 
     def _compile_inference(self, variables: Variables) -> Callable[..., Any] | None:
-        """Return `output_scores(net)` compiled for inference, or None if the net does not allow it."""
+        """Return a function like `output_scores(net)` that is compiled for inference, or None if the net forbids it."""
         passes = freeze_passes(self.net.graph, self.net.compute_config, variables, scored_blobs(self.net.graph))
         if passes is None:
             return None
@@ -146,7 +150,7 @@ class Evaluator:
         return scores
 
     def _add_recurrent_state(self, state: Params) -> Params:
-        """Return `state` with its recurrent state replaced by the recurrent state at the end of the previous test."""
+        """Return `state`, in which the recurrent state at the end of the previous test replaces the recurrent state."""
         merged = dict(state)
         for layer in self.net.graph.layers:
             if layer.recurrent_state and layer.key in self._last:
@@ -163,7 +167,7 @@ def check_outputs(net: Net, ap_version: str | None) -> None:
 
 
 def mean_scores(results: Sequence[Any], graph: Graph, ap_version: str | None) -> Scores:
-    """Return the scores of a test from the results of its batches.
+    """Return the scores of a test, computed from the results of its batches.
 
     Args:
         results: `(loss, outputs)` of each batch. `outputs` is a dict of arrays by blob name.
@@ -183,7 +187,7 @@ def mean_scores(results: Sequence[Any], graph: Graph, ap_version: str | None) ->
 
 
 def output_scores(net: Net) -> Callable[..., Any]:
-    """Return a function `scores(params, state, batch, key)` that returns `((loss, outputs), new_state)`."""
+    """Return a function `scores(params, state, batch, key)` that runs a pass and returns `((loss, outputs), state)`."""
 
     def scores(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
         total, outputs = net.loss(params, state, batch, key)
@@ -200,7 +204,14 @@ def _check_shapes(outputs: Sequence[Mapping[str, Any]], graph: Graph) -> None:
 
 
 def copy_trained_params(test: Graph, initial: Variables, train: Graph, trained: Variables) -> Variables:
-    """Return a test net's variables: trained arrays for layers that the train net also has, otherwise `initial`."""
+    """Return a test net's variables: trained arrays for layers that the train net also has, else initial arrays.
+
+    Args:
+        test: the test net.
+        initial: the initial variables of the test net.
+        train: the train net.
+        trained: the variables of the train net.
+    """
     return Variables(
         _share_tree(test, initial.params, train, trained.params), _share_tree(test, initial.state, train, trained.state)
     )
@@ -287,7 +298,10 @@ _FIELD = "carried"
 
 
 def encode_recurrent_state(graph: Graph, state: Params) -> dict[str, Any]:
-    """Return a net's recurrent state as JSON values: for each layer, the shapes and the float32 numbers in base64."""
+    """Return the state that recurrent layers carry between passes as JSON values, by layer.
+
+    The value of an array has its shape and its float32 numbers in base64.
+    """
     return {
         layer.key: {_FIELD: [_encode(state[layer.key][p.slot.index]) for p in layer.recurrent_state]}
         for layer in graph.layers
@@ -298,8 +312,8 @@ def encode_recurrent_state(graph: Graph, state: Params) -> dict[str, Any]:
 def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
     """Return the recurrent state that `encode_recurrent_state` encoded, as `{layer: {index: array}}`.
 
-    If a layer's stored state does not have the shapes that the net needs, because the batch size has changed, the layer
-    is omitted. Its state then starts at zero.
+    A layer is omitted, so that its state starts at zero, if its stored state does not have the shapes that the net
+    needs. This happens if the batch size has changed.
 
     Raises:
         DataError: if the record is damaged.
@@ -345,7 +359,8 @@ _BY_ROW, _REPLICATED = PartitionSpec(DATA), PartitionSpec()
 def supports_parallel_eval(net: Net) -> bool:
     """Return whether several devices can test a net at the same time, each with a different batch.
 
-    This requires that the net has no host layers, no recurrent state and no indices that are checked on the host.
+    This requires that the net has no layers on the host, no recurrent state, and no indices that are checked on the
+    host.
     """
     has_recurrent_state = any(layer.recurrent_state for layer in net.graph.layers)
     return not (net.graph.has_host_layers or has_recurrent_state or IndexCheck(net).is_needed)
@@ -360,7 +375,7 @@ class MeshEvaluator(Evaluator):
         net: the test net. `supports_parallel_eval(net)` must be true, and `net.data_config.shard` must be
             `local_shard(mesh)`.
         mesh: the devices.
-        loader: the loader of the net's batches.
+        loader: an iterator that yields the net's batches.
         ap_version: see `Evaluator`.
 
     Raises:
@@ -406,7 +421,7 @@ class MeshEvaluator(Evaluator):
             n_done += count
 
     def _keys(self, keys: list[jax.Array]) -> jax.Array:
-        """Return the keys as one array with one key on each row of the mesh. Every process must pass all keys."""
+        """Return the keys as one array, with one key on each row of the mesh. Each process must pass all keys."""
         data = np.stack([np.asarray(jax.random.key_data(key)) for key in keys])
         sharding = jax.sharding.NamedSharding(self._mesh, _BY_ROW)
         return jax.random.wrap_key_data(put_global(data, sharding))
@@ -416,7 +431,10 @@ class MeshEvaluator(Evaluator):
         return {name: np.zeros(blobs[name].shape, blobs[name].dtype) for name in self.net.input_names}
 
     def _replicate(self, variables: Variables) -> Variables:
-        """Copy arrays that exist only in the test net to all devices. The trained arrays are already there."""
+        """Return the variables after copying arrays that only the test net has to all devices of the mesh.
+
+        The trained arrays are on all devices already.
+        """
 
         def replicate(array: Any) -> jax.Array:
             is_placed = isinstance(array, jax.Array) and len(array.sharding.device_set) == self._mesh.size

@@ -19,11 +19,11 @@ _f32 = np.float32
 
 
 class AdaptiveSchedule:
-    """A schedule that multiplies the rate by `gamma` at iterations that depend on losses or test scores.
+    """A learning-rate schedule that multiplies the rate by `gamma` at iterations that depend on losses or tests.
 
     Attributes:
-        state: a dict with the key "step", the number of reductions so far, and further values of the policy. Snapshots
-            save it.
+        state: a dict with the key "step", the number of reductions so far, and further keys of the policy. Snapshots
+            contain this dict.
     """
 
     def __init__(self, param: Any, **state: Any) -> None:
@@ -31,7 +31,7 @@ class AdaptiveSchedule:
         self.state: dict[str, Any] = {"step": 0, **state}
 
     def __call__(self, iteration: int) -> np.float32:
-        """Return the rate of an iteration: the rate of the warm-up, or `base_lr * gamma**step` after the warm-up."""
+        """Return the rate of an iteration, which is at least `min_lr`: after the warm-up, `base_lr * gamma**step`."""
         p, warmup = self._param, warmup_rate(self._param, iteration)
         rate = _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** self.state["step"])) if warmup is None else warmup
         return max(rate, _f32(p.min_lr))
@@ -47,7 +47,7 @@ class StepEarly(AdaptiveSchedule):
         super().__init__(param, maximum=-float(np.finfo(np.float32).max), tests=0)
 
     def note_test(self, accuracy: float) -> None:
-        """Update the state after a test, with the mean of the first test net's first output that is not a loss."""
+        """Update the state after a test with the accuracy, which `Tests.accuracy` returns."""
         state = self.state
         if accuracy > state["maximum"]:
             state.update(maximum=accuracy, tests=0)
@@ -73,7 +73,7 @@ class Plateau(AdaptiveSchedule):
         super().__init__(param, minimum=float(np.finfo(np.float32).max), last_event=0)
 
     def note(self, iteration: int, smoothed_loss: float) -> None:
-        """Update the state before iteration `iteration`, with the smoothed loss of the iterations before it."""
+        """Update the state before an iteration, with the smoothed loss of the previous iterations."""
         state, windows = self.state, self._param.plateau_winsize
         if smoothed_loss < state["minimum"]:
             state.update(minimum=smoothed_loss, last_event=iteration)
@@ -165,9 +165,10 @@ def current_step(param: Any, iteration: int) -> int:
 
 
 def _step_iterations(stepvalues: Sequence[int]) -> list[int]:
-    """Return the iteration of each step of `multistep`.
+    """Return the iterations at which the policy `multistep` reduces the rate.
 
-    It is the step's value in `stepvalue`, increased if it would otherwise coincide with the previous step.
+    They are the values of `stepvalue`. A value that is not larger than the previous iteration is replaced by the next
+    iteration.
     """
     iterations: list[int] = []
     for value in stepvalues:
@@ -204,7 +205,7 @@ def _poly(p: Any) -> RateSchedule:
 
 
 def _sigmoid(p: Any) -> RateSchedule:
-    """Return a schedule that rises as a sigmoid, or that falls for MyCaffe's policy `sigmoid_inv`."""
+    """Return the schedule of the policy `sigmoid`, which rises, or of MyCaffe's policy `sigmoid_inv`, which falls."""
     gamma = _f32(-p.gamma if p.lr_policy == "sigmoid_inv" else p.gamma)
 
     def rate(i: int) -> np.float32:

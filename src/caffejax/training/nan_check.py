@@ -27,12 +27,14 @@ class FiniteCheck:
     """Checks losses and parameters for NaN and infinity during training.
 
     A loss is checked when it is displayed, before a snapshot, or after at least 100 newer losses, so that a training
-    step never waits for the device. With `every_step`, each step waits, and a non-finite number is traced to its layer.
+    step never waits for the device. With `every_step`, each step waits, and the error names the layer in which a
+    non-finite number arose.
 
     Args:
         net: the train net.
         iter_size: the number of passes per iteration.
-        every_step: whether `trace` is called after every step. The step must then not donate its arguments.
+        every_step: whether `trace` is called after every step. The step must then not donate its arguments, because
+            `trace` reads the state before the step.
 
     Attributes:
         every_step: the argument `every_step`.
@@ -50,8 +52,12 @@ class FiniteCheck:
     def note(self, iteration: int, losses: jax.Array) -> None:
         """Store the loss of an iteration, or the losses of consecutive iterations that begin at `iteration`.
 
+        Args:
+            iteration: the number of the iteration.
+            losses: a float32 scalar, or an array of shape (iterations,).
+
         Raises:
-            SolverError: if an older loss, which is read now, is not finite.
+            SolverError: if a loss that was stored earlier and is read now is not finite.
         """
         self._unread.append((iteration, losses))
         if self.every_step:
@@ -67,7 +73,7 @@ class FiniteCheck:
         Args:
             iteration: the number of the iteration.
             before: the state before the iteration.
-            batches: the batches of the iteration.
+            batches: the batches of the iteration, stacked on axis 0.
             after: the state after the iteration.
             loss: the loss of the iteration.
 
@@ -81,10 +87,10 @@ class FiniteCheck:
             raise SolverError(self._problem(iteration, culprit))
 
     def check(self, variables: Variables | None = None) -> None:
-        """Check all stored losses and, if not None, the parameters and running statistics in `variables`.
+        """Check all stored losses. If `variables` is not None, check its parameters and running statistics too.
 
         Raises:
-            SolverError: if a number is not finite. After a non-finite loss, each call raises the error until `restart`
+            SolverError: if a number is not finite. After a non-finite loss, each call raises an error until `restart`
                 is called.
         """
         self._read(len(self._unread))
@@ -96,7 +102,7 @@ class FiniteCheck:
             raise SolverError(self._problem(None, culprit._replace(message=f"{culprit.message} {since}")))
 
     def restart(self, checkpoint: str) -> None:
-        """Discard all losses, because training continues from a snapshot."""
+        """Discard all stored losses, because training continues from the snapshot `checkpoint`."""
         self.last_good_checkpoint, self._last_finite = checkpoint, None
         self._unread.clear()
 

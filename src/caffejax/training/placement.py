@@ -51,7 +51,7 @@ Pass = tuple[Params, Params, Batches, jax.Array]
 
 
 class SingleDevice:
-    """Placement of a train state and its batches on one device."""
+    """Placement of a train state and its batches on one device. It has the methods of `MeshPlacement`."""
 
     mesh: Mesh | None = None
 
@@ -75,11 +75,11 @@ class SingleDevice:
         return state
 
     def place(self, state: TrainState) -> TrainState:
-        """Return a state that the user has set, placed on the device.
+        """Return a state that the user has set, after copying it to the device if necessary.
 
-        A state on one device, or a state that the user has sharded over several devices, is not moved. A state on the
-        host or replicated on several devices, such as the state of a solver with several devices, is copied to the
-        device.
+        A state on one device, or a state that the user has sharded over several devices, is not copied. A state on the
+        host, or a state that is replicated on several devices, such as the state of a solver with several devices, is
+        copied.
 
         Raises:
             SolverError: if the state is sharded in a way that XLA cannot partition automatically.
@@ -120,15 +120,15 @@ class SingleDevice:
         return state.variables
 
     def split_statistics(self, state: TrainState) -> tuple[TrainState, None]:
-        """Return the state unchanged, and None instead of the running statistics of each device."""
+        """Return the state unchanged, and None, because there are no separate running statistics of several devices."""
         return state, None
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
-        """Read the batches of an iteration, and return a list whose only item is the result of `stack` for them."""
+        """Read the batches of an iteration; return a list whose only item contains all of them, stacked by `stack`."""
         return [stack([next(loader) for _ in range(passes)])]
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
-        """Put the batches on the device, or on all devices of a sharded state."""
+        """Return the batches as JAX arrays on the device, or on all devices of a sharded state."""
         (stacked,) = batches
         device_batches: dict[str, jax.Array] = jax.device_put(dict(stacked), self._batch_sharding)
         return device_batches
@@ -143,7 +143,7 @@ class SingleDevice:
 
 
 def _find_mesh(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
-    """Return the mesh of sharded arrays.
+    """Return the mesh of devices over which arrays with these shardings are sharded.
 
     Raises:
         SolverError: if there are several meshes, or axes that are not `AxisType.Auto`.
@@ -161,7 +161,7 @@ def _find_mesh(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
 
 
 def pass_arguments(params: Params, state: Params, batches: Batches, key: jax.Array, passes: int) -> Iterator[Pass]:
-    """Yield `(params, state, batch, key)` of each pass of an update on one device.
+    """Yield `(params, state, batch, key)`, the arguments of the net, for each pass of an update on one device.
 
     Args:
         params: the parameters.
@@ -175,7 +175,9 @@ def pass_arguments(params: Params, state: Params, batches: Batches, key: jax.Arr
 
 
 class MeshPlacement:
-    """Placement on a mesh of devices of one or several processes. Each row of the mesh takes a separate batch.
+    """Placement of a train state and its batches on a mesh of devices of one or several processes.
+
+    In each pass, each row of the mesh processes a separate batch.
 
     Args:
         mesh: the devices.
@@ -212,7 +214,7 @@ class MeshPlacement:
         return param_shardings(params, self.mesh, MODEL, *(DATA,) * (self._shard == "params"))
 
     def init_variables(self, net: Net, key: jax.Array) -> Variables:
-        """Return a net's initial variables, with sharded parameters."""
+        """Return a net's initial parameters, sharded over the mesh, and its initial running statistics."""
         return net.init(key, shardings=self._param_shardings(jax.eval_shape(net.init, key).params))
 
     def init_state(
@@ -226,7 +228,7 @@ class MeshPlacement:
         return self.place_restored(TrainState(params, variables.state, history, jnp.int32(0), train_key(key)), None)
 
     def place(self, state: TrainState) -> TrainState:
-        """Return a state placed on the mesh, with the same running statistics on every device.
+        """Return a state that the user has set, placed on the mesh, with the same running statistics on every device.
 
         Every process must pass the same state.
         """
@@ -263,11 +265,11 @@ class MeshPlacement:
         return restored
 
     def _split_off_statistics(self, state: TrainState) -> tuple[Any, Any]:
-        """Return a state without running statistics, and the shardings of its arrays."""
+        """Return a state without running statistics, and the shardings of its remaining arrays."""
         return state.replace(state={}), self.shardings(state).replace(state={})
 
     def gather(self, state: TrainState) -> TrainState:
-        """Return the state with unsharded arrays. All processes must call it together.
+        """Return the state with unsharded arrays. All processes must call this method together.
 
         Replicated arrays stay on the devices. Sharded arrays are gathered on the host, because they may not fit into
         the memory of one device. The running statistics are the statistics of the first device.
@@ -284,9 +286,9 @@ class MeshPlacement:
         return variables
 
     def split_statistics(self, state: TrainState) -> tuple[TrainState, Params]:
-        """Return the state with the first device's running statistics, and the running statistics of each device.
+        """Return the state with the first device's running statistics, and the running statistics of all devices.
 
-        The arrays stay sharded.
+        The arrays of the state stay sharded. The running statistics of all devices are stacked on axis 0.
         """
         return state.replace(state=first_replica(state.state, self.mesh)), state.state
 
@@ -294,7 +296,7 @@ class MeshPlacement:
         """Read the batches of an iteration: in each pass, one batch for each row of devices in this process.
 
         Returns:
-            For each row, the batches of all passes, stacked by `stack` on axis 0.
+            For each row of devices in this process, the batches of all passes, stacked by `stack` on axis 0.
 
         Raises:
             DataError: if a batch cannot be read, or its shape differs from the net's.
@@ -305,10 +307,10 @@ class MeshPlacement:
         return [stack([batches[row] for batches in by_pass]) for row in range(self._data_shard.count)]
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
-        """Put the batches that `read` returned on the devices of their rows of the mesh.
+        """Return the batches that `read` returned as JAX arrays, which are sharded over the rows of the mesh.
 
         Args:
-            batches: the batches of each row.
+            batches: the batches of each row of devices in this process.
             axis: the number of axes before the axes of a batch: 1 (passes), or 2 (steps and passes).
         """
         return join_batches(self.mesh, batches, axis)

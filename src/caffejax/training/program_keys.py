@@ -1,6 +1,6 @@
-"""Keys of compiled functions in the cache of programs on disk; see `kernels.program_cache`.
+"""Keys of compiled functions in the cache of compiled programs on disk; see `kernels.program_cache`.
 
-A key consists of everything that determines a function: the net, its configuration and the solver's settings.
+A key consists of everything that determines the function: the net, its configuration and the solver's settings.
 """
 
 from __future__ import annotations

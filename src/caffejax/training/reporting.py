@@ -21,10 +21,10 @@ class Display(NamedTuple):
     """The values that a solver displays every `display` iterations.
 
     Attributes:
-        iteration: the number of the iteration.
+        iteration: the number of the iteration, from 0.
         loss: the mean loss of the last `average_loss` iterations.
         rate: the learning rate of the iteration.
-        outputs: the output blobs of the train net by name. It is empty after the last iteration, for which Caffe
+        outputs: the output blobs of the train net by name. After the last iteration it is empty, because Caffe then
             displays only the loss.
         pace: the speed of training since the last display, or None after the last iteration.
     """
@@ -63,7 +63,7 @@ class SmoothedLoss:
 
     @property
     def value(self) -> float:
-        """The mean of the last losses, or 0 before the first iteration."""
+        """The mean of the last `window` losses, or 0 before the first iteration."""
         self._read(len(self._unread))
         return self._mean
 
@@ -84,7 +84,7 @@ class SmoothedLoss:
 
 
 def score_lines(outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float] | None = None) -> Iterator[str]:
-    """Yield "name = value" for each element of each output blob, with the weighted loss appended for a loss blob."""
+    """Yield "name = value" for each element of each output blob. For loss blobs, the weighted loss is appended."""
     for name, values in outputs.items():
         weight = (loss_weights or {}).get(name, 0)
         for value in np.ravel(values):
@@ -126,7 +126,7 @@ class Pace(NamedTuple):
     """The speed of training in a period. As in Caffe, the time of tests and snapshots is included.
 
     Attributes:
-        seconds: the length of the period.
+        seconds: the length of the period, in seconds.
         iterations_per_second: updates per second.
         images_per_second: examples per second, on all devices together.
         waiting: the fraction of the time, from 0 to 1, in which devices waited for data.
@@ -157,7 +157,7 @@ class Stopwatch:
         return time.perf_counter() - self._time
 
     def lap(self, iteration: int) -> Pace:
-        """Return the pace since the last lap, and start a new lap.
+        """Return the speed since the last lap, and start a new lap.
 
         Args:
             iteration: the number of updates so far.
@@ -189,12 +189,12 @@ class DataWait:
         self._watcher: ThreadPoolExecutor | None = None
 
     def note(self, result: jax.Array) -> None:
-        """Store a result of the last dispatched step. The device is idle when this result is ready."""
+        """Store a result of the last step that was sent to the device, which is idle when the result is ready."""
         self._last = result
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Measure the `with` block as a read of batches."""
+        """Return a context manager that measures the `with` block as a read of batches."""
         was_idle, start = self._is_idle(), time.perf_counter()
         ready_at = self._watch_result() if self._slow and not was_idle else None
         yield

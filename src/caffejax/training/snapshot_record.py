@@ -1,6 +1,7 @@
-"""Record of a snapshot: the state that Caffe does not store, as JSON.
+"""Record of a snapshot: the part of the training state that Caffe does not store, as JSON.
 
-It contains the positions in the data, the seed, the random key, the scores and the state of the policy `plateau`.
+It contains the positions in the data, the seed, the random key, the scores of the last test, and the state of the
+learning-rate policy `plateau`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def format_record(record: Mapping[str, Any], file: str) -> str:
 
     Args:
         record: the record; see `validate_record`.
-        file: the snapshot, for error messages.
+        file: the name of the snapshot in error messages.
 
     Raises:
         WeightsError: if the record is larger than `parse_record` accepts.
@@ -38,11 +39,11 @@ def format_record(record: Mapping[str, Any], file: str) -> str:
 
 
 def parse_record(text: str, file: str) -> dict[str, Any]:
-    """Parse and validate a record from JSON. An empty text is an empty record.
+    """Parse a record from JSON, and return it after validation. An empty text is an empty record.
 
     Args:
         text: the JSON text.
-        file: the snapshot, for error messages.
+        file: the name of the snapshot in error messages.
 
     Raises:
         WeightsError: if the text is too long, is not JSON, or is not a record.
@@ -84,7 +85,7 @@ def validate_record(record: Any, file: str) -> dict[str, Any]:
 
 
 def _invalid_fields(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield `(field, description)` for each invalid field. The description has the value and the expected type."""
+    """Yield `(field, description)` for each invalid field. The description says what the value is and should be."""
     data = record.get("data", {"train": {}, "test": []})
     if not isinstance(data, dict) or not {"train", "test"} <= data.keys():
         yield "'data'", f"{_abbreviate(data)}, not an object with the fields 'train' and 'test'"

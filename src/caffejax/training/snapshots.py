@@ -1,4 +1,6 @@
-"""Snapshots: a checkpoint `<prefix>.orbax/<n>`, and Caffe's files `<prefix>_iter_<n>.caffemodel` and `.solverstate`.
+"""Snapshots of training: a checkpoint folder `<prefix>.orbax/<n>` and Caffe's files, where n is the iteration.
+
+Caffe's files are `<prefix>_iter_<n>.caffemodel` and `<prefix>_iter_<n>.solverstate`.
 
 A lock file for the prefix prevents two training runs from writing the same snapshots at the same time.
 """
@@ -41,15 +43,15 @@ _UNSUPPORTED = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 @contextmanager
 def lock_prefix(prefix: str) -> Iterator[None]:
-    """Hold a lock on the file `<prefix>.lock` until the `with` block ends.
+    """Return a context manager that holds a lock on the file `<prefix>.lock`.
 
-    Unfinished files of killed runs are removed at the start and at the end of the block. The lock file contains the
-    process and host of its holder. The operating system releases the lock when the process ends, so the lock cannot
-    become stale.
+    Unfinished files of killed runs are removed at the start and at the end of the `with` block. The lock file contains
+    the process number and host of the run that holds the lock. The operating system releases the lock when the process
+    ends, so a lock cannot remain after its run.
 
     Raises:
-        SolverError: if another run holds the lock or the file cannot be written. The message names the process and host
-            of the holder.
+        SolverError: if another run holds the lock, or if the file cannot be written. The message names the process and
+            host of the other run.
     """
     path = Path(f"{prefix}.lock")
     try:
@@ -119,21 +121,24 @@ FORMAT = 1  # the version of a checkpoint's record and names
 
 
 class Background:
-    """Runs one job at a time in a thread. If a job fails, the next `submit`, `check` or `wait` raises its error."""
+    """Runs functions, called jobs, one at a time in a thread.
+
+    If a job fails, the next call of `submit`, `check`, `wait` or `close` raises its error.
+    """
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
         self._job: Future[object] | None = None
 
     def submit(self, job: Callable[[], object]) -> None:
-        """Wait for the previous job, raise its error if it has failed, and start a new job."""
+        """Wait for the previous job, raise its error if it has failed, and start the function `job` in the thread."""
         self.wait()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="caffejax-save")
         self._job = self._pool.submit(job)
 
     def check(self) -> None:
-        """Raise the error of the job if it has failed, without waiting for the job."""
+        """Raise the error of the last job if it has already failed. This does not wait for the job."""
         if self._job is not None and self._job.done():
             self.wait()
 
@@ -254,7 +259,7 @@ class Snapshots:
     def _caffe_files(
         self, host: TrainState, graph: Graph, iteration: int, record: Mapping[str, Any], last_update: Params | None
     ) -> Callable[[], None]:
-        """Return a function that writes Caffe's files in the first process, and does nothing in the other processes."""
+        """Return a function that writes Caffe's files. In all processes except the first, it does nothing."""
         if self._checkpoint_only or not is_first():
             return lambda: None
         hdf5 = self._param.snapshot_format == SolverParameter.HDF5
@@ -278,12 +283,12 @@ class Snapshots:
         Args:
             path: a .solverstate[.h5] file, a checkpoint folder `<prefix>.orbax`, or a step in it, `<prefix>.orbax/<n>`.
                 For a folder, its newest step is read.
-            updater: the updater that will continue from the state.
+            updater: the updater that will continue from the state, which determines the shapes and shardings.
             graph: the train net.
 
         Returns:
-            The train state, the record, and the running statistics of each device. The record is empty if Caffe wrote
-            the file. The statistics are None if the snapshot does not contain them.
+            The train state, the record (see `snapshot_record`), and the running statistics of each device. The record
+            is empty if Caffe wrote the file. The statistics are None if the snapshot does not contain them.
 
         Raises:
             WeightsError: if the snapshot does not exist, cannot be read, or belongs to a different net or solver type.
@@ -308,9 +313,9 @@ class Snapshots:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the prefix of the snapshots against other runs until the `with` block ends.
+        """Return a context manager that locks the prefix of the snapshots, so that no other run writes to it.
 
-        The first process holds the lock. Nothing is locked if the settings request no snapshots.
+        The first process holds the lock. If the settings request no snapshots, nothing is locked.
 
         Raises:
             SolverError: if another run holds the lock.
@@ -329,7 +334,7 @@ class Snapshots:
     def check(self) -> None:
         """Raise `WeightsError` if a snapshot could not be written, or log a warning if `on_error` is "continue".
 
-        It does not wait for a snapshot that is being written.
+        This method does not wait for a snapshot that is being written.
         """
         self._handle_errors(self._background.check)
 
@@ -409,10 +414,11 @@ def _check_record(record: dict[str, Any], path: str) -> None:
 
 
 def prefix_of(param: SolverParameter, file: Path | None) -> str:
-    """Return the snapshot prefix by Caffe's rule.
+    """Return the prefix of the paths of snapshots, according to Caffe's rule.
 
-    If the setting snapshot_prefix is empty, the prefix is the solver file's path without its extension. If
-    snapshot_prefix is a folder, the stem of the solver file's name is appended.
+    If the setting snapshot_prefix is empty, the prefix is the path of the solver file without its extension, or
+    "solver" without a file. If snapshot_prefix is a folder, the name of the solver file without its extension is
+    appended.
     """
     prefix = param.snapshot_prefix
     if not prefix:
@@ -421,7 +427,13 @@ def prefix_of(param: SolverParameter, file: Path | None) -> str:
 
 
 def _locate(path: Path) -> tuple[Path, int | None]:
-    """Return the folder and the step of a checkpoint's path. The step is None if the path is the folder itself."""
+    """Return `(folder, step)` for the path of a checkpoint folder or of a step in it.
+
+    The step is None if the path is the folder itself.
+
+    Raises:
+        WeightsError: if the path does not exist or is a file.
+    """
     if not os.path.exists(path):
         raise WeightsError(
             Problem("no such snapshot; give a <prefix>.orbax folder or one of its steps", file=str(path))

@@ -36,19 +36,19 @@ StackedBatches = Mapping[str, Any]
 
 
 def step_options(net: Net, param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
-    """Return the options of `Net.jit` for a training step on one device: the cache key and the donated arguments."""
+    """Return the keyword arguments of `Net.jit` for a training step on one device: cache key and donated arguments."""
     return {"cache_key": training_key("step", net, param), "donate_argnums": () if debug_nans else 0}
 
 
 def prefetch_step(net: Net, param: SolverParameter, debug_nans: bool) -> None:
-    """Start to load the compiled training step for one device from the cache on disk, in another thread."""
+    """Start to load the compiled training step for one device from the cache on disk, in a background thread."""
     program = net.jit(_placeholder, **step_options(net, param, debug_nans))
     if isinstance(program, Jitted):
         program.prefetch()
 
 
 def _placeholder(*_: Any) -> None:
-    """Do nothing. Programs are found by their keys, so this function is never called."""
+    """Do nothing. `prefetch_step` finds the compiled program by its key, so this function is never called."""
 
 
 class CompiledUpdater:
@@ -58,15 +58,15 @@ class CompiledUpdater:
         parts: the nets, data, optimizer and options of training.
         initial_state: the initial state, placed on the devices.
         finite_check: the check for NaN and infinity. It is called after each step if its `every_step` is set.
-        steps_per_dispatch: the number of updates to dispatch together. Nets that do not support several updates per
-            dispatch, such as nets with layers on the host, use 1.
+        steps_per_dispatch: the number of updates that are sent to the devices together. It is replaced by 1 for nets
+            that do not support several updates at once, such as nets with layers on the host.
 
     Attributes:
         last_update, steps_per_dispatch, wait_seconds: see `Updater`.
 
     Raises:
         GraphError: if a layer needs a backward pass, but its type has none.
-        SolverError: if `every_step` is set on several devices.
+        SolverError: if `every_step` of the check is set and several devices train.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class CompiledUpdater:
         Args:
             iteration: the number of the first update.
             rates: the learning rates, float32.
-            debug_info: whether to log debug info before the update.
+            debug_info: whether to log Caffe's debug info (mean absolute values of blobs) before the update.
             requests: see `make_step`.
 
         Raises:
@@ -190,7 +190,7 @@ class CompiledUpdater:
         return result
 
     def final_loss(self) -> jax.Array:
-        """Return the loss of a forward pass on the next batch."""
+        """Return the loss of a forward pass on the next batch, a float32 scalar."""
         device_batches, previous = self._placement.put(self._placement.read(self._loader, 1)), self._state
         _, state, loss, _ = self._forward(previous.params, previous.state, device_batches, previous.key)
         self._state = previous.replace(state=state)
@@ -229,12 +229,13 @@ class Callback:
     """Base class of objects whose methods a solver calls at events. Append an instance to `Solver.callbacks`.
 
     With several processes, each process calls its callbacks at the same events. Only the process in which
-    `caffejax.parallel.is_first()` is true should write records. Reading computed values, such as
-    `solver.smoothed_loss`, waits for all dispatched iterations; in `on_step` this makes training slower.
+    `caffejax.parallel.is_first()` is true should write logs or files. Reading computed values, such as
+    `solver.smoothed_loss`, waits until the devices have finished all iterations. In `on_step`, this makes training
+    slower.
     """
 
     def __init_subclass__(cls) -> None:
-        """Warn about methods of a subclass that no event calls, such as `on_iteration`."""
+        """Warn about each method of a subclass whose name begins with "on_" but is no event, such as `on_iteration`."""
         super().__init_subclass__()
         for name in vars(cls):
             if name.startswith("on_") and not hasattr(Callback, name):
@@ -245,16 +246,16 @@ class Callback:
         """Called when `solve` starts to train, after a snapshot has been restored if there is one."""
 
     def on_step(self, solver: Solver) -> None:
-        """Called after each dispatch of one or several iterations. The devices may still be computing them."""
+        """Called after one or several iterations have been sent to the devices, which may still be computing them."""
 
     def on_display(self, solver: Solver, display: Display) -> None:
         """Called every `display` iterations, with the values that are displayed."""
 
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
-        """Called after a test. `results` has the scores of each test net, in the order of `solver.tests.evaluators`."""
+        """Called after a test with the scores of each test net, in the order of `solver.tests.evaluators`."""
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
-        """Called with the folder of a new checkpoint, which may not be complete yet."""
+        """Called with the path of the folder of a new checkpoint, which may not be complete yet."""
 
     def on_end(self, solver: Solver, error: BaseException | None) -> None:
         """Called when `solve` ends. `error` is the exception that `solve` raises, or None.
@@ -266,9 +267,9 @@ class Callback:
 class Solver(Trainer):
     """Trains a net, tests it, and saves snapshots.
 
-    A solver does not change settings of the process. A program that only trains should first call
-    `caffejax.tune_process`, as the command line does. This makes training faster, and stores compiled programs on disk
-    for the next start.
+    A solver does not change settings of the process, unless `tune` is set. A program that only trains should first call
+    `caffejax.tune_process`, like the command line. This makes training faster, and stores compiled programs on disk for
+    the next start.
 
     With several processes, all processes create the same solver and call its methods and properties together.
 
@@ -346,8 +347,8 @@ class Solver(Trainer):
     def train_state(self) -> TrainState:
         """The parameters, running statistics, optimizer state, iteration and key.
 
-        The property may be set between iterations. With several devices, it contains the running statistics of the
-        first device, and setting it changes the statistics of all devices.
+        A program may set the property between iterations. With several devices, it contains the running statistics of
+        the first device, and setting it changes the statistics of all devices.
         """
         return self._updater.train_state
 

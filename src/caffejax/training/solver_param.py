@@ -63,11 +63,11 @@ def check_solver(param: SolverParameter, file: str | None = None, needs_net: boo
     Args:
         param: the settings.
         file: the solver's file, for messages.
-        needs_net: whether a solver without a train net is an error. MyCaffe's solvers name no net, so only training
-            requires one.
+        needs_net: whether a solver without a train net is an error. MyCaffe's solver files name no net, so only
+            training requires a net.
 
     Raises:
-        SolverError: if Caffe would refuse a setting. The message names each such setting and the reason.
+        SolverError: if Caffe would reject a setting. The message names each such setting and the reason.
     """
     problems = [*check_policy(param), *check_rule(param), *_other_problems(param)]
     if needs_net and not any(map(param.HasField, _TRAIN_SOURCES)):
@@ -117,7 +117,7 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
 
 
 def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
-    """Read the settings of the train net. Its state consists of phase TRAIN, the net's state and train_state.
+    """Read the settings of the train net. Its NetState merges phase TRAIN, the net's own state and train_state.
 
     Args:
         param: the solver's settings.
@@ -125,7 +125,7 @@ def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
 
     Raises:
         SchemaError: if the net's file cannot be read.
-        SolverError: if the solver names no net, like MyCaffe's solvers.
+        SolverError: if the solver names no net, which is the case in MyCaffe's solver files.
     """
     fields = [f for f in _TRAIN_SOURCES if param.HasField(f)]
     if not fields:

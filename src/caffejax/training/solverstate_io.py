@@ -49,9 +49,9 @@ def save_state(
         state: the state that `to_host` returned.
         graph: the train net.
         param: the solver's settings.
-        learned_net: the file of the weights, which the .solverstate names.
-        record: the state that Caffe does not store, as JSON values. The record and the random key are written to a
-            field that Caffe skips.
+        learned_net: the path of the weights file, which is stored in the .solverstate.
+        record: the state that Caffe does not store, as JSON values; see `snapshot_record`. The record and the random
+            key are written to a field that Caffe ignores.
 
     Raises:
         WeightsError: if the record is too large or the file cannot be written. An existing file then stays unchanged.
@@ -71,10 +71,10 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
 
     Args:
         path: the file.
-        like: a state of this solver. The result has the shardings of this state and, if Caffe wrote the file, its
-            random key, because Caffe stores no key.
+        like: a state of this solver. The result has the shardings of this state. If Caffe wrote the file, the result
+            also has the random key of this state, because Caffe stores no key.
         graph: the train net.
-        type: the solver's type, for error messages.
+        type: the solver's type, such as "SGD", for error messages.
 
     Returns:
         The state, and the record that `save_state` wrote. The record is empty if Caffe wrote the file.
@@ -117,7 +117,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
 
 
 def _find_weights(path: Path, named: str) -> Path:
-    """Return the path of the weights file: `named` if it exists, otherwise the same name in the folder of `path`."""
+    """Return the path of the weights file: `named` if it exists, else the file of this name in the folder of `path`."""
     stored, sibling = Path(named), path.parent / Path(named).name
     if not os.path.isfile(stored) and not os.path.isfile(sibling):  # a device, which may never end, is not accepted
         message = f"its weights are missing: there is no file '{named}' in the working directory, and no '{sibling}'"
@@ -144,7 +144,7 @@ def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> It
 
 
 def _history_array(param: Param, tree: Any) -> Array:
-    """Return the history of a blob as float32. Running statistics have no history, and Caffe stores zeros for them."""
+    """Return the history of a blob as float32: zeros for running statistics, for which Caffe also stores zeros."""
     if not param.spec.learnable:
         return np.zeros(param.spec.shape, np.float32)
     return np.asarray(tree[param.slot.layer][param.slot.index], np.float32)

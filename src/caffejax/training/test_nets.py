@@ -39,15 +39,16 @@ class Tests:
         train: the train net.
         key: the random key of tests, and of the initial values of parameters that only a test net has.
         device: the device to test on.
-        open_loader: a function that returns the loader of a net.
-        mesh: several devices, or None. Nets for which `supports_parallel_eval` is true are tested on all of them.
+        open_loader: a function that returns the loader of a net, which yields its batches.
+        mesh: the devices if several devices train, or None. Nets for which `supports_parallel_eval` is true are tested
+            on all of them.
 
     Attributes:
         evaluators: the evaluator of each net.
-        net_variables: for each net, a function that returns the net's variables, with placeholders for the arrays that
-            the train net has.
+        net_variables: for each net, a function that returns the net's parameters and state. Arrays that the train net
+            also has are replaced by the number 0.0.
         scores: the mean of each output in the last test, by name. If several nets have an output of the same name, the
-            score is from the first of them.
+            score is from the first of these nets.
 
     Raises:
         GraphError: if the shapes of a layer's blobs differ from the shapes in the train net, or if eval_type is
@@ -88,7 +89,7 @@ class Tests:
         self.scores: dict[str, float] = {}
 
     def is_due(self, iteration: int) -> bool:
-        """Return whether a test is due at an iteration and has not already been run early."""
+        """Return whether a test is due at an iteration, and no test with `is_early` has been run at this iteration."""
         interval, offset = self._param.test_interval, self._param.test_offset
         return bool(interval) and (iteration - offset) % interval == 0 and self._tested_early != iteration
 
@@ -106,8 +107,8 @@ class Tests:
             iteration: the number of updates so far, for messages and random keys.
             variables: the train net's variables.
             is_early: whether this test replaces the test that is due at this iteration, so that `is_due` returns False.
-            stopping: called before each batch. If it returns True, the test ends and the nets return to their previous
-                positions in the data.
+            stopping: a function that is called before each batch. If it returns True, the test ends and the nets return
+                to their previous positions in the data.
 
         Returns:
             The scores of each net, or None if `stopping` returned True.
@@ -127,7 +128,7 @@ class Tests:
         return results
 
     def accuracy(self, results: Sequence[Scores]) -> float | None:
-        """Return the mean of the first test net's first output that is not a loss, or None if there is none."""
+        """Return the mean of the first output of the first test net that is not a loss, or None if all are losses."""
         losses = self.evaluators[0].net.graph.losses
         return next((float(np.mean(v)) for name, v in results[0].outputs.items() if not losses.get(name)), None)
 
@@ -180,7 +181,7 @@ class Tests:
 
 
 def _initial_variables(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
-    """Return a function that returns a test net's initial variables, with 0.0 in place of the train net's arrays."""
+    """Return a function that returns a test net's initial variables, for `Tests.net_variables`."""
     placeholders = Variables(*train.graph.trees(lambda _: 0.0))  # type: ignore[arg-type]
     check_layers_fit(net.graph)
     variables = copy_trained_params(net.graph, _shapes(net), train.graph, placeholders)

@@ -1,4 +1,4 @@
-"""Conversion of training states to native checkpoints and back."""
+"""Conversion of training states to the arrays of caffejax's own checkpoints and back."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _DEVICE_STATISTICS = "devices"  # the name in a checkpoint of the running statis
 
 
 def to_host(state: TrainState) -> TrainState:
-    """Return a state as NumPy arrays in the first process, and as None values in the others; see `gather_to_first`.
+    """Return a state with NumPy arrays in the first process, and with None in place of arrays in the other processes.
 
-    The random key is converted to its uint32 data.
+    The random key is converted to its uint32 data. All processes must call this function together.
     """
     copied: TrainState = gather_to_first(state.replace(key=_key_data(state.key)))
     return copied
 
 
 def to_arrays(state: TrainState, device_statistics: Params | None = None) -> dict[str, Any]:
-    """Return a state in the form of a native checkpoint: nested dictionaries of arrays with string keys.
+    """Return a state in the form in which checkpoints store it: nested dictionaries of arrays with string keys.
 
     Args:
         state: the state.
@@ -56,7 +56,7 @@ def _name_blobs(tree: Params) -> dict[str, Any]:
 
 
 def check_state(state: TrainState, expected: TrainState) -> None:
-    """Raise `SolverError` if a user's state and the expected state differ in the names or shapes of their arrays."""
+    """Raise `SolverError` if a user's state and the expected state have arrays of different names or shapes."""
     structures: list[Any] = [jax.tree.structure(s.opt_state, is_leaf=_is_history) for s in (state, expected)]
     if structures[0] == structures[1]:
         problems = _differences(_flat(to_arrays(state)), _flat(to_arrays(expected)), ())
@@ -72,13 +72,13 @@ def _is_history(tree: Any) -> bool:
 
 @dataclass(frozen=True)
 class StateReader:
-    """Converts the arrays of a native checkpoint to a `TrainState`.
+    """Converts the arrays of a checkpoint to a `TrainState`.
 
     Attributes:
-        expected: the shapes and shardings of a state of this solver, from `Placement.abstract_state`.
-        file: the checkpoint, for error messages.
-        recurrent_state: the names "layer/index" of the recurrent state. This state starts at zero if the batch size has
-            changed.
+        expected: the shapes and shardings of a state of this solver, which `Placement.abstract_state` returned.
+        file: the name of the checkpoint in error messages.
+        recurrent_state: the names "layer/index" of the arrays that recurrent layers carry from one batch to the next.
+            They start at zero if the batch size has changed.
     """
 
     expected: TrainState
@@ -86,10 +86,10 @@ class StateReader:
     recurrent_state: Collection[str] = ()
 
     def restore_target(self, shapes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the target into which each array of a checkpoint is restored.
+        """Return the target for each array of a checkpoint, which tells orbax the sharding with which it is restored.
 
-        The target of an array of the expected shape has the expected sharding. The target of any other array, such as
-        the statistics of each device, is an empty NumPy array.
+        If an array has the expected shape, its target has the expected shape and sharding. The target of any other
+        array, such as the running statistics of each device, is an uninitialised NumPy array.
 
         Args:
             shapes: the arrays of the checkpoint, or their shapes and dtypes, as nested dictionaries.
@@ -112,9 +112,9 @@ class StateReader:
         return _map_arrays(array_target, shapes)
 
     def to_train_state(self, arrays: Mapping[str, Any]) -> tuple[TrainState, Params | None]:
-        """Convert a checkpoint's arrays to a state and the running statistics of each device.
+        """Return the state and the running statistics of each device that a checkpoint's arrays contain.
 
-        The statistics are None if the checkpoint does not contain them.
+        The statistics are stacked on axis 0. They are None if the checkpoint does not contain them.
         """
         flat, expected = _flat(arrays), self._flat_expected()
         for name in (f"state/{name}" for name in self.recurrent_state):
@@ -158,7 +158,7 @@ def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _map_arrays(function: Callable[[str, Any], Any], tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the tree with each array replaced by `function(path, array)`, where the path is its keys joined by "/"."""
+    """Return the tree with each array replaced by `function(path, array)`, where `path` is the keys joined by "/"."""
     return {
         name: _map_arrays(function, value, f"{prefix}{name}/")
         if isinstance(value, Mapping)

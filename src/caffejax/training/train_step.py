@@ -27,17 +27,17 @@ Arrays = tuple[jax.Array, ...]
 
 
 def separate_updates(params: Any, grads: Any, max_size: float = math.inf) -> tuple[Any, Any]:
-    """Return `(params, grads)` unchanged, with barriers that keep XLA from fusing updates with the backward pass.
+    """Return `(params, grads)` with the same values, with barriers that separate updates from the backward pass.
 
-    Without a barrier, XLA fuses the update of a weight with its transposition for a convolution of the backward pass,
-    because both read the weight. On several devices, this convolution and the backward pass of all earlier layers then
-    wait for the all-reduce of the weight's gradient, and XLA cannot combine the all-reduces of several gradients. The
-    TPU compiler does not fuse updates in this way. On TPUs, barriers for all parameters or for no parameters take less
-    memory.
+    A barrier keeps XLA from fusing operations before it with operations after it. Without a barrier, XLA fuses the
+    update of a weight with the transposition of this weight for a convolution of the backward pass, because both read
+    the weight. On several devices, this convolution and the backward pass of all earlier layers then wait until the
+    weight's gradient has been summed over the devices, and XLA cannot sum several gradients together. The TPU compiler
+    does not fuse updates in this way. On TPUs, barriers for all parameters or for no parameters take less memory.
 
     Args:
-        params, grads: trees of the same structure.
-        max_size: the largest number of elements of a parameter that gets a barrier.
+        params, grads: the parameters and their gradients, `{layer: {index: array}}`.
+        max_size: parameters with at most this number of elements get a barrier.
     """
     leaves: list[jax.Array]
     tree: Any
@@ -65,10 +65,10 @@ def _pair_barriers(*arrays: jax.Array) -> Arrays:
 
 
 def _match_axis_order(diff: jax.Array) -> jax.Array:
-    """Return a weight's gradient, on GPUs with the weight's memory layout, which follows the order of the axes.
+    """Return a weight's gradient. On GPUs, its memory layout follows the order of its axes, like the weight's layout.
 
-    Otherwise the gradient has the layout of the convolution's result, and XLA converts the weight and the history of
-    the update rule to that layout and back.
+    Without this, the gradient has the layout in which a convolution returns it, and XLA converts the weight and the
+    history of the update rule to that layout and back.
     """
     return Operation(_identity, _identity, gpu=_materialise)(diff)[0] if diff.ndim > 2 else diff
 
@@ -90,8 +90,8 @@ class TrainState:
 
     Attributes:
         params: the learned parameters, `{layer: {index: array}}`.
-        state: running statistics, `{layer: {index: array}}`.
-        opt_state: the optimizer's state.
+        state: the running statistics and the state of recurrent layers, `{layer: {index: array}}`.
+        opt_state: the optimizer's state, which contains the history of the update rule.
         iteration: the number of updates so far, int32.
         key: the random key of training; see `iteration_key`.
     """
@@ -116,10 +116,12 @@ class StepResult(NamedTuple):
     """The result of a training step.
 
     Attributes:
-        loss: the mean loss of the passes, a float32 scalar. For several steps in one dispatch, it has shape (steps,).
+        loss: the mean loss of the passes, a float32 scalar. It has shape (steps,) if several steps were sent to the
+            devices together.
         outputs: the output blobs of the last pass, by name.
         update: the arrays that the last step subtracted from the parameters, or None if they were not requested.
-        requests: the sum of the encoded requests of all processes, or None for one process; see `parallel.Requests`.
+        requests: the sum of the encoded requests (to stop or to save a snapshot) of all processes, or None for one
+            process; see `parallel.Requests`.
     """
 
     loss: jax.Array
@@ -156,11 +158,12 @@ class Updater(Protocol):
         """The state with sharded arrays, and the running statistics of each device, or None on one device."""
 
     def restore(self, state: TrainState, device_statistics: Params | None) -> None:
-        """Replace the state with a restored state.
+        """Replace the state with a state that was read from a snapshot.
 
         Args:
             state: a state with the shapes of `abstract_state`.
-            device_statistics: the running statistics of each device, or None to use the statistics in `state`.
+            device_statistics: the running statistics of each device, stacked on axis 0, or None to use the statistics
+                in `state`.
         """
 
     @property
@@ -175,12 +178,12 @@ class Updater(Protocol):
         Args:
             iteration: the number of the first update.
             rates: the learning rates, float32.
-            debug_info: whether to log debug info before the update.
+            debug_info: whether to log Caffe's debug info (mean absolute values of blobs) before the update.
             requests: the encoded requests of all processes, or None for one process. The result contains their sum.
         """
 
     def final_loss(self) -> jax.Array:
-        """Return the loss of a forward pass on the next batch."""
+        """Return the loss of a forward pass on the next batch, a float32 scalar."""
 
 
 def iteration_key(ts: TrainState) -> jax.Array:
@@ -206,7 +209,7 @@ def init_train_state(
     Args:
         variables: the parameters and running statistics.
         optimizer: the update rule.
-        key: the solver's random key.
+        key: the solver's random key, from which `train_key` derives the key of training.
     """
     return TrainState(
         params=variables.params,
@@ -218,7 +221,7 @@ def init_train_state(
 
 
 def abstract_state(state: TrainState) -> TrainState:
-    """Return the shapes, dtypes and shardings of a state's arrays. The key is replaced by its uint32 data."""
+    """Return the shape, dtype and sharding of each array of a state. The key is replaced by its uint32 data."""
     with_data = state.replace(key=jax.random.key_data(state.key))
     shapes: TrainState = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=getattr(x, "sharding", None)), with_data
@@ -238,17 +241,18 @@ def make_update(
     max_barrier_size: float = math.inf,
     kernels: Kernels = "fast",
 ) -> Update:
-    """Return a pure function `update(grads, train_state, rate)`, the second half of a training step.
+    """Return a pure function `update(grads, train_state, rate)`, which updates the parameters in a training step.
 
-    The function returns the new state and the arrays that it subtracted from the parameters, or None if `keep_update`
-    is false. The gradients must be sums over the passes of an iteration, in float32 or bfloat16.
+    The function returns `(new_state, subtracted)`. `subtracted` is the tree of arrays that the function subtracted from
+    the parameters, or None if `keep_update` is false. The gradients must be sums over the passes of an iteration, in
+    float32 or bfloat16.
 
     Args:
         optimizer: the update rule.
         keep_update: whether to return the subtracted arrays.
-        max_barrier_size: the largest number of elements of a parameter that is updated after a barrier; see
-            `separate_updates`.
-        kernels: "fast" to use `apply` of an `AppliedOptimizer` if `keep_update` is false, "reference" to use optax.
+        max_barrier_size: the argument `max_size` of `separate_updates`.
+        kernels: "fast" to use the method `apply` if the optimizer is an `AppliedOptimizer` and `keep_update` is false,
+            or "reference" to use optax.
     """
     apply = getattr(optimizer, "apply", None) if kernels == "fast" and not keep_update else None
 
@@ -273,9 +277,9 @@ def make_update(
 def _average_statistics(net: Net, state: Params) -> Params:
     """Return the mean of the running statistics over devices, if `sync_bn` is set and `jax.shard_map` is active.
 
-    The statistics of devices differ only if the state was previously trained without `sync_bn`. One collective
-    operation averages the statistics of all layers. The state that recurrent layers carry from one pass to the next is
-    not averaged.
+    If `sync_bn` is set, the statistics of devices differ only if the state was previously trained without it. One
+    collective operation averages the statistics of all layers. The state that recurrent layers carry from one pass to
+    the next is not averaged.
     """
     name = net.compute_config.axis_name if net.compute_config.sync_bn else None
     slots = [p.slot for p in net.graph.learnable if not p.spec.learnable]
@@ -293,9 +297,9 @@ def _average_statistics(net: Net, state: Params) -> Params:
 def make_passes(net: Net, iter_size: int) -> Passes:
     """Return a pure function that computes the forward and backward passes of an iteration.
 
-    The function `passes(params, state, batches, key)` returns gradients, the new state, the loss and the outputs.
-    `batches` are `iter_size` batches, stacked by `stack`. Gradients are summed over the passes, the loss is the mean
-    over the passes, and the outputs are from the last pass.
+    The function `passes(params, state, batches, key)` returns `(gradients, new_state, loss, outputs)`. `batches` are
+    `iter_size` batches, stacked by `stack`. The gradients are sums over the passes, the loss is the mean over the
+    passes, a float32 scalar, and the outputs are the blobs of the last pass by name.
     """
 
     grad = jax.value_and_grad(net.loss, has_aux=True)
@@ -326,9 +330,9 @@ def make_passes(net: Net, iter_size: int) -> Passes:
 
 
 def make_forward(net: Net) -> Passes:
-    """Return a function that computes one forward pass and no gradients.
+    """Return a pure function that computes the forward pass of the first batch and no gradients.
 
-    It has the arguments and results of the function that `make_passes` returns.
+    The function has the arguments and results of the function that `make_passes` returns, with {} as the gradients.
     """
 
     def forward(
@@ -353,8 +357,8 @@ def make_step(
 
     The step returns the new train state and a `StepResult`. `batches` are `iter_size` batches, stacked by `stack` on
     one device and joined by `parallel.join_batches` on a mesh. On a mesh, state and outputs have the axes of
-    `parallel.data_parallel`, and `requests`, one number for each device, is summed over devices together with the
-    gradients.
+    `parallel.data_parallel`. `requests` contains one number for each device, and these numbers are summed over devices
+    together with the gradients.
 
     Args:
         net: the train net.
@@ -388,10 +392,10 @@ def make_step(
 
 
 def _add_requests(passes: Passes) -> Callable[..., Any]:
-    """Return a function like `passes` that also sums the requests of the devices.
+    """Return a function like `passes` that also returns the sum of the requests of the devices.
 
-    It takes `(batches, requests)` in place of the batches, and returns `(grads, sum of requests)` in place of the
-    gradients, so that one collective operation sums gradients and requests over the devices.
+    The function takes `(batches, requests)` instead of the batches, and returns `(grads, sum of requests)` instead of
+    the gradients, so that one collective operation sums gradients and requests over the devices.
     """
 
     def with_requests(params: Params, state: Params, inputs: Any, key: jax.Array) -> Any:
@@ -403,11 +407,11 @@ def _add_requests(passes: Passes) -> Callable[..., Any]:
 
 
 def make_steps(step: Step) -> Step:
-    """Return a function that computes several training steps in one dispatch.
+    """Return a function that computes several training steps in one call.
 
-    This is faster for small nets, whose dispatch takes as long as the step. The function has the arguments of `step`.
-    The batches, the rates and the loss in the result have an additional first axis, the steps. The other results are
-    from the last step.
+    This is faster for small nets, for which the call takes as long as the computation of a step. The function has the
+    arguments of `step`. The batches, the rates and the loss in the result have an additional first axis, the steps. The
+    other results are from the last step.
     """
 
     def steps(
@@ -428,7 +432,13 @@ def make_steps(step: Step) -> Step:
 def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: int) -> tuple[Any, jax.Array, Blobs]:
     """Run n >= 1 passes in a Python loop, and return `(carry, losses, outputs of the last pass)`.
 
-    The shapes of batches and outputs may change from pass to pass.
+    The shapes of batches and outputs may change from pass to pass. The losses have shape (n,).
+
+    Args:
+        body: a function `body(carry, (number, batch))` that runs a pass and returns `(carry, (loss, outputs))`.
+        carry: the argument `carry` of the first pass.
+        batches: the batches of all passes, stacked by `stack`.
+        n: the number of passes.
     """
     losses = []
     for i in range(n):
@@ -438,12 +448,12 @@ def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: i
 
 
 def has_varying_shapes(batches: Mapping[str, Any]) -> bool:
-    """Return whether batches that `stack` returned differ in shape. Their blobs are then lists."""
+    """Return whether the batches that `stack` stacked differ in shape. Their blobs are then lists of arrays."""
     return any(isinstance(arrays, list) for arrays in batches.values())
 
 
 def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
-    """Stack each blob of an iteration's batches along a new first axis, or return it as a list if shapes differ."""
+    """Return each blob of an iteration's batches by name, stacked along a new axis 0, or as a list if shapes differ."""
     if len(batches) == 1:  # a view: one batch is not copied
         return {name: array[None] for name, array in batches[0].items()}
     if any(np.shape(array) != np.shape(batches[0][name]) for b in batches[1:] for name, array in b.items()):

@@ -35,10 +35,10 @@ class Trainer:
     Attributes:
         param: the solver's settings.
         net: the train net.
-        loader: the loader of the train net's batches.
+        loader: an iterator that yields the batches of the train net.
         tests: the test nets.
         snapshots: writes and reads snapshots.
-        seed: the seed of all randomness.
+        seed: the seed from which all random keys are derived.
         rate_schedule: the learning rate as a function of the iteration.
         iteration: the number of updates so far.
         batch_size: the number of examples per iteration, on all devices together.
@@ -82,7 +82,7 @@ class Trainer:
         return Stopwatch(self.iteration, self.batch_size, lambda: self._updater.wait_seconds)
 
     def step(self, iterations: int) -> None:
-        """Train for a number of iterations, with the tests, displays and snapshots that are due.
+        """Train for a number of iterations, and run the tests, displays and snapshots that are due.
 
         Raises:
             SolverError: if a loss or a parameter is not finite. The error may be raised some iterations later, but
@@ -202,7 +202,7 @@ class Trainer:
         self.tests.close()
 
     def _notify(self, event: Event, *details: Any) -> None:
-        """Handle an event. `details` are the arguments of the `Callback` method of this name, without the solver."""
+        """Handle an event, which is the name of a `Callback` method. `details` are its arguments after `solver`."""
 
     def _solve(self, resume: str | os.PathLike[str] | None) -> None:
         p = self.param
@@ -237,7 +237,7 @@ class Trainer:
         return request
 
     def _test(self, *, is_early: bool = False) -> list[Scores] | None:
-        """Run a test, and return its scores, or None if a request to stop ended the test.
+        """Run a test, and return the scores of each test net, or None if a request to stop ended the test.
 
         With several processes, a test always runs to its end, because processes receive requests at different times.
 
@@ -273,7 +273,7 @@ class Trainer:
         return bool(interval) and self.iteration % interval == 0
 
     def _steps_to_dispatch(self, end: int) -> int:
-        """Return the number of updates to dispatch together, with no test, snapshot or display due between them."""
+        """Return how many updates to send to the devices together. No test, snapshot or display is due between them."""
         tests, p, n = self.tests, self.param, self._updater.steps_per_dispatch
         between = range(self.iteration, self.iteration + n - 1)
         anything_due = any(
@@ -284,7 +284,7 @@ class Trainer:
         return 1 if depends_on_loss or anything_due or self.iteration + n > end else n
 
     def _update(self, n: int, stopwatch: Stopwatch) -> Request | None:
-        """Make n updates, and return the most important request of all processes, or None for one process."""
+        """Make n updates; return the most important request of all processes, or None if there is only one process."""
         if isinstance(self.rate_schedule, Plateau) and self._loss.has_losses:
             self.rate_schedule.note(self.iteration, self.smoothed_loss)
         rates = [self.rate_schedule(i) for i in range(self.iteration, self.iteration + n)]
@@ -322,7 +322,7 @@ class Trainer:
         log.info("Optimization Done.")
 
     def _positions(self) -> dict[str, Any]:
-        """Return the positions of all nets in their data."""
+        """Return the positions of the train net and the test nets in their data, as JSON values."""
         return {"train": self.loader.get_state(), "test": self.tests.get_state()}
 
     def _set_positions(self, positions: Mapping[str, Any]) -> None:

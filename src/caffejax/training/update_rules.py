@@ -35,10 +35,11 @@ class Rule:
 
     Attributes:
         name: Caffe's name of the type.
-        slots: the number of arrays that the rule stores for each parameter. They start at zero, and are in the order of
-            Caffe's history.
-        update: a function `update(param, g, r, t, *slots)` that returns `(u, *new_slots)`. `param` has the solver's
-            settings momentum, momentum2, delta and rms_decay, and t is the number of the update, from 1.
+        slots: the number of slots, which are arrays that the rule stores for each parameter. They start at zero, and
+            have the order of Caffe's history.
+        update: a function `update(param, g, r, t, *slots)` that returns `(u, *new_slots)`; see the module's docstring.
+            `param` has the solver's settings momentum, momentum2, delta and rms_decay, and t is the number of the
+            update, from 1.
         momentum: whether the rule uses the setting `momentum`.
     """
 
@@ -49,7 +50,7 @@ class Rule:
 
 
 class History(NamedTuple):
-    """The slots of a rule. For each slot, `history` has a tree of arrays like the parameters."""
+    """The slots of a rule. For each slot, `history` contains a tree with one array for each parameter."""
 
     history: tuple[Any, ...]
 
@@ -62,7 +63,7 @@ def find_history(opt_state: Any) -> History:
 
 
 def with_history(opt_state: Any, history: History) -> Any:
-    """Return an optimizer's state with its `History` replaced."""
+    """Return an optimizer's state, in which `history` replaces the `History`."""
     return jax.tree.map(
         lambda x: history if isinstance(x, History) else x, opt_state, is_leaf=lambda x: isinstance(x, History)
     )
@@ -85,35 +86,35 @@ def rule(
 
 @rule("SGD", slots=1)
 def sgd(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """SGD with momentum. As in Caffe, the momentum buffer accumulates gradients multiplied by the rate."""
+    """Compute SGD with momentum. As in Caffe, the slot accumulates gradients multiplied by the rate."""
     h = r * g + p.momentum * h
     return h, h
 
 
 @rule("Nesterov", slots=1)
 def nesterov(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """Nesterov's accelerated gradient, with the momentum buffer of SGD."""
+    """Compute Nesterov's accelerated gradient, with the slot of SGD."""
     new = r * g + p.momentum * h
     return (1 + p.momentum) * new - p.momentum * h, new
 
 
 @rule("AdaGrad", slots=1, momentum=False)
 def adagrad(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """AdaGrad: the rate is divided by the square root of the sum of all squared gradients."""
+    """Compute AdaGrad, which divides the rate by the square root of the sum of all squared gradients."""
     h = h + g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
 @rule("RMSProp", slots=1, momentum=False)
 def rmsprop(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """RMSProp: the rate is divided by the square root of a running mean of squared gradients."""
+    """Compute RMSProp, which divides the rate by the square root of a running mean of squared gradients."""
     h = p.rms_decay * h + (1 - p.rms_decay) * g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
 @rule("AdaDelta", slots=2)
 def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tuple[Array, ...]:
-    """AdaDelta: the gradient is multiplied by the ratio of running root mean squares of steps and gradients."""
+    """Compute AdaDelta: multiply the gradient by the ratio of running root mean squares of steps and gradients."""
     h1 = p.momentum * h1 + (1 - p.momentum) * g * g
     v = g * jnp.sqrt((h2 + p.delta) / (h1 + p.delta))
     h2 = p.momentum * h2 + (1 - p.momentum) * v * v
@@ -122,7 +123,7 @@ def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tupl
 
 @rule("Adam", slots=2)
 def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Array, ...]:
-    """Adam. As in Caffe, the bias correction multiplies the rate, and delta is added to the uncorrected square root."""
+    """Compute Adam. As in Caffe, the bias correction multiplies the rate, and delta is added to the root of v."""
     m = p.momentum * m + (1 - p.momentum) * g
     v = p.momentum2 * v + (1 - p.momentum2) * g * g
     correction = jnp.sqrt(1 - p.momentum2**t) / (1 - p.momentum**t)
@@ -135,7 +136,7 @@ rule("AdamW", slots=2)(adam)
 
 @rule("SAG", slots=1)
 def sag(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """SAG of the NVIDIA fork: SGD with the running mean of the gradients."""
+    """Compute SAG of the NVIDIA fork, which is SGD with the running mean of the gradients."""
     h = p.momentum * h + (1 - p.momentum) * g
     return r * h, h
 
@@ -161,7 +162,7 @@ def momentum_at(param: Any, rate: Any, iteration: Any) -> Any:
 
 
 def check_rule(param: Any) -> list[str]:
-    """Return messages about an unknown solver type, or about a setting that the type does not allow."""
+    """Return a message if the solver type is unknown or does not allow a setting, else []."""
     if param.type not in RULES:
         return [f"unknown solver type '{param.type}'{did_you_mean(param.type, RULES)}"]
     if param.momentum and not RULES[param.type].momentum:
@@ -176,7 +177,7 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
 
     Args:
         param: the SolverParameter.
-        lr_mults: a tree like the parameters, with the lr_mult of each parameter.
+        lr_mults: a tree with the structure of the parameters, which contains the lr_mult of each parameter.
     """
     update_rule = RULES[param.type]
 
@@ -236,7 +237,7 @@ def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.Gradie
 
     Args:
         param: a SolverParameter that `check_solver` accepts.
-        lr_mults, decay_mults: trees like the parameters, with the multipliers of each parameter.
+        lr_mults, decay_mults: trees with the structure of the parameters, which contain the multipliers of each.
     """
     update = optax.chain(add_decay(param, decay_mults), transformation(param, lr_mults))
     uses_local_rates = param.larc or param.local_lr_auto
@@ -282,7 +283,7 @@ def _apply_momentum(
     Args:
         before: the transformation of the gradients before weight decay is added.
         momentum: the momentum.
-        lr_mults, decays: trees like the parameters, with the lr_mult and the weight decay of each parameter.
+        lr_mults, decays: trees with the structure of the parameters: the lr_mult and the weight decay of each.
         grads, state, params, rate, iteration: the arguments of `optimizer.update`.
     """
     del iteration
@@ -323,7 +324,7 @@ def _momentum_update_on_cpu(g: Array, p: Array, h: Array, rate: Array, **setting
 
 
 def decoupled_decay(decay: float, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
-    """Return AdamW's weight decay, which subtracts rate * lr_mult * decay * decay_mult * p from the updates."""
+    """Return a transformation for AdamW's weight decay, which subtracts rate * lr_mult * decay * decay_mult * p."""
 
     def update(
         updates: Any, state: optax.EmptyState, params: Any = None, *, rate: Any, **extra: Any
@@ -424,7 +425,7 @@ def add_decay(param: Any, decay_mults: Any) -> optax.GradientTransformationExtra
 
     Args:
         param: the SolverParameter.
-        decay_mults: a tree like the parameters, with the decay_mult of each parameter.
+        decay_mults: a tree with the structure of the parameters, which contains the decay_mult of each parameter.
     """
     poly = param.weight_decay_policy == "poly"
     if not (param.weight_decay or poly) or param.regularization_type == "NONE":
