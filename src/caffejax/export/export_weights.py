@@ -67,7 +67,7 @@ def zero_weight_warnings(model: InferenceModel) -> Iterator[Problem]:
 
 
 def _missing_blobs(layer: Layer, variables: Variables) -> Iterator[bool]:
-    """For each blob of a layer, yield True if neither a file nor the net's definition provides its values."""
+    """Yield a bool for each blob of a layer: True if neither a file nor the net's definition provides its values."""
     for param in layer.params:
         array = variables[not param.spec.learnable][param.owner.layer][param.owner.index]
         yield _is_shape(array) and not has_own_values(layer, param)

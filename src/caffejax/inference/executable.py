@@ -174,7 +174,7 @@ class CompiledShapes:
         """True if a layer may draw random numbers, so that a call needs a key."""
         if self.graph.has_host_layers:
             return True
-        if not self.compiles:  # programs and layers computed by NumPy are not random
+        if not self.compiles:  # oneDNN programs, and layers that NumPy computes, draw no random numbers
             return False
         inputs = {name: self.graph.blobs[name] for name in self.graph.input_names}
         arrays = {key: packed.arrays for key, packed in self._packed.items()}, self._variables
@@ -188,7 +188,7 @@ class CompiledShapes:
     @cached_property
     def _traced_weights(self) -> dict[Any, Arrays]:
         """The packed weights of each program as JAX arrays, by part key."""
-        with jax.ensure_compile_time_eval():  # concrete arrays, even during tracing
+        with jax.ensure_compile_time_eval():  # the results are arrays instead of tracers, even during tracing
             return {key: tuple(map(self._as_jax, packed.arrays)) for key, packed in self._packed.items()}
 
     def trace(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:

@@ -102,7 +102,7 @@ class Frozen:
         self._reset_cache()
 
     def __reduce__(self) -> Any:
-        # the folded graph; compiled shapes belong to this process and are not pickled
+        # the folded graph is pickled; compiled shapes are not, because they belong to this process
         return _restore, (type(self), self.graph, self.variables, self._options, self._low_precision)
 
     def __copy__(self) -> Frozen:
@@ -117,7 +117,7 @@ class Frozen:
 
     def _reset_cache(self) -> None:
         self._compiled: OrderedDict[Any, CompiledShapes] = OrderedDict()
-        # by shapes only, to find the compiled net faster
+        # compiled nets by the shapes of the inputs, which are found faster than in `_compiled`
         self._direct: dict[Any, Callable[[Mapping[str, Any]], Blobs]] = {}
         self._lock = threading.Lock()
 
@@ -212,7 +212,7 @@ class Frozen:
         with add_shape_hints(self.graph, inputs):
             graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})
         check_layers_fit(graph)
-        with jax.ensure_compile_time_eval():  # weights are packed once, whatever is being traced
+        with jax.ensure_compile_time_eval():  # packed weights are arrays instead of tracers, even during tracing
             return CompiledShapes(graph, self._folded, self._options, device=device, low_precision=self._low_precision)
 
 

@@ -230,7 +230,7 @@ def _keeps_numbers(o: Operation) -> bool:
 
 
 def _only_subsamples(o: Operation) -> bool:
-    """Return whether an operation is a mean over windows of one cell, which selects cells without changing them."""
+    """Return whether an operation is a mean over windows of one cell. It selects cells without changing them."""
     return o.name == "mean" and set(o.values("kernel")) == {1}
 
 
@@ -241,7 +241,7 @@ class _Conversion:
         self, arguments: Sequence[Shape], operations: Sequence[Operation], weights: list[Any], forms: Sequence[_Form]
     ) -> None:
         self._arguments, self._operations, self._weights, self._needed = arguments, operations, weights, forms
-        self._forms: list[_Form] = [_Form() for _ in arguments]  # of the new values
+        self._forms: list[_Form] = [_Form() for _ in arguments]  # the form of each new value
         self._numbers = list(range(len(arguments)))  # the new number of each original value
         self._result: list[Operation] = []
         self._converted: dict[tuple[int, _Form], int] = {}

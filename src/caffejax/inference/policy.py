@@ -136,7 +136,7 @@ class FrozenPassCache:
         self._graph, self._compute_config = graph, compute_config
         self._can_freeze = True
         self._arrays: list[Any] = []
-        self._passes: dict[frozenset[str], FrozenPasses] = {}  # by the blobs that they return
+        self._passes: dict[frozenset[str], FrozenPasses] = {}  # by the names of the blobs that they return
         self._changes = self._waited = 0
 
     def __len__(self) -> int:

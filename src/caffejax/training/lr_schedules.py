@@ -184,7 +184,7 @@ def _power(base: float, n: int) -> np.float32:
     try:
         return _f32(float(base) ** n)
     except OverflowError:
-        return _f32(np.inf)  # as in C++
+        return _f32(np.inf)  # like pow in C++, which does not raise an error
 
 
 def _step(p: Any) -> RateSchedule:
@@ -209,7 +209,7 @@ def _sigmoid(p: Any) -> RateSchedule:
     gamma = _f32(-p.gamma if p.lr_policy == "sigmoid_inv" else p.gamma)
 
     def rate(i: int) -> np.float32:
-        with np.errstate(over="ignore"):  # far from stepsize it is infinite, and the rate 0
+        with np.errstate(over="ignore"):  # far from stepsize, exp returns infinity, and the rate is 0
             exponent = np.exp(-gamma * (_f32(i) - _f32(p.stepsize)))
         return _f32(_f32(p.base_lr) * (_f32(1) / (_f32(1) + exponent)))
 

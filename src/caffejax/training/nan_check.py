@@ -81,7 +81,7 @@ class FiniteCheck:
             SolverError: if a number is not finite. The message names the layer where it arose.
         """
         if not self._all_finite((loss, after.params, after.state)):
-            self._unread.append((iteration, loss))  # so that `check` raises too
+            self._unread.append((iteration, loss))  # so that `check` also raises an error
             keys = [pass_key(before, number) for number in range(self._iter_size)]
             culprit = find_nonfinite(self._net, before.variables, batches, keys, after.variables)
             raise SolverError(self._problem(iteration, culprit))

@@ -193,7 +193,10 @@ class MeshPlacement:
         self._shapes = {name: graph.blobs[name].shape for name in graph.input_names}
 
     def shardings(self, state: TrainState) -> Any:
-        """Return the shardings of a state's arrays, and the layouts of arrays for which JAX's default is slow."""
+        """Return a state that contains the sharding of each array, in place of the array.
+
+        For arrays for which JAX's default memory layout is slow, it contains the sharding and the layout.
+        """
         everywhere, by_row = replicated_sharding(self.mesh), NamedSharding(self.mesh, PartitionSpec(DATA))
         slot = param_shardings(state.params, self.mesh, MODEL, *(DATA,) * (self._shard != "none"))
         params, slot = (

@@ -65,8 +65,8 @@ def lock_prefix(prefix: str) -> Iterator[None]:
     finally:
         with suppress(OSError):
             sweep(prefix)
-        for _ in range(2):  # a failure may be temporary
-            with suppress(OSError):  # before the lock is released, because the next run creates a new file
+        for _ in range(2):  # the first try may fail for a temporary reason
+            with suppress(OSError):  # removed before the lock is released, because the next run creates a new file
                 path.unlink(missing_ok=True)
         os.close(file)
 
@@ -231,11 +231,11 @@ class Snapshots:
             self.prepare()
         except SolverError as error:
             return self._handle_error(error)
-        self._handle_errors(self._background.wait)  # errors of the previous snapshot
+        self._handle_errors(self._background.wait)  # raises or logs an error of the previous snapshot
         self._newest_error = None
         full_record = {**record, "format": FORMAT, "solver": format_text(self._param)}
         several = jax.process_count() > 1
-        if several:  # each process has its shards, and all start together
+        if several:  # all processes must start the save together, because each process writes its shards
             self._folder.save(iteration, to_arrays(state, device_statistics), full_record, record.get("scores"))
         if not several or not self._checkpoint_only:
             state, last_update = to_host(state), gather_to_first(last_update)

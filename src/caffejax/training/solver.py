@@ -128,7 +128,10 @@ class CompiledUpdater:
 
     @property
     def sharded_state(self) -> tuple[TrainState, Params | None]:
-        """The state with sharded arrays, and the running statistics of each device, or None on one device."""
+        """`(state, statistics)`: the state with sharded arrays, and the running statistics of each device.
+
+        On one device, `statistics` is None.
+        """
         return self._placement.split_statistics(self._state)
 
     def restore(self, state: TrainState, device_statistics: Params | None) -> None:
@@ -137,7 +140,7 @@ class CompiledUpdater:
 
     @property
     def wait_seconds(self) -> float:
-        """The total time for which devices have waited for data, in seconds."""
+        """The total time in seconds for which the devices have waited for data."""
         return self._wait.seconds
 
     def update(

@@ -29,7 +29,7 @@ _ALLOWED_VALUES = {
     "larc_policy": ("scale", "clip"),
     "regularization_type": ("L1", "L2", "NONE"),
 }
-# the supported settings of forks; other settings are ignored with a warning, or refused
+# the supported settings of forks; other settings cause a warning and are ignored, or cause an error
 _SUPPORTED = (
     *("ap_version", "eval_type", "larc", "larc_eta", "larc_policy", "min_lr", "plateau_winsize", "rampup_interval"),
     *("rampup_lr", "show_per_class_result", "stageiter", "stagelr", "warmup_iter", "warmup_start_lr", "stepearly"),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def is_caffe_state(path: Path) -> bool:
-    """Return whether a snapshot's name ends in .solverstate or .solverstate.h5."""
+    """Return whether the path of a snapshot ends in .solverstate or .solverstate.h5, like Caffe's snapshots."""
     return path.name.endswith((".solverstate", ".solverstate.h5"))
 
 
@@ -59,7 +59,7 @@ def save_state(
     iteration = int(state.iteration)
     history = find_history(state.opt_state)
     arrays = tuple(_history_array(p, slot) for slot in history.history for p in graph.learnable)
-    steps = current_step(param, max(0, iteration - 1))  # at the last update
+    steps = current_step(param, max(0, iteration - 1))  # the step at the last update
     text = format_record({**record, "key": np.asarray(state.key).tolist()}, path)
     from ..checkpoints.solverstate import SolverState, write_solverstate  # h5py takes long to import
 

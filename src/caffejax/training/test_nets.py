@@ -137,8 +137,8 @@ class Tests:
 
         Args:
             last: the number of newest checkpoints to keep, or None to keep all checkpoints.
-            best: the name of an output, or None. The checkpoint with its best value is also kept. Lower values of a
-                loss are better, and higher values of other outputs.
+            best: the name of an output, or None. The checkpoint with the best value of this output is also kept. The
+                best value of a loss is the lowest value, and the best value of another output is the highest value.
 
         Raises:
             SolverError: if no test net has the output `best`.

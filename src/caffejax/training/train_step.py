@@ -155,7 +155,10 @@ class Updater(Protocol):
 
     @property
     def sharded_state(self) -> tuple[TrainState, Params | None]:
-        """The state with sharded arrays, and the running statistics of each device, or None on one device."""
+        """`(state, statistics)`: the state with sharded arrays, and the running statistics of each device.
+
+        On one device, `statistics` is None.
+        """
 
     def restore(self, state: TrainState, device_statistics: Params | None) -> None:
         """Replace the state with a state that was read from a snapshot.

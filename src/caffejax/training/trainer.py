@@ -109,9 +109,9 @@ class Trainer:
                 return
             if self._is_due(self.param.snapshot) or request is not None:
                 self.snapshot(wait=False)
-                if self._requests is None and self._request == "stop":  # requested while the snapshot was made
+                if self._requests is None and self._request == "stop":  # the stop was requested during the snapshot
                     self._stopped = self._take_request() == "stop"
-                    self.snapshots.wait()  # the last snapshot must be written
+                    self.snapshots.wait()  # training ends only after the last snapshot has been written
                     return
 
     def request(self, request: Request) -> None:
@@ -161,7 +161,7 @@ class Trainer:
         """
         self._finite_check.check(self._updater.sharded_state[0].variables)
         if self._keep_best and self.tests.is_due(self.iteration):
-            self._test(is_early=True)  # before the next iteration, because its score ranks the checkpoint
+            self._test(is_early=True)  # run the test now, because its score decides whether the checkpoint is kept
         self._save_snapshot()
         if wait:
             self.snapshots.wait()

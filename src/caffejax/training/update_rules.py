@@ -144,8 +144,14 @@ def sag(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
 def momentum_at(param: Any, rate: Any, iteration: Any) -> Any:
     """Return the momentum of an iteration as a float or a scalar array.
 
-    It is the setting `momentum`, or follows the NVIDIA fork's `momentum_policy`. In the Intel fork's warm-up, SGD
-    multiplies it by the rate of this iteration divided by the rate of the previous iteration.
+    It is the setting `momentum`, unless the NVIDIA fork's setting `momentum_policy` changes it from iteration to
+    iteration. In the warm-up of the Intel fork, SGD multiplies the momentum by the rate of this iteration divided by
+    the rate of the previous iteration.
+
+    Args:
+        param: the SolverParameter.
+        rate: the learning rate of the iteration.
+        iteration: the number of the iteration, from 0.
     """
     p = param
     warms_up = p.warmup_iter > 0 and p.type == "SGD"

@@ -45,7 +45,10 @@ class Segment:
 
 
 def find_repeats(program: Program) -> list[Segment]:
-    """Return the equal segments whose replacement by a class saves the most lines; [] if no replacement saves lines."""
+    """Return the group of equal segments for which a class saves the most lines, or [] if none saves lines.
+
+    Segments are equal if they differ only in the weights and in the values of module arguments.
+    """
     by_signature: dict[Any, list[Segment]] = {}
     for signature, segment in _segments(program):
         segments = by_signature.setdefault(signature, [])
@@ -86,7 +89,7 @@ def _segments(program: Program) -> Iterator[tuple[Any, Segment]]:
     for start, first in enumerate(steps):
         if len(first.reads) != 1 or (
             first.can_nest and readers[first.reads[0]] == 1
-        ):  # the step is nested in the previous step's statement
+        ):  # a segment cannot begin here, because the step is nested in the previous step's statement
             continue
         numbering, signature = {first.reads[0]: 0}, list[Any]()
         for stop in range(start + 1, min(start + _MAX_STEPS, len(steps)) + 1):

@@ -53,7 +53,7 @@ class FlaxBuilder:
     def add_value(
         self, blob: str, shape: Shape, order: Order, flattened_from: tuple[Shape, Order] | None = None
     ) -> Value:
-        """Add a value to the program; return the value. The arguments are the attributes of `Value`."""
+        """Add a value to the program; return the value. For the arguments, see the attributes of `Value`."""
         value = Value(len(self.values), blob, shape, order, flattened_from)
         self.values.append(value)
         return value
@@ -299,7 +299,7 @@ def collapse_equal(values: Sequence[int]) -> int | tuple[int, ...]:
 
 
 def affine_expression(scale: float, shift: float) -> str:
-    """Return the expression for scale * x + shift, with `{0}` for x."""
+    """Return the expression for scale * x + shift, in which `{0}` stands for x."""
     scale, shift = shorten_float32(scale), shorten_float32(shift)
     text = "{0}" if scale == 1 else "-{0}" if scale == -1 else f"{scale} * {{0}}"
     return text if shift == 0 else f"{text} {'-' if shift < 0 else '+'} {abs(shift)}"

@@ -218,7 +218,7 @@ class _ModelBuilder:
         while layers:
             layer = layers.pop(0)
             if any(name not in self.values for name in layer.bottoms):
-                continue  # it depends on a layer that cannot be exported
+                continue  # the layer depends on a layer that cannot be exported
             following = self._fusible_scale(layer, layers)
             try:
                 with layer.locate_errors(), self.builder.layer_scope(layer.key):
@@ -390,7 +390,13 @@ def accepts_scale(layer: Layer, blobs: Sequence[np.ndarray], bottom: OnnxValue) 
 
 
 def is_channel_scale(layer: Layer, blobs: Sequence[np.ndarray], channels: Any) -> bool:
-    """Return whether a layer multiplies each channel by a factor and adds a bias, and does nothing else."""
+    """Return whether a layer only multiplies each channel by a factor and adds a bias.
+
+    Args:
+        layer: the layer.
+        blobs: the layer's parameters and state.
+        channels: the number of channels of its bottom.
+    """
     by_channel = layer.type.traits.by_channel
     shapes = [b.shape for b in blobs]
     return (

@@ -65,7 +65,7 @@ class SizeNodes:
                 dividend, divisor = map(self._node_name, args)
                 multiple = self.add_node(
                     "Sub", [dividend, self.add_node("Mod", [dividend, divisor])]
-                )  # ONNX rounds towards zero
+                )  # a multiple of the divisor, because Div rounds towards zero, and floordiv rounds down
                 return self.add_node("Div", [multiple, divisor])
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self.add_node(_FUNCTIONS[name], map(self._node_name, args))
