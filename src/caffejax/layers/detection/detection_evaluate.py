@@ -110,8 +110,8 @@ _MAX_CLASSES = 1_000_000
 def pixel_overlaps(a: np.ndarray, b: np.ndarray, plus: float) -> np.ndarray:
     """Return the intersection over union, (...), of boxes `a` and `b` in pixels, as SSD computes it.
 
-    As in the fork, the sides of the intersection are x2 - x1 + 1, and the intersection of disjoint boxes counts as one
-    pixel.
+    As in the fork, the sides of the intersection are x2 - x1 + 1, and the intersection of disjoint boxes has an area of
+    1.
 
     Args:
         a, b: the boxes (x1, y1, x2, y2), (..., 4); their leading axes broadcast.
@@ -123,10 +123,10 @@ def pixel_overlaps(a: np.ndarray, b: np.ndarray, plus: float) -> np.ndarray:
 
 
 class _Evaluation:
-    """The evaluation of one layer, which counts the images for which it has read a size.
+    """The evaluation of one layer, with its position in the file of image sizes.
 
-    If there is a file of image sizes, each image with detections uses the next size in the file. The count continues in
-    the next pass.
+    If there is such a file, each image with detections uses the next size in the file. The position is kept for the
+    next pass.
     """
 
     def __init__(self, p: Any, definition: LayerDefinition, pixels: bool = False) -> None:

@@ -36,12 +36,12 @@ def make_multibox_loss(ctx: Context, definition: LayerDefinition) -> LayerType:
     """Compute the loss of the boxes and classes predicted for priors, with hard negative mining, as a scalar.
 
     Bottoms: locations (images, priors * 4), or (images, priors * classes * 4) if share_location is false; confidences
-    (images, priors * classes); priors and their variances (1, 2, priors * 4); ground truth (1, 1, boxes, 8) with rows
-    (image, label, instance, x1, y1, x2, y2, difficult). Ground truth with image -1 is ignored. The loss is loc_weight
-    times the loss of the locations, plus the loss of the confidences. It is divided by the number of matched priors,
-    unless loss_param sets a different normalization. The loss of the locations or of the confidences is omitted if
-    `propagate_down` is false for this bottom. With LOGISTIC and without mining, the fork reads the classes of all
-    images except the first from wrong rows, and so does this layer.
+    (images, priors * classes); priors (the default boxes of PriorBox) and their variances (1, 2, priors * 4); ground
+    truth (1, 1, boxes, 8) with rows (image, label, instance, x1, y1, x2, y2, difficult). Ground truth with image -1 is
+    ignored. The loss is loc_weight times the loss of the locations, plus the loss of the confidences. It is divided by
+    the number of matched priors, unless loss_param sets a different normalization. The loss of the locations or of the
+    confidences is omitted if `propagate_down` is false for this bottom. With LOGISTIC and without mining, the fork
+    reads the classes of all images except the first from wrong rows, and so does this layer.
     """
     flags = list(definition.layer.propagate_down)[:2]
     parts = (flags[:1] != [False], flags[1:] != [False])

@@ -249,7 +249,7 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
 
     Args:
         ctx: the layer.
-        mining: the mining type, a value of mining_type.
+        mining: the value of the setting mining_type.
         predictions: the predictions.
         prior: (2, priors, 4), boxes and variances.
         label: (count, 8), ground truth of all images.
@@ -380,7 +380,7 @@ def _mine_examples(
 
     Args:
         p: the settings.
-        mining: the mining type, a value of mining_type.
+        mining: the value of the setting mining_type.
         predictions: the predictions.
         matches: the matches of the priors, in one group.
         targets: the targets of all priors.

@@ -49,15 +49,15 @@ def select_prior_box(layer: Any) -> str:
 
 
 def resolve_prior_box(layer: Any, context: LayerContext) -> Any:
-    """Return the layer, and set denser_prior_boxes or faceboxes if only that variant fits the layers beside it.
+    """Set denser_prior_boxes or faceboxes if only that variant fits the layers beside this layer; return the layer.
 
-    Sibling Convolutions predict 4 locations and num_classes scores for each box of a cell. A variant is set only if
-    their num_output matches its boxes but not the boxes of SSD.
+    Convolutions that read the same map predict 4 locations and num_classes scores for each box of a cell. A variant is
+    set only if their num_output matches its boxes but not the boxes of SSD.
     """
     p = layer.prior_box_param
-    convolutions = [other.convolution_param for other in context.siblings if other.type == "Convolution"]
+    convolutions = [sibling.convolution_param for sibling in context.siblings if sibling.type == "Convolution"]
     outputs = {convolution.num_output for convolution in convolutions}
-    param_pairs = [(other.detection_output_param, other.multibox_loss_param) for other in context.layers]
+    param_pairs = [(net_layer.detection_output_param, net_layer.multibox_loss_param) for net_layer in context.layers]
     classes = next((param.num_classes for pair in param_pairs for param in pair if param.num_classes), 0)
 
     def matches_outputs() -> bool:

@@ -85,7 +85,7 @@ class Settings(NamedTuple):
 
 
 def cluster_detections(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Decode boxes from a coverage grid, and group similar boxes to detections.
+    """Decode boxes from a coverage grid, and group similar boxes into detections.
 
     There is a top (N, max_boxes, 5) for each class, with rows x1, y1, x2, y2, confidence, padded with zeros. Bottoms:
     coverage (N, classes, H, W), and boxes (N, 4, H, W) as corners in pixels relative to their cell. Each cell whose

@@ -113,9 +113,9 @@ def _crop_objects(p: Any, objects: Objects) -> Objects:
 
 
 def _region(p: Any, sides: jax.Array) -> jax.Array:
-    """Return the size of the central region of each object, whose cells are labelled, as (width, height), (M, 2).
+    """Return the size of the central region of each object, (M, 2), as (width, height) in pixels.
 
-    The unit is pixels, also for the sides of the objects, (M, 2).
+    Only cells that the region covers are labelled. `sides`, (M, 2), are the sizes of the objects in pixels.
     """
     region = sides * p.scale_cvg
     if p.gridbox_type == DetectNetGroundTruthParameter.GRIDBOX_MIN:

@@ -178,12 +178,12 @@ def _comparison(ctx: Context, a: Any, b: Any) -> Comparison:
         all(n > 0 for n in out),
         f"windows of {p.kernel_size} with shifts up to {max_shift} do not fit maps of {a.shape[2:]} with pad {p.pad}",
     )
-    extra = (0, p.stride_2 if p.single_direction < 0 else 0)  # padding for the extra step to the left
+    extra_padding = (0, p.stride_2 if p.single_direction < 0 else 0)  # padding for the extra step to the left
     return Comparison(
         kernel=p.kernel_size,
         stride=p.stride_1,
-        pad=tuple(n + b for n, b in zip(pad, extra, strict=True)),
-        start=tuple(n + b for n, b in zip(edge, extra, strict=True)),
+        pad=tuple(n + b for n, b in zip(pad, extra_padding, strict=True)),
+        start=tuple(n + b for n, b in zip(edge, extra_padding, strict=True)),
         out=out,
         shifts=_shifts(steps, p.stride_2, p.single_direction, is_1d),
         absolute=p.correlation_type == p.SUBTRACT,

@@ -72,11 +72,12 @@ def _interpolate(corners: Arrays, x_fraction: jax.Array, y_fraction: jax.Array) 
 
 
 def _corner_pixels(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
-    """Return the samples inside the image as a mask, the four pixels around each, and the fractions between them.
+    """Return the four pixels around each sample, the sample's position between them, and the mask of samples.
 
     Returns:
-        the mask; the flat indices of the pixels: top left, top right, bottom left, bottom right; and the distances (x,
-        y) of the sample from the top left pixel. All arrays have shape (N, 1, height * width).
+        the mask, True for samples inside the image; the flat indices of the pixels: top left, top right, bottom left,
+        bottom right; and the distances (x, y) of the sample from the top left pixel. All arrays have shape (N, 1,
+        height * width).
     """
     require(len(image.shape) == 4, f"needs an image with 4 axes (number, channels, height, width), not {image.shape}")
     n, _, height, width = image.shape

@@ -162,10 +162,10 @@ def general_contrastive_loss(
 
 
 def general_contrastive_loss_params(ctx: Context, distances: Any, labels: Any, *read: Any) -> list[ParamSpec]:
-    for other in read:
+    for read_distances in read:
         require(
-            other.shape == distances.shape,
-            f"bottom 2 must have the shape of bottom 0, {distances.shape}, not {other.shape}",
+            read_distances.shape == distances.shape,
+            f"bottom 2 must have the shape of bottom 0, {distances.shape}, not {read_distances.shape}",
         )
     return [ParamSpec((1,), learnable=False, persistent=False)] if ctx.param.add_intra_mae else []
 

@@ -52,13 +52,14 @@ def inner_distance_params(ctx: Context, x: Any, *centers: Any) -> list[ParamSpec
         )
     require(len(centers) < 2, "takes a third bottom, the labels, only with update_center_only")
     if centers:
-        other = centers[0].shape
+        center_shape = centers[0].shape
         require(
-            len(other) > 0 and math.prod(other[1:]) == inputs,
+            len(center_shape) > 0 and math.prod(center_shape[1:]) == inputs,
             f"bottom 1 must have rows of {inputs} values, like bottom 0 {x.shape}, not shape {other}",
         )
         require(
-            p.num_output in (0, other[0]), f"num_output is {p.num_output}, but bottom 1 has {other[0]} rows: {other}"
+            p.num_output in (0, center_shape[0]),
+            f"num_output is {p.num_output}, but bottom 1 has {center_shape[0]} rows: {center_shape}",
         )
         return []
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")

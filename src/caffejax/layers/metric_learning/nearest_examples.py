@@ -118,10 +118,10 @@ def decode_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
     _require_items(x)
     require(p.target != p.PREGEN, "target PREGEN, which samples random targets, is not supported")
     require(p.cache_size > 0, f"cache_size must be positive, not {p.cache_size}")
-    for other in labels:
+    for label_bottom in labels:
         require(
-            other.shape[:1] == x.shape[:1],
-            f"bottom 1 must have a label for each of {x.shape[0]} items, not shape {other.shape}",
+            label_bottom.shape[:1] == x.shape[:1],
+            f"bottom 1 must have a label for each of {x.shape[0]} items, not shape {label_bottom.shape}",
         )
     n = p.pregen_label_count if p.pregen_label_count > 0 else _LABELS
     size = math.prod(x.shape[1:])

@@ -238,7 +238,7 @@ class AnchorGrid:
     def encode(self, boxes: jax.Array, norm: Normalization) -> jax.Array:
         """Convert boxes (batch, 4, height, width) to normalized deltas.
 
-        The boxes are given by the x and y of the centre, width and height, in pixels.
+        A box consists of x and y of the centre, width and height, in pixels.
         """
         size = self._sizes(boxes)
         sides = jnp.log(jnp.maximum(boxes[:, 2:], _MIN_SIDE) / size)

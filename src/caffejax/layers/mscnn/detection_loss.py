@@ -393,8 +393,8 @@ def _sample_cells(ctx: Context, scores: jax.Array, labels: Labels, n_anchors: in
             background = hardest | random_cells
         case "random":
             background = masked_sample(jax.random.fold_in(ctx.key, 1), background, n_background)
-        case other:
-            require(False, f"neg_mining_type must be random, bootstrap or mixture, not '{other}'")
+        case unknown_type:
+            require(False, f"neg_mining_type must be random, bootstrap or mixture, not '{unknown_type}'")
     selected = (objects | background).reshape(images, n_anchors, *shape[1:])
     return ungroup_images(selected, shape[0], n_anchors)
 

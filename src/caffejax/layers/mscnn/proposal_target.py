@@ -87,7 +87,7 @@ def sample_rois(p: Any, rows: np.ndarray, truth: GroundTruth, make_rng: Callable
 def _match_rois(rows: np.ndarray, truth: GroundTruth) -> tuple[np.ndarray, np.ndarray]:
     """Return the index of the ground truth that each ROI overlaps most, or -1, and their overlap, (N,) each.
 
-    A ROI is only compared with ground truth of its own image.
+    An ROI is only compared with ground truth of its own image.
     """
     if not len(truth.rows):
         return np.full(len(rows), -1), np.zeros(len(rows), rows.dtype)
@@ -132,7 +132,8 @@ def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[
 
     Tops for n ROIs: ROIs (n, 5); labels (n, 1); targets, inside weights and outside weights (n, 4 * classes), or (n, 8)
     if not `cls_aware`; matched ground truth (n, 6) with rows [label, x1, y1, x2, y2, overlap], which are 0 for
-    background. A seventh top (n, 1) contains a weight for each ROI; objects together have the fraction `fg_fraction` of
+    background. In SmoothL1Loss, inside weights multiply the differences from the targets, and outside weights multiply
+    the losses. A seventh top (n, 1) contains a weight for each ROI; objects together have the fraction `fg_fraction` of
     the total weight.
     """
     p, ground_truth = ctx.param, _read_truth(ctx, promote_numpy(truth))
@@ -233,9 +234,9 @@ def _matched_rows(sample: Sample, labels: np.ndarray, truth: GroundTruth) -> np.
 
 
 def _weights(p: Any, sample: Sample, labels: np.ndarray) -> np.ndarray:
-    """Return the weights of the ROIs, (rows, 1). If there are no objects, they are all 1.
+    """Return the weight of each ROI, (rows, 1). If there are no objects, all weights are 1.
 
-    Objects together have the fraction fg_fraction of the total weight. With iou_weighted, their weights are
+    Objects together have the fraction fg_fraction of the total weight. With iou_weighted, the weights of objects are
     proportional to their overlaps.
     """
     objects = labels > 0

@@ -124,17 +124,17 @@ def scale_route(ctx: Context, rois: jax.Array) -> jax.Array:
     return with_four_axes(jnp.where(selected[order][:, None], rows[order], -1))
 
 
-def scale_route_on_host(ctx: Context, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+def scale_route_on_host(ctx: Context, rois: np.ndarray, *further_bottoms: np.ndarray) -> tuple[np.ndarray, ...]:
     selected = np.flatnonzero(_mask_in_range(ctx, read_rows(promote_numpy(rois), "bottom 0 (ROIs)", 5), np))
-    return tuple(with_four_axes(x)[selected] for x in (rois, *others))
+    return tuple(with_four_axes(x)[selected] for x in (rois, *further_bottoms))
 
 
-def scale_route_top_shapes(ctx: Context, rois: Any, *others: Any) -> list[Shape]:
+def scale_route_top_shapes(ctx: Context, rois: Any, *further_bottoms: Any) -> list[Shape]:
     _read_scale_bounds(ctx)
     require_columns(rois.shape, "bottom 0 (ROIs)", 5)
-    for i, x in enumerate(others, 1):
+    for i, x in enumerate(further_bottoms, 1):
         require(x.shape[:1] == rois.shape[:1], f"bottom {i} must have one row per ROI, not shape {x.shape}")
-    return [four_axis_shape(x.shape) for x in (rois, *others)]
+    return [four_axis_shape(x.shape) for x in (rois, *further_bottoms)]
 
 
 define_layer(
@@ -181,7 +181,9 @@ def _mask_in_range(ctx: Context, rows: Any, xp: Any) -> Any:
     return xp.where(xp.any(in_range), in_range, nearest)
 
 
-def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+def hard_mining(
+    ctx: Context, scores: np.ndarray, rois: np.ndarray, *further_bottoms: np.ndarray
+) -> tuple[np.ndarray, ...]:
     """Select the `num_roi_per_image` rows of each image with the largest scores.
 
     Bottoms: scores (N,), such as losses, then ROIs (N, 5) with rows [image, x1, y1, x2, y2], and further bottoms with N
@@ -207,25 +209,25 @@ def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.
         : _max_rows(ctx, int(valid.sum())) - len(selected)
     ]
     rows = np.sort(np.concatenate([selected, added]))
-    return tuple(with_four_axes(x)[rows] for x in (rois, *others))
+    return tuple(with_four_axes(x)[rows] for x in (rois, *further_bottoms))
 
 
-def hard_mining_top_shapes(ctx: Context, scores: Any, rois: Any, *others: Any) -> list[Shape]:
+def hard_mining_top_shapes(ctx: Context, scores: Any, rois: Any, *further_bottoms: Any) -> list[Shape]:
     p = ctx.param
     require(
         p.num_image > 0 and p.num_roi_per_image > 0,
         f"num_image {p.num_image} and num_roi_per_image {p.num_roi_per_image} must be above 0",
     )
     require(
-        ctx.n_tops == 1 + len(others),
-        f"needs {1 + len(others)} tops, one for each bottom except the scores, not {ctx.n_tops}",
+        ctx.n_tops == 1 + len(further_bottoms),
+        f"needs {1 + len(further_bottoms)} tops, one for each bottom except the scores, not {ctx.n_tops}",
     )
-    for i, x in enumerate((rois, *others), 1):
+    for i, x in enumerate((rois, *further_bottoms), 1):
         require(x.shape[:1] == scores.shape[:1], f"bottom {i} must have one row per score, not shape {x.shape}")
     require(all(n == 1 for n in scores.shape[1:]), f"bottom 0 must have one score per row, not shape {scores.shape}")
     require_columns(rois.shape, "bottom 1 (ROIs)", 5)
     rows = _max_rows(ctx, rois.shape[0])
-    return [(rows, *four_axis_shape(x.shape)[1:]) for x in (rois, *others)]
+    return [(rows, *four_axis_shape(x.shape)[1:]) for x in (rois, *further_bottoms)]
 
 
 define_layer(

@@ -123,8 +123,9 @@ def stage_bridge_layer(
 ) -> jax.Array:
     """Move each ROI of one image by the deltas of its best class, and clip it to the image.
 
-    Bottoms: ROIs (N, 5) with rows 0, x1, y1, x2, y2; deltas (N, 4 * classes); scores (N, classes); height and width of
-    the image (1, 2). The top has the shape of the ROIs. This is MNC's StageBridgeLayer in TEST.
+    Bottoms: regions of interest (ROIs), (N, 5), with rows 0, x1, y1, x2, y2; deltas (N, 4 * classes); scores (N,
+    classes); height and width of the image (1, 2). The top has the shape of the ROIs. This is MNC's StageBridgeLayer in
+    TEST.
     """
     require(are_rows_of_five(rois), f"the ROIs, bottom 0, must have five values in each row, not shape {rois.shape}")
     require(

@@ -98,8 +98,8 @@ def box_annotator_ohem(
     rank = jnp.sum(ranks_higher & (image[:, None] == image), axis=0)
     is_hard = rank < ctx.param.roi_per_img
 
-    def select(x: jax.Array, other: float) -> jax.Array:
-        return lax.stop_gradient(jnp.where(is_hard.reshape(n, *(1,) * (x.ndim - 1)), x, other))
+    def select(x: jax.Array, masked_value: float) -> jax.Array:
+        return lax.stop_gradient(jnp.where(is_hard.reshape(n, *(1,) * (x.ndim - 1)), x, masked_value))
 
     return select(labels, ctx.param.ignore_label), select(weights, 0)
 

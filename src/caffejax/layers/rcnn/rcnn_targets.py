@@ -35,12 +35,14 @@ _ANCHOR_DEFAULTS: dict[str, Any] = {
 def anchor_target_layer(
     ctx: Context, scores: jax.Array, truth: jax.Array, im_info: jax.Array, *_image: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Label anchors, and compute their box targets, inside weights and outside weights, to train an RPN.
+    """Label anchors, and compute their box targets, to train a region proposal network (RPN).
 
     Bottoms: scores (1, channels, H, W), whose values are not used; ground-truth boxes (M, 5) with rows x1, y1, x2, y2,
     class, where rows with class 0 are padding; im_info, which begins with height and width of the image. Tops: labels
     (1, 1, A * H, W), then targets, inside weights and outside weights, (1, 4A, H, W) each, where A is the number of
-    anchors of a cell. A label is 1 (positive), 0 (negative) or -1 (ignored).
+    anchors of a cell. Anchors are boxes of fixed sizes at each cell of the map. A label is 1 (positive), 0 (negative)
+    or -1 (ignored). In SmoothL1Loss, inside weights multiply the differences from the targets, and outside weights
+    multiply the losses.
 
     param_str contains pvanet's `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg in lower case.
     """
@@ -144,7 +146,7 @@ def _masked_sample(eligible: jax.Array, order: jax.Array, n: Any) -> jax.Array:
 def _outside_weights(labels: jax.Array, positive_weight: float) -> jax.Array:
     """Return the outside weight of each anchor, (anchors,). Ignored anchors (label -1) get 0.
 
-    If positive_weight is negative, all other anchors have equal weights whose sum is 1. If it is not, the weights of
+    If positive_weight is negative, all other anchors have equal weights whose sum is 1. Otherwise, the weights of
     positives have the sum positive_weight, and the weights of negatives have the sum 1 - positive_weight.
     """
     positive, negative = labels == 1, labels == 0
@@ -175,12 +177,13 @@ _PROPOSAL_DEFAULTS: dict[str, Any] = {
 def proposal_target_layer(
     ctx: Context, rois: np.ndarray, truth: np.ndarray, *_image: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Sample ROIs, and return them with their classes, box targets, inside weights and outside weights.
+    """Sample regions of interest (ROIs), and return them with their classes, box targets and weights.
 
-    The n sampled ROIs have shape (n, 5), the classes (n,), and the targets and weights (n, 4 * classes) each. The ROIs
-    are sampled from bottom 0 (N, 5) and the ground-truth boxes, bottom 1 (M, 5) with rows x1, y1, x2, y2, class, where
-    rows with class 0 are padding. A third bottom is ignored; in MNC it is the size of the image. param_str contains
-    settings of py-faster-rcnn's cfg in lower case.
+    The n sampled ROIs have shape (n, 5), the classes (n,), and the box targets, inside weights and outside weights (n,
+    4 * classes) each. In SmoothL1Loss, inside weights multiply the differences from the targets, and outside weights
+    multiply the losses. The ROIs are sampled from bottom 0 (N, 5) and the ground-truth boxes, bottom 1 (M, 5) with rows
+    x1, y1, x2, y2, class, where rows with class 0 are padding. A third bottom is ignored; in MNC it is the size of the
+    image. param_str contains settings of py-faster-rcnn's cfg in lower case.
     """
     s = _proposal_settings(ctx)
     rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
@@ -245,7 +248,7 @@ def _box_targets(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return box targets, inside weights and outside weights for sampled ROIs, (rows, 4 * classes) each.
 
-    They are 0 outside the columns of a row's class, and in the rows of negatives, which come last.
+    All three are 0 outside the columns of a row's class, and in the rows of negatives, which come last.
 
     Args:
         s: the settings of param_str.

@@ -27,7 +27,7 @@ Better = Callable[[Cells, Cells], Cells]
 
 
 class Rectangles(NamedTuple):
-    """The bins of R regions: for each region, rectangles of ph ranges of rows times pw ranges of columns of a map.
+    """The bins of R regions. A region has a bin for each pair of ph ranges of rows and pw ranges of columns of a map.
 
     Attributes:
         image: (R,), the index of the region's map.
@@ -138,7 +138,7 @@ def _best_in_rectangles(cells: Cells, rectangles: Rectangles, better: Better) ->
 
 
 def _doubling_levels(cells: Cells, length: int, axis: int, better: Better) -> list[Cells]:
-    """Return the best cells of all ranges of 1, 2, 4, ... cells along an axis, one entry per length of the range.
+    """Return the best cells of all ranges of 1, 2, 4, ... cells along an axis, as a list with an entry for each length.
 
     Cell i of an entry contains the best of the range that starts at cell i. Ranges that extend beyond the end wrap
     around.

@@ -1,4 +1,4 @@
-"""Layers that propose regions from the scores and deltas of an RPN: Proposal and py-faster-rcnn's ProposalLayer."""
+"""Proposal and ProposalLayer, which select regions from the scores and deltas of a region proposal network (RPN)."""
 
 from __future__ import annotations
 
@@ -302,13 +302,14 @@ def propose(
 def proposal(
     ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Select the best boxes of an RPN: at most `post_nms_topn` rows image, x1, y1, x2, y2 for each image.
+    """Select the best boxes of a region proposal network, as rows image, x1, y1, x2, y2.
 
     Bottoms: scores (N, 2A, H, W), deltas (N, 4A, H, W), and im_info (N, 4) or (1, 4) with height, width and two scales,
-    or (N, 3) with one scale, as in mini-caffe. An optional second top contains the scores of the boxes. A cell has A
-    anchors, one for each `ratio` and `scale`. Anchors are moved by the deltas and clipped to the image. Boxes smaller
-    than `min_size` score 0. The `pre_nms_topn` best boxes go through non-maximum suppression. Equal scores are ordered
-    as by the fork's quicksort. Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
+    or (N, 3) with one scale, as in mini-caffe. The top has at most `post_nms_topn` boxes for each image. An optional
+    second top contains the scores of the boxes. A cell has A anchors, one for each `ratio` and `scale`. Anchors are
+    moved by the deltas and clipped to the image. Boxes smaller than `min_size` score 0. The `pre_nms_topn` best boxes
+    go through non-maximum suppression. Equal scores are ordered as by the fork's quicksort. Padding rows come last and
+    are -1, 0, 0, 0, 0, with score -1. No gradient passes.
     """
     p = ctx.param
     for name in ("anchor_base_size", "anchor_scale", "anchor_ratio", "max_rois", "rpn_min_size", "rpn_nms_thresh"):
@@ -379,12 +380,12 @@ _TEST = {"rpn_pre_nms_top_n": 6000, "rpn_post_nms_top_n": 300}
 def proposal_layer(
     ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Select the best boxes of an RPN as rows image, x1, y1, x2, y2. An optional second top contains their scores.
+    """Select the best boxes of a region proposal network, as rows image, x1, y1, x2, y2.
 
-    Bottoms: scores (N, 2A, H, W), deltas (N, 4A, H, W), and im_info (N, 3) or (1, 3) with height, width and scale.
-    Anchors are moved by the deltas and clipped to the image. Boxes smaller than `rpn_min_size` times the scale are
-    ignored. The best boxes go through non-maximum suppression. Padding rows come last and are -1, 0, 0, 0, 0, with
-    score -1. No gradient passes.
+    Bottoms: scores (N, 2A, H, W), deltas (N, 4A, H, W), and im_info (N, 3) or (1, 3) with height, width and scale. An
+    optional second top contains the scores of the boxes. Anchors are moved by the deltas and clipped to the image.
+    Boxes smaller than `rpn_min_size` times the scale are ignored. The best boxes go through non-maximum suppression.
+    Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
 
     param_str contains pvanet's `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg in lower case. The
     defaults depend on the phase.
@@ -393,12 +394,14 @@ def proposal_layer(
 
 
 def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
-    """Select the best boxes of an RPN, like py-faster-rcnn's ProposalLayer, as rows image, x1, y1, x2, y2.
+    """Select the best boxes of a region proposal network, like py-faster-rcnn's ProposalLayer.
 
     MNC's settings for the gradient of the deltas are accepted in param_str, but no gradient reaches the deltas.
     """
-    extra = {"gradient_scale": 1.0, "use_clip": 0, "clip_base": 64.0}  # they only affect gradients
-    return _propose_from_maps(ctx, settings(ctx.param.param_str, _defaults(ctx) | extra), scores, deltas, im_info)
+    gradient_settings = {"gradient_scale": 1.0, "use_clip": 0, "clip_base": 64.0}  # they only affect gradients
+    return _propose_from_maps(
+        ctx, settings(ctx.param.param_str, _defaults(ctx) | gradient_settings), scores, deltas, im_info
+    )
 
 
 def ssh_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:

@@ -23,7 +23,8 @@ from ..context import Context, ParamSpec
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
-# The keys of vertices are compared by two linear hashes of 32 bits. The hash of a neighbor differs by a constant.
+# Vertices are compared by two linear 32-bit hashes of their coordinates, since the hash of a neighbor then differs by a
+# constant. These are the bases of both hashes.
 _BASES = (1664525, 22695477)
 
 
