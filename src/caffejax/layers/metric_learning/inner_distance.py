@@ -55,7 +55,7 @@ def inner_distance_params(ctx: Context, x: Any, *centers: Any) -> list[ParamSpec
         center_shape = centers[0].shape
         require(
             len(center_shape) > 0 and math.prod(center_shape[1:]) == inputs,
-            f"bottom 1 must have rows of {inputs} values, like bottom 0 {x.shape}, not shape {other}",
+            f"bottom 1 must have rows of {inputs} values, like bottom 0 {x.shape}, not shape {center_shape}",
         )
         require(
             p.num_output in (0, center_shape[0]),

@@ -179,7 +179,7 @@ class ProposalLimits(NamedTuple):
     """Limits of non-maximum suppression.
 
     Attributes:
-        before: the number of best boxes that suppression considers.
+        before: the number of best boxes that suppression considers; the others are dropped.
         after: the maximum number of boxes that remain after suppression.
         overlap: a box is suppressed if its overlap with a better box exceeds this. If None, no box is suppressed.
     """

@@ -141,7 +141,7 @@ define_layer(
 
 
 def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
-    """Return the first row and column that cropping keeps, which are equal, and the (row, column) after the last."""
+    """Return the index of the first row and column that remain after cropping, and the (row, column) after the last."""
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     require(

@@ -46,7 +46,7 @@ define_layer(
 
 
 class _MatWriter:
-    """The function that writes the files of one layer, with its count of passes."""
+    """The writer of one layer's files, which counts the passes."""
 
     def __init__(self, p: Any, definition: LayerDefinition) -> None:
         self._p, self._definition = p, definition

@@ -24,7 +24,7 @@ from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
 # Vertices are compared by two linear 32-bit hashes of their coordinates, since the hash of a neighbor then differs by a
-# constant. These are the bases of both hashes.
+# constant. Each base defines one of the hashes.
 _BASES = (1664525, 22695477)
 
 
@@ -134,9 +134,9 @@ def _splat_blur_slice(lattice: Lattice, x: jax.Array, *, reverse: bool = False) 
 def filter_by_lattice(lattice: Lattice, x: jax.Array) -> jax.Array:
     """Return a weighted sum of all points for each point, (points, channels), an approximation of a Gaussian filter.
 
-    The values x, (points, channels), of a point at distance d have the weight exp(-d**2 / 2), up to a constant factor;
-    to remove the factor, divide by the result for ones. The gradient is the filter with its axes in reverse order. The
-    features of the lattice get no gradient.
+    In the sum for a point, the row of x, (points, channels), for a point at distance d has the weight exp(-d**2 / 2),
+    up to a constant factor; to remove the factor, divide by the result for ones. The gradient is the filter with its
+    axes in reverse order. The features of the lattice get no gradient.
     """
     return _filter(lattice, x)
 

@@ -1,1 +1,1 @@
-"""Layers of YOLOv2 and YOLOv3, which reorder maps, compute losses and select detections, and of MobileNet-YOLO."""
+"""Layers of YOLOv2, YOLOv3 and MobileNet-YOLO, which reorder maps, compute losses and select detections."""

@@ -195,7 +195,10 @@ def _read_region(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, G
 
 
 def _region_differences(ctx: Context, h: Head, objects: GroundTruth) -> jax.Array:
-    """Return predictions minus targets, with their weights and slopes, (N, cells, 5 + classes)."""
+    """Return predictions minus targets, (N, cells, 5 + classes).
+
+    The differences are multiplied by the scales in the settings and, where the prediction is a sigmoid, by its slope.
+    """
     differences_by_image = jax.vmap(
         lambda raw, boxes: _region_differences_of_image(ctx.param, h._replace(raw=raw), boxes)
     )
