@@ -90,7 +90,10 @@ class Detector(Writer):
         x = self.add("Reshape", "mbox_conf_reshape", [x], rows, phase=phase)
         x = self.add("Softmax", "mbox_conf_softmax", [x], "softmax_param { axis: 2 }", phase=phase)
         x = self.add("Flatten", "mbox_conf_flatten", [x], "flatten_param { axis: 1 }", phase=phase)
-        more = f"detection_output_param {{ num_classes: {classes} code_type: CENTER_SIZE {keep} }}"
+        more = (
+            f"detection_output_param {{ num_classes: {classes} share_location: true background_label_id: 0 "
+            f"code_type: CENTER_SIZE {keep} }}"
+        )
         return self.add("DetectionOutput", "detection_out", [locations, x, priors], more, phase=phase)
 
 
