@@ -15,7 +15,7 @@ from ..human_readable import format_bytes
 from ..paths import missing_problem, recognize
 from .caffe_pb2 import NetParameter, SolverParameter
 from .text import add_layer_to_problem, format_text, is_layer, parse_valid_fields
-from .upgrade import upgrade_net, upgrade_solver
+from .upgrade import is_about_old_form, upgrade_net, upgrade_solver
 
 M = TypeVar("M", bound=Message)
 
@@ -31,7 +31,9 @@ _CONFUSED_MESSAGES = {
 _MAX_TEXT_SIZE = 256 << 20  # bytes; nets with their weights written out in text have tens of MB
 
 
-def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") -> NetParameter:
+def read_net(
+    source: str | os.PathLike[str] | Message, *, name: str = "<text>", accepts_old_forms: bool = False
+) -> NetParameter:
     """Read a net definition of any version and upgrade it to the current form.
 
     Warnings about old forms are logged to "caffejax".
@@ -40,18 +42,19 @@ def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") 
         source: a path, prototxt text (a string with a line break or a brace, or one that begins like `name: value`), or
             a NetParameter, which is copied. Its class may come from a different schema.
         name: the name of a text for error messages.
+        accepts_old_forms: whether to log no warnings about old forms, only about fields that are dropped.
 
     Raises:
         SchemaError: if a file cannot be read, or the text has problems. The message lists all problems at once.
     """
-    net, problems = read_valid_part(source, name=name)
+    net, problems = read_valid_part(source, name=name, accepts_old_forms=accepts_old_forms)
     if problems:
         raise SchemaError(problems)
     return net
 
 
 def read_valid_part(
-    source: str | os.PathLike[str] | Message, *, name: str = "<text>"
+    source: str | os.PathLike[str] | Message, *, name: str = "<text>", accepts_old_forms: bool = False
 ) -> tuple[NetParameter, tuple[Problem, ...]]:
     """Read the valid part of a net, and return it with all problems of its text.
 
@@ -63,7 +66,8 @@ def read_valid_part(
     net, problems, file = _read(source, NetParameter, name)
     try:
         with locate_errors(file=file):
-            _warn(upgrade_net(net), file)
+            warnings = upgrade_net(net)
+            _warn([w for w in warnings if not (accepts_old_forms and is_about_old_form(w))], file)
     except SchemaError as error:
         problems = (*problems, *error.problems)
     return net, problems

@@ -403,6 +403,11 @@ def upgrade_net(net: NetParameter) -> list[str]:
     return warnings
 
 
+def is_about_old_form(warning: str) -> bool:
+    """Return whether a warning of `upgrade_net` only says that a form is old, although the net is read completely."""
+    return " old; " in warning
+
+
 def upgrade_solver(solver: SolverParameter) -> list[str]:
     """Upgrade `solver` and the nets inside it to the current form, in place.
 

@@ -86,7 +86,7 @@ def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
 
 def _read_bytes(data: memoryview, position: int, size: int) -> memoryview:
     if position + size > len(data):
-        raise ValueError(f"the data ends too early: {position + size - len(data)} bytes are missing")
+        raise ValueError(f"the data ends too early: at least {position + size - len(data)} bytes are missing")
     return data[position : position + size]
 
 
