@@ -128,14 +128,18 @@ def refusals(tmp_path: Path) -> list[tuple[Any, str]]:
     return [
         (lambda: dnn.readNetFromCaffe(str(tmp_path / "absent.prototxt")), "absent.prototxt"),
         (lambda: dnn.readNetFromCaffe(model_files("maps")[1], str(tmp_path / "empty.caffemodel")), "empty.caffemodel"),
-        (lambda: dnn.readNetFromCaffe(model_files("boxes")[1], model_files("maps")[0]), "only for maps"),
+        (lambda: dnn.readNetFromCaffe(model_files("boxes")[1], model_files("maps")[0]), "only for maps; use the"),
+        (lambda: dnn.readNetFromCaffe(TEXT.replace(b"5", b"6"), MODEL), r"1 layer do.* fit .*'maps', .* 5 x 3.*; use"),
+        (lambda: dnn.readNetFromCaffe(TEXT.decode()), "^the prototxt is a text.*as bytes"),
         (lambda: dnn.readNetFromCaffe(b"layer { name: 3x }", MODEL), "bufferProto"),
-        (lambda: dnn.readNetFromCaffe(TEXT, MODEL[:-3]), "bufferModel"),
+        (lambda: dnn.readNetFromCaffe(TEXT, MODEL[:-3]), "bufferModel.*at least 3 bytes are missing"),
         (lambda: dnn.readNet("net.onnx"), "cv2.dnn.readNet"),
         (lambda: dnn.Net().forward(), "empty"),
         (lambda: net.forward(), "setInput before forward for these inputs: image"),
         (lambda: net.forward("hights"), "heights"),
-        (lambda: net.setInput(np.ones((1, 3, 8, 8)), "imgae"), "image"),
+        (lambda: net.forward("other"), "its layers are maps, heights"),
+        (lambda: net.setInput(np.ones((1, 3, 8, 8)), "imgae"), "did you mean 'image'"),
+        (lambda: net.setInput(np.ones((1, 3, 8, 8)), "x"), "its inputs are image"),
         (lambda: net.setInput(np.ones((1, 5, 8, 8)), mean=(1, 2, 3)), "4 channels"),
         (lambda: net.setInput("cat.jpg"), "array of numbers"),
         (lambda: net.getParam("maps", 2), "2 blobs"),
@@ -143,7 +147,10 @@ def refusals(tmp_path: Path) -> list[tuple[Any, str]]:
         (lambda: net.getLayer(9), "9"),
         (lambda: net.getFLOPS([[1, 3, 8, 8], [1, 2]]), "1 inputs"),
         (lambda: net.quantize([], 5, 5), "int8|float32"),
-        (lambda: dnn.readNetFromCaffe(TEXT).getLayer("maps").__setattr__("blobs", [1]), "2 blobs"),
+        (lambda: dnn.readNetFromCaffe(TEXT).getLayer("maps").__setattr__("blobs", [1, 2, 3]), "2 blobs"),
+        (lambda: dnn.readNetFromCaffe(TEXT).getLayer("maps").__setattr__("blobs", []), "2 blobs"),
+        (lambda: dnn.DetectionModel(*model_files("boxes")).detect(None), "not None; cv2.imread"),
+        (lambda: dnn.DetectionModel(*model_files("boxes")).setInputSize("300"), "width, height.*'300'"),
         (lambda: dnn.DetectionModel(net).detect(recording.IMAGE), "DetectionOutput"),
         (lambda: dnn.ClassificationModel(load_net("classes")).classify(recording.IMAGE), "setOutputNames"),
     ]
@@ -158,7 +165,7 @@ def test_errors_name_what_is_wrong(tmp_path: Path) -> None:
 def test_weights_are_set_as_in_the_script_for_colourization() -> None:
     net = dnn.readNetFromCaffe(model_files("maps")[1])
     net.setInput(np.ones((1, 3, 8, 12)))
-    with pytest.raises(CaffejaxError, match=r"'maps'.*no weights"):
+    with pytest.raises(CaffejaxError, match=r"1 layer without weights: 'maps'"):
         net.forward()
     net.getLayer(net.getLayerId("maps")).blobs = load_net("maps").getLayer("maps").blobs
     expected = load_net("maps")
@@ -167,6 +174,80 @@ def test_weights_are_set_as_in_the_script_for_colourization() -> None:
     net.setParam("maps", 0, np.zeros((5, 27)))  # the next call sees it
     bias = net.getParam("maps", 1)
     np.testing.assert_allclose(net.forward("maps"), np.broadcast_to(bias.reshape(1, 5, 1, 1), (1, 5, 6, 10)), atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(8, 12, 3), (3, 8, 12), (8, 12), (1, 8, 12, 3)])
+def test_an_image_as_it_was_read_is_one_problem(shape: tuple[int, ...]) -> None:
+    net = load_net("maps")
+    net.setInput(np.zeros(shape, np.uint8))
+    with pytest.raises(CaffejaxError, match=r"blobFromImage") as caught:
+        net.forward()
+    assert len(caught.value.problems) == 1
+
+
+def test_many_layers_without_weights_are_one_problem() -> None:
+    net = dnn.readNetFromCaffe(model_files("boxes")[1])
+    net.setInput(np.zeros((1, 3, 16, 16)))
+    with pytest.raises(CaffejaxError, match=r"3 layers without weights: 'conv', 'loc', 'conf'") as caught:
+        net.forward()
+    assert len(caught.value.problems) == 1
+
+
+def test_a_convolution_with_assigned_weights_alone_has_no_bias() -> None:
+    """As in OpenCV 4.11, and as the script for colourization does with a convolution whose prototxt has a bias."""
+    net, expected = load_net("maps"), load_net("maps")
+    weights = net.getParam("maps", 0)
+    net.getLayer("maps").blobs = [weights]
+    expected.setParam("maps", 1, np.zeros(5))
+    for each in (net, expected):
+        each.setInput(np.ones((1, 3, 8, 12)))
+    np.testing.assert_array_equal(net.forward("maps"), expected.forward("maps"))
+    assert np.any(net.forward("maps") != load_net("maps").getParam("maps", 1).reshape(1, 5, 1, 1))
+
+
+def test_rows_are_zeros_if_nothing_is_detected() -> None:
+    """As in OpenCV 4.11, where Caffe has a row that begins with 0, -1."""
+    text = Path(model_files("boxes")[1]).read_text().replace("confidence_threshold: 0.3", "confidence_threshold: 2")
+    net = dnn.readNetFromCaffe(text.encode(), Path(model_files("boxes")[0]).read_bytes())
+    net.setInput(np.zeros((2, 3, 16, 16)))
+    np.testing.assert_array_equal(net.forward(), np.zeros((1, 1, 24, 7)))
+
+
+def test_old_forms_are_read_without_remarks(caplog: pytest.LogCaptureFixture) -> None:
+    text = b"""input: 'data' input_dim: 1 input_dim: 3 input_dim: 2 input_dim: 2
+    layers { name: 'relu' type: RELU bottom: 'data' top: 'relu' }"""
+    assert dnn.readNetFromCaffe(text).getLayerNames() == ("relu",)
+    assert not caplog.records
+
+
+def test_images_of_the_class_umat() -> None:
+    cv2 = pytest.importorskip("cv2")
+    results = []
+    for kind in (np.array, cv2.UMat):
+        net = load_net("maps")
+        net.setInput(kind(np.ones((1, 3, 8, 12), np.float32)))
+        model = dnn.DetectionModel(load_net("boxes"))
+        model.setInputParams(1 / 127.5, (16, 16))
+        results.append((net.forward(), *model.detect(kind(recording.IMAGE))))
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.filterwarnings("error")
+def test_boxes_that_overflow_are_no_warning() -> None:
+    net = load_net("boxes")
+    net.setParam("loc", 0, np.full((8, 4, 1, 1), 1e30))
+    model = dnn.DetectionModel(net)
+    model.setInputParams(1.0, (16, 16))
+    assert len(model.detect(recording.IMAGE, 0.3)) == 3
+
+
+def test_names_that_only_opencv_has() -> None:
+    cv2 = pytest.importorskip("cv2")
+    assert dnn.readNetFromONNX is cv2.dnn.readNetFromONNX
+    assert dnn.DNN_TARGET_MYRIAD == 3
+    for name in ("absent", "_absent"):
+        assert not hasattr(dnn, name)
 
 
 def test_other_names_of_layers_inputs_and_the_profile(caplog: pytest.LogCaptureFixture) -> None:
@@ -184,7 +265,10 @@ def test_other_names_of_layers_inputs_and_the_profile(caplog: pytest.LogCaptureF
     for _ in range(2):
         net.setPreferableBackend(2)
         net.setPreferableTarget(4)
-    assert len([r for r in caplog.records if "not available" in r.message]) == 2  # one of each, once
+    messages = [r.message for r in caplog.records if "not available" in r.message]
+    assert len(messages) == 2  # one of each, once
+    assert "DNN_BACKEND_INFERENCE_ENGINE" in messages[0]
+    assert "DNN_TARGET_VULKAN" in messages[1]
     np.testing.assert_array_equal(net.forward("prob"), first_output)
 
 
@@ -209,13 +293,25 @@ try:
     cv2.dnn.readNet("absent.onnx")
 except cv2.error:
     print("OpenCV's")
+import pickle
+try:
+    cv2.dnn.readNetFromCaffe("absent.prototxt")
+except cv2.error as error:
+    assert isinstance(error, caffejax.CaffejaxError)
+    assert type(pickle.loads(pickle.dumps(error))) is caffejax.errors.SchemaError
+try:
+    net.getLayer("maps").blobs = []
+except cv2.error as error:
+    print("caffejax's")
 """
 
 
 def test_install_replaces_the_readers_of_cv2() -> None:
     """In a separate process, because `install` lasts until the end of the process."""
     result = subprocess.run([sys.executable, "-c", SCRIPT, *model_files("maps")], capture_output=True, text=True)
-    assert result.stdout.splitlines() == ["(1, 5, 6, 10)"] * 2 + ["caffejax.dnn.models", "OpenCV's"], result.stderr
+    assert result.stdout.splitlines() == ["(1, 5, 6, 10)"] * 2 + ["caffejax.dnn.models", "OpenCV's", "caffejax's"], (
+        result.stderr
+    )
 
 
 def test_a_script_under_caffejax_run(tmp_path: Path) -> None:

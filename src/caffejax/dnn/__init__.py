@@ -15,8 +15,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from .constants import CONSTANTS
+from .custom_layers import registerLayer, unregisterLayer
 from .models import ClassificationModel, DetectionModel, KeypointsModel, Model, SegmentationModel
 from .net import Layer, Net
+from .opencv_errors import add_opencv_error
 from .read_models import is_caffe, readNet, readNetFromCaffe
 
 __all__ = [
@@ -30,13 +33,9 @@ __all__ = [
     "install",
     "readNet",
     "readNetFromCaffe",
+    "registerLayer",
+    "unregisterLayer",
 ]
-
-DNN_BACKEND_DEFAULT, DNN_BACKEND_HALIDE, DNN_BACKEND_INFERENCE_ENGINE, DNN_BACKEND_OPENCV = range(4)
-DNN_BACKEND_VKCOM, DNN_BACKEND_CUDA, DNN_BACKEND_WEBNN, DNN_BACKEND_TIMVX, DNN_BACKEND_CANN = range(4, 9)
-DNN_TARGET_CPU, DNN_TARGET_OPENCL, DNN_TARGET_OPENCL_FP16, DNN_TARGET_MYRIAD, DNN_TARGET_VULKAN = range(5)
-DNN_TARGET_FPGA, DNN_TARGET_CUDA, DNN_TARGET_CUDA_FP16, DNN_TARGET_HDDL, DNN_TARGET_NPU = range(5, 10)
-DNN_TARGET_CPU_FP16 = 10
 
 
 def install() -> None:
@@ -44,7 +43,8 @@ def install() -> None:
 
     `readNetFromCaffe` is replaced by this module's function. `readNet` and the model classes are replaced by functions
     that use this module for Caffe's files and this module's nets, and OpenCV for everything else. Constants of OpenCV 4
-    are added.
+    are added. Layers that `cv2.dnn_registerLayer` registers from then on are also used in Caffe's models. Errors of
+    this module are also `cv2.error`.
     """
     from ..data.import_cv2 import cv2
 
@@ -57,8 +57,12 @@ def install() -> None:
         choose = _dispatch_caffe(model, getattr(cv2.dnn, name))
         setattr(cv2.dnn, name, choose)
         setattr(cv2, f"dnn_{name}", choose)
-    for name, value in globals().items():
-        if name.startswith("DNN_") and not hasattr(cv2.dnn, name):
+    for function in (registerLayer, unregisterLayer):
+        name = f"dnn_{function.__name__}"
+        setattr(cv2, name, _call_both(function, getattr(cv2, name)))
+    add_opencv_error(cv2.error)
+    for name, value in CONSTANTS.items():
+        if not hasattr(cv2.dnn, name):
             setattr(cv2.dnn, name, value)
 
 
@@ -74,9 +78,24 @@ def _dispatch_caffe(function: Callable[..., Any], fallback: Callable[..., Any]) 
     return choose
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith(("NMSBoxes", "blobFromImage", "imagesFromBlob")):  # OpenCV's functions and their variants
-        from ..data.import_cv2 import cv2
+def _call_both(function: Callable[..., Any], opencv_function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls `function`, and then OpenCV's with the same arguments."""
 
-        return getattr(cv2.dnn, name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    @functools.wraps(opencv_function)
+    def call(*args: Any, **kwargs: Any) -> None:
+        function(*args, **kwargs)
+        opencv_function(*args, **kwargs)
+
+    return call
+
+
+def __getattr__(name: str) -> Any:
+    if name in CONSTANTS:
+        return CONSTANTS[name]
+    if name.startswith("_"):
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    try:
+        from ..data.import_cv2 import cv2
+    except ImportError as error:
+        raise AttributeError(f"'{name}' is not in '{__name__}', and OpenCV cannot be imported: {error}") from error
+    return getattr(cv2.dnn, name)  # OpenCV's functions, such as blobFromImage

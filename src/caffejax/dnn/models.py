@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CaffejaxError
-from .net import Net
+from ..errors import CaffejaxError, describe_type
+from .net import Net, as_array
+from .opencv_errors import methods_raise_opencv_errors
 from .read_models import readNet
 
 Array = np.ndarray
 
 
+@methods_raise_opencv_errors
 class Model:
     """A net that takes OpenCV's images: uint8 (height, width, channels) with channels B, G, R.
 
@@ -49,8 +51,11 @@ class Model:
 
     def setInputSize(self, size: Any, height: int | None = None) -> Model:
         """Set width and height of the net's input, as a pair or as two numbers."""
-        width, height = size if height is None else (size, height)
-        self._size = int(width), int(height)
+        try:
+            width, height = size if height is None else (size, height)
+            self._size = int(width), int(height)
+        except (TypeError, ValueError) as error:
+            raise CaffejaxError(f"the input size must be (width, height), or two numbers, not {size!r}") from error
         return self
 
     def setInputMean(self, mean: Any) -> Model:
@@ -102,6 +107,7 @@ class Model:
         """
         from ..data.import_cv2 import cv2
 
+        frame = _image(frame)
         if min(self._size) < 1:
             raise CaffejaxError("the net has no input size; call setInputSize((width, height))")
         settings = cv2.dnn.Image2BlobParams()
@@ -127,6 +133,7 @@ class Model:
         return outputs[0]
 
 
+@methods_raise_opencv_errors
 class ClassificationModel(Model):
     """A net that computes a score for each class."""
 
@@ -151,6 +158,7 @@ class ClassificationModel(Model):
         return best, float(scores[best])
 
 
+@methods_raise_opencv_errors
 class SegmentationModel(Model):
     """A net that computes class scores for each cell, (1, classes, height, width)."""
 
@@ -159,6 +167,7 @@ class SegmentationModel(Model):
         return self._predict_one(frame)[0].argmax(0).astype(np.uint8)
 
 
+@methods_raise_opencv_errors
 class KeypointsModel(Model):
     """A net that computes a map for each keypoint and one for the background, or the keypoints' coordinates."""
 
@@ -172,7 +181,7 @@ class KeypointsModel(Model):
         output = self._predict_one(frame)
         if output.ndim != 4:
             return output[0, :, :2].copy()
-        maps = output[0, :-1]
+        maps, frame = output[0, :-1], _image(frame)
         rows, columns = np.unravel_index(maps.reshape(len(maps), -1).argmax(1), maps.shape[1:])
         scale = np.array([frame.shape[1] / maps.shape[2], frame.shape[0] / maps.shape[1]], np.float32)
         points = np.stack([columns, rows], 1).astype(np.float32) * scale
@@ -180,6 +189,7 @@ class KeypointsModel(Model):
         return points
 
 
+@methods_raise_opencv_errors
 class DetectionModel(Model):
     """A net that ends with DetectionOutput."""
 
@@ -209,6 +219,7 @@ class DetectionModel(Model):
         kind = self._net.getLayer(self._net.getLayerNames()[-1]).type
         if kind != "DetectionOutput":
             raise CaffejaxError(f"DetectionModel takes a net whose last layer is a DetectionOutput, not {kind}")
+        frame = _image(frame)
         height, width = frame.shape[:2]
         if self._has_im_info():
             width, height = self._size
@@ -224,7 +235,22 @@ class DetectionModel(Model):
         return rows[:, 1].astype(np.int32), rows[:, 2].copy(), np.concatenate([corners, sizes], 1).astype(np.int32)
 
 
+def _image(frame: Any) -> Array:
+    """Return an image as an array.
+
+    Raises:
+        CaffejaxError: if the value is not an image, such as None, which `cv2.imread` returns if it cannot read a file.
+    """
+    image = as_array(frame)
+    if image.ndim not in (2, 3) or not image.size or image.dtype.kind not in "fiub":
+        hint = "; cv2.imread returns None if it cannot read the file" if frame is None else ""
+        kind = f"an array of shape {image.shape}" if isinstance(frame, np.ndarray) else describe_type(frame)
+        raise CaffejaxError(f"expected an image, an array (height, width, channels), not {kind}{hint}")
+    return image
+
+
 def _boxes(corners: Array, scale: Array) -> Array:
     """Scale the corners of boxes and truncate them to integers; return left, top, width and height of each box."""
-    corners = (corners * scale).astype(np.int32)
+    with np.errstate(over="ignore", invalid="ignore"):  # of untrained nets, corners may be huge or NaN
+        corners = (corners * scale).astype(np.int32)
     return np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2] + 1], 1)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import CaffejaxError, did_you_mean
+from ..errors import CaffejaxError, Problem, did_you_mean, shorten_list
 from ..glog import warn_once
+from ..human_readable import format_count
+from .constants import name_constant
+from .custom_layers import CustomObject
 from .nodes import Node, Shape, count_operations, list_nodes, top_shapes
+from .opencv_errors import methods_raise_opencv_errors
 
 if TYPE_CHECKING:
     from ..graph import Graph, Param, Slot
@@ -27,6 +31,7 @@ _BACKENDS = (0, 3, 5)  # default, OpenCV and CUDA: the target alone selects the 
 _MAX_COMPILED = 4  # number of output selections whose compiled nets are cached
 
 
+@methods_raise_opencv_errors
 class Layer:
     """A layer of a net, as `Net.getLayer` returns it.
 
@@ -42,15 +47,20 @@ class Layer:
 
     @property
     def blobs(self) -> tuple[Array, ...]:
-        """The layer's parameters and running statistics. To replace them, assign a sequence of arrays."""
+        """The layer's parameters and running statistics. To replace them, assign a sequence of arrays.
+
+        A convolution to which only weights are assigned has no bias from then on: its bias is zero.
+        """
         return tuple(self._net.getParam(self._number, i) for i in range(len(self._net._params(self._number))))
 
     @blobs.setter
     def blobs(self, arrays: Sequence[Any]) -> None:
-        if len(arrays) != len(self._net._params(self._number)):
-            count = len(self._net._params(self._number))
-            raise CaffejaxError(f"layer '{self.name}' has {count} blobs, but {len(arrays)} arrays were assigned")
-        for i, array in enumerate(arrays):
+        shapes = [param.spec.shape for param in self._net._params(self._number)]
+        lacks_bias = self.type in ("Convolution", "Deconvolution") and (len(arrays), len(shapes)) == (1, 2)
+        values = [*arrays, np.zeros(shapes[1])] if lacks_bias else arrays
+        if len(values) != len(shapes):
+            raise CaffejaxError(f"layer '{self.name}' has {len(shapes)} blobs, but {len(arrays)} arrays were assigned")
+        for i, array in enumerate(values):
             self._net.setParam(self._number, i, array)
 
     def outputNameToIndex(self, outputName: str) -> int:
@@ -63,6 +73,7 @@ class Layer:
         return self._net._inputs.index(outputName) if outputName in self._net._inputs else -1
 
 
+@methods_raise_opencv_errors
 class Net:
     """A Caffe net with OpenCV 4's interface. `readNetFromCaffe` returns a `Net`; `Net()` has no layers.
 
@@ -84,9 +95,13 @@ class Net:
         self._variables: Variables
         self._input_names: tuple[str, ...] = ()
         self._reshaped: Graph
+        self._custom_objects: list[CustomObject] = []
 
-    def _set_net(self, net: CaffeNet, variables: Variables, missing_slots: set[Slot]) -> None:
+    def _set_net(
+        self, net: CaffeNet, variables: Variables, missing_slots: set[Slot], custom_objects: list[CustomObject]
+    ) -> None:
         """Set the net, in phase TEST, and its parameters and state. Blobs in `missing_slots` have no weights yet."""
+        self._custom_objects = custom_objects
         self._net = net.for_inference(net.graph.blobs)
         self._reshaped = self._net.graph
         self._variables, self._missing_slots = variables, missing_slots
@@ -139,7 +154,7 @@ class Net:
         number = self.getLayerId(layer) if isinstance(layer, str) else int(layer)
         if not 0 <= number <= len(self._nodes):
             hint = (
-                did_you_mean(layer, self._numbers)
+                _suggest(layer, sorted(self._numbers, key=lambda name: self._numbers[name]), "layers")
                 if isinstance(layer, str)
                 else f"; the last layer is {len(self._nodes)}"
             )
@@ -171,7 +186,7 @@ class Net:
         import jax
 
         _, param = self._param(layer, numParam)
-        new, old = np.array(blob, np.float32), param.array(*self._variables)
+        new, old = as_array(blob).astype(np.float32), param.array(*self._variables)
         if new.size != old.size:
             raise CaffejaxError(
                 f"blob {numParam} of layer {layer!r} has shape {old.shape}, but the new array has shape {new.shape}"
@@ -207,7 +222,7 @@ class Net:
             mean: a number, or up to four numbers, one for each channel.
         """
         input_name = self._find_input(name)
-        array = np.array(blob)
+        array = as_array(blob)
         if array.dtype.kind not in "fiub":
             raise CaffejaxError(f"input '{input_name}': expected an array of numbers, not {type(blob).__name__}")
         array = array.astype(np.float32, copy=False)
@@ -274,7 +289,7 @@ class Net:
     def _find_input(self, name: str) -> str:
         self._require_net()
         if name and name not in self._inputs:
-            raise CaffejaxError(f"no input '{name}' in the net{did_you_mean(name, self._inputs)}")
+            raise CaffejaxError(f"no input '{name}' in the net{_suggest(name, self._inputs, 'inputs')}")
         return self._input_names[self._inputs.index(name) if name else 0]
 
     def _run(self, tops: tuple[str, ...]) -> dict[str, Array]:
@@ -286,17 +301,35 @@ class Net:
             raise CaffejaxError(f"call setInput before forward for these inputs: {', '.join(missing)}")
         start = time.perf_counter_ns()
         inputs = {name: self._to_device(self._arrays[name]) for name in frozen.input_names}
-        blobs = frozen(inputs, jax.random.key(0) if frozen.may_draw(inputs) else None)
+        try:
+            blobs = frozen(inputs, jax.random.key(0) if frozen.may_draw(inputs) else None)
+        except CaffejaxError as error:
+            if problem := self._input_problem():
+                raise CaffejaxError(problem) from error
+            raise
         arrays = {name: np.array(blob, np.float32) for name, blob in frozen.strip_padding(blobs).items()}
         for node in self._nodes:
-            if node.type == "DetectionOutput" and node.tops[0] in arrays:
+            if node.layer.definition.layer.type == "DetectionOutput" and node.tops[0] in arrays:
                 self._reshape({name: array.shape for name, array in self._arrays.items()})
                 rows = arrays[node.tops[0]].reshape(-1, 7)
+                rows = rows[rows[:, 1] >= 0]  # without Caffe's row for an image in which nothing was detected
                 arrays[node.tops[0]] = np.zeros(top_shapes(self._reshaped, node)[0], np.float32)
                 arrays[node.tops[0]][0, 0, : len(rows)] = rows[np.lexsort((-rows[:, 2], rows[:, 0]))]
         self._nanoseconds = time.perf_counter_ns() - start
         self._last_index = max(i for i, node in enumerate(self._nodes) if not set(tops).isdisjoint(node.tops))
         return arrays
+
+    def _input_problem(self) -> str | None:
+        """Return a message if an input is no batch of images with the net's channels, or None."""
+        for name, array in self._arrays.items():
+            shape = self._require_net().graph.blobs[name].shape
+            if len(shape) == 4 and (array.ndim != 4 or array.shape[1] != shape[1]):
+                return (
+                    f"input '{self._inputs[self._input_names.index(name)]}' has shape {array.shape}, but the net takes "
+                    f"a batch of images, such as {shape}; use blobFromImage, which makes such an array from an image "
+                    f"with {format_count(shape[1], 'channel')}"
+                )
+        return None
 
     def _compile(self, tops: tuple[str, ...]) -> Frozen:
         frozen = self._compiled.pop(tops, None)
@@ -304,9 +337,9 @@ class Net:
             net = self._require_net().for_inference(tops)
             layers = [layer for layer in net.graph.layers if any(p.owner in self._missing_slots for p in layer.params)]
             if layers:
-                raise CaffejaxError(
-                    layer.problem("has no weights; read the net with its .caffemodel") for layer in layers
-                )
+                names = ", ".join(shorten_list([f"'{layer.name}'" for layer in layers]))
+                message = f"{format_count(len(layers), 'layer')} without weights: {names}"
+                raise CaffejaxError(Problem(f"{message}; read the net with its .caffemodel", net.graph.file))
             frozen = net.freeze(self._variables, tops)
         self._compiled[tops] = frozen
         while len(self._compiled) > _MAX_COMPILED:
@@ -330,12 +363,14 @@ class Net:
     def setPreferableBackend(self, backendId: int) -> None:
         """Accept a backend. The target alone selects where a net runs."""
         if backendId not in _BACKENDS:
-            warn_once(f"caffejax.dnn: backend {backendId} is not available; XLA and oneDNN compute")
+            name = name_constant("DNN_BACKEND_", backendId)
+            warn_once(f"caffejax.dnn: backend {name} is not available; XLA and oneDNN compute")
 
     def setPreferableTarget(self, targetId: int) -> None:
         """Select the device: DNN_TARGET_CUDA and DNN_TARGET_CUDA_FP16 are JAX's GPU, in float32; others are the CPU."""
         if targetId not in (_CPU, _CUDA, _CUDA_FP16):
-            warn_once(f"caffejax.dnn: target {targetId} is not available; the net runs on the CPU")
+            name = name_constant("DNN_TARGET_", targetId)
+            warn_once(f"caffejax.dnn: target {name} is not available; the net runs on the CPU")
         self._target = targetId
 
     def enableFusion(self, fusion: bool) -> None:
@@ -437,6 +472,16 @@ class Net:
 
         with replace_file(path, CaffejaxError) as file:
             file.write(self.dump().encode())
+
+
+def as_array(value: Any) -> Array:
+    """Return a copy of a value as an array; OpenCV's UMat is such a value, too."""
+    return np.array(value.get() if type(value).__name__ == "UMat" else value)
+
+
+def _suggest(name: str, names: Iterable[str], kind: str) -> str:
+    """Return the end of a message about an unknown name: the most similar name, or else a list of the names."""
+    return did_you_mean(name, names) or f"; its {kind} are {', '.join(shorten_list([*names]))}"
 
 
 def _quote(text: str) -> str:

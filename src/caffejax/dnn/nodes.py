@@ -8,6 +8,8 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from .custom_layers import is_custom, opencv_type
+
 if TYPE_CHECKING:
     from ..graph import Graph, Layer, Param
 
@@ -71,11 +73,11 @@ def list_nodes(graph: Graph, produced_once: Graph) -> Iterator[Node]:
         layer, message = layers.get(original.key), original.definition.layer
         if layer is None:  # the layer has no tops
             layer = replace(original, bottoms=tuple(names[bottom] for bottom in original.bottoms))
-        kind = str(message.type)
+        kind = opencv_type(message)
         settings = message.batch_norm_param
         if kind == "BatchNorm" and settings.HasField("use_global_stats") and not settings.use_global_stats:
             yield Node(f"{name}/mvn", "MVN", layer, (), layer.tops)
-        elif kind == "Axpy":
+        elif kind == "Axpy" and not is_custom(message):
             yield Node(f"{name}/scale", "Scale", layer, (), ())
             kind = "Eltwise"
         elif kind == "Convolution":
@@ -99,6 +101,8 @@ def count_operations(node: Node, bottoms: Shapes, tops: Shapes) -> int:
 
     Types for which OpenCV has no rule, such as Concat and Normalize, count as 0.
     """
+    if is_custom(node.layer.definition.layer):
+        return 0
     if node.type in _PER_ELEMENT:
         return _PER_ELEMENT[node.type] * prod(tops[0])
     rule = _RULES.get(node.type)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import CaffejaxError, Problem, WeightsError, shorten_list
+from ..human_readable import format_count
+from .custom_layers import is_custom, replace_custom_layers
 from .net import Net
+from .opencv_errors import raises_opencv_errors
 
 if TYPE_CHECKING:
     from ..graph import Graph, Slot
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 _PROTOTXT, _CAFFEMODEL = ".prototxt", ".caffemodel"
 
 
+@raises_opencv_errors
 def readNetFromCaffe(
     prototxt: Any = "", caffeModel: Any = "", *, bufferProto: Any = None, bufferModel: Any = None
 ) -> Net:
@@ -40,19 +44,33 @@ def readNetFromCaffe(
     model = caffeModel if bufferModel is None else bufferModel
     if is_buffer(prototxt):
         text = _to_bytes(prototxt).decode("utf-8-sig", "surrogateescape")
-        file, message = "bufferProto", read_net(f"{text}\n", name="bufferProto")  # the line break marks a text
+        file, message = (
+            "bufferProto",
+            read_net(
+                f"{text}\n",
+                name="bufferProto",
+                accepts_old_forms=True,  # the line break marks a text
+            ),
+        )
     else:
-        file, message = os.fspath(prototxt), read_net(Path(prototxt))
+        file = os.fspath(prototxt)
+        if any(mark in file for mark in "\n{") and not os.path.exists(file):
+            raise CaffejaxError("the prototxt is a text, not the path of a file; give the text as bytes: text.encode()")
+        message = read_net(Path(file), accepts_old_forms=True)
     for layer in message.layer:
         if layer.type == "PriorBox" and not layer.prior_box_param.HasField("clip"):
             layer.prior_box_param.clip = True  # OpenCV's default
+    name = "bufferModel" if is_buffer(model) else os.fspath(model)
+    stored = _read_blobs(model, name) if name else {}
+    custom_objects = replace_custom_layers(message, stored)
     net = CaffeNet(message, "TEST", file=file)
-    arrays = _read_weights(net.graph, model) if is_buffer(model) or os.fspath(model) else {}
+    arrays = _match_blobs(net.graph, stored, name) if name else {}
     result = Net()
-    result._set_net(net, *_fill_with_zeros(net.graph, arrays))
+    result._set_net(net, *_fill_with_zeros(net.graph, arrays), custom_objects)
     return result
 
 
+@raises_opencv_errors
 def readNet(
     model: Any = "",
     config: Any = "",
@@ -104,27 +122,43 @@ def _to_bytes(buffer: Any) -> bytes:
     return np.asarray(buffer, np.uint8).tobytes() if isinstance(buffer, np.ndarray) else bytes(buffer)
 
 
-def _read_weights(graph: Graph, model: Any) -> Mapping[Slot, np.ndarray]:
+def _read_blobs(model: Any, name: str) -> Mapping[str, Sequence[np.ndarray | None]]:
+    """Return the blobs of a .caffemodel by layer name.
+
+    Raises:
+        WeightsError: if the model cannot be read.
+    """
+    from ..checkpoints.caffemodel import decode_caffemodel, read_caffemodel
+
+    return decode_caffemodel(memoryview(_to_bytes(model)), name) if is_buffer(model) else read_caffemodel(model)
+
+
+def _match_blobs(
+    graph: Graph, stored: Mapping[str, Sequence[np.ndarray | None]], name: str
+) -> Mapping[Slot, np.ndarray]:
     """Return the arrays of a .caffemodel for a net, by slot.
 
     Raises:
-        WeightsError: if the model cannot be read, its blobs do not fit the net, or it has no blobs for any layer.
+        WeightsError: if the blobs do not fit the net, or the model has no blobs for any layer.
     """
-    from ..checkpoints.caffemodel import decode_caffemodel, read_caffemodel
     from ..checkpoints.match_by_name import match_blobs
     from ..paths import is_hdf5
 
-    if is_buffer(model):
-        name, copies = "bufferModel", True
-        stored = decode_caffemodel(memoryview(_to_bytes(model)), name)
-    else:
-        name, copies, stored = os.fspath(model), not is_hdf5(model), read_caffemodel(model)
+    custom = {layer.name for layer in graph.layers if is_custom(layer.definition.layer)}
+    stored = {layer: blobs for layer, blobs in stored.items() if layer not in custom}
+    copies = name == "bufferModel" or not is_hdf5(name)
     arrays, report = match_blobs(graph, stored, name, copies=copies)
+    remedy = "use the .caffemodel that was made for this prototxt"
     if report.mismatched:
-        raise WeightsError(report.mismatched)
+        layers = {problem.layer: problem for problem in reversed(report.mismatched)}
+        examples = "; ".join(
+            f"'{layer}', {p.message.partition(';')[0]}" for layer, p in [*reversed(layers.items())][:3]
+        )
+        count = format_count(len(layers), "layer")
+        raise WeightsError(Problem(f"the weights of {count} do not fit the net ({examples}); {remedy}", name))
     if not arrays and graph.variables:
         names = ", ".join(shorten_list([layer for layer, blobs in stored.items() if blobs])) or "no layer"
-        raise WeightsError(Problem(f"contains no weights for layers of this net, only for {names}", name))
+        raise WeightsError(Problem(f"contains no weights for layers of this net, only for {names}; {remedy}", name))
     return arrays
 
 

@@ -1,0 +1,199 @@
+"""Layers that users write in Python for OpenCV, with `cv2.dnn_registerLayer`.
+
+When a net is read, each layer of a registered type is replaced by a Python layer with the class `CustomLayer`, which
+calls the user's object.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from ..errors import CaffejaxError, LayerError, describe_type
+from .opencv_errors import raises_opencv_errors
+
+if TYPE_CHECKING:
+    from ..layers.python.blob import Blob
+    from ..schema.caffe_pb2 import LayerParameter, NetParameter
+
+Array = np.ndarray
+Shape = tuple[int, ...]
+
+_METHODS = ("getMemoryShapes", "forward")
+
+_classes: dict[str, list[Any]] = {}  # {type: registered classes}; the last one is used
+
+
+@raises_opencv_errors
+def registerLayer(type: str, cls: Any) -> None:  # OpenCV's name of the argument
+    """Compute layers of a type with a class, in nets that are read from now on. The type may be one of Caffe's.
+
+    `cv2.dnn_registerLayer` is this function after `install`.
+
+    Args:
+        type: the type in the prototxt.
+        cls: a class with OpenCV's methods: `__init__(self, params, blobs)`, where `params` is a dict of the layer's
+            settings and `blobs` a tuple of the arrays that the .caffemodel has for it; `getMemoryShapes(self, inputs)`,
+            which takes the shapes of the bottoms and returns a list of the shapes of the tops; and
+            `forward(self, inputs)`, which takes a list of float32 arrays and returns a list of arrays.
+
+    Raises:
+        CaffejaxError: if the class lacks a method.
+    """
+    if lacking := [method for method in _METHODS if not callable(getattr(cls, method, None))]:
+        name = getattr(cls, "__name__", describe_type(cls))
+        raise CaffejaxError(f"layer type '{type}': {name} has no method {' and no method '.join(lacking)}")
+    _classes.setdefault(type, []).append(cls)
+
+
+def unregisterLayer(type: str) -> None:
+    """Undo the last `registerLayer` of a type. Types that are not registered are ignored, as in OpenCV."""
+    if type in _classes:
+        _classes[type].pop()
+        if not _classes[type]:
+            del _classes[type]
+
+
+class CustomObject:
+    """The user's object of one layer, which all graphs of the net share.
+
+    It is made when the shapes of the tops are first needed.
+
+    Attributes:
+        type: the layer's type in the prototxt.
+    """
+
+    def __init__(self, cls: Any, layer: LayerParameter, blobs: tuple[Array, ...]) -> None:
+        self.type = layer.type
+        self._cls, self._params, self._blobs = cls, opencv_params(layer), blobs
+        self._user: Any = None
+        self._input_shapes: list[Shape] | None = None
+        self._top_shapes: list[Shape] = []
+
+    def top_shapes(self, shapes: list[Shape]) -> list[Shape]:
+        """Return the shapes of the tops for bottoms of these shapes. The user's method is called for new shapes."""
+        if self._user is None:
+            self._user = self._cls(self._params, self._blobs)
+        if shapes != self._input_shapes:
+            self._top_shapes = [tuple(map(int, shape)) for shape in self._user.getMemoryShapes([*shapes])]
+            self._input_shapes = shapes
+        return self._top_shapes
+
+    def forward(self, arrays: list[Array]) -> list[Array]:
+        """Return the tops.
+
+        Raises:
+            LayerError: if the tops are not arrays of the shapes that `getMemoryShapes` returned.
+        """
+        expected = self.top_shapes([array.shape for array in arrays])
+        tops = self._user.forward(arrays)
+        shapes = [np.shape(top) for top in tops] if isinstance(tops, list | tuple) else describe_type(tops)
+        if shapes != expected:
+            name = getattr(self._cls, "__name__", self.type)
+            raise LayerError(f"{name}.forward must return a list of arrays of shapes {expected}, not {shapes}")
+        return list(tops)
+
+
+_objects: WeakValueDictionary[int, CustomObject] = WeakValueDictionary()  # each net keeps its objects alive
+
+
+class CustomLayer:
+    """A Python layer whose tops a `CustomObject` computes.
+
+    Attributes:
+        param_str: the number of that object and the layer's type in the prototxt, in JSON.
+    """
+
+    param_str: str
+
+    def setup(self, bottom: list[Blob], top: list[Blob]) -> None:
+        """Find the object."""
+        self._object = _objects[json.loads(self.param_str)["object"]]
+
+    def reshape(self, bottom: list[Blob], top: list[Blob]) -> None:
+        """Set the shapes of the tops.
+
+        Raises:
+            LayerError: if `getMemoryShapes` returns a different number of shapes.
+        """
+        shapes = self._object.top_shapes([blob.shape for blob in bottom])
+        if len(shapes) != len(top):
+            raise LayerError(f"getMemoryShapes returns {len(shapes)} shapes, but the layer has {len(top)} tops")
+        for blob, shape in zip(top, shapes, strict=True):
+            blob.reshape(*shape)
+
+    def forward(self, bottom: list[Blob], top: list[Blob]) -> None:
+        """Compute the tops."""
+        for blob, array in zip(top, self._object.forward([blob.data for blob in bottom]), strict=True):
+            blob.data[...] = array
+
+
+def replace_custom_layers(net: NetParameter, stored: Mapping[str, Sequence[Array | None]]) -> list[CustomObject]:
+    """Replace the layers of registered types by Python layers, in place.
+
+    Args:
+        net: the net.
+        stored: the blobs of a .caffemodel by layer name, which the users' objects get.
+
+    Returns:
+        The users' objects. The layers work as long as the list exists.
+    """
+    objects = []
+    for layer in net.layer:
+        if layer.type in _classes:
+            blobs = tuple(np.array(blob) for blob in stored.get(layer.name, ()) if blob is not None)
+            custom = CustomObject(_classes[layer.type][-1], layer, blobs)
+            objects.append(custom)
+            _objects[id(custom)] = custom
+            replacement = type(layer)(name=layer.name, type="Python", bottom=layer.bottom, top=layer.top)
+            replacement.include.extend(layer.include)
+            replacement.exclude.extend(layer.exclude)
+            replacement.python_param.module, replacement.python_param.layer = __name__, CustomLayer.__name__
+            replacement.python_param.param_str = json.dumps({"type": custom.type, "object": id(custom)})
+            layer.CopyFrom(replacement)
+    return objects
+
+
+def is_custom(layer: LayerParameter) -> bool:
+    """Return whether a layer is one of those that `replace_custom_layers` inserts."""
+    settings = layer.python_param
+    return bool(layer.type == "Python" and (settings.module, settings.layer) == (__name__, CustomLayer.__name__))
+
+
+def opencv_type(layer: LayerParameter) -> str:
+    """Return a layer's type in the prototxt that was read."""
+    return str(json.loads(layer.python_param.param_str)["type"] if is_custom(layer) else layer.type)
+
+
+def opencv_params(layer: LayerParameter) -> dict[str, Any]:
+    """Return a layer's settings as OpenCV passes them: those of all messages `..._param` in one dict, by name.
+
+    Enums are their names, booleans are 0 or 1, and a repeated setting with several values is a tuple.
+    """
+    params: dict[str, Any] = {}
+    for field in layer.DESCRIPTOR.fields:
+        if field.name.endswith("_param"):
+            _add_settings(params, layer, field)
+    return dict(sorted(params.items()))
+
+
+def _add_settings(params: dict[str, Any], message: Any, field: Any) -> None:
+    """Add a field's values, or the settings of a message in this field, if it is set."""
+    if field.is_repeated:
+        values = list(getattr(message, field.name))
+    else:
+        values = [getattr(message, field.name)] if message.HasField(field.name) else []
+    if not values:
+        return
+    if field.message_type:
+        for inner in field.message_type.fields:
+            _add_settings(params, values[0], inner)
+        return
+    if field.enum_type:
+        values = [field.enum_type.values_by_number[value].name for value in values]
+    values = [int(value) if isinstance(value, bool) else value for value in values]
+    params[field.name] = values[0] if len(values) == 1 else tuple(values)

@@ -1,0 +1,56 @@
+"""Errors that are also `cv2.error`, which scripts for OpenCV catch. They are raised after `install`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from ..errors import CaffejaxError
+
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
+
+_opencv_errors: list[type[Exception]] = []  # cv2.error after `install`
+_combined_classes: dict[type[CaffejaxError], type[CaffejaxError]] = {}  # {class: the same, which is also cv2.error}
+
+
+def add_opencv_error(error: type[Exception]) -> None:
+    """Let the functions of this package raise errors that are also of this class."""
+    _opencv_errors[:] = [error]
+
+
+def raises_opencv_errors(function: F) -> F:
+    """Wrap a function so that its errors are also OpenCV's after `install`."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except CaffejaxError as error:
+            if not _opencv_errors or isinstance(error, _opencv_errors[0]):
+                raise
+            raise _combined_class(type(error))(error.problems).with_traceback(error.__traceback__) from error.__cause__
+
+    return cast(F, call)
+
+
+def methods_raise_opencv_errors(cls: C) -> C:
+    """Wrap the public methods and properties of a class like `raises_opencv_errors`, in place; return the class."""
+    for name, member in list(vars(cls).items()):
+        if isinstance(member, property):
+            put = member.fset and raises_opencv_errors(member.fset)
+            setattr(cls, name, property(member.fget and raises_opencv_errors(member.fget), put, doc=member.__doc__))
+        elif callable(member) and (name == "__init__" or not name.startswith("_")):
+            setattr(cls, name, raises_opencv_errors(member))
+    return cls
+
+
+def _combined_class(ours: type[CaffejaxError]) -> type[CaffejaxError]:
+    def reduce(error: CaffejaxError) -> Any:  # pickled as the class in caffejax, because pickle finds no other
+        return ours, (error.problems,)
+
+    if ours not in _combined_classes:
+        bases, methods = (ours, *_opencv_errors), {"__module__": ours.__module__, "__reduce__": reduce}
+        _combined_classes[ours] = type(ours.__name__, bases, methods)
+    return _combined_classes[ours]
