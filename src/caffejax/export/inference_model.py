@@ -100,11 +100,11 @@ Shapes = Mapping[str, jax.ShapeDtypeStruct]
 
 
 class BatchError(GraphError):
-    """Raised if layers do not support a symbolic batch size, one that is chosen at run time. The message names them."""
+    """Raised if layers do not support a symbolic batch size, which is chosen at run time. The message names them."""
 
 
 def symbolic_batch_shapes(model: InferenceModel, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct]:
-    """Return the shapes and dtypes of the inputs, with a symbolic size (one chosen at run time) on the batch axis.
+    """Return the shapes and dtypes of the inputs with a symbolic batch size, which is chosen at run time.
 
     A single input gets the symbol `batch`. For several inputs, these choices are tried in order, and the first choice
     that all layers support is returned:

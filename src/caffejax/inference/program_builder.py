@@ -87,7 +87,7 @@ class ProgramBuilder:
         return self._append_to_epilogue(x, name, {"a": float(a), "b": float(b)})
 
     def apply_by_channel(self, x: Value, name: str, array: Any) -> Value:
-        """Combine each channel of `x` with a number, and return the result. Like in `apply`, this may be fused.
+        """Combine each channel of `x` with a number, and return the result. As in `apply`, the function may be fused.
 
         Args:
             x: the value.

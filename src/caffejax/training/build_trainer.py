@@ -155,7 +155,7 @@ class TrainerParts:
         device: the device that trains, or the first device of this process if several devices train.
         placement: places the train state and batches on the devices.
         config: the solver's options.
-        seed: the seed from which all random keys are derived.
+        seed: the seed of all random numbers.
         rate_schedule: the learning rate as a function of the iteration.
         net: the train net.
         loader: an iterator that yields the batches of the train net.

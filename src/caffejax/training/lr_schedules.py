@@ -31,7 +31,10 @@ class AdaptiveSchedule:
         self.state: dict[str, Any] = {"step": 0, **state}
 
     def __call__(self, iteration: int) -> np.float32:
-        """Return the rate of an iteration, which is at least `min_lr`: after the warm-up, `base_lr * gamma**step`."""
+        """Return the rate of an iteration.
+
+        After the warm-up, the rate is `base_lr * gamma**step`. It is always at least `min_lr`.
+        """
         p, warmup = self._param, warmup_rate(self._param, iteration)
         rate = _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** self.state["step"])) if warmup is None else warmup
         return max(rate, _f32(p.min_lr))

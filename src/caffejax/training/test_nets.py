@@ -128,7 +128,7 @@ class Tests:
         return results
 
     def accuracy(self, results: Sequence[Scores]) -> float | None:
-        """Return the mean of the first output of the first test net that is not a loss, or None if all are losses."""
+        """Return the mean of the first test net's first output that is not a loss, or None if all are losses."""
         losses = self.evaluators[0].net.graph.losses
         return next((float(np.mean(v)) for name, v in results[0].outputs.items() if not losses.get(name)), None)
 

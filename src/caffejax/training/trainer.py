@@ -38,7 +38,7 @@ class Trainer:
         loader: an iterator that yields the batches of the train net.
         tests: the test nets.
         snapshots: writes and reads snapshots.
-        seed: the seed from which all random keys are derived.
+        seed: the seed of all random numbers.
         rate_schedule: the learning rate as a function of the iteration.
         iteration: the number of updates so far.
         batch_size: the number of examples per iteration, on all devices together.

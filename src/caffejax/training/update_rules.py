@@ -123,7 +123,7 @@ def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tupl
 
 @rule("Adam", slots=2)
 def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Array, ...]:
-    """Compute Adam. As in Caffe, the bias correction multiplies the rate, and delta is added to the root of v."""
+    """Compute Adam. As in Caffe, the rate is multiplied by the bias correction, and delta is added to sqrt(v)."""
     m = p.momentum * m + (1 - p.momentum) * g
     v = p.momentum2 * v + (1 - p.momentum2) * g * g
     correction = jnp.sqrt(1 - p.momentum2**t) / (1 - p.momentum**t)

@@ -173,7 +173,7 @@ def _instance_name(run: Sequence[ExpressionStep], program: Program) -> str:
 
 
 def _drop_common_suffix(names: Sequence[str]) -> list[str]:
-    """Return the names without the words at their ends that all names have in common, joined by "_"."""
+    """Return the names without the last words that all names have in common; "_" joins the remaining words."""
     word_lists = [split_words(name) for name in names]
     while min(map(len, word_lists)) > 1 and word_lists[0][-1].isalpha() and len({ws[-1] for ws in word_lists}) == 1:
         word_lists = [ws[:-1] for ws in word_lists]

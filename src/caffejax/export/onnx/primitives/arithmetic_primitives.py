@@ -31,7 +31,7 @@ def broadcast_stored_shapes(*values: OnnxValue) -> Shape:
 
 
 def apply(eqn: Equation, op: str, *values: OnnxValue, dtype: Any = None, **attributes: Any) -> OnnxValue:
-    """Add a node for an operator that broadcasts its operands; return its output, stored before broadcasting."""
+    """Add a node for an operator that broadcasts its operands, given in their stored shapes; return its output."""
     name = eqn.builder.add_node(op, [eqn.builder.stored_name(v) for v in values], **attributes)
     stored_shape = broadcast_stored_shapes(*values)
     shape = max((v.shape for v in values), key=len)

@@ -77,7 +77,7 @@ def _branch(
 
 @register_converter("platform_index")
 def platform_index(eqn: Equation) -> OnnxValue:
-    """Return the index of the branch for all platforms that no other branch names, or of the last branch."""
+    """Return the index of the branch that is not for certain platforms, or of the last branch if there is none."""
     platforms = eqn.params["platforms"]
     return constant_value(np.int32(next((i for i, names in enumerate(platforms) if names is None), len(platforms) - 1)))
 
