@@ -232,7 +232,7 @@ class Trainer:
         self._stopped = True
 
     def _take_request(self) -> Request | None:
-        """Return and clear this process's request."""
+        """Return this process's request, or None if there is none, and clear it."""
         request, self._request = self._request, None
         return request
 
@@ -258,7 +258,7 @@ class Trainer:
         return results
 
     def _save_snapshot(self) -> None:
-        """Start to save a snapshot in the background."""
+        """Start to save a snapshot of the current state in the background."""
         record = {"data": self._positions(), "seed": self.seed, "scores": self.tests.scores}
         if isinstance(self.rate_schedule, AdaptiveSchedule):
             record["plateau"] = dict(self.rate_schedule.state)

@@ -72,7 +72,7 @@ def _write_convolution(e: EmitContext, c: Correlation) -> tuple[Value, ...]:
 
 @register_emitter("Deconvolution")
 def deconvolution(e: EmitContext) -> tuple[Value, ...]:
-    """Emit nnx.ConvTranspose over height and width, or a helper if the layer has groups."""
+    """Emit nnx.ConvTranspose over height and width, or a helper function if the layer has groups."""
     return _write_deconvolution(e, _planar(e, e.layer.context))
 
 

@@ -155,7 +155,7 @@ class Program:
 
     @property
     def named_outputs(self) -> tuple[tuple[int, str], ...]:
-        """The number and the blob name of each output."""
+        """`(number, blob name)` for each output."""
         return tuple(zip(self.outputs, self.output_names, strict=True))
 
     @property

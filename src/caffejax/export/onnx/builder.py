@@ -85,7 +85,7 @@ class SizeNodes:
         return self._names[key]
 
     def add_node(self, op: str, inputs: Any, axis: int | None = None, **attributes: Any) -> str:
-        """Add a node; return the name of its output."""
+        """Add a node to the nodes that compute sizes; return the name of its output."""
         name = self._builder.unused_name(f"sizes/{op}")
         all_attributes = attributes if axis is None else {"axis": axis, **attributes}
         self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **all_attributes))
