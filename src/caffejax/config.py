@@ -132,7 +132,7 @@ class ComputeConfig:
 
     @property
     def layer_options(self) -> tuple[Kernels, Precision, Backward, str | None, bool]:
-        """The options that a single layer depends on: kernels, precision, backward, axis_name, sync_bn."""
+        """The options on which the computation of a layer depends: kernels, precision, backward, axis_name, sync_bn."""
         return self.kernels, self.precision, self.backward, self.axis_name, self.sync_bn
 
     def plain(self) -> ComputeConfig:

@@ -127,7 +127,7 @@ def locate_errors(**location: str | int | None) -> Iterator[None]:
 
 
 def check_all(*checks: Callable[[], object]) -> None:
-    """Call several functions. If any raises an error, raise one error with all problems, of the first error's class."""
+    """Call several functions. If some raise errors, raise one error of the first error's class, with all problems."""
     errors = []
     for check in checks:
         try:

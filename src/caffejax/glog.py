@@ -17,7 +17,7 @@ _LETTERS = {logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging
 
 
 class GlogFormatter(logging.Formatter):
-    """Formatter of log records in glog's form.
+    """A formatter of log records in glog's form.
 
     Args:
         prefix: a prefix for each message.

@@ -16,7 +16,7 @@ from .errors import CaffejaxError
 
 
 class Alias(MetaPathFinder, Loader):
-    """Import hook that finds a package's modules under a second name: `alias.x` is the module `package.x` itself."""
+    """An import hook that finds a package's modules under a second name: `alias.x` is the module `package.x` itself."""
 
     def __init__(self, alias: str, package: str) -> None:
         self.alias, self.package = alias, package
@@ -74,8 +74,8 @@ def install(alias: str, package: str) -> None:
     Raises:
         CaffejaxError: if a different package named `alias` has already been imported.
     """
-    if (other := _conflicting_module(alias, package)) is not None:
-        file = getattr(other, "__file__", None) or "a module without a file"
+    if (module := _conflicting_module(alias, package)) is not None:
+        file = getattr(module, "__file__", None) or "a module without a file"
         raise CaffejaxError(
             f"a different package '{alias}' has already been imported: {file}; import {package} before any code "
             f"imports {alias}"
@@ -107,10 +107,10 @@ def temporary_alias(alias: str, package: str) -> Iterator[None]:
     finally:
         with _lock:
             sys.meta_path.remove(finder)
-            others = [other for other in sys.meta_path if isinstance(other, Alias) and other.alias == alias]
+            hooks = [hook for hook in sys.meta_path if isinstance(hook, Alias) and hook.alias == alias]
             for name in finder.imported:
-                if others:
-                    others[0].imported.add(name)
+                if hooks:
+                    hooks[0].imported.add(name)
                 else:
                     sys.modules.pop(name, None)
 

@@ -1,4 +1,4 @@
-"""Settings of the entire process. Each setting is a function, and has no effect before it is called.
+"""Settings of the entire process. Each setting is a function, which must be called for the setting to have an effect.
 
 Importing caffejax, building a net and calling a net do not change the process. These functions do change it, for other
 libraries as well, so the program that owns the process calls them. The command line calls `tune_process`, which
@@ -115,8 +115,8 @@ def keep_freed_memory() -> bool:
 
     By default, malloc returns large blocks to the system, which clears every page again at the next run of a compiled
     function. This takes up to a third of a training step on a CPU. The function calls `mallopt` for the whole process:
-    one arena, no mapped blocks, no trimming, and 64 MiB more at each growth. The process then never shrinks, and may
-    grow to nearly twice the memory. Call it before JAX starts its threads (at the first array or `jax.devices()`);
+    one arena, no mapped blocks, no trimming, and 64 MiB more at each growth. The process then never shrinks,
+    and its memory may nearly double. Call it before JAX starts its threads (at the first array or `jax.devices()`);
     after that, XLA's memory is not kept. Other C libraries have no such setting. `CAFFEJAX_BLOCKS=off` in
     the environment leaves malloc unchanged.
     """

@@ -24,7 +24,7 @@ _FLOAT_BYTES = 4  # values of smaller types are converted to float32
 
 
 class RefusedError(ValueError):
-    """A part of a file that is refused. The message states the reason and, if there is one, the remedy."""
+    """Raised for a part of a file that is refused. The message states the reason and, if there is one, the remedy."""
 
 
 def open_hdf5_file(path: str | os.PathLike[str]) -> h5py.File:
@@ -72,18 +72,18 @@ def find(group: h5py.Group, path: str) -> h5py.Group | h5py.Dataset | None:
     Raises:
         RefusedError: if the path has a link into another file, a link to a missing name, or more than 16 links.
     """
-    found, parts, links_left = group, path.split("/"), _MAX_LINKS
+    item, parts, links_left = group, path.split("/"), _MAX_LINKS
     while parts:
         part = parts.pop(0)
         if part in ("", "."):
             continue
-        if not isinstance(found, h5py.Group) or not found.id.links.exists(part.encode()):
+        if not isinstance(item, h5py.Group) or not item.id.links.exists(part.encode()):
             if links_left < _MAX_LINKS:
                 raise RefusedError(f"'{path}' is a broken link")
             return None
-        link = found.id.links.get_info(part.encode()).type
+        link = item.id.links.get_info(part.encode()).type
         if link == h5py.h5l.TYPE_HARD:
-            found = found[part]
+            item = item[part]
         elif link != h5py.h5l.TYPE_SOFT:
             raise RefusedError(
                 f"'{path}' is a link to another file, which is not followed; copy its target into this file"
@@ -92,9 +92,9 @@ def find(group: h5py.Group, path: str) -> h5py.Group | h5py.Dataset | None:
             raise RefusedError(f"'{path}' is a circular link")
         else:
             links_left -= 1
-            target = found.id.links.get_val(part.encode()).decode("utf-8", "surrogateescape")
-            found, parts = (group.file if target.startswith("/") else found), [*target.split("/"), *parts]
-    return found
+            target = item.id.links.get_val(part.encode()).decode("utf-8", "surrogateescape")
+            item, parts = (group.file if target.startswith("/") else item), [*target.split("/"), *parts]
+    return item
 
 
 class Allowance:

@@ -66,7 +66,7 @@ def _index(blobs: Any) -> dict[int, Any]:
 
 
 def _shapes(tree: Params) -> str:
-    """Format the shapes of a tree's arrays by layer. The values of the arrays are not read."""
+    """Format the shapes of a tree's arrays as text, by layer, without reading the values of the arrays."""
     if not isinstance(tree, Mapping):
         return repr(tree)
     layers = [f"{name} ({', '.join(map(_shape, _sorted_blobs(blobs)))})" for name, blobs in tree.items()]

@@ -110,7 +110,7 @@ def error_message(open_source, net, **kwargs):
         ('mean_file: "{mean}" mean_value: 3', "both mean_file and mean_value"),
         (
             "mean_value: 1 mean_value: 2 mean_value: 3",
-            "record '000' has 2 channels, but there are 3 mean_value",
+            "record '000' has 2 channels, but mean_value is set 3 times",
         ),
         ("crop_size: 7", "record '000' is 2x6x7 (CxHxW), smaller than crop_size 7"),
         ("force_color: true force_gray: true", "both force_color and force_gray"),

@@ -186,7 +186,7 @@ def test_augmentation_depends_on_the_seed_and_the_example(tmp_path: Path, open_s
         ("transform_body_joint: false", "transform_body_joint is not supported"),
         ("crop_size: 3", "crop_size is not supported"),
         ("stride: 0", "stride must be positive"),
-        ("stride: 60", "smaller than stride 60"),
+        ("stride: 60", "must be at least stride 60"),
         ("scale_max: nan", "scale_max is nan"),
         ("target_dist: 1e30 crop_size_x: 8", "would be scaled to"),
         ("crop_size_x: 4000000000 crop_size_y: 4000000000", "4000000000 x 4000000000, more than 178956970 pixels"),

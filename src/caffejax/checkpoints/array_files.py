@@ -86,15 +86,15 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
     with archive.open(member) as file:
         version = np.lib.format.read_magic(file)
         if version not in _HEADER_READERS:
-            raise ValueError(f"unknown version {version} of .npy")
+            raise ValueError(f"it has the unknown .npy version {version}")
         shape, is_column_major, dtype = _HEADER_READERS[version](file)
         if dtype.hasobject:
             raise ValueError("it holds Python objects")
         if min(shape, default=0) < 0:
-            raise ValueError(f"negative size in shape {shape}")
+            raise ValueError(f"its shape {shape} has a negative size")
         content = file.read()
     if len(content) != (n_bytes := math.prod(shape) * dtype.itemsize):
-        raise ValueError(f"{dtype} of shape {shape} takes {n_bytes} bytes, but there are {len(content)}")
+        raise ValueError(f"{dtype} of shape {shape} takes {n_bytes} bytes, but there are {len(content)} bytes")
     return np.frombuffer(bytearray(content), dtype).reshape(shape, order="F" if is_column_major else "C")
 
 

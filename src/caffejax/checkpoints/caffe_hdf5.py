@@ -98,7 +98,7 @@ def blob_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
 
 
 def write_arrays(group: h5py.Group, numbered: Iterable[tuple[int, Array]]) -> None:
-    """Write `(number, array)` pairs to a group, as float32 data sets whose names are the numbers."""
+    """Write `(number, array)` pairs to a group. Each array becomes a float32 data set whose name is the number."""
     for i, array in numbered:
         group.create_dataset(str(i), data=np.asarray(array, "<f4"))
 

@@ -1,4 +1,4 @@
-"""Functions for checkpoints that could not be saved: remove files, find the error to raise, silence orbax's threads."""
+"""Handling of checkpoints that could not be saved: removal of files, errors to raise, silencing of orbax."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def save_error(folder: Path, step: int, error: Exception) -> WeightsError:
 def _cause(error: BaseException | None) -> OSError | None:
     """Return the `OSError` in an error's chain of causes, or None.
 
-    Tensorstore raises no `OSError`, but states its number in the text of an error. Then a new `OSError` is returned.
+    Tensorstore raises no `OSError`, but the text of its errors contains the `errno`. In this case, a new `OSError` with
+    this `errno` is returned.
     """
     while error is not None:
         if isinstance(error, OSError) and error.errno:
@@ -151,7 +152,7 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 
 def _is_late(error: BaseException | None) -> bool:
-    """Return whether an error's message shows that it comes from a read or write that tensorstore abandoned."""
+    """Return whether an error's message shows that the error comes from a read or write that tensorstore abandoned."""
     return "Event loop is closed" in str(error) or "tensorstore" in str(error).lower()
 
 

@@ -98,7 +98,7 @@ log = logging.getLogger("caffejax")
 
 @dataclass(frozen=True)
 class Keep:
-    """The rule that selects the checkpoints of a folder to keep. All are kept if neither `last` nor `best` is set.
+    """The rule that selects which checkpoints of a folder are kept: all if neither `last` nor `best` is set.
 
     Attributes:
         last: the number of newest checkpoints to keep, or None. If only `best` is set, the newest checkpoint is kept,
@@ -381,7 +381,7 @@ class StepReader:
             raise ValueError("another process cannot read its shards")
         sums = checksums if "sums" in stored else old_checksums
         if stored[_checksum_key(stored)] != sums(arrays):
-            raise ValueError("its checksum is wrong")
+            raise ValueError("the checksum of an array is wrong")
         return arrays, stored["record"]
 
     def is_good(self, step: int) -> bool:
@@ -408,7 +408,7 @@ class StepReader:
         args = ocp.args
         stored = self.manager.restore(step, args=args.Composite(**{RECORD: args.JsonRestore()}))[RECORD]
         if stored != with_checksums(stored["record"], stored[_checksum_key(stored)], _checksum_key(stored)):
-            raise ValueError("its checksum is wrong")
+            raise ValueError("the checksum of its record is wrong")
         target = self.target(stored["record"], self.manager.item_metadata(step)[ARRAYS])
         read = self.manager.restore(step, args=args.Composite(**{ARRAYS: args.StandardRestore(target)}))
         return read[ARRAYS], stored

@@ -33,7 +33,7 @@ class SolverState:
         learned_net: the path of the weight file, relative to the working directory of the run that wrote it, or "".
         history: one float32 array for each learnable blob, in the net's order. AdaDelta and Adam have two arrays for
             each blob: the first arrays of all blobs come before the second arrays.
-        current_step: how often the policies `step` and `multistep` have reduced the learning rate.
+        current_step: the number of times that the policies `step` and `multistep` have reduced the learning rate.
         record: state that Caffe does not store, such as the random key and positions in the data, as JSON. "" if Caffe
             wrote the file.
     """
@@ -114,8 +114,9 @@ def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:
             if isinstance(data_set, Dataset):
                 allowance.check(data_set)
         history = read_arrays(fields["history"], allowance)
-        if any(blob is None for blob in history):
-            raise ValueError("history blobs are missing")
+        missing = [number for number, blob in enumerate(history) if blob is None]
+        if missing:
+            raise ValueError(f"history blobs are missing: {len(missing)} of {len(history)}, the first is {missing[0]}")
         return SolverState(
             iteration=_integer(fields["iter"]),
             learned_net=_string(fields["learned_net"]) if fields["learned_net"] else "",

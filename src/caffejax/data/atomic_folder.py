@@ -1,4 +1,4 @@
-"""Atomic writing of database folders: a folder is complete or absent."""
+"""Atomic writing of database folders: a folder appears only when it is complete."""
 
 from __future__ import annotations
 

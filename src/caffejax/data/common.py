@@ -38,7 +38,7 @@ def dims(shape: tuple[int, ...]) -> str:
 
 
 def float32_top(*shape: int) -> jax.ShapeDtypeStruct:
-    """Return the spec of a float32 top of the given shape. Caffe's data layers have no other dtype."""
+    """Return the shape and dtype of a float32 top. Tops of Caffe's data layers have no other dtype."""
     return jax.ShapeDtypeStruct(shape, np.float32)
 
 
@@ -88,7 +88,9 @@ class CounterRng:
 
 
 class IndexSampler:
-    """A map from the number of an example to the index of its file. With `shuffle`, each epoch has a different order.
+    """A map from the number of an example to the index of its file.
+
+    With `shuffle`, each epoch has a different order.
 
     Args:
         count: the number of files.

@@ -47,7 +47,7 @@ class DataLayer(ABC):
 
     @abstractmethod
     def open(self, tops: Tops) -> Batches:
-        """Open the source, and return its batches. `tops` are the tops that `probe` returned."""
+        """Open the source, and return its batches. `tops` are the shapes and dtypes that `probe` returned."""
 
     @classmethod
     def source(cls) -> Reads:

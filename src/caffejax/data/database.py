@@ -107,7 +107,7 @@ class RecordDataset(ImageDataset[Label]):
         return images, labels
 
     def apply(self, function: Callable[[bytes], Result], record: Record) -> Result:
-        """Return `function(value)` for a record's value. The record's key is added to a `DataError` that it raises."""
+        """Return `function(value)` for a record's value. If this raises a `DataError`, add the record's key to it."""
         key, value = record
         try:
             return function(value)

@@ -113,7 +113,7 @@ class Hdf5Batches:
 
 @contextmanager
 def _open_file(path: Path) -> Iterator[h5py.File]:
-    """Open a file that has been probed before. Errors name the file."""
+    """Open a file whose metadata `probe` has already checked. Errors name the file."""
     try:
         with open_hdf5_file(path) as content:
             yield content
@@ -127,7 +127,7 @@ def _count_rows(path: Path, name: str) -> int:
 
 
 def _data_set(content: h5py.File, name: str) -> h5py.Dataset:
-    """Return a data set that was present when the file was probed."""
+    """Return a data set that the file had when `probe` checked its metadata."""
     data_set = find(content, name)
     if not isinstance(data_set, h5py.Dataset):
         raise RefusedError(f"no longer has a data set '{name}'")

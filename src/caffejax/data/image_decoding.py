@@ -250,7 +250,7 @@ def decode_datum(
 
 
 class DatumReader:
-    """A reader that reads many Datums at once if they are raw images of the same shape.
+    """A reader of Datums that parses many of them at once if they are raw images of the same shape.
 
     The serialized forms of such Datums differ only in the pixels and in the label, which is stored in the few bytes
     after the pixels. When one Datum has been parsed, others that begin with the same bytes are split at the same

@@ -139,7 +139,7 @@ def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Pa
 
 
 def shorten(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the first 20 problems, and a problem that states the number of further problems."""
+    """Return the first 20 problems, followed by a problem that states how many more there are."""
     problems = list(problems)
     n_omitted = len(problems) - _MAX_PROBLEMS
     return (

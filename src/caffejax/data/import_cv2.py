@@ -1,4 +1,4 @@
-"""Import OpenCV (`cv2`) and restore LD_LIBRARY_PATH.
+"""The import of OpenCV (`cv2`), after which LD_LIBRARY_PATH is restored.
 
 The import changes this environment variable, and child processes would inherit the change.
 """

@@ -60,7 +60,7 @@ class Lmdb:
         """Read `count` records, beginning with number `start`. The range must not extend past the last record."""
         reader = self._reader()
         if not 0 <= start <= start + count <= reader.length:
-            raise IndexError(f"{start} to {start + count}, of {reader.length}")
+            raise IndexError(f"records {start} to {start + count - 1} were requested, but there are {reader.length}")
         try:
             return reader.read_range(start, count)
         except DamagedError as error:
@@ -325,7 +325,7 @@ class Meta(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A record in a leaf page: its key and its value. A large value is given by its first overflow page and size."""
+    """A record in a leaf page: its key and its value. A large value is stored as its first overflow page and size."""
 
     key: bytes
     value: bytes

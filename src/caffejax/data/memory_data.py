@@ -24,7 +24,7 @@ class ArraySource:
 
     def __init__(self, data: np.ndarray, labels: np.ndarray, batch_size: int) -> None:
         if batch_size < 1:
-            raise DataError("memory_data_param.batch_size must be 1 or more")
+            raise DataError(f"memory_data_param.batch_size must be 1 or more, not {batch_size}")
         self._batch_size = batch_size
         self.reset(data, labels)
 
@@ -49,7 +49,7 @@ class ArraySource:
         if data.ndim != 4:
             problems.append(f"the data is {dims(data.shape) or 'a number'}, but must be images (n, C, H, W)")
         elif labels.size != len(data):
-            problems.append(f"there are {labels.size} labels for {len(data)} images")
+            problems.append(f"there are {labels.size} labels for {len(data)} images, but each image needs one label")
         if data.ndim and (not data.size or len(data) % self._batch_size):
             problems.append(f"the number of images, {len(data)}, must be a multiple of batch_size {self._batch_size}")
         if problems:

@@ -110,10 +110,10 @@ def read_pose(rows: np.ndarray, in_database: int) -> Pose:
             finite.
     """
     if rows.shape[0] < 8 or rows.shape[1] < max(15, 4 * in_database):
-        raise DataError(f"is {rows.shape[0]} x {rows.shape[1]}, too small to describe {in_database} joints")
+        raise DataError(f"is {rows.shape[0]} x {rows.shape[1]} (HxW), too small to describe {in_database} joints")
     n_others = int(rows[2, 1])
     if rows.shape[0] < (min_rows := 9 + 4 * n_others if n_others else 8):
-        raise DataError(f"has {rows.shape[0]} rows, but {n_others} other people take {min_rows}")
+        raise DataError(f"has {rows.shape[0]} rows, but {n_others} other people take {min_rows} rows")
 
     def floats(row: int, count: int) -> np.ndarray:
         return np.frombuffer(rows[row, : 4 * count].tobytes(), "<f4")
@@ -138,10 +138,10 @@ def read_pose(rows: np.ndarray, in_database: int) -> Pose:
 def select_joints(pose: Pose, skeleton: Skeleton) -> Pose:
     """Return the pose with the joints of a skeleton instead of those in the database."""
     first, second = skeleton.sources
-    one, two = pose.visible[:, first], pose.visible[:, second]
-    visible = ((one != 0) & (two != 0)).astype(int)
+    first_visible, second_visible = pose.visible[:, first], pose.visible[:, second]
+    visible = ((first_visible != 0) & (second_visible != 0)).astype(int)
     for kind in (_UNLABELLED, _OUTSIDE) if skeleton.has_unlabelled else (_OUTSIDE,):
-        visible[(one == kind) | (two == kind)] = kind
+        visible[(first_visible == kind) | (second_visible == kind)] = kind
     return pose._replace(joints=(pose.joints[:, first] + pose.joints[:, second]) / 2, visible=visible)
 
 
@@ -263,7 +263,7 @@ class PoseBatches(ImageBatches[int]):
         height, width = example.mask.shape
         grid = height // stride, width // stride
         if min(grid) < 1:
-            raise DataError(f"is {height} x {width}, smaller than stride {stride}")
+            raise DataError(f"is {height} x {width} (HxW), but both sides must be at least stride {stride}")
         small_mask = cv2.resize(example.mask, None, fx=1 / stride, fy=1 / stride, interpolation=cv2.INTER_CUBIC)
         label = np.zeros((2 * (param.num_parts + 1), *grid), np.float32)
         label[: param.num_parts + 1] = small_mask[: grid[0], : grid[1]].astype(np.float32) / 255
@@ -379,7 +379,7 @@ class CPMDataLayer(DataLayer):
         floats = [(field.name, value) for field, value in param.ListFields() if isinstance(value, float)]
         problems += [f"{name} is {value}, but must be finite" for name, value in floats if not math.isfinite(value)]
         if param.clahe_tile_size < 1:
-            problems.append("clahe_tile_size must be 1 or more")
+            problems.append(f"clahe_tile_size must be 1 or more, not {param.clahe_tile_size}")
         if param.crop_size_x * param.crop_size_y > self.definition.data_config.max_image_pixels:
             size, limit = f"{param.crop_size_x} x {param.crop_size_y}", self.definition.data_config.max_image_pixels
             problems.append(f"crop_size_x and crop_size_y are {size}, more than {limit} pixels (--max_image_pixels)")

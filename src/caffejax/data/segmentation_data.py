@@ -153,7 +153,8 @@ class MapBatches(ImageBatches[LabelMap]):
         if not 0 <= ignore_label < 256:
             raise DataError(f"ignore_label must be 0 to 255, the range of a pixel, not {ignore_label}")
         if any(factor <= 0 for factor in self._scale_factors):
-            raise DataError("transform_param.scale_factors must be positive")
+            factors = ", ".join(f"{factor:g}" for factor in self._scale_factors)
+            raise DataError(f"transform_param.scale_factors must be positive, but are {factors}")
         if maps.divisor > 1 and (self._crop.height or self._scale_factors):
             raise DataError(
                 "label_divide_factor cannot be combined with a crop or scale_factors; use new_height and new_width"

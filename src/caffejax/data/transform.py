@@ -273,8 +273,8 @@ class Mean:
             )
         if len(self.values) not in (1, shape[0]):
             raise DataError(
-                f"has {shape[0]} channels, but there are {len(self.values)} mean_value: "
-                "set one, or one for each channel"
+                f"has {shape[0]} channels, but mean_value is set {len(self.values)} times; set it once, or once "
+                "for each channel"
             )
         return np.broadcast_to(self.values, shape)
 

@@ -202,21 +202,21 @@ class EpochIterator:
         """
         if not _is_position(state):
             raise DataError(f"{str(state)[:60]} is not a position in {self._name}")
-        number, done, unit = state["epoch"], state["done"], state.get("unit")
-        if (number, done) == (self._epoch_number, self._units_read) and "iterator" not in state:
+        number, n_units, unit = state["epoch"], state["done"], state.get("unit")
+        if (number, n_units) == (self._epoch_number, self._units_read) and "iterator" not in state:
             return
         consumed = 0
         if self._user_iterator is not None and not has_state(self._user_iterator):
-            if number or done < self._units_read:
+            if number or n_units < self._units_read:
                 raise DataError(
                     f"{self._name} is an iterator that has returned {self._units_read} batches, and cannot go back to "
-                    f"the snapshot's position after {done}; pass an object that can be iterated again"
+                    f"the snapshot's position after {n_units}; pass an object that can be iterated again"
                 )
             consumed = self._units_read
         self.close()
-        self._epoch_number, self._units_read = number, done
-        self._batches_to_skip, self._saved_iterator_state = done - consumed, state.get("iterator")
-        self._position_unit = unit if done else None
+        self._epoch_number, self._units_read = number, n_units
+        self._batches_to_skip, self._saved_iterator_state = n_units - consumed, state.get("iterator")
+        self._position_unit = unit if n_units else None
 
     def close(self) -> None:
         """Close the iterator. The next `take` continues at the same position."""

@@ -1,4 +1,4 @@
-"""Fields that forks of Caffe added. Each is supported, ignored with a warning, or refused."""
+"""Fields that forks of Caffe added to its messages. Each field is supported, ignored with a warning, or refused."""
 
 from __future__ import annotations
 

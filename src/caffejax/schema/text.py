@@ -354,7 +354,7 @@ class _Parser(Cursor):
             values.append(value)
 
     def parse_message(self, make: Callable[[], Message], depth: int) -> None:
-        """Parse `{...}` or `<...>` into the message that `make` returns."""
+        """Parse `{...}` or `<...>` into the message that `make()` returns."""
         tokens = self.tokens
         if tokens[self.position] == ":":
             self.position += 1

@@ -113,7 +113,7 @@ def upgrade_inputs(net: NetParameter) -> list[str]:
         shapes = [dims[i : i + 4] for i in range(0, len(dims) - 3, 4)]
     if len(shapes) < len(names) and (shapes or dims):
         raise SchemaError(
-            f"{len(names)} inputs ({', '.join(names)}) but {len(shapes)} shapes; "
+            f"the net has {len(names)} inputs ({', '.join(names)}), but {len(shapes)} input shapes; "
             "each input needs one input_shape or four input_dim"
         )
     del net.input[:], net.input_shape[:], net.input_dim[:]
@@ -192,7 +192,7 @@ def upgrade_statistics(net: NetParameter) -> list[str]:
 def drop_inactive(net: NetParameter) -> list[str]:
     """Drop settings that MyCaffe marks as inactive, and rename MyCaffe's fields as in other forks.
 
-    The marks themselves, the fields `active` and `option`, are removed.
+    The fields that mark settings, `active` and `option`, are removed as well.
     """
     for layer in net.layer:
         for name, new_name in (("normalization2_param", "norm_param"), ("multiboxloss_param", "multibox_loss_param")):

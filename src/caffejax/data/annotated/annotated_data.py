@@ -78,7 +78,7 @@ class AnnotatedDataset(RecordDataset[Annotations]):
     """The AnnotatedDatums in a layer's database. See `RecordDataset` for the arguments."""
 
     def decode(self, value: bytes) -> tuple[np.ndarray, Annotations]:
-        """Return the image and the annotations in an AnnotatedDatum."""
+        """Return the image and the annotations in a serialized AnnotatedDatum."""
         message = parse_annotated(value)
         return decode_datum(message.datum, self.decode_mode, self.max_pixels), read_annotations(message)
 

@@ -61,7 +61,8 @@ def read_annotations(message: AnnotatedDatum) -> Annotations:
     if len(wrong := objects[~(np.abs(objects[:, BOX]) < _MAX_COORDINATE).all(axis=1)]):
         box = ", ".join(f"{x:g}" for x in wrong[0, BOX])
         raise BadImageError(
-            f"has a box ({box}); xmin, ymin, xmax and ymax must be fractions of the width and height, usually 0 to 1"
+            f"has an invalid box ({box}): xmin, ymin, xmax and ymax must be fractions of the width and height, usually "
+            "between 0 and 1"
         )
     has_type = message.HasField("type") and message.type != AnnotatedDatum.NONE
     type_ = message.type if has_type else None

@@ -15,12 +15,12 @@ from ...layers.boxes import areas, overlaps
 
 
 def box_coverage(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
-    """Return the fraction of each box that is in a window."""
+    """Return the fraction of each box's area that is in a window."""
     return np.asarray(overlaps(boxes, window, over="first"))
 
 
 def window_coverage(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
-    """Return the fraction of a window that each box covers."""
+    """Return the fraction of a window's area that each box covers."""
     return box_coverage(window, boxes)
 
 
@@ -65,7 +65,7 @@ class AnnotatedImage:
         return self.objects[:, BOX]
 
     def with_boxes(self, boxes: np.ndarray) -> AnnotatedImage:
-        """Return a copy with new boxes."""
+        """Return a copy whose objects have new boxes, float32 (G, 4)."""
         objects = self.objects.copy()
         objects[:, BOX] = boxes
         return replace(self, objects=objects)

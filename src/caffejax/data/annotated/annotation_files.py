@@ -90,7 +90,7 @@ def _xml(content: bytes, size: Size) -> tuple[list[_Object], Size]:
 
 
 def _tree(content: bytes) -> ET.Element:
-    """Parse XML. A DOCTYPE is refused, because its entities could exhaust memory or read other files."""
+    """Parse XML. Refuse a DOCTYPE, because its entities could exhaust memory or read other files."""
     builder, parser = ET.TreeBuilder(), expat.ParserCreate()
 
     def refuse(*_: Any) -> None:

@@ -15,7 +15,7 @@ _CONTRAST_FIRST_PROB = 0.5  # probability of changing the contrast before satura
 
 
 def distortion_problems(param: Any) -> Iterator[str]:
-    """Yield the problems of a DistortionParameter."""
+    """Yield a message for each invalid setting of a DistortionParameter."""
     for name in "brightness", "hue":
         if not 0 <= (delta := getattr(param, f"{name}_delta")) < float("inf"):
             yield f"transform_param.distort_param: {name}_delta must be 0 or more, not {delta:g}"
@@ -23,7 +23,7 @@ def distortion_problems(param: Any) -> Iterator[str]:
         low, high = getattr(param, f"{name}_lower"), getattr(param, f"{name}_upper")
         if getattr(param, f"{name}_prob") and not 0 <= low <= high < float("inf"):
             limits = f"{name}_lower {low:g} and {name}_upper {high:g}"
-            yield f"transform_param.distort_param: {limits} must be 0 <= lower <= upper"
+            yield f"transform_param.distort_param: {limits} must satisfy 0 <= lower <= upper"
 
 
 def distort(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
@@ -33,7 +33,7 @@ def distort(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarr
     """
 
     def sample_change(name: str) -> float | None:
-        """Return a random shift or factor for a change, or None if the change is not made."""
+        """Return a random shift or factor for the change `name`, or None if the change is not made."""
         if rng.random() >= getattr(param, f"{name}_prob"):
             return None
         if name in ("brightness", "hue"):
@@ -81,17 +81,17 @@ _POSTERIZED = (_BYTE_VALUES // 64 * 64 + 32).astype(np.uint8)
 
 
 def noise_problems(param: Any) -> Iterator[str]:
-    """Yield the problems of a NoiseParameter."""
+    """Yield a message for each invalid setting of a NoiseParameter."""
     for field, value in param.ListFields():
         if field.name not in _NOISE_FIELDS and value != field.default_value:
             yield f"transform_param.noise_param.{field.name} is not supported yet"
     if param.jpeg > 100:
-        yield f"transform_param.noise_param.jpeg is a quality up to 100, not {param.jpeg:g}"
+        yield f"transform_param.noise_param.jpeg must be a quality of at most 100, not {param.jpeg:g}"
     if param.saltpepper and not 0 <= param.saltpepper_param.fraction <= 1:
         fraction = f"{param.saltpepper_param.fraction:g}"
         yield f"transform_param.noise_param.saltpepper_param: fraction must be between 0 and 1, not {fraction}"
     if param.saltpepper and not param.saltpepper_param.value:
-        yield "transform_param.noise_param.saltpepper_param has no value; set one, or one for each channel"
+        yield "transform_param.noise_param.saltpepper_param.value is not set; set it once, or once for each channel"
     if param.convert_to_hsv and param.convert_to_lab:
         yield "transform_param.noise_param has both convert_to_hsv and convert_to_lab; keep one of them"
 
@@ -146,8 +146,8 @@ def _add_salt_and_pepper(image: np.ndarray, param: Any, rng: np.random.Generator
     height, width, channels = image.shape
     if len(param.value) not in (1, channels):
         raise DataError(
-            f"has {channels} channels, but saltpepper_param has {len(param.value)} value: set one, or one for "
-            "each channel"
+            f"has {channels} channels, but saltpepper_param.value is set {len(param.value)} times; set it once, or "
+            "once for each channel"
         )
     n = int(np.float32(param.fraction) * np.float32(width) * np.float32(height))
     changed = image.copy()

@@ -1,4 +1,4 @@
-"""Augmentation of annotated images: expansion, batch samplers and resizing; color_changes.py changes their colours."""
+"""Augmentation of annotated images: expansion, batch samplers and resizing; color_changes.py changes colors."""
 
 from __future__ import annotations
 
@@ -122,7 +122,9 @@ def _scale_pixels(image: np.ndarray, size: tuple[int, int], mode: int) -> np.nda
 def _pad(image: np.ndarray, param: Any) -> np.ndarray:
     (h, w, channels), values = image.shape, list(param.pad_value) or [0.0]
     if len(values) not in (1, channels):
-        raise DataError(f"has {channels} channels, but there are {len(values)} pad_value: set one, or {channels}")
+        raise DataError(
+            f"has {channels} channels, but pad_value is set {len(values)} times; set it once, or {channels} times"
+        )
     top, left = (param.height - h) // 2, (param.width - w) // 2
     bottom, right = param.height - h - top, param.width - w - left
     border = values * channels if len(values) == 1 else values
@@ -160,7 +162,10 @@ def expansion_problems(param: Any) -> Iterator[str]:
         limits = f"1 or more, and at most {_MAX_EXPANSION}, not {param.expand_param.max_expand_ratio:g}"
         yield f"transform_param.expand_param: max_expand_ratio must be {limits}"
     if param.HasField("mean_file"):
-        yield "transform_param has expand_param and mean_file: larger images need a larger mean; set mean_value instead"
+        yield (
+            "transform_param has both expand_param and mean_file, but a mean image does not fit the expanded images; "
+            "set mean_value instead of mean_file"
+        )
 
 
 def expand(

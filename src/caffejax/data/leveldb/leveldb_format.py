@@ -96,7 +96,7 @@ def split_key(internal: bytes) -> tuple[bytes, int]:
     """Split a table's key into the user's key and the tag (sequence number and kind).
 
     Raises:
-        DataError: if the key is shorter than a tag, or the tag is neither a value's nor a deletion's.
+        DataError: if the key is shorter than a tag, or the kind in the tag is neither a value nor a deletion.
     """
     if len(internal) < 8:
         raise damage_error(f"a key has {len(internal)} bytes, too few for its sequence number")
@@ -149,7 +149,7 @@ class Files:
         except OSError as error:
             raise DataError(Problem(f"cannot be read: {error.strerror}", str(self.folder / name))) from error
         if len(data) < size:
-            raise damage_error(f"became shorter while open: {offset + len(data)} bytes")
+            raise damage_error(f"was truncated to {offset + len(data)} bytes while it was open")
         return data
 
     def size(self, name: str) -> int:

@@ -182,7 +182,7 @@ class LevelDb:
         """Read `count` records, beginning with number `start`. The range must not extend past the last record."""
         index = self._get_index()
         if not 0 <= start <= start + count <= index.length:
-            raise IndexError(f"{start} to {start + count}, of {index.length}")
+            raise IndexError(f"records {start} to {start + count - 1} were requested, but there are {index.length}")
         read, records = self._block_reader(), []
         for file, offset, size, block_slice in index.locate(start, count):
             block = read(file, offset, size)
@@ -210,7 +210,7 @@ class LevelDb:
         return self._index
 
     def _block_reader(self) -> Callable[[str, int, int], Block]:
-        """Return `_read_records` with a cache for the current thread."""
+        """Return `_read_records` with a cache that only the current thread uses."""
         local = self._local
         if not hasattr(local, "blocks"):
             local.blocks = functools.lru_cache(_CACHED_BLOCKS)(functools.partial(_read_records, self._files))

@@ -107,7 +107,7 @@ def read_span(files: Files, name: str, start: int, size: int) -> bytes:
 
 
 def frame_records(records: Iterable[bytes]) -> bytes:
-    """Return the content of a log file with the given records."""
+    """Return the content of a log file that contains the records."""
     content = bytearray()
     for record in records:
         first = True

@@ -89,7 +89,7 @@ class _BlockBuilder:
         if self._entries_since_restart == self._restart_interval:
             self._restarts.append(len(self.data))
             self._entries_since_restart = 0
-        shared = _shared_prefix(self.last_key, key) if self._entries_since_restart else 0
+        shared = _shared_prefix_length(self.last_key, key) if self._entries_since_restart else 0
         self.data += encode_varint(shared) + encode_varint(len(key) - shared) + encode_varint(len(value))
         self.data += key[shared:] + value
         self.last_key = key
@@ -103,12 +103,12 @@ def _pack_words(numbers: Sequence[int]) -> bytes:
     return struct.pack(f"<{len(numbers)}I", *numbers)
 
 
-def _shared_prefix(one: bytes, two: bytes) -> int:
-    """Return the length of the longest common prefix."""
-    for n, (a, b) in enumerate(zip(one, two, strict=False)):
-        if a != b:
+def _shared_prefix_length(a: bytes, b: bytes) -> int:
+    """Return the length of the longest common prefix of two keys."""
+    for n, (byte_a, byte_b) in enumerate(zip(a, b, strict=False)):
+        if byte_a != byte_b:
             return n
-    return min(len(one), len(two))
+    return min(len(a), len(b))
 
 
 _TABLE_LEVEL = 6  # LevelDB's last level, whose tables are not compacted

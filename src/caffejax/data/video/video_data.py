@@ -230,7 +230,7 @@ class VideoDataLayer(DataLayer):
     """
 
     def probe(self) -> SourceSpec:
-        """Check the settings and all videos of the list, and read the first one."""
+        """Check the settings and all videos of the list, and read the first video."""
         return self._batches().probe(len(self.layer.top))
 
     def open(self, tops: Tops) -> Batches:
@@ -329,7 +329,10 @@ def _move_to_transform(definition: LayerDefinition, kind: str, param: Any) -> La
         channels, expanded = _CHANNELS, [mean for mean in means for _ in range(param.new_length)]
     if len(means) > 1:
         if channels % len(means) if kind == "segments" else len(means) != channels:
-            raise DataError(f"there are {len(means)} mean_value for {channels} channels: set one, or one for each")
+            raise DataError(
+                f"mean_value is set {len(means)} times, but there are {channels} channels; set it once, or once "
+                "for each channel"
+            )
         t.mean_value[:] = expanded
     return dataclasses.replace(definition, layer=layer)
 
@@ -390,7 +393,7 @@ class SegmentDataset(VideoDataset[int]):
         return self._crop(np.concatenate(frames), random), self._labels[i]
 
     def _offsets(self, frames: int, random: np.random.Generator) -> list[int]:
-        """Return for each segment the number of frames before its first frame."""
+        """Return the number of frames before the first frame of each segment."""
         segments, length = self._param.num_segments, self._param.new_length
         segment_length = frames // segments
         if segment_length < length:
