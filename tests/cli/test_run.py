@@ -70,7 +70,7 @@ def test_errors_of_a_script_are_its_own(folder: Path, arguments: list[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["absent.py"], 1, "no script absent.py"),
+        (["absent.py"], 1, "the script absent.py does not exist"),
         (["--verbose", "x.py"], 2, "no flag --verbose"),
         ([], 2, "SCRIPT"),
     ],

@@ -197,7 +197,7 @@ def test_noise_changes_pixels_as_its_settings_say(db, open_source, noise):
             {"transform": "distort_param { contrast_prob: 1 contrast_lower: 2 }"},
             "contrast_lower 2 and contrast_upper 0",
         ),
-        ({"transform": "noise_param { saltpepper: true }"}, "saltpepper_param has no value"),
+        ({"transform": "noise_param { saltpepper: true }"}, "saltpepper_param.value is not set"),
         ({"transform": "force_gray: true distort_param { }"}, "record '00000000' has 1 channels .* force_color"),
         ({"transform": "flow: true"}, "transform_param.flow is not supported"),
         ({"annotated": "anno_type: LANE"}, "anno_type must be BBOX"),
