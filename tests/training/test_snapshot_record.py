@@ -1,5 +1,6 @@
 """The record in a snapshot, of whatever JSON: gone on with, or refused by name."""
 
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -59,6 +60,32 @@ def test_a_solver_resumes_from_its_own_record(solver: Solver, snapshot: Path) ->
     assert record.keys() == {"data", "seed", "scores", "plateau", "key"}
     restore(solver, snapshot, record)
     assert solver.iteration == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "state"),
+    [
+        ("plateau", {"step": 2, "minimum": 0.5, "last_event": 7}),
+        ("stepearly", {"step": 1, "maximum": 0.75, "tests": 1}),
+    ],
+)
+def test_adaptive_policies_resume_with_their_state(policy: str, state: dict[str, Any], tmp_path: Path) -> None:
+    def make_solver() -> Solver:
+        settings = f'lr_policy: "{policy}" plateau_winsize: 5 stepearly: 2 gamma: 0.1 snapshot_prefix: "{tmp_path}/x"'
+        settings += f' train_net: "{tmp_path}/net.prototxt" test_net: "{tmp_path}/net.prototxt" test_iter: 1'
+        settings += " test_interval: 100 test_initialization: false base_lr: 1 max_iter: 2"
+        (tmp_path / "net.prototxt").write_text(NET.format(DIGITS, "train"))
+        (tmp_path / "solver.prototxt").write_text(settings)
+        return Solver(tmp_path / "solver.prototxt")
+
+    with contextlib.closing(make_solver()) as solver:
+        solver.step(1)
+        solver.rate_schedule.state.update(state)
+        solver.snapshot()
+    for snapshot in ("x_iter_1.solverstate", "x.orbax"):
+        with contextlib.closing(make_solver()) as solver:
+            solver.restore(tmp_path / snapshot)
+            assert solver.rate_schedule.state == state
 
 
 @pytest.mark.parametrize(

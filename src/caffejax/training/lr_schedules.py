@@ -7,7 +7,7 @@ double precision and then round them to float32, which a compiled float32 step c
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,11 @@ class AdaptiveSchedule:
         p, warmup = self._param, warmup_rate(self._param, iteration)
         rate = _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** self.state["step"])) if warmup is None else warmup
         return max(rate, _f32(p.min_lr))
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from the state in a snapshot. A state with other keys, of a different policy, is ignored."""
+        if state.keys() == self.state.keys():
+            self.state = dict(state)
 
 
 class StepEarly(AdaptiveSchedule):

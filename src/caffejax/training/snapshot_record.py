@@ -1,13 +1,13 @@
 """Record of a snapshot: the part of the training state that Caffe does not store, as JSON.
 
 It contains the positions in the data, the seed, the random key, the scores of the last test, and the state of the
-learning-rate policy `plateau`.
+learning-rate policy `plateau` or `stepearly`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..human_readable import format_bytes
 
 _MAX_INTEGER = 2**63 - 1
 _MAX_TEXT = 16 << 20  # bytes; a position takes a few dozen bytes for each data layer
+_SCHEDULE_STATES = (("step", "minimum", "last_event"), ("step", "maximum", "tests"))  # of `plateau` and `stepearly`
 _KEY_LENGTHS = (2, 4)  # the possible numbers of 32-bit integers in a JAX key
 
 
@@ -62,8 +63,9 @@ def validate_record(record: Any, file: str) -> dict[str, Any]:
     """Validate the types of a record's fields, and return the record. Any field may be missing.
 
     A record is `{"data": {"train": positions, "test": [positions, ...]}, "seed": int, "key": [int, ...],
-    "scores": {name: number}, "plateau": {"step": int, "minimum": number, "last_event": int}}`. Positions are dicts
-    keyed by layer name; the data sources validate their values.
+    "scores": {name: number}, "plateau": schedule}`. Positions are dicts keyed by layer name; the data sources validate
+    their values. The schedule is the state of an `AdaptiveSchedule`: `{"step": int, "minimum": number, "last_event":
+    int}` of the policy `plateau`, or `{"step": int, "maximum": number, "tests": int}` of `stepearly`.
 
     Raises:
         WeightsError: if a field is invalid. The message names the file and each such field.
@@ -103,15 +105,18 @@ def _invalid_fields(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     scores = record.get("scores") or {}
     if not isinstance(scores, dict) or not all(_is_number(score) for score in scores.values()):
         yield "'scores'", f"{_abbreviate(scores)}, not an object with a number for each output"
-    plateau = record.get("plateau", {"step": 0, "minimum": 0.0, "last_event": 0})
-    integer_fields = ("step", "last_event")
-    if (
-        not isinstance(plateau, dict)
-        or plateau.keys() != {*integer_fields, "minimum"}
-        or not all(_is_natural(plateau[name], 2**31) for name in integer_fields)
-        or not (_is_number(plateau["minimum"]) and isfinite(plateau["minimum"]))
-    ):
-        yield "'plateau'", f"{_abbreviate(plateau)}, not an object with the numbers 'step', 'minimum' and 'last_event'"
+    schedule = record.get("plateau", dict.fromkeys(_SCHEDULE_STATES[0], 0))
+    if not isinstance(schedule, dict) or not any(_is_schedule_state(schedule, names) for names in _SCHEDULE_STATES):
+        forms = " or ".join(", ".join(map(repr, names)) for names in _SCHEDULE_STATES)
+        yield "'plateau'", f"{_abbreviate(schedule)}, not an object with the numbers {forms}"
+
+
+def _is_schedule_state(state: Mapping[str, Any], names: Iterable[str]) -> bool:
+    """Return whether a state has these fields, with natural numbers for counts and iterations."""
+    return state.keys() == set(names) and all(
+        _is_number(value) and isfinite(value) if name in ("minimum", "maximum") else _is_natural(value, 2**31)
+        for name, value in state.items()
+    )
 
 
 def _size_limit() -> str:

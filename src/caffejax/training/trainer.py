@@ -190,8 +190,8 @@ class Trainer:
         self._updater.restore(state, device_statistics)
         self.iteration = int(state.iteration)
         self.tests.scores = dict(record.get("scores") or {})
-        if isinstance(self.rate_schedule, AdaptiveSchedule) and "plateau" in record:
-            self.rate_schedule.state.update(record["plateau"])
+        if isinstance(self.rate_schedule, AdaptiveSchedule):
+            self.rate_schedule.restore(record.get("plateau", {}))
         self._finite_check.restart(os.fspath(snapshot))
         log.info("Restored iteration %d from %s", self.iteration, snapshot)
 
