@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 from subject import assert_close
 
 from caffejax.errors import CaffejaxError
+from caffejax.kernels.normalization_op import _sum_separately, _sum_stacked
 from caffejax.net import Net
 
 DEVICES, SHARE = 4, 6
@@ -145,6 +146,23 @@ def check_all_reduce_counts(forward: int, backward: int, **options: Any) -> None
 
     assert count(lambda params, state, inputs: top(inputs["x"], params, state, inputs)) == forward
     assert count(back) == forward + backward
+
+
+def check_sums_are_stacked(platform: str, shapes: list[str]) -> None:
+    """The arrays that a BatchNorm adds up over devices in a forward pass, in the program for a platform."""
+    part = make_net(NORM, SHARE, **SYNCED)
+    run = map_over_devices(lambda params, state, inputs: part.apply(params, state, inputs)[0]["z"], P(AXIS))
+    traced = jax.jit(run).trace(*init_variables(part), make_inputs())
+    text = traced.lower(lowering_platforms=(platform,)).as_text()
+    assert re.findall(r"stablehlo\.all_reduce.*?\}\) : \(tensor<(\w+)>", text, re.DOTALL) == shapes
+
+
+def check_separate_sums() -> None:
+    """On TPUs, where this test does not run, the sums over devices are the same."""
+    x = jnp.arange(2.0 * DEVICES * 3).reshape(DEVICES, 2, 3)
+    for add_up in (_sum_stacked, _sum_separately):
+        run = jax.shard_map(lambda x, f=add_up: f(AXIS, *x[0]), mesh=mesh(DEVICES), in_specs=P(AXIS), out_specs=P())
+        np.testing.assert_array_equal(run(x), x.sum(0))
 
 
 def check_no_collectives_without_axis_name() -> None:

@@ -41,9 +41,17 @@ def test_batch_norm_needs_one_all_reduce_each_way(
     eight_devices.submit(across_devices.check_all_reduce_counts, n_all_reduces, n_all_reduces, **options).result()
 
 
+@pytest.mark.parametrize(("platform", "shapes"), [("tpu", ["3xf32", "3xf32"]), ("cuda", ["2x3xf32"])])
+def test_sums_of_batch_norm_are_stacked_except_on_tpus(
+    platform: str, shapes: list[str], eight_devices: ProcessPoolExecutor
+) -> None:
+    eight_devices.submit(across_devices.check_sums_are_stacked, platform, shapes).result()
+
+
 @pytest.mark.parametrize(
     "check",
     [
+        across_devices.check_separate_sums,
         across_devices.check_no_collectives_without_axis_name,
         across_devices.check_traces_are_not_shared,
         across_devices.check_unchecked_axes_are_refused,
