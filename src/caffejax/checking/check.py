@@ -170,7 +170,7 @@ def _loaded_report(name: str, graph: Graph, assumed: tuple[str, ...], weights: S
 
 
 def _drop_repeated(phases: Sequence[PhaseReport]) -> tuple[PhaseReport, ...]:
-    """Return the reports without those on a phase with stages that equal the report on the phase without stages."""
+    """Drop each report on a phase with stages that equals the report on the same phase without stages."""
     without_stages = {phase.state: phase for phase in phases if "+" not in phase.state}
     return tuple(
         p for p in phases if "+" not in p.state or not _are_equal(p, without_stages[p.state.partition("+")[0]])

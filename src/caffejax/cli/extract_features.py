@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _database_writer(kind: str, target: str, name: str) -> Iterator[Callable[[Any], object]]:
-    """Return a context whose value is a function that appends a batch of a blob to a database, one record per row."""
+    """Open a new database; yield a function that appends a batch of a blob to it, one record for each row."""
     from ..data.database import WRITERS
     from ..data.write_imageset import encode_feature_datums
 

@@ -203,7 +203,9 @@ class _OpenFile:
         if cached is None or cached[0] != leaf:
             self._cached_leaf = cached = leaf, self._pages.records(leaf)
         if len(cached[1]) <= index - first:
-            raise DamagedError(f"page {leaf} has fewer records than before")
+            raise DamagedError(
+                f"page {leaf} has fewer records than when it was indexed; the file may have been changed during reading"
+            )
         return cached[1], first
 
     def _index_next_leaf(self) -> None:

@@ -55,7 +55,9 @@ class Model:
             width, height = size if height is None else (size, height)
             self._size = int(width), int(height)
         except (TypeError, ValueError) as error:
-            raise CaffejaxError(f"the input size must be (width, height), or two numbers, not {size!r}") from error
+            raise CaffejaxError(
+                f"the input size must be a pair (width, height), or width and height as two arguments, not {size!r}"
+            ) from error
         return self
 
     def setInputMean(self, mean: Any) -> Model:
@@ -196,12 +198,15 @@ class DetectionModel(Model):
     _across_classes = False
 
     def setNmsAcrossClasses(self, value: bool) -> DetectionModel:
-        """Store the setting. It has no effect, because DetectionOutput has already suppressed overlapping boxes."""
+        """Store whether boxes of different classes suppress each other.
+
+        The value has no effect, because DetectionOutput has already suppressed overlapping boxes.
+        """
         self._across_classes = bool(value)
         return self
 
     def getNmsAcrossClasses(self) -> bool:
-        """Return the setting."""
+        """Return the value of the last `setNmsAcrossClasses`. It has no effect."""
         return self._across_classes
 
     def detect(self, frame: Array, confThreshold: float = 0.5, nmsThreshold: float = 0.0) -> tuple[Any, Any, Any]:

@@ -413,7 +413,10 @@ class Net:
     def getLayersShapes(
         self, netInputShapes: Any
     ) -> tuple[Array, tuple[tuple[Array, ...], ...], tuple[tuple[Array, ...], ...]]:
-        """Return the numbers of all layers, including 0, and the shapes of their bottoms and tops, as int32 arrays."""
+        """Return the ids of all layers, and the shapes of their bottoms and tops, as int32 arrays.
+
+        Id 0 stands for the net's inputs, as in OpenCV.
+        """
         arrays = (
             [tuple(np.array(shape, np.int32) for shape in shapes) for shapes in layers]
             for layers in self._shapes_for(netInputShapes)

@@ -77,7 +77,10 @@ def net_states(net: NetParameter) -> Iterator[State]:
 
 
 def has_no_data(net: NetParameter, state: NetState) -> bool:
-    """Return whether a net has no layers in a state, or lacks blobs that only data layers of other states produce.
+    """Return whether a net cannot run in a state because its data layers belong to other states.
+
+    This is the case if the net has no layers in the state, or if a layer reads a blob that only an excluded data layer
+    would produce.
 
     The result is also True for a deployed net that still has losses and therefore lacks labels.
     """

@@ -20,8 +20,8 @@ def channels_first(x: jax.Array) -> jax.Array:
 def materialise(x: jax.Array) -> jax.Array:
     """Make XLA write `x` to memory in the order of its axes, with the last axis contiguous; return `x`.
 
-    Next to matrix products and convolutions, XLA chooses this layout by itself. XLA fuses no operations across this
-    call, so the operations that read `x` do not recompute it.
+    XLA chooses this layout by itself for arrays that a matrix product or a convolution reads or writes. XLA fuses no
+    operations across this call, so the operations that read `x` do not recompute it.
     """
     return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))
 

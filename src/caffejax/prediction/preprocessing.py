@@ -178,7 +178,7 @@ def _with_transform(net: NetParameter) -> list[LayerParameter]:
 
 
 def _has_mean(param: TransformationParameter, file: Path) -> bool:
-    """Return whether the mean of a transform_param can be used: it has no mean_file, or the file exists."""
+    """Return whether the mean of a transform_param is available. It is not if its mean_file does not exist."""
     return not param.HasField("mean_file") or find(param.mean_file, file.parent).exists()
 
 

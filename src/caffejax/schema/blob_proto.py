@@ -109,7 +109,9 @@ def _array(chunks: dict[int, list[memoryview]], shape: tuple[int, ...], legacy: 
     if len(shape) > _MAX_AXES:
         raise ValueError(f"a blob has {len(shape)} axes, but at most {_MAX_AXES} are allowed")
     if math.prod(shape) != values.size:
-        raise ValueError(f"a blob of shape {shape_text(shape)} has {values.size} values")
+        raise ValueError(
+            f"a blob of shape {shape_text(shape)} must have {math.prod(shape)} values, but has {values.size}"
+        )
     with np.errstate(over="ignore", invalid="ignore"):  # out-of-range values become infinity, as in Caffe
         array = values.astype(np.float32, copy=False).reshape(shape)
     array.flags.writeable = False

@@ -190,9 +190,10 @@ def upgrade_statistics(net: NetParameter) -> list[str]:
 
 
 def drop_inactive(net: NetParameter) -> list[str]:
-    """Drop settings that MyCaffe marks as inactive, and rename MyCaffe's fields as in other forks.
+    """Drop settings that MyCaffe marks as inactive, and rename MyCaffe's fields to the names in other forks.
 
-    The fields that mark settings, `active` and `option`, are removed as well.
+    The fields that mark settings, `active` and `option`, are removed as well. The returned list is empty, because these
+    changes need no remark.
     """
     for layer in net.layer:
         for name, new_name in (("normalization2_param", "norm_param"), ("multiboxloss_param", "multibox_loss_param")):

@@ -191,7 +191,7 @@ class OnnxBuilder:
         return value.source if isinstance(value.source, str) else self.add_constant(value.source)
 
     def broadcast_name(self, value: OnnxValue) -> str:
-        """Return the name of a value, broadcast to its full shape."""
+        """Broadcast a value to its full shape, and return the name of the result."""
         if value.has_full_shape:
             return self.stored_name(value)
         expanded: str = self.add_node("Expand", [self.stored_name(value), self.sizes.shape_vector(value.shape)])

@@ -241,8 +241,8 @@ def _check_settings(p: Any) -> None:
     )
     require(
         p.background_label_id >= 0 or not p.share_location,
-        f"background_label_id: {p.background_label_id} needs share_location: false, because the fork treats "
-        "shared boxes as background",
+        f"background_label_id: {p.background_label_id} needs share_location: false, because the SSD fork "
+        "gives shared boxes the label -1, and would drop them as background",
     )
     require(nms.nms_threshold >= 0, f"nms_threshold must not be negative: {nms.nms_threshold}")
     require(0 < nms.eta <= 1, f"eta must be more than 0 and no more than 1: {nms.eta}")

@@ -37,9 +37,10 @@ class Truth(NamedTuple):
 
     @classmethod
     def parse(cls, rows: jax.Array, *, difficult: bool) -> Truth:
-        """Return the ground truth in rows (image, label, instance, x1, y1, x2, y2, difficult), (count, 8).
+        """Convert the rows of a label bottom, (count, 8), to ground truth.
 
-        Difficult rows are ignored if `difficult` is false.
+        The columns are image, label, instance, x1, y1, x2, y2 and difficult. Difficult rows are ignored if `difficult`
+        is false.
         """
         used = (rows[:, 0] >= 0) & (difficult | (rows[:, 7] == 0))
         return cls(jnp.where(used, rows[:, 0], -1).astype(jnp.int32), rows[:, 1].astype(jnp.int32), rows[:, 3:7])

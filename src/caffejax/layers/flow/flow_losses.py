@@ -152,7 +152,7 @@ define_layer(
 def _powers(param: Any) -> tuple[float, float]:
     require(
         len(param.p) == 1 and len(param.q) == 1 and list(param.pq_episode_starts_at_iter) in ([], [0]),
-        f"needs one p and one q, valid from iteration 0, not p: {list(param.p)}, q: {list(param.q)} from iterations "
-        f"{list(param.pq_episode_starts_at_iter)}",
+        "supports one p and one q for all iterations, with pq_episode_starts_at_iter 0 or not set, but has "
+        f"p: {list(param.p)}, q: {list(param.q)}, pq_episode_starts_at_iter: {list(param.pq_episode_starts_at_iter)}",
     )
     return param.p[0], param.q[0]

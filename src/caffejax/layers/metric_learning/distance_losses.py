@@ -56,8 +56,8 @@ def center_loss(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax
     """Compute half the mean over items of the squared distance to the centre of the item's class, as a scalar.
 
     Bottoms: features (N, ...) and labels (N,). The blob contains the centres of the classes, (num_output, features).
-    The default loss_weight is 0. For every other loss_weight, the gradient with respect to a centre c is the same: the
-    sum of c - x over the n items x of its class, divided by n + 1.
+    The default loss_weight is 0. The gradient with respect to a centre c does not depend on the size of the
+    loss_weight, unless that is 0: it is the sum of c - x over the n items x of the class, divided by n + 1.
     """
     difference, is_label = _differences(ctx, blobs, x, labels)
     return nan_if_unlabelled(is_label, jnp.sum(jnp.square(difference)) / (2 * x.shape[0])).astype(x.dtype)

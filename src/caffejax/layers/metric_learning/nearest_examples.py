@@ -258,7 +258,7 @@ def knn_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
         p.num_output > 0 and p.max_stored_batches > 0,
         f"num_output {p.num_output} and max_stored_batches {p.max_stored_batches} must be positive",
     )
-    require(bool(labels) or not ctx.training, "needs labels, bottom 1, to train")
+    require(bool(labels) or not ctx.training, "training needs the labels as bottom 1")
     shapes: list[Shape] = [(1,), (p.max_stored_batches, n, math.prod(x.shape[1:])), (p.max_stored_batches, n)]
     return [ParamSpec(shape, learnable=False) for shape in shapes]
 

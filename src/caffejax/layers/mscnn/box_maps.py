@@ -27,9 +27,10 @@ def require_columns(shape: Any, name: str, *columns: int) -> int:
         LayerError: if the shape has fewer than two axes, or the number of values is not allowed.
     """
     size = math.prod(shape[1:])
+    require(len(shape) >= 2, f"{name} must have at least 2 axes, (rows, ...), not shape {tuple(shape)}")
     require(
-        len(shape) >= 2 and (not columns or size in columns),
-        f"{name} must have rows of {' or '.join(map(str, columns)) or 'some'} values, not shape {tuple(shape)}",
+        not columns or size in columns,
+        f"{name} must have rows of {' or '.join(map(str, columns))} values, not shape {tuple(shape)}",
     )
     return size
 

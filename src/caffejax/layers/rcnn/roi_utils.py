@@ -66,7 +66,9 @@ def ceil_divided(x: jax.Array, n: Any) -> jax.Array:
 
 
 def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Array, jax.Array]:
-    """Return the first cell of each of n bins along an axis, and the cell after its last cell, int32 (R, n) each.
+    """Divide regions into bins along an axis; return the first cell of each bin, and the cell after its last cell.
+
+    Both arrays are int32, (R, n).
 
     Args:
         start, size: (R,), the start and the size of the regions in cells.
@@ -81,9 +83,12 @@ def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Arr
 
 
 def valid_images(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
-    """Return an index of an existing image for each region, and an offset that is added to its values, (R,) each.
+    """Replace the indices of images that do not exist, so that results of their regions are NaN.
 
-    An offset is 0, or NaN if the region's image does not exist. A negative index marks a padding row; it becomes 0.
+    Returns:
+        Two arrays (R,): the image to read for each region, which exists, and the offset to add to the region's values.
+        The offset is NaN if the region's image does not exist, otherwise 0. For a padding row, whose index is negative,
+        the image is 0 and the offset is 0.
 
     Args:
         image: (R,), the image index of each region.

@@ -63,7 +63,7 @@ class SharedStateSequence(Sequence):
     """Sequences whose gates are computed from the hidden state of the first sequence, as in caffe-lstm's CPU code."""
 
     def project_state(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return the terms of the gates that depend on the hidden states `h`, using only the first sequence's state."""
+        """Return the terms of the gates that depend on the hidden states `h`: for all sequences, those of the first."""
         return cont * self.multiply_by_weight(h[..., :1, :], weight)
 
     def state_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:

@@ -77,7 +77,7 @@ def _branch(
 
 @register_converter("platform_index")
 def platform_index(eqn: Equation) -> OnnxValue:
-    """Return the index of the branch that is not for certain platforms, or of the last branch if there is none."""
+    """Return the index of the default branch, or of the last branch if each branch names its platforms."""
     platforms = eqn.params["platforms"]
     return constant_value(np.int32(next((i for i, names in enumerate(platforms) if names is None), len(platforms) - 1)))
 
