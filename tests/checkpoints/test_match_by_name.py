@@ -100,17 +100,21 @@ def test_nothing_is_logged_where_nothing_is_missing(folder: Path, caplog: pytest
     assert not caplog.records
 
 
-@pytest.mark.parametrize(("file", "names"), [("cut", ["ip"]), ("none", ["conv", "bn", "ip"])])
-def test_strict_loading_refuses_layers_without_weights(folder: Path, file: str, names: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("cut", "layer 'ip' .*: has no weights in .*cut.caffemodel, but each layer needs weights here"),
+        ("none", "has no blobs for any layer of the net"),
+    ],
+)
+def test_strict_loading_refuses_layers_without_weights(folder: Path, file: str, message: str) -> None:
     path = folder / f"{file}.caffemodel"
-    with pytest.raises(WeightsError) as exc_info:
+    with pytest.raises(WeightsError, match=message) as exc_info:
         load_file(Net(folder / "deploy.prototxt"), path, strict=True)
-    assert [problem.layer for problem in exc_info.value.problems] == names
-    for problem in str(exc_info.value).splitlines():
-        assert f"has no weights in {path}, and strict_weights (--strict_weights) requires some" in problem
-    with pytest.raises(WeightsError, match="layer 'ip'"):
+    assert len(exc_info.value.problems) == 1
+    with pytest.raises(WeightsError, match=message):
         caffe.Net(str(folder / "deploy.prototxt"), caffe.TEST, weights=str(path), strict_weights=True)
-    with pytest.raises(WeightsError, match="layer 'ip'"):
+    with pytest.raises(WeightsError, match=message):
         Solver(folder / "solver.prototxt", weights=[path], strict_weights=True)
 
 

@@ -382,3 +382,15 @@ def test_published_nets_are_recognized(folder: Path, name: str, layer: str, publ
 def test_class_names_are_read_line_by_line(folder: Path) -> None:
     (folder / "synset_words.txt").write_text("n01440764 tench\nn01443537 goldfish\n")
     assert read_names("synset_words.txt") == {0: "n01440764 tench", 1: "n01443537 goldfish"}
+
+
+def test_layers_without_weights_are_refused_unless_they_may_be_random(capsys: pytest.CaptureFixture[str]) -> None:
+    write_net(SEGMENTER)
+    ip = 'layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip" inner_product_param { num_output: 7 } }'
+    Path("net.prototxt").write_text(f"{SEGMENTER}\n{ip}")
+    write_pictures(1)
+    command = "predict net.prototxt 0.png --weights=net.npz".split()
+    assert main(command) == 1
+    message = "layer 'ip' (InnerProduct): has no weights in net.npz, but each layer needs weights here"
+    assert message in capsys.readouterr().err
+    assert main([*command, "--random_weights"]) == 0

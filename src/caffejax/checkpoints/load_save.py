@@ -121,8 +121,7 @@ def _read(
         raise WeightsError(mismatch_problems(report))
     for name in report.unused:
         log.info("Ignoring source layer %s", name)
-    # if strict, the caller reports each layer
-    if not matches and not set(report.missing) <= set(exclude) and not strict:
+    if not matches and not set(report.missing) <= set(exclude):
         problem = nothing_matches(graph, stored, path)
         if strict is not None:
             raise WeightsError(problem)

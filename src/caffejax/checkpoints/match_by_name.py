@@ -269,10 +269,7 @@ def report_missing(
         return
     names = ", ".join(os.fspath(file) for file in files)
     if strict:
-        reason = (
-            f"has no weights in {names}, and strict_weights (--strict_weights) requires some; layers are matched by "
-            "name"
-        )
+        reason = f"has no weights in {names}, but each layer needs weights here; layers are matched by name"
         raise WeightsError(layer.problem(reason) for layer in layers_without_weights)
     with_weights = [layer.name for layer in graph.layers if layer.params and layer not in layers_without_weights]
     log.info("Weights from %s for %s", names, _format_layers(with_weights))

@@ -33,6 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_net_argument(parser)
     parser.add_argument("images", help="the pictures", metavar="IMAGE", nargs="+")
     flags.add(parser, "weights", "the net's weights: .caffemodel[.h5], .npz, ...", required=True, metavar="FILES")
+    flags.add_switch(parser, "random_weights", "initialise layers without weights by their fillers")
     flags.add(
         parser,
         "labels",
@@ -117,7 +118,8 @@ def run(options: argparse.Namespace) -> None:
         log.info("Preprocessing: %d x %d, %s", *shape[1:], prepare)
         pictures = _read_pictures(options, gray=shape[0] == 1)
         score_names = {layer.bottom[0] for layer in message.layer if layer.type == "SoftmaxWithLoss" and layer.bottom}
-        frozen = net.freeze(net_flags.load_variables(full_net, options.weights, options.strict_weights))
+        strict = options.strict_weights or not options.random_weights
+        frozen = net.freeze(net_flags.load_variables(net, options.weights, strict))
         results: list[list[Result]] = []
         for start in range(0, len(pictures), options.batch):
             batch = pictures[start : start + options.batch]
