@@ -251,9 +251,18 @@ def test_nets_that_are_too_large_for_svg(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_other_formats_need_graphviz(tmp_path: Path) -> None:
     target = tmp_path / "net.png"
     target.write_text("old")
-    with pytest.raises(CaffejaxError, match=r"drawing to \.png needs Graphviz's program 'dot'.*\.svg"):
+    with pytest.raises(
+        CaffejaxError, match=r"drawing to \.png needs Graphviz's program 'dot'.*not with pip.*\.svg or \.dot"
+    ):
         draw.draw_net_to_file(read_net(NET), target)
     assert target.read_text() == "old"
+
+
+@pytest.mark.usefixtures("no_graphviz")
+def test_no_advice_to_write_svg_without_mini_racer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "py_mini_racer", None)
+    with pytest.raises(CaffejaxError, match=r"package manager \(not with pip\), or name the file \.dot$"):
+        draw.draw_net_to_file(read_net(NET), tmp_path / "net.png")
 
 
 def write_dot_program(folder: Path, script: str) -> None:

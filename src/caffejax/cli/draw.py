@@ -1,8 +1,8 @@
 """Draw a net as a graph of layers and blobs, or draw a layer's filters, or a blob's channels for an image.
 
-Graphs in formats other than .svg and .dot need Graphviz. Filters and channels need --weights, and are drawn as tiles
-from black (lowest value) to white (highest value). Images are preprocessed as in `caffejax classify --center_only`,
-with the same flags.
+Graphs in formats other than .dot need Graphviz; for .svg the package mini-racer is enough. Filters and channels need
+--weights, and are drawn as tiles from black (lowest value) to white (highest value). Images are preprocessed as in
+`caffejax classify --center_only`, with the same flags.
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ def draw_graph(options: argparse.Namespace, phase: str) -> None:
 
 
 class draw_net:  # noqa: N801  named like Caffe's script
-    """Draw a net: layers, blobs and their connections. Formats other than .svg and .dot need Graphviz."""
+    """Draw a net: layers, blobs and their connections.
+
+    Formats other than .dot need Graphviz; for .svg the package mini-racer is enough.
+    """
 
     HELP = "draw a net"
     EXAMPLE = "caffejax draw_net train_val.prototxt net.svg --phase=TRAIN"

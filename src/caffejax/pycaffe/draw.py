@@ -1,7 +1,7 @@
 """Drawings of nets: layers as boxes, blobs as octagons, with Caffe's colours.
 
 A drawing is a text in the DOT language. Graphviz's program `dot` converts it to other formats, if it is installed. SVG
-does not need Graphviz: the layout library of `caffejax view` computes it.
+does not need Graphviz: the layout library of `caffejax view` computes it, if the package mini-racer is installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter
 from ..view.draw_style import draw_style
 from ..view.layer_graph import connect_layers
-from ..view.svg_drawing import Drawing, to_svg
+from ..view.svg_drawing import Drawing, can_draw_svg, to_svg
 
 LAYER_STYLE_DEFAULT = {"shape": "record", "fillcolor": "#6495ED", "style": "filled"}
 NEURON_LAYER_STYLE = {"shape": "record", "fillcolor": "#90EE90", "style": "filled"}
@@ -177,8 +177,8 @@ def draw_net(
         if ext == "svg":
             return to_svg(picture).encode()
         raise CaffejaxError(
-            f"drawing to .{ext} needs Graphviz's program 'dot', which was not found: install the package graphviz, "
-            "or name the file .svg or .dot"
+            f"drawing to .{ext} needs Graphviz's program 'dot', which was not found: install graphviz with the "
+            f"system's package manager (not with pip), or name the file {'.svg or ' * can_draw_svg()}.dot"
         )
     result = subprocess.run([program, f"-T{ext}"], input=picture.to_dot().encode(), capture_output=True, check=False)
     if result.returncode:

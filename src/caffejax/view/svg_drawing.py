@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from html import escape
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
@@ -145,6 +146,11 @@ def _run_in_this_thread(script: str) -> Any:
 
 def _too_large_error(reason: str) -> CaffejaxError:
     return CaffejaxError(f"the net is too large to be laid out: {reason}; draw only one phase, or write a .dot file")
+
+
+def can_draw_svg() -> bool:
+    """Return whether the package mini-racer is installed, which drawing to SVG needs."""
+    return find_spec("py_mini_racer") is not None
 
 
 @cache
