@@ -105,6 +105,33 @@ def test_another_net_is_refused_by_name_and_shape(tmp_path: Path) -> None:
         other.restore(tmp_path / "snap.orbax")
 
 
+@pytest.mark.parametrize("snapshot", ["snap.orbax", "snap_iter_0.solverstate"])
+def test_layers_of_another_net_are_named_once(tmp_path: Path, snapshot: str) -> None:
+    s = solver(tmp_path)
+    s.snapshot()
+    s.close()
+    other = solver(tmp_path, net=NET.replace('"ip"', '"ip_new"'))
+    with pytest.raises(WeightsError) as exc_info:
+        other.restore(tmp_path / snapshot)
+    (problem,) = exc_info.value.problems
+    differences = "layer 'ip_new' is missing in it, and its layer 'ip' is not in this net"
+    weights = "it" if snapshot.endswith(".orbax") else f"{tmp_path}/snap_iter_0.caffemodel"
+    advice = f"to fine-tune, pass {weights} as --weights instead of --snapshot"
+    assert problem.message == f"this is a snapshot of another net: {differences}; {advice}"
+    assert problem.file == str(tmp_path / snapshot)
+
+
+def test_a_checkpoint_with_more_layers_is_of_another_net(tmp_path: Path) -> None:
+    more = (
+        'layer {{ name: "{0}" type: "InnerProduct" bottom: "ip" top: "{0}" inner_product_param {{ num_output: 2 }} }}'
+    )
+    s = solver(tmp_path, net=NET + more.format("a/1") + more.format("b"))
+    s.snapshot()
+    s.close()
+    with pytest.raises(WeightsError, match=r"another net: its layers 'a/1', 'b' are not in this net; to fine-tune"):
+        solver(tmp_path).restore(tmp_path / "snap.orbax")
+
+
 @pytest.mark.parametrize("name", ["", "/7", "/0"])
 def test_missing_and_damaged_snapshots(tmp_path: Path, name: str) -> None:
     s = solver(tmp_path)

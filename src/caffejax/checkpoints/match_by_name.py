@@ -242,6 +242,16 @@ def _describe_nearest(layers: Sequence[Layer], stored: Stored, max_pairs: int = 
     return f"; nearest (net and file): {', '.join(pairs)}" if pairs else ""
 
 
+class MissingLayersError(WeightsError):
+    """Error about layers without weights in a file.
+
+    Attributes:
+        unused: the names of the file's layers that are not in the net.
+    """
+
+    unused: Sequence[str] = ()
+
+
 def report_missing(
     graph: Graph,
     loaded: Collection[Slot],
@@ -262,7 +272,7 @@ def report_missing(
         unused: the files' blobs for other layers, by layer name.
 
     Raises:
-        WeightsError: if `strict` and a layer has no weights. The message names each such layer.
+        MissingLayersError: if `strict` and a layer has no weights. The message names each such layer.
     """
     layers_without_weights = missing_layers(graph, loaded)
     if not layers_without_weights:
@@ -270,7 +280,9 @@ def report_missing(
     names = ", ".join(os.fspath(file) for file in files)
     if strict:
         reason = f"has no weights in {names}, but each layer needs weights here; layers are matched by name"
-        raise WeightsError(layer.problem(reason) for layer in layers_without_weights)
+        error = MissingLayersError(layer.problem(reason) for layer in layers_without_weights)
+        error.unused = list(unused)
+        raise error
     with_weights = [layer.name for layer in graph.layers if layer.params and layer not in layers_without_weights]
     log.info("Weights from %s for %s", names, _format_layers(with_weights))
     missing = [layer.name for layer in layers_without_weights]

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checkpoints.load_save import load_weights
+from ..checkpoints.match_by_name import MissingLayersError
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Param, Slot
 from ..human_readable import format_count
@@ -22,6 +23,7 @@ from ..schema.blob_proto import Array, shape_text
 from ..schema.caffe_pb2 import SolverParameter
 from .lr_schedules import current_step
 from .snapshot_record import format_record, parse_record
+from .train_state_io import other_net_problem
 from .train_step import TrainState
 from .update_rules import History, find_history, with_history
 
@@ -88,7 +90,12 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
     record = parse_record(stored.record, str(path))
     variables = Variables(like.params, like.state)
     if stored.learned_net:
-        variables = load_weights(_find_weights(path, stored.learned_net), graph, variables, strict=True)
+        weights = _find_weights(path, stored.learned_net)
+        try:
+            variables = load_weights(weights, graph, variables, strict=True)
+        except MissingLayersError as error:
+            missing = [problem.layer or "" for problem in error.problems]
+            raise WeightsError(other_net_problem(str(path), str(weights), missing, error.unused)) from error
     slots = find_history(like.opt_state).history
     problems = list(_differences(stored, graph, len(slots), type))
     if problems:

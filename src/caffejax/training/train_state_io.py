@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import Problem, SolverError, WeightsError
+from ..errors import Problem, SolverError, WeightsError, shorten_list
 from ..net import Params
 from ..parallel import gather_to_first
 from .reporting import log
@@ -95,11 +95,16 @@ class StateReader:
             shapes: the arrays of the checkpoint, or their shapes and dtypes, as nested dictionaries.
 
         Raises:
-            WeightsError: if an array is missing or unknown, or has an unexpected shape. The message names each such
-                array.
+            WeightsError: if a layer or an array is missing or unknown, or an array has an unexpected shape. The message
+                names the layers, or else each such array.
         """
         expected = self._flat_expected()
         flat = _flat({name: tree for name, tree in shapes.items() if name != _DEVICE_STATISTICS})
+        layers, stored_layers = _layer_names(expected), _layer_names(flat)
+        if layers.keys() != stored_layers.keys():
+            missing = [name for name in layers if name not in stored_layers]
+            unknown = [name for name in stored_layers if name not in layers]
+            raise WeightsError(other_net_problem(self.file, "it", missing, unknown))
         may_differ = {f"state/{name}" for name in self.recurrent_state}
         if messages := _differences(flat, expected, may_differ):
             raise WeightsError([Problem(message, file=self.file) for message in messages])
@@ -141,6 +146,40 @@ class StateReader:
 
     def _flat_expected(self) -> dict[str, Any]:
         return _flat(to_arrays(self.expected))
+
+
+def other_net_problem(file: str, weights: str, missing: Sequence[str], unknown: Sequence[str]) -> Problem:
+    """Return the problem of a snapshot whose layers differ from the net's.
+
+    Args:
+        file: the snapshot.
+        weights: the file with the snapshot's weights, or "it" if `file` contains them.
+        missing: the names of the net's layers that are missing in the snapshot.
+        unknown: the names of the snapshot's layers that are not in the net.
+    """
+    differences = []
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        differences.append(f"{_quote_layers(missing)} {verb} missing in it")
+    if unknown:
+        verb = "is" if len(unknown) == 1 else "are"
+        differences.append(f"its {_quote_layers(unknown)} {verb} not in this net")
+    message = (
+        f"this is a snapshot of another net: {', and '.join(differences)}; to fine-tune, pass {weights} as --weights "
+        "instead of --snapshot"
+    )
+    return Problem(message, file=file)
+
+
+def _quote_layers(names: Sequence[str]) -> str:
+    plural = "s" * (len(names) > 1)
+    return f"layer{plural} {', '.join(shorten_list([f"'{name}'" for name in names]))}"
+
+
+def _layer_names(flat: Mapping[str, Any]) -> dict[str, None]:
+    """Return the names of the layers with parameters or running statistics, in order, as the keys of a dict."""
+    names = (name.partition("/")[2].rpartition("/")[0] for name in flat if name.startswith(("params/", "state/")))
+    return dict.fromkeys(names)
 
 
 def _device_statistics(flat: Mapping[str, Any], like: Params) -> Params | None:
