@@ -103,6 +103,23 @@ def test_a_bad_image_is_fatal_or_left_out(tmp_path, capsys):
     assert "db: already exists" in error_output(capsys, *arguments, "--skip_errors")
 
 
+def test_a_root_folder_without_a_slash_is_one_error(tmp_path, capsys):
+    (tmp_path / "images").mkdir()
+    for name in ("a.png", "b.png"):
+        cv2.imwrite(str(tmp_path / "images" / name), np.zeros((2, 3, 3), np.uint8))
+    (tmp_path / "list").write_text("a.png 1\nb.png 2\n")
+    root, rest = tmp_path / "images", [str(tmp_path / "list"), str(tmp_path / "db")]
+    message = error_output(capsys, "convert_imageset", str(root), *rest)
+    assert f"list:1: there is no image '{root}a.png': the root folder must end with a slash: '{root}/'" in message
+    assert "b.png" not in message
+    (tmp_path / "list").write_text("a.png 1\nnone.png 2\nnone2.png 3\n")
+    message = error_output(capsys, "convert_imageset", f"{root}/", *rest)
+    assert "slash" not in message
+    assert message.count("there is no image") == 2
+    (tmp_path / "list").write_text("/a.png 1\n")  # joined without a separator, as in Caffe
+    assert main(["convert_imageset", str(root), *rest]) == 0
+
+
 def test_check_size_refuses_images_of_different_sizes(tmp_path, capsys):
     for flags, code in ([], 0), (["--check_size"], 1):
         database = str(tmp_path / f"db{code}")

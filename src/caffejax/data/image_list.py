@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import DataError, Problem
@@ -134,8 +134,20 @@ def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Pa
         else:
             problems.append(Problem(f"there is no {kind} '{full_name}'", str(file), number))
     if problems:
+        first = problems[0]
+        if _lacks_slash(root, names[(first.line or 1) - 1], folders):
+            raise DataError(
+                replace(first, message=f"{first.message}: the root folder must end with a slash: '{root}/'")
+            )
         raise DataError(shorten(problems))
     return paths
+
+
+def _lacks_slash(root: str, name: str, folders: Sequence[Path]) -> bool:
+    """Return whether a file exists in the folder `root`, but `root` has no slash at its end."""
+    if not root or root.endswith("/"):
+        return False
+    return any(os.path.exists(os.path.join(folder, f"{root}/{name}")) for folder in (Path(), *folders))
 
 
 def shorten(problems: Iterable[Problem]) -> list[Problem]:
