@@ -179,6 +179,53 @@ def test_classify_writes_the_classifiers_predictions(model_folder: Path, tmp_pat
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), classifier.predict(images), rtol=1e-5)
 
 
+def test_a_net_for_gray_images_needs_no_channel_swap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    n = NetSpec()
+    n.data = L.Input(shape=dict(dim=[1, 1, 10, 10]))
+    n.ip = L.InnerProduct(n.data, num_output=5, weight_filler=dict(type="xavier"))
+    n.prob = L.Softmax(n.ip)
+    Path("deploy.prototxt").write_text(format_text(n.to_proto()))
+    net = caffejax.Net("deploy.prototxt", "TEST")
+    caffejax.save_weights("net.caffemodel", net.graph, net.init(jax.random.key(3)))
+    cv2.imwrite("gray.png", np.random.default_rng(0).integers(0, 256, (10, 10)).astype(np.uint8))
+    Path("in.csv").write_text("filename,ymin,xmin,ymax,xmax\ngray.png,0,0,10,10\n")
+    files = ["--model_def=deploy.prototxt", "--pretrained_model=net.caffemodel", "--mean_file="]
+    command = ["classify", "gray.png", "out.npy", "--images_dim=10,10", "--center_only", *files]
+    assert main(command) == 0
+    expected = Classifier("deploy.prototxt", "net.caffemodel", raw_scale=255).predict(
+        [load_image("gray.png", color=False)], oversample=False
+    )
+    np.testing.assert_allclose(np.load("out.npy"), expected, rtol=1e-5)
+    assert main(["detect", "in.csv", "out.csv", "--context_pad=0", *files]) == 0
+    with open("out.csv") as file:
+        row = list(csv.reader(file))[1]
+    np.testing.assert_allclose(np.array(row[5:], float), expected[0], rtol=1e-4)
+    capsys.readouterr()
+    assert main([*command, "--channel_swap=2,1,0"]) == 1
+    assert "channel_swap 2,1,0 does not fit 'data' of shape (1, 1, 10, 10): give one index per channel, such as 0" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("command", ["classify", "detect"])
+def test_three_channels_are_reversed_by_default(model_folder: Path, tmp_path: Path, command: str) -> None:
+    if command == "classify":
+        source, name = model_folder / "0.png", "out.npy"
+    else:
+        source, name = tmp_path / "in.csv", "out.csv"
+        source.write_text(f"filename,ymin,xmin,ymax,xmax\n{model_folder}/0.png,2,3,17,20\n")
+    outputs = []
+    for i, swap in enumerate(([], ["--channel_swap=2,1,0"], ["--channel_swap=0,1,2"])):
+        out = tmp_path / f"{i}{name}"
+        swap += ["--context_pad=2"] if command == "detect" else []
+        assert main([command, str(source), str(out), *flags(model_folder), *swap]) == 0
+        outputs.append(out.read_bytes())
+    assert outputs[0] == outputs[1] != outputs[2]
+
+
 @pytest.mark.parametrize("end", ["csv", "h5"])
 def test_detect_writes_the_detectors_predictions(model_folder: Path, tmp_path: Path, end: str) -> None:
     windows = [(str(model_folder / "0.png"), (2, 3, 17, 20)), (str(model_folder / "1.png"), (5, 5, 9, 9))]
@@ -214,7 +261,7 @@ def test_detect_writes_the_detectors_predictions(model_folder: Path, tmp_path: P
         (("classify", "{job}", "out.npy"), r"contains no \*\.jpg images; --ext"),
         (("classify", "{job}/0.png", "out.npy", "--images_dim=5,5"), r"5 x 5 cannot be cropped to 10 x 10"),
         (("classify", "{job}/0.png", "out.npy", "--mean_file=flat.npy"), r"Mean channels incompatible"),
-        (("classify", "{job}/0.png", "out.npy", "--channel_swap=0"), r"channel_swap 0 does not fit 'data' of shape"),
+        (("classify", "{job}/0.png", "out.npy", "--channel_swap=0"), r"swap 0 does not fit 'data' .* such as 2,1,0"),
         (("classify", "{job}/0.png", "out.npy", "--model_def=fed.prototxt"), r"no input in phase TEST"),
         (("classify", "{job}/0.png", "out.npy", "--pretrained_model=absent"), r"absent: no such file"),
         (("classify", "{job}/0.png", "no_folder/out.npy"), r"create the folder first"),

@@ -48,6 +48,7 @@ def run(options: argparse.Namespace) -> None:
     image_flags.set_default_mean(options)
     image_flags.set_limits(options)
     source = Path(options.input_file)
+    files: list[Path] = []
     if source.suffix == ".npy":
         images = image_flags.load_npy(source)
         inputs = list(images)
@@ -60,7 +61,6 @@ def run(options: argparse.Namespace) -> None:
             raise DataError(
                 Problem(f"contains no *.{options.ext} images; --ext sets their file extension", str(source))
             )
-        inputs = [caffe.io.load_image(file) for file in files]
     image_flags.choose_device(options)
     settings = image_flags.get_settings(options)
     with image_flags.convert_errors(options.model_def):
@@ -71,6 +71,10 @@ def run(options: argparse.Namespace) -> None:
             strict_weights=options.strict_weights,
             **settings,
         )
+        image_flags.set_default_channel_swap(classifier, options)
+        if files:
+            is_gray = classifier.blobs[classifier.inputs[0]].data.shape[1] == 1
+            inputs = [caffe.io.load_image(file, color=not is_gray) for file in files]
         predictions = classifier.predict(inputs, not options.center_only)
     with replace_file(options.output_file) as file:
         np.save(file, predictions)

@@ -58,10 +58,11 @@ def run(options: argparse.Namespace) -> None:
         detector = Detector(
             options.model_def,
             options.pretrained_model,
-            context_pad=options.context_pad,
             strict_weights=options.strict_weights,
             **settings,
         )
+        image_flags.set_default_channel_swap(detector, options)
+        detector.configure_crop(options.context_pad)
     mode = options.crop_mode or ("list" if options.input_file.endswith(".csv") else "selective_search")
     if mode == "list":
         detections = detector.detect_windows(windows.items())

@@ -19,6 +19,8 @@ from . import flags, net_flags
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..pycaffe.classifier import ImageNet
+
 
 CAFFE_MEAN_PATH = "caffe/imagenet/ilsvrc_2012_mean.npy"  # in the folder `python` of BVLC Caffe
 
@@ -49,13 +51,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_strict_flag(parser)
     flags.add(parser, "gpu", help="run on the GPU", action="store_true")
     net_flags.add_import_and_limit_flags(parser)
-    add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
+    swap = "order of the channels (default: 2,1,0 if the net's input has three)"
+    add_preprocessing_flags(parser, raw_scale=255.0, channel_swap_help=swap)
 
 
 def add_preprocessing_flags(
-    parser: argparse.ArgumentParser, raw_scale: float | None = None, channel_swap: tuple[int, ...] | None = None
+    parser: argparse.ArgumentParser,
+    raw_scale: float | None = None,
+    channel_swap: tuple[int, ...] | None = None,
+    channel_swap_help: str = "order of the channels",
 ) -> None:
-    """Add flags for preprocessing; the arguments are the flags' defaults."""
+    """Add flags for preprocessing; `raw_scale` and `channel_swap` are the flags' defaults."""
     default = "; default: Caffe's ILSVRC mean, from $CAFFE_ROOT; an empty value subtracts none"
     mean_file = "the mean to subtract: a .npy file, (K,) or (K, H, W), or a .binaryproto file"
     mean_file += "" if raw_scale is None else default
@@ -68,7 +74,7 @@ def add_preprocessing_flags(
         type=parse_factor,
         default=raw_scale,
     )
-    flags.add(parser, "channel_swap", help="order of the channels", type=parse_numbers, default=channel_swap)
+    flags.add(parser, "channel_swap", help=channel_swap_help, type=parse_numbers, default=channel_swap)
 
 
 def check_files(options: argparse.Namespace) -> None:
@@ -125,6 +131,13 @@ def get_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return the values of the preprocessing flags as keyword arguments of Classifier and Detector."""
     names = ("input_scale", "raw_scale", "channel_swap")
     return {"mean": _read_mean(options.mean_file), **{name: getattr(options, name) for name in names}}
+
+
+def set_default_channel_swap(net: ImageNet, options: argparse.Namespace) -> None:
+    """If `--channel_swap` is absent and the net's input has three channels, have the transformer reverse them."""
+    name = net.inputs[0]
+    if options.channel_swap is None and net.blobs[name].data.shape[1] == 3:
+        net.transformer.set_channel_swap(name, (2, 1, 0))
 
 
 @contextmanager

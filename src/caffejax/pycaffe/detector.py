@@ -58,7 +58,7 @@ class Detector(ImageNet):
         detections: list[dict[str, Any]] = []
         crops = []
         for filename, windows in images_windows:
-            image = io.load_image(filename)
+            image = io.load_image(filename, color=self.crop_dims[2] != 1)
             for window in windows:
                 if 0 in image[int(window[0]) : int(window[2]), int(window[1]) : int(window[3])].shape:
                     size = f"{image.shape[0]} x {image.shape[1]}"

@@ -364,8 +364,10 @@ def make_transformer(
     """
     if channel_swap is not None and tuple(shape[1:2]) != (len(channel_swap),):
         swap = ",".join(map(str, channel_swap))
+        fitting = ",".join(map(str, reversed(range(shape[1])))) if len(shape) > 1 and shape[1] <= 4 else ""
+        example = f", such as {fitting}" * bool(fitting)
         raise ValueError(
-            f"channel_swap {swap} does not fit '{name}' of shape {tuple(shape)}: give one index per channel"
+            f"channel_swap {swap} does not fit '{name}' of shape {tuple(shape)}: give one index per channel{example}"
         )
     transformer = Transformer({name: shape})
     transformer.set_transpose(name, (2, 0, 1))
