@@ -100,10 +100,7 @@ def draw_graph(options: argparse.Namespace, phase: str) -> None:
 
 
 class draw_net:  # noqa: N801  named like Caffe's script
-    """Draw a net: layers, blobs and their connections.
-
-    Formats other than .dot need Graphviz; for .svg the package mini-racer is enough.
-    """
+    """Draw a net as a graph. Formats other than .dot need Graphviz; for .svg the package mini-racer is enough."""
 
     HELP = "draw a net"
     EXAMPLE = "caffejax draw_net train_val.prototxt net.svg --phase=TRAIN"

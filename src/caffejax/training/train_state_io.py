@@ -172,8 +172,8 @@ def other_net_problem(file: str, weights: str, missing: Sequence[str], unknown: 
 
 
 def _quote_layers(names: Sequence[str]) -> str:
-    plural = "s" * (len(names) > 1)
-    return f"layer{plural} {', '.join(shorten_list([f"'{name}'" for name in names]))}"
+    quoted = [f"'{name}'" for name in names]
+    return f"{'layer' if len(names) == 1 else 'layers'} {', '.join(shorten_list(quoted))}"
 
 
 def _layer_names(flat: Mapping[str, Any]) -> dict[str, None]:
