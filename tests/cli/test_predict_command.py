@@ -241,7 +241,6 @@ def test_detections_are_listed_and_drawn(capsys: pytest.CaptureFixture[str]) -> 
     ((image,), _) = predict(capsys, "0.png", "--threshold=0.9")
     assert [row["name"] for row in image["results"]["found"]] == ["rose"]
     assert not Path("o").exists()
-    Path("drawn").mkdir()
     assert main("predict net.prototxt 0.png 1.png --weights=net.npz --out=drawn".split()) == 0
     picture_with_boxes = cv2.imread("drawn/0.png")
     enlargement = len(picture_with_boxes) // 40
@@ -311,12 +310,26 @@ def test_colors_are_those_of_pascal_voc() -> None:
     ]
 
 
+@pytest.mark.parametrize("out", ["drawn", "new/drawn", "drawn.v2/", "existing.v2"])
+def test_an_output_without_extension_is_a_folder(out: str) -> None:
+    write_net(CLASSIFIER)
+    write_pictures(1)
+    Path("existing.v2").mkdir()
+    command = ["predict", "net.prototxt", "0.png", "--weights=net.npz", f"--out={out}"]
+    assert main([*command, "--labels=absent.txt"]) == 1
+    assert Path(out).is_dir() == (out == "existing.v2")  # a command that fails leaves no folder
+    assert main(command) == 0
+    assert cv2.imread(str(Path(out, "0.png"))) is not None
+
+
 @pytest.mark.parametrize(
     ("arguments", "messages"),
     [
         ("0.png absent.png bad.png", ["absent.png: no such file", "bad.png: its image of 3 bytes cannot be decoded"]),
         ("0.png --out=0.png", ["0.png: the output would overwrite an input file"]),
-        ("0.png 1.png --out=drawn.png", ["--out=drawn.png must be an existing folder, because there are 2 pictures"]),
+        ("0.png 1.png --out=drawn.png", ["--out=drawn.png must be a folder, because there are 2 pictures"]),
+        ("0.png --out=file", ["--out=file must be a folder, but 'file' is a file"]),
+        ("0.png --out=file/drawn", ["--out=file/drawn must be a folder, but "]),
         ("0.png --out=drawn.xyz", ["drawn.xyz: '.xyz' is not a picture format"]),
         ("0.png --mean=1,2", ["--mean: the mean has 2 channels, but the net's input has 3"]),
         ("0.png --mean=absent.npy", ["absent.npy: the mean cannot be read"]),
@@ -333,6 +346,7 @@ def test_invalid_arguments_are_refused(capsys: pytest.CaptureFixture[str], argum
     write_net(CLASSIFIER)
     write_pictures(2)
     Path("bad.png").write_bytes(b"abc")
+    Path("file").touch()
     assert main(["predict", "net.prototxt", "--weights=net.npz", *arguments.split()]) == 1
     err = capsys.readouterr().err
     assert "Traceback" not in err

@@ -9,6 +9,7 @@ if none of these has them, they are Caffe's defaults (no mean, scale 1, B G R). 
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "the class names: a text file with one on each line, or SSD's labelmap.prototxt",
         metavar="FILE",
     )
-    flags.add(parser, "out", "draw the results: a .png or .jpg file, or a folder for several pictures", metavar="FILE")
+    out = "draw the results: a .png or .jpg file, or a folder, which is created; a name without extension is a folder"
+    flags.add(parser, "out", out, metavar="FILE|FOLDER")
     flags.add_json(parser)
     flags.add(parser, "top", "the number of classes to print", type=flags.parse_positive, default=5, metavar="N")
     flags.add(
@@ -182,6 +184,8 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
 def _output_files(options: argparse.Namespace) -> list[Path]:
     """Return the output file of each picture, or an empty list if `--out` is absent.
 
+    `--out` is a folder if it exists as a folder, has no extension, or ends with a slash.
+
     Raises:
         CaffejaxError: if a file cannot be written or is also an input, if several pictures would have the same output
             file, or if there are several pictures and `--out` is not a folder.
@@ -189,15 +193,22 @@ def _output_files(options: argparse.Namespace) -> list[Path]:
     if options.out is None:
         return []
     out = Path(options.out)
-    files = [out]
-    if out.is_dir() or len(options.images) > 1:
-        if not out.is_dir():
+    if not (out.is_dir() or not out.suffix or options.out.endswith(("/", os.sep))):
+        if len(options.images) > 1:
             raise CaffejaxError(
-                f"--out={out} must be an existing folder, because there are {len(options.images)} pictures"
+                f"--out={out} must be a folder, because there are {len(options.images)} pictures: choose a name without "
+                f"extension, or add a slash ({out}/)"
             )
+        files = [out]
+    else:
         files = [out / f"{Path(image).stem}.png" for image in options.images]
         if len(set(files)) < len(files):
             raise CaffejaxError(f"--out={out}: results of pictures with the same name would overwrite each other")
+        existing = next(path for path in (out, *out.absolute().parents) if os.path.lexists(path))
+        if not existing.is_dir():
+            raise CaffejaxError(f"--out={out} must be a folder, but '{existing}' is a file; choose another path")
+        if existing != out:
+            return files  # in a new folder
     for path in files:
         image_flags.check_image_path(str(path))
         flags.check_out(str(path), options.model, options.labels, *options.images)
@@ -247,8 +258,12 @@ def _read_pictures(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
 
 
 def _write_picture(path: Path, picture: bytes) -> None:
-    from ..atomic_write import replace_file
+    from ..atomic_write import replace_file, write_problem
 
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CaffejaxError(write_problem(path.parent, error)) from error
     with replace_file(path) as file:
         file.write(picture)
 
