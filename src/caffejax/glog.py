@@ -121,13 +121,13 @@ def collect_warnings(prefix: str = "") -> Iterator[list[str]]:
         def emit(self, record: logging.LogRecord) -> None:
             messages.append(record.getMessage().removeprefix(prefix))
 
-    collector, propagate = Collector(logging.WARNING), log.propagate
-    log.addHandler(collector)
+    handlers, propagate = log.handlers[:], log.propagate
+    log.handlers[:] = [Collector(logging.WARNING)]  # instead of the handler of `start_logging`, which prints
     log.propagate = False
     token = _logged.set(set())
     try:
         yield messages
     finally:
         _logged.reset(token)
-        log.removeHandler(collector)
+        log.handlers[:] = handlers
         log.propagate = propagate

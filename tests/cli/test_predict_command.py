@@ -310,6 +310,16 @@ def test_colors_are_those_of_pascal_voc() -> None:
     ]
 
 
+def test_warnings_about_train_nets_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    write_net(CLASSIFIER)
+    write_pictures(1)
+    Path("old_train.prototxt").write_text('input: "data" input_dim: 1 input_dim: 3 input_dim: 4 input_dim: 6')
+    assert main("predict net.prototxt 0.png --weights=net.npz".split()) == 0
+    err = capsys.readouterr().err
+    assert "Preprocessing: " in err
+    assert "old" not in err
+
+
 @pytest.mark.parametrize("out", ["drawn", "new/drawn", "drawn.v2/", "existing.v2"])
 def test_an_output_without_extension_is_a_folder(out: str) -> None:
     write_net(CLASSIFIER)

@@ -196,8 +196,8 @@ def _output_files(options: argparse.Namespace) -> list[Path]:
     if not (out.is_dir() or not out.suffix or options.out.endswith(("/", os.sep))):
         if len(options.images) > 1:
             raise CaffejaxError(
-                f"--out={out} must be a folder, because there are {len(options.images)} pictures: choose a name without "
-                f"extension, or add a slash ({out}/)"
+                f"--out={out} must be a folder, because there are {len(options.images)} pictures: choose a name "
+                f"without extension, or add a slash ({out}/)"
             )
         files = [out]
     else:

@@ -166,10 +166,11 @@ def _transforms(net: NetParameter, file: Path) -> Iterator[tuple[TransformationP
     names = {layer.name for layer in net.layer}
     yield from ((layer.transform_param, file) for layer in _with_transform(net))
     for train_file in sorted(file.parent.glob("*train*.prototxt")):
+        train = NetParameter()
         with collect_warnings(), suppress(CaffejaxError):  # the file is a solver, or an invalid net
-            train = NetParameter() if train_file == file else read_net(train_file)
-            if 2 * len(names & {layer.name for layer in train.layer}) > len(names):
-                yield from ((layer.transform_param, train_file) for layer in _with_transform(train))
+            train = train if train_file == file else read_net(train_file)
+        if 2 * len(names & {layer.name for layer in train.layer}) > len(names):
+            yield from ((layer.transform_param, train_file) for layer in _with_transform(train))
 
 
 def _with_transform(net: NetParameter) -> list[LayerParameter]:
