@@ -1,9 +1,9 @@
 """Copy a small model with its data into a folder, train it, and draw its predictions. No network is needed.
 
 The demo "digits" trains LeNet on handwritten digits, which takes less than a minute on two cores. The demo "shapes"
-trains SSD on synthetic pictures of discs, squares and triangles, which takes a minute or more. The demo "face" trains
-the same SSD on synthetic faces that are smiling, sad or surprised. The folder contains the prototxts, the data and a
-few pictures. Change the prototxts and train again.
+trains SSD on synthetic pictures of discs, squares and triangles, which takes two to four minutes on two cores. The demo
+"face" trains the same SSD on synthetic faces that are smiling, sad or surprised. The folder contains the prototxts, the
+data and a few pictures. Change the prototxts and train again.
 """
 
 from __future__ import annotations
