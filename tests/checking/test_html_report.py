@@ -70,6 +70,13 @@ def test_the_next_command_exists(report: Report, command: str) -> None:
     assert all(re.match("--(solver|weights|import)=", word) for word in command.split() if word.startswith("--"))
 
 
+def test_a_file_that_is_no_model_has_no_next_command() -> None:
+    report = Report("page.prototxt", "unreadable", (Finding("text", "this is an HTML page"),))
+    assert next_command(report) is None
+    assert "Next:" not in html_report([report], "")
+    assert next_command(Report("labels.prototxt", "other")) is None
+
+
 def test_a_file_that_ended_a_worker_process_is_not_read_again(tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").write_text(NET)
     file = str(tmp_path / "net.prototxt")

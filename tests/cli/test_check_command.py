@@ -2,16 +2,21 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jax
 import pytest
 
 from caffejax import Net
+from caffejax.checking.check_report import Finding, PhaseReport, Report, WeightsReport, format_outcome
+from caffejax.checking.html_report import html_report
 from caffejax.cli import main
 from caffejax.layers import layer_types, registry
 
 INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }\n'
+LOADS, FAILS = PhaseReport("TRAIN", "loads"), PhaseReport("TEST", "fails")
+WRONG = WeightsReport("w", mismatched=(Finding("weights", "x"),))
 MODULE = """
 import caffejax
 caffejax.register(caffejax.LayerType(caffejax.Signature("Unheard"), caffejax.Traced(lambda ctx, x: 3 * x)))
@@ -43,6 +48,65 @@ def test_the_table_lists_nets_that_fail_and_other_files(
     assert "Neither net nor solver: 1 file" in lines
     assert "labels.pbtxt: the file is a label map" in " ".join(out.split())
     assert err == "caffejax: 1 of 2 nets does not load\n"
+    assert any(f"a_long_name_{'a_long_name_' * 5}.pt" in line for line in lines)
+
+
+def test_names_are_shortened_only_in_a_terminal(
+    models_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(models_folder / ("a_long_name_" * 6 + ".pt"))
+    main(["check", file])
+    assert f"\n{file}  FAILS " in capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    main(["check", file])
+    assert f"\n…{file[-49:]}  FAILS" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("report", "outcome"),
+    [
+        (Report("n", "net", phases=(LOADS, FAILS)), "TRAIN; TEST FAILS"),
+        (Report("n", "net", phases=(LOADS, FAILS, replace(FAILS, state="TEST+a"))), "TRAIN; TEST, TEST+a FAIL"),
+        (Report("n", "net", phases=(FAILS,)), "FAILS"),
+        (Report("n", "net", phases=(LOADS,)), "TRAIN"),
+        (Report("n", "net", phases=(replace(LOADS, weights=(WRONG,)),)), "TRAIN; WEIGHTS FAIL"),
+        (Report("n", "net", (Finding("text", "line 3"),), (LOADS,)), "TRAIN; TEXT FAILS"),
+        (Report("n", "solver", (Finding("setting", "x"),), (LOADS,)), "TRAIN; SETTINGS FAIL"),
+        (Report("n", "solver", (Finding("setting", "x"),)), "FAILS (settings)"),
+        (Report("n", "solver"), "(settings)"),
+        (
+            Report("n", "net", phases=(LOADS, *(replace(FAILS, state="T" * i) for i in range(1, 9)))),
+            "TRAIN; 8 states FAIL",
+        ),
+        (Report("n", "unreadable", (Finding("text", "x"),)), "FAILS"),
+    ],
+)
+def test_the_outcome_names_what_loads_and_what_fails(report: Report, outcome: str) -> None:
+    assert format_outcome(report, 12) == outcome
+    assert f"<span>{'loads' if report.loads else outcome}</span>" in html_report([report], "")
+
+
+def test_absent_weights_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.prototxt").write_text(INPUT + RELU % "ReLU")
+    rule = "(a file belongs to the net with the same base name; `--weights` names one)."
+    main(["check", str(tmp_path)])
+    assert f"No weights were found for 1 of 1 net {rule}" in " ".join(capsys.readouterr().out.split())
+    for name in ("other.caffemodel", "a.b.caffemodel.h5", "data.h5"):
+        (tmp_path / name).write_bytes(b"")
+    main(["check", str(tmp_path / "net.prototxt")])
+    files = f"{tmp_path / 'a.b.caffemodel.h5'}, {tmp_path / 'other.caffemodel'}"
+    assert f"1 of 1 net; 2 weights files belong to no net: {files} {rule}" in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "other.caffemodel").rename(tmp_path / "net.caffemodel")
+    main(["check", str(tmp_path)])
+    assert f"1 weights file belongs to no net: {tmp_path / 'a.b.caffemodel.h5'} {rule}" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    main(["check", str(tmp_path), f"--weights={tmp_path / 'net.caffemodel'}"])
+    assert rule not in capsys.readouterr().out
+    for i in range(6):
+        (tmp_path / f"iter_{i}.caffemodel").write_bytes(b"")
+    main(["check", str(tmp_path)])
+    assert "and 2 more (" in " ".join(capsys.readouterr().out.split())
 
 
 def test_json_lists_findings_and_sizes_of_each_phase(models_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,6 +114,7 @@ def test_json_lists_findings_and_sizes_of_each_phase(models_folder: Path, capsys
     result = json.loads(capsys.readouterr().out)
     assert [Path(f).name for f in result["skipped"]] == ["labels.pbtxt"]
     bad, good = result["models"]
+    assert {(phase["parameters"], phase["memory"]) for phase in bad["phases"]} == {(None, None)}  # unknown
     assert (bad["loads"], good["loads"]) == (False, True)
     assert bad["phases"][0]["findings"] == [
         {"cause": "type", "message": "unknown layer type 'Unheard'", "layers": ["relu"]}
@@ -114,7 +179,7 @@ def test_a_damaged_file_fails(name: str, tmp_path: Path, capsys: pytest.CaptureF
     assert main(["check", str(file)]) == 1
     out = capsys.readouterr().out
     assert reason in " ".join(out.split())
-    assert out.endswith("\n0 of 1 net loads.\n" if name in ("typos", "cut") else "\n0 nets load.\n")
+    assert ("\n0 of 1 net loads.\n" if name in ("typos", "cut") else "\n0 nets load.\n") in out
 
 
 def test_damaged_files_beside_nets_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,7 +135,7 @@ def _phase_report(
     try:
         for graph, _, assumed, is_guess in assumed_graphs(net, state.message, file, data_config, text_problems):
             report = _loaded_report(state.name, graph, assumed, [compare_weights(graph, path) for path in weights])
-            best = best or (replace(report, parameters=0, memory=0) if is_guess else report)
+            best = best or (replace(report, parameters=None, memory=None) if is_guess else report)
             if not weights or not any(w.mismatched for w in report.weights):
                 return report if weights else best  # the first assumed size whose shapes fit the weights
     except MissingSourceError as reason:

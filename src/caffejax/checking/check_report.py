@@ -73,9 +73,9 @@ class PhaseReport:
         assumed: assumptions on the shapes of data layers with a missing source.
         compiled: number of compiled layers.
         on_host: layers that run on the host, as `name (type)`.
-        parameters: number of elements of all blobs.
+        parameters: number of elements of all blobs, or None if it is unknown.
         memory: the approximate memory in bytes, without the compiler's temporary memory: of training if
-            the phase is TRAIN and the net has losses, otherwise of a forward pass.
+            the phase is TRAIN and the net has losses, otherwise of a forward pass. None if it is unknown.
         weights: a report for each weights file.
     """
 
@@ -85,8 +85,8 @@ class PhaseReport:
     assumed: tuple[str, ...] = ()
     compiled: int = 0
     on_host: tuple[str, ...] = ()
-    parameters: int = 0
-    memory: int = 0
+    parameters: int | None = None
+    memory: int | None = None
     weights: tuple[WeightsReport, ...] = ()
 
 
@@ -120,6 +120,11 @@ class Report:
         return not (
             self.findings or mismatched or "fails" in outcomes or (self.kind == "net" and "loads" not in outcomes)
         )
+
+    def largest_sizes(self) -> tuple[int, int]:
+        """Return the parameters and the memory of the state in which each is largest, or 0 if unknown."""
+        parameters = max((phase.parameters or 0 for phase in self.phases), default=0)
+        return parameters, max((phase.memory or 0 for phase in self.phases), default=0)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON-compatible values."""
@@ -159,12 +164,36 @@ def _format_lines(lines: list[int]) -> str:
     return f"line{'s' * (len(lines) > 1)} {numbers}{more}: " if lines else ""
 
 
+def format_outcome(report: Report, max_length: int) -> str:
+    """Return the states in which a model loads, and what fails, such as "TRAIN; TEST FAILS" or "TRAIN; WEIGHTS FAIL".
+
+    The text is "FAILS" if a net loads in no state, and "(settings)" for a solver whose file contains no net.
+
+    Args:
+        report: the report on the model.
+        max_length: states with longer names together are counted instead, such as "3 states".
+    """
+
+    def join(states: list[str]) -> list[str]:
+        return states if len(" ".join(states)) <= max_length else [f"{len(states)} states"]
+
+    loading = " ".join(join([phase.state for phase in report.phases if phase.outcome == "loads"]))
+    if not loading:
+        words = ["FAILS"] * (not report.loads) + ["(settings)"] * (report.kind == "solver")
+        return " ".join(words)
+    failing = join([phase.state for phase in report.phases if phase.outcome == "fails"])
+    failing += [("SETTINGS" if report.kind == "solver" else "TEXT")] * bool(report.findings)
+    failing += ["WEIGHTS"] * any(w.mismatched for phase in report.phases for w in phase.weights)
+    is_singular = len(failing) == 1 and not failing[0].endswith(("SETTINGS", "WEIGHTS", " states"))
+    return f"{loading}; {', '.join(failing)} {'FAILS' if is_singular else 'FAIL'}" if failing else loading
+
+
 def distinct_phases(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:
     """Yield each distinct report once, without weights and memory.
 
     Its `state` lists all states that have this report, such as "TRAIN, TEST".
     """
-    for report, states in _merge_states((replace(p, state="", memory=0, weights=()), p.state) for p in phases):
+    for report, states in _merge_states((replace(p, state="", memory=None, weights=()), p.state) for p in phases):
         yield replace(report, state=states)
 
 

@@ -12,7 +12,7 @@ from ..errors import CaffejaxError
 from ..human_readable import format_bytes, format_count, format_number
 from ..schema import read_valid_part
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
-from .check_report import Finding, PhaseReport, Report, distinct_phases, distinct_weights
+from .check_report import Finding, PhaseReport, Report, distinct_phases, distinct_weights, format_outcome
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -41,6 +41,7 @@ _COLOURS = {
     "Accuracy": "#c94f4f",
 }
 _CELL, _MAX_LAYERS = 9, 1500
+_MAX_STATES = 40  # characters
 
 
 def html_report(reports: Sequence[Report], headline: str, skipped: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -67,11 +68,11 @@ TRAIN it is the memory of training.</p>
 
 
 def _section(report: Report) -> str:
-    loading = [phase for phase in report.phases if phase.outcome == "loads"]
-    parameters, memory = (max((getattr(p, f) for p in loading), default=0) for f in ("parameters", "memory"))
+    parameters, memory = report.largest_sizes()
     numbers = [format_number(parameters) + " params" if parameters else "", format_bytes(memory) if memory else ""]
     cells = "".join(f'<span class="number">{text}</span>' for text in numbers)
-    state = "loads" if report.loads else "has problems"
+    state = "loads" if report.loads else format_outcome(report, _MAX_STATES)
+    command = next_command(report)
     lines = [
         '<details class="loads">' if report.loads else '<details class="fails" open="">',
         f'<summary><span class="file">{escape(report.file)}</span><span>{state}</span>{cells}</summary>',
@@ -80,7 +81,7 @@ def _section(report: Report) -> str:
         *_weights(report),
         *_items([f"note: {escape(note)}" for note in report.notes]),
         *_drawing(report),
-        f"<p>Next: <code>{escape(next_command(report))}</code></p>",
+        *([f"<p>Next: <code>{escape(command)}</code></p>"] if command else []),
         "</details>",
     ]
     return "\n".join(lines)
@@ -115,8 +116,13 @@ def _items(items: Sequence[str]) -> Iterator[str]:
         yield f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
 
 
-def next_command(report: Report) -> str:
-    """Return the next command for a user, which runs or trains a model that loads, or helps to repair other models."""
+def next_command(report: Report) -> str | None:
+    """Return the next command for a user, which runs or trains a model that loads, or helps to repair other models.
+
+    Return None if the file is neither a net nor a solver, such as an HTML page.
+    """
+    if report.kind in ("unreadable", "other"):
+        return None
     file = shlex.quote(report.file)
     findings = [*report.findings, *(f for phase in report.phases for f in phase.findings)]
     if any(finding.cause in ("type", "python") for finding in findings):

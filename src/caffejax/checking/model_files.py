@@ -12,7 +12,8 @@ from ..schema.tokens import END, Tokens
 from .check_report import Kind
 
 _EXTENSIONS = (".prototxt", ".pt", ".pbtxt")
-_WEIGHTS_EXTENSIONS = (".caffemodel", ".caffemodel.h5", ".h5")
+_CAFFEMODELS = (".caffemodel", ".caffemodel.h5")
+_WEIGHTS_EXTENSIONS = (*_CAFFEMODELS, ".h5")
 _NET_FIELDS = {"layer", "layers", "input", "input_shape", "input_dim"}
 _SIMILARITY = 0.75  # the ratio of difflib; "lyer" and "layer" have 0.89, "label" and "layer" 0.6
 
@@ -54,6 +55,23 @@ def is_label_map(text: str) -> bool:
 def find_weights(file: Path) -> list[Path]:
     """Return the weights files that have the same folder and base name as a net's file."""
     return [path for extension in _WEIGHTS_EXTENSIONS if (path := file.with_name(file.stem + extension)).is_file()]
+
+
+def find_weights_without_net(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Return the .caffemodel files that `find_weights` finds for no file beside them.
+
+    Args:
+        paths: folders, which are searched with their subfolders, and files, whose folders are searched.
+    """
+    weights: set[Path] = set()
+    for path in map(Path, paths):
+        files = path.rglob("*") if path.is_dir() else path.parent.glob("*")
+        weights.update(file for file in files if file.name.endswith(_CAFFEMODELS) and file.is_file())
+    return sorted(w for w in weights if not any(w.with_name(_base_name(w) + e).is_file() for e in _EXTENSIONS))
+
+
+def _base_name(weights: Path) -> str:
+    return next(weights.name.removesuffix(e) for e in reversed(_CAFFEMODELS) if weights.name.endswith(e))
 
 
 def _top_level_names(text: str) -> Iterator[str]:

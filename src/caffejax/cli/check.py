@@ -26,8 +26,8 @@ HELP = "report which models load and why others do not"
 EXAMPLE = "caffejax check models/ my_net/deploy.prototxt --html=report.html"
 
 _WIDTH = 100
-_NAME, _STATES = 50, 12
-_ROW = "{:<50}  {:<20}  {:>8}  {:>10}"
+_NAME, _STATES, _MAX_WEIGHTS = 50, 12, 5
+_ROW = "{:<50}  {:<24}  {:>8}  {:>10}"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +83,8 @@ def run(options: argparse.Namespace) -> None:
         flags.print_json({"models": [report.as_json() for report in models], "skipped": skipped})
     else:
         _print_summary(models, skipped)
+        if not weights:
+            _print_absent_weights(models, options.paths)
     if options.html:
         from ..checking.html_report import html_report
 
@@ -110,17 +112,14 @@ def _print_report(report: Report, first: bool) -> None:
 
 
 def _format_report(report: Report) -> Iterator[str]:
-    from ..checking.check_report import distinct_phases, distinct_weights
+    from ..checking.check_report import distinct_phases, distinct_weights, format_outcome
 
-    loading = [phase for phase in report.phases if phase.outcome == "loads"]
-    states = " ".join(phase.state for phase in loading)
-    summary = states if len(states) <= _STATES else f"{len(loading)} states"
-    summary = summary or ("settings" if report.kind == "solver" else "")
-    outcome = f"({summary})" if summary and not (report.loads and states) else summary
-    parameters, memory = (max((getattr(p, f) for p in loading), default=0) for f in ("parameters", "memory"))
+    parameters, memory = report.largest_sizes()
     numbers = (format_number(parameters), format_bytes(memory) if memory else "-")
-    yield _ROW.format(_shorten(report.file), outcome if report.loads else f"FAILS {outcome}", *numbers).rstrip()
-    yield from _wrap((f"loads in {states}",) if states not in ("", summary) else (), "")
+    file = _shorten(report.file) if sys.stdout.isatty() else report.file
+    yield _ROW.format(file, format_outcome(report, _STATES), *numbers).rstrip()
+    states = " ".join(phase.state for phase in report.phases if phase.outcome == "loads")
+    yield from _wrap((f"loads in {states}",) if len(states) > _STATES else (), "")
     yield from _wrap((str(finding) for finding in report.findings), "")
     for phase in distinct_phases(report.phases):
         if phase.outcome == "no data":
@@ -150,6 +149,32 @@ def _print_summary(models: list[Report], skipped: dict[str, str]) -> None:
     if skipped:
         print(f"Neither net nor solver: {format_count(len(skipped), 'file')}")
         for line in _wrap([f"{file}: {reason}" for file, reason in skipped.items()], ""):
+            print(line)
+
+
+def _print_absent_weights(models: list[Report], paths: list[Path]) -> None:
+    """Print how many nets have no weights file with the same base name, and which weights files belong to no net."""
+    from ..checking.model_files import find_weights, find_weights_without_net
+
+    nets = [report for report in models if report.kind == "net"]
+    n = sum(not find_weights(Path(report.file)) for report in nets)
+    others = find_weights_without_net(paths)
+    sentences = [f"no weights were found for {n} of {format_count(len(nets), 'net')}"] if n else []
+    if others:
+        count = f"{format_count(len(others), 'weights file')} {'belongs' if len(others) == 1 else 'belong'} to no net"
+        names = ", ".join(map(str, others[:_MAX_WEIGHTS]))
+        more = f" and {len(others) - _MAX_WEIGHTS} more" if others[_MAX_WEIGHTS:] else ""
+        sentences.append(f"{count}: {names}{more}")
+    if sentences:
+        text = "; ".join(sentences)
+        rule = "a file belongs to the net with the same base name; `--weights` names one"
+        for line in textwrap.wrap(
+            f"{text[0].upper()}{text[1:]} ({rule}).",
+            _WIDTH,
+            subsequent_indent="  ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        ):
             print(line)
 
 
