@@ -293,7 +293,8 @@ class TrainConfig:
         debug_nans: whether to check every step for NaN and infinity, and to name the layer where they first occur. This
             is slower.
         resume: a snapshot for the first `solve` to restore: a <prefix>.orbax folder, a step in such a folder, or a
-            .solverstate[.h5] file.
+            .solverstate[.h5] file. "auto" restores the newest checkpoint of the solver's own snapshot prefix; if there
+            is none, training starts at iteration 0.
         seed: the seed of all randomness if the prototxt has no `random_seed`, or None for a new seed in each run.
         compute_config: how the nets compute. Trained and saved parameters are always float32.
         data_config: how the nets read data. The solver's seed replaces its seed.
@@ -326,7 +327,8 @@ class TrainConfig:
     debug_nans: bool = option(False, "check every step, and name the layer where NaN or infinity first occurs")
     resume: str | PathLike[str] | None = option(
         None,
-        "resume from a <prefix>.orbax folder (its newest step), a step in it, or a .solverstate[.h5]",
+        "resume from a <prefix>.orbax folder (its newest step), a step in it, or a .solverstate[.h5]; auto: from the "
+        "newest checkpoint of the solver's snapshot_prefix, or start at iteration 0 if there is none",
         flag="snapshot",
         metavar="PATH",
     )

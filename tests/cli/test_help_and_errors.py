@@ -196,6 +196,7 @@ def test_an_image_that_the_net_cannot_take_is_refused(job_folder: Path, capsys: 
     [
         (["--snapshot=a", "--weights=b"], "not both"),
         (["--snapshot=nowhere.orbax"], "no such snapshot"),
+        (["--snapshot=auto", "--weights=nowhere.caffemodel"], "nowhere.caffemodel: no such file"),
         (["--weights=nowhere.caffemodel"], "nowhere.caffemodel"),
         (["--gpu=0"], "--device cpu"),
         (["--device=gpu:x"], "'x' is not a device number"),

@@ -44,9 +44,8 @@ def write_job(folder: Path, max_iter: int) -> Path:
 
 
 def start_training(folder: Path, *flags: str) -> Program:
-    if any(p.name.isdigit() for p in folder.glob("x.orbax/*")):  # killed before, maybe in its first snapshot
-        flags = (*flags, "--snapshot=x.orbax")
-    command = [sys.executable, "-m", "caffejax", "train", "--solver=solver.prototxt", "--keep_last=2", *flags]
+    command = [sys.executable, "-m", "caffejax", "train", "--solver=solver.prototxt", "--keep_last=2"]
+    command += ["--snapshot=auto", *flags]
     return Program(command, cwd=folder, stderr=subprocess.PIPE)
 
 
@@ -103,7 +102,10 @@ def test_signals_snapshot_and_stop_or_go_on(tmp_path: Path, name: str) -> None:
             process.send_signal(signal.SIGTERM)
         log = wait_for(process, "nothing: read to the end")
     assert process.returncode == 0, log
-    assert "Optimization stopped early." in log
+    assert re.search(
+        r"Optimization stopped early\.\n.*Resume with: caffejax train --solver=solver\.prototxt --snapshot=x\.orbax\n",
+        log,
+    )
     saved_iterations = [int(p.name) for p in (folder / "x.orbax").iterdir() if p.name.isdigit()]
     assert len(saved_iterations) == (2 if name == "SIGHUP" else 1)
     assert all((folder / f"x_iter_{i}.caffemodel").is_file() for i in saved_iterations)

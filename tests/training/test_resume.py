@@ -269,3 +269,24 @@ def test_damaged_recurrent_state_in_a_snapshot_is_refused(damage: Any) -> None:
     evaluator = Evaluator(net, jax.devices()[0])
     with pytest.raises(DataError, match=r"layer 'lstm' .*its recurrent state is damaged in the snapshot"):
         evaluator.set_state({"lstm": {"carried": damage}})
+
+
+def test_auto_resumes_from_the_newest_checkpoint_or_starts_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "caffejax")
+    (tmp_path / "snap.orbax").mkdir()  # a first snapshot that was killed leaves an empty folder
+    for max_iter, start in ((3, None), (5, 3)):
+        s = solver(tmp_path, "snapshot: 2")
+        s.param.max_iter = max_iter
+        s.solve("auto")
+        s.close()
+        folder = tmp_path / "snap.orbax"
+        line = f"No checkpoint in {folder}; training starts at iteration 0"
+        assert (line if start is None else f"Restored iteration {start} from {folder}") in caplog.messages
+        caplog.clear()
+    for file in (tmp_path / "snap.orbax" / "5").rglob("*"):
+        if file.is_file() and file.parent.name == "d":
+            file.write_bytes(file.read_bytes()[:10])
+    with pytest.raises(WeightsError, match=r"step 5 is damaged.*; step 4 is the newest good one"):
+        solver(tmp_path).solve("auto")

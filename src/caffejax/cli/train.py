@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from ..config import TrainConfig
@@ -31,8 +32,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Train the net."""
-    if options.resume and options.weights:
-        raise CaffejaxError("give --snapshot to resume or --weights to fine-tune, not both")
+    if options.resume and options.resume != "auto" and options.weights:
+        raise CaffejaxError(
+            "give --snapshot to resume or --weights to fine-tune, not both; --snapshot=auto may be given with --weights"
+        )
     start_logging()
     from pathlib import Path
 
@@ -69,5 +72,11 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
         ):
             log.info("Starting Optimization")
             solver.solve()
+            if solver.iteration < solver.param.max_iter:  # stopped early, after a snapshot
+                log.info("Resume with: %s", _resume_command(options.solver, solver.snapshots.prefix))
     finally:
         solver.close()
+
+
+def _resume_command(solver: str, prefix: str) -> str:
+    return shlex.join(["caffejax", "train", f"--solver={solver}", f"--snapshot={prefix}.orbax"])

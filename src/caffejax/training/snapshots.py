@@ -27,7 +27,7 @@ from ..config import OnSnapshotError
 from ..errors import CaffejaxError, Problem, SolverError, WeightsError
 from ..graph import Graph
 from ..net import Params, Variables
-from ..parallel import gather_to_first, is_first, is_true_in_all_processes
+from ..parallel import assert_equal, gather_to_first, is_first, is_true_in_all_processes
 from ..paths import check_exist
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
@@ -310,6 +310,24 @@ class Snapshots:
             checkpoints.close()
         state, device_statistics = reader.to_train_state(arrays)
         return state, record, device_statistics
+
+    def find_checkpoints(self) -> str | None:
+        """Return the path of this prefix's checkpoint folder, or None if it has no complete checkpoint.
+
+        All processes must call this method together.
+
+        Raises:
+            WeightsError: if the folder cannot be opened.
+            CaffejaxError: if the processes see different checkpoints, because they do not share the folder.
+        """
+        folder = f"{self.prefix}.orbax"
+        checkpoints = CheckpointFolder(folder)
+        try:
+            steps = checkpoints.steps()
+        finally:
+            checkpoints.close()
+        assert_equal({f"the newest checkpoint in {folder}": str(steps[-1:])})
+        return folder if steps else None
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -194,7 +194,7 @@ def check_files(
         param: the solver's settings.
         file: the solver's file, or None if the solver was not read from a file.
         weights: additional weight files, which are loaded after the files that the settings name.
-        snapshot: the snapshot that will be restored, or None.
+        snapshot: the snapshot that will be restored, "auto" for the newest one if there is any, or None.
 
     Raises:
         SchemaError, WeightsError, SolverError: if files are missing or cannot be written. The message names each of
@@ -209,7 +209,7 @@ def check_files(
             check_all(*(partial(_find_file, field, source, folder) for field, source in files))
 
     checks: list[Callable[[], object]] = [nets, partial(check_exist, weights_files(param, file, weights), WeightsError)]
-    if snapshot is not None:
+    if snapshot is not None and snapshot != "auto":
         checks.append(partial(check_snapshot, snapshot))
     if param.snapshot:
         checks.append(partial(check_folder, prefix_of(param, file)))

@@ -131,8 +131,8 @@ class Trainer:
         """Train up to iteration `max_iter`, and end as Caffe does, with a snapshot and a test.
 
         Args:
-            resume: the snapshot to restore first; see `restore`. In the first call, the default is the solver's option
-                `resume`.
+            resume: the snapshot to restore first; see `restore`. "auto" restores the newest checkpoint of the solver's
+                snapshot prefix, if there is one. In the first call, the default is the solver's option `resume`.
         """
         try:
             self._solve(resume)
@@ -212,6 +212,10 @@ class Trainer:
             self.snapshots.prepare()
         log.info("Solving %s", self.net.graph.name)
         log.info("Learning Rate Policy: %s", p.lr_policy)
+        if resume == "auto":
+            resume = self.snapshots.find_checkpoints()
+            if resume is None:
+                log.info("No checkpoint in %s.orbax; training starts at iteration 0", self.snapshots.prefix)
         if resume is not None:
             self.restore(resume)
         self._notify("on_start")
