@@ -132,6 +132,19 @@ def test_names_of_no_format_are_refused_before_anything_is_written(name: str) ->
     assert list(Path().iterdir()) == []
 
 
+def test_folders_that_are_no_snapshots_are_refused(tmp_path: Path) -> None:
+    import orbax.checkpoint as ocp
+
+    net = Net(NET)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "own", {"params": net.init(jax.random.key(0)).params})
+    with pytest.raises(WeightsError, match=r"own: is an orbax checkpoint, but not .*restore\(path, template\)"):
+        net.load("own")
+    Path("empty").mkdir()
+    with pytest.raises(WeightsError, match=r"empty: this is a folder; name a file in it"):
+        net.load("empty")
+
+
 def test_params_of_another_net_are_refused(tmp_path: Path) -> None:
     net = Net(NET)
     with pytest.raises(WeightsError, match=r"layer 'head' .*blob 0 in params is missing"):

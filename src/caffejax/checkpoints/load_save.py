@@ -6,6 +6,7 @@ import logging
 import mmap
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -226,10 +227,26 @@ def open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], objec
     format_ = FORMATS.get(find_extension(os.fspath(path), known_only=False))
     if format_ is not None and not format_.by_content:
         return (format_.read_with_state or format_.read)(os.fspath(path)), lambda: None, format_.copies
+    if os.path.isdir(path):
+        raise WeightsError(Problem(_describe_folder(Path(path)), os.fspath(path)))
     if is_hdf5(path):
         return read_caffemodel(path), lambda: None, False
     data, release = map_file(path)
     return decode_caffemodel(data, path), release, True
+
+
+def _describe_folder(folder: Path) -> str:
+    """Return the reason why weights cannot be read from a folder that does not end in .orbax, with a remedy."""
+    if any(os.path.exists(folder / name) for name in _ORBAX_FILES):
+        return (
+            "is an orbax checkpoint, but not a snapshot of caffejax; restore it with a template, such as "
+            "orbax.checkpoint.StandardCheckpointer().restore(path, template), or name a snapshot: <prefix>.orbax or a "
+            "step in it"
+        )
+    return "this is a folder; name a file in it, or a <prefix>.orbax folder"
+
+
+_ORBAX_FILES = ("_CHECKPOINT_METADATA", "_METADATA")  # in a checkpoint, and in an item of it
 
 
 def _copy_if_aligned(array: Array) -> Array:

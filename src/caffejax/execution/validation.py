@@ -163,7 +163,9 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
             problems.append(Problem(f"{name} must be a dict {{layer: blobs}}, not {describe_type(tree)}{hint}"))
     if not problems:
         trees = {name: index_blobs(tree) for name, tree in trees.items()}
-        problems = [problem for layer in graph.layers for problem in _layer_problems(layer, trees)]
+        problems = _text_key_problems(graph, trees) or [
+            problem for layer in graph.layers for problem in _layer_problems(layer, trees)
+        ]
     if not problems and (deleted := [name for name, tree in trees.items() if _has_deleted(tree)]):
         problems.append(
             Problem(
@@ -175,6 +177,30 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
     if problems:
         raise WeightsError(replace(p, file=graph.file) for p in problems)
     return Variables(**trees)
+
+
+def _text_key_problems(graph: Graph, trees: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    """Return one problem for all blobs of the net whose key is text such as '0' instead of a number, if there are any.
+
+    Orbax and flax.serialization convert keys to text.
+    """
+    layers = [
+        layer.name
+        for layer in graph.layers
+        for blobs in [{**trees["params"].get(layer.key, {}), **trees["state"].get(layer.key, {})}]
+        if any(str(p.slot.index) in blobs and p.slot.index not in blobs for p in layer.all_params)
+    ]
+    if not layers:
+        return []
+    names = ", ".join(shorten_list([f"'{name}'" for name in layers], 5))
+    return [
+        Problem(
+            f"the blobs of these layers have text such as '0' as their keys, not numbers such as 0: {names}. Pass the "
+            "result of Net.init as the template to orbax (restore(path, template)) or to flax.serialization "
+            "(from_bytes(template, data)), which then return numbers; a snapshot of a Solver is read by "
+            'net.load("lenet.orbax/500")'
+        )
+    ]
 
 
 def _has_deleted(tree: Any) -> bool:
@@ -195,11 +221,6 @@ def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Ite
 def _array_problem(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | None:
     """Return the problem of the array at `index` of a layer's blobs as text, or None if it is valid."""
     if blobs.get(index) is None:
-        if str(index) in map(str, blobs):
-            return (
-                f"has the text '{index}' as its key, not the number {index}; orbax restores numbers if the params of "
-                "Net.init are its template"
-            )
         return f"is missing; pass the arrays that Net.init or load_weights returns, where its shape is {shape}"
     blob = blobs[index]
     if not isinstance(getattr(blob, "dtype", None), np.dtype):
