@@ -21,8 +21,8 @@ INTRO = """# The commands
 
 `caffejax COMMAND --help` prints what stands here. Flags may be written with one dash or two, and with `_` or `-`
 between words; `--flag=value` and `--flag value` are the same. The exit code is 0 for success, 1 for an error in what is
-read, 2 for a mistake in the command, 130 after Ctrl-C. `caffejax train` that a signal stops after a snapshot ends with 0,
-as in Caffe ([snapshots](snapshots.md#stopping)). This page is made by `scripts/make_command_page.py`.
+read, 2 for a mistake in the command, 130 after Ctrl-C. `caffejax train` that a signal stops after a snapshot ends with
+0, as in Caffe ([snapshots](snapshots.md#stopping)). This page is made by `scripts/make_command_page.py`.
 """
 
 

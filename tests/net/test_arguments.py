@@ -91,7 +91,11 @@ def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
             {**batch(), "data": jnp.zeros((2, 1, 28, 28), jnp.bfloat16)},
             "layer 'conv1' (Convolution): cannot take a bottom of shape (2, 1, 28, 28) bfloat16: params and inputs",
         ),
-        ({"data": batch()["data"]}, "the input for blob 'label' is missing"),
+        (
+            {"data": batch()["data"]},
+            "the input for blob 'label' is missing; pass it, or if the requested blobs do not need it, use "
+            "net.for_inference(blobs)",
+        ),
         (
             {"data": batch()["data"], "lable": 0},
             f"the input for blob 'label' is missing\n{LENET}: the net has no input 'lable' in phase TRAIN; its "

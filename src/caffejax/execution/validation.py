@@ -67,7 +67,7 @@ def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
         WeightsError: if params or state are invalid.
         CaffejaxError: if the key is invalid.
     """
-    check_inputs(graph, graph.input_names, inputs.blobs)
+    check_inputs(graph, graph.input_names, inputs.blobs, _UNNEEDED_INPUTS)
     check_blob_names(graph, "taps", inputs.taps)
     kinds = {name: describe_type(value) for name, value in inputs.taps.items() if not hasattr(value, "dtype")}
     raise_all(
@@ -81,8 +81,19 @@ def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
     return inputs._replace(params=params, state=state)
 
 
-def check_inputs(graph: Graph, names: Sequence[str], inputs: Any) -> None:
+_UNNEEDED_INPUTS = (
+    "; pass it, or if the requested blobs do not need it, use net.for_inference(blobs) or net.freeze(variables, blobs)"
+)
+
+
+def check_inputs(graph: Graph, names: Sequence[str], inputs: Any, remedy: str = "") -> None:
     """Check that `inputs` has an array of numbers for each blob in `names`. It may contain further blobs.
+
+    Args:
+        graph: the net's graph.
+        names: the blobs.
+        inputs: the inputs of a pass.
+        remedy: text to append to the message if some inputs are missing and all other inputs are named correctly.
 
     Raises:
         GraphError: if blobs are missing or not numeric. The message names each of them.
@@ -90,7 +101,9 @@ def check_inputs(graph: Graph, names: Sequence[str], inputs: Any) -> None:
     if not isinstance(inputs, Mapping):
         raise GraphError(Problem(f"inputs must be a dict {{blob: array}}, not {describe_type(inputs)}", graph.file))
     missing = [name for name in names if name not in inputs]
-    problems = [f"the input for blob '{name}' is missing" for name in missing]
+    if not inputs or not set(inputs) <= set(names):
+        remedy = ""
+    problems = [f"the input for blob '{name}' is missing{remedy}" for name in missing]
     for name, value in inputs.items():
         if name not in names and missing:
             valid_names = ", ".join(f"'{n}'" for n in names) or "none"
