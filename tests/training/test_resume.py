@@ -121,6 +121,16 @@ def test_layers_of_another_net_are_named_once(tmp_path: Path, snapshot: str) -> 
     assert problem.file == str(tmp_path / snapshot)
 
 
+def test_a_solver_state_whose_weights_lack_one_layer(tmp_path: Path) -> None:
+    more = 'layer { name: "b" type: "InnerProduct" bottom: "ip" top: "b" inner_product_param { num_output: 2 } }'
+    s = solver(tmp_path)
+    s.snapshot()
+    s.close()
+    with pytest.raises(WeightsError, match=r"another net: layer 'b' is missing in it; to fine-tune") as exc_info:
+        solver(tmp_path, net=NET + more).restore(tmp_path / "snap_iter_0.solverstate")
+    assert "strict_weights" not in str(exc_info.value)
+
+
 def test_a_checkpoint_with_more_layers_is_of_another_net(tmp_path: Path) -> None:
     more = (
         'layer {{ name: "{0}" type: "InnerProduct" bottom: "ip" top: "{0}" inner_product_param {{ num_output: 2 }} }}'

@@ -21,7 +21,15 @@ from ..schema.blob_proto import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
 from ..variables import Params, ParamsLike, Variables, index_blobs
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
-from .match_by_name import LoadReport, Stored, match_blobs, mismatch_problems, nothing_matches, report_missing
+from .match_by_name import (
+    LoadReport,
+    MissingLayersError,
+    Stored,
+    match_blobs,
+    mismatch_problems,
+    nothing_matches,
+    report_missing,
+)
 from .weight_formats import FORMATS, find_extension
 
 log = logging.getLogger("caffejax")
@@ -124,8 +132,12 @@ def _read(
         log.info("Ignoring source layer %s", name)
     if not matches and not set(report.missing) <= set(exclude):
         problem = nothing_matches(graph, stored, path)
-        if strict is not None:
+        if strict is not None and not report.unused:
             raise WeightsError(problem)
+        if strict is not None:
+            error = MissingLayersError(problem)
+            error.missing, error.unused = report.missing, report.unused
+            raise error
         log.warning("%s", problem)
     loaded = {}
     current = Variables(*map(index_blobs, variables)) if isinstance(variables, Variables) else Variables({}, {})

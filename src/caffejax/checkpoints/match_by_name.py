@@ -246,9 +246,11 @@ class MissingLayersError(WeightsError):
     """Error about layers without weights in a file.
 
     Attributes:
+        missing: the names of these layers.
         unused: the names of the file's layers that are not in the net.
     """
 
+    missing: Sequence[str] = ()
     unused: Sequence[str] = ()
 
 
@@ -281,7 +283,7 @@ def report_missing(
     if strict:
         reason = f"has no weights in {names}, but each layer needs weights here; layers are matched by name"
         error = MissingLayersError(layer.problem(reason) for layer in layers_without_weights)
-        error.unused = list(unused)
+        error.missing, error.unused = [layer.name for layer in layers_without_weights], list(unused)
         raise error
     with_weights = [layer.name for layer in graph.layers if layer.params and layer not in layers_without_weights]
     log.info("Weights from %s for %s", names, _format_layers(with_weights))

@@ -94,8 +94,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
         try:
             variables = load_weights(weights, graph, variables, strict=True)
         except MissingLayersError as error:
-            missing = [problem.layer or "" for problem in error.problems]
-            raise WeightsError(other_net_problem(str(path), str(weights), missing, error.unused)) from error
+            raise WeightsError(other_net_problem(str(path), str(weights), error.missing, error.unused)) from error
     slots = find_history(like.opt_state).history
     problems = list(_differences(stored, graph, len(slots), type))
     if problems:
