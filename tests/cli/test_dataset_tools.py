@@ -184,4 +184,13 @@ def test_foreign_programs_are_kept_or_named(capsys: pytest.CaptureFixture[str]) 
     assert main(["tools", ".", "--replace"]) == 0
     assert "Replaced build/tools/caffe.bin\n" in capsys.readouterr().out
     assert not Path("build/tools/caffe").is_symlink()
-    assert "the folder none does not exist" in error_output(capsys, "tools", "none")
+
+
+def test_the_folder_of_the_programs_is_created(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tools", "new/caffe"]) == 0
+    assert Path("new/caffe/build/tools/caffe").is_file()
+    Path("file").write_text("")
+    for folder in ("file", "file/caffe"):
+        capsys.readouterr()
+        assert "file" in error_output(capsys, "tools", folder)
+    assert "file is not a folder" in error_output(capsys, "tools", "file")

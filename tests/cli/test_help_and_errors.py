@@ -256,6 +256,7 @@ def test_gpu_mode_without_a_gpu_says_so_once(job_folder: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ((), "caffejax: error: the following arguments are required: COMMAND; see caffejax --help"),
         (("trian", "--solver=x"), "caffejax: error: there is no command 'trian'; did you mean 'train'?"),
         (("test", "--modle=x"), "caffejax test: error: there is no flag --modle; did you mean '--model'?"),
         (("time", "-model", "x", "-iters", "5"), "caffejax time: error: there is no flag -iters"),

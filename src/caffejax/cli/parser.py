@@ -7,7 +7,7 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ..errors import did_you_mean
 
@@ -96,6 +96,11 @@ class Parser(argparse.ArgumentParser):
         if args is not None:
             args = self._put_command_first(list(args)) if self.subparsers else self._put_flags_first(args)
         return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with code 2. If no command is given, the message names `--help`."""
+        help_hint = f"; see {self.prog} --help" if self.subparsers and "arguments are required" in message else ""
+        super().error(message + help_hint)
 
     def _put_command_first(self, arguments: list[str]) -> list[str]:
         if arguments and arguments[0] in _HELP | _HELP_ALL:

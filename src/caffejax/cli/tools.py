@@ -42,7 +42,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     from . import flags
 
-    parser.add_argument("folder", help="a checkout of Caffe, or any other folder", metavar="FOLDER")
+    parser.add_argument("folder", help="a checkout of Caffe, or any other folder; created if missing", metavar="FOLDER")
     flags.add_switch(parser, "replace", "replace programs that this command did not write, such as Caffe's own")
 
 
@@ -50,14 +50,14 @@ def run(options: argparse.Namespace) -> None:
     """Write the programs.
 
     Raises:
-        CaffejaxError: if the folder does not exist, or if it contains programs that this command did not write and
-            `--replace` is absent.
+        CaffejaxError: if the folder is a file or cannot be created, or if it contains programs that this command did
+            not write and `--replace` is absent.
     """
     from ..atomic_write import replace_file
 
     folder = Path(options.folder)
-    if not folder.is_dir():
-        raise CaffejaxError(f"the folder {folder} does not exist")
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise CaffejaxError(f"{folder} is not a folder; pass the folder of a Caffe checkout, or a new one")
     programs = _make_programs(folder / "build")
     foreign = [path for path in programs if os.path.lexists(path) and not _has_mark(path)]
     if foreign and not options.replace:
