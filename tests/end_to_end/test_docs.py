@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import caffejax
 import caffejax.training.solver
+from caffejax import Net, check_gradients
 from caffejax.cli import main
 from caffejax.layers import layer_types, registry
 
@@ -40,6 +42,31 @@ def test_the_guide_to_adding_a_layer_works(capsys: pytest.CaptureFixture[str], m
     for block in blocks:
         exec(block, namespace)
     assert "(4, 5)" in capsys.readouterr().out
+
+
+def test_a_slip_in_the_guide_to_adding_a_layer_is_found(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where a param starts at zero, at which all gradients with respect to the bottom are zero."""
+    layer_types()
+    monkeypatch.setattr(registry, "_types", layer_types())
+    code, _, net = python_blocks("adding_a_layer.md")
+    wrong = code.replace(" - unit * along", "").replace(", value=[1.0] * x.shape[1]", "")
+    assert "along)" not in wrong
+    assert "value=" not in wrong
+    exec(wrong, {})
+    (text,) = re.findall(r'Net\("""(.*?)"""', net, re.DOTALL)
+    (tmp_path / "net.prototxt").write_text(text)
+    assert main(["gradcheck", str(tmp_path / "net.prototxt"), "--json"]) == 1
+    assert '"verdict": "rule is wrong: autodiff and finite differences agree"' in capsys.readouterr().out
+    check = Net(text, "TRAIN")
+    assert not check_gradients(check).ok
+    assert not check_gradients("UnitRows", bottoms=[(4, 5)]).ok
+    zeros = jax.tree.map(jnp.zeros_like, check.init(jax.random.key(0)))
+    (bottom, blob) = check_gradients(check, weights=zeros).rows
+    assert bottom.verdict.startswith("not checked: all gradients are zero; give other weights")
+    assert blob.ok
+    assert not bottom.ok
 
 
 @pytest.mark.slow

@@ -235,3 +235,18 @@ def test_nothing_global_changes() -> None:
     before = jnp.ones(1).dtype
     check_gradients("Sigmoid" if "Sigmoid" in layer_types() else "Softmax", bottoms=[(2, 3)])
     assert jnp.ones(1).dtype == before == jnp.float32
+
+
+@pytest.mark.parametrize(
+    ("kind", "bottom", "verdict"),
+    [
+        ("Threshold", np.linspace(-1, 1, 6), "ok (always zero)"),  # piecewise constant
+        ("ReLU", np.linspace(-2, -1, 6), "not checked: all gradients are zero; give other weights"),
+    ],
+)
+def test_zeros_are_ok_only_if_the_gradient_is_always_zero(kind: str, bottom: np.ndarray, verdict: str) -> None:
+    report = check_gradients(kind, bottoms=[bottom])
+    (row,) = report.rows
+    assert row.zero
+    assert verdict in str(report)
+    assert report.ok is row.ok is verdict.startswith("ok")

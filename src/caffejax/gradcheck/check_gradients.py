@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import isfinite, prod
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +20,7 @@ import numpy as np
 
 from ..checkpoints.load_save import load_weights
 from ..data.synthetic_inputs import complete_inputs
-from ..errors import GraphError, Problem, did_you_mean
+from ..errors import GraphError, Problem, did_you_mean, shorten_list
 from ..execution import Part, PassInputs, PassOutputs, Values, make_schedule, run_schedule, split_by_layer
 from ..graph import Graph, Layer
 from ..layers import LayerType
@@ -43,6 +43,9 @@ from .layer_gradients import (
 
 OK = "ok"
 DECLARED = "ok: not the derivative, as declared"
+NOT_CHECKED = (
+    "not checked: all gradients are zero; give other weights (--weights) or inputs (--inputs), or set a filler"
+)
 
 
 class Worst(NamedTuple):
@@ -77,7 +80,8 @@ class Row:
         size: the number of elements.
         checked: the number of elements with a finite difference.
         skipped: the number of sampled elements that are too near a kink for a finite difference.
-        zero: whether all elements of all gradients are zero. The comparison then proves little.
+        zero: whether all elements of all gradients are zero. The row is then only ok if the layer's gradient is zero at
+            random arrays, too, or if the layer runs on the host.
         verdict: "ok", or a description of the problem.
     """
 
@@ -148,8 +152,14 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(row.rule_autodiff or ("no rule" if row.rule_differences is None else "no autodiff")),
         str(differences),
         f"{row.checked}/{row.size}{skipped}",
-        row.verdict + (" (zero)" if row.zero else ""),
+        row.verdict + _zero_suffix(row),
     )
+
+
+def _zero_suffix(row: Row) -> str:
+    if not (row.zero and row.ok):
+        return ""
+    return " (zero)" if row.autodiff_differences is None else " (always zero)"
 
 
 def _plain(row: Row) -> dict[str, Any]:
@@ -218,6 +228,25 @@ def compare(layer: str, case: Case, derivations: Derivations) -> list[Row]:
         derivations.net or missing,
     )
     return [_row(layer, case.context.type, *gradients) for gradients in zip(case.arguments, *methods, strict=True)]
+
+
+def reject_zeros(rows: list[Row], case: Case, random: np.random.Generator) -> list[Row]:
+    """Return rows in which no comparison of zeros is ok if the gradient is not zero at random arguments.
+
+    Layers on the host are not evaluated at random arguments, because they may raise errors there.
+    """
+    if case.on_host or not any(row.zero and row.ok for row in rows):
+        return rows
+    values = [jnp.asarray(random.normal(size=value.shape)) for value in case.values]
+    is_nonzero = [False] * len(rows)
+    for sign in (1, -1):  # both, so that a small array does not miss the slope of a ReLU
+        blobs, bottoms = case.replace([sign * value for value in values], case.blobs, case.bottoms)
+        gradients = autodiff_gradients(replace(case, blobs=blobs, bottoms=bottoms)) or []
+        is_nonzero = [before or bool(g.any()) for before, g in zip(is_nonzero, gradients, strict=True)]
+    return [
+        replace(row, verdict=NOT_CHECKED) if row.zero and row.ok and nonzero else row
+        for row, nonzero in zip(rows, is_nonzero, strict=True)
+    ]
 
 
 def _row(
@@ -376,7 +405,8 @@ def check_gradients(
         bottoms: the bottoms of a single layer. Each is an array, or a shape to fill with random numbers.
         blobs: the blobs of a single layer, or None for random blobs.
         layers: names of the net's layers to check, or None for all except automatically inserted Splits.
-        weights: the net's variables or a .caffemodel, or None to initialize the variables with the fillers.
+        weights: the net's variables or a .caffemodel, or None to initialize the variables with the fillers. Params that
+            start at zero, and are not in the .caffemodel, are random.
         inputs: arrays for the net's inputs by name. Other inputs are read from the sources of data layers, or are
             random: standard normal numbers, or valid class indices for labels.
         phase: the phase of a single layer. It is ignored for a net, because a net already has a phase.
@@ -393,7 +423,7 @@ def check_gradients(
     with jax.enable_x64(True):
         if isinstance(net_or_layer, Net):
             net, arrays = net_or_layer, dict(inputs or {})
-            variables = _variables(net, weights, seed)
+            variables = _variables(net, weights, random, seed)
         else:
             net, arrays, variables = single_layer_net(net_or_layer, param, bottoms, blobs, phase, random)
             layers = [net.graph.layers[-1].key]
@@ -402,7 +432,7 @@ def check_gradients(
             net, layers, variables, complete_inputs(net.graph, arrays, random), random, jax.random.key(seed)
         ):
             with layer.locate_errors():
-                rows += compare(layer.key, case, derive(case, samples, random))
+                rows += reject_zeros(compare(layer.key, case, derive(case, samples, random)), case, random)
     return Report(tuple(rows))
 
 
@@ -437,20 +467,35 @@ def cases(
     return pairs
 
 
-def _variables(net: Net, weights: Variables | str | os.PathLike[str] | None, seed: int) -> Variables:
+def _variables(
+    net: Net, weights: Variables | str | os.PathLike[str] | None, random: np.random.Generator, seed: int
+) -> Variables:
+    """Return the net's variables: `weights`, otherwise the fillers' values, and random params instead of zeros."""
     if isinstance(weights, tuple):
         return Variables(*weights)
-    variables = net.init(jax.random.key(seed), jnp.float64)
+    params, state = net.init(jax.random.key(seed), jnp.float64)
+    variables = Variables(jax.tree.map(lambda param: _sample_if_zero(param, random), params), state)
     return variables if weights is None else load_weights(weights, net.graph, variables)
+
+
+def _sample_if_zero(param: jax.Array, random: np.random.Generator) -> jax.Array:
+    """Return a random array instead of zeros, at which gradients with respect to other arrays are often zero."""
+    if np.any(param):
+        return param
+    return jnp.asarray(random.normal(size=param.shape) / max(prod(param.shape[1:]), 1) ** 0.5)  # as xavier scales
 
 
 def _select_layers(graph: Graph, names: Sequence[str] | None) -> list[Layer]:
     if names is None:
         return [layer for layer in graph.layers if not layer.inserted_split]
-    keys = {layer.key for layer in graph.layers}
+    keys = [layer.key for layer in graph.layers]
     if unknown := [name for name in names if name not in keys]:
         raise GraphError(
-            Problem(f"the net has no layer '{name}' in phase {graph.phase}{did_you_mean(name, keys)}", file=graph.file)
+            Problem(
+                f"the net has no layer '{name}' in phase {graph.phase}"
+                + (did_you_mean(name, keys) or f"; it has {', '.join(shorten_list(keys))}"),
+                file=graph.file,
+            )
             for name in unknown
         )
     return [layer for layer in graph.layers if layer.key in names]
