@@ -13,7 +13,7 @@ import orbax.checkpoint as ocp
 import pytest
 from flax import nnx
 
-from caffejax import LayerError, Net, load_weights
+from caffejax import GraphError, LayerError, Net, load_weights
 from caffejax.data.loader import Loader
 from caffejax.interop.flax import CaffeModule, RecurrentState, to_linen, variables_of
 
@@ -225,3 +225,11 @@ def test_linen_gives_the_nets_outputs_and_gradients() -> None:
 def test_no_other_package_imports_flax_interop() -> None:
     code = "import sys, caffejax.training, caffejax.cli.train; sys.exit('caffejax.interop' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_module_without_a_loss() -> None:
+    net = Net('layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }')
+    model = CaffeModule(net, net.init(jax.random.key(0)))
+    assert model({"x": jnp.ones(2)})["x"].shape == (2,)
+    with pytest.raises(GraphError, match="this net has no loss in phase TEST; add a loss layer"):
+        model.loss({"x": jnp.ones(2)})

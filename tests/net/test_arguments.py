@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import CaffejaxError, DataError, Net, Solver, Variables, WeightsError
+from caffejax import CaffejaxError, DataError, GraphError, Net, Solver, Variables, WeightsError
 from caffejax.export import make_inference_model
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -122,6 +122,37 @@ def test_wrong_inputs_are_refused_by_name(lenet: Net, variables: Variables, inpu
         with pytest.raises(CaffejaxError) as exc_info:
             run(*variables, inputs)
         assert str(exc_info.value).startswith(f"{LENET}: {words}")
+
+
+LOSS_IN_TRAIN = """
+layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 2 } }
+layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "ip" top: "loss" include { phase: TRAIN } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("net", "message"),
+    [
+        (Net(LOSS_IN_TRAIN), "this net has no loss in phase TEST; build it with phase='TRAIN'"),
+        (Net(LOSS_IN_TRAIN).in_phase("TRAIN"), "this net has no loss in phase TRAIN; build it with phase='TRAIN'"),
+        (
+            Net(LOSS_IN_TRAIN.replace("EuclideanLoss", "NoSuchLoss")),
+            "this net has no loss in phase TEST; add a loss layer, or set a loss_weight",
+        ),
+        (
+            Net(LOSS_IN_TRAIN.replace("include {", "loss_weight: 0 include {"), "TRAIN"),
+            "this net has no loss in phase TRAIN; add a loss layer, or set a loss_weight",
+        ),
+    ],
+)
+def test_a_net_without_a_loss_has_no_gradient(net: Net, message: str) -> None:
+    variables, inputs = net.init(KEY), {"x": np.ones((2, 3), np.float32)}
+    for run in (net.loss, jax.grad(net.loss, has_aux=True)):
+        with pytest.raises(GraphError) as exc_info:
+            run(*variables, inputs)
+        assert message in str(exc_info.value)
+    assert net.loss_or_zero(*variables, inputs)[0] == 0
 
 
 @pytest.mark.parametrize("label", [10, -1])

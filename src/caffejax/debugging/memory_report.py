@@ -145,7 +145,7 @@ def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
     graph = net.graph if batch is None else with_batch(net.graph, batch)
     variables = jax.eval_shape(net.init, _KEY)
     inputs = {name: graph.blobs[name] for name in net.input_names}
-    loss_and_gradients = compilation.jit(jax.value_and_grad(net.loss, has_aux=True), net.compute_config.kernels)
+    loss_and_gradients = compilation.jit(jax.value_and_grad(net.loss_or_zero, has_aux=True), net.compute_config.kernels)
     analysis: Any = loss_and_gradients.lower(*variables, inputs, _KEY).compile().memory_analysis()
     sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
     return CompiledMemory(*map(int, sizes))

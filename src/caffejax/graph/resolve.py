@@ -76,6 +76,15 @@ def net_states(net: NetParameter) -> Iterator[State]:
             yield State(f"{phase}+{stage}", net_state(net, phase, stages=[stage]))
 
 
+def has_loss(net: NetParameter, state: NetState) -> bool:
+    """Return whether a net has a top with a loss weight in a state, without building the net."""
+    return any(
+        any(layer.loss_weight) if layer.loss_weight else not any(type_problems(layer)) and type_of(layer).signature.loss
+        for layer in net.layer
+        if is_included(layer, state)
+    )
+
+
 def has_no_data(net: NetParameter, state: NetState) -> bool:
     """Return whether a net cannot run in a state because its data layers belong to other states.
 

@@ -85,18 +85,24 @@ class CaffeModule(nnx.Module):
         Raises:
             LayerError: in train mode, if a layer is random and no rngs were passed.
         """
-        return self.loss(inputs, blobs=blobs)[1]
+        return self._run(inputs, blobs, require_loss=False)[1]
 
     def loss(self, inputs: Mapping[str, jax.Array], *, blobs: Iterable[str] | None = None) -> tuple[jax.Array, Blobs]:
         """Run one forward pass, and return the weighted sum of the losses as a scalar, and the blobs by name.
 
-        The arguments and errors are the same as in `__call__`.
+        The arguments and errors are the same as in `__call__`. A net without a loss is a `GraphError`.
         """
+        return self._run(inputs, blobs, require_loss=True)
+
+    def _run(
+        self, inputs: Mapping[str, jax.Array], blobs: Iterable[str] | None, *, require_loss: bool
+    ) -> tuple[jax.Array, Blobs]:
         key = None
         if self.stream is not None:
             key = self.stream.key[...] if self.deterministic else self.stream()
         net = self.net.in_phase("TEST" if self.deterministic else "TRAIN")
-        total, outputs = net.loss(*variables_of(self), inputs, key, blobs=blobs)
+        compute = net.loss if require_loss else net.loss_or_zero
+        total, outputs = compute(*variables_of(self), inputs, key, blobs=blobs)
         for layer, values in outputs.state.items():
             for index, value in values.items():
                 if self.state[layer][index][...] is not value:

@@ -16,7 +16,7 @@ import numpy as np
 from ..checkpoints.load_save import Initializer, load_and_report, save_weights
 from ..checkpoints.match_by_name import LoadReport
 from ..config import ComputeConfig, DataConfig, Options, resolve_options
-from ..errors import CaffejaxError, WeightsError, describe_type
+from ..errors import CaffejaxError, GraphError, Problem, WeightsError, describe_type
 from ..execution import PassInputs, PassOutputs, plan, run_part, run_schedule
 from ..execution.interpreter import CompiledParts
 from ..execution.memory_check import check_layers_fit
@@ -35,6 +35,7 @@ from ..fork_guard import raise_after_fork
 from ..graph import Graph, Param, Slot, build_graph, inference_graph, net_state
 from ..graph.graph import tree_of
 from ..graph.reshape import reshape_graph, with_batch
+from ..graph.resolve import has_loss
 from ..graph.traits import IndexRange, check_labels, index_ranges
 from ..human_readable import format_number
 from ..inference.frozen_net import Frozen
@@ -44,7 +45,7 @@ from ..layers import Phase, Source
 from ..layers.dtype_policy import to_float32
 from ..layers.fillers import is_random
 from ..schema import read_valid_part, source_file
-from ..schema.caffe_pb2 import NetParameter, NetState
+from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState
 from ..summary import Summary, summarize
 from ..variables import Blobs, Outputs, Params, ParamsLike, Variables, index_blobs
 from .init import initial_variables
@@ -482,11 +483,36 @@ class Net:
 
         Raises:
             CaffejaxError, LayerError: see `apply`.
+            GraphError: if the net has no loss, so that all gradients would be zero.
             DataError: if a label is not a class of a loss or a metric. Labels are not checked in traced code.
         """
+        if not self.graph.losses:
+            raise GraphError(Problem(self._missing_loss(), file=self.graph.file))
+        return self.loss_or_zero(params, state, inputs, key, blobs=blobs, taps=taps)
+
+    def loss_or_zero(
+        self,
+        params: ParamsLike,
+        state: ParamsLike,
+        inputs: Mapping[str, jax.Array],
+        key: jax.Array | None = None,
+        *,
+        blobs: Iterable[str] | None = None,
+        taps: Mapping[str, jax.Array] | None = None,
+    ) -> tuple[jax.Array, Outputs]:
+        """Return the result of `loss`, or a loss of 0 if the net has no loss, such as a net for a test."""
         names = self.outputs if blobs is None else check_blob_names(self.graph, "blobs", blobs)
         result = self._run(PassInputs(params, state, inputs, key, taps or {}), names, training=True)
         return result.loss, Outputs(self._select(result.values, names), result.state)
+
+    def _missing_loss(self) -> str:
+        """Return the message for a net without a loss, which names the other phase if the net has a loss there."""
+        message, state, _ = self._definition
+        other, name = NetState(), "TEST" if state.phase == TRAIN else "TRAIN"
+        other.CopyFrom(state)
+        other.phase = TEST if state.phase == TRAIN else TRAIN
+        fix = f"build it with phase='{name}'" if has_loss(message, other) else "add a loss layer, or set a loss_weight"
+        return f"this net has no loss in phase {self.graph.phase}; {fix}"
 
     def strip_padding(self, blobs: Blobs) -> Blobs:
         """Return blobs without padded rows, in Caffe's shapes.

@@ -190,7 +190,7 @@ def output_scores(net: Net) -> Callable[..., Any]:
     """Return a function `scores(params, state, batch, key)` that runs a pass and returns `((loss, outputs), state)`."""
 
     def scores(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
-        total, outputs = net.loss(params, state, batch, key)
+        total, outputs = net.loss_or_zero(params, state, batch, key)
         return (total, outputs.blobs), outputs.state
 
     return scores

@@ -305,7 +305,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
     passes, a float32 scalar, and the outputs are the blobs of the last pass by name.
     """
 
-    grad = jax.value_and_grad(net.loss, has_aux=True)
+    grad = jax.value_and_grad(net.loss_or_zero, has_aux=True)
 
     def passes(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
@@ -341,7 +341,7 @@ def make_forward(net: Net) -> Passes:
     def forward(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
     ) -> tuple[Params, Params, jax.Array, Blobs]:
-        loss, outputs = net.loss(params, state, {name: array[0] for name, array in batches.items()}, key)
+        loss, outputs = net.loss_or_zero(params, state, {name: array[0] for name, array in batches.items()}, key)
         return {}, outputs.state, loss, outputs.blobs
 
     return forward
