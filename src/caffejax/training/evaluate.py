@@ -242,7 +242,19 @@ def shape_mismatches(test: Graph, train: Graph) -> Sequence[str]:
             problems.append(
                 f"layer '{layer.name}' has blobs {own_shapes} in the test net, but {source_shapes} in the train net"
             )
+    channels = [_image_channels(graph) for graph in (test, train)]
+    if problems and None not in channels and channels[0] != channels[1]:
+        problems[0] += (
+            f"; the data layers read images with {channels[0]} and {channels[1]} channels: convert both databases with "
+            "-gray, or both without it; if they contain compressed images, transform_param.force_gray converts them"
+        )
     return problems
+
+
+def _image_channels(graph: Graph) -> int | None:
+    """Return the number of channels of the images that the first data layer reads, or None without such a layer."""
+    shapes = (graph.blobs[layer.tops[0]].shape for layer in graph.layers if layer.source_spec and layer.tops)
+    return next((shape[1] for shape in shapes if len(shape) == 4), None)
 
 
 _WIDTH = 5  # the length of the rows that DetectionEvaluate outputs
