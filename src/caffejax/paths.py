@@ -7,9 +7,10 @@ import os
 import re
 import stat
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
-from .errors import CaffejaxError, Problem
+from .errors import CaffejaxError, Problem, did_you_mean
 
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -71,6 +72,18 @@ def recognize(content: bytes) -> str | None:
 def missing_problem(path: str | os.PathLike[str]) -> Problem:
     """Return the problem for a file or folder that does not exist."""
     return Problem("no such file; check the path and the working directory", os.fspath(path))
+
+
+def similar_sibling(path: Path, max_names: int = 1000) -> str:
+    """Return "; did you mean 'x'?" with the entry of the path's folder whose name is most similar, or "" without one.
+
+    Only the first `max_names` entries of the folder are compared.
+    """
+    try:
+        with os.scandir(path.parent) as entries:
+            return did_you_mean(path.name, [entry.name for entry in islice(entries, max_names)])
+    except (OSError, ValueError):  # ValueError for a name with a zero byte
+        return ""
 
 
 def check_exist(paths: Iterable[str | os.PathLike[str]], error: type[CaffejaxError] = CaffejaxError) -> None:

@@ -191,6 +191,26 @@ def test_an_image_that_the_net_cannot_take_is_refused(job_folder: Path, capsys: 
     assert f"layer 'ip1' (InnerProduct): {mismatch}" in message
 
 
+def test_databases_with_different_channels_are_named(job_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(job_folder / "digits_test_lmdb")
+    datum = caffe_pb2.Datum(channels=3, height=28, width=28, data=bytes(3 * 28 * 28), label=1)
+    write_lmdb(job_folder / "digits_test_lmdb", [(b"0", datum.SerializeToString())])
+    message = refusal(capsys, "train", "--solver=solver.prototxt")
+    shapes = "[(20, 3, 5, 5), (20,)] in the test net, but [(20, 1, 5, 5), (20,)] in the train net"
+    assert f"layer 'conv1' has blobs {shapes}; the data layers read images with 3 and 1 channels: convert" in message
+    assert "force_gray" in message
+
+
+def test_a_missing_database_is_named_with_net_phase_and_a_similar_folder(
+    job_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (job_folder / "digits_test_lmdb").rename(job_folder / "digits_test_lmbd")
+    message = refusal(capsys, "train", "--solver=solver.prototxt")
+    assert message.startswith("caffejax: digits_test_lmdb: layer 'mnist' (Data): no such folder, but it is the source ")
+    assert "in phase TEST of lenet_train_test.prototxt" in message
+    assert message.endswith("; did you mean 'digits_test_lmbd'?")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -15,6 +15,7 @@ from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import Signature
+from ..paths import similar_sibling
 from ..schema import caffe_pb2
 from .atomic_folder import Put
 from .common import CounterRng, IndexSampler, refuse_unsupported
@@ -70,7 +71,15 @@ class RecordDataset(ImageDataset[Label]):
         self.max_pixels = definition.data_config.max_image_pixels
         if param.backend == caffe_pb2.DataParameter.IMAGEDB:
             raise DataError(f"{param.source} is in MyCaffe's SQL database, which is not supported; write it to an LMDB")
-        records = READERS[caffe_pb2.DataParameter.DB.Name(param.backend).lower()](definition.path(param.source))
+        backend, path = caffe_pb2.DataParameter.DB.Name(param.backend).lower(), definition.path(param.source)
+        if not os.path.lexists(path):
+            net = f" of {definition.file}" if definition.file else ""
+            message = (
+                f"no such folder, but it is the source in phase {definition.phase}{net}; a database is a folder, as "
+                f"written by convert_imageset -backend {backend}{similar_sibling(path)}"
+            )
+            raise DataError(Problem(message, str(path)))
+        records = READERS[backend](path)
         skip = rng.random_integer(param.rand_skip) if param.rand_skip else 0
         self._records = records if max_examples is None else records.head(skip + max_examples)
         self._n_skipped = skip % len(self._records)  # opens the database without reading a record
