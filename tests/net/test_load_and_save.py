@@ -136,10 +136,11 @@ def test_folders_that_are_no_snapshots_are_refused(tmp_path: Path) -> None:
     import orbax.checkpoint as ocp
 
     net = Net(NET)
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(tmp_path / "own", {"params": net.init(jax.random.key(0)).params})
-    with pytest.raises(WeightsError, match=r"own: is an orbax checkpoint, but not .*restore\(path, template\)"):
-        net.load("own")
+    for name in ("own", "own.orbax"):
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(tmp_path / name, {"params": net.init(jax.random.key(0)).params})
+        with pytest.raises(WeightsError, match=rf"{name}: is an orbax checkpoint, but not .*restore\(path, template\)"):
+            net.load(name)
     Path("empty").mkdir()
     with pytest.raises(WeightsError, match=r"empty: this is a folder; name a file in it"):
         net.load("empty")

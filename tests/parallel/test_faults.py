@@ -73,7 +73,7 @@ def test_sigterm_on_one_saves_on_all_and_they_go_on_bit_for_bit(tmp_path: Path) 
         assert cluster.wait(60) == [0, 0]
         assert "Optimization stopped early" in cluster.read_output(0)
     assert len(snapshots(stopped)) == 1
-    with Cluster(stopped, train_commands(2, solver, f"--snapshot={stopped}/snap.orbax")) as cluster:
+    with Cluster(stopped, train_commands(2, solver, "--snapshot=auto")) as cluster:
         assert cluster.wait() == [0, 0]
         assert "Restored iteration" in cluster.read_output(0)
     for blob, other in zip(weights(uninterrupted, 300), weights(stopped, 300), strict=True):

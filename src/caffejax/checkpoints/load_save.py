@@ -30,7 +30,7 @@ from .match_by_name import (
     nothing_matches,
     report_missing,
 )
-from .weight_formats import FORMATS, find_extension
+from .weight_formats import FORMATS, check_not_orbax_item, find_extension
 
 log = logging.getLogger("caffejax")
 
@@ -240,25 +240,12 @@ def open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], objec
     if format_ is not None and not format_.by_content:
         return (format_.read_with_state or format_.read)(os.fspath(path)), lambda: None, format_.copies
     if os.path.isdir(path):
-        raise WeightsError(Problem(_describe_folder(Path(path)), os.fspath(path)))
+        check_not_orbax_item(Path(path))
+        raise WeightsError(Problem("this is a folder; name a file in it, or a <prefix>.orbax folder", os.fspath(path)))
     if is_hdf5(path):
         return read_caffemodel(path), lambda: None, False
     data, release = map_file(path)
     return decode_caffemodel(data, path), release, True
-
-
-def _describe_folder(folder: Path) -> str:
-    """Return the reason why weights cannot be read from a folder that does not end in .orbax, with a remedy."""
-    if any(os.path.exists(folder / name) for name in _ORBAX_FILES):
-        return (
-            "is an orbax checkpoint, but not a snapshot of caffejax; restore it with a template, such as "
-            "orbax.checkpoint.StandardCheckpointer().restore(path, template), or name a snapshot: <prefix>.orbax or a "
-            "step in it"
-        )
-    return "this is a folder; name a file in it, or a <prefix>.orbax folder"
-
-
-_ORBAX_FILES = ("_CHECKPOINT_METADATA", "_METADATA")  # in a checkpoint, and in an item of it
 
 
 def _copy_if_aligned(array: Array) -> Array:

@@ -205,6 +205,7 @@ def _read_orbax(path: str, with_state: bool = False) -> Weights:
     folder, step = _split_step(path)
     if not os.path.isdir(folder):
         raise WeightsError(Problem("no such folder; check the path and the working directory", file=path))
+    check_not_orbax_item(folder)
     checkpoints = CheckpointFolder(folder)
     try:
         arrays, _ = checkpoints.restore(step)
@@ -217,6 +218,17 @@ def _read_orbax(path: str, with_state: bool = False) -> Weights:
         params.setdefault(name, {}).update({i: b for i, b in blobs.items() if with_state or int(i) < last_index})
     named = {f"{name}/{i}": np.asarray(blob) for name, blobs in params.items() for i, blob in blobs.items()}
     return _unflatten(path, named)
+
+
+def check_not_orbax_item(folder: Path) -> None:
+    """Raise `WeightsError` if a folder is a checkpoint that orbax's StandardCheckpointer wrote, not one of caffejax."""
+    if any((folder / name).exists() for name in ("_CHECKPOINT_METADATA", "_METADATA")):
+        message = (
+            "is an orbax checkpoint, but not a snapshot of caffejax; restore it with a template, such as "
+            "orbax.checkpoint.StandardCheckpointer().restore(path, template), or name a snapshot: <prefix>.orbax or a "
+            "step in it"
+        )
+        raise WeightsError(Problem(message, file=str(folder)))
 
 
 def _write_orbax(path: str, net: NetParameter, weights: Weights) -> None:
