@@ -121,7 +121,7 @@ def run_compiled(case: Case, net: Net) -> PassResults:
     params, state = variables_of(case)
 
     def loss(params: Any) -> Any:
-        return net.loss(params, state, inputs_of(net), KEY)
+        return net.loss_or_zero(params, state, inputs_of(net), KEY)
 
     (total, outputs), grads = net.jit(jax.value_and_grad(loss, has_aux=True))(params)
     return PassResults(total, outputs.blobs, grads, outputs.state)

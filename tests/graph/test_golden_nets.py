@@ -132,7 +132,7 @@ def test_values_and_diffs_equal_caffe(name: str, backward: Any, kernels: Any) ->
     def run(params: Any, taps: Any) -> Any:
         def loss(params: Any, taps: Any) -> Any:
             blobs = group("blob")
-            return net.loss(params, state, group("in"), jax.random.key(0), blobs=blobs, taps=taps)
+            return net.loss_or_zero(params, state, group("in"), jax.random.key(0), blobs=blobs, taps=taps)
 
         return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, taps)
 

@@ -20,7 +20,7 @@ def loss_and_grads(text: str, inputs: dict[str, Any], backward: Any = "autodiff"
     taps = {name: jnp.zeros_like(value) for name, value in inputs.items()}
 
     def loss(params: Any, taps: Any) -> Any:
-        return net.loss(params, state, inputs, jax.random.key(1), taps=taps)[0]
+        return net.loss_or_zero(params, state, inputs, jax.random.key(1), taps=taps)[0]
 
     return params, *jax.value_and_grad(loss, argnums=(0, 1))(params, taps)
 
