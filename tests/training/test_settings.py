@@ -76,4 +76,4 @@ def test_a_missing_net_is_named_with_the_solver_that_names_it(field: str, tmp_pa
     file.write_text(f'{field}: "none.prototxt" base_lr: 1 lr_policy: "fixed" {extra_settings}')
     with pytest.raises(CaffejaxError) as exc_info:
         Solver(file)
-    assert str(exc_info.value).startswith(f"{file}: its {field}, none.prototxt: no such file")
+    assert str(exc_info.value).startswith(f"{file}: its {field} is 'none.prototxt', but there is no such file")
