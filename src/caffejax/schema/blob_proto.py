@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import CaffejaxError, Problem, WeightsError
+from ..human_readable import format_count
 from ..paths import read_bytes
 from . import wire
 from .caffe_pb2 import BlobShape
@@ -109,9 +110,8 @@ def _array(chunks: dict[int, list[memoryview]], shape: tuple[int, ...], legacy: 
     if len(shape) > _MAX_AXES:
         raise ValueError(f"a blob has {len(shape)} axes, but at most {_MAX_AXES} are allowed")
     if math.prod(shape) != values.size:
-        raise ValueError(
-            f"a blob of shape {shape_text(shape)} must have {math.prod(shape)} values, but has {values.size}"
-        )
+        n_values = format_count(math.prod(shape), "value")
+        raise ValueError(f"a blob of shape {shape_text(shape)} must have {n_values}, but has {values.size}")
     with np.errstate(over="ignore", invalid="ignore"):  # out-of-range values become infinity, as in Caffe
         array = values.astype(np.float32, copy=False).reshape(shape)
     array.flags.writeable = False
