@@ -80,7 +80,10 @@ layer { name: "t" type: "Tanh" bottom: "x" top: "z" }"""
         # what the text lacks may be what produces these
         (FIRST.replace("top", "tpo") + "}" + READERS, ["a: LayerParameter has no", "t: unknown layer type"]),
         ('input: "x" input_dmi: 1' + READERS, ["None: NetParameter has no", "t: unknown layer type"]),
-        ('input: "x" input_dim: 1 input_dmi: 3' + READERS, ["None: NetParameter has no", "None: 1 inputs"]),
+        (
+            'input: "x" input_dim: 1 input_dmi: 3' + READERS,
+            ["None: NetParameter has no", "None: the net has 1 input (x), but 0 input shapes"],
+        ),
         # nor does a rule count that is wrong
         (
             FIRST.replace('"a"', '"b"')

@@ -106,8 +106,8 @@ def test_a_v1_layer_beside_v0_layers_keeps_only_its_blob_names():
             'layers { layer { name: "c" type: "cnov" } }',
             "layer 'c': there is no V0 layer type 'cnov'; did .* 'conv'",
         ),
-        ('input: "a" input: "b" input_shape { dim: 1 }\n', r"2 inputs \(a, b\), but 1 input shapes"),
-        ('input: "a" input_dim: 1 input_dim: 2\n', r"1 inputs \(a\), but 0 input shapes; .* four input_dim"),
+        ('input: "a" input: "b" input_shape { dim: 1 }\n', r"2 inputs \(a, b\), but 1 input shape;"),
+        ('input: "a" input_dim: 1 input_dim: 2\n', r"1 input \(a\), but 0 input shapes; .* four input_dim"),
     ],
 )
 def test_old_forms_without_a_meaning_are_refused(text, message):

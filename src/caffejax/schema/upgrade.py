@@ -7,6 +7,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from ..errors import Problem, SchemaError, did_you_mean
+from ..human_readable import format_count
 from .caffe_pb2 import AnnotatedDatum, LayerParameter, NetParameter, SolverParameter, V0LayerParameter, V1LayerParameter
 
 # other names are formed from the enum's words: INNER_PRODUCT becomes InnerProduct
@@ -113,7 +114,8 @@ def upgrade_inputs(net: NetParameter) -> list[str]:
         shapes = [dims[i : i + 4] for i in range(0, len(dims) - 3, 4)]
     if len(shapes) < len(names) and (shapes or dims):
         raise SchemaError(
-            f"the net has {len(names)} inputs ({', '.join(names)}), but {len(shapes)} input shapes; "
+            f"the net has {format_count(len(names), 'input')} ({', '.join(names)}), but "
+            f"{format_count(len(shapes), 'input shape')}; "
             "each input needs one input_shape or four input_dim"
         )
     del net.input[:], net.input_shape[:], net.input_dim[:]

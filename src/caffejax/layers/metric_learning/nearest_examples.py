@@ -194,6 +194,8 @@ def accuracy_encoding_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpe
     _require_items(x)
     p, n = ctx.layer.decode_param, x.shape[0]
     refuse_set(ctx.param, ("top_k", "axis", "ignore_label"), "only the nearest label counts, and all labels; remove it")
+    unused_fields = ("target", "k", "enable_centroid_update", "ignore_label", "ignore_labels")
+    refuse_set(p, unused_fields, "of decode_param, it uses cache_size and pregen_label_count; remove it")
     require(
         n > 0 and labels.shape[:1] == (n,) and math.prod(labels.shape) == 2 * n,
         f"bottom 1 must have two labels for each of the {n} items, as Data with images_per_blob: 2 and "
