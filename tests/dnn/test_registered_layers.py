@@ -134,7 +134,7 @@ SCRIPT = """
 import cv2, sys
 import numpy as np
 sys.path.insert(0, {folder!r})
-from test_custom_layers import TEXT, CropLayer, Shift, IMAGE
+from test_registered_layers import TEXT, CropLayer, Shift, IMAGE
 cv2.dnn_registerLayer("Crop", CropLayer)
 cv2.dnn_registerLayer("Shift", Shift)
 net = cv2.dnn.readNetFromCaffe(TEXT.encode())
