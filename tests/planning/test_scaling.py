@@ -70,7 +70,7 @@ def test_a_plan_scales() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"phase": "TEST"}, {"target": parse_target("cuda:h100:1")}, {"program": None}, {"needed": 2**50}]
+    "changes", [{"phase": "TEST"}, {"target": parse_target("cuda:h100:1")}, {"program": None}, {"needed_bytes": 2**50}]
 )
 def test_plans_without_scaling(changes: dict[str, Any]) -> None:
     assert make_plan(**changes).scaling([8, 64]) == []
