@@ -40,7 +40,7 @@ def new_figure(
 def save_figure(figure: Figure, name: str) -> None:
     """Write a figure as a picture of the documentation; see `keep`."""
     path = PICTURES / f"{name}.png"
-    figure.savefig(path)
+    figure.savefig(path, bbox_inches="tight", pad_inches=0.1)
     save_quantized(path, name)
 
 
