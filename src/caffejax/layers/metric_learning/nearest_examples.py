@@ -113,6 +113,11 @@ def _require_items(x: Any) -> None:
     require(bool(x.shape), "bottom 0 must have items along its first axis, but is a scalar")
 
 
+def _label_count(param: Any) -> int:
+    """Return the number of labels in the tables of a layer with this DecodeParameter."""
+    return int(param.pregen_label_count) if param.pregen_label_count > 0 else _LABELS
+
+
 def decode_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
     p = ctx.param
     _require_items(x)
@@ -123,7 +128,7 @@ def decode_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
             label_bottom.shape[:1] == x.shape[:1],
             f"bottom 1 must have a label for each of {x.shape[0]} items, not shape {label_bottom.shape}",
         )
-    n = p.pregen_label_count if p.pregen_label_count > 0 else _LABELS
+    n = _label_count(p)
     size = math.prod(x.shape[1:])
     shapes = [(n, size, 1, 1), (n, 1, 1, 1), (n, 1, 1, 1)]
     shapes += [(n, x.shape[0] * p.cache_size, size, 1)] if p.target == p.KNN else []
@@ -202,7 +207,7 @@ def accuracy_encoding_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpe
         f"output_all_labels: true has, not shape {labels.shape}",
     )
     require(p.cache_size > 0, f"decode_param.cache_size must be positive, not {p.cache_size}")
-    count = p.pregen_label_count if p.pregen_label_count > 0 else _LABELS
+    count = _label_count(p)
     shapes: list[Shape] = [(count, math.prod(x.shape[1:])), (count,)]
     return [ParamSpec(shape, learnable=False, persistent=False) for shape in shapes]
 
