@@ -2,8 +2,9 @@
 
     python benchmarks/gpu.py [--nets resnet50] [--batches 32,128,512] [--precision bfloat16,tf32] [--kernels fast]
 
-Images per second of whole training steps (forward, backward, SGD with momentum), the batch lying on the device, and the
-share of the device's peak: 2 operations for each multiply-add of the forward pass, three times for a step. PyTorch runs
+Images per second of whole training steps (forward, backward, SGD with momentum), the batch lying on the device, the
+share of the device's peak (2 operations for each multiply-add of the forward pass, three times for a step), the seconds
+until the first round is done, compilation included, and the memory of a step. PyTorch runs
 channels_last, under autocast for bfloat16, through torch.compile; flax the nets of `flax_nets.py`, which has no tf32 of
 its own: it gets JAX's. Figures are medians over rounds of `--steps` steps.
 Then LeNet's 10,000 iterations at batch 64, many steps to a call (`lax.scan`). It runs on a CPU too, to try it.
@@ -18,6 +19,8 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the peer needs memory too
@@ -39,18 +42,43 @@ from caffejax.training.train_step import TrainState
 # chips that devices of such kinds are; their data sheets are in caffejax.planning
 KINDS = {"H100": "cuda:h100", "H200": "cuda:h200", "A100": "cuda:a100", "B200": "cuda:b200", "TPU v5 lite": "tpu:v5e"}
 LENET_BATCH, LENET_ROWS = 64, 60_000
+LIBRARIES = ("caffejax", "torch", "flax")
 Run = Callable[[], Any]  # some steps, all of them done when it returns
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """One library's training of a net: a round of steps, and the device memory that a step needs."""
+
+    run: Run
+    memory_bytes: Callable[[], int | None]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The time until the first round of steps is done, compilation included; the median of a round; the memory."""
+
+    first_seconds: float
+    seconds: float
+    memory_bytes: int | None
 
 
 def train_net(name: str, precision: Any, kernels: Any) -> Net:
     return Net(CONFIGS / name / "train_val.prototxt", "TRAIN", precision=precision, kernels=kernels)
 
 
-def build_caffejax_run(net: Net, batch: int, steps: int) -> Run:
+def jax_memory_bytes(compiled: jax.stages.Compiled) -> int:
+    """Return the bytes of arguments, temporary arrays and results of a compiled step."""
+    memory = compiled.memory_analysis()
+    own_outputs = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return memory.argument_size_in_bytes + memory.temp_size_in_bytes + own_outputs
+
+
+def build_caffejax(net: Net, batch: int, steps: int) -> Trainer:
     state, step = make_training_step(net, variables_of(net))
     arrays = random_inputs(net, batch)
     batches = {name: jax.device_put(arrays[name])[None] for name in net.input_names}
-    compiled = net.jit(step, donate_argnums=0)
+    compiled = net.jit(step, donate_argnums=0).lower(state, batches, 0.001).compile()
 
     def run() -> None:
         nonlocal state
@@ -58,10 +86,10 @@ def build_caffejax_run(net: Net, batch: int, steps: int) -> Run:
             state, report = compiled(state, batches, 0.001)
         jax.block_until_ready((state.params, report.loss))
 
-    return run
+    return Trainer(run, lambda: jax_memory_bytes(compiled))
 
 
-def build_torch_run(net: Net, batch: int, steps: int, precision: str) -> Run:
+def build_torch(net: Net, batch: int, steps: int, precision: str) -> Trainer:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
     torch.backends.cudnn.allow_tf32 = precision != "float32"
@@ -84,10 +112,13 @@ def build_torch_run(net: Net, batch: int, steps: int, precision: str) -> Run:
             sgd.step()
         loss.item()  # waits for the device
 
-    return run
+    if device == "cpu":
+        return Trainer(run, lambda: None)
+    torch.cuda.reset_peak_memory_stats()
+    return Trainer(run, torch.cuda.max_memory_allocated)
 
 
-def build_flax_run(name: str, batch: int, steps: int, precision: str) -> Run:
+def build_flax(name: str, batch: int, steps: int, precision: str) -> Trainer:
     module = flax_nets.NETS[name](jnp.bfloat16 if precision == "bfloat16" else jnp.float32)
     init, step = flax_nets.training_step(module)
     random = np.random.default_rng(0)
@@ -104,7 +135,7 @@ def build_flax_run(name: str, batch: int, steps: int, precision: str) -> Run:
             state, loss = compiled(state, images, labels)
         jax.block_until_ready((state, loss))
 
-    return run
+    return Trainer(run, lambda: jax_memory_bytes(compiled))
 
 
 def time_run(run: Run) -> float:
@@ -113,12 +144,18 @@ def time_run(run: Run) -> float:
     return time.perf_counter() - start
 
 
-def median_seconds(make: Callable[[], Run], rounds: int) -> float | None:
-    """Return the seconds of a run, the first one left out; None, and say why, where it does not run here."""
+def measure(make: Callable[[], Trainer], rounds: int, trace: Path | None = None) -> Measurement | None:
+    """Measure a library's steps, and write a profile of one round; None, and say why, where it does not run here."""
     try:
-        run = make()
-        run()
-        return statistics.median(time_run(run) for _ in range(rounds))
+        start = time.perf_counter()
+        trainer = make()
+        trainer.run()
+        first_seconds = time.perf_counter() - start
+        seconds = statistics.median(time_run(trainer.run) for _ in range(rounds))
+        if trace:
+            with jax.profiler.trace(str(trace), create_perfetto_trace=True):
+                trainer.run()
+        return Measurement(first_seconds, seconds, trainer.memory_bytes())
     except Exception as error:
         print(f"  does not run here: {type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''}")
         return None
@@ -136,27 +173,33 @@ def peak_tflops(precision: str, override: float | None) -> float | None:
 
 def compare(name: str, batch: int, precision: str, kernels: str, options: argparse.Namespace) -> str:
     """Measure a net; return a row of the table."""
-
-    def rate(make: Callable[[], Run]) -> float | None:
-        seconds = median_seconds(make, options.rounds)
-        return batch * options.steps / seconds if seconds else None
-
     net = train_net(name, precision, kernels)
-    mine = rate(lambda: build_caffejax_run(net, batch, options.steps))
-    theirs = rate(lambda: build_torch_run(net, batch, options.steps, precision)) if options.torch else None
-    flax = rate(lambda: build_flax_run(name, batch, options.steps, precision)) if options.flax else None
-    most = peak_tflops(precision, options.peak_tflops)
-    operations = 2 * 3 * (memory_report(net, 1).total.multiply_adds or 0) * 1e-12  # of one image
+    makers: dict[str, Callable[[], Trainer]] = {"caffejax": lambda: build_caffejax(net, batch, options.steps)}
+    if options.torch:
+        makers["torch"] = lambda: build_torch(net, batch, options.steps, precision)
+    if options.flax:
+        makers["flax"] = lambda: build_flax(name, batch, options.steps, precision)
+    folder = options.profile and options.profile / f"{name}-{batch}-{precision}-{kernels}"
+    measured = {library: measure(make, options.rounds, folder and folder / library) for library, make in makers.items()}
+    peak = peak_tflops(precision, options.peak_tflops)
+    operations = 2 * 3 * (memory_report(net, 1).total["multiply_adds"] or 0) * 1e-12  # of one image
     cells = []
-    for images_per_second in (mine, theirs, flax):
-        share = f"{100 * images_per_second * operations / most:.1f} %" if images_per_second and most else "-"
-        cells += [f"{images_per_second:.0f}" if images_per_second else "-", share]
-    ratios = [f"{mine / other:.2f}" if mine and other else "-" for other in (theirs, flax)]
-    return " | ".join([name, str(batch), precision, kernels, *cells, *ratios])
+    rates = dict.fromkeys(LIBRARIES, 0.0)
+    for library in LIBRARIES:
+        if not (measurement := measured.get(library)):
+            cells += ["-"] * 4
+            continue
+        rates[library] = batch * options.steps / measurement.seconds
+        share = f"{100 * rates[library] * operations / peak:.1f} %" if peak else "-"
+        memory = f"{measurement.memory_bytes / 2**30:.2f}" if measurement.memory_bytes else "-"
+        cells += [f"{rates[library]:.0f}", share, f"{measurement.first_seconds:.1f}", memory]
+    mine, *others = rates.values()
+    ratios = [f"{mine / other:.2f}" if mine and other else "-" for other in others]
+    return " | ".join([name, str(batch), precision, kernels, *ratios, *cells])
 
 
-def time_lenet_training(precision: str, kernels: str, iterations: int, rounds: int) -> float | None:
-    """Return the seconds of LeNet's training with the data on the device, all steps in one call."""
+def time_lenet_training(precision: str, kernels: str, iterations: int, rounds: int) -> Measurement | None:
+    """Measure LeNet's training with the data on the device, all steps in one call."""
     net = train_net("lenet", precision, kernels)
     batches = min(LENET_ROWS // LENET_BATCH, iterations)
     random = np.random.default_rng(0)
@@ -166,7 +209,7 @@ def time_lenet_training(precision: str, kernels: str, iterations: int, rounds: i
         "label": jnp.asarray(random.integers(0, 10, shape[:2]), jnp.float32),
     }
 
-    def make() -> Run:
+    def make() -> Trainer:
         state, step = make_training_step(net, variables_of(net))
 
         def steps(state: TrainState, data: Any) -> tuple[TrainState, jax.Array]:
@@ -177,16 +220,16 @@ def time_lenet_training(precision: str, kernels: str, iterations: int, rounds: i
 
             return jax.lax.scan(body, state, jnp.arange(iterations))
 
-        compiled = net.jit(steps, donate_argnums=0)
+        compiled = net.jit(steps, donate_argnums=0).lower(state, data).compile()
 
         def run() -> None:
             nonlocal state
             state, losses = compiled(state, data)
             jax.block_until_ready((state.params, losses))
 
-        return run
+        return Trainer(run, lambda: jax_memory_bytes(compiled))
 
-    return median_seconds(make, rounds)
+    return measure(make, rounds)
 
 
 def main() -> None:
@@ -203,6 +246,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="steps of a round; 20, on a CPU 1")
     parser.add_argument("--iterations", type=int, help="of LeNet; 10000, on a CPU 100; 0 leaves it out")
     parser.add_argument("--peak-tflops", type=float, help="of the device in this precision, where it is in no table")
+    parser.add_argument("--profile", type=Path, metavar="FOLDER", help="write a trace of a round of each library")
     options = parser.parse_args()
     tune_process()
     on_cpu = jax.default_backend() == "cpu"
@@ -212,20 +256,26 @@ def main() -> None:
     print(
         f"{datetime.date.today()}, {kind}, jax {jax.__version__}, torch {torch.__version__}, {options.rounds} rounds\n"
     )
-    titles = [f"{library} img/s | of peak" for library in ("caffejax", "PyTorch", "flax")]
-    print(f"| net | batch | precision | kernels | {' | '.join(titles)} | to PyTorch | to flax |")
-    print("|" + "---|" * 12)
+    titles = [f"{library}: img/s | of peak | first round, s | GiB" for library in LIBRARIES]
+    print(f"| net | batch | precision | kernels | to PyTorch | to flax | {' | '.join(titles)} |")
+    print("|" + "---|" * (6 + 4 * len(LIBRARIES)))
     choices = [(precision, kernels) for precision in options.precision for kernels in options.kernels]
     for name in options.nets:
         for batch in options.batches:
             for precision, kernels in choices:
                 print(f"| {compare(name, batch, precision, kernels, options)} |", flush=True)
     if iterations:
-        print(f"\n| LeNet, {iterations} iterations of {LENET_BATCH} | kernels | seconds | iterations/s |")
-        print("|" + "---|" * 4)
+        print(
+            f"\n| LeNet, {iterations} iterations of {LENET_BATCH} | kernels | seconds | iterations/s | first run, s |"
+        )
+        print("|" + "---|" * 5)
         for precision, kernels in choices:
-            lenet_seconds = time_lenet_training(precision, kernels, iterations, options.rounds)
-            cells = (f"{lenet_seconds:.3g}", f"{iterations / lenet_seconds:.0f}") if lenet_seconds else ("-", "-")
+            lenet = time_lenet_training(precision, kernels, iterations, options.rounds)
+            cells = (
+                (f"{lenet.seconds:.3g}", f"{iterations / lenet.seconds:.0f}", f"{lenet.first_seconds:.1f}")
+                if lenet
+                else ("-",) * 3
+            )
             print(f"| {precision} | {kernels} | " + " | ".join(cells) + " |", flush=True)
 
 
