@@ -17,6 +17,7 @@ import datetime
 import gc
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -30,7 +30,11 @@ KINDS = {
     "ReLU": "basic",
     "Scale": "bias_term",
 }
-TUNED = {"plain": tuple(KINDS), "cuda": ("Convolution", "Pooling"), "tpu": ("Convolution",)}  # for each platform
+TUNED = {  # for each platform
+    "plain": tuple(KINDS),
+    "cuda": ("Convolution", "Deconvolution", "Pooling"),
+    "tpu": ("Convolution",),
+}
 
 
 @pytest.fixture(scope="module", params=TUNED)

@@ -19,6 +19,8 @@ from ..errors import require
 from ..kernels.affine import channel_affine
 from ..kernels.channel_groups import run_in_groups
 from ..kernels.convolution_op import correlate
+from ..kernels.custom_gradient import make_differentiable
+from ..kernels.platform_dispatch import Operation
 from ..kernels.window import Window
 from .context import Context, Epilogue, ParamSpec, Shape
 from .dtype_policy import promote
@@ -235,7 +237,25 @@ class Correlation:
                 feature_group_count=groups,
             )
 
-        x = run_in_groups(run, self._flat(y), weight, self.group)
+        def run_in_any_groups(y: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
+            return (run_in_groups(run, y, weight, self.group),)
+
+        def forward(y: jax.Array, weight: jax.Array) -> tuple[jax.Array, Arrays]:
+            return run(y, weight, self.group), (y, weight)
+
+        def backward(residuals: Any, dx: jax.Array, _needed: Any) -> Arrays:
+            y, weight = residuals
+            flat = replace(self, axis=1)
+            return flat(dx, weight), flat.weight_diff(dx, y)
+
+        def run_on_gpu(y: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
+            return (make_differentiable(forward, backward)(y, weight),)
+
+        if self.group == 1:
+            (x,) = run_in_any_groups(self._flat(y), weight)
+        else:  # XLA's compiler for GPUs fails on JAX's own gradient of the weight
+            operation = Operation(run_in_any_groups, cpu=run_in_any_groups, gpu=run_on_gpu)
+            (x,) = operation(self._flat(y), weight)
         return x.reshape(*y.shape[: self.axis], *x.shape[1:])
 
     def weight_diff(self, x: jax.Array, dy: jax.Array) -> jax.Array:

@@ -266,7 +266,8 @@ def _tpus(target: Target) -> Sequence[Any]:
 
 
 def _gpus(target: Target) -> Sequence[Any]:
-    if importlib.util.find_spec("jax_plugins") is None or importlib.util.find_spec("jax_plugins.xla_cuda12") is None:
+    plugins = ("jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13")
+    if importlib.util.find_spec("jax_plugins") is None or not any(map(importlib.util.find_spec, plugins)):
         raise CaffejaxError(
             "compiling for GPUs needs JAX's CUDA plugin, of the same version as jax: pip install jax-cuda12-pjrt=="
             f"{jax.__version__} jax-cuda12-plugin=={jax.__version__} nvidia-cuda-nvcc-cu12"
