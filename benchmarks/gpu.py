@@ -181,7 +181,10 @@ def compare(name: str, batch: int, precision: str, kernels: str, options: argpar
     if options.flax:
         makers["flax"] = lambda: build_flax(name, batch, options.steps, precision)
     folder = options.profile and options.profile / f"{name}-{batch}-{precision}-{kernels}"
-    measured = {library: measure(make, options.rounds, folder and folder / library) for library, make in makers.items()}
+    measured: dict[str, Measurement | None] = {}
+    for library, make in makers.items():
+        print(f"  {name}, batch {batch}, {precision}: {library}", file=sys.stderr, flush=True)
+        measured[library] = measure(make, options.rounds, folder and folder / library)
     peak = peak_tflops(precision, options.peak_tflops)
     operations = 2 * 3 * (memory_report(net, 1).total["multiply_adds"] or 0) * 1e-12  # of one image
     cells = []
