@@ -24,6 +24,7 @@ KINDS = {
     "BatchNorm": "train",
     "Concat": "axis1",
     "Convolution": "basic",
+    "Deconvolution": "basic",
     "InnerProduct": "basic",
     "LRN": "across_default",
     "Pooling": "max_overlap",
