@@ -44,7 +44,7 @@ TARGETS = {"cuda:h100:8": "H100", "tpu:v5e:2x4": "TPU v5e"}
 FILES = {
     "digits": "lenet_solver.prototxt",
     "faster_rcnn_toy": "solver.prototxt",
-    "ssd_shapes": "solver.prototxt",  # data: caffejax.cli.demo_shapes.write_databases
+    "ssd_shapes": "solver.prototxt",  # data: caffejax.cli.demo_pictures.write_databases
 }
 # examples a device: those of large pictures few, and those that are fed boxes as many as the prototxt says
 EXAMPLES = {"lenet": 64, "cifar10_full": 100, "fcn8s": 2, "segnet": 4, "pspnet50": 4, "openpose": 8}

@@ -34,7 +34,7 @@ from solver_pictures import lr_policies, same_as_caffe
 import caffejax
 from caffejax.checkpoints.caffemodel import write_caffemodel
 from caffejax.cli import main as caffejax_command
-from caffejax.cli.demo_shapes import OBJECTS, draw_pictures
+from caffejax.cli.demo_pictures import OBJECTS, draw_pictures
 from caffejax.data.loader import Loader
 from caffejax.debugging import features, memory_report
 from caffejax.metrics import JsonLines

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from config_writer import MSRA, RATES, XAVIER, Writer, name_with_part, write
 
-from caffejax.cli.demo_shapes import OBJECTS, SIZE
+from caffejax.cli.demo_pictures import OBJECTS, SIZE
 
 VARIANCE = "variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2"
 

@@ -10,7 +10,7 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
-from caffejax.inference import policy
+from caffejax.inference import frozen_pass_cache
 
 from .conftest import CLOSE, FED, make_fed_net
 
@@ -165,7 +165,7 @@ def test_later_passes_are_unaffected_by_freezing(
     change: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(policy, "_PATIENCE", 1)  # it is frozen again at once
+    monkeypatch.setattr(frozen_pass_cache, "_PATIENCE", 1)  # it is frozen again at once
     net = new_net()
     net.forward()
     assert is_frozen(net)
@@ -204,8 +204,8 @@ def test_nets_that_change_are_not_frozen_repeatedly(
     change: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
-    original = policy.freeze_passes
-    monkeypatch.setattr(policy, "freeze_passes", lambda *args: calls.append(1) or original(*args))
+    original = frozen_pass_cache.freeze_passes
+    monkeypatch.setattr(frozen_pass_cache, "freeze_passes", lambda *args: calls.append(1) or original(*args))
     net = new_net()
     for _ in range(12):
         net.forward()
@@ -215,7 +215,7 @@ def test_nets_that_change_are_not_frozen_repeatedly(
 
 
 def test_nets_freeze_again_once_weights_stop_changing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy, "_PATIENCE", 3)
+    monkeypatch.setattr(frozen_pass_cache, "_PATIENCE", 3)
     net = new_net()
     net.forward()
     states = []

@@ -90,7 +90,7 @@ def _write_folder(name: str, folder: Path) -> list[str]:
         raise CaffejaxError(f"{folder} already exists; name a new folder{hint}")
     shutil.copytree(_find_source(demo.folder), folder, ignore=shutil.ignore_patterns("lock.mdb"), dirs_exist_ok=True)
     if demo is _DETECTION:
-        from .demo_shapes import OBJECTS, write_databases
+        from .demo_pictures import OBJECTS, write_databases
 
         write_databases(name, folder)
         (folder / "labels.txt").write_text("\n".join(("background", *OBJECTS[name])) + "\n")
@@ -126,7 +126,7 @@ def _write_images(name: str, folder: Path) -> list[str]:
 
 def _make_images(name: str, folder: Path) -> Iterator[np.ndarray]:
     if _DEMOS[name] is _DETECTION:
-        from .demo_shapes import draw_pictures
+        from .demo_pictures import draw_pictures
 
         for image, _ in draw_pictures(name, _N_PICTURES, seed=1):
             yield image

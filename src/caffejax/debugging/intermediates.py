@@ -13,7 +13,7 @@ from ..execution.backward import Diffs, Pullback, has_backward, run_backward, ru
 from ..execution.schedule import split_at_host_layers
 from ..execution.validation import check_blob_names
 from ..graph import Layer
-from ..inference.policy import freeze_passes
+from ..inference.frozen_pass_cache import freeze_passes
 from ..net import Blobs, Net, Params, Variables
 from .index_check import IndexCheck
 

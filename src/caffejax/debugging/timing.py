@@ -15,7 +15,7 @@ from ..data.loader import Loader
 from ..data.synthetic_inputs import complete_inputs
 from ..execution import Part, PassInputs, PassOutputs, Values, compute_part, make_schedule, run_schedule, split_by_layer
 from ..graph.traits import indexing_layers
-from ..inference.policy import freeze_passes, scored_blobs
+from ..inference.frozen_pass_cache import freeze_passes, scored_blobs
 from ..kernels import compilation
 from ..layers import Reads
 from ..net import Net, Variables

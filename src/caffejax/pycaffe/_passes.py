@@ -13,7 +13,7 @@ from ..debugging import check_indices
 from ..execution import PassInputs, PassOutputs
 from ..execution.backward import Diffs
 from ..graph import Layer, Slot
-from ..inference.policy import FrozenPassCache, scored_blobs
+from ..inference.frozen_pass_cache import FrozenPassCache, scored_blobs
 from . import _global_state
 from ._blob_store import Memories
 from ._layer_range import BackwardRange, Key, LayerRange, Ranges

@@ -18,7 +18,7 @@ from ..debugging import IndexCheck
 from ..debugging.average_precision import average_precision
 from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
-from ..inference.policy import freeze_passes, scored_blobs
+from ..inference.frozen_pass_cache import freeze_passes, scored_blobs
 from ..net import Net, Params, Variables
 from ..parallel import DATA, all_gather, check_shapes, join_batches, local_shard, put_global, replicated_sharding
 from .program_keys import net_key

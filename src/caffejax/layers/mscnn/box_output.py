@@ -18,7 +18,7 @@ from ..dtype_policy import promote
 from ..helpers import four_axes
 from ..registry import define_layer
 from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, Signature, Traced
-from .box_maps import (
+from .anchors_and_deltas import (
     AnchorGrid,
     apply_deltas,
     count_images,

@@ -14,7 +14,7 @@ from ..context import Context
 from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
-from .box_maps import (
+from .anchors_and_deltas import (
     apply_deltas,
     count_images,
     make_anchor_grid,

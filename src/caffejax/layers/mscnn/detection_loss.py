@@ -15,7 +15,7 @@ from ..dtype_policy import promote
 from ..helpers import four_axes
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
-from .box_maps import (
+from .anchors_and_deltas import (
     count_images,
     group_by_image,
     make_anchor_grid,

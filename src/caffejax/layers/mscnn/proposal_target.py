@@ -14,7 +14,7 @@ from ..context import Context, Shape
 from ..helpers import no_gradient, numpy_rng, promote_numpy
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, OnHost, Signature
-from .box_maps import read_normalization, read_rows, require_columns, with_four_axes
+from .anchors_and_deltas import read_normalization, read_rows, require_columns, with_four_axes
 
 _SMALLEST = 32  # pixels; the shortest side of a random box
 _TRIES = 10_000

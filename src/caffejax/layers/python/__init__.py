@@ -12,7 +12,7 @@ from ..registry import define_layer
 from ..types import Gradient, LayerTraits, LayerType, PerLayer, Signature
 from . import host, traced
 from .builtin import builtin_type
-from .user import get_dotted, import_user_module
+from .user_code import get_dotted, import_user_module
 
 log = logging.getLogger("caffejax.net")
 

@@ -18,7 +18,7 @@ from ..helpers import as_tuple
 from ..types import LayerType, OnHost, Reads
 from .blob import Blob
 from .layer import BlobVec, Layer
-from .user import set_settings, with_error_note
+from .user_code import set_settings, with_error_note
 
 Arrays = tuple[np.ndarray, ...]
 

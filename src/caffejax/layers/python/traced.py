@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import LayerError
 from ..context import Context, LayerDefinition, ParamSpec
 from ..types import LayerType, Traced
-from .user import set_settings, with_error_note
+from .user_code import set_settings, with_error_note
 
 
 def function_type(

@@ -28,7 +28,7 @@ from ..types import (
     Signature,
     Traced,
 )
-from .box_maps import (
+from .anchors_and_deltas import (
     apply_deltas,
     read_normalization,
     read_rows,

@@ -12,8 +12,8 @@ import pytest
 from caffejax import Net, Variables
 from caffejax.data.loader import Loader
 from caffejax.debugging import features
-from caffejax.inference import policy as module
-from caffejax.inference.policy import FrozenPasses, freeze_passes, scored_blobs
+from caffejax.inference import frozen_pass_cache as module
+from caffejax.inference.frozen_pass_cache import FrozenPasses, freeze_passes, scored_blobs
 from caffejax.training import Evaluator
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
