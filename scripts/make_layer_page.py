@@ -33,7 +33,7 @@ FAMILIES = {
     **dict.fromkeys(("neuron", "dropout"), "activation"),
     **dict.fromkeys(("convolution", "im2col", "inner_product"), "convolution, product"),
     "pooling": "pooling",
-    **dict.fromkeys(("normalization", "normalize", "lrn"), "normalization"),
+    **dict.fromkeys(("normalization", "l2_normalize", "lrn"), "normalization"),
     **dict.fromkeys(("affine", "eltwise"), "arithmetic"),
     **dict.fromkeys(("shape", "permute", "indexing", "identity"), "shape, selection"),
     **dict.fromkeys(("softmax", "cross_entropy", "distance", "smooth_l1", "accuracy"), "loss, metric"),
