@@ -4,9 +4,9 @@
 
 Images per second of whole training steps (forward, backward, SGD with momentum), the batch lying on the device, the
 share of the device's peak (2 operations for each multiply-add of the forward pass, three times for a step), the seconds
-until the first round is done, compilation included, and the memory of a step. PyTorch runs
-channels_last, under autocast for bfloat16, through torch.compile; flax the nets of `flax_nets.py`, which has no tf32 of
-its own: it gets JAX's. Figures are medians over rounds of `--steps` steps.
+until the first round is done, compilation included, and the memory of a step. PyTorch runs channels_last, under
+autocast for bfloat16, through torch.compile; flax the nets of `flax_nets.py`, which has no tf32 of its own: it gets
+JAX's. Figures are medians over rounds of `--steps` steps.
 Then LeNet's 10,000 iterations at batch 64, many steps to a call (`lax.scan`). It runs on a CPU too, to try it.
 """
 
@@ -38,12 +38,13 @@ from caffejax import tune_process
 from caffejax.debugging import memory_report
 from caffejax.net import Net
 from caffejax.planning.hardware import CHIPS
+from caffejax.planning.hlo import compiled_stats
 from caffejax.training.train_step import TrainState
 
 # chips that devices of such kinds are; their data sheets are in caffejax.planning
 KINDS = {"H100": "cuda:h100", "H200": "cuda:h200", "A100": "cuda:a100", "B200": "cuda:b200", "TPU v5 lite": "tpu:v5e"}
 LENET_BATCH, LENET_ROWS = 64, 60_000
-LIBRARIES = ("caffejax", "torch", "flax")
+LIBRARIES = ("caffejax", "PyTorch", "flax")
 Run = Callable[[], Any]  # some steps, all of them done when it returns
 
 
@@ -68,13 +69,6 @@ def train_net(name: str, precision: Any, kernels: Any) -> Net:
     return Net(CONFIGS / name / "train_val.prototxt", "TRAIN", precision=precision, kernels=kernels)
 
 
-def jax_memory_bytes(compiled: jax.stages.Compiled) -> int:
-    """Return the bytes of arguments, temporary arrays and results of a compiled step."""
-    memory = compiled.memory_analysis()
-    own_outputs = memory.output_size_in_bytes - memory.alias_size_in_bytes
-    return memory.argument_size_in_bytes + memory.temp_size_in_bytes + own_outputs
-
-
 def build_caffejax(net: Net, batch: int, steps: int) -> Trainer:
     state, step = make_training_step(net, variables_of(net))
     arrays = random_inputs(net, batch)
@@ -87,7 +81,7 @@ def build_caffejax(net: Net, batch: int, steps: int) -> Trainer:
             state, report = compiled(state, batches, 0.001)
         jax.block_until_ready((state.params, report.loss))
 
-    return Trainer(run, lambda: jax_memory_bytes(compiled))
+    return Trainer(run, lambda: compiled_stats(compiled).memory)
 
 
 def build_torch(net: Net, batch: int, steps: int, precision: str) -> Trainer:
@@ -136,7 +130,7 @@ def build_flax(name: str, batch: int, steps: int, precision: str) -> Trainer:
             state, loss = compiled(state, images, labels)
         jax.block_until_ready((state, loss))
 
-    return Trainer(run, lambda: jax_memory_bytes(compiled))
+    return Trainer(run, lambda: compiled_stats(compiled).memory)
 
 
 def time_run(run: Run) -> float:
@@ -177,7 +171,7 @@ def compare(name: str, batch: int, precision: str, kernels: str, options: argpar
     net = train_net(name, precision, kernels)
     makers: dict[str, Callable[[], Trainer]] = {"caffejax": lambda: build_caffejax(net, batch, options.steps)}
     if options.torch:
-        makers["torch"] = lambda: build_torch(net, batch, options.steps, precision)
+        makers["PyTorch"] = lambda: build_torch(net, batch, options.steps, precision)
     if options.flax:
         makers["flax"] = lambda: build_flax(name, batch, options.steps, precision)
     folder = options.profile and options.profile / f"{name}-{batch}-{precision}-{kernels}"
@@ -231,7 +225,7 @@ def time_lenet_training(precision: str, kernels: str, iterations: int, rounds: i
             state, losses = compiled(state, data)
             jax.block_until_ready((state.params, losses))
 
-        return Trainer(run, lambda: jax_memory_bytes(compiled))
+        return Trainer(run, lambda: compiled_stats(compiled).memory)
 
     return measure(make, rounds)
 

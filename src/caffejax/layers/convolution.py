@@ -243,10 +243,13 @@ class Correlation:
         def forward(y: jax.Array, weight: jax.Array) -> tuple[jax.Array, Arrays]:
             return run(y, weight, self.group), (y, weight)
 
-        def backward(residuals: Any, dx: jax.Array, _needed: Any) -> Arrays:
+        def backward(residuals: Any, dx: jax.Array, needed: Sequence[bool]) -> list[jax.Array | None]:
             y, weight = residuals
             flat = replace(self, axis=1)
-            return flat(dx, weight), flat.weight_diff(dx, y)
+            return [
+                flat(dx, weight) if needed[0] else None,
+                flat.weight_diff(dx, y) if needed[1] else None,
+            ]
 
         def run_on_gpu(y: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
             return (make_differentiable(forward, backward)(y, weight),)
