@@ -45,7 +45,7 @@ def load(name: str, run: dict[str, Any]) -> Net:
 
 def describe(graph: Graph) -> dict[str, Any]:
     """A graph in the words of the recording."""
-    learnable = [p.slot for p in graph.learnable]
+    unique_slots = [p.slot for p in graph.unique_params]
     params = graph.params
     return {
         "name": graph.name,
@@ -77,14 +77,14 @@ def describe(graph: Graph) -> dict[str, Any]:
                 "index": p.slot.index,
                 "display_name": p.name or str(p.slot.index),
                 "owner": -1 if p.is_owner else [q.slot for q in params].index(p.owner),
-                "learnable": learnable.index(p.owner),
+                "learnable": unique_slots.index(p.owner),
                 "lr_mult": pytest.approx(p.lr_mult),
                 "decay_mult": pytest.approx(p.decay_mult),
                 "shape": list(p.spec.shape),
             }
             for p in params
         ],
-        "num_learnable": len(learnable),
+        "num_learnable": len(unique_slots),
     }
 
 

@@ -86,7 +86,7 @@ def test_follows_a_recorded_training_net(case: str) -> None:
 def test_a_shared_blob_is_one_param() -> None:
     net = Net(GOLDEN / "solver" / "sgd_shared_params" / "net.prototxt", "TRAIN")
     model = CaffeModule(net, rngs=nnx.Rngs(0))
-    assert len(jax.tree.leaves(nnx.state(model, nnx.Param))) == len(net.graph.learnable) < len(net.graph.params)
+    assert len(jax.tree.leaves(nnx.state(model, nnx.Param))) == len(net.graph.unique_params) < len(net.graph.params)
 
 
 def test_variables_are_named_by_layer_and_index() -> None:

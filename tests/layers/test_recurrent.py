@@ -121,7 +121,7 @@ def test_recurrent_state_is_not_a_blob_and_not_in_weight_files(
     kind: str, n_blobs: int, n_states: int, tmp_path: Path
 ) -> None:
     model = recurrent(kind, 3)
-    assert len(model.graph.params) == len(model.graph.learnable) == n_blobs
+    assert len(model.graph.params) == len(model.graph.unique_params) == n_blobs
     params, state = model.init(jax.random.key(0))
     assert [list(params["layer"]), list(state["layer"])] == [[*range(n_blobs)], [*range(n_blobs, n_blobs + n_states)]]
     _, state = model.apply(params, state, inputs(3))

@@ -260,7 +260,7 @@ class Graph:
         return tuple(p for layer in self.layers for p in layer.params)
 
     @property
-    def learnable(self) -> tuple[Param, ...]:
+    def unique_params(self) -> tuple[Param, ...]:
         """All params and running statistics, each array once, in the order in which Caffe's solver stores histories."""
         return tuple(p for p in self.params if p.is_owner)
 

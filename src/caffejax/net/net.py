@@ -158,7 +158,9 @@ class Net:
     # -- description
 
     def __repr__(self) -> str:
-        return f"Net {self.graph!r}; {format_number(sum(prod(p.spec.shape) for p in self.graph.learnable))} parameters"
+        return (
+            f"Net {self.graph!r}; {format_number(sum(prod(p.spec.shape) for p in self.graph.unique_params))} parameters"
+        )
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
@@ -410,7 +412,7 @@ class Net:
         See `ParamSpec.rewrite`.
         """
         indexed = index_blobs(params)
-        changes = tree_of(self.graph.learnable, lambda p: p.spec.rewrite and p.spec.rewrite(p.array(indexed, {})))
+        changes = tree_of(self.graph.unique_params, lambda p: p.spec.rewrite and p.spec.rewrite(p.array(indexed, {})))
         return {**indexed, **{layer: {**indexed[layer], **blobs} for layer, blobs in changes.items()}}
 
     # -- passes

@@ -60,7 +60,7 @@ def save_state(
     """
     iteration = int(state.iteration)
     history = find_history(state.opt_state)
-    arrays = tuple(_history_array(p, slot) for slot in history.history for p in graph.learnable)
+    arrays = tuple(_history_array(p, slot) for slot in history.history for p in graph.unique_params)
     steps = current_step(param, max(0, iteration - 1))  # the step at the last update
     text = format_record({**record, "key": np.asarray(state.key).tolist()}, path)
     from ..checkpoints.solverstate import SolverState, write_solverstate  # h5py takes long to import
@@ -99,7 +99,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
     problems = list(_differences(stored, graph, len(slots), type))
     if problems:
         raise WeightsError([Problem(message, file=str(path)) for message in problems])
-    positions = {p.slot: i for i, p in enumerate(graph.learnable)}
+    positions = {p.slot: i for i, p in enumerate(graph.unique_params)}
 
     def load_slot(slot: int, tree: Any) -> Any:
         return {
@@ -132,9 +132,9 @@ def _find_weights(path: Path, named: str) -> Path:
 
 
 def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> Iterator[str]:
-    expected = list(graph.learnable) * slots
+    expected = list(graph.unique_params) * slots
     if len(stored.history) != len(expected):
-        per_blob = f"{slots} for each of {format_count(len(graph.learnable), 'learnable blob')}"
+        per_blob = f"{slots} for each of {format_count(len(graph.unique_params), 'learnable blob')}"
         yield (
             f"has {format_count(len(stored.history), 'history blob')}, but {type} on this net needs {len(expected)} "
             f"({per_blob}); resume with the net and the solver type that wrote the file"

@@ -285,7 +285,7 @@ def _average_statistics(net: Net, state: Params) -> Params:
     the next is not averaged.
     """
     name = net.compute_config.axis_name if net.compute_config.sync_bn else None
-    slots = [p.slot for p in net.graph.learnable if not p.spec.learnable]
+    slots = [p.slot for p in net.graph.unique_params if not p.spec.learnable]
     arrays = [state[layer][index] for layer, index in slots]
     if name is None or not any(name in varying_axes(jax.typeof(x)) for x in arrays):
         return state
