@@ -55,7 +55,7 @@ def build_with_losses(case: Case) -> tuple[NetParameter, Net]:
     """A case with a loss on every output if it has none, because otherwise it has no gradients."""
     message = read_net(GOLDEN / f"{case.name}.prototxt")
     net = case.build(message)
-    if not net.graph.losses:
+    if not net.graph.loss_weights:
         made_by = {top: layer.type for layer in net.graph.layers for top in layer.tops}
         for name in (name for name in net.outputs if made_by[name].has_backward):
             message.MergeFrom(read_net(SQUARES.format(name)))
@@ -221,7 +221,7 @@ def insert_host_layers(message: NetParameter, net: Net) -> None:
     del message.layer[:]
     for i, layer in enumerate(layers):
         message.layer.append(layer)
-        if layer.top and i % 3 == 1 and not (layer.loss_weight or net.graph.losses.keys() & set(layer.top)):
+        if layer.top and i % 3 == 1 and not (layer.loss_weight or net.graph.loss_weights.keys() & set(layer.top)):
             host_layer = message.layer.add(
                 name=f"behind {layer.name}", type="Python", bottom=layer.top[:1], top=layer.top[:1]
             )

@@ -66,7 +66,7 @@ def describe(graph: Graph) -> dict[str, Any]:
             for layer in graph.layers
         ],
         "blobs": [
-            {"name": name, "shape": list(blob.shape), "loss_weight": graph.losses.get(name, 0)}
+            {"name": name, "shape": list(blob.shape), "loss_weight": graph.loss_weights.get(name, 0)}
             for name, blob in graph.blobs.items()
         ],
         "inputs": list(graph.inputs),

@@ -151,7 +151,7 @@ def _loaded_report(name: str, graph: Graph, assumed: tuple[str, ...], weights: S
     n_inputs = sum(x.type.is_fed for x in graph.layers)
     n_splits = sum(x.inserted_split for x in graph.layers)
     parameters, activations = net_sizes(graph)
-    training = graph.phase == "TRAIN" and any(graph.losses)
+    training = graph.phase == "TRAIN" and any(graph.loss_weights)
     numbers = (
         parameters * _COPIES_OF_PARAMETERS + activations * _COPIES_OF_ACTIVATIONS
         if training

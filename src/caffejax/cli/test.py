@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
     finally:
         evaluator.loader.close()
     log.info(f"Loss: {scores.loss:g}")
-    for line in score_lines(scores.outputs, net.graph.losses):
+    for line in score_lines(scores.outputs, net.graph.loss_weights):
         log.info(line)
     if options.json:
         flags.print_json(

@@ -60,9 +60,9 @@ class TrainingDisplay(Callback):
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
         """Store the scores of the shown outputs. If several nets have an output, the first net's scores are stored."""
         for evaluator, scores in zip(reversed(solver.tests.evaluators), reversed(results), strict=True):
-            losses = evaluator.net.graph.losses
+            loss_weights = evaluator.net.graph.loss_weights
             for name, values in scores.outputs.items():
-                if name in self._outputs or (not self._outputs and np.size(values) == 1 and not losses.get(name)):
+                if name in self._outputs or (not self._outputs and np.size(values) == 1 and not loss_weights.get(name)):
                     self._scores[name] = float(np.mean(values))
 
     def _format_numbers(self, loss: float, pace: Pace) -> str:

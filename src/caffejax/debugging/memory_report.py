@@ -97,7 +97,7 @@ def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
     """
     graph = net.graph if batch is None else with_batch(net.graph, batch)
     training = None
-    if not net.has_host_layers and any(graph.losses) and graph.phase == "TRAIN":
+    if not net.has_host_layers and any(graph.loss_weights) and graph.phase == "TRAIN":
         inputs = _pass_inputs(net, graph)
         training = (
             net.rematerializer.groups(inputs) if net.rematerializer else plan_groups(net.schedule, inputs, sys.maxsize)

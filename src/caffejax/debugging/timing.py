@@ -68,7 +68,7 @@ class Timer:
         self._user_inputs = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.user_inputs}
         self._loader = Loader(net.graph, read_user_inputs=lambda: self._user_inputs)
         self._schedule = split_by_layer(make_schedule(net.graph))
-        self._compiled = {part: _CompiledLayer(part, not net.graph.losses) for part in self._schedule.parts}
+        self._compiled = {part: _CompiledLayer(part, not net.graph.loss_weights) for part in self._schedule.parts}
         self._forward = net.jit(lambda v, x: net.loss_or_zero(v.params, v.state, x, key))
         self._frozen = freeze_passes(net.graph, net.compute_config, variables, scored_blobs(net.graph))
         self._both = net.jit(lambda v, x: jax.value_and_grad(self._loss, has_aux=True)(v.params, v.state, x, key))
@@ -76,7 +76,7 @@ class Timer:
     def _loss(self, params: Any, state: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, Any]:
         """Return the net's loss, or the sum of its outputs if it has no loss."""
         loss, outputs = self._net.loss_or_zero(params, state, batch, key)
-        if not self._net.graph.losses:
+        if not self._net.graph.loss_weights:
             tops = jax.tree.leaves({top: outputs.blobs[top] for top in self._net.graph.outputs})
             loss = sum((top.sum() for top in tops), loss)
         return loss, outputs

@@ -306,7 +306,7 @@ class Graph:
         return replace(self, phase=phase, layers=tuple(layer.in_phase(phase) for layer in self.layers))
 
     @property
-    def losses(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         """The nonzero loss weights, by top."""
         return {
             top: weight

@@ -38,7 +38,7 @@ class FrozenPasses:
     def __init__(
         self, graph: Graph, compute_config: ComputeConfig, variables: Variables, names: Mapping[str, str]
     ) -> None:
-        self._names, self._losses = names, graph.losses
+        self._names, self._loss_weights = names, graph.loss_weights
         self._frozen = Frozen(inference_graph(graph, names), variables, compute_config)
         transformed = [layer for layer in graph.layers if layer.device_transform is not None]
 
@@ -76,7 +76,7 @@ class FrozenPasses:
         Args:
             blobs: the blobs of the pass, which must include `scored_blobs`.
         """
-        sums = (weight * np.sum(blobs[name], dtype=np.float32) for name, weight in self._losses.items())
+        sums = (weight * np.sum(blobs[name], dtype=np.float32) for name, weight in self._loss_weights.items())
         return np.float32(sum(sums))
 
 
@@ -115,9 +115,9 @@ def scored_blobs(graph: Graph) -> tuple[str, ...]:
     because two layers have a top with the name of a loss blob.
     """
     makers, roots = Counter(top for layer in graph.layers for top in layer.tops), graph.split_roots
-    if UNNAMED_TOP in graph.losses or any(makers[roots.get(name, name)] > 1 for name in graph.losses):
+    if UNNAMED_TOP in graph.loss_weights or any(makers[roots.get(name, name)] > 1 for name in graph.loss_weights):
         return ()
-    return tuple(dict.fromkeys((*graph.outputs, *graph.losses)))
+    return tuple(dict.fromkeys((*graph.outputs, *graph.loss_weights)))
 
 
 class FrozenPassCache:

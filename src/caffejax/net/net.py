@@ -488,7 +488,7 @@ class Net:
             GraphError: if the net has no loss, so that all gradients would be zero.
             DataError: if a label is not a class of a loss or a metric. Labels are not checked in traced code.
         """
-        if not self.graph.losses:
+        if not self.graph.loss_weights:
             raise GraphError(Problem(self._missing_loss(), file=self.graph.file))
         return self.loss_or_zero(params, state, inputs, key, blobs=blobs, taps=taps)
 

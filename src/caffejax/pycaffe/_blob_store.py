@@ -37,7 +37,7 @@ class Memories:
             root = self.blobs.get(self._roots.get(name, ""))
             self.blobs[name] = SyncedBlob(blob.shape, data=root.data_memory if root else None)
         self._padded: dict[str, tuple[Shape, int, jax.Array]] = {}
-        self._set_loss_weights(graph.losses)
+        self._set_loss_weights(graph.loss_weights)
         self.slots = {
             slot: SyncedBlob(array.shape, data=Memory(jax.device_put(array, device)))
             for slot, array in _pairs((self._params, self._state), variables)
@@ -163,7 +163,7 @@ class Memories:
 
     def _set_loss_weights(self, names: Collection[str]) -> None:
         """Fill the diffs of the losses among the blobs `names` with the loss weights, as Caffe's layer setup does."""
-        for name, weight in self._graph.losses.items():
+        for name, weight in self._graph.loss_weights.items():
             if name != UNNAMED_TOP and name in names:
                 self.blobs[name].diff[...] = weight
 

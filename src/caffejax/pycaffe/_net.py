@@ -208,8 +208,8 @@ class Net:
     @property
     def blob_loss_weights(self) -> OrderedDict[str, float]:
         """The loss weight of every blob, by name."""
-        losses = self._executor.graph.losses
-        return OrderedDict((name, losses.get(name, 0.0)) for name in self._blob_names)
+        loss_weights = self._executor.graph.loss_weights
+        return OrderedDict((name, loss_weights.get(name, 0.0)) for name in self._blob_names)
 
     @property
     def _blob_loss_weights(self) -> list[float]:

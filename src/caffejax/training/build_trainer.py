@@ -69,7 +69,7 @@ def check_memory(
             would fit.
     """
     graph, compute_config = net.graph, net.compute_config
-    if net.has_host_layers or not any(graph.losses):
+    if net.has_host_layers or not any(graph.loss_weights):
         return
     capacity = device_memory(device) or free_memory()
     if memory_limit is not None:

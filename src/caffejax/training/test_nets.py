@@ -129,8 +129,8 @@ class Tests:
 
     def accuracy(self, results: Sequence[Scores]) -> float | None:
         """Return the mean of the first test net's first output that is not a loss, or None if all are losses."""
-        losses = self.evaluators[0].net.graph.losses
-        return next((float(np.mean(v)) for name, v in results[0].outputs.items() if not losses.get(name)), None)
+        loss_weights = self.evaluators[0].net.graph.loss_weights
+        return next((float(np.mean(v)) for name, v in results[0].outputs.items() if not loss_weights.get(name)), None)
 
     def keep_rule(self, last: int | None, best: str | None) -> Keep:
         """Return the rule for which checkpoints are kept.
@@ -144,7 +144,7 @@ class Tests:
             SolverError: if no test net has the output `best`.
         """
         nets = [evaluator.net for evaluator in reversed(self.evaluators)]
-        outputs = {name: net.graph.losses.get(name, 0) for net in nets for name in net.outputs}
+        outputs = {name: net.graph.loss_weights.get(name, 0) for net in nets for name in net.outputs}
         if best is not None and best not in outputs:
             raise SolverError(f"keep_best: no test net has an output '{best}'{did_you_mean(best, outputs)}")
         return Keep(last, best, lowest=bool(best and outputs[best]))
@@ -175,7 +175,7 @@ class Tests:
             log.info(f"Test loss: {scores.loss:g}")
         for line in precision_lines(scores.precisions) if self._param.show_per_class_result else ():
             log.info(line)
-        for line in output_lines("Test", scores.outputs, graph.losses):
+        for line in output_lines("Test", scores.outputs, graph.loss_weights):
             log.info(line)
         return scores
 

@@ -307,7 +307,7 @@ class Trainer:
         return None if requests is None or result.requests is None else _REQUESTS[requests.decode(result.requests)]
 
     def _display(self, display: Display) -> None:
-        for line in display_lines(display, self.param.display, self.net.graph.losses):
+        for line in display_lines(display, self.param.display, self.net.graph.loss_weights):
             log.info(line)
         self._notify("on_display", display)
 

@@ -100,7 +100,7 @@ def collect(
 
 
 def _check_loss(graph: Graph) -> None:
-    if not any(graph.losses.values()):
+    if not any(graph.loss_weights.values()):
         message = f"has no loss in phase {graph.phase}, so there is no backward pass to run"
         raise GraphError(Problem(f"{message}; omit --backward, or collect from the train net", graph.file))
     graph.check_backward()
