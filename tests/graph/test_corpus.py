@@ -76,7 +76,7 @@ def describe(graph: Graph) -> dict[str, Any]:
     return {
         "layers": layers,
         "blobs": {name: list(blob.shape) for name, blob in graph.blobs.items() if name not in origin},
-        "inputs": list(graph.inputs),
+        "inputs": list(graph.input_layer_tops),
         "outputs": list(graph.outputs),
     }
 

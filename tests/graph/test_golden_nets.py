@@ -69,7 +69,7 @@ def describe(graph: Graph) -> dict[str, Any]:
             {"name": name, "shape": list(blob.shape), "loss_weight": graph.loss_weights.get(name, 0)}
             for name, blob in graph.blobs.items()
         ],
-        "inputs": list(graph.inputs),
+        "inputs": list(graph.input_layer_tops),
         "outputs": list(graph.outputs),
         "net_params": [
             {

@@ -83,12 +83,12 @@ def test_tops_of_sources_are_not_user_inputs(database: Path) -> None:
     )
     assert result.input_names == ("x", "y", "image", "label", "m", "n")
     assert result.user_inputs == ("x", "y", "m", "n")
-    assert result.inputs == ("x", "y")  # MemoryData's arrays are set, they are no inputs
+    assert result.input_layer_tops == ("x", "y")  # MemoryData's arrays are set, they are no inputs
 
 
 def test_a_net_may_have_no_inputs() -> None:
     result = graph('layer { name: "z" type: "DummyData" top: "z" dummy_data_param { shape { dim: 2 } } }')
-    assert result.input_names == result.user_inputs == result.inputs == ()
+    assert result.input_names == result.user_inputs == result.input_layer_tops == ()
 
 
 def test_host_layers_are_found_whatever_makes_them_so(tmp_path: Path) -> None:

@@ -78,7 +78,11 @@ def centres(top: Top, image: Top) -> list[np.ndarray]:
     proto.force_backward = True
     net = caffejax.Net(proto, "TEST")
     params, state = net.init(jax.random.key(0))
-    others = {name: np.zeros(net.graph.blobs[name].shape, np.float32) for name in net.graph.inputs if name != "image"}
+    others = {
+        name: np.zeros(net.graph.blobs[name].shape, np.float32)
+        for name in net.graph.input_layer_tops
+        if name != "image"
+    }
 
     def crop(pixels: jax.Array) -> tuple[jax.Array, jax.Array]:
         blob = net.apply(params, state, {"image": pixels, **others}, blobs=["top"])[0]["top"][0, 0]

@@ -93,7 +93,7 @@ def build_graph(
         phase=wiring.phase,
         layers=mark_backward(list(wiring.sharing.resolve_multipliers(wiring.layers)), net.force_backward),
         blobs=wiring.blobs,
-        inputs=tuple(wiring.inputs),
+        input_layer_tops=tuple(wiring.input_layer_tops),
         outputs=tuple(sorted(wiring.unread, key=str.encode)),
         force_backward=net.force_backward,
         file=file,
@@ -203,7 +203,7 @@ class _Wiring:
     sharing: Sharing = field(default_factory=Sharing)
     layers: list[Layer] = field(default_factory=list)
     blobs: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)
-    inputs: list[str] = field(default_factory=list)
+    input_layer_tops: list[str] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)  # tops of layers with errors; their readers are not checked
@@ -237,7 +237,7 @@ class _Wiring:
                 raise GraphError(f"top blob '{top}' produced by multiple sources")
         self.unread.update(layer.top)
         if isinstance(kind.implementation, Fed) and not kind.implementation.from_arrays:
-            self.inputs.extend(layer.top)
+            self.input_layer_tops.extend(layer.top)
 
     def _context(self, layer: LayerParameter) -> tuple[Context, LayerDefinition]:
         phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase

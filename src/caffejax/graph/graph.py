@@ -220,7 +220,7 @@ class Graph:
         phase: "TRAIN" or "TEST".
         layers: the layers, in the order of execution.
         blobs: shape and dtype of each blob, in the order in which they are first produced.
-        inputs: the tops of Input layers, which the caller provides.
+        input_layer_tops: the tops of Input layers, which the caller provides.
         outputs: blobs that no layer reads, sorted by the bytes of their names.
         force_backward: whether gradients of all blobs are computed.
         file: the net's file, for messages.
@@ -230,7 +230,7 @@ class Graph:
     phase: Phase
     layers: tuple[Layer, ...]
     blobs: Mapping[str, jax.ShapeDtypeStruct]
-    inputs: tuple[str, ...]
+    input_layer_tops: tuple[str, ...]
     outputs: tuple[str, ...]
     force_backward: bool
     file: str | None = None

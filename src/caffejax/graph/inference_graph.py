@@ -49,7 +49,7 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
             needed.update(layer.bottoms)
     inputs = {top: graph.blobs[top] for layer in reversed(used_layers) if layer.type.is_fed for top in layer.tops}
     reduced_graph = replace(
-        graph, layers=tuple(reversed(used_layers)), blobs=inputs, inputs=tuple(inputs), outputs=outputs
+        graph, layers=tuple(reversed(used_layers)), blobs=inputs, input_layer_tops=tuple(inputs), outputs=outputs
     )
     return reshape_graph(reduced_graph, {})
 

@@ -194,7 +194,7 @@ class Net:
             (name, blobs) for name, blobs in zip(self._layer_names, self._layer_blobs, strict=True) if blobs
         )
         self._blob_names, self._blobs = list(self.blobs), list(self.blobs.values())
-        self.inputs, self.outputs = list(graph.inputs), list(graph.outputs)
+        self.inputs, self.outputs = list(graph.input_layer_tops), list(graph.outputs)
         self._inputs, self._outputs = (list(map(self._blob_names.index, n)) for n in (self.inputs, self.outputs))
         self.bottom_names = OrderedDict((layer.name, list(layer.bottoms)) for layer in graph.layers)
         self.top_names = OrderedDict((layer.name, list(layer.tops)) for layer in graph.layers)

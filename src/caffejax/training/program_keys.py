@@ -65,7 +65,7 @@ def graph_key(name: str, graph: Graph, compute_config: ComputeConfig) -> bytes |
 
 
 def _graph(graph: Graph) -> Iterator[Any]:
-    yield graph.phase, graph.inputs, graph.outputs, graph.force_backward
+    yield graph.phase, graph.input_layer_tops, graph.outputs, graph.force_backward
     yield sorted((name, blob.shape, str(blob.dtype)) for name, blob in graph.blobs.items())
     for layer in graph.layers:
         yield layer.definition.layer.SerializeToString(deterministic=True)
