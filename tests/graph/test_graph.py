@@ -51,7 +51,8 @@ def test_in_phase_changes_every_layer_and_keeps_the_layers() -> None:
         assert (after.context.phase, after.definition.phase) == ("TEST", "TEST")
         assert after.params == before.params
         assert after.context != before.context  # so that each phase is traced for itself
-    assert (test.blobs, test.inputs, test.outputs) == (train.blobs, train.inputs, train.outputs)
+    assert test.blobs == train.blobs
+    assert (test.input_layer_tops, test.outputs) == (train.input_layer_tops, train.outputs)
 
 
 def test_in_phase_and_back_is_the_same() -> None:
