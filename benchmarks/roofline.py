@@ -110,7 +110,7 @@ def measure_net(name: str, peak: Peak, rounds: int) -> Iterator[Row]:
     passes, net_passes = zip(*[(timer.layers(), timer.time_net()) for _ in range(rounds)], strict=True)
     timer.close()
     median = lambda values: statistics.median(list(values))  # noqa: E731
-    layers = {layer.name: layer for layer in net.graph.layers if not layer.type.is_fed}
+    layers = {layer.name: layer for layer in net.graph.layers if not layer.type.is_input}
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * 4)
     for times in zip(*passes, strict=True):
         layer = layers.get(times[0].name)

@@ -11,7 +11,7 @@ from leveldb_records import RECORDS
 
 import caffejax.data  # registers the layers
 from caffejax.config import DataConfig
-from caffejax.layers import LayerDefinition, Reads, Source, SourceSpec, layer_type
+from caffejax.layers import LayerDefinition, Source, SourceInput, SourceSpec, layer_type
 from caffejax.schema import caffe_pb2, read_net
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
@@ -48,7 +48,7 @@ def open_source() -> Iterator[Callable[..., TransformedSource]]:
     def open_net(net: str | Path, phase: Any = "TEST", folder: Path | None = None, **reading: Any) -> TransformedSource:
         layer = read_net(net).layer[0]
         runs = layer_type(layer.type).implementation
-        assert isinstance(runs, Reads)
+        assert isinstance(runs, SourceInput)
         file = None if folder is None else str(folder / "net.prototxt")
         definition = LayerDefinition(layer, phase, file, DataConfig(**reading))
         spec = runs.probe(definition)

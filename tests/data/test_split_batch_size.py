@@ -10,7 +10,7 @@ from caffejax.data.split_batch_size import split_batch_sizes
 from caffejax.errors import GraphError
 from caffejax.graph import net_state
 from caffejax.layers import layer_types
-from caffejax.layers.types import Fed, Reads
+from caffejax.layers.types import CallerInput, SourceInput
 from caffejax.schema import read_net
 
 # a layer's parameters with @ for what is to be divided
@@ -57,7 +57,9 @@ def test_only_the_batch_size_is_divided(kind: str, devices: int) -> None:
 
 
 def test_every_type_that_gives_data_is_tested() -> None:
-    data_types = {name for name, kind in layer_types().items() if isinstance(kind.implementation, Reads | Fed)}
+    data_types = {
+        name for name, kind in layer_types().items() if isinstance(kind.implementation, SourceInput | CallerInput)
+    }
     assert data_types <= {kind.split()[0] for kind in LAYERS}
 
 

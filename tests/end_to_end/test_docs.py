@@ -249,7 +249,8 @@ def test_the_page_on_the_architecture_names_existing_files() -> None:
     assert len(files) > 20
     assert [name for name in files if not any((root / name).exists() for root in roots)] == []
     fields = re.findall(
-        r"`(Signature|Traced|OnHost|Reads|Fed|PerLayer|Gradient|LayerTraits|LayerDocs|ParamSpec)\.(\w+)`", text
+        r"`(Signature|Traced|HostFunction|SourceInput|CallerInput|PerLayer|Gradient|LayerTraits|LayerDocs|ParamSpec)\.(\w+)`",
+        text,
     )
     assert len(fields) > 15
     missing = [f"{part}.{name}" for part, name in fields if name not in getattr(caffejax, part).__dataclass_fields__]

@@ -81,7 +81,7 @@ def _subject(path: str, phase: Phase) -> InferenceModel:
         if layer.type.on_host or host_blobs.intersection(layer.bottoms):
             host_blobs.update(layer.tops)
             expected += layer.bottoms
-        elif not layer.type.is_fed and set(layer.tops).intersection(inference_net.outputs):
+        elif not layer.type.is_input and set(layer.tops).intersection(inference_net.outputs):
             expected += layer.bottoms
     blobs = net.graph.blobs.keys() - host_blobs - set(inference_net.input_names)  # none that a later layer writes over
     output_names = [name for name in dict.fromkeys(expected) if name in blobs]

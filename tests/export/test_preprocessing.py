@@ -102,7 +102,7 @@ def test_transform_param_preprocessing_equals_the_data_layer(folder: Path, trans
     exported = export_net("--preprocess=transform_param", "--images_dim=12,14")
     net = Net(folder / "net.prototxt")
     (source,) = net.sources().values()
-    (layer,) = (layer for layer in net.graph.layers if layer.type.is_fed)
+    (layer,) = (layer for layer in net.graph.layers if layer.type.is_input)
     data, _ = layer.transform_on_device(next(source))
     source.close()
     weights = jax.tree.map(np.asarray, net.init(jax.random.key(1)))

@@ -59,7 +59,7 @@ CASES: list[tuple[list[str], list[str] | None, str]] = [
 def test_layers_left_after_folding(layers: list[str], outputs: list[str] | None, expected_types: str) -> None:
     net = Net(net_text((2, 6, 6, 5), *layers), "TEST")
     graph = net.freeze(variables_of(net), outputs).graph
-    assert " ".join(layer.type.name for layer in graph.layers if not layer.type.is_fed) == expected_types
+    assert " ".join(layer.type.name for layer in graph.layers if not layer.type.is_input) == expected_types
 
 
 @pytest.mark.long

@@ -15,13 +15,13 @@ import pytest
 from caffejax import (
     Context,
     Gradient,
+    HostFunction,
     Indices,
     LayerDefinition,
     LayerError,
     LayerTraits,
     LayerType,
     Net,
-    OnHost,
     ParamSpec,
     PerLayer,
     Signature,
@@ -66,7 +66,7 @@ def test_elementwise_layers_may_learn_and_count(kernels: Any) -> None:
 
 
 def test_elementwise_layers_may_run_on_the_host() -> None:
-    runs = OnHost(lambda ctx, x: np.sin(x), lambda ctx, x: [x.shape])
+    runs = HostFunction(lambda ctx, x: np.sin(x), lambda ctx, x: [x.shape])
     with register_temporarily(LayerType(Signature("Own"), runs, traits=ELEMENTWISE)):
         np.testing.assert_allclose(Net(INPUT + CUSTOM).forward({}, {}, {"x": X})[0]["y"], np.sin(X), rtol=1e-6)
 

@@ -171,9 +171,11 @@ def _draw_blob(options: argparse.Namespace) -> None:
 
 def _find_batch_size(net: Net, options: argparse.Namespace) -> int:
     """Return the batch size of the net's data layer."""
-    from ..layers import Fed
+    from ..layers import CallerInput
 
-    if not net.graph.input_names or any(isinstance(layer.type.implementation, Fed) for layer in net.graph.layers):
+    if not net.graph.input_names or any(
+        isinstance(layer.type.implementation, CallerInput) for layer in net.graph.layers
+    ):
         raise GraphError(Problem("the net has no data layer to take an example from; give --image", options.model))
     return int((net.graph.blobs[net.graph.input_names[0]].shape or (1,))[0])
 

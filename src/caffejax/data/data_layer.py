@@ -9,7 +9,7 @@ from ..errors import DataError, locate_errors
 from ..host_memory import memory_problem
 from ..layers.context import LayerDefinition
 from ..layers.data_source import Source, SourceSpec, Tops
-from ..layers.types import Reads
+from ..layers.types import SourceInput
 from .common import CounterRng
 from .prefetch import Batches, Pipeline
 
@@ -50,7 +50,7 @@ class DataLayer(ABC):
         """Open the source, and return its batches. `tops` are the shapes and dtypes that `probe` returned."""
 
     @classmethod
-    def source(cls) -> Reads:
+    def source(cls) -> SourceInput:
         """Return the class as the implementation of a `LayerType`. Errors of `probe` and `open` name the layer."""
 
         def probe(definition: LayerDefinition) -> SourceSpec:
@@ -67,7 +67,7 @@ class DataLayer(ABC):
                 return Pipeline(layer.open(tops), layer.prefetch * shard.count, definition.data_config.workers, shard)
 
         open_source.__doc__ = cls.__doc__
-        return Reads(probe, open_source)
+        return SourceInput(probe, open_source)
 
 
 def _check_batch_fits(tops: Tops) -> None:

@@ -20,7 +20,7 @@ from ..layers.context import Context, LayerDefinition, Shape
 from ..layers.data_source import SourceSpec, Tops
 from ..layers.helpers import no_gradient
 from ..layers.registry import define_layer
-from ..layers.types import Gradient, LayerTraits, LayerType, OnHost, PerLayer, Signature
+from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, PerLayer, Signature
 from ..untrusted_hdf5 import HDF5_ERRORS, Allowance, RefusedError, find, open_hdf5_file
 from .common import CounterRng, dims, float32_top
 from .data_layer import DataLayer
@@ -254,7 +254,9 @@ def make_hdf5_output(ctx: Context, definition: LayerDefinition) -> LayerType:
     layer, `include` must restrict it to one phase.
     """
     require(ctx.param.file_name, "hdf5_output_param has no file_name; name the file to write")
-    return replace(ctx.type, implementation=OnHost(_OutputFile(ctx.param.file_name).write_rows, _output_top_shapes))
+    return replace(
+        ctx.type, implementation=HostFunction(_OutputFile(ctx.param.file_name).write_rows, _output_top_shapes)
+    )
 
 
 def _output_top_shapes(ctx: Context, data: Any, label: Any) -> list[Shape]:

@@ -12,7 +12,7 @@ from ..errors import GraphError, Problem
 from ..graph import Graph
 from ..graph.reshape import reshape_graph
 from ..graph.traits import IndexRange, check_labels, index_ranges
-from ..layers import Fed, Position, Reads, Source
+from ..layers import CallerInput, Position, Source, SourceInput
 from ..layers.data_source import SharedSource
 from .user_data import UserData
 
@@ -30,7 +30,7 @@ def open_sources(graph: Graph) -> dict[str, Source]:
     return {
         layer.key: layer.type.implementation.open(layer.definition, layer.source_spec.tops)
         for layer in graph.layers
-        if isinstance(layer.type.implementation, Reads) and layer.source_spec is not None
+        if isinstance(layer.type.implementation, SourceInput) and layer.source_spec is not None
     }
 
 
@@ -59,7 +59,7 @@ class Loader:
     ) -> None:
         if not graph.layers:
             raise GraphError(Problem("the net has no layers in this phase", file=graph.file))
-        inputs = [layer for layer in graph.layers if isinstance(layer.type.implementation, Fed)]
+        inputs = [layer for layer in graph.layers if isinstance(layer.type.implementation, CallerInput)]
         if inputs and read_user_inputs is None and user_data is None:
             raise GraphError(
                 layer.problem("has no data; replace it by a data layer, such as Data, ImageData or HDF5Data")
@@ -203,7 +203,7 @@ def _python_positions(graph: Graph) -> dict[str, Position]:
     """Return the positions of Python layers. Warn about layers that read data and have no position to save."""
     layers = [layer for layer in graph.layers if layer.type.instance is not None]
     for layer in layers:
-        if isinstance(layer.type.implementation, Reads) and layer.type.position is None:
+        if isinstance(layer.type.implementation, SourceInput) and layer.type.position is None:
             log.warning(
                 "Layer '%s' (%s) has no get_state and set_state: checkpoints do not store its position in the data",
                 layer.name,

@@ -14,7 +14,7 @@ from ..config import DataConfig
 from ..errors import CaffejaxError, GraphError, Problem
 from ..graph import Graph, build_graph
 from ..graph.resolve import is_included
-from ..layers import Reads, layer_type
+from ..layers import SourceInput, layer_type
 from ..paths import find
 from ..schema.caffe_pb2 import DataParameter, LayerParameter, NetParameter, NetState
 from .video.video_data import video_shape
@@ -96,7 +96,7 @@ def assumed_graphs(
 def has_absent_source(layer: LayerParameter, folder: Path | None) -> bool:
     """Return whether a layer reads from a file or folder that does not exist."""
     try:
-        if layer.bottom or not isinstance(layer_type(layer.type).implementation, Reads):
+        if layer.bottom or not isinstance(layer_type(layer.type).implementation, SourceInput):
             return False
     except GraphError:
         return False

@@ -99,7 +99,7 @@ def _search_backward(trace: LayerTrace) -> NonFinite | None:
 def _describe_top(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> NonFinite:
     """Return a report on a top that is not finite although the layer's bottoms are finite, with a likely cause."""
     message = f"its output '{name}' {_count_nonfinite(top)}"
-    if layer.type.is_fed:
+    if layer.type.is_input:
         return NonFinite(message, layer, "Correct the data: it is not finite itself, so no setting helps")
     if invalid_label := _describe_invalid_label(layer, bottoms):
         return NonFinite(

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import LayerError
 from ..graph import Graph, Layer
 from ..graph.traits import count_indexed, index_blob, indexing_layers, out_of_range
-from ..layers import Reads
+from ..layers import SourceInput
 from ..net import Net, Params
 
 
@@ -92,7 +92,7 @@ def _is_read_from_data(graph: Graph, layer: Layer) -> bool:
     pending = [producers[layer.bottoms[i]] for i in layer.index_bottoms]
     while pending:
         producer = pending.pop()
-        if not isinstance(producer.type.implementation, Reads) and producer.type.traits.data_movement != "whole":
+        if not isinstance(producer.type.implementation, SourceInput) and producer.type.traits.data_movement != "whole":
             return False
         pending += [producers[name] for name in producer.bottoms]
     return True

@@ -17,7 +17,7 @@ from ..execution import Part, PassInputs, PassOutputs, Values, compute_part, mak
 from ..graph.traits import indexing_layers
 from ..inference.frozen_pass_cache import freeze_passes, scored_blobs
 from ..kernels import compilation
-from ..layers import Reads
+from ..layers import SourceInput
 from ..net import Net, Variables
 from .index_check import check_indices
 
@@ -104,11 +104,11 @@ class Timer:
     def _time_layer(self, part: Part, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
         """Time one layer or, for a data layer, the reading of a batch. Return the time and the layer's outputs."""
         (layer,) = part.layers
-        if isinstance(layer.type.implementation, Reads):
+        if isinstance(layer.type.implementation, SourceInput):
             ms, tops = _time_call(lambda: layer.transform_on_device(list(self._loader.read(layer.key).values())))
             outputs = PassOutputs(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
             return LayerTime(layer.name, ms, 0.0), outputs
-        if layer.type.is_fed:
+        if layer.type.is_input:
             return LayerTime(layer.name, 0.0, 0.0), compute_part(part, inputs, before)
         if indexing_layers(part.layers):
             check_indices(layer, [before[name] for name in layer.bottoms])

@@ -67,7 +67,7 @@ def list_nodes(graph: Graph, produced_once: Graph) -> Iterator[Node]:
             continue
         n_previous = counts[original.name]
         counts[original.name] += 1
-        if original.type.is_fed:
+        if original.type.is_input:
             continue
         name = f"{original.name}_{n_previous}" if n_previous else original.name
         layer, message = layers.get(original.key), original.definition.layer

@@ -33,7 +33,7 @@ def has_backward(layer: Layer) -> bool:
     """Return whether a layer computes diffs in a backward pass."""
     return (
         layer.need_backward
-        and not layer.type.is_fed
+        and not layer.type.is_input
         and layer.type.has_backward
         and bool(differentiated_bottoms(layer) or differentiated_params(layer))
     )

@@ -170,7 +170,7 @@ def _compute_tops(
 ) -> tuple[Arrays, Arrays]:
     """Return a step's tops, and the new state of the step's first layer."""
     layer, *fused = step.layers
-    if layer.type.is_fed:
+    if layer.type.is_input:
         return layer.transform_on_device([inputs.blobs[top] for top in layer.tops]), ()
     blobs, bottoms = layer_inputs(layer, inputs.params, state, values)
     context = cross_replica.with_mesh_axis(layer.context, bottoms)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from ..graph import Graph, Layer
-from ..layers import OnHost
+from ..layers import HostFunction
 from ..layers.context import Epilogue
 from ..layers.row_padding import first_rows, matching_rows_axis, num_valid_rows
 from ..variables import Blobs
@@ -191,7 +191,7 @@ def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[Mode, fro
         rows_vary = varying_blobs & set(layer.bottoms) == set(layer.row_bottoms)
         tops_vary = bool(layer.bottoms) and rows_vary and _ignores_padding(layer)
         kind: Mode = "host" if layer.type.on_host else "bucketed" if tops_vary else "traced"
-        if isinstance(implementation := layer.type.implementation, OnHost):
+        if isinstance(implementation := layer.type.implementation, HostFunction):
             tops_vary = implementation.ragged
         elif trim and layer.type.traits.pads_rows:
             kind, tops_vary = "trimmed", True

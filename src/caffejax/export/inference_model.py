@@ -32,7 +32,7 @@ class InferenceModel:
     @property
     def layers(self) -> tuple[Layer, ...]:
         """The layers in the order of execution, without Input and data layers."""
-        return tuple(layer for layer in self.net.graph.layers if not layer.type.is_fed)
+        return tuple(layer for layer in self.net.graph.layers if not layer.type.is_input)
 
     @property
     def inputs(self) -> dict[str, jax.ShapeDtypeStruct]:

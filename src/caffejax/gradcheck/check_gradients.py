@@ -502,7 +502,7 @@ def _select_layers(graph: Graph, names: Sequence[str] | None) -> list[Layer]:
 
 
 def _arguments(layer: Layer) -> tuple[Argument, ...]:
-    if layer.type.is_fed:
+    if layer.type.is_input:
         return ()
     bottoms = [
         Argument("bottom", i, f"bottom {i} ({name})")
@@ -534,7 +534,7 @@ def _layer_arrays(
 
         def run_plain(part: Part, pass_inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
             (layer,) = part.layers
-            if layer.type.is_fed:
+            if layer.type.is_input:
                 return PassOutputs({top: inputs[top] for top in layer.tops}, {}, jnp.zeros(()))
             with layer.locate_errors():
                 blobs = layer.arrays(*variables)

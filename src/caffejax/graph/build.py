@@ -17,7 +17,17 @@ from ..config import ComputeConfig, DataConfig
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, locate_errors
 from ..host_memory import memory_problem
 from ..human_readable import format_count
-from ..layers import Context, Fed, LayerDefinition, LayerType, OnHost, Reads, SourceSpec, Traced, type_of
+from ..layers import (
+    CallerInput,
+    Context,
+    HostFunction,
+    LayerDefinition,
+    LayerType,
+    SourceInput,
+    SourceSpec,
+    Traced,
+    type_of,
+)
 from ..layers.context import Shape, resolve_type, strip_wiring
 from ..layers.dispatch import forward
 from ..layers.fillers import check_filler
@@ -236,7 +246,7 @@ class _Wiring:
             if not in_place and (top in self.blobs or top in self.unknown - self.doubtful or top in layer.top[:i]):
                 raise GraphError(f"top blob '{top}' produced by multiple sources")
         self.unread.update(layer.top)
-        if isinstance(kind.implementation, Fed) and not kind.implementation.from_arrays:
+        if isinstance(kind.implementation, CallerInput) and not kind.implementation.from_arrays:
             self.input_layer_tops.extend(layer.top)
 
     def _context(self, layer: LayerParameter) -> tuple[Context, LayerDefinition]:
@@ -256,7 +266,7 @@ class _Wiring:
         params = self.sharing.add(key, layer, persistent, strict=context.type.docs.origin == "BVLC")
         recurrent_state = recurrent_state_params(key, len(params), [s for s in specs if not s.persistent])
         kind = context.type
-        source_spec = kind.implementation.probe(definition) if isinstance(kind.implementation, Reads) else None
+        source_spec = kind.implementation.probe(definition) if isinstance(kind.implementation, SourceInput) else None
         tops = top_shapes(context, (*params, *recurrent_state), bottoms, source_spec)
         check_countable(tops)
         names = tuple(layer.top) or (UNNAMED_TOP,) * len(tops if context.type.signature.loss else ())
@@ -320,9 +330,9 @@ def top_shapes(
     kind = context.type
     if source_spec is not None:
         return source_spec.tops
-    if isinstance(kind.implementation, Fed):
+    if isinstance(kind.implementation, CallerInput):
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.shapes(context))
-    if isinstance(kind.implementation, OnHost):
+    if isinstance(kind.implementation, HostFunction):
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.top_shapes(context, *bottoms))
     infer = _infer_tops if is_repeatable(context, bottoms) else _infer_tops.__wrapped__
     blobs = tuple(p.spec.shape for p in params)

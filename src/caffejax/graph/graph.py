@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from ..errors import GraphError, Problem, locate_errors
 from ..human_readable import format_count
-from ..layers import Context, Fed, LayerDefinition, LayerType, ParamSpec, Phase, type_of
+from ..layers import CallerInput, Context, LayerDefinition, LayerType, ParamSpec, Phase, type_of
 from ..layers.context import name_number, resolve_type
 from ..layers.data_source import SourceSpec
 from ..text_table import printable
@@ -279,12 +279,14 @@ class Graph:
     @property
     def input_names(self) -> tuple[str, ...]:
         """The net's inputs: all tops of Input and data layers."""
-        return tuple(top for layer in self.layers if layer.type.is_fed for top in layer.tops)
+        return tuple(top for layer in self.layers if layer.type.is_input for top in layer.tops)
 
     @property
     def user_inputs(self) -> tuple[str, ...]:
         """The inputs that the caller provides: tops of Input layers and of other layers that take arrays."""
-        return tuple(top for layer in self.layers if isinstance(layer.type.implementation, Fed) for top in layer.tops)
+        return tuple(
+            top for layer in self.layers if isinstance(layer.type.implementation, CallerInput) for top in layer.tops
+        )
 
     @cached_property
     def has_host_layers(self) -> bool:

@@ -45,9 +45,9 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
     needed, used_layers = set(outputs), list[Layer]()
     for layer in reversed(layers):
         if not needed.isdisjoint(layer.tops):
-            used_layers.append(_make_input(layer, graph, needed) if layer.type.is_fed else layer)
+            used_layers.append(_make_input(layer, graph, needed) if layer.type.is_input else layer)
             needed.update(layer.bottoms)
-    inputs = {top: graph.blobs[top] for layer in reversed(used_layers) if layer.type.is_fed for top in layer.tops}
+    inputs = {top: graph.blobs[top] for layer in reversed(used_layers) if layer.type.is_input for top in layer.tops}
     reduced_graph = replace(
         graph, layers=tuple(reversed(used_layers)), blobs=inputs, input_layer_tops=tuple(inputs), outputs=outputs
     )
@@ -118,7 +118,7 @@ def _remove_splits_and_in_place_tops(graph: Graph) -> tuple[list[Layer], dict[st
     Each value of a blob that layers overwrite in place gets a different name.
     """
     last = {top: layer.key for layer in graph.layers for top in layer.tops}
-    inputs = {top for layer in graph.layers if layer.type.is_fed for top in layer.tops}
+    inputs = {top for layer in graph.layers if layer.type.is_input for top in layer.tops}
     names: dict[str, str] = {}
     layers = []
     for layer in graph.layers:
@@ -127,7 +127,7 @@ def _remove_splits_and_in_place_tops(graph: Graph) -> tuple[list[Layer], dict[st
             names.update(dict.fromkeys(layer.tops, bottoms[0]))
             continue
         tops = tuple(
-            top if layer.type.is_fed or (last[top] == layer.key and top not in inputs) else f"{top}/{layer.key}"
+            top if layer.type.is_input or (last[top] == layer.key and top not in inputs) else f"{top}/{layer.key}"
             for top in layer.tops
         )
         names.update(zip(layer.tops, tops, strict=True))

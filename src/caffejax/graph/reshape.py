@@ -75,7 +75,7 @@ def with_batch(graph: Graph, batch: int, axis: int = 0) -> Graph:
 def _reshape_layer(
     graph: Graph, layer: Layer, bottoms: list[jax.ShapeDtypeStruct], inputs: Mapping[str, tuple[int, ...]]
 ) -> tuple[Layer, tuple[jax.ShapeDtypeStruct, ...]]:
-    if layer.type.is_fed:
+    if layer.type.is_input:
         specs = {top: graph.blobs[top] for top in layer.tops}
         return layer, tuple(jax.ShapeDtypeStruct(inputs.get(top, b.shape), b.dtype) for top, b in specs.items())
     check = _check_params if is_repeatable(layer.context, bottoms) else _check_params.__wrapped__

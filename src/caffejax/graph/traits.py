@@ -174,7 +174,7 @@ def is_random(layer: Layer, bottoms: Sequence[Any]) -> bool:
         layer: the layer. A user's host layer is assumed to be deterministic.
         bottoms: shapes and dtypes of its bottoms; for a host layer, arrays.
     """
-    if layer.type.is_fed or (layer.type.on_host and layer.type.instance is not None):
+    if layer.type.is_input or (layer.type.on_host and layer.type.instance is not None):
         return False
     recorder = _RecordingKey((jax.random.key(0), 0))
     context = layer.context.with_key(recorder)

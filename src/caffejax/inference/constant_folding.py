@@ -163,7 +163,7 @@ def _constant_tops(
     graph: Graph, layer: Layer, variables: VariableTrees, constants: Mapping[str, Any]
 ) -> Constants | None:
     """Return a layer's tops by name if they do not depend on the values of the net's inputs, else None."""
-    if layer.type.is_fed or layer.type.on_host or layer.recurrent_state or not layer.bottoms:
+    if layer.type.is_input or layer.type.on_host or layer.recurrent_state or not layer.bottoms:
         return None
     if not layer.type.traits.depends_only_on_shapes and not constants.keys() >= set(layer.bottoms):
         return None

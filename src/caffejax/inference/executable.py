@@ -102,7 +102,7 @@ class CompiledShapes:
 
     def __str__(self) -> str:
         inputs = ", ".join(f"{name} {self.graph.blobs[name].shape}" for name in self.graph.input_names)
-        layers = [layer for layer in self.graph.layers if not layer.type.is_fed]
+        layers = [layer for layer in self.graph.layers if not layer.type.is_input]
         lowered = sum(len(p.part.layers) for p in self.programs.values())
         packed, workspace = format_bytes(self.packed_bytes), format_bytes(self.workspace_bytes)
         return (
@@ -279,7 +279,7 @@ def _program_step(lowered: LoweredPart, packed: PackedWeights) -> Step:
 
 def _host_step(layer: Layer) -> Step | None:
     """Return a step that computes a layer with NumPy, or None if the layer has no NumPy implementation."""
-    if layer.type.is_fed and layer.device_transform is None:
+    if layer.type.is_input and layer.device_transform is None:
         return _skip_input
     compute_tops = host_function(layer)
     if compute_tops is None:

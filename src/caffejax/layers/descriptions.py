@@ -15,7 +15,7 @@ from typing import Any
 
 from ..schema import caffe_pb2
 from ..schema.fork_fields import fork_fields
-from .types import ON_HOST, TRANSFORMS, Fed, LayerType, OnHost, PerLayer, Reads, Traced, Variants
+from .types import ON_HOST, TRANSFORMS, CallerInput, HostFunction, LayerType, PerLayer, SourceInput, Traced, Variants
 
 # messages that several types share; each is described once
 SHARED_MESSAGES = (
@@ -53,9 +53,9 @@ def description(t: LayerType) -> str:
     For a type with variants, return the sentence that tells how they are distinguished.
     """
     match t.implementation:
-        case Traced(forward=function) | OnHost(forward=function):
+        case Traced(forward=function) | HostFunction(forward=function):
             pass
-        case Reads(open=function) | Fed(shapes=function) | PerLayer(make=function):
+        case SourceInput(open=function) | CallerInput(shapes=function) | PerLayer(make=function):
             pass
         case Variants():
             return t.implementation.selection_doc

@@ -17,7 +17,7 @@ from ..kernels.custom_gradient import make_differentiable
 from ..kernels.elementwise import elementwise
 from .context import Context, Epilogue
 from .dtype_policy import matmul_precision
-from .types import OnHost, Traced
+from .types import HostFunction, Traced
 from .validation import validate_params
 
 Arrays = tuple[jax.Array, ...]
@@ -29,7 +29,7 @@ def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple
     The second tuple is empty if the type has no such blobs.
     """
     impl = ctx.type.implementation
-    assert isinstance(impl, Traced | OnHost), f"{ctx.type.name} does not compute"
+    assert isinstance(impl, Traced | HostFunction), f"{ctx.type.name} does not compute"
     return _tops_and_state(ctx, impl.forward(ctx, *_blob_argument(ctx, blobs), *bottoms))
 
 

@@ -3,9 +3,9 @@
 | class | the tops of a layer are |
 |---|---|
 | `Traced` | computed by a function of JAX arrays, which is compiled with the rest of the net |
-| `OnHost` | computed by a function of NumPy arrays, which is called between compiled parts of the net |
-| `Reads` | read from a data source |
-| `Fed` | passed by the caller |
+| `HostFunction` | computed by a function of NumPy arrays, which is called between compiled parts of the net |
+| `SourceInput` | read from a data source |
+| `CallerInput` | passed by the caller |
 | `PerLayer` | made in one of the ways above, which is chosen for each layer |
 | `Variants` | made by one of several types, because forks use one name for different types |
 """
@@ -63,7 +63,7 @@ class Traced:
 
 
 @dataclass(frozen=True)
-class OnHost:
+class HostFunction:
     """A function of NumPy arrays that cannot be traced.
 
     The function and its backward rule are called outside of compiled code.
@@ -88,7 +88,7 @@ class OnHost:
 
 
 @dataclass(frozen=True)
-class Reads:
+class SourceInput:
     """Tops that are read from a data source.
 
     Attributes:
@@ -106,7 +106,7 @@ class Reads:
 
 
 @dataclass(frozen=True)
-class Fed:
+class CallerInput:
     """Tops that the caller passes.
 
     Attributes:

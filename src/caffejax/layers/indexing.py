@@ -17,7 +17,7 @@ from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
 from .helpers import as_tuple, canonical_axis, pointwise_window
 from .registry import define_layer
-from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, OnHost, Signature, Traced, Variants
+from .types import Gradient, HostFunction, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 from .weight_and_bias import weight_and_bias_specs
 
 
@@ -225,7 +225,7 @@ def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tupl
 
 FILTER_ROWS = LayerType(
     Signature("Filter", bottoms=(2, None), tops=(1, None), in_place=False),
-    OnHost(filter_, filter_top_shapes, ragged=True),
+    HostFunction(filter_, filter_top_shapes, ragged=True),
     Gradient(filter_backward, indices=Indices((-1,))),
     LayerTraits(accepts_integers=True),
 )

@@ -8,7 +8,7 @@ from ..errors import require
 from .context import Context, ParamSpec, Shape
 from .fillers import fill, is_random
 from .registry import define_layer
-from .types import Fed, Gradient, Signature, Traced
+from .types import CallerInput, Gradient, Signature, Traced
 
 
 def input_shapes(ctx: Context) -> list[Shape]:
@@ -26,7 +26,7 @@ def input_shapes(ctx: Context) -> list[Shape]:
     return shapes * ctx.n_tops if len(shapes) == 1 else shapes
 
 
-define_layer(Signature("Input", bottoms=0, tops=(1, None), param="input_param"), Fed(input_shapes))
+define_layer(Signature("Input", bottoms=0, tops=(1, None), param="input_param"), CallerInput(input_shapes))
 
 
 def memory_data_shapes(ctx: Context) -> list[Shape]:
@@ -42,7 +42,7 @@ def memory_data_shapes(ctx: Context) -> list[Shape]:
 
 define_layer(
     Signature("MemoryData", bottoms=0, tops=(1, 2), param="memory_data_param"),
-    Fed(memory_data_shapes, from_arrays=True),
+    CallerInput(memory_data_shapes, from_arrays=True),
 )
 
 

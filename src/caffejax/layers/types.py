@@ -34,32 +34,32 @@ from typing import Any, Literal, get_args
 
 from ..human_readable import format_count
 from .data_source import Position
-from .implementation import Fed, Function, Fusion, OnHost, PerLayer, Reads, Traced, Variants
+from .implementation import CallerInput, Function, Fusion, HostFunction, PerLayer, SourceInput, Traced, Variants
 
 __all__ = [
     "SAME_AS_BOTTOMS",
     "ByChannel",
+    "CallerInput",
     "DataMovement",
     "DtypePolicy",
-    "Fed",
     "Fusion",
     "Gradient",
+    "HostFunction",
     "Implementation",
     "Indices",
     "LayerDocs",
     "LayerTraits",
     "LayerType",
-    "OnHost",
     "PerLayer",
-    "Reads",
     "Signature",
+    "SourceInput",
     "SpatialMap",
     "Traced",
     "Transform",
     "Variants",
 ]
 
-Implementation = Traced | OnHost | Reads | Fed | PerLayer | Variants
+Implementation = Traced | HostFunction | SourceInput | CallerInput | PerLayer | Variants
 Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)
 DtypePolicy = Literal["float32", "bottoms", "products"]
 DataMovement = Literal["nothing", "whole", "parts"]
@@ -303,9 +303,9 @@ class LayerType:
 
     Attributes:
         signature: the name, the numbers of bottoms and tops, and the settings.
-        implementation: how layers of the type are computed: `Traced` (a function of JAX arrays), `OnHost` (of NumPy
-            arrays), `Reads` (read from a data source), `Fed` (passed by the caller), `PerLayer` (decided for each
-            layer), or `Variants` (several types with one name).
+        implementation: how layers of the type are computed: `Traced` (a function of JAX arrays), `HostFunction` (of
+            NumPy arrays), `SourceInput` (read from a data source), `CallerInput` (passed by the caller), `PerLayer`
+            (decided for each layer), or `Variants` (several types with one name).
         gradient: the backward pass.
         traits: properties that the compiler uses.
         docs: documentation of the type.
@@ -330,17 +330,17 @@ class LayerType:
     def on_host(self) -> bool:
         """True if the layer runs on the host, outside of compiled code."""
         impl = self.implementation
-        return isinstance(impl, OnHost) or (isinstance(impl, PerLayer) and impl.on_host)
+        return isinstance(impl, HostFunction) or (isinstance(impl, PerLayer) and impl.on_host)
 
     @property
-    def is_fed(self) -> bool:
+    def is_input(self) -> bool:
         """True if the tops come from a data source or from the caller."""
-        return isinstance(self.implementation, Reads | Fed)
+        return isinstance(self.implementation, SourceInput | CallerInput)
 
     @property
     def params(self) -> Function | None:
         """The function that declares the blobs of a layer, see `Traced`, or None if layers have no blobs."""
-        return self.implementation.params if isinstance(self.implementation, Traced | OnHost) else None
+        return self.implementation.params if isinstance(self.implementation, Traced | HostFunction) else None
 
     @property
     def fusion(self) -> Fusion | None:
@@ -355,7 +355,7 @@ class LayerType:
     @property
     def position(self) -> Position | None:
         """The interface to save and restore the position of `instance` in its data, or None if it cannot be saved."""
-        return self.implementation.position if isinstance(self.implementation, OnHost | Reads) else None
+        return self.implementation.position if isinstance(self.implementation, HostFunction | SourceInput) else None
 
     @property
     def has_backward(self) -> bool:

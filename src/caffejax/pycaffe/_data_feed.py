@@ -12,7 +12,7 @@ from ..data.loader import Loader
 from ..data.memory_data import ArraySource
 from ..errors import GraphError, Problem
 from ..graph import Graph, Layer
-from ..layers import Fed, Reads
+from ..layers import CallerInput, SourceInput
 from ..layers.python.blob import Blob
 from ._blob_store import Memories
 
@@ -44,7 +44,7 @@ class FedLayers:
         for layer in layers:
             if layer.key in self.arrays:
                 self._store(layer, next(self.arrays[layer.key])[: len(layer.tops)])
-            elif isinstance(layer.type.implementation, Reads):
+            elif isinstance(layer.type.implementation, SourceInput):
                 self._store(layer, tuple(self._loader.read(layer.key).values()))
 
     def read_arrays(self, layers: Iterable[Layer]) -> None:
@@ -70,7 +70,7 @@ _MISMATCH = {
 
 def takes_arrays(layer: Layer) -> bool:
     """Return whether a layer reads its batches from arrays, as MemoryData layers do."""
-    return isinstance(layer.type.implementation, Fed) and layer.type.implementation.from_arrays
+    return isinstance(layer.type.implementation, CallerInput) and layer.type.implementation.from_arrays
 
 
 def array_source(graph: Graph, data: np.ndarray, labels: np.ndarray) -> ArraySource:

@@ -99,7 +99,7 @@ class LayerRange:
         self.layers = graph.layers[first : last + 1]
         self.on_host = any(layer.type.on_host for layer in self.layers)
         self._padded = frozenset(padded_tops(self.layers))
-        self.fed_layers = tuple(layer for layer in self.layers if layer.type.is_fed)
+        self.fed_layers = tuple(layer for layer in self.layers if layer.type.is_input)
         self._roots = graph.split_roots
         self._part = self._make_part(last)
         self.reads = tuple(dict.fromkeys(map(self.root, self._part.reads)))
@@ -122,7 +122,7 @@ class LayerRange:
         Each item is a pair of a name and its `root`. Tops of data layers are not included. In nets whose number of rows
         varies by batch, computed blobs are not included either.
         """
-        computed = make_part(layer for layer in self.graph.layers[: self.first] if not layer.type.is_fed).writes
+        computed = make_part(layer for layer in self.graph.layers[: self.first] if not layer.type.is_input).writes
         tops = {top for layer in self.layers for top in layer.tops}
         inputs = [name for name in self.graph.user_inputs if name in tops or name in self._part.reads]
         earlier = () if self.graph.has_varying_rows else sorted(computed.intersection(self._part.reads))
@@ -251,7 +251,7 @@ class LayerRange:
     def _make_part(self, last: int) -> Part:
         """Return the layers of the range up to index `last` as one part, without Input and data layers."""
         layers = self.graph.layers[self.first : last + 1]
-        return make_part(layer for layer in layers if not layer.type.is_fed)
+        return make_part(layer for layer in layers if not layer.type.is_input)
 
     def _input_values(self, inputs: PassInputs) -> Values:
         """Return the input blobs by name. The bottom of an earlier Split also has the names of the Split's tops."""

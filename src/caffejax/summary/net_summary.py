@@ -40,7 +40,7 @@ def family_of(layer: Layer) -> Family:
     into one. The family "loss" includes metrics.
     """
     kind, traits = layer.type, layer.type.traits
-    if kind.is_fed or not layer.bottoms:
+    if kind.is_input or not layer.bottoms:
         return "data"
     if kind.signature.loss or any(layer.loss_weights) or (layer.index_bottoms and not kind.gradient.exists):
         return "loss"
@@ -237,7 +237,7 @@ def layer_summary(layer: Layer, graph: Graph, *, field: Field | None = None) -> 
 
 
 def _multiply_adds(layer: Layer, graph: Graph) -> int | None:
-    if layer.type.is_fed:
+    if layer.type.is_input:
         return 0
     if layer.type.on_host:
         return None

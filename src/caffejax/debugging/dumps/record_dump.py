@@ -219,7 +219,7 @@ def _isolated_inputs(dump: Dump, net: Net, variables: Variables, inputs: Mapping
         }
 
     for layer in net.graph.layers:
-        if layer.type.is_fed or (i := indices.get(layer.key)) is None:
+        if layer.type.is_input or (i := indices.get(layer.key)) is None:
             continue
         bottoms[layer.key] = select_fitting({name: dump.bottom_value(i, name) for name in layer.bottoms})
         if dump.has_backward and layer.need_backward:

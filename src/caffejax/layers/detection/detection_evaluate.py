@@ -13,7 +13,7 @@ from ..boxes import areas, overlaps
 from ..context import Context, LayerDefinition, Shape
 from ..helpers import no_gradient
 from ..registry import define_layer
-from ..types import Gradient, Indices, LayerDocs, LayerType, OnHost, PerLayer, Signature, Variants
+from ..types import Gradient, HostFunction, Indices, LayerDocs, LayerType, PerLayer, Signature, Variants
 from .result_files import Image, is_in_units, read_resize, read_sizes, scale_to_pixels
 
 _CASCADE = [0, 5, 6, 1, 2, 3, 4]  # the columns of FrcnnOutput's rows in the order of DetectionOutput
@@ -35,7 +35,7 @@ def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerT
     """
     return replace(
         ctx.type,
-        implementation=OnHost(_Evaluation(ctx.param, definition).rows, top_shapes, ragged=True, in_float32=True),
+        implementation=HostFunction(_Evaluation(ctx.param, definition).rows, top_shapes, ragged=True, in_float32=True),
     )
 
 
@@ -53,7 +53,7 @@ def make_cascade_evaluate(ctx: Context, definition: LayerDefinition) -> LayerTyp
         detections, truth = detections.reshape(len(detections), -1), truth.reshape(len(truth), -1)
         return evaluation.rows(ctx, detections[:, _CASCADE], truth[:, _TRUTH])
 
-    return replace(ctx.type, implementation=OnHost(rows, cascade_top_shapes, ragged=True, in_float32=True))
+    return replace(ctx.type, implementation=HostFunction(rows, cascade_top_shapes, ragged=True, in_float32=True))
 
 
 def cascade_top_shapes(ctx: Context, detections: Any, truth: Any, sizes: Any) -> list[Shape]:

@@ -19,7 +19,7 @@ from ..boxes import decode_offsets, non_max_suppression
 from ..context import Context, LayerDefinition, Shape
 from ..registry import define_layer
 from ..row_padding import strip_padding
-from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLayer, Signature, Traced
+from ..types import OWN_IMAGES, Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, PerLayer, Signature, Traced
 from .prior_box import read_predictions
 from .result_files import ResultFiles, writes_files
 
@@ -53,7 +53,7 @@ def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerTyp
     def top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
         return [jax.eval_shape(partial(detection_output, ctx), *bottoms).shape]
 
-    return replace(ctx.type, implementation=OnHost(detect_and_save, top_shapes, ragged=True))
+    return replace(ctx.type, implementation=HostFunction(detect_and_save, top_shapes, ragged=True))
 
 
 def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, *_image: jax.Array) -> jax.Array:

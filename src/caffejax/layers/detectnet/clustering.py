@@ -14,7 +14,7 @@ from .. import cross_replica
 from ..boxes import overlaps
 from ..context import Context, Shape
 from ..helpers import no_gradient
-from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, Signature, Traced
+from ..types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def group_rectangles(rows: np.ndarray, threshold: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
@@ -131,10 +131,10 @@ _DOCS = LayerDocs(
 _GRADIENT = Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True)
 
 CLUSTER_DETECTIONS = LayerType(
-    _SIGNATURE, OnHost(cluster_detections, detection_shapes, in_float32=True), _GRADIENT, _TRAITS, _DOCS
+    _SIGNATURE, HostFunction(cluster_detections, detection_shapes, in_float32=True), _GRADIENT, _TRAITS, _DOCS
 )
 CLUSTER_GROUNDTRUTH = LayerType(
-    _SIGNATURE, OnHost(cluster_groundtruth, truth_shapes, in_float32=True), _GRADIENT, _TRAITS, _DOCS
+    _SIGNATURE, HostFunction(cluster_groundtruth, truth_shapes, in_float32=True), _GRADIENT, _TRAITS, _DOCS
 )
 
 

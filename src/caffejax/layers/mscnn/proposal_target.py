@@ -13,7 +13,7 @@ from ..boxes import overlaps
 from ..context import Context, Shape
 from ..helpers import no_gradient, numpy_rng, promote_numpy
 from ..registry import define_layer
-from ..types import Gradient, LayerDocs, OnHost, Signature
+from ..types import Gradient, HostFunction, LayerDocs, Signature
 from .anchors_and_deltas import read_normalization, read_rows, require_columns, with_four_axes
 
 _SMALLEST = 32  # pixels; the shortest side of a random box
@@ -184,7 +184,7 @@ define_layer(
         further_params=("bbox_reg_param",),
         in_place=False,
     ),
-    OnHost(proposal_target, proposal_target_top_shapes, ragged=True),
+    HostFunction(proposal_target, proposal_target_top_shapes, ragged=True),
     Gradient(no_gradient, overrides_autodiff=True),
     docs=LayerDocs(
         origin="Cascade R-CNN",

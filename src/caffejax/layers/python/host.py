@@ -15,7 +15,7 @@ from ...errors import LayerError
 from ..context import Context, LayerDefinition, ParamSpec, Shape
 from ..data_source import SourceSpec
 from ..helpers import as_tuple
-from ..types import LayerType, OnHost, Reads
+from ..types import HostFunction, LayerType, SourceInput
 from .blob import Blob
 from .layer import BlobVec, Layer
 from .user_code import set_settings, with_error_note
@@ -40,7 +40,7 @@ def class_type(kind: LayerType, definition: LayerDefinition, cls: type, full_nam
     position = layer if layer.has_position else None
     if not definition.layer.bottom and not layer.params([]):
         source = HostSource(layer)
-        reads = Reads(
+        reads = SourceInput(
             lambda definition: SourceSpec(source.tops),
             lambda definition, tops: source,
             instance=layer.user,
@@ -63,7 +63,9 @@ def class_type(kind: LayerType, definition: LayerDefinition, cls: type, full_nam
     has_rule = callable(getattr(cls, "backward", None))
     return replace(
         kind,
-        implementation=OnHost(forward, top_shapes, params, in_float32=True, instance=layer.user, position=position),
+        implementation=HostFunction(
+            forward, top_shapes, params, in_float32=True, instance=layer.user, position=position
+        ),
         gradient=replace(kind.gradient, backward=rule if has_rule else None),
     )
 

@@ -15,7 +15,7 @@ from ..context import Context, Shape
 from ..dtype_policy import promote
 from ..helpers import no_gradient, numpy_rng
 from ..param_str import settings
-from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature, Traced
+from ..types import Gradient, HostFunction, LayerDocs, LayerType, Signature, Traced
 from .roi_utils import are_rows_of_five
 from .rpn_proposals import ANCHORS, anchors_of, encode_boxes, require_image, shift_anchors
 
@@ -219,7 +219,7 @@ def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any, *_imag
 
 PROPOSAL_TARGET_LAYER = LayerType(
     Signature("Python", bottoms=(2, 3), tops=5, param="python_param", in_place=False),
-    OnHost(proposal_target_layer, proposal_target_layer_top_shapes, ragged=True),
+    HostFunction(proposal_target_layer, proposal_target_layer_top_shapes, ragged=True),
     Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
     docs=LayerDocs(origin="py-faster-rcnn", restrictions="One image, as in the original."),
 )
