@@ -63,7 +63,7 @@ def replace_path(path: str | os.PathLike[str], error: type[CaffejaxError] = Caff
         with suppress(OSError):  # makes the rename durable; some file systems do not support this
             _sync(target.parent)
     except OSError as cause:
-        raise error(write_problem(path, cause)) from cause
+        raise error(make_write_problem(path, cause)) from cause
     finally:
         if partial is not None:
             with suppress(OSError):
@@ -91,11 +91,11 @@ def check_writable(path: str | os.PathLike[str], error: type[CaffejaxError] = Ca
             raise error(Problem(message, str(path)))
         os.stat(os.path.join(target.parent, ""))  # fails if the parent is not a folder
     except OSError as cause:
-        raise error(write_problem(path, cause)) from cause
+        raise error(make_write_problem(path, cause)) from cause
     return target
 
 
-def write_problem(path: str | os.PathLike[str], cause: OSError) -> Problem:
+def make_write_problem(path: str | os.PathLike[str], cause: OSError) -> Problem:
     """Return the problem of a file that cannot be written: the path, the reason and, for common reasons, a remedy."""
     remedy = _REMEDIES.get(cause.errno or 0, "")
     reason = os.strerror(cause.errno) if cause.errno else cause

@@ -55,7 +55,7 @@ _KINDS = [
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")  # bytes that do not occur in text
 
 
-def recognize(content: bytes) -> str | None:
+def describe_content(content: bytes) -> str | None:
     """Describe the kind of a file whose content was not expected, with a remedy if there is one.
 
     Args:

@@ -18,10 +18,10 @@ __all__ = [
     "alias_package",
     "compile_for_absent_devices",
     "enable_compilation_cache",
-    "hide_late_errors",
     "keep_freed_memory",
     "limit_openmp_spinning",
     "pause_gc_while_tracing",
+    "silence_orbax_permanently",
     "tune_process",
 ]
 
@@ -65,7 +65,7 @@ def compile_for_absent_devices() -> None:
         os.environ["XLA_FLAGS"] = f"{xla} {tuning}0".strip()
 
 
-def hide_late_errors() -> None:
+def silence_orbax_permanently() -> None:
     """Hide errors that threads of orbax print after a checkpoint could not be written or read.
 
     The first error is raised as usual. Later errors occur in threads of orbax and tensorstore, and are printed through
@@ -73,9 +73,9 @@ def hide_late_errors() -> None:
     replaced from the first checkpoint that is written or read until the process ends. The command line calls it.
     Without it, the hooks are replaced only while a checkpoint is written or read.
     """
-    from .checkpoints.failed_saves import hide_late_errors as hide
+    from .checkpoints.failed_saves import silence_orbax_permanently as silence
 
-    hide()
+    silence()
 
 
 def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> None:

@@ -10,9 +10,9 @@ from recorded_weights import GOLDEN, read_recorded_blobs
 
 from caffejax.checkpoints.caffemodel import (
     Legacy4D,
-    fit,
     read_blob_proto,
     read_caffemodel,
+    reshape_to_net,
 )
 from caffejax.errors import WeightsError
 from caffejax.schema import caffe_pb2
@@ -52,7 +52,7 @@ def assert_weights_are_read(weights: Path, expected: Path) -> None:
     assert recorded
     for layer, blobs in recorded.items():
         if layer in stored:
-            for ours, theirs in zip(fit(layer, stored[layer], [b.shape for b in blobs]), blobs, strict=True):
+            for ours, theirs in zip(reshape_to_net(layer, stored[layer], [b.shape for b in blobs]), blobs, strict=True):
                 assert ours.dtype == np.float32
                 assert not ours.flags.writeable
                 np.testing.assert_array_equal(ours, theirs)
@@ -71,7 +71,7 @@ def test_refuses_what_caffe_refused(case):
     messages = []
     for layer, shapes in plain_shapes().items():
         try:
-            fit(layer, stored.get(layer, [np.empty(s, np.float32) for s in shapes]), shapes)
+            reshape_to_net(layer, stored.get(layer, [np.empty(s, np.float32) for s in shapes]), shapes)
         except WeightsError as error:
             messages.append(str(error))
     (message,) = messages
@@ -144,8 +144,8 @@ def test_packed_unpacked_and_mixed_floats_are_read(read_content, split):
 
 def test_legacy_shapes_are_right_aligned_and_explicit_ones_are_not():
     legacy = np.zeros((1, 1, 5, 8), np.float32).view(Legacy4D)
-    assert fit("x", [legacy], [(5, 8)])[0].shape == (5, 8)
-    assert fit("x", [legacy], [(1, 5, 8)])[0].shape == (1, 5, 8)
+    assert reshape_to_net("x", [legacy], [(5, 8)])[0].shape == (5, 8)
+    assert reshape_to_net("x", [legacy], [(1, 5, 8)])[0].shape == (1, 5, 8)
     for blob, shape in [
         (np.asarray(legacy), (5, 8)),
         (legacy, (8, 5)),
@@ -153,7 +153,7 @@ def test_legacy_shapes_are_right_aligned_and_explicit_ones_are_not():
         (legacy, (1, 1, 1, 5, 8)),
     ]:
         with pytest.raises(WeightsError, match="layer 'x': blob 0 is 1 x 1 x 5 x 8 in the file, "):
-            fit("x", [blob], [shape])
+            reshape_to_net("x", [blob], [shape])
 
 
 @pytest.mark.parametrize("name", ["mean_nd", "mean_legacy", "mean_3d_double"])

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from caffejax.process_settings import hide_late_errors
+from caffejax.process_settings import silence_orbax_permanently
 
 from .harness import case_files, intact_files, read_files
 from .judging import expected_values, judge
@@ -30,7 +30,7 @@ _HARD_LIMIT = 6 << 30  # bytes of data beyond what intact files need, so that on
 
 def main() -> None:
     """Answer requests until the input ends."""
-    hide_late_errors()  # as the command line does: threads of orbax may fail after the first error
+    silence_orbax_permanently()  # as the command line does: threads of orbax may fail after the first error
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints must not be taken for an answer
     folder = Path(sys.argv[1])

@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from ..checkpoints.load_save import open_blobs
-from ..checkpoints.match_by_name import match_blobs, mismatch_problems, nothing_matches
+from ..checkpoints.match_by_name import match_blobs, mismatch_problems, no_match_problem
 from ..config import DataConfig
 from ..data.placeholder_sources import MissingSourceError, assumed_graphs
 from ..debugging.memory_report import net_sizes
@@ -185,12 +185,12 @@ def compare_weights(graph: Graph, path: Path) -> WeightsReport:
     """Compare the blobs in the weights file `path` with the blobs of a net, by layer name; return the report."""
     try:
         stored, _, copies = open_blobs(path)
-        _, report = match_blobs(graph, stored, path, copies=copies)
+        _, report = match_blobs(graph, stored, path, stores_copies=copies)
     except WeightsError as error:
         return WeightsReport(str(path), mismatched=make_findings(error.problems, "weights"))
     findings = make_findings([replace(p, file=None) for p in mismatch_problems(report)], "weights")
     if not report.loaded and not findings and report.missing:
-        findings = make_findings([replace(nothing_matches(graph, stored, path), file=None)], "weights")
+        findings = make_findings([replace(no_match_problem(graph, stored, path), file=None)], "weights")
     return WeightsReport(str(path), len(report.loaded), findings, report.missing, len(report.unused))
 
 

@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike
 
 from ..atomic_write import replace_file
 from ..errors import Problem, WeightsError
-from ..paths import is_hdf5, read_bytes, recognize
+from ..paths import describe_content, is_hdf5, read_bytes
 from ..schema import wire
 from ..schema.blob_proto import Array, Legacy4D, decode_blob, encode_blob, read_blob_proto
 from ..schema.caffe_pb2 import NetParameter
-from .match_by_name import fit
+from .match_by_name import reshape_to_net
 
-__all__ = ["Legacy4D", "fit", "read_blob_proto", "read_caffemodel", "write_caffemodel"]
+__all__ = ["Legacy4D", "read_blob_proto", "read_caffemodel", "reshape_to_net", "write_caffemodel"]
 
 # the field numbers of a net's layers, and of the name and blobs in each kind of layer
 _LAYER, _OLD_LAYER = 100, 2
@@ -38,7 +38,7 @@ def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | Non
         The blobs by layer name, in the file's order. Layers without blobs are included. If several layers have the same
         name, the last is returned. Arrays are float32 and read-only, and have the stored shape. Arrays with the 4-D
         shape of old files are `Legacy4D`. A blob that an HDF5 file omits, because another layer stores it, is None.
-        `match_by_name.fit` converts the blobs to a net's shapes.
+        `match_by_name.reshape_to_net` converts the blobs to a net's shapes.
 
     Raises:
         WeightsError: if the file cannot be read, is not a .caffemodel, is damaged, or has no layers.
@@ -69,7 +69,7 @@ def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[st
         reason = "there are no layers in this file; is it a .caffemodel?" if data else "the file is empty"
     if any(layers.values()):
         return layers
-    kind = recognize(bytes(data[:1000]))
+    kind = describe_content(bytes(data[:1000]))
     if layers and kind is None:
         return layers
     raise WeightsError(Problem(f"not a .caffemodel, but {kind}" if kind else reason, str(path)))

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..atomic_write import write_problem
+from ..atomic_write import make_write_problem
 from ..errors import Problem, WeightsError
 
 _TEMPORARY = ".orbax-checkpoint-tmp"  # part of orbax's names of temporary folders
@@ -56,7 +56,7 @@ def save_error(folder: Path, step: int, error: Exception) -> WeightsError:
     if cause is not None and cause.errno == errno.ENOENT:
         return WeightsError(Problem("cannot be written: its folder has been removed", str(folder / str(step))))
     if cause is not None:
-        return WeightsError(write_problem(folder / str(step), cause))
+        return WeightsError(make_write_problem(folder / str(step), cause))
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return WeightsError(Problem(f"cannot be written: {reason}", str(folder / str(step))))
 
@@ -130,7 +130,7 @@ def _loggers() -> tuple[logging.Logger, logging.Logger]:
 _silencer = _ErrorSilencer()
 
 
-def hide_late_errors() -> None:
+def silence_orbax_permanently() -> None:
     """From the next read or write of a checkpoint on, hide errors of orbax's threads until the process ends."""
     _silencer.is_permanent = True
 

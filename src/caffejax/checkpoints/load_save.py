@@ -27,7 +27,7 @@ from .match_by_name import (
     Stored,
     match_blobs,
     mismatch_problems,
-    nothing_matches,
+    no_match_problem,
     report_missing,
 )
 from .weight_formats import FORMATS, check_not_orbax_item, find_extension
@@ -125,13 +125,13 @@ def _read(
     The arrays are keyed by `Slot`, and have the dtypes and shardings of `variables`.
     """
     stored, release, copies = open_blobs(path)
-    matches, report = match_blobs(graph, stored, path, copies=copies, exclude=exclude)
+    matches, report = match_blobs(graph, stored, path, stores_copies=copies, exclude=exclude)
     if report.mismatched:
         raise WeightsError(mismatch_problems(report))
     for name in report.unused:
         log.info("Ignoring source layer %s", name)
     if not matches and not set(report.missing) <= set(exclude):
-        problem = nothing_matches(graph, stored, path)
+        problem = no_match_problem(graph, stored, path)
         if strict is not None and not report.unused:
             raise WeightsError(problem)
         if strict is not None:

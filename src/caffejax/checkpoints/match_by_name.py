@@ -64,7 +64,7 @@ class LoadReport:
 
 
 def match_blobs(
-    graph: Graph, stored: Stored, file: str | os.PathLike[str], *, copies: bool, exclude: Collection[str] = ()
+    graph: Graph, stored: Stored, file: str | os.PathLike[str], *, stores_copies: bool, exclude: Collection[str] = ()
 ) -> tuple[dict[Slot, Array], LoadReport]:
     """Match a file's blobs to a net's layers by name.
 
@@ -75,8 +75,8 @@ def match_blobs(
         graph: the net's graph.
         stored: the file's blobs by layer name.
         file: the file, for error messages.
-        copies: whether the file stores a shared blob with every layer that uses it. Otherwise only the owner of the
-            blob needs it.
+        stores_copies: whether the file stores a shared blob with every layer that uses it. Otherwise only the owner of
+            the blob needs it.
         exclude: the names of layers to exclude.
 
     Returns:
@@ -98,9 +98,9 @@ def match_blobs(
     included = {name: layer for name, layer in first.items() if name not in exclude}
     for name, layer in ((name, included[name]) for name in stored if name in included):
         blobs = stored[name][: len(layer.params)] if layer.recurrent_state else stored[name]
-        optional = [i for i, p in enumerate(layer.params) if not (copies or p.is_owner)]
+        optional = [i for i, p in enumerate(layer.params) if not (stores_copies or p.is_owner)]
         try:
-            arrays = fit(name, blobs, [p.spec.shape for p in layer.params], optional)
+            arrays = reshape_to_net(name, blobs, [p.spec.shape for p in layer.params], optional)
         except WeightsError as error:
             mismatched += [replace(p, file=os.fspath(file)) for p in error.problems]
             continue
@@ -140,7 +140,7 @@ def _join_names(names: Sequence[str]) -> str:
     return f"{len(names)} ({', '.join(shorten_list(names))})"
 
 
-def fit(
+def reshape_to_net(
     name: str,
     source: Sequence[Array | None],
     shapes: Sequence[Sequence[int]],
@@ -171,7 +171,7 @@ def fit(
     problems = [
         Problem(f"blob {i} is {shape_text(blob.shape)} in the file, {shape_text(shape)} in the net{advice}", layer=name)
         for i, (blob, shape) in enumerate(zip(blobs, shapes, strict=True))
-        if blob is not None and not _fits(blob, tuple(shape))
+        if blob is not None and not _is_compatible(blob, tuple(shape))
     ]
     if problems:
         raise WeightsError(problems)
@@ -180,7 +180,7 @@ def fit(
     )
 
 
-def _fits(blob: Array, shape: tuple[int, ...]) -> bool:
+def _is_compatible(blob: Array, shape: tuple[int, ...]) -> bool:
     if isinstance(blob, Legacy4D):
         return len(shape) <= 4 and blob.shape == (1,) * (4 - len(shape)) + shape
     return blob.shape == shape
@@ -196,7 +196,7 @@ def has_own_values(layer: Layer, param: Param) -> bool:
     return bool(layer.definition.layer.blobs) or param.spec.value is not None
 
 
-def missing_layers(graph: Graph, loaded: Collection[Slot]) -> list[Layer]:
+def find_missing_layers(graph: Graph, loaded: Collection[Slot]) -> list[Layer]:
     """Return the layers with a blob whose values are neither in `loaded` nor in the net's definition."""
     return [
         layer
@@ -205,7 +205,7 @@ def missing_layers(graph: Graph, loaded: Collection[Slot]) -> list[Layer]:
     ]
 
 
-def nothing_matches(graph: Graph, stored: Stored, file: str | os.PathLike[str]) -> Problem:
+def no_match_problem(graph: Graph, stored: Stored, file: str | os.PathLike[str]) -> Problem:
     """Return the problem of a file that has no blobs for any layer of a net."""
     file_layers = [name for name, blobs in stored.items() if blobs]
     if not file_layers:
@@ -232,7 +232,7 @@ def _describe_nearest(layers: Sequence[Layer], stored: Stored, max_pairs: int = 
             name
             for name, blobs in stored.items()
             if len(blobs) == len(shapes) > 0
-            and all(blob is not None and _fits(blob, shape) for blob, shape in zip(blobs, shapes, strict=True))
+            and all(blob is not None and _is_compatible(blob, shape) for blob, shape in zip(blobs, shapes, strict=True))
         ]
         similar = difflib.get_close_matches(layer.name, fitting, 1, 0.3) if fitting else []
         similar = similar or (difflib.get_close_matches(layer.name, stored, 1) if shapes else [])
@@ -276,7 +276,7 @@ def report_missing(
     Raises:
         MissingLayersError: if `strict` and a layer has no weights. The message names each such layer.
     """
-    layers_without_weights = missing_layers(graph, loaded)
+    layers_without_weights = find_missing_layers(graph, loaded)
     if not layers_without_weights:
         return
     names = ", ".join(os.fspath(file) for file in files)

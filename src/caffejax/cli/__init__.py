@@ -13,7 +13,7 @@ from typing import Any
 
 from .._version import __version__
 from ..errors import UNKNOWN_TYPE, CaffejaxError
-from ..process_settings import compile_for_absent_devices, hide_late_errors, tune_process
+from ..process_settings import compile_for_absent_devices, silence_orbax_permanently, tune_process
 from . import (
     check,
     classify,
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _prepare(options: argparse.Namespace) -> None:
     """Apply the command's process-wide settings and import the user's modules."""
     if options.command in (*_NET_COMMANDS, convert, export):
-        hide_late_errors()
+        silence_orbax_permanently()
     if options.command in _NET_COMMANDS:
         tune_process()
     elif options.command is plan:

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..atomic_write import write_problem
+from ..atomic_write import make_write_problem
 from ..errors import CaffejaxError
 from . import flags
 
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
     try:
         images = _write_folder(options.name, folder)
     except OSError as error:
-        raise CaffejaxError(write_problem(folder, error)) from error
+        raise CaffejaxError(make_write_problem(folder, error)) from error
     commands = list(_list_commands(demo, images))
     if options.copy_only:
         print("\n".join([f"cd {folder}", *(f"caffejax {' '.join(command)}" for command in commands)]))

@@ -258,12 +258,12 @@ def _read_pictures(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
 
 
 def _write_picture(path: Path, picture: bytes) -> None:
-    from ..atomic_write import replace_file, write_problem
+    from ..atomic_write import make_write_problem, replace_file
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CaffejaxError(write_problem(path.parent, error)) from error
+        raise CaffejaxError(make_write_problem(path.parent, error)) from error
     with replace_file(path) as file:
         file.write(picture)
 

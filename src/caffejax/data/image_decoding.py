@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from ..config import MAX_IMAGE_PIXELS
 from ..errors import DataError, locate_errors
-from ..paths import read_bytes, recognize
+from ..paths import describe_content, read_bytes
 from ..schema import caffe_pb2
 from .import_cv2 import cv2
 
@@ -350,7 +350,7 @@ def decode_pixels(data: bytes, decode_mode: int = AS_STORED, max_pixels: int = M
     except cv2.error as error:
         raise BadImageError(f"its image cannot be decoded: {error.err}") from error
     if image is None:
-        kind = None if size else recognize(data)
+        kind = None if size else describe_content(data)
         reason = f"it is {kind}" if kind else "it is damaged, or not a JPEG, PNG, ..."
         raise BadImageError(f"its image of {len(data)} bytes cannot be decoded: {reason}")
     return image

@@ -147,7 +147,7 @@ def _match_blobs(
     custom = {layer.name for layer in graph.layers if is_custom(layer.definition.layer)}
     stored = {layer: blobs for layer, blobs in stored.items() if layer not in custom}
     copies = name == "bufferModel" or not is_hdf5(name)
-    arrays, report = match_blobs(graph, stored, name, copies=copies)
+    arrays, report = match_blobs(graph, stored, name, stores_copies=copies)
     remedy = "use the .caffemodel that was made for this prototxt"
     if report.mismatched:
         layers = {problem.layer: problem for problem in reversed(report.mismatched)}
@@ -169,10 +169,10 @@ def _fill_with_zeros(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[V
     """
     import jax
 
-    from ..checkpoints.match_by_name import missing_layers
+    from ..checkpoints.match_by_name import find_missing_layers
     from ..net.init import initial_variables
 
-    missing = {p.owner for layer in missing_layers(graph, arrays.keys()) for p in layer.params} - arrays.keys()
+    missing = {p.owner for layer in find_missing_layers(graph, arrays.keys()) for p in layer.params} - arrays.keys()
     zeros = {p.slot: np.zeros(p.spec.shape, np.float32) for p in graph.variables if p.slot in missing}
     values = {slot: jax.device_put(array) for slot, array in {**zeros, **arrays}.items()}
     return initial_variables(graph, None, np.float32, {}, values), missing

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from .._version import __version__
-from ..atomic_write import write_problem
+from ..atomic_write import make_write_problem
 from ..errors import Problem, SolverError
 from ..logs.log_parser import format_event, parse_event
 from ..parallel import is_first
@@ -100,7 +100,7 @@ class JsonLines(Callback):
                 self._ends_mid_line = bool(first_line) and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
         except OSError as error:
             self.close()
-            problem = write_problem(self.path, error)
+            problem = make_write_problem(self.path, error)
             raise SolverError(replace(problem, message=f"{problem.message}; {_REMEDY}")) from error
         is_event = parse_event(first_line.decode(errors="replace")) is not None
         if first_line and not is_event and not _is_truncated_start(first_line.strip()):

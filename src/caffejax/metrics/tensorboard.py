@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..atomic_write import write_problem
+from ..atomic_write import make_write_problem
 from ..debugging.visualize import encode_image, enlarge, filters_to_maps, first_filters, make_grid
 from ..errors import CaffejaxError, SolverError
 from ..graph import Graph, Layer
@@ -100,7 +100,7 @@ class TensorBoard(Callback):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._writer = EventsWriter(str(self.folder / "events"), f".{time.time_ns()}")
         except OSError as error:
-            raise SolverError(write_problem(self.folder, error)) from error
+            raise SolverError(make_write_problem(self.folder, error)) from error
         self._write_event(solver.iteration, session_log=SessionLog(status=SessionLog.START))
         self._write_event(solver.iteration, graph_def=graph_def(solver.net.graph).SerializeToString())
         self._flush()

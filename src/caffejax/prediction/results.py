@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
 from ..layers.row_padding import strip_padding
-from ..paths import read_bytes, recognize
+from ..paths import describe_content, read_bytes
 from ..schema.caffe_pb2 import LabelMap
 from ..schema.text import parse_text
 from ..text_table import align_columns
@@ -29,7 +29,7 @@ def read_names(file: str) -> Names:
         DataError: if the file cannot be read.
     """
     content = read_bytes(file, DataError)
-    if (kind := recognize(content) or "a binary file") != "a text" and content:
+    if (kind := describe_content(content) or "a binary file") != "a text" and content:
         raise DataError(Problem(f"must have one class name on each line, but is {kind}", file))
     text = content.decode(errors="replace")
     if file.endswith((".prototxt", ".pbtxt")):

@@ -201,9 +201,9 @@ class LayerRange:
     def _jit(self, function: Any, key: tuple[Any, ...]) -> Any:
         compute_config, cache_key = self.layers[0].context.compute_config, None
         if Programs.folder is not None:
-            from ..training.program_keys import graph_key  # its imports are not needed for inference
+            from ..training.program_keys import graph_cache_key  # its imports are not needed for inference
 
-            cache_key = graph_key(f"pycaffe {self.first} {self.last} {key}", self.graph, compute_config)
+            cache_key = graph_cache_key(f"pycaffe {self.first} {self.last} {key}", self.graph, compute_config)
         return compilation.jit(function, compute_config.kernels, cache_key=cache_key)
 
     def _forward(self, output_names: tuple[str, ...], inputs: PassInputs) -> PassOutputs:

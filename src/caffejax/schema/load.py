@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from ..errors import Problem, SchemaError, locate_errors
 from ..glog import warn_once
 from ..human_readable import format_bytes
-from ..paths import missing_problem, recognize
+from ..paths import describe_content, missing_problem
 from .caffe_pb2 import NetParameter, SolverParameter
 from .text import add_layer_to_problem, format_text, is_layer, parse_valid_fields
 from .upgrade import is_about_old_form, upgrade_net, upgrade_solver
@@ -175,7 +175,7 @@ def read_text(path: Path) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SchemaError(Problem(f"cannot be read: {reason}", str(path))) from error
-    if (kind := recognize(content)) not in (None, "a text"):
+    if (kind := describe_content(content)) not in (None, "a text"):
         raise SchemaError(Problem(f"this is {kind}", str(path)))
     if b"\0" in content:
         raise SchemaError(Problem("this is a binary file; a prototxt is text", str(path)))

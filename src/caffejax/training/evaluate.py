@@ -21,7 +21,7 @@ from ..graph import Graph
 from ..inference.frozen_pass_cache import freeze_passes, scored_blobs
 from ..net import Net, Params, Variables
 from ..parallel import DATA, all_gather, check_shapes, join_batches, local_shard, put_global, replicated_sharding
-from .program_keys import net_key
+from .program_keys import net_cache_key
 from .reporting import log
 
 
@@ -78,7 +78,7 @@ class Evaluator:
         self._freeze = freeze
         self._last: Params = {}
         self._index_check = IndexCheck(net)
-        self._forward = net.jit(output_scores(net), cache_key=net_key("scores", net))
+        self._forward = net.jit(output_scores(net), cache_key=net_cache_key("scores", net))
 
     def __call__(
         self,

@@ -25,7 +25,7 @@ _LOOP_SETTINGS = (
 )
 
 
-def training_key(name: str, net: Net, param: SolverParameter) -> bytes | None:
+def training_cache_key(name: str, net: Net, param: SolverParameter) -> bytes | None:
     """Return the cache key of a compiled function of a solver, or None if the function must not be stored.
 
     Args:
@@ -37,16 +37,16 @@ def training_key(name: str, net: Net, param: SolverParameter) -> bytes | None:
     settings.CopyFrom(param)
     for field in _LOOP_SETTINGS:
         settings.ClearField(field)
-    key = net_key(name, net)
+    key = net_cache_key(name, net)
     return None if key is None else key + settings.SerializeToString(deterministic=True)
 
 
-def net_key(name: str, net: Net) -> bytes | None:
+def net_cache_key(name: str, net: Net) -> bytes | None:
     """Return the cache key of a compiled function of a net, or None if the function must not be stored."""
-    return graph_key(f"{name} of {type(net).__module__}.{type(net).__qualname__}", net.graph, net.compute_config)
+    return graph_cache_key(f"{name} of {type(net).__module__}.{type(net).__qualname__}", net.graph, net.compute_config)
 
 
-def graph_key(name: str, graph: Graph, compute_config: ComputeConfig) -> bytes | None:
+def graph_cache_key(name: str, graph: Graph, compute_config: ComputeConfig) -> bytes | None:
     """Return the cache key of a compiled function of a graph, or None if the function must not be stored.
 
     The function must not be stored if it depends on code or files other than the net and caffejax. This applies to

@@ -26,7 +26,7 @@ from ..schema.caffe_pb2 import SolverParameter
 from .build_trainer import TrainerParts, build_trainer
 from .evaluate import Scores
 from .nan_check import FiniteCheck
-from .program_keys import training_key
+from .program_keys import training_cache_key
 from .reporting import DataWait, Display, log
 from .train_state_io import check_state
 from .train_step import StepResult, TrainState, has_varying_shapes, make_forward, make_step, make_steps, stack
@@ -37,7 +37,7 @@ StackedBatches = Mapping[str, Any]
 
 def step_options(net: Net, param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
     """Return the keyword arguments of `Net.jit` for a training step on one device: cache key and donated arguments."""
-    return {"cache_key": training_key("step", net, param), "donate_argnums": () if debug_nans else 0}
+    return {"cache_key": training_cache_key("step", net, param), "donate_argnums": () if debug_nans else 0}
 
 
 def prefetch_step(net: Net, param: SolverParameter, debug_nans: bool) -> None:
@@ -91,9 +91,9 @@ class CompiledUpdater:
         )
         self._state = initial_state
         if mesh is None:
-            self._forward = net.jit(make_forward(net), cache_key=training_key("forward", net, param))
+            self._forward = net.jit(make_forward(net), cache_key=training_cache_key("forward", net, param))
             self._step = net.jit(step, **step_options(net, param, debug_nans))
-            steps = training_key("steps", net, param)
+            steps = training_cache_key("steps", net, param)
             self._steps = net.jit(make_steps(step), cache_key=steps, donate_argnums=0)
         else:
             options = {"donate_argnums": 0, "out_shardings": (placement.shardings(initial_state), None)}

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._version import __version__
-from ...checkpoints.match_by_name import fit
+from ...checkpoints.match_by_name import reshape_to_net
 from ...data.synthetic_inputs import complete_inputs
 from ...errors import DataError, GraphError, Problem, WeightsError
 from ...execution.schedule import padded_blobs
@@ -266,7 +266,7 @@ def read_variables(dump: Dump, net: Net) -> Variables:
             )
             continue
         try:
-            arrays = fit(layer.name, blobs, [p.spec.shape for p in layer.params])
+            arrays = reshape_to_net(layer.name, blobs, [p.spec.shape for p in layer.params])
         except WeightsError as error:
             problems += [Problem(p.message, dump.file, layer=p.layer) for p in error.problems]
             continue
