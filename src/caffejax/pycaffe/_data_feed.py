@@ -17,8 +17,8 @@ from ..layers.python.blob import Blob
 from ._blob_store import Memories
 
 
-class FedLayers:
-    """The data layers and MemoryData layers of a net, whose batches are written to their tops.
+class BatchReader:
+    """Reader of the batches of a net's data layers and MemoryData layers, which are written to the tops of the layers.
 
     Args:
         loader: the loader that reads batches of the data layers.

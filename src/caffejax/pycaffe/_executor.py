@@ -21,7 +21,7 @@ from ..layers.bucketed_random import fold_in
 from ..layers.context import Phase, name_number
 from . import _global_state
 from ._blob_store import Memories
-from ._data_feed import FedLayers
+from ._data_feed import BatchReader
 from ._layer_range import BackwardRange, Key, LayerRange, Ranges
 from ._passes import BackwardPass, FrozenForward, History, Pass, new_pass
 
@@ -41,14 +41,14 @@ class Executor:
 
     Attributes:
         memories: blobs, parameters and state.
-        fed_layers: the data layers and the arrays of MemoryData layers.
+        batch_reader: the reader of data layers and MemoryData layers.
         callbacks: functions that are called with a layer's index, by event such as "before_forward". If there are any,
             layers run one at a time.
     """
 
     def __init__(self, net: pure.Net, variables: pure.Variables, loader: Loader) -> None:
         self.memories = Memories(net.graph, variables, _global_state.device())
-        self.fed_layers = FedLayers(loader, self.memories)
+        self.batch_reader = BatchReader(loader, self.memories)
         self.callbacks: dict[str, list[Callback]] = {
             f"{when}_{direction}": [] for when in ("before", "after") for direction in ("forward", "backward")
         }
@@ -67,7 +67,7 @@ class Executor:
 
     def read_user_inputs(self) -> dict[str, jax.Array]:
         """Return the current tops of Input layers, and the next batch for the tops of MemoryData layers, by name."""
-        self.fed_layers.read_arrays(self.graph.layers)
+        self.batch_reader.read_arrays(self.graph.layers)
         return self.memories.values(self._user_inputs)
 
     def reshape(self, first: int = 0, last: int | None = None) -> None:
@@ -180,7 +180,7 @@ class Executor:
 
     def _prepare_pass(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
         """Read the next batch of each data layer, and return a new pass, which has not run yet."""
-        self.fed_layers.read(layers.fed_layers)
+        self.batch_reader.read(layers.input_layers)
         return new_pass(layers, self.memories, key, frozen)
 
     def _forward(self, layers: LayerRange, key: Key) -> jax.Array:

@@ -86,7 +86,7 @@ class LayerRange:
 
     Attributes:
         on_host: True if the range is a host layer, which is not compiled.
-        fed_layers: the Input and data layers of the range, whose tops are stored in the blobs before the pass.
+        input_layers: the Input and data layers of the range, whose tops are stored in the blobs before the pass.
         reads: the input blobs: tops of Input and data layers, and blobs from earlier layers.
         writes: the blobs that the layers compute. Tops of Splits are not included, because they are the bottoms of the
             Splits under different names; see `Graph.split_roots`.
@@ -99,7 +99,7 @@ class LayerRange:
         self.layers = graph.layers[first : last + 1]
         self.on_host = any(layer.type.on_host for layer in self.layers)
         self._padded = frozenset(padded_tops(self.layers))
-        self.fed_layers = tuple(layer for layer in self.layers if layer.type.is_input)
+        self.input_layers = tuple(layer for layer in self.layers if layer.type.is_input)
         self._roots = graph.split_roots
         self._part = self._make_part(last)
         self.reads = tuple(dict.fromkeys(map(self.root, self._part.reads)))

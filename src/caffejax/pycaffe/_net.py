@@ -377,7 +377,7 @@ class Net:
             GraphError: if the arrays do not fit the layer, or the first layer is not MemoryData.
         """
         graph = self._executor.graph
-        self._executor.fed_layers.arrays[graph.layers[0].key] = array_source(graph, data, labels)
+        self._executor.batch_reader.arrays[graph.layers[0].key] = array_source(graph, data, labels)
 
     _set_input_arrays = set_input_arrays
 
@@ -461,7 +461,7 @@ class Net:
             self.blobs[later].diff[...] = 0
 
     def _run_forward(self, first: int, last: int) -> list[Any]:
-        self._executor.fed_layers.check(self._executor.graph.layers[first : last + 1])
+        self._executor.batch_reader.check(self._executor.graph.layers[first : last + 1])
         return self._executor.forward(first, last)
 
     def _batch(self, blobs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
