@@ -25,7 +25,7 @@ import torch
 
 from caffejax import Net, tune_process
 from caffejax.data import write_lmdb
-from caffejax.data.prefetch import available_cores
+from caffejax.data.prefetch import count_available_cores
 from caffejax.schema import caffe_pb2
 
 MEAN = (104.0, 117.0, 123.0)
@@ -119,7 +119,7 @@ def measure_decode_rate(path: Path, images: int) -> float:
         data = [np.frombuffer(caffe_pb2.Datum.FromString(v).data, np.uint8) for _, v in txn.cursor()]
     work = (data * (images // len(data) + 1))[:images]
     start = time.perf_counter()
-    with ThreadPoolExecutor(available_cores()) as pool:
+    with ThreadPoolExecutor(count_available_cores()) as pool:
         for _ in pool.map(lambda d: cv2.imdecode(d, cv2.IMREAD_UNCHANGED), work, chunksize=16):
             pass
     return images / (time.perf_counter() - start)

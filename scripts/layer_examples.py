@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 from google.protobuf import text_format
 
-from caffejax.data.placeholder_sources import assumed_graphs
+from caffejax.data.placeholder_sources import build_assumed_graphs
 from caffejax.graph import Graph
 from caffejax.layers import LayerType, type_of
 from caffejax.schema import read_net
@@ -127,7 +127,7 @@ def _build_graph(net: NetParameter, phase: Any) -> Graph:
             with h5py.File(f"{folder}/train.h5", "w") as file:
                 file["data"], file["label"] = np.zeros((32, 3, 224, 224), np.uint8), np.zeros(32)
             Path(folder, "train.txt").write_text(f"{folder}/train.h5\n")
-        return next(assumed_graphs(net, NetState(phase=phase), Path(folder) / "net.prototxt")).graph
+        return next(build_assumed_graphs(net, NetState(phase=phase), Path(folder) / "net.prototxt")).graph
 
 
 def _shapes(graph: Graph, bottoms: Sequence[str], tops: Sequence[str]) -> str:

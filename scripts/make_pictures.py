@@ -120,7 +120,7 @@ def confusion() -> None:
     net = caffejax.Net(NET, "TEST")
     loader = Loader(net.graph)
     counts = np.zeros((10, 10), int)
-    batches = -(-(loader.examples or 0) // net.graph.blobs["data"].shape[0])
+    batches = -(-(loader.num_examples or 0) // net.graph.blobs["data"].shape[0])
     blobs = features(net, net.load(train_digits()[1]), ["ip2", "label"], loader)
     for _, batch in zip(range(batches), blobs, strict=False):
         np.add.at(counts, (np.asarray(batch["label"], int), np.asarray(batch["ip2"]).argmax(1)), 1)

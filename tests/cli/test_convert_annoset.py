@@ -8,7 +8,7 @@ import pytest
 
 from caffejax.cli import main
 from caffejax.data import LevelDb, Lmdb
-from caffejax.data.annotated.annotated_datum import parse_annotated, read_annotations
+from caffejax.data.annotated.annotated_datum import parse_annotated_datum, read_annotations
 from caffejax.data.image_decoding import decode_datum
 
 MAP = """
@@ -85,7 +85,7 @@ def test_all_kinds_of_input_agree(folder, label_type, label_map_flags):
     records = list(Lmdb("db"))
     assert [key for key, _ in records] == [b"00000000_im 0.png", b"00000001_im 1.png"]
     for i, (_, value) in enumerate(records):
-        message = parse_annotated(value)
+        message = parse_annotated_datum(value)
         columns = np.s_[:, :6] if label_type == "txt" else np.s_[:]  # text says nothing of difficult objects
         np.testing.assert_allclose(
             read_annotations(message).objects[columns], np.array(GROUPED_OBJECTS)[columns], rtol=1e-6
@@ -109,7 +109,7 @@ def test_all_kinds_of_input_agree(folder, label_type, label_map_flags):
 def test_images_are_resized_by_the_flags(folder, flags, shape, encoding):
     assert convert(*DETECTION, *flags, *encoding, "--backend=leveldb", "--shuffle", "--check_size") == 0
     for _, value in LevelDb("db"):
-        message = parse_annotated(value)
+        message = parse_annotated_datum(value)
         assert decode_datum(message.datum).shape == shape
         assert (message.datum.channels, message.datum.height, message.datum.width) == shape
         assert message.datum.encoded == bool(encoding)
@@ -119,7 +119,7 @@ def test_images_are_resized_by_the_flags(folder, flags, shape, encoding):
 def test_classification_stores_labels(folder):
     (folder / "labels").write_text("im 0.png 3\nim 1.png 5\n")
     assert convert(name="labels") == 0
-    result = [read_annotations(parse_annotated(value)) for _, value in Lmdb("db")]
+    result = [read_annotations(parse_annotated_datum(value)) for _, value in Lmdb("db")]
     assert [(annotations.label, annotations.type, len(annotations.objects)) for annotations in result] == [
         (3, None, 0),
         (5, None, 0),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caffejax.data.image_decoding import AS_STORED, COLOUR, GREY, read_datum
+from caffejax.data.image_decoding import COLOR, GRAY, UNCHANGED, read_datum
 from caffejax.errors import DataError
 from caffejax.schema import caffe_pb2
 
@@ -39,11 +39,11 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (5, 4, 3), np.uint8)
 @pytest.mark.parametrize(
     ("image", "decode", "expected"),
     [
-        (PIXELS, AS_STORED, PIXELS.transpose(2, 0, 1)),
-        (PIXELS, COLOUR, PIXELS.transpose(2, 0, 1)),
-        (PIXELS[..., 0], AS_STORED, PIXELS[None, ..., 0]),
-        (PIXELS[..., 0], GREY, PIXELS[None, ..., 0]),
-        (PIXELS[..., 0], COLOUR, np.stack([PIXELS[..., 0]] * 3)),
+        (PIXELS, UNCHANGED, PIXELS.transpose(2, 0, 1)),
+        (PIXELS, COLOR, PIXELS.transpose(2, 0, 1)),
+        (PIXELS[..., 0], UNCHANGED, PIXELS[None, ..., 0]),
+        (PIXELS[..., 0], GRAY, PIXELS[None, ..., 0]),
+        (PIXELS[..., 0], COLOR, np.stack([PIXELS[..., 0]] * 3)),
     ],
 )
 def test_encoded_images_are_channels_first_in_the_order_bgr(image, decode, expected):
@@ -56,7 +56,7 @@ def test_encoded_images_are_channels_first_in_the_order_bgr(image, decode, expec
 def test_grey_of_a_colour_png_is_libpngs():
     blue, green, red = PIXELS.astype(np.int64).transpose(2, 0, 1)
     expected = (9797 * red + 19234 * green + 3737 * blue) >> 15
-    np.testing.assert_array_equal(read_datum(encode(PIXELS), GREY)[0], expected[None])
+    np.testing.assert_array_equal(read_datum(encode(PIXELS), GRAY)[0], expected[None])
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_invalid_datums_are_refused(data, message):
         read_datum(data)
 
 
-@given(data=st.binary(max_size=200), decode=st.sampled_from([AS_STORED, COLOUR, GREY]))
+@given(data=st.binary(max_size=200), decode=st.sampled_from([UNCHANGED, COLOR, GRAY]))
 def test_any_bytes_give_an_image_or_a_data_error(data, decode):
     for record in (data, datum(encoded=True, data=data), encode(PIXELS)[:-1] + data):
         try:

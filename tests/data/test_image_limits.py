@@ -15,7 +15,7 @@ from caffejax import pycaffe as caffe
 from caffejax.cli import main
 from caffejax.config import MAX_IMAGE_PIXELS
 from caffejax.data import write_annotated, write_lmdb
-from caffejax.data.image_decoding import BadImageError, decode_image, image_size
+from caffejax.data.image_decoding import BadImageError, decode_image, read_image_size
 from caffejax.errors import CaffejaxError, DataError
 from caffejax.schema import caffe_pb2
 
@@ -51,8 +51,8 @@ def test_the_header_says_what_is_decoded(subtests: Any) -> None:
     for format_name in FORMATS:
         with subtests.test(kind=format_name):
             for height, width in ((HEIGHT, WIDTH), (40, 32), (300, 33)):
-                assert image_size(encode(format_name, height, width)) == (height, width)
-                assert image_size(encode(format_name, height, width) + b"what comes after it") == (height, width)
+                assert read_image_size(encode(format_name, height, width)) == (height, width)
+                assert read_image_size(encode(format_name, height, width) + b"what comes after it") == (height, width)
 
 
 @pytest.mark.parametrize("byte_order", ["II", "MM"])
@@ -71,7 +71,7 @@ def test_sizes_of_all_forms_of_tiff_are_read(byte_order: str, is_big_tiff: bool)
     file = byte_order.encode() + struct.pack(
         f"{order}{'HHHQ' if is_big_tiff else 'HI'}{'Q' if is_big_tiff else 'H'}", *start, 2
     )
-    assert image_size(file + b"".join(entries)) == (80000, 70000)
+    assert read_image_size(file + b"".join(entries)) == (80000, 70000)
 
 
 @pytest.mark.long
@@ -95,7 +95,7 @@ def test_opencv_never_decodes_more_than_the_header_says(format_name: str) -> Non
         except BadImageError:
             continue
         decoded_count += 1
-        assert image.shape[1:] == image_size(bytes(data))
+        assert image.shape[1:] == read_image_size(bytes(data))
     assert decoded_count
 
 
@@ -121,7 +121,7 @@ def test_opencv_never_decodes_more_than_the_header_says(format_name: str) -> Non
     ],
 )
 def test_sizes_are_read_from_unusual_headers(data: bytes, size: tuple[int, int] | None) -> None:
-    assert image_size(data) == size
+    assert read_image_size(data) == size
 
 
 @pytest.fixture(scope="module")

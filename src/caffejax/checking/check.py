@@ -23,7 +23,7 @@ from typing import Any
 from ..checkpoints.load_save import open_blobs
 from ..checkpoints.match_by_name import match_blobs, mismatch_problems, no_match_problem
 from ..config import DataConfig
-from ..data.placeholder_sources import MissingSourceError, assumed_graphs
+from ..data.placeholder_sources import MissingSourceError, build_assumed_graphs
 from ..debugging.memory_report import net_sizes
 from ..errors import CaffejaxError, Problem, SchemaError, WeightsError
 from ..glog import collect_warnings
@@ -133,7 +133,7 @@ def _phase_report(
         return PhaseReport(state.name, "no data")
     best: PhaseReport | None = None
     try:
-        for graph, _, assumed, is_guess in assumed_graphs(net, state.message, file, data_config, text_problems):
+        for graph, _, assumed, is_guess in build_assumed_graphs(net, state.message, file, data_config, text_problems):
             report = _loaded_report(state.name, graph, assumed, [compare_weights(graph, path) for path in weights])
             best = best or (replace(report, parameters=None, memory=None) if is_guess else report)
             if not weights or not any(w.mismatched for w in report.weights):
@@ -142,7 +142,7 @@ def _phase_report(
         return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not checked",))
     except CaffejaxError as error:
         return PhaseReport(state.name, "fails", make_findings(p for p in error.problems if p not in text_problems))
-    assert best is not None  # assumed_graphs yields a graph or raises
+    assert best is not None  # build_assumed_graphs yields a graph or raises
     return best
 
 

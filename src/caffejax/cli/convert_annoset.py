@@ -116,14 +116,14 @@ def _read_list(options: argparse.Namespace) -> list[_Image]:
         return list(map(_Image, images.names, find_files(images.file, images.names, options.root, ()), images.labels))
     if not options.label_map_file and options.label_type == "xml":
         raise DataError("--label_map_file is required: XML files name the classes, but the net needs class numbers")
-    numbers = read_label_map(Path(options.label_map_file)) if options.label_map_file else None
+    class_ids = read_label_map(Path(options.label_map_file)) if options.label_map_file else None
     names, annotations = read_pairs(file)
     paths = find_files(file, names, options.root, ())
     annotation_paths = find_files(file, annotations, options.root, (), "annotation")
     if options.label_type == "txt":
-        numbers = None  # the annotation files contain numbers, not names
+        class_ids = None  # the annotation files contain numbers, not names
     return [
-        _Image(name, path, functools.partial(read_annotation, annotation, options.label_type, numbers=numbers))
+        _Image(name, path, functools.partial(read_annotation, annotation, options.label_type, class_ids=class_ids))
         for name, path, annotation in zip(names, paths, annotation_paths, strict=True)
     ]
 

@@ -96,7 +96,7 @@ def _read_records(
             datum, shape = encode_image_datum(
                 paths[i],
                 images.labels[i],
-                colour=not options.gray,
+                color=not options.gray,
                 height=options.resize_height,
                 width=options.resize_width,
                 encoding=encoding,

@@ -159,8 +159,8 @@ def _draw_blob(options: argparse.Namespace) -> None:
             number, row = divmod(options.example, size)
             loader = batches = Loader(net.graph)
             stack.callback(loader.close)
-            if loader.examples is not None and options.example >= loader.examples:
-                message = f"the net's data has examples 0 to {loader.examples - 1}"
+            if loader.num_examples is not None and options.example >= loader.num_examples:
+                message = f"the net's data has examples 0 to {loader.num_examples - 1}"
                 raise DataError(Problem(f"--example={options.example}: {message}", options.model))
         computed = features(net, variables, [options.blob], batches)
         values = np.atleast_1d(np.asarray(next(islice(computed, number, None))[options.blob], np.float32))

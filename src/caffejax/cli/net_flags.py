@@ -95,7 +95,7 @@ def build_graph(options: argparse.Namespace) -> Graph:
         CaffejaxError: see `build_net`; also if the source of a data layer is missing and the layer's settings do not
             determine its shapes.
     """
-    from ..data.placeholder_sources import MissingSourceError, assumed_graphs
+    from ..data.placeholder_sources import MissingSourceError, build_assumed_graphs
     from ..errors import Problem
     from ..glog import log
     from ..graph import net_state
@@ -107,10 +107,10 @@ def build_graph(options: argparse.Namespace) -> Graph:
     message, problems = read_valid_part(file)
     state = net_state(message, options.phase, options.level, get_stages(options))
     try:
-        candidate = next(assumed_graphs(message, state, file, flags.make_data_config(options), problems))
+        candidate = next(build_assumed_graphs(message, state, file, flags.make_data_config(options), problems))
     except MissingSourceError as error:
         raise CaffejaxError(Problem(str(error), options.model)) from error
-    for sentence in candidate.assumed:
+    for sentence in candidate.assumptions:
         log.warning("%s", sentence)
     _require_layers(candidate.graph, options)
     return candidate.graph

@@ -161,21 +161,21 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
     If several sizes are possible, the first that fits the weights is used.
     """
     from ..checking.check import compare_weights
-    from ..data.placeholder_sources import MissingSourceError, assumed_graphs, has_absent_source
+    from ..data.placeholder_sources import MissingSourceError, build_assumed_graphs, has_missing_source
     from ..graph import net_state
     from ..net import Net
 
     state = net_state(net, "TEST", options.level, net_flags.get_stages(options))
     file, data_config = Path(options.model), flags.make_data_config(options)
-    if any(has_absent_source(layer, file.parent) for layer in net.layer):
+    if any(has_missing_source(layer, file.parent) for layer in net.layer):
         try:
-            candidates = list(assumed_graphs(net, state, file, data_config))
+            candidates = list(build_assumed_graphs(net, state, file, data_config))
         except MissingSourceError as error:
             raise CaffejaxError(Problem(str(error), options.model)) from error
         weights = [Path(name) for name in flags.split_commas(options.weights)]
         fitting = (c for c in candidates if not any(compare_weights(c.graph, path).mismatched for path in weights))
         candidate = candidates[0] if len(candidates) == 1 else next(fitting, candidates[0])
-        for sentence in candidate.assumed:
+        for sentence in candidate.assumptions:
             log.warning("%s", sentence)
         net = candidate.net
     return Net(net, state=state, data_config=data_config, file=options.model)
@@ -239,7 +239,7 @@ def _read_pictures(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
     Raises:
         DataError: if files cannot be read; the error lists all of them.
     """
-    from ..data.image_decoding import COLOUR, GREY, decode_pixels
+    from ..data.image_decoding import COLOR, GRAY, decode_pixels
     from ..errors import locate_errors
     from ..paths import read_bytes
 
@@ -248,7 +248,7 @@ def _read_pictures(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
         try:
             with locate_errors(file=image):
                 pictures.append(
-                    decode_pixels(read_bytes(image, DataError), GREY if gray else COLOUR, options.max_image_pixels)
+                    decode_pixels(read_bytes(image, DataError), GRAY if gray else COLOR, options.max_image_pixels)
                 )
         except DataError as error:
             problems += error.problems

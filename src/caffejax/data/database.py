@@ -21,10 +21,10 @@ from .atomic_folder import Put
 from .common import CounterRng, IndexSampler, refuse_unsupported
 from .data_layer import DataLayer
 from .image_batches import ImageBatches, ImageDataset, Label
-from .image_decoding import AS_STORED, COLOUR, GREY, DatumReader, is_compressed
+from .image_decoding import COLOR, GRAY, UNCHANGED, DatumReader, is_compressed
 from .leveldb import LevelDb, leveldb_writer
 from .lmdb import Lmdb, lmdb_writer
-from .prefetch import Batches, available_cores
+from .prefetch import Batches, count_available_cores
 
 Record = tuple[bytes, bytes]  # key, value
 Result = TypeVar("Result")
@@ -67,7 +67,7 @@ class RecordDataset(ImageDataset[Label]):
 
     def __init__(self, definition: LayerDefinition, rng: CounterRng, max_examples: int | None = None) -> None:
         param, transform_param = definition.layer.data_param, definition.layer.transform_param
-        self.decode_mode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
+        self.decode_mode = COLOR if transform_param.force_color else GRAY if transform_param.force_gray else UNCHANGED
         self.max_pixels = definition.data_config.max_image_pixels
         if param.backend == caffe_pb2.DataParameter.IMAGEDB:
             raise DataError(f"{param.source} is in MyCaffe's SQL database, which is not supported; write it to an LMDB")
@@ -167,7 +167,7 @@ class DatumDataset(RecordDataset[int]):
     def count_threads(self) -> int:
         """Return the number of cores if the first record is compressed, otherwise 1."""
         # decoding releases Python's lock; copying raw data is too fast to gain from threads
-        return available_cores() if is_compressed(self._records[self._index(0)][1]) else 1
+        return count_available_cores() if is_compressed(self._records[self._index(0)][1]) else 1
 
     def read(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
         """Read consecutive examples; see `ImageDataset.read`."""

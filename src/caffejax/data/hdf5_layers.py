@@ -61,14 +61,14 @@ class Hdf5Batches:
         self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order and its epoch and file
         rows = {path: _count_rows(path, self._names[0]) for path in dict.fromkeys(files)}  # a list may repeat files
         self._sizes = [rows[path] for path in files]
-        self.examples = sum(self._sizes)
+        self.num_examples = sum(self._sizes)
 
     def read(self, start: int) -> Batch:
         """Read the batch that begins at row `start`. It may span files and epochs."""
         parts: list[Rows] = []
         position, end = start, start + self.batch_size
         while position < end:
-            epoch, row = divmod(position, self.examples)
+            epoch, row = divmod(position, self.num_examples)
             file, first = self._locate(epoch, row)
             last = min(self._sizes[file], first + end - position)
             order = self._row_order(epoch, file)[first:last] if self._rng else slice(first, last)

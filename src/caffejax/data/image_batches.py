@@ -17,7 +17,7 @@ from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
 from .common import CounterRng, dims, float32_top
 from .image_decoding import BadImageError
-from .prefetch import Batch, available_cores
+from .prefetch import Batch, count_available_cores
 from .transform import Transform
 
 Label = TypeVar("Label")
@@ -56,7 +56,7 @@ class ImageDataset(ABC, Generic[Label]):
 
     def count_threads(self) -> int:
         """Return the number of threads to read with. The method may read an example."""
-        return available_cores()  # decoding releases Python's lock
+        return count_available_cores()  # decoding releases Python's lock
 
     def close(self) -> None:
         """Close open files. The next read opens them again."""
@@ -121,7 +121,7 @@ class ImageBatches(Generic[Label]):
             return self._dataset.count_threads()
 
     @property
-    def examples(self) -> int:
+    def num_examples(self) -> int:
         """The number of examples in an epoch."""
         return len(self._dataset)
 

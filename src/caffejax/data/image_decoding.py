@@ -38,7 +38,7 @@ _MAX_ENTRIES = 1 << 16  # the most entries of a TIFF's directory that are read
 _FRAME_MARKERS = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG segments with a size
 
 
-def image_size(data: bytes) -> Size | None:
+def read_image_size(data: bytes) -> Size | None:
     """Return the height and width in a file's header, or None if the format is unknown or the file is truncated.
 
     The header is not verified: sizes may be 0 or very large.
@@ -201,9 +201,9 @@ _SIZE_READERS: list[tuple[re.Pattern[bytes], Callable[[bytes], Size | None]]] = 
 ]
 
 
-AS_STORED: int = cv2.IMREAD_UNCHANGED
-COLOUR: int = cv2.IMREAD_COLOR
-GREY: int = cv2.IMREAD_GRAYSCALE
+UNCHANGED: int = cv2.IMREAD_UNCHANGED
+COLOR: int = cv2.IMREAD_COLOR
+GRAY: int = cv2.IMREAD_GRAYSCALE
 
 _MAX_CACHED_LABELS = 1 << 16
 
@@ -212,12 +212,12 @@ class BadImageError(DataError):
     """Raised for a record or a file whose image cannot be decoded."""
 
 
-def read_datum(data: bytes, decode_mode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> tuple[np.ndarray, int]:
+def read_datum(data: bytes, decode_mode: int = UNCHANGED, max_pixels: int = MAX_IMAGE_PIXELS) -> tuple[np.ndarray, int]:
     """Read a Datum.
 
     Args:
         data: the serialised Datum.
-        decode_mode: how a compressed image is decoded: AS_STORED, COLOUR or GREY. Raw data is not converted.
+        decode_mode: how a compressed image is decoded: UNCHANGED, COLOR or GRAY. Raw data is not converted.
         max_pixels: the largest number of pixels of a compressed image.
 
     Returns:
@@ -236,7 +236,7 @@ def read_datum(data: bytes, decode_mode: int = AS_STORED, max_pixels: int = MAX_
 
 
 def decode_datum(
-    datum: caffe_pb2.Datum, decode_mode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS
+    datum: caffe_pb2.Datum, decode_mode: int = UNCHANGED, max_pixels: int = MAX_IMAGE_PIXELS
 ) -> np.ndarray:
     """Return the image of a Datum; see `read_datum`."""
     if datum.encoded:
@@ -260,7 +260,7 @@ class DatumReader:
         decode_mode, max_pixels: see `read_datum`.
     """
 
-    def __init__(self, decode_mode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> None:
+    def __init__(self, decode_mode: int = UNCHANGED, max_pixels: int = MAX_IMAGE_PIXELS) -> None:
         self._decode_mode, self._max_pixels = decode_mode, max_pixels
         self._template = _DatumTemplate(b"\0", ())  # no Datum begins with this byte
         self._labels = _LabelCache()
@@ -324,7 +324,7 @@ def is_compressed(data: bytes) -> bool:
         return False
 
 
-def decode_image(data: bytes, decode_mode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
+def decode_image(data: bytes, decode_mode: int = UNCHANGED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
     """Decode a compressed image (JPEG, PNG, ...) to uint8 (C, H, W) with channels in the order B, G, R.
 
     Raises:
@@ -336,13 +336,13 @@ def decode_image(data: bytes, decode_mode: int = AS_STORED, max_pixels: int = MA
     return image[None] if image.ndim == 2 else image.transpose(2, 0, 1)
 
 
-def decode_pixels(data: bytes, decode_mode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
+def decode_pixels(data: bytes, decode_mode: int = UNCHANGED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
     """Decode a compressed image to (H, W) or (H, W, C) in OpenCV's dtype, which may differ from uint8.
 
     Raises:
         BadImageError: if it has more than `max_pixels`, which is checked before decoding, or cannot be decoded.
     """
-    size = image_size(data)
+    size = read_image_size(data)
     if size is not None:
         check_pixel_count(*size, max_pixels)
     try:
@@ -370,13 +370,13 @@ def check_pixel_count(height: int, width: int, max_pixels: int) -> None:
 
 
 def read_image(
-    path: str | Path, colour: bool = True, height: int = 0, width: int = 0, max_pixels: int = MAX_IMAGE_PIXELS
+    path: str | Path, color: bool = True, height: int = 0, width: int = 0, max_pixels: int = MAX_IMAGE_PIXELS
 ) -> np.ndarray:
     """Read an image file like Caffe's ReadImageToCVMat, as uint8 (C, H, W) with channels in the order B, G, R.
 
     Args:
         path: the file, in a format that OpenCV reads.
-        colour: whether to return three channels instead of one, independent of the number of channels in the file.
+        color: whether to return three channels instead of one, independent of the number of channels in the file.
         height: the height to which the image is resized bilinearly, or 0 for the original size.
         width: the width, or 0 for the original size.
         max_pixels: the largest number of pixels, before and after resizing.
@@ -385,7 +385,7 @@ def read_image(
         DataError: if the file cannot be read. The message names the file.
         BadImageError: if the image cannot be decoded or is too large.
     """
-    return resize(decode_file(path, read_file(path), colour, max_pixels), height, width, max_pixels)
+    return resize(decode_file(path, read_file(path), color, max_pixels), height, width, max_pixels)
 
 
 def read_file(path: str | Path) -> bytes:
@@ -393,14 +393,14 @@ def read_file(path: str | Path) -> bytes:
     return read_bytes(path, DataError)
 
 
-def decode_file(path: str | Path, data: bytes, colour: bool = True, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
+def decode_file(path: str | Path, data: bytes, color: bool = True, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
     """Decode the bytes of an image file; see `read_image`.
 
     Raises:
         BadImageError: if they cannot be decoded or have more than `max_pixels`. The message names the file.
     """
     with locate_errors(file=str(path)):
-        return decode_image(data, COLOUR if colour else GREY, max_pixels)
+        return decode_image(data, COLOR if color else GRAY, max_pixels)
 
 
 def resize(

@@ -107,9 +107,9 @@ class Loader:
         return self._next_index
 
     @property
-    def examples(self) -> int | None:
+    def num_examples(self) -> int | None:
         """The number of examples in an epoch of the first source that knows this number, or None."""
-        counts = (getattr(source, "examples", None) for source in self._sources.values())
+        counts = (getattr(source, "num_examples", None) for source in self._sources.values())
         return next((n for n in counts if n is not None), None)
 
     def read(self, layer: str) -> dict[str, np.ndarray]:

@@ -39,17 +39,17 @@ class AssumedGraph(NamedTuple):
     Attributes:
         graph: the graph.
         net: the net with the Input layers.
-        assumed: a sentence for each replaced data layer.
-        guessed: whether the size of some images is a guess, so that other sizes may fit as well.
+        assumptions: a sentence for each replaced data layer.
+        is_guess: whether the size of some images is a guess, so that other sizes may fit as well.
     """
 
     graph: Graph
     net: NetParameter
-    assumed: tuple[str, ...] = ()
-    guessed: bool = False
+    assumptions: tuple[str, ...] = ()
+    is_guess: bool = False
 
 
-def assumed_graphs(
+def build_assumed_graphs(
     net: NetParameter,
     state: NetState,
     file: Path,
@@ -72,7 +72,7 @@ def assumed_graphs(
         GraphError, SchemaError: if no size fits; see `build_graph`.
     """
     missing_layers = [
-        layer for layer in net.layer if is_included(layer, state) and has_absent_source(layer, file.parent)
+        layer for layer in net.layer if is_included(layer, state) and has_missing_source(layer, file.parent)
     ]
     hints = find_hints(net)
     sizes = guess_sizes(net, missing_layers)
@@ -93,7 +93,7 @@ def assumed_graphs(
         raise error
 
 
-def has_absent_source(layer: LayerParameter, folder: Path | None) -> bool:
+def has_missing_source(layer: LayerParameter, folder: Path | None) -> bool:
     """Return whether a layer reads from a file or folder that does not exist."""
     try:
         if layer.bottom or not isinstance(layer_type(layer.type).implementation, SourceInput):

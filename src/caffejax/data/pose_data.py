@@ -256,7 +256,7 @@ class PoseBatches(ImageBatches[int]):
         if record.shape[0] != CHANNELS or record.dtype != np.uint8:
             raise DataError(f"has {record.shape[0]} channels of {record.dtype}; CPMData needs {CHANNELS} of uint8")
         pose = select_joints(read_pose(record[_PEOPLE], param.np_in_lmdb), self._skeleton)
-        pixels = _change_colours(np.ascontiguousarray(record[:3].transpose(1, 2, 0)), param)
+        pixels = _change_colors(np.ascontiguousarray(record[:3].transpose(1, 2, 0)), param)
         example = Augmented(pixels, np.ascontiguousarray(record[_MASK]), pose)
         if self._training:
             example = self._augment(example, random)
@@ -308,7 +308,7 @@ class PoseBatches(ImageBatches[int]):
         return Augmented(np.ascontiguousarray(image[:, ::-1]), np.ascontiguousarray(mask[:, ::-1]), people)
 
 
-def _change_colours(image: np.ndarray, param: Any) -> np.ndarray:
+def _change_colors(image: np.ndarray, param: Any) -> np.ndarray:
     if param.do_clahe:
         tiles = (int(param.clahe_tile_size),) * 2
         lab = cv2.cvtColor(image, cv2.COLOR_BGR2Lab)

@@ -59,7 +59,7 @@ class Batches(Protocol):
         ...
 
     @property
-    def examples(self) -> int | None:
+    def num_examples(self) -> int | None:
         """The number of examples in an epoch, or None if examples are sampled at random without end."""
         ...
 
@@ -118,9 +118,9 @@ class Pipeline:
                 return arrays
 
     @property
-    def examples(self) -> int | None:
+    def num_examples(self) -> int | None:
         """The number of examples in an epoch, or None if examples are sampled at random without end."""
-        return self._batches.examples
+        return self._batches.num_examples
 
     @property
     def next_index(self) -> int:
@@ -233,7 +233,7 @@ class _ShardBatches:
         return self._batches.read(self._first_example + offset * self._batches.batch_size)
 
 
-def available_cores() -> int:
+def count_available_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

@@ -104,7 +104,7 @@ class MapDataset(ListDataset[LabelMap]):
         image = read_image(self._paths[i], self._param.is_color, max_pixels=self._max_pixels)
         size, label = image.shape[1:], self._labels[i]
         if isinstance(label, str):
-            labels = read_image(label, colour=False, max_pixels=self._max_pixels)
+            labels = read_image(label, color=False, max_pixels=self._max_pixels)
         else:
             labels = np.full((1, *size), label, np.uint8)
         if labels.shape[1:] != (size if self._param.new_height else self._maps.size(image.shape)):
@@ -254,8 +254,8 @@ class ImageLabelmapDataLayer(MapLayer):
         return MapBatches(self.definition, self.layer.image_data_param, maps, 0, tops)
 
 
-def _binarize(grey: np.ndarray) -> np.ndarray:
-    return (grey >= 128).astype(np.uint8)  # the fork divides bytes by 255 with OpenCV, which rounds
+def _binarize(gray: np.ndarray) -> np.ndarray:
+    return (gray >= 128).astype(np.uint8)  # the fork divides bytes by 255 with OpenCV, which rounds
 
 
 class DenseImageDataLayer(MapLayer):

@@ -31,7 +31,7 @@ from .data_layer import DataLayer
 from .image_decoding import decode_file, read_file
 from .image_list import ImageList, find_files, list_folders, shorten
 from .import_cv2 import cv2
-from .prefetch import Batch, Batches, available_cores
+from .prefetch import Batch, Batches, count_available_cores
 from .transform import read_mean
 
 
@@ -281,8 +281,8 @@ class WindowBatches:
         self._n_foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
         self._file_cache: dict[int, bytes] | None = {} if param.cache_images else None
         self.batch_size: int = param.batch_size
-        self.num_threads = available_cores()
-        self.examples = None
+        self.num_threads = count_available_cores()
+        self.num_examples = None
         counts = {"fg_threshold": self._n_foreground, "bg_threshold": self.batch_size - self._n_foreground}
         for name, count, windows in zip(counts, counts.values(), self._window_sets, strict=True):
             if count and not len(windows):

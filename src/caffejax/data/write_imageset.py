@@ -19,7 +19,7 @@ def encode_image_datum(
     path: str,
     label: int,
     *,
-    colour: bool = True,
+    color: bool = True,
     height: int = 0,
     width: int = 0,
     encoding: str = "",
@@ -30,11 +30,11 @@ def encode_image_datum(
     Args:
         path: the file.
         label: its label.
-        colour: whether to store three channels instead of one.
+        color: whether to store three channels instead of one.
         height: the height to resize to; 0 for the original size.
         width: the width to resize to; 0 for the original size.
         encoding: the format in which the image is compressed, such as jpg or png, or "" for no compression. The bytes
-            of a file with this suffix are copied if it is not resized, even if it has colors and `colour` is False, as
+            of a file with this suffix are copied if it is not resized, even if it has colors and `color` is False, as
             in Caffe.
         max_pixels: the largest number of pixels, before and after resizing.
 
@@ -46,7 +46,7 @@ def encode_image_datum(
             file.
     """
     content = read_file(path)
-    image = resize(decode_file(path, content, colour, max_pixels), height, width, max_pixels)
+    image = resize(decode_file(path, content, color, max_pixels), height, width, max_pixels)
     datum = make_datum(path, None if height and width else content, image, encoding)
     datum.label = label
     return datum.SerializeToString(), image.shape

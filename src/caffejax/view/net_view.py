@@ -10,7 +10,7 @@ from typing import Any
 
 from ..atomic_write import replace_file
 from ..config import DataConfig
-from ..data.placeholder_sources import AssumedGraph, MissingSourceError, assumed_graphs
+from ..data.placeholder_sources import AssumedGraph, MissingSourceError, build_assumed_graphs
 from ..errors import CaffejaxError, Problem
 from ..glog import collect_warnings
 from ..graph import net_state
@@ -126,7 +126,7 @@ def _summarize_layers(
     If the net cannot be built, only layers that do not depend on a layer with a problem have summaries.
     """
     try:
-        return _graph_summaries(next(assumed_graphs(net, state, file, data_config)), range(len(layers)))
+        return _graph_summaries(next(build_assumed_graphs(net, state, file, data_config)), range(len(layers)))
     except MissingSourceError as reason:
         return {}, (), (f"{reason}; therefore no shapes are known",)
     except CaffejaxError as error:
@@ -136,14 +136,16 @@ def _summarize_layers(
         return {}, problems, ()
     valid_net = NetParameter(name=net.name, layer=[layers[i] for i in valid])
     try:
-        summaries, _, assumptions = _graph_summaries(next(assumed_graphs(valid_net, state, file, data_config)), valid)
+        summaries, _, assumptions = _graph_summaries(
+            next(build_assumed_graphs(valid_net, state, file, data_config)), valid
+        )
     except (MissingSourceError, CaffejaxError):
         return {}, problems, ()
     return summaries, problems, assumptions
 
 
 def _graph_summaries(assumed: AssumedGraph, indices: Sequence[int]) -> _Summaries:
-    return dict(zip(indices, summarize(assumed.graph).layers, strict=True)), (), assumed.assumed
+    return dict(zip(indices, summarize(assumed.graph).layers, strict=True)), (), assumed.assumptions
 
 
 def _valid_layers(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> list[int]:

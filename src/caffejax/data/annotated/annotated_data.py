@@ -24,7 +24,7 @@ from ..image_batches import Examples, ImageBatches
 from ..image_decoding import BadImageError, decode_datum
 from ..prefetch import Batch, Batches
 from ..transform import Transform, read_mean
-from .annotated_datum import Annotations, parse_annotated, read_annotations
+from .annotated_datum import Annotations, parse_annotated_datum, read_annotations
 from .annotated_image import CLASS, AnnotatedImage
 from .annotation_files import read_label_map
 from .ssd_augmentation import TRANSFORM_SETTINGS, Augmentation, Augmented
@@ -79,7 +79,7 @@ class AnnotatedDataset(RecordDataset[Annotations]):
 
     def decode(self, value: bytes) -> tuple[np.ndarray, Annotations]:
         """Return the image and the annotations in a serialized AnnotatedDatum."""
-        message = parse_annotated(value)
+        message = parse_annotated_datum(value)
         return decode_datum(message.datum, self.decode_mode, self.max_pixels), read_annotations(message)
 
     def annotations(self, count: int, skip_bad: bool) -> list[Annotations]:
@@ -87,7 +87,7 @@ class AnnotatedDataset(RecordDataset[Annotations]):
         annotations = []
         for record in self.read_records(0, min(count, len(self))):
             try:
-                annotations.append(self.apply(lambda value: read_annotations(parse_annotated(value)), record))
+                annotations.append(self.apply(lambda value: read_annotations(parse_annotated_datum(value)), record))
             except BadImageError:
                 if not skip_bad:
                     raise
@@ -170,7 +170,7 @@ class AnnotatedBatches(ImageBatches[Annotations]):
             raise DataError(
                 f"has annotations of type {type_}, not BBOX; annotated_data_param.anno_type overrides the type"
             )
-        return self._augment(AnnotatedImage(image.transpose(1, 2, 0), record.objects), rng, record.compressed)
+        return self._augment(AnnotatedImage(image.transpose(1, 2, 0), record.objects), rng, record.encoded)
 
 
 class AnnotatedDataLayer(DataLayer):

@@ -22,16 +22,16 @@ class Annotations(NamedTuple):
         objects: the objects; see `AnnotatedImage`.
         label: the label of the image.
         type: the type of annotation, or None if the field is not set.
-        compressed: whether the image is stored compressed.
+        encoded: whether the image is stored compressed.
     """
 
     objects: np.ndarray
     label: int
     type: int | None
-    compressed: bool
+    encoded: bool
 
 
-def parse_annotated(data: bytes) -> AnnotatedDatum:
+def parse_annotated_datum(data: bytes) -> AnnotatedDatum:
     """Parse an AnnotatedDatum.
 
     Raises:
@@ -58,8 +58,8 @@ def read_annotations(message: AnnotatedDatum) -> Annotations:
         for a in group.annotation
     ]
     objects = np.array(rows, np.float32).reshape(-1, 7)
-    if len(wrong := objects[~(np.abs(objects[:, BOX]) < _MAX_COORDINATE).all(axis=1)]):
-        box = ", ".join(f"{x:g}" for x in wrong[0, BOX])
+    if len(invalid_rows := objects[~(np.abs(objects[:, BOX]) < _MAX_COORDINATE).all(axis=1)]):
+        box = ", ".join(f"{x:g}" for x in invalid_rows[0, BOX])
         raise BadImageError(
             f"has an invalid box ({box}): xmin, ymin, xmax and ymax must be fractions of the width and height, usually "
             "between 0 and 1"
@@ -69,7 +69,7 @@ def read_annotations(message: AnnotatedDatum) -> Annotations:
     return Annotations(objects, message.datum.label, type_, message.datum.encoded)
 
 
-def make_annotated(datum: caffe_pb2.Datum, objects: np.ndarray) -> bytes:
+def serialize_annotated_datum(datum: caffe_pb2.Datum, objects: np.ndarray) -> bytes:
     """Serialize a Datum and objects (see `AnnotatedImage`) as an AnnotatedDatum, which groups objects by class."""
     message = AnnotatedDatum(datum=datum, type=AnnotatedDatum.BBOX)
     groups: dict[float, Any] = {}

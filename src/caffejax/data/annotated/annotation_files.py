@@ -22,7 +22,7 @@ from ..image_decoding import read_file
 
 Size = tuple[float, float]  # height and width
 
-_MAX_CLASS, _MAX_DIGITS = 2**24, 20
+_MAX_CLASS_ID, _MAX_DIGITS = 2**24, 20
 _MAX_COORDINATE = 1e18  # pixels
 
 
@@ -32,14 +32,14 @@ class _Object(NamedTuple):
     difficult: bool
 
 
-def read_annotation(path: str, kind: str, size: Size, numbers: Mapping[str, int] | None = None) -> np.ndarray:
+def read_annotation(path: str, file_format: str, size: Size, class_ids: Mapping[str, int] | None = None) -> np.ndarray:
     """Read the objects of an image, float32 (G, 7), in the form of `AnnotatedImage`.
 
     Args:
         path: the file.
-        kind: the format of the file, one of `KINDS`.
+        file_format: the format of the file, one of `FORMATS`.
         size: the height and width of the image, used if the file does not state them.
-        numbers: the numbers of the classes by name, or None if the names in the file are numbers.
+        class_ids: the numbers of the classes by name, or None if the names in the file are numbers.
 
     Raises:
         DataError: if the file cannot be read, does not have that format, or names an unknown class. The message names
@@ -47,49 +47,51 @@ def read_annotation(path: str, kind: str, size: Size, numbers: Mapping[str, int]
     """
     content = read_file(path)
     with locate_errors(file=str(path)):
-        objects, (height, width) = KINDS[kind](content, size)
+        objects, (height, width) = FORMATS[file_format](content, size)
         if not (height > 0 and width > 0):
             raise DataError(f"states that the image is {height:g} x {width:g} (HxW), but both must be positive")
         scale = np.array([width, height] * 2, np.float32)
         rows: list[tuple[float, ...]] = []
         instances: dict[int, int] = {}
         for name, box, difficult in objects:
-            label = _number(name, numbers)
+            label = _find_class_id(name, class_ids)
             instances[label] = instance = instances.get(label, -1) + 1
             rows.append((label, instance, *(np.array(box, np.float32) / scale).tolist(), difficult))
     return np.array(rows, np.float32).reshape(-1, 7)
 
 
-def _number(name: str, numbers: Mapping[str, int] | None) -> int:
-    if numbers is None and not name.isdecimal():
+def _find_class_id(name: str, class_ids: Mapping[str, int] | None) -> int:
+    if class_ids is None and not name.isdecimal():
         raise DataError(f"class '{name}' is not a number; a label map assigns numbers to names")
-    if numbers is not None and name not in numbers:
+    if class_ids is not None and name not in class_ids:
         raise DataError(f"class '{name}' is not in the label map")
-    number = numbers[name] if numbers is not None else int(name[:_MAX_DIGITS])
-    if abs(number) >= _MAX_CLASS or (numbers is None and len(name) > _MAX_DIGITS):
+    class_id = class_ids[name] if class_ids is not None else int(name[:_MAX_DIGITS])
+    if abs(class_id) >= _MAX_CLASS_ID or (class_ids is None and len(name) > _MAX_DIGITS):
         raise DataError(
-            f"class '{name}' has a number of {_MAX_CLASS} or more, which float32 labels cannot represent exactly"
+            f"class '{name}' has a number of {_MAX_CLASS_ID} or more, which float32 labels cannot represent exactly"
         )
-    return number
+    return class_id
 
 
-def _xml(content: bytes, size: Size) -> tuple[list[_Object], Size]:
-    root = _tree(content)
+def _parse_voc_xml(content: bytes, size: Size) -> tuple[list[_Object], Size]:
+    root = _parse_xml(content)
     objects = []
-    for number, element in enumerate(root.findall("object")):
+    for object_index, element in enumerate(root.findall("object")):
         box = element.find("bndbox")
         name = element.findtext("name")
         if name is None or box is None:
-            raise DataError(f"object {number} has no {'name' if name is None else 'bndbox'}")
-        corners = _numbers((box.findtext(side) for side in ("xmin", "ymin", "xmax", "ymax")), f"object {number}")
+            raise DataError(f"object {object_index} has no {'name' if name is None else 'bndbox'}")
+        corners = _parse_box(
+            (box.findtext(side) for side in ("xmin", "ymin", "xmax", "ymax")), f"object {object_index}"
+        )
         objects.append(_Object(name.strip(), corners, (element.findtext("difficult") or "").strip() == "1"))
     if (size_element := root.find("size")) is None:
         return objects, size
     height, width = (size_element.findtext(side) for side in ("height", "width"))
-    return objects, (_float(height, "size.height"), _float(width, "size.width"))
+    return objects, (_parse_float(height, "size.height"), _parse_float(width, "size.width"))
 
 
-def _tree(content: bytes) -> ET.Element:
+def _parse_xml(content: bytes) -> ET.Element:
     """Parse XML. Refuse a DOCTYPE, because its entities could exhaust memory or read other files."""
     builder, parser = ET.TreeBuilder(), expat.ParserCreate()
 
@@ -106,17 +108,17 @@ def _tree(content: bytes) -> ET.Element:
     return builder.close()
 
 
-def _json(content: bytes, size: Size) -> tuple[list[_Object], Size]:
+def _parse_coco_json(content: bytes, size: Size) -> tuple[list[_Object], Size]:
     try:
         root = json.loads(content)
         annotations, image = root["annotation"], root.get("image", {})
         objects = []
-        for number, annotation in enumerate(annotations):
-            x, y, w, h = _numbers(annotation["bbox"], f"annotation {number}")
+        for annotation_index, annotation in enumerate(annotations):
+            x, y, w, h = _parse_box(annotation["bbox"], f"annotation {annotation_index}")
             is_crowd = bool(annotation.get("iscrowd", False))
             objects.append(_Object(str(annotation["category_id"]), (x, y, x + w, y + h), is_crowd))
         height, width = image.get("height", size[0]), image.get("width", size[1])
-        return objects, (_float(height, "image.height"), _float(width, "image.width"))
+        return objects, (_parse_float(height, "image.height"), _parse_float(width, "image.width"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"is not JSON: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:
@@ -126,24 +128,24 @@ def _json(content: bytes, size: Size) -> tuple[list[_Object], Size]:
         ) from error
 
 
-def _txt(content: bytes, size: Size) -> tuple[list[_Object], Size]:
+def _parse_txt(content: bytes, size: Size) -> tuple[list[_Object], Size]:
     objects = []
-    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
+    for line_number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
         if words := line.split():
             if len(words) != 5:
-                raise DataError(f"line {number} is '{line.strip()}', not 'label xmin ymin xmax ymax'")
-            objects.append(_Object(words[0], _numbers(words[1:], f"line {number}"), False))
+                raise DataError(f"line {line_number} is '{line.strip()}', not 'label xmin ymin xmax ymax'")
+            objects.append(_Object(words[0], _parse_box(words[1:], f"line {line_number}"), False))
     return objects, size
 
 
-def _numbers(values: Iterable[Any], location: str) -> tuple[float, float, float, float]:
-    corners = [_float(value, location) for value in values]
+def _parse_box(values: Iterable[Any], location: str) -> tuple[float, float, float, float]:
+    corners = [_parse_float(value, location) for value in values]
     if len(corners) != 4:
         raise DataError(f"{location} has a box of {len(corners)} numbers, not 4")
     return corners[0], corners[1], corners[2], corners[3]
 
 
-def _float(value: Any, location: str) -> float:
+def _parse_float(value: Any, location: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -153,7 +155,11 @@ def _float(value: Any, location: str) -> float:
     return number
 
 
-KINDS: Mapping[str, Callable[[bytes, Size], tuple[list[_Object], Size]]] = {"xml": _xml, "json": _json, "txt": _txt}
+FORMATS: Mapping[str, Callable[[bytes, Size], tuple[list[_Object], Size]]] = {
+    "xml": _parse_voc_xml,
+    "json": _parse_coco_json,
+    "txt": _parse_txt,
+}
 
 
 def read_label_map(path: Path) -> Mapping[str, int]:
@@ -166,14 +172,14 @@ def read_label_map(path: Path) -> Mapping[str, int]:
         message = text_format.Parse(read_bytes(path, DataError, "the label map"), LabelMap())
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise DataError(Problem(f"is not a label map: {error}", str(path))) from error
-    numbers: dict[str, int] = {}
+    class_ids: dict[str, int] = {}
     problems: list[str] = [] if message.item else ["the label map has no items"]
     for item in message.item:
-        if item.name in numbers:
+        if item.name in class_ids:
             problems.append(f"name '{item.name}' occurs twice")
-        if item.label in numbers.values():
+        if item.label in class_ids.values():
             problems.append(f"label {item.label} occurs twice")
-        numbers[item.name] = item.label
+        class_ids[item.name] = item.label
     if problems:
         raise DataError(Problem(problem, str(path)) for problem in problems)
-    return numbers
+    return class_ids

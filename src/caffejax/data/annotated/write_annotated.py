@@ -15,7 +15,7 @@ from ..database import WRITERS
 from ..image_decoding import decode_file, read_file, resize
 from ..import_cv2 import cv2
 from ..write_imageset import make_datum
-from .annotated_datum import make_annotated
+from .annotated_datum import serialize_annotated_datum
 from .annotation_files import Size
 
 Shape = tuple[int, ...]
@@ -26,17 +26,17 @@ class StorageOptions:
     """Options for the storage of images.
 
     Attributes:
-        colour: whether images have three channels instead of one.
+        color: whether images have three channels instead of one.
         height: the height to resize to; 0 for the original size.
         width: the width to resize to; 0 for the original size.
         min_dim: smaller images are enlarged until their shorter side has this length in pixels; 0 for no limit.
         max_dim: larger images are then reduced until their longer side has this length in pixels; 0 for no limit.
         encoding: the format in which images are compressed, such as jpg or png, or "" for no compression. The bytes of
-            a file with this suffix are copied if it is not resized and `colour` is set.
+            a file with this suffix are copied if it is not resized and `color` is set.
         max_pixels: the largest number of pixels, before and after resizing to `height` and `width`.
     """
 
-    colour: bool = True
+    color: bool = True
     height: int = 0
     width: int = 0
     min_dim: int = 0
@@ -63,14 +63,14 @@ def encode_annotated(
         DataError: if the file cannot be read or is malformed. The message names the file.
     """
     content = read_file(path)
-    original = decode_file(path, content, options.colour, options.max_pixels)
+    original = decode_file(path, content, options.color, options.max_pixels)
     with locate_errors(file=str(path)):
         image = _resize(original, options)
-    datum = make_datum(path, content if image is original and options.colour else None, image, options.encoding)
+    datum = make_datum(path, content if image is original and options.color else None, image, options.encoding)
     datum.channels, datum.height, datum.width = image.shape
     if callable(label):
         datum.label = -1
-        return make_annotated(datum, label(original.shape[1:])), image.shape
+        return serialize_annotated_datum(datum, label(original.shape[1:])), image.shape
     datum.label = label
     return AnnotatedDatum(datum=datum).SerializeToString(), image.shape
 
@@ -95,7 +95,7 @@ def write_annotated(
             image = pixels.transpose(2, 0, 1)
             datum = make_datum(f"image {n}", None, image, "png")
             datum.channels, datum.height, datum.width = image.shape
-            put(b"%08d" % n, make_annotated(datum, objects))
+            put(b"%08d" % n, serialize_annotated_datum(datum, objects))
 
 
 def _resize(image: np.ndarray, options: StorageOptions) -> np.ndarray:
