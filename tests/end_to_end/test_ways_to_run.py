@@ -147,7 +147,7 @@ def run_layer_by_layer(case: Case, net: Net) -> PassResults:
 
 def run_in_pycaffe(case: Case, net: Net, run: Callable[[Executor, int], list[jax.Array]]) -> PassResults:
     """Return the values in a pycaffe net after `run(net, index of its last layer)`, with its losses."""
-    executor = Executor(net, jax.tree.map(jnp.array, variables_of(case)), Loader(net.graph, read_user_inputs=dict))
+    executor = Executor(net, jax.tree.map(jnp.array, variables_of(case)), Loader(net.graph, read_caller_inputs=dict))
     for name, value in inputs_of(net).items():
         executor.memories.blobs[name].data[...] = value
     loss = sum(run(executor, len(net.graph.layers) - 1))

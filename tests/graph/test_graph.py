@@ -73,7 +73,7 @@ def test_in_phase_resolves_types_made_for_one_layer_again(tmp_path: Path) -> Non
     assert all(kind.on_host for kind in kinds)
 
 
-def test_tops_of_sources_are_not_user_inputs(database: Path) -> None:
+def test_tops_of_sources_are_not_caller_inputs(database: Path) -> None:
     result = graph(
         f"""layer {{ name: "in" type: "Input" top: "x" top: "y" input_param {{ shape {{ dim: 2 dim: 3 }} }} }}
         layer {{ name: "data" type: "Data" top: "image" top: "label"
@@ -83,13 +83,13 @@ def test_tops_of_sources_are_not_user_inputs(database: Path) -> None:
         layer {{ name: "zeros" type: "DummyData" top: "zeros" dummy_data_param {{ shape {{ dim: 2 }} }} }}"""
     )
     assert result.input_names == ("x", "y", "image", "label", "m", "n")
-    assert result.user_inputs == ("x", "y", "m", "n")
+    assert result.caller_inputs == ("x", "y", "m", "n")
     assert result.input_layer_tops == ("x", "y")  # MemoryData's arrays are set, they are no inputs
 
 
 def test_a_net_may_have_no_inputs() -> None:
     result = graph('layer { name: "z" type: "DummyData" top: "z" dummy_data_param { shape { dim: 2 } } }')
-    assert result.input_names == result.user_inputs == result.input_layer_tops == ()
+    assert result.input_names == result.caller_inputs == result.input_layer_tops == ()
 
 
 def test_host_layers_are_found_whatever_makes_them_so(tmp_path: Path) -> None:

@@ -42,31 +42,31 @@ class Loader:
 
     Args:
         graph: the net's graph.
-        read_user_inputs: a function that returns the arrays of the Input layers' tops by blob name. With it, the caller
-            may also reshape the net.
-        user_data: the data of the Input layers, instead of `read_user_inputs`.
+        read_caller_inputs: a function that returns the arrays of the Input layers' tops by blob name. With it, the
+            caller may also reshape the net.
+        user_data: the data of the Input layers, instead of `read_caller_inputs`.
 
     Raises:
-        GraphError: if there are Input layers, but neither `read_user_inputs` nor `user_data`.
+        GraphError: if there are Input layers, but neither `read_caller_inputs` nor `user_data`.
         DataError: if a source cannot be opened.
     """
 
     def __init__(
         self,
         graph: Graph,
-        read_user_inputs: Callable[[], Mapping[str, Any]] | None = None,
+        read_caller_inputs: Callable[[], Mapping[str, Any]] | None = None,
         user_data: UserData | None = None,
     ) -> None:
         if not graph.layers:
             raise GraphError(Problem("the net has no layers in this phase", file=graph.file))
         inputs = [layer for layer in graph.layers if isinstance(layer.type.implementation, CallerInput)]
-        if inputs and read_user_inputs is None and user_data is None:
+        if inputs and read_caller_inputs is None and user_data is None:
             raise GraphError(
                 layer.problem("has no data; replace it by a data layer, such as Data, ImageData or HDF5Data")
                 for layer in inputs
             )
         self._graph = graph
-        self._read_user_inputs = read_user_inputs
+        self._read_caller_inputs = read_caller_inputs
         self._user_data = user_data
         self._sources = open_sources(graph)
         self._shard = graph.layers[0].definition.data_config.shard
@@ -119,7 +119,7 @@ class Loader:
     def _take(self) -> dict[str, Any] | None:
         """Advance by one batch. Return it if it belongs to the shard, otherwise None."""
         is_local = self._shard.owns(self._next_index)
-        batch: dict[str, Any] = dict(self._read_user_inputs()) if self._read_user_inputs else {}
+        batch: dict[str, Any] = dict(self._read_caller_inputs()) if self._read_caller_inputs else {}
         if self._user_data is not None:
             user_arrays = next(self._user_data)
             if is_local:
@@ -147,7 +147,7 @@ class Loader:
     def _check_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
         """Check that the net can be reshaped to a batch with new shapes, and log that it is compiled again."""
         shapes = tuple(array.shape for array in batch.values())
-        if not self._shapes and self._read_user_inputs is None:  # else the caller may have reshaped the net
+        if not self._shapes and self._read_caller_inputs is None:  # else the caller may have reshaped the net
             self._shapes.add(tuple(self._graph.blobs[name].shape for name in batch))
         if shapes in self._shapes:
             return

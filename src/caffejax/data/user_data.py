@@ -282,7 +282,7 @@ class UserData:
     Args:
         name: the name of the user's argument, for messages.
         data: see `EpochIterator`. A batch is a mapping `{blob: array}`, which may have further blobs, or a tuple of
-            arrays in the order of `graph.user_inputs`. An array is any value that `numpy.asarray` accepts.
+            arrays in the order of `graph.caller_inputs`. An array is any value that `numpy.asarray` accepts.
         graph: the net's graph.
         num_splits: the number of the net's batches that each batch of the user is split into, one for each device.
 
@@ -292,7 +292,7 @@ class UserData:
 
     def __init__(self, name: str, data: Data, graph: Graph, num_splits: int = 1) -> None:
         self._name, self._num_splits, self._file = name, num_splits, graph.file
-        self._blobs = {blob: graph.blobs[blob] for blob in graph.user_inputs}
+        self._blobs = {blob: graph.blobs[blob] for blob in graph.caller_inputs}
         self._epochs = EpochIterator(name, data)
         self._rows = next((b.shape[0] for b in self._blobs.values() if b.shape), 1)
         self._pending_batches: list[dict[str, np.ndarray]] = []
@@ -404,7 +404,7 @@ class UserData:
 
 def format_inputs(graph: Graph) -> Iterator[str]:
     """Yield each input of a net with its shape, for messages."""
-    for blob in graph.user_inputs:
+    for blob in graph.caller_inputs:
         yield f"'{blob}' ({dims(graph.blobs[blob].shape)})"
 
 

@@ -64,9 +64,9 @@ class Timer:
     def __init__(self, net: Net, variables: Variables, key: jax.Array) -> None:
         net.graph.check_backward()
         self._net, self._variables, self._key = net, variables, key
-        inputs = complete_inputs(net.graph, {}, np.random.default_rng(0)) if net.graph.user_inputs else {}
-        self._user_inputs = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.user_inputs}
-        self._loader = Loader(net.graph, read_user_inputs=lambda: self._user_inputs)
+        inputs = complete_inputs(net.graph, {}, np.random.default_rng(0)) if net.graph.caller_inputs else {}
+        self._caller_inputs = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.caller_inputs}
+        self._loader = Loader(net.graph, read_caller_inputs=lambda: self._caller_inputs)
         self._schedule = split_by_layer(make_schedule(net.graph))
         self._compiled = {part: _CompiledLayer(part, not net.graph.loss_weights) for part in self._schedule.parts}
         self._forward = net.jit(lambda v, x: net.loss_or_zero(v.params, v.state, x, key))
@@ -90,7 +90,7 @@ class Timer:
             times.append(time)
             return result
 
-        run_schedule(self._schedule, PassInputs(*self._variables, self._user_inputs, self._key, {}), runner=time_part)
+        run_schedule(self._schedule, PassInputs(*self._variables, self._caller_inputs, self._key, {}), runner=time_part)
         return times
 
     def time_net(self) -> NetTime:

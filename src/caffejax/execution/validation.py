@@ -253,7 +253,7 @@ def add_shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
         yield
     except (LayerError, GraphError) as error:
         # user inputs only: batches of a source may differ from the blob until `SourceSpec.device_transform` is applied
-        shapes = {name: (np.shape(inputs[name]), graph.blobs[name].shape) for name in graph.user_inputs}
+        shapes = {name: (np.shape(inputs[name]), graph.blobs[name].shape) for name in graph.caller_inputs}
         hints = [
             Problem(f"the input '{name}' has shape {shape}, but the net was built for {built}{remedy}", graph.file)
             for name, (shape, built) in shapes.items()

@@ -282,7 +282,7 @@ class Graph:
         return tuple(top for layer in self.layers if layer.type.is_input for top in layer.tops)
 
     @property
-    def user_inputs(self) -> tuple[str, ...]:
+    def caller_inputs(self) -> tuple[str, ...]:
         """The inputs that the caller provides: tops of Input layers and of other layers that take arrays."""
         return tuple(
             top for layer in self.layers if isinstance(layer.type.implementation, CallerInput) for top in layer.tops

@@ -54,9 +54,9 @@ class Executor:
         }
         self._net = net
         self._frozen: dict[tuple[int, int], FrozenForward] = {}  # by the first and last layer
-        self._user_inputs = net.graph.user_inputs
+        self._caller_inputs = net.graph.caller_inputs
         self._set_ranges(Ranges(net.graph))
-        shapes = {name: net.graph.blobs[name].shape for name in self._user_inputs}
+        shapes = {name: net.graph.blobs[name].shape for name in self._caller_inputs}
         self._ranges_by_shapes = {_shape_key(net.graph, range(len(net.graph.layers)), shapes): self._ranges}
         self._stale_layers: set[int] = set()  # layers that were not reshaped since their bottoms' shapes changed
 
@@ -65,10 +65,10 @@ class Executor:
         """The net's graph for the current shapes of the inputs."""
         return self._ranges.graph
 
-    def read_user_inputs(self) -> dict[str, jax.Array]:
+    def read_caller_inputs(self) -> dict[str, jax.Array]:
         """Return the current tops of Input layers, and the next batch for the tops of MemoryData layers, by name."""
         self.batch_reader.read_arrays(self.graph.layers)
-        return self.memories.values(self._user_inputs)
+        return self.memories.values(self._caller_inputs)
 
     def reshape(self, first: int = 0, last: int | None = None) -> None:
         """Reshape layers `first` to `last` for the current shapes of their inputs.
@@ -202,7 +202,7 @@ class Executor:
             return layers.writes  # shapes are known only after the pass
         required = {*layers.leaves, *(name for _, name in layers.indices)}
         # users also read inputs that layers overwrite in place
-        required |= set(self._user_inputs).intersection(layers.writes)
+        required |= set(self._caller_inputs).intersection(layers.writes)
         return tuple(name for name in layers.writes if blobs[name].data_memory.expects_read() or name in required)
 
     def _groups(self, high: int, low: int, deconv: bool) -> Iterator[tuple[Pass, BackwardRange]]:
@@ -264,7 +264,7 @@ def open_executor(
     net = pure.Net(network_file, phase, level=level, stages=stages, data_config=data_config)
     log_creation(net.graph)
     key, number = _global_state.next_key()
-    loader = Loader(net.graph, read_user_inputs=dict)
+    loader = Loader(net.graph, read_caller_inputs=dict)
     init_key = fold_in(key, name_number(f"net {number}"))
     variables = (
         net.init(init_key) if weights is None else load_weights(weights, net.graph, net.initializer(init_key), strict)

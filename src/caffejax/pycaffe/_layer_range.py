@@ -124,7 +124,7 @@ class LayerRange:
         """
         computed = make_part(layer for layer in self.graph.layers[: self.first] if not layer.type.is_input).writes
         tops = {top for layer in self.layers for top in layer.tops}
-        inputs = [name for name in self.graph.user_inputs if name in tops or name in self._part.reads]
+        inputs = [name for name in self.graph.caller_inputs if name in tops or name in self._part.reads]
         earlier = () if self.graph.has_varying_rows else sorted(computed.intersection(self._part.reads))
         return tuple((name, self.root(name)) for name in (*inputs, *earlier))
 

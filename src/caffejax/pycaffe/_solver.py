@@ -197,7 +197,7 @@ class Solver:
             TrainConfig(
                 device=_global_state.device(), seed=_global_state.next_seed(), data_config=_global_state.data_config()
             ),
-            open_loader=lambda net: Loader(net.graph, read_user_inputs=lambda: executors[net].read_user_inputs()),
+            open_loader=lambda net: Loader(net.graph, read_caller_inputs=lambda: executors[net].read_caller_inputs()),
         )
         _make_executors(parts, start, executors)
         self._updater = BlobUpdater(parts, start, executors[parts.net])

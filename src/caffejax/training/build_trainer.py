@@ -456,17 +456,17 @@ def loader_opener(
 
 
 def _problems(graph: Graph, argument: _DataArgument) -> Iterator[Problem]:
-    if graph.user_inputs and argument.data is None:
+    if graph.caller_inputs and argument.data is None:
         name = argument.name.partition("[")[0]
         yield Problem(
             f"{argument.net} has Input layers, but no data for them: {', '.join(format_inputs(graph))}. In Python, "
             f"pass the data to the solver: caffejax.Solver(..., {name}="
-            f"{{{', '.join(f'{blob!r}: array' for blob in graph.user_inputs)}}}); see 'Training on your own arrays' in "
-            "the documentation. On the command line, replace the Input layers with data layers, such as Data, "
+            f"{{{', '.join(f'{blob!r}: array' for blob in graph.caller_inputs)}}}); see 'Training on your own arrays' "
+            "in the documentation. On the command line, replace the Input layers with data layers, such as Data, "
             "ImageData or HDF5Data",
             graph.file,
         )
-    elif argument.data is not None and not graph.user_inputs:
+    elif argument.data is not None and not graph.caller_inputs:
         yield Problem(
             f"{argument.name} is given, but {argument.net} has no Input layers that read it; replace the "
             f"net's data layers with an Input layer, or omit {argument.name}",
