@@ -50,7 +50,7 @@ def pipeline() -> None:
         ("prototxt", "text or binary,\nof any age", COLORS[2]),
         ("NetParameter", "upgraded,\nall fields known", COLORS[1]),
         ("Graph", "layers, shapes,\nshared params", COLORS[1]),
-        ("Schedule", "fused, divided,\nrecomputed", COLORS[1]),
+        ("LayerSchedule", "fused, divided,\nrecomputed", COLORS[1]),
         ("pure functions", "init, apply, loss,\nfreeze", COLORS[0]),
         ("one program", "gradient and\nupdate, compiled", COLORS[0]),
     ]

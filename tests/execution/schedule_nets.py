@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from caffejax import Net
-from caffejax.execution import Schedule
+from caffejax.execution import LayerSchedule
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 KEY = jax.random.key(0)
@@ -40,7 +40,7 @@ FILTERED = (
 )
 
 
-def step_names(schedule: Schedule) -> list[list[str]]:
+def step_names(schedule: LayerSchedule) -> list[list[str]]:
     """The layers of each step."""
     return [[layer.name for layer in step.layers] for part in schedule.parts for step in part.steps]
 

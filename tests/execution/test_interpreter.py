@@ -10,15 +10,15 @@ import numpy as np
 from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, step_names
 
 from caffejax import Net
-from caffejax.execution import PassInputs, compute_part, make_schedule, run_parts, run_schedule, split_by_layer
+from caffejax.execution import PassInputs, compute_part, make_unfused_schedule, run_parts, run_schedule, split_by_layer
 
 
 def test_a_range_runs_on_what_was_made_before_it() -> None:
     net = Net(CHAIN)
     variables, inputs = net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}
     arguments = PassInputs(*variables, inputs, None, {})
-    result = run_schedule(make_schedule(net.graph), arguments)
-    head, tail = make_schedule(net.graph, 0, 2), make_schedule(net.graph, 3)
+    result = run_schedule(make_unfused_schedule(net.graph), arguments)
+    head, tail = make_unfused_schedule(net.graph, 0, 2), make_unfused_schedule(net.graph, 3)
     assert len(step_names(head)) + len(step_names(tail)) == len(net.graph.layers)
     head_values = run_schedule(head, arguments).values
     np.testing.assert_array_equal(
@@ -29,12 +29,12 @@ def test_a_range_runs_on_what_was_made_before_it() -> None:
 def test_blobs_without_further_readers_are_released() -> None:
     net = Net(INPUT + CONVOLUTION + 'layer { name: "pool" type: "TanH" bottom: "conv" top: "tanh" }')
     inputs = PassInputs(*net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}, None, {})
-    layer_schedule = split_by_layer(net.schedule)
+    per_layer_schedule = split_by_layer(net.layer_schedule)
     blobs_after_parts = [
-        set(result.values) for _, _, result in run_parts(layer_schedule, inputs, output_names=["tanh"])
+        set(result.values) for _, _, result in run_parts(per_layer_schedule, inputs, output_names=["tanh"])
     ]
     assert blobs_after_parts == [{"data"}, {"conv"}, {"tanh"}]
-    assert set(run_schedule(layer_schedule, inputs).values) == {"data", "conv", "tanh"}
+    assert set(run_schedule(per_layer_schedule, inputs).values) == {"data", "conv", "tanh"}
 
 
 def test_a_runner_sees_just_what_its_part_uses() -> None:
@@ -47,7 +47,7 @@ def test_a_runner_sees_just_what_its_part_uses() -> None:
         return compute_part(part, pass_inputs, before, keep)
 
     inputs = {"data": jnp.ones((2, 3, 6, 6)), "wanted": jnp.ones(2)}
-    run_schedule(net.schedule, PassInputs(*variables, inputs, None, {}), runner=recording_runner)
+    run_schedule(net.layer_schedule, PassInputs(*variables, inputs, None, {}), runner=recording_runner)
     assert parts == [
         (["conv"], ["data", "wanted"], []),
         ([], [], ["conv", "wanted"]),

@@ -71,7 +71,7 @@ def test_compiled_code_has_all_rows_and_the_surface_those_there_are(rows: int, t
 @pytest.mark.parametrize("rows", [2, 5])
 def test_round_host_layers_blobs_have_the_rows_there_are(rows: int) -> None:
     net, x = Net(NET + HOST, "TRAIN"), make_rows(rows)
-    kind_of_layer = {layer.name: part.mode for part in net.schedule.parts for layer in part.layers}
+    kind_of_layer = {layer.name: part.mode for part in net.layer_schedule.parts for layer in part.layers}
     assert kind_of_layer["found"] == "trimmed"
     assert kind_of_layer["ip"] == kind_of_layer["relu"] == "bucketed"
     params, state = net.init(jax.random.key(0))

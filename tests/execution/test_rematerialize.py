@@ -16,8 +16,8 @@ from schedule_nets import CHAIN, CONFIGS, KEY, inputs_of, step_names
 
 from caffejax import Net, Solver
 from caffejax.cli import main
-from caffejax.execution import PassInputs, Schedule, Step, run_part, run_schedule
-from caffejax.execution.rematerialize import Groups, Unit, Value, apply_groups, measure_residuals, search_groups
+from caffejax.execution import LayerSchedule, PassInputs, Step, compute_part_with_remat, run_schedule
+from caffejax.execution.rematerialize import RematGroups, Unit, Value, apply_groups, measure_residuals, search_groups
 from caffejax.schema import read_solver
 
 
@@ -78,7 +78,7 @@ def test_recomputation_gives_the_same_numbers(options: dict[str, Any]) -> None:
     blobs = ["e1", "c2", "loss"]
     assert_same(run_step(net, 6, blobs=blobs), run_step(plain, 6, blobs=blobs))
     assert net.rematerializer is not None
-    assert all(groups.n_recomputed for groups in net.rematerializer._chosen.values())
+    assert all(groups.n_recomputed for groups in net.rematerializer._groups_by_shapes.values())
 
 
 @pytest.mark.long
@@ -116,7 +116,7 @@ def test_memory_falls_once_compiled() -> None:
 def test_layers_that_run_as_one_stay_together() -> None:
     net = recomputing_net(residual_net())
     assert net.rematerializer is not None
-    chosen = net.rematerializer.groups(PassInputs(*net.init(KEY), inputs_of(net, 4), KEY, {}))
+    chosen = net.rematerializer.choose_groups(PassInputs(*net.init(KEY), inputs_of(net, 4), KEY, {}))
     assert chosen.n_recomputed
     groups = [[layer for step in group for layer in step.layers] for group in chosen.groups]
     assert tuple(itertools.chain(*groups)) == net.graph.layers
@@ -183,10 +183,10 @@ def test_the_flags_of_train_recompute(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_all_groups_but_the_last_are_recomputed() -> None:
     net = Net(CHAIN + 'layer { name: "loss" type: "Reduction" bottom: "conv" top: "loss" loss_weight: 1 }', "TRAIN")
-    (part,) = net.schedule.parts
-    groups = Groups((part.steps[:3], part.steps[3:]), fixed=0, peak=0, peak_without_remat=0, fits=True)
-    remat = apply_groups(net.schedule, groups)
-    assert step_names(remat) == step_names(net.schedule)
+    (part,) = net.layer_schedule.parts
+    groups = RematGroups((part.steps[:3], part.steps[3:]), fixed=0, peak=0, peak_without_remat=0, fits=True)
+    remat = apply_groups(net.layer_schedule, groups)
+    assert step_names(remat) == step_names(net.layer_schedule)
     assert str(remat).splitlines() == [
         "compiled, and run again in the backward pass: data .. relu",
         "  fused: batchnorm + scale + relu",
@@ -194,12 +194,15 @@ def test_all_groups_but_the_last_are_recomputed() -> None:
     ]
     variables, inputs = net.init(jax.random.key(0)), {"data": jax.random.normal(jax.random.key(1), (2, 3, 6, 6))}
 
-    def loss(params: Any, schedule: Schedule) -> jax.Array:
+    def loss(params: Any, schedule: LayerSchedule) -> jax.Array:
         return run_schedule(
-            schedule, PassInputs(params, variables.state, inputs, None, {}), output_names=(), runner=run_part
+            schedule,
+            PassInputs(params, variables.state, inputs, None, {}),
+            output_names=(),
+            runner=compute_part_with_remat,
         ).loss
 
-    expected, actual = (jax.grad(loss)(variables.params, schedule) for schedule in (net.schedule, remat))
+    expected, actual = (jax.grad(loss)(variables.params, schedule) for schedule in (net.layer_schedule, remat))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), expected, actual)
 
 
@@ -207,7 +210,7 @@ def test_residuals_are_counted_by_what_the_backward_pass_reads() -> None:
     """A convolution with ReLU stores its top, pooling its indices in int8, views and the inputs nothing."""
     net = Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")
     variables = net.init(KEY)
-    units, values = measure_residuals(net.schedule, PassInputs(*variables, inputs_of(net, 64), KEY, {}))
+    units, values = measure_residuals(net.layer_schedule, PassInputs(*variables, inputs_of(net, 64), KEY, {}))
     residuals = {unit.steps[0].first.name: unit.residuals for unit in units}
     top = {name: int(np.prod(blob.shape)) for name, blob in net.graph.blobs.items()}
     assert residuals["data"] == residuals["label"] == 0

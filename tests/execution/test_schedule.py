@@ -11,7 +11,7 @@ import pytest
 from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, in_place_layer, step_names
 
 from caffejax import LayerTraits, LayerType, Net, Signature, Traced
-from caffejax.execution import make_schedule
+from caffejax.execution import make_unfused_schedule
 from caffejax.execution.schedule import fuse, split_at_host_layers, unfuse
 from caffejax.layers import ByChannel, Context, register_temporarily
 
@@ -20,7 +20,7 @@ WITHOUT_SCALE = INPUT + in_place_layer("BatchNorm", blob="data") + in_place_laye
 
 
 def fused_names(net: Net) -> list[list[str]]:
-    return [step for step in step_names(fuse(make_schedule(net.graph))) if len(step) > 1]
+    return [step for step in step_names(fuse(make_unfused_schedule(net.graph))) if len(step) > 1]
 
 
 @pytest.mark.parametrize(
@@ -68,20 +68,20 @@ def test_registered_layers_are_fused_by_their_facts() -> None:
 
 def test_layers_are_unfused_where_a_blob_is_tapped() -> None:
     net = Net(CHAIN)
-    assert step_names(unfuse(net.schedule, frozenset({"conv"}))) == [[layer.name] for layer in net.graph.layers]
-    assert unfuse(net.schedule, frozenset({"data"})).parts[0].steps[1:] == net.schedule.parts[0].steps[1:]
-    assert unfuse(net.schedule, frozenset()) is net.schedule
+    assert step_names(unfuse(net.layer_schedule, frozenset({"conv"}))) == [[layer.name] for layer in net.graph.layers]
+    assert unfuse(net.layer_schedule, frozenset({"data"})).parts[0].steps[1:] == net.layer_schedule.parts[0].steps[1:]
+    assert unfuse(net.layer_schedule, frozenset()) is net.layer_schedule
 
 
 def test_a_schedule_is_split_at_host_layers() -> None:
     net = Net(FILTERED)
-    assert [(part.mode, [layer.name for layer in part.layers]) for part in net.schedule.parts] == [
+    assert [(part.mode, [layer.name for layer in part.layers]) for part in net.layer_schedule.parts] == [
         ("traced", ["data", "wanted", "conv"]),
         ("host", ["filter"]),
         ("bucketed", ["relu", "ip"]),
         ("traced", ["sum"]),
     ]
-    assert str(net.schedule).splitlines() == [
+    assert str(net.layer_schedule).splitlines() == [
         "compiled: data .. conv",
         "on the host: filter",
         "compiled for rows padded to a power of two: relu .. ip",
@@ -90,16 +90,16 @@ def test_a_schedule_is_split_at_host_layers() -> None:
 
 
 def test_a_schedule_without_host_layers_is_not_split() -> None:
-    schedule = make_schedule(Net(CHAIN).graph)
+    schedule = make_unfused_schedule(Net(CHAIN).graph)
     assert step_names(split_at_host_layers(schedule, trim=True)) == step_names(schedule)
     assert len(split_at_host_layers(schedule, trim=True).parts) == 1
 
 
 def test_parts_know_what_they_read_make_and_own() -> None:
     net = Net(FILTERED)
-    first, host, bucketed, last = net.schedule.parts
+    first, host, bucketed, last = net.layer_schedule.parts
     assert (first.reads, host.reads, bucketed.reads, last.reads) == ((), ("conv", "wanted"), ("some",), ("ip",))
     assert (first.writes, bucketed.writes) == ({"data", "wanted", "conv"}, {"some", "ip"})
     assert (first.owners, host.owners, bucketed.owners) == ({"conv"}, frozenset(), {"ip"})
-    assert net.schedule.blobs_needed_after(0) == {"conv", "wanted", "some", "ip"}
-    assert net.schedule.blobs_needed_after(3) == frozenset()
+    assert net.layer_schedule.blobs_needed_after(0) == {"conv", "wanted", "some", "ip"}
+    assert net.layer_schedule.blobs_needed_after(3) == frozenset()

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
         variables = jax.device_put(net_flags.load_variables(net, options.weights, options.strict_weights), device)
         timer = Timer(net, variables, jax.random.key(1))
         try:
-            results = _time_passes(timer, options.iterations, str(net.schedule))
+            results = _time_passes(timer, options.iterations, str(net.layer_schedule))
         finally:
             timer.close()
     if options.json:

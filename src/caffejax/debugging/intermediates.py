@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..execution import Part, PassInputs, PassOutputs, Values, make_schedule, run_parts, split_by_layer
+from ..execution import Part, PassInputs, PassOutputs, Values, make_unfused_schedule, run_parts, split_by_layer
 from ..execution.backward import Diffs, Pullback, has_backward, run_backward, run_with_pullback
 from ..execution.schedule import split_at_host_layers
 from ..execution.validation import check_blob_names
@@ -120,7 +120,9 @@ class LayerTrace:
         backward: bool = True,
         isolated: IsolatedInputs | None = None,
     ) -> None:
-        self._schedule = split_at_host_layers(split_by_layer(make_schedule(net.graph)), trim=net.has_host_layers)
+        self._schedule = split_at_host_layers(
+            split_by_layer(make_unfused_schedule(net.graph)), trim=net.has_host_layers
+        )
         self._layers, self._runner = net.graph.layers, net.runner
         self._inputs = PassInputs(params, state, batch, key, {})
         self._with_backward, self._isolated = backward, isolated

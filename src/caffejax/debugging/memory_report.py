@@ -11,7 +11,7 @@ import jax
 
 from ..errors import GraphError, Problem
 from ..execution import PassInputs
-from ..execution.rematerialize import Groups, plan_groups
+from ..execution.rematerialize import RematGroups, choose_remat_groups
 from ..graph import Graph
 from ..graph.reshape import with_batch
 from ..human_readable import format_bytes, format_count
@@ -49,7 +49,7 @@ class MemoryReport:
     """
 
     layers: tuple[LayerSummary, ...]
-    training: Groups | None
+    training: RematGroups | None
 
     def __str__(self) -> str:
         return "\n".join([*align_columns(self._rows(), words=3), *self._training_lines()])
@@ -100,12 +100,14 @@ def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
     if not net.has_host_layers and any(graph.loss_weights) and graph.phase == "TRAIN":
         inputs = _pass_inputs(net, graph)
         training = (
-            net.rematerializer.groups(inputs) if net.rematerializer else plan_groups(net.schedule, inputs, sys.maxsize)
+            net.rematerializer.choose_groups(inputs)
+            if net.rematerializer
+            else choose_remat_groups(net.layer_schedule, inputs, sys.maxsize)
         )
     return MemoryReport(tuple(layer_summary(layer, graph) for layer in graph.layers), training)
 
 
-def training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize) -> Groups:
+def training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize) -> RematGroups:
     """Estimate the memory of training, and choose layers to rematerialize if the memory exceeds a limit.
 
     Args:
@@ -117,7 +119,7 @@ def training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize
         GraphError: if the net does not support this batch size.
     """
     graph = net.graph if batch is None else with_batch(net.graph, batch)
-    return plan_groups(net.schedule, _pass_inputs(net, graph), limit)
+    return choose_remat_groups(net.layer_schedule, _pass_inputs(net, graph), limit)
 
 
 def _pass_inputs(net: Net, graph: Graph) -> PassInputs:
@@ -138,7 +140,7 @@ def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
             compiled.
     """
     if net.has_host_layers:
-        parts = "; ".join(str(net.schedule).splitlines())
+        parts = "; ".join(str(net.layer_schedule).splitlines())
         message = f"has layers that run on the host, so it is not compiled as one program ({parts}); omit --compiled"
         raise GraphError(Problem(message, file=net.graph.file))
     net.graph.check_backward()

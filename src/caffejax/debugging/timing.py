@@ -13,7 +13,16 @@ import numpy as np
 
 from ..data.loader import Loader
 from ..data.synthetic_inputs import complete_inputs
-from ..execution import Part, PassInputs, PassOutputs, Values, compute_part, make_schedule, run_schedule, split_by_layer
+from ..execution import (
+    Part,
+    PassInputs,
+    PassOutputs,
+    Values,
+    compute_part,
+    make_unfused_schedule,
+    run_schedule,
+    split_by_layer,
+)
 from ..graph.traits import indexing_layers
 from ..inference.frozen_pass_cache import freeze_passes, scored_blobs
 from ..kernels import compilation
@@ -67,7 +76,7 @@ class Timer:
         inputs = complete_inputs(net.graph, {}, np.random.default_rng(0)) if net.graph.caller_inputs else {}
         self._caller_inputs = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.caller_inputs}
         self._loader = Loader(net.graph, read_caller_inputs=lambda: self._caller_inputs)
-        self._schedule = split_by_layer(make_schedule(net.graph))
+        self._schedule = split_by_layer(make_unfused_schedule(net.graph))
         self._compiled = {part: _CompiledLayer(part, not net.graph.loss_weights) for part in self._schedule.parts}
         self._forward = net.jit(lambda v, x: net.loss_or_zero(v.params, v.state, x, key))
         self._frozen = freeze_passes(net.graph, net.compute_config, variables, scored_blobs(net.graph))

@@ -1,23 +1,23 @@
 """Schedules of a graph's layers, the passes that transform schedules, and the interpreter that runs them."""
 
 from .interpreter import PassInputs, PassOutputs, Values, VariableTrees, compute_part, run_parts, run_schedule
-from .rematerialize import run_part
-from .schedule import Part, Schedule, Step, make_part, make_schedule, plan, split_by_layer
+from .rematerialize import compute_part_with_remat
+from .schedule import LayerSchedule, Part, Step, make_part, make_unfused_schedule, schedule_layers, split_by_layer
 
 __all__ = [
+    "LayerSchedule",
     "Part",
     "PassInputs",
     "PassOutputs",
-    "Schedule",
     "Step",
     "Values",
     "VariableTrees",
     "compute_part",
+    "compute_part_with_remat",
     "make_part",
-    "make_schedule",
-    "plan",
-    "run_part",
+    "make_unfused_schedule",
     "run_parts",
     "run_schedule",
+    "schedule_layers",
     "split_by_layer",
 ]

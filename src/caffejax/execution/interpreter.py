@@ -21,7 +21,7 @@ from ..layers.dispatch import cached_call, cached_fused_call
 from ..layers.dtype_policy import cast_inputs, matmul_precision
 from ..layers.row_padding import strip_padding
 from ..layers.validation import check_dtypes
-from .schedule import Part, Schedule, Step
+from .schedule import LayerSchedule, Part, Step
 
 log = logging.getLogger("caffejax.net")
 
@@ -105,7 +105,7 @@ def compute_part(
 
 
 def run_schedule(
-    schedule: Schedule,
+    schedule: LayerSchedule,
     inputs: PassInputs,
     *,
     earlier_blobs: Mapping[str, jax.Array] = MappingProxyType({}),
@@ -131,7 +131,7 @@ def run_schedule(
 
 
 def run_parts(
-    schedule: Schedule,
+    schedule: LayerSchedule,
     inputs: PassInputs,
     *,
     earlier_blobs: Mapping[str, jax.Array] = MappingProxyType({}),

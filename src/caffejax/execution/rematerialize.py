@@ -28,7 +28,7 @@ from ..host_memory import memory_budget
 from ..human_readable import format_bytes, format_count
 from ..kernels.custom_gradient import make_differentiable
 from .interpreter import PassInputs, PassOutputs, Values, compute_part, run_schedule
-from .schedule import Part, Schedule, Step
+from .schedule import LayerSchedule, Part, Step
 
 log = logging.getLogger("caffejax.net")
 
@@ -39,7 +39,7 @@ _VIEWS = {"transpose", "reshape", "squeeze", "expand_dims", "layout_constraint",
 
 
 @dataclass(frozen=True)
-class Groups:
+class RematGroups:
     """Consecutive groups of layers. All groups except the last are recomputed in the backward pass.
 
     Attributes:
@@ -71,25 +71,25 @@ class Rematerializer:
             memory.
     """
 
-    def __init__(self, schedule: Schedule, limit: int | None = None) -> None:
+    def __init__(self, schedule: LayerSchedule, limit: int | None = None) -> None:
         self._schedule, self._limit = schedule, limit
-        self._chosen: dict[Any, Groups] = {}
+        self._groups_by_shapes: dict[Any, RematGroups] = {}
 
-    def groups(self, inputs: PassInputs) -> Groups:
+    def choose_groups(self, inputs: PassInputs) -> RematGroups:
         """Return the groups for the shapes of `inputs` (arrays or `jax.ShapeDtypeStruct`)."""
         shapes = tuple((name, x.shape, x.dtype) for name, x in sorted(inputs.blobs.items()))
-        if shapes not in self._chosen:
+        if shapes not in self._groups_by_shapes:
             limit = memory_budget(jax.devices()[0]) if self._limit is None else self._limit
-            self._chosen[shapes] = groups = plan_groups(self._schedule, inputs, limit)
+            self._groups_by_shapes[shapes] = groups = choose_remat_groups(self._schedule, inputs, limit)
             _log_groups(groups, limit, len(self._schedule.graph.layers))
-        return self._chosen[shapes]
+        return self._groups_by_shapes[shapes]
 
-    def schedule(self, inputs: PassInputs) -> Schedule:
+    def make_schedule(self, inputs: PassInputs) -> LayerSchedule:
         """Return the schedule for the shapes of `inputs`, with the parts to recompute marked."""
-        return apply_groups(self._schedule, self.groups(inputs._replace(taps={})))
+        return apply_groups(self._schedule, self.choose_groups(inputs._replace(taps={})))
 
 
-def plan_groups(schedule: Schedule, inputs: PassInputs, limit: int) -> Groups:
+def choose_remat_groups(schedule: LayerSchedule, inputs: PassInputs, limit: int) -> RematGroups:
     """Choose the groups to recompute for a memory limit.
 
     Args:
@@ -101,7 +101,7 @@ def plan_groups(schedule: Schedule, inputs: PassInputs, limit: int) -> Groups:
     return search_groups(*measure_residuals(schedule, inputs), limit, fixed)
 
 
-def _log_groups(groups: Groups, limit: int, layers: int) -> None:
+def _log_groups(groups: RematGroups, limit: int, layers: int) -> None:
     peak, peak_without = format_bytes(groups.peak), format_bytes(groups.peak_without_remat)
     if groups.n_recomputed:
         log.info(
@@ -148,7 +148,7 @@ class Unit:
     live_bytes: int
 
 
-def measure_residuals(schedule: Schedule, inputs: PassInputs) -> tuple[list[Unit], list[Value]]:
+def measure_residuals(schedule: LayerSchedule, inputs: PassInputs) -> tuple[list[Unit], list[Value]]:
     """Trace a schedule; return its steps as units, in order, and the arrays that pass between units.
 
     Args:
@@ -286,7 +286,7 @@ def size(tree: Any) -> int:
 # -- search: the groups that recompute the fewest layers
 
 
-def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed: int = 0) -> Groups:
+def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed: int = 0) -> RematGroups:
     """Choose the groups that recompute the fewest layers within a memory limit.
 
     The backward pass of a group has three kinds of arrays in memory: arrays that were made in this or an earlier group
@@ -314,7 +314,7 @@ def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fi
         tuple(step for unit in units[a:b] for step in unit.steps)
         for a, b in zip(starts, [*starts[1:], len(units)], strict=True)
     ]
-    return Groups(tuple(groups), fixed, fixed + int(peak), fixed + int(total), fits)
+    return RematGroups(tuple(groups), fixed, fixed + int(peak), fixed + int(total), fits)
 
 
 class _Costs:
@@ -366,7 +366,7 @@ class _Costs:
 # -- apply: parts that the interpreter recomputes
 
 
-def apply_groups(schedule: Schedule, groups: Groups) -> Schedule:
+def apply_groups(schedule: LayerSchedule, groups: RematGroups) -> LayerSchedule:
     """Return the schedule with a part for each group. All parts except the last are recomputed in the backward pass."""
     (part,) = schedule.parts
     *first, last = groups.groups
@@ -374,7 +374,7 @@ def apply_groups(schedule: Schedule, groups: Groups) -> Schedule:
     return replace(schedule, parts=(*remat, replace(part, steps=last)))
 
 
-def run_part(
+def compute_part_with_remat(
     part: Part, inputs: PassInputs, earlier_blobs: Values, needed: frozenset[str] | None = None
 ) -> PassOutputs:
     """Run a part like `compute_part`. If the part is marked "remat", it is recomputed in the backward pass."""

@@ -1,7 +1,7 @@
 """Schedules: the order and grouping of a graph's layers, and how each group runs.
 
-`plan` makes a net's schedule in two passes: `split_at_host_layers` and `fuse`. A third pass, in `rematerialize`, marks
-the parts to recompute in the backward pass.
+`schedule_layers` makes a net's schedule in two passes: `split_at_host_layers` and `fuse`. A third pass, in
+`rematerialize`, marks the parts to recompute in the backward pass.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
+class LayerSchedule:
     """The order and grouping in which a graph's layers, or a range of them, run. `str(schedule)` describes it.
 
     Attributes:
@@ -123,15 +123,15 @@ class Schedule:
         return "\n".join(lines)
 
 
-def plan(graph: Graph, first: int = 0, last: int | None = None) -> Schedule:
+def schedule_layers(graph: Graph, first: int = 0, last: int | None = None) -> LayerSchedule:
     """Return the schedule of a graph's layers with indices from `first` to `last`, inclusive (default: all layers)."""
-    return fuse(split_at_host_layers(make_schedule(graph, first, last), trim=graph.has_host_layers))
+    return fuse(split_at_host_layers(make_unfused_schedule(graph, first, last), trim=graph.has_host_layers))
 
 
-def make_schedule(graph: Graph, first: int = 0, last: int | None = None) -> Schedule:
+def make_unfused_schedule(graph: Graph, first: int = 0, last: int | None = None) -> LayerSchedule:
     """Return the layers with indices `first` to `last` as a schedule of one part, with a step for each layer."""
     layers = graph.layers[first : None if last is None else last + 1]
-    return Schedule(graph, (make_part(layers),) if layers else ())
+    return LayerSchedule(graph, (make_part(layers),) if layers else ())
 
 
 def make_part(layers: Iterable[Layer]) -> Part:
@@ -139,7 +139,7 @@ def make_part(layers: Iterable[Layer]) -> Part:
     return Part(tuple(Step((layer,)) for layer in layers))
 
 
-def split_by_layer(schedule: Schedule) -> Schedule:
+def split_by_layer(schedule: LayerSchedule) -> LayerSchedule:
     """Return the schedule with a part for each layer."""
     layers = (layer for part in schedule.parts for layer in part.layers)
     return replace(schedule, parts=tuple(make_part((layer,)) for layer in layers))
@@ -158,7 +158,7 @@ def blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
 # -- the pass that splits at host layers
 
 
-def split_at_host_layers(schedule: Schedule, *, trim: bool) -> Schedule:
+def split_at_host_layers(schedule: LayerSchedule, *, trim: bool) -> LayerSchedule:
     """Split a schedule into parts of one kind: host layers, layers on padded rows, or other layers.
 
     The number of rows after a Filter layer depends on the data. Row-wise layers after it are compiled for row counts
@@ -242,7 +242,7 @@ def _ignores_padding(layer: Layer) -> bool:
 # -- the pass that fuses layers
 
 
-def fuse(schedule: Schedule) -> Schedule:
+def fuse(schedule: LayerSchedule) -> LayerSchedule:
     """Fuse layers within each part. With `backward="rules"` nothing is fused, because each layer needs its own rule."""
     parts = (
         part if part.mode == "host" else replace(part, steps=tuple(_fused_steps(schedule.graph, part.layers)))
@@ -251,7 +251,7 @@ def fuse(schedule: Schedule) -> Schedule:
     return replace(schedule, parts=tuple(parts))
 
 
-def unfuse(schedule: Schedule, blobs: frozenset[str]) -> Schedule:
+def unfuse(schedule: LayerSchedule, blobs: frozenset[str]) -> LayerSchedule:
     """Undo the fusion of the layers that compute the given blobs, so that each value of these blobs exists."""
 
     def split(step: Step) -> tuple[Step, ...]:

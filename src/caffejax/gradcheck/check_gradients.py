@@ -21,7 +21,7 @@ import numpy as np
 from ..checkpoints.load_save import load_weights
 from ..data.synthetic_inputs import complete_inputs
 from ..errors import GraphError, Problem, did_you_mean, shorten_list
-from ..execution import Part, PassInputs, PassOutputs, Values, make_schedule, run_schedule, split_by_layer
+from ..execution import Part, PassInputs, PassOutputs, Values, make_unfused_schedule, run_schedule, split_by_layer
 from ..graph import Graph, Layer
 from ..layers import LayerType
 from ..layers.context import Phase
@@ -527,7 +527,7 @@ def _layer_arrays(
 ) -> dict[str, tuple[Arrays, Arrays, Arrays]]:
     """Return the blobs, bottoms and tops of each layer in one forward pass, by layer key."""
     keys = {layer.key for layer in layers}
-    schedule = split_by_layer(make_schedule(net.graph))
+    schedule = split_by_layer(make_unfused_schedule(net.graph))
 
     def run_layers(variables: Variables, inputs: Mapping[str, jax.Array], key: jax.Array) -> Any:
         arrays = {}

@@ -19,16 +19,16 @@ import numpy as np
 from ..config import ComputeConfig
 from ..errors import LayerError
 from ..execution import (
+    LayerSchedule,
     Part,
     PassInputs,
     PassOutputs,
-    Schedule,
     Values,
     VariableTrees,
     compute_part,
-    plan,
-    run_part,
+    compute_part_with_remat,
     run_schedule,
+    schedule_layers,
 )
 from ..execution.interpreter import CompiledParts
 from ..execution.schedule import make_part
@@ -73,15 +73,15 @@ class CompiledShapes:
     ) -> None:
         self._variables, self._device = variables, device
         self.graph, self._constants = remove_constants(graph, variables)
-        self.schedule: Schedule
+        self.layer_schedule: LayerSchedule
         self.programs: dict[Any, LoweredPart]
         if device and onednn_program.available() and options.kernels == "fast" and options.precision == "float32":
-            self.schedule, self.programs = partition(self.graph, graph, variables, low_precision)
+            self.layer_schedule, self.programs = partition(self.graph, graph, variables, low_precision)
         else:
-            self.schedule, self.programs = plan(self.graph), {}
+            self.layer_schedule, self.programs = schedule_layers(self.graph), {}
         self._packed = {key: lowered.executable.pack(lowered.weights) for key, lowered in self.programs.items()}
         self.programs = {key: replace(lowered, weights=()) for key, lowered in self.programs.items()}
-        self._runner = CompiledParts(options.kernels) if graph.has_host_layers else run_part
+        self._runner = CompiledParts(options.kernels) if graph.has_host_layers else compute_part_with_remat
         self._compiled = CompiledParts(options.kernels)
         self.compiles = not self.programs
         if self.programs:
@@ -139,7 +139,7 @@ class CompiledShapes:
 
     def _host_steps(self) -> Iterator[Step]:
         """Yield the steps of a call. A step runs a oneDNN program, a layer in NumPy, or layers that XLA compiles."""
-        for part in self.schedule.parts:
+        for part in self.layer_schedule.parts:
             if part.key in self.programs:
                 yield _program_step(self.programs[part.key], self._packed[part.key])
                 continue
@@ -215,7 +215,11 @@ class CompiledShapes:
         pass_inputs = PassInputs(*variables, inputs, key, {})
         earlier_blobs = self._constants
         values = run_schedule(
-            self.schedule, pass_inputs, earlier_blobs=earlier_blobs, output_names=self.graph.outputs, runner=runner
+            self.layer_schedule,
+            pass_inputs,
+            earlier_blobs=earlier_blobs,
+            output_names=self.graph.outputs,
+            runner=runner,
         ).values
         return {name: values[name] for name in self.graph.outputs}
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CaffejaxError
-from ..execution import Part, Schedule, VariableTrees, make_part, plan
+from ..execution import LayerSchedule, Part, VariableTrees, make_part, schedule_layers
 from ..graph import Graph, Layer
 from ..graph.reshape import with_batch
 from ..kernels.onednn_program import Executable
@@ -46,7 +46,7 @@ class LoweredPart:
 
 def partition(
     graph: Graph, full_graph: Graph, variables: VariableTrees, low_precision: LowPrecision | None = None
-) -> tuple[Schedule, dict[Any, LoweredPart]]:
+) -> tuple[LayerSchedule, dict[Any, LoweredPart]]:
     """Partition a graph into oneDNN programs and other parts.
 
     Args:
@@ -58,7 +58,7 @@ def partition(
     Returns:
         The schedule of all parts, and the parts that are oneDNN programs, by the key of the part.
     """
-    schedule, image_graph = plan(graph), _single_image_graph(full_graph)
+    schedule, image_graph = schedule_layers(graph), _single_image_graph(full_graph)
     parts: list[Part] = []
     programs: dict[Any, LoweredPart] = {}
     reader_counts = _count_readers(graph)

@@ -17,7 +17,7 @@ from ..checkpoints.load_save import Initializer, load_and_report, save_weights
 from ..checkpoints.match_by_name import LoadReport
 from ..config import ComputeConfig, DataConfig, Options, resolve_options
 from ..errors import CaffejaxError, GraphError, Problem, WeightsError, describe_type
-from ..execution import PassInputs, PassOutputs, plan, run_part, run_schedule
+from ..execution import PassInputs, PassOutputs, compute_part_with_remat, run_schedule, schedule_layers
 from ..execution.interpreter import CompiledParts
 from ..execution.memory_check import check_layers_fit
 from ..execution.rematerialize import Rematerializer
@@ -142,11 +142,11 @@ class Net:
 
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
-        self.schedule = plan(graph)
-        self.runner = CompiledParts(self.compute_config.kernels) if graph.has_host_layers else run_part
+        self.layer_schedule = schedule_layers(graph)
+        self.runner = CompiledParts(self.compute_config.kernels) if graph.has_host_layers else compute_part_with_remat
         self.rematerializer: Rematerializer | None = None
         if self.compute_config.remat == "auto" and graph.layers and not graph.has_host_layers:
-            self.rematerializer = Rematerializer(self.schedule, self.compute_config.memory_limit)
+            self.rematerializer = Rematerializer(self.layer_schedule, self.compute_config.memory_limit)
         elif self.compute_config.remat == "auto" and graph.has_host_layers:
             names = ", ".join(f"'{layer.name}'" for layer in graph.layers if layer.type.on_host)
             log.warning("no layers are recomputed to save memory, because these layers run on the host: %s", names)
@@ -534,7 +534,9 @@ class Net:
         if training:
             self._check_labels(inputs.blobs)
         with add_shape_hints(self.graph, inputs.blobs):
-            schedule = self.rematerializer.schedule(inputs) if training and self.rematerializer else self.schedule
+            schedule = (
+                self.rematerializer.make_schedule(inputs) if training and self.rematerializer else self.layer_schedule
+            )
             return run_schedule(
                 unfuse(schedule, frozenset(inputs.taps)), inputs, output_names=names, runner=self.runner
             )

@@ -14,14 +14,14 @@ from typing import Any
 import jax
 
 from ..execution import (
+    LayerSchedule,
     Part,
     PassInputs,
     PassOutputs,
-    Schedule,
     Values,
     compute_part,
     make_part,
-    make_schedule,
+    make_unfused_schedule,
     run_schedule,
     split_by_layer,
 )
@@ -207,7 +207,7 @@ class LayerRange:
         return compilation.jit(function, compute_config.kernels, cache_key=cache_key)
 
     def _forward(self, output_names: tuple[str, ...], inputs: PassInputs) -> PassOutputs:
-        schedule = fuse(Schedule(self.graph, (self._part,)))
+        schedule = fuse(LayerSchedule(self.graph, (self._part,)))
         return _select(
             inputs, run_schedule(schedule, _fold_key(inputs), earlier_blobs=self._input_values(inputs)), output_names
         )
@@ -238,7 +238,7 @@ class LayerRange:
             pullbacks.append((layer, make_deconv_pullback(layer, pullback) if back.deconv else pullback))
             return result
 
-        schedule = split_by_layer(Schedule(self.graph, (self._make_part(last),)))
+        schedule = split_by_layer(LayerSchedule(self.graph, (self._make_part(last),)))
         result = run_schedule(
             schedule, _fold_key(inputs), earlier_blobs=self._input_values(inputs), runner=record_pullback
         )
@@ -285,7 +285,7 @@ class Ranges:
         Each host layer is a separate range, and so is each layer whose padded tops other layers read. The layers
         after such a layer run on the valid rows only. If `by_layer` is True, every layer is a separate range.
         """
-        schedule = make_schedule(self.graph, first, last)
+        schedule = make_unfused_schedule(self.graph, first, last)
         for part in (
             split_by_layer(schedule) if by_layer else split_at_host_layers(schedule, trim=self.padding_is_read)
         ).parts:
