@@ -17,11 +17,11 @@ from parameter_tables import Tables
 from caffejax.layers import LayerType, Variants, layer_types, registry
 from caffejax.layers.descriptions import (
     SHARED_MESSAGES,
-    description,
-    facts,
-    params_of,
-    restrictions,
-    variants,
+    format_facts,
+    get_docstring,
+    list_param_fields,
+    list_restrictions,
+    list_variants,
 )
 from caffejax.layers.types import TRANSFORMS
 
@@ -129,7 +129,7 @@ def sections(page: str, title: str, whose: str, examples: Examples, tables: Tabl
 
 def page_of(t: LayerType) -> str:
     """Return the page of a type: of Caffe's, with all variants that forks added to one, or of forks'."""
-    return CAFFE if "BVLC" in [v.docs.origin for v in (variants(t) or {"": t}).values()] else FORKS
+    return CAFFE if "BVLC" in [v.docs.origin for v in (list_variants(t) or {"": t}).values()] else FORKS
 
 
 def section_link(name: str) -> str:
@@ -145,7 +145,9 @@ def overview(tables: Tables) -> str:
     ]
     for t in layer_types().values():
         name = f"[{t.name}]({section_link(t.name)})"
-        lines += [row(name, t)] if not variants(t) else [row(f"{name}: {v}", t) for v, t in variants(t).items()]
+        lines += (
+            [row(name, t)] if not list_variants(t) else [row(f"{name}: {v}", t) for v, t in list_variants(t).items()]
+        )
     transforms = "\n".join(f"- {text}" for text in TRANSFORMS.values())
     lines += [GRADIENTS.replace("TRANSFORMS", transforms), SETTINGS]
     for message in SHARED_MESSAGES:
@@ -159,7 +161,7 @@ def make_type_section(t: LayerType, examples: Examples, tables: Tables) -> list[
     if not isinstance(t.implementation, Variants):
         return lines + section(t, examples, tables)
     lines.append(t.implementation.selection_doc)
-    for name, variant in variants(t).items():
+    for name, variant in list_variants(t).items():
         lines += ["", f"#### {t.name}: {name}", "", *section(variant, examples, tables)]
     return lines
 
@@ -177,20 +179,20 @@ def family(t: LayerType) -> str:
 
 def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
     """Write what is to say of a type besides, with an example and its parameters."""
-    lines = [description(t), "", facts(t)]
+    lines = [get_docstring(t), "", format_facts(t)]
     if t.gradient.not_derivative:
         lines += ["", f"Not the derivative: {t.gradient.not_derivative}"]
-    if limits := restrictions(t):
+    if limits := list_restrictions(t):
         lines += ["", f"Restrictions: {' '.join(limits)}"]
     lines += ["", "```", *examples[t], "```"]
-    for param in params_of(t):
+    for param in list_param_fields(t):
         lines += ["", *tables.of_type(t, param, section_link(t.name))]
     return lines
 
 
 def summary(t: LayerType) -> str:
     """Return the first line of the docstring, without the name of Caffe's file, which would not fit a column."""
-    return re.sub(r" \(\S+\.cpp\)", "", description(t).partition("\n")[0]).replace("|", "\\|")
+    return re.sub(r" \(\S+\.cpp\)", "", get_docstring(t).partition("\n")[0]).replace("|", "\\|")
 
 
 if __name__ == "__main__":

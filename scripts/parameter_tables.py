@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from caffejax.layers import LayerType
-from caffejax.layers.descriptions import SHARED_MESSAGES, Setting, settings_of, settings_of_message
+from caffejax.layers.descriptions import SHARED_MESSAGES, Setting, list_message_settings, list_settings
 
 _HEAD = ["| parameter | type | default | meaning |", "|---|---|---|---|"]
 
@@ -18,7 +18,7 @@ class Tables:
 
     def of_type(self, t: LayerType, param: str, anchor: str) -> list[str]:
         """Write the table of a message of a type's, forks' fields left out unless followed."""
-        rows = tuple(_rows(settings_of(t, param)))
+        rows = tuple(_rows(list_settings(t, param)))
         if not rows:
             return [f"`{param}` has no settings that count here."]
         first, first_place = self._first.setdefault(rows, (t.name, anchor))
@@ -28,7 +28,7 @@ class Tables:
 
     def of_message(self, name: str) -> list[str]:
         """Write the table of a shared message."""
-        return [*_HEAD, *_rows(settings_of_message(name))]
+        return [*_HEAD, *_rows(list_message_settings(name))]
 
 
 def _rows(settings: Iterable[Setting]) -> Iterator[str]:

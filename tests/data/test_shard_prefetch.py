@@ -18,7 +18,7 @@ from caffejax.data import Batch, Pipeline
 from caffejax.data.image_batches import ImageBatches
 from caffejax.errors import CaffejaxError
 from caffejax.layers import LayerDefinition, layer_type
-from caffejax.layers.data_source import SharedSource
+from caffejax.layers.data_source import ShardedSource
 from caffejax.schema import read_net
 
 SIZE = 5
@@ -128,7 +128,7 @@ def test_no_batch_is_read_twice_whatever_numbers_one_reader_of_all_is_given() ->
 
 
 def test_a_pipeline_is_a_shared_source() -> None:
-    assert isinstance(Pipeline(RecordedStarts(), 1), SharedSource)
+    assert isinstance(Pipeline(RecordedStarts(), 1), ShardedSource)
 
 
 @pytest.mark.parametrize("shard", [DataShard(), DataShard(1, 1, 2), DataShard(0, 3, 4)])

@@ -41,7 +41,7 @@ class Faces(NamedTuple):
         ordered = self.where(np.argsort(-self.scores, kind="stable"))
         boxes = jnp.asarray(ordered.boxes)
         return ordered.where(
-            np.asarray(non_max_suppression(boxes, jnp.ones(len(boxes), bool), limit, plus=1, measure=measure))
+            np.asarray(non_max_suppression(boxes, jnp.ones(len(boxes), bool), limit, side_offset=1, measure=measure))
         )
 
     def moved(self) -> Faces:
@@ -114,4 +114,4 @@ def enclosing_squares(boxes: np.ndarray) -> np.ndarray:
 
 def overlap_with_smaller(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return what two boxes have in common as a part of the smaller one."""
-    return intersections(a, b, plus=1) / jnp.minimum(areas(a, plus=1), areas(b, plus=1))
+    return intersections(a, b, side_offset=1) / jnp.minimum(areas(a, side_offset=1), areas(b, side_offset=1))

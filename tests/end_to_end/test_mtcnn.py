@@ -107,7 +107,7 @@ def test_the_face_in_a_photograph_is_found(nets: Mapping[str, Frozen]) -> None:
     faces = find_faces(nets, astronaut())
     assert len(faces.scores) == 1
     assert faces.scores[0] > 0.99
-    assert overlaps(faces.boxes[0], FACE, plus=1) > 0.7, faces.boxes[0]
+    assert overlaps(faces.boxes[0], FACE, side_offset=1) > 0.7, faces.boxes[0]
     np.testing.assert_allclose(faces.landmarks[0], list(LANDMARKS.values()), atol=5)
 
 

@@ -44,5 +44,5 @@ def make_test_params() -> list[Any]:
 def test_sharded_results_equal_one_device(
     case: Case, devices: int, ways: list[str], eight_devices: ProcessPoolExecutor
 ) -> None:
-    with expect_support("joined", cached_subject(case, "fast")):
+    with expect_support("joint_batch", cached_subject(case, "fast")):
         eight_devices.submit(global_batch.check, case.name, devices, ways).result()

@@ -41,7 +41,7 @@ def test_jvp_is_the_product_with_the_gradient(case: Case, kernels: str) -> None:
 def test_second_derivatives(case: Case, kernels: str) -> None:
     """`jax.jvp` of `jax.grad`, and `jax.grad` of the gradient's norm."""
     one = cached_subject(case, kernels)
-    with expect_support("second", one):
+    with expect_support("second_order", one):
         with jax.enable_x64(True):
             double = one.exact
             expected = central_differences(double)

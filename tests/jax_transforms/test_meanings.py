@@ -18,7 +18,7 @@ from caffejax import CaffejaxError
 from caffejax.graph import build as graph_build
 from caffejax.graph import build_graph
 from caffejax.layers import type_of
-from caffejax.layers.descriptions import params_of, settings_of
+from caffejax.layers.descriptions import list_param_fields, list_settings
 from caffejax.layers.types import LayerType
 from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
@@ -53,8 +53,8 @@ def shapes(net: NetParameter, phase: Any) -> dict[str, tuple[int, ...]]:
 def test_settings_do_what_their_meaning_says(case: Case) -> None:
     net = read_net(case.text(2))
     expected = None
-    for param in params_of(type_of(net.layer[-1])):
-        for setting in settings_of(type_of(net.layer[-1]), param):
+    for param in list_param_fields(type_of(net.layer[-1])):
+        for setting in list_settings(type_of(net.layer[-1]), param):
             is_error = "an error if" in setting.meaning
             if "." in setting.name or not (is_error or setting.meaning.startswith("no effect")):
                 continue
@@ -73,10 +73,10 @@ def test_settings_do_what_their_meaning_says(case: Case) -> None:
 @pytest.mark.parametrize("case", _FIRST, ids=lambda case: case.name)
 def test_accepted_values_are_named(case: Case) -> None:
     net = read_net(case.text(2))
-    params = params_of(type_of(net.layer[-1]))
+    params = list_param_fields(type_of(net.layer[-1]))
     for param in (p for p in params if net.layer[-1].HasField(p) or len(params) == 1):
         fields = getattr(net.layer[-1], param).DESCRIPTOR.fields_by_name
-        for setting in settings_of(type_of(net.layer[-1]), param):
+        for setting in list_settings(type_of(net.layer[-1]), param):
             field = fields.get(setting.name)
             if field is None or field.enum_type is None or field.is_repeated or setting.meaning.startswith("no effect"):
                 continue
@@ -114,8 +114,8 @@ _SOMETIMES_READ = {
 def unread(kind: LayerType, reads: Reads) -> list[tuple[str, str]]:
     """The settings of a type, each in its field of LayerParameter, that are not in `reads` and may have an effect."""
     names = []
-    for param in params_of(kind):
-        for setting in settings_of(kind, param):
+    for param in list_param_fields(kind):
+        for setting in list_settings(kind, param):
             message = LayerParameter.DESCRIPTOR.fields_by_name[param].message_type
             *outer, name = setting.name.split(".")
             for field in outer:

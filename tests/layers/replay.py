@@ -69,7 +69,7 @@ class Replay:
 
 def has_overwritten_diff(replay: Replay, i: int) -> bool:
     """Return whether the fork discards the param's previous diff, as some factors of BVLC's Scale do."""
-    if replay.layer.type.gradient.overwrites:
+    if replay.layer.type.gradient.overwrites_diffs:
         return True
     if replay.layer.type.name != "Scale" or len(replay.layer.bottoms) == 2 or i > 0:
         return False

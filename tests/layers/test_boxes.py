@@ -1,4 +1,4 @@
-"""Boxes that overlap better ones are suppressed, as if all were gone through one by one."""
+"""Non-maximum suppression selects the same boxes as a loop over all boxes."""
 
 from contextlib import nullcontext
 from functools import cache, partial
@@ -14,37 +14,37 @@ from caffejax.layers.boxes import non_max_suppression, suppress_without_loops
 from layers.suppression import suppress_sequentially
 
 CASES = {
-    "as SSD": {"threshold": 0.45},
-    "as py-faster-rcnn": {"threshold": 0.3, "plus": 1.0},
-    "a threshold that falls": {"threshold": 0.9, "eta": 0.9},
-    "an equal overlap suppresses": {"threshold": 0.5, "or_equal": True},
-    "not more than": {"threshold": 0.6, "max_selected": 5},
+    "SSD": {"threshold": 0.45},
+    "py-faster-rcnn": {"threshold": 0.3, "side_offset": 1.0},
+    "decreasing threshold": {"threshold": 0.9, "eta": 0.9},
+    "equal overlap suppresses": {"threshold": 0.5, "suppress_equal": True},
+    "max_selected": {"threshold": 0.6, "max_selected": 5},
 }
 
 
 @cache
-def suppression(case: str, loops: bool) -> Any:
+def compile_suppression(case: str, with_loops: bool) -> Any:
     """One program for all examples."""
     program = jax.jit(jax.vmap(partial(non_max_suppression, **CASES[case])))
-    with nullcontext() if loops else suppress_without_loops():
+    with nullcontext() if with_loops else suppress_without_loops():
         return program.lower(
             *(jax.ShapeDtypeStruct((3, 40, *n), t) for n, t in (((4,), "float32"), ((), bool)))
         ).compile()
 
 
-@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("with_loops", [True, False])
 @pytest.mark.parametrize("case", CASES)
-@given(seed=st.integers(0, 2**31), share=st.floats(0, 1), size=st.sampled_from([4, 30, 100]))
+@given(seed=st.integers(0, 2**31), valid_fraction=st.floats(0, 1), size=st.sampled_from([4, 30, 100]))
 @settings(max_examples=25)
-def test_kept_boxes_equal_those_of_a_loop_over_all_boxes(
-    case: str, loops: bool, seed: int, share: float, size: int
+def test_selected_boxes_equal_sequential_suppression(
+    case: str, with_loops: bool, seed: int, valid_fraction: float, size: int
 ) -> None:
     random = np.random.default_rng(seed)
     # whole numbers, so that boxes are equal and overlaps at the threshold
     corners = random.integers(-size // 4, size, (3, 2, 40, 2))
     boxes = np.float32(np.concatenate([corners.min(1), corners.max(1)], axis=-1))
     boxes[random.uniform(size=boxes.shape) < 0.01] = np.nan
-    valid = random.uniform(size=boxes.shape[:2]) < share
-    keep_masks = np.asarray(suppression(case, loops)(boxes, valid))
-    for result, image_boxes, image_valid in zip(keep_masks, boxes, valid, strict=True):
-        assert np.flatnonzero(result).tolist() == suppress_sequentially(image_boxes, image_valid, **CASES[case])
+    valid = random.uniform(size=boxes.shape[:2]) < valid_fraction
+    masks = np.asarray(compile_suppression(case, with_loops)(boxes, valid))
+    for mask, image_boxes, image_valid in zip(masks, boxes, valid, strict=True):
+        assert np.flatnonzero(mask).tolist() == suppress_sequentially(image_boxes, image_valid, **CASES[case])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax.layers import bucketed_random
-from caffejax.layers.bucketed_random import bucketed_draw, fold_in, key_of_seed
+from caffejax.layers.bucketed_random import bucketed_draw, fold_in, make_key
 
 SHAPES = [(), (0, 3), (1,), (5, 7, 3), (1024,), (33, 1025)]
 DRAWS = {
@@ -56,7 +56,7 @@ def _assert_equal(actual: Any, expected: Any) -> None:
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
 def test_keys_without_compiling_equal_those_of_jax(seed: int, impl: str) -> None:
     with jax.default_prng_impl(impl):
-        key, expected = key_of_seed(seed), jax.random.key(seed)
+        key, expected = make_key(seed), jax.random.key(seed)
     assert key.dtype == expected.dtype
     pairs = (key, expected), (fold_in(key, np.uint32(2**32 - 1)), jax.random.fold_in(expected, np.uint32(2**32 - 1)))
     for result, reference in pairs:

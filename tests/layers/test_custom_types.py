@@ -161,7 +161,7 @@ def test_registration_errors() -> None:
         pass
     with pytest.raises(ValueError, match=r"dtype_policy must be one of .*'products'.*, not 'product'"):
         LayerTraits(dtype_policy="product")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="`gathers` need `classes`"):
+    with pytest.raises(ValueError, match="`gathers` need `num_classes`"):
         Indices((0,), gathers=True)
 
 

@@ -10,39 +10,41 @@ from caffejax.layers import LayerType, descriptions, layer_types
 from caffejax.layers.descriptions import SHARED_MESSAGES
 from caffejax.schema import caffe_pb2, fork_fields
 
-TYPES = [v for t in layer_types().values() for v in (descriptions.variants(t) or {"": t}).values()]
+TYPES = [v for t in layer_types().values() for v in (descriptions.list_variants(t) or {"": t}).values()]
 
 
-def problems(settings: list[descriptions.Setting]) -> list[str]:
+def find_problems(settings: list[descriptions.Setting]) -> list[str]:
     """Returns the settings whose meaning is missing, repeats the name, or does not fit a line of a table."""
     result = []
     for s in settings:
         words, name = re.findall(r"\w+", s.meaning.lower()), s.name.rpartition(".")[2]
-        says_more = len(words) > 1 and "_".join(words) != name and not re.search(r"todo|fixme|\?\?", s.meaning.lower())
-        if not says_more or len(s.meaning) > 118 or s.meaning.endswith("."):
+        is_informative = (
+            len(words) > 1 and "_".join(words) != name and not re.search(r"todo|fixme|\?\?", s.meaning.lower())
+        )
+        if not is_informative or len(s.meaning) > 118 or s.meaning.endswith("."):
             result.append(f"{s.name}: {s.meaning!r}")
     return result
 
 
 @pytest.mark.parametrize("t", TYPES, ids=lambda t: t.name)
 def test_each_setting_of_a_type_has_a_meaning(t: LayerType) -> None:
-    for param in descriptions.params_of(t):
-        assert problems(descriptions.settings_of(t, param)) == [], param
+    for param in descriptions.list_param_fields(t):
+        assert find_problems(descriptions.list_settings(t, param)) == [], param
 
 
 @pytest.mark.parametrize("name", SHARED_MESSAGES)
 def test_each_setting_of_a_shared_message_has_a_meaning(name: str) -> None:
-    settings = descriptions.settings_of_message(name)
-    assert problems(settings) == []
+    settings = descriptions.list_message_settings(name)
+    assert find_problems(settings) == []
     assert {*fork_fields._SUPPORTED_FIELDS.get(name, ())} <= {s.name for s in settings}
 
 
-def test_each_meaning_is_of_a_field() -> None:
+def test_each_field_comment_belongs_to_a_field() -> None:
     """A comment above a line that is not a field, or a message that the parser misses, would be lost."""
-    for message, fields in descriptions.field_meanings().items():
+    for message, fields in descriptions.read_field_comments().items():
         descriptor = caffe_pb2.DESCRIPTOR.pool.FindMessageTypeByName(message)
         assert {*fields} <= {*descriptor.fields_by_name}, message
-    assert sum(map(len, descriptions.field_meanings().values())) > 1000
+    assert sum(map(len, descriptions.read_field_comments().values())) > 1000
 
 
 def test_the_command_prints_meanings(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,13 +59,13 @@ def test_the_command_prints_meanings(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["layers", "--json"]) == 0
-    everything = json.loads(capsys.readouterr().out)
-    assert {value["name"] for value in everything} == set(layer_types())
+    entries = json.loads(capsys.readouterr().out)
+    assert {value["name"] for value in entries} == set(layer_types())
     assert main(["layers", "--json", "Pooling", "FillerParameter"]) == 0
     pooling, filler = json.loads(capsys.readouterr().out)
-    (side,) = [s for s in pooling["settings"]["pooling_param"] if s["name"] == "kernel_size"]
-    assert (side["kind"], side["repeated"]) == ("int", False)
-    assert side["meaning"].startswith("side of the window")
+    (kernel_size,) = [s for s in pooling["settings"]["pooling_param"] if s["name"] == "kernel_size"]
+    assert (kernel_size["kind"], kernel_size["repeated"]) == ("int", False)
+    assert kernel_size["meaning"].startswith("side of the window")
     assert [s["default"] for s in filler["settings"]["FillerParameter"] if s["name"] == "std"] == ["1"]
 
 

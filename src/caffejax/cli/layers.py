@@ -40,16 +40,18 @@ def run(options: argparse.Namespace) -> None:
         flags.print_json(_as_json(options.type or list(layer_types())))
         return
     if not options.type:
-        rows = [(t.name, t.docs.origin, descriptions.description(t).partition("\n")[0]) for t in layer_types().values()]
+        rows = [
+            (t.name, t.docs.origin, descriptions.get_docstring(t).partition("\n")[0]) for t in layer_types().values()
+        ]
         print("\n".join(align_columns(rows, 3)))
         return
     for name in options.type:
         if name in descriptions.SHARED_MESSAGES:
-            print("\n".join([f"{name}:", *_describe_settings(descriptions.settings_of_message(name)), ""]))
+            print("\n".join([f"{name}:", *_describe_settings(descriptions.list_message_settings(name)), ""]))
         else:
             t = layer_type(name)
             printed: set[tuple[Setting, ...]] = set()
-            for title, variant in (descriptions.variants(t) or {"": t}).items():
+            for title, variant in (descriptions.list_variants(t) or {"": t}).items():
                 print("\n".join(_describe_type(f"{t.name}: {title}" if title else t.name, variant, printed)))
 
 
@@ -60,12 +62,13 @@ def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
     values: list[dict[str, Any]] = []
     for name in names:
         if name in descriptions.SHARED_MESSAGES:
-            values.append({"name": name, "settings": {name: [*map(asdict, descriptions.settings_of_message(name))]}})
+            values.append({"name": name, "settings": {name: [*map(asdict, descriptions.list_message_settings(name))]}})
             continue
         layer = layer_type(name)
-        for variant, t in (descriptions.variants(layer) or {"": layer}).items():
+        for variant, t in (descriptions.list_variants(layer) or {"": layer}).items():
             settings = {
-                param: [*map(asdict, descriptions.settings_of(t, param))] for param in descriptions.params_of(t)
+                param: [*map(asdict, descriptions.list_settings(t, param))]
+                for param in descriptions.list_param_fields(t)
             }
             entry = {
                 "name": layer.name,
@@ -73,8 +76,8 @@ def _as_json(names: Iterable[str]) -> list[dict[str, Any]]:
                 "aliases": layer.signature.aliases,
                 "from": t.docs.origin,
             }
-            entry |= {"description": descriptions.description(t), "facts": descriptions.facts(t)}
-            values.append({**entry, "restrictions": descriptions.restrictions(t), "settings": settings})
+            entry |= {"description": descriptions.get_docstring(t), "facts": descriptions.format_facts(t)}
+            values.append({**entry, "restrictions": descriptions.list_restrictions(t), "settings": settings})
     return values
 
 
@@ -85,12 +88,12 @@ def _describe_type(title: str, t: LayerType, printed: set[tuple[Setting, ...]]) 
     yield f"{title} (from {t.docs.origin})" if t.docs.origin != "BVLC" else title
     if t.signature.aliases:
         yield f"Also called {', '.join(t.signature.aliases)}."
-    yield from ("", descriptions.description(t), "", descriptions.facts(t))
-    restrictions = " ".join(descriptions.restrictions(t))
+    yield from ("", descriptions.get_docstring(t), "", descriptions.format_facts(t))
+    restrictions = " ".join(descriptions.list_restrictions(t))
     if restrictions:
         yield from textwrap.wrap(f"Restrictions: {restrictions}", _WIDTH)
-    for param in descriptions.params_of(t):
-        settings = tuple(descriptions.settings_of(t, param))
+    for param in descriptions.list_param_fields(t):
+        settings = tuple(descriptions.list_settings(t, param))
         if settings in printed:
             yield from ("", f"{param}: as above.")
         else:

@@ -13,7 +13,7 @@ from ..graph import Graph
 from ..graph.reshape import reshape_graph
 from ..graph.traits import IndexRange, check_labels, index_ranges
 from ..layers import CallerInput, Position, Source, SourceInput
-from ..layers.data_source import SharedSource
+from ..layers.data_source import ShardedSource
 from .user_data import UserData
 
 log = logging.getLogger("caffejax.data")
@@ -38,7 +38,7 @@ class Loader:
     """An iterator over the batches of all data layers of a net, or over the batches of the shard in `DataConfig.shard`.
 
     Batch n consists of the nth batch of every source, counted from the start of training. After a restore, n is the
-    position of the first `SharedSource`, or 0 if there is none. So all processes agree on the shard of a batch.
+    position of the first `ShardedSource`, or 0 if there is none. So all processes agree on the shard of a batch.
 
     Args:
         graph: the net's graph.
@@ -70,7 +70,7 @@ class Loader:
         self._user_data = user_data
         self._sources = open_sources(graph)
         self._shard = graph.layers[0].definition.data_config.shard
-        self._shared = {key: source for key, source in self._sources.items() if isinstance(source, SharedSource)}
+        self._shared = {key: source for key, source in self._sources.items() if isinstance(source, ShardedSource)}
         self._next_index = self._find_next_index()
         self._positions: dict[str, Position] = {**self._sources, **_python_positions(graph)}
         if inputs and user_data is not None:

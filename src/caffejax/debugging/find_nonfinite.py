@@ -112,7 +112,7 @@ def _describe_top(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> N
 def _describe_invalid_label(layer: Layer, bottoms: Arrays) -> str:
     """Describe the first label that is not a class of a loss, or return "" if all labels are valid."""
     indices = layer.type.gradient.indices
-    classes = None if indices.classes is None or indices.gathers else indices.classes(layer.context, *bottoms)
+    classes = None if indices.num_classes is None or indices.gathers else indices.num_classes(layer.context, *bottoms)
     if classes is None:
         return ""
     labels = np.trunc(np.asarray(bottoms[indices.bottoms[0]]))

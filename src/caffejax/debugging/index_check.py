@@ -92,7 +92,7 @@ def _is_read_from_data(graph: Graph, layer: Layer) -> bool:
     pending = [producers[layer.bottoms[i]] for i in layer.index_bottoms]
     while pending:
         producer = pending.pop()
-        if not isinstance(producer.type.implementation, SourceInput) and producer.type.traits.data_movement != "whole":
+        if not isinstance(producer.type.implementation, SourceInput) and producer.type.traits.data_movement != "all":
             return False
         pending += [producers[name] for name in producer.bottoms]
     return True

@@ -286,7 +286,7 @@ def _num_fused(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
     ]
     if not epilogues:
         return 0
-    return layer.type.fusion.fusible(layer.context, graph.blobs[layer.bottoms[0]], epilogues)
+    return layer.type.fusion.count_fusible(layer.context, graph.blobs[layer.bottoms[0]], epilogues)
 
 
 def _is_epilogue(layer: Layer, other: Layer) -> bool:

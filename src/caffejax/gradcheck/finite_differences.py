@@ -48,7 +48,7 @@ FLOAT32 = Tolerances(0.16 / 4.0 ** np.arange(4), 1e-4, 1e-3, float(np.finfo(np.f
 def tolerances_for(case: Case) -> Tolerances:
     """Return the tolerances for the dtype in which the layer of a case computes, which is float64 or float32."""
     implementation = case.context.type.implementation
-    return FLOAT32 if isinstance(implementation, HostFunction) and implementation.in_float32 else FLOAT64
+    return FLOAT32 if isinstance(implementation, HostFunction) and implementation.computes_in_float32 else FLOAT64
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def _rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParamet
             return False
         with suppress(GraphError):  # an unknown type is a problem of its layer
             kind = type_of(layer)
-            return kind.traits.data_movement == "whole" and kind.signature.in_place is False
+            return kind.traits.data_movement == "all" and kind.signature.in_place is False
         return False
 
     def is_of_fork(layer: LayerParameter) -> bool:

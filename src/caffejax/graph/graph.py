@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from ..errors import GraphError, Problem, locate_errors
 from ..human_readable import format_count
 from ..layers import CallerInput, Context, LayerDefinition, LayerType, ParamSpec, Phase, type_of
-from ..layers.context import name_number, resolve_type
+from ..layers.context import hash_name, resolve_type
 from ..layers.data_source import SourceSpec
 from ..text_table import printable
 
@@ -190,7 +190,7 @@ class Layer:
 
         The result is None if `key` is None. See `Context.base_key`.
         """
-        return None if key is None else (key, name_number(self.key))
+        return None if key is None else (key, hash_name(self.key))
 
     def in_phase(self, phase: Phase) -> Layer:
         """Return a copy of the layer for the given phase."""

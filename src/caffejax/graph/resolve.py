@@ -243,7 +243,7 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
     except GraphError as error:
         yield Problem(str(error), layer=layer.name)
         return
-    for message in kind.signature.count_problems(len(layer.bottom), len(layer.top)):
+    for message in kind.signature.iterate_count_problems(len(layer.bottom), len(layer.top)):
         yield Problem(message, layer=layer.name, layer_type=layer.type)
     if kind.signature.requires_loss_weight and not layer.loss_weight:
         text = (

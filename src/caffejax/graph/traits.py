@@ -35,7 +35,7 @@ def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRa
         graph: the net.
         parts: whether a blob also gets the ranges of the blobs that contain a part of it, such as slices.
     """
-    movements = {"whole", "parts"} if parts else {"whole"}
+    movements = {"all", "some"} if parts else {"all"}
     ranges: dict[str, list[IndexRange]] = {}
     for layer in reversed(graph.layers):
         if layer.type.traits.data_movement in movements:
@@ -84,9 +84,9 @@ def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
 
 def _classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
     indices = layer.type.gradient.indices
-    if indices.classes is None or not indices.positions(len(bottoms)):  # an optional bottom may be left out
+    if indices.num_classes is None or not indices.positions(len(bottoms)):  # an optional bottom may be left out
         return None
-    count: int | None = indices.classes(layer.context, *bottoms)
+    count: int | None = indices.num_classes(layer.context, *bottoms)
     return count
 
 

@@ -66,7 +66,7 @@ def _remove_identities(graph: Graph) -> Graph:
 
 def _is_identity(layer: Layer) -> bool:
     traits = layer.type.traits
-    return traits.copies or (traits.is_identity is not None and traits.is_identity(layer.context))
+    return traits.is_copy or (traits.is_identity is not None and traits.is_identity(layer.context))
 
 
 class _Folding:

@@ -17,12 +17,12 @@ import numpy as np
 from ..kernels.onednn_program import Numbers
 from ..kernels.window import Window
 from ..layers import Context
-from ..layers.convolution import Correlation, convolution_output, correlation, depthwise_context
+from ..layers.convolution import Correlation, convolution_output_size, correlation, depthwise_context
 from ..layers.helpers import canonical_axis
 from ..layers.indexing import crop_box
 from ..layers.neuron import log_base
 from ..layers.permute import permuted_axes
-from ..layers.pooling import pad_to_cover, pool_method, window_and_size, window_areas
+from ..layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
 from ..layers.shape import concat_axis, slice_points
 from .program_builder import ProgramBuilder, Value
 
@@ -100,7 +100,7 @@ def depthwise(call: Call) -> Value | None:
 
 def _lower_convolution(call: Call, c: Correlation) -> Value | None:
     size = c.size(call.like)
-    window = c.window.fit_padding(size, convolution_output(size, c.window)).drop_negative_padding(size)
+    window = c.window.fit_padding(size, convolution_output_size(size, c.window)).drop_negative_padding(size)
     return _add_convolution("convolution", call, c, window)
 
 
@@ -147,7 +147,7 @@ def pooling(call: Call) -> Value | None:
     method = pool_method(call.param)
     if method == "STOCHASTIC":
         return None
-    window, out = window_and_size(call.context, call.like)
+    window, out = window_and_output_size(call.context, call.like)
     covering = pad_to_cover(call.like, window, out)
     low, high = zip(*covering.padding, strict=True)
     if any(not 0 <= pad < kernel for pads in (low, high) for pad, kernel in zip(pads, window.kernel, strict=True)):

@@ -9,7 +9,7 @@ from ..errors import require
 from . import cross_replica
 from .context import Context
 from .helpers import canonical_axis
-from .loss import classes_along_axis, ignored_label_of_metric, label_shape_problem, valid_labels
+from .loss import ignored_label_of_metric, label_shape_problem, num_classes_along_axis, valid_label_mask
 from .registry import define_layer
 from .types import Gradient, Indices, Signature, Traced
 
@@ -31,7 +31,7 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     require(p.top_k <= classes, f"top_k must be at most the number of classes {classes}, not {p.top_k}")
     rows = jnp.moveaxis(-scores if p.min_is_better else scores, axis, -1).reshape(-1, classes)
     index = labels.astype(jnp.int32).reshape(-1)
-    valid = valid_labels(p, index)
+    valid = valid_label_mask(p, index)
     in_range = valid & (index >= 0) & (index < classes)
     index = jnp.where(in_range, index, 0)
     label_scores = jnp.take_along_axis(rows, index[:, None], 1, mode="clip")
@@ -47,7 +47,7 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
 define_layer(
     Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param", fork_settings=("min_is_better",)),
     Traced(accuracy),
-    Gradient(exists=False, indices=Indices((1,), classes_along_axis, ignored_label_of_metric, counts_ignored=True)),
+    Gradient(exists=False, indices=Indices((1,), num_classes_along_axis, ignored_label_of_metric, counts_ignored=True)),
 )
 
 

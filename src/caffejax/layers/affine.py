@@ -20,7 +20,7 @@ from ..schema.caffe_pb2 import FillerParameter
 from . import cross_replica
 from .context import Context, ParamSpec, Shape
 from .dtype_policy import promote
-from .helpers import canonical_axis, first_top, four_axes, namespace_of
+from .helpers import array_namespace, as_nchw, canonical_axis, first_top
 from .loss import straight_through
 from .registry import define_layer, register
 from .types import ByChannel, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
@@ -43,7 +43,7 @@ def _spans_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: 
 
 
 def bias_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    return namespace_of(blobs[0]).ones_like(blobs[0]), blobs[0]
+    return array_namespace(blobs[0]).ones_like(blobs[0]), blobs[0]
 
 
 def bias_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
@@ -84,7 +84,7 @@ def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
 
 def scale_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     factor, *biases = _clamp_factor(ctx, blobs[0]), *blobs[1:]
-    return factor, biases[0] if biases else namespace_of(factor).zeros_like(factor)
+    return factor, biases[0] if biases else array_namespace(factor).zeros_like(factor)
 
 
 def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
@@ -119,7 +119,7 @@ def _clamp_factor(ctx: Context, factor: Any) -> Any:
     low, high = (getattr(p, f) if p.HasField(f) else None for f in ("min_value", "max_value"))
     if low is None and high is None:
         return factor
-    clamped = namespace_of(factor).clip(factor, low, high)
+    clamped = array_namespace(factor).clip(factor, low, high)
     return clamped if isinstance(clamped, np.ndarray) else straight_through(factor, clamped)
 
 
@@ -293,9 +293,9 @@ register(
 
 
 def _broadcast_scale(x: jax.Array, scale: jax.Array) -> jax.Array:
-    num, _, height, width = four_axes(x.shape)
+    num, _, height, width = as_nchw(x.shape)
     require(
-        four_axes(scale.shape, "bottom 1") == (num, 1, height, width),
+        as_nchw(scale.shape, "bottom 1") == (num, 1, height, width),
         f"bottom 1 must have shape {(num, 1, height, width)} to match bottom 0, {x.shape}, not {scale.shape}",
     )
     return scale.reshape(x.shape[0], *(1,) * (x.ndim > 1), *x.shape[2:])

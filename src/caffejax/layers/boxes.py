@@ -2,12 +2,12 @@
 
 A box is (x1, y1, x2, y2) along the last axis. Forks of Caffe differ in details, which are parameters here:
 
-- `plus` is 1 in forks that count pixels, where a side is x2 - x1 + 1. It is 0 where coordinates are fractions of the
-  image.
-- `touching` is True in SSD, MS-CNN and Cascade R-CNN: boxes that do not touch have no intersection. It is False in
-  py-faster-rcnn: boxes whose distance is less than `plus` also have an intersection.
-- `over` is the divisor of the area of intersection: the union, the smaller area, or the area of the first box.
-- `or_equal` is True in YOLO, where a box is also suppressed if its overlap equals the threshold.
+- `side_offset` is 1 in forks that count pixels, where a side is x2 - x1 + 1. It is 0 where coordinates are fractions of
+  the image.
+- `must_touch` is True in SSD, MS-CNN and Cascade R-CNN: boxes that do not touch have no intersection. It is False in
+  py-faster-rcnn: boxes whose distance is less than `side_offset` also have an intersection.
+- `divisor` is the divisor of the area of intersection: the union, the smaller area, or the area of the first box.
+- `suppress_equal` is True in YOLO, where a box is also suppressed if its overlap equals the threshold.
 
 Functions without a loop also accept NumPy arrays. They then compute with NumPy, without compilation.
 """
@@ -24,48 +24,48 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .helpers import namespace_of
+from .helpers import array_namespace
 
 Divisor = Literal["union", "smaller", "first"]
 
 
-def areas(boxes: Any, plus: float = 0.0) -> Any:
+def areas(boxes: Any, side_offset: float = 0.0) -> Any:
     """Return the areas of boxes, (..., 4) to (...). An area is 0 if x2 < x1 or y2 < y1.
 
-    For `plus`, see the module docstring.
+    For `side_offset`, see the module docstring.
     """
     x1, y1, x2, y2 = (boxes[..., i] for i in range(4))
-    return namespace_of(boxes).where((x2 < x1) | (y2 < y1), 0.0, (x2 - x1 + plus) * (y2 - y1 + plus))
+    return array_namespace(boxes).where((x2 < x1) | (y2 < y1), 0.0, (x2 - x1 + side_offset) * (y2 - y1 + side_offset))
 
 
-def intersections(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False) -> Any:
+def intersections(a: Any, b: Any, side_offset: float = 0.0, *, must_touch: bool = False) -> Any:
     """Return the areas of intersection of boxes `a` and `b`, both (..., 4); their leading axes broadcast.
 
-    For `plus` and `touching`, see the module docstring.
+    For `side_offset` and `must_touch`, see the module docstring.
     """
-    xp = namespace_of(a, b)
+    xp = array_namespace(a, b)
     lengths = xp.minimum(a[..., 2:], b[..., 2:]) - xp.maximum(a[..., :2], b[..., :2])
-    sides = lengths + plus
-    intersects = xp.all((lengths >= 0) if touching else (sides > 0), axis=-1)
+    sides = lengths + side_offset
+    intersects = xp.all((lengths >= 0) if must_touch else (sides > 0), axis=-1)
     return xp.where(intersects, sides[..., 0] * sides[..., 1], 0.0)
 
 
-def overlaps(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False, over: Divisor = "union") -> Any:
+def overlaps(a: Any, b: Any, side_offset: float = 0.0, *, must_touch: bool = False, divisor: Divisor = "union") -> Any:
     """Return the overlaps of boxes `a` and `b`: by default the intersection over union, and 0 for disjoint boxes.
 
     Args:
         a, b: the boxes, both (..., 4); their leading axes broadcast.
-        plus: added to x2 - x1 for the side of a box.
-        touching: whether boxes intersect only if they share a point even without `plus`.
-        over: the divisor of the area of intersection: the "union", the "smaller" area, or the area of `a` ("first").
+        side_offset: added to x2 - x1 for the side of a box.
+        must_touch: whether boxes intersect only if they share a point even without `side_offset`.
+        divisor: the divisor of the area of intersection: the "union", the "smaller" area, or the area of `a` ("first").
     """
-    xp = namespace_of(a, b)
-    intersection, area = intersections(a, b, plus, touching=touching), areas(a, plus)
-    if over == "union":
-        divisor = area + areas(b, plus) - intersection
+    xp = array_namespace(a, b)
+    intersection, area = intersections(a, b, side_offset, must_touch=must_touch), areas(a, side_offset)
+    if divisor == "union":
+        denominator = area + areas(b, side_offset) - intersection
     else:
-        divisor = area if over == "first" else xp.minimum(area, areas(b, plus))
-    return xp.where(divisor > 0, intersection / xp.where(divisor > 0, divisor, 1.0), 0.0)
+        denominator = area if divisor == "first" else xp.minimum(area, areas(b, side_offset))
+    return xp.where(denominator > 0, intersection / xp.where(denominator > 0, denominator, 1.0), 0.0)
 
 
 class Selection(NamedTuple):
@@ -89,8 +89,8 @@ def select_best(
     n_candidates: int | None = None,
     max_selected: int | None = None,
     order: jax.Array | None = None,
-    plus: float = 0.0,
-    or_equal: bool = False,
+    side_offset: float = 0.0,
+    suppress_equal: bool = False,
     measure: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
 ) -> Selection:
     """Return the boxes that remain after non-maximum suppression, best first.
@@ -99,7 +99,7 @@ def select_best(
         boxes: (N, 4), x1, y1, x2, y2 of each box.
         scores: (N,). Boxes with equal scores keep their order.
         valid: (N,), False for boxes that are ignored.
-        threshold, plus, or_equal, measure: see `non_max_suppression`.
+        threshold, side_offset, suppress_equal, measure: see `non_max_suppression`.
         n_candidates: the number of best boxes to consider. Default: all.
         max_selected: the maximum number of boxes to select. Default: no limit.
         order: (M,), the indices of the boxes in the order in which they are considered. Default: by descending score.
@@ -113,7 +113,13 @@ def select_best(
         order = jnp.argsort(jnp.where(valid, -scores, jnp.inf), stable=True)
     order = order[:n]
     selected = non_max_suppression(
-        boxes[order], valid[order], threshold, plus=plus, or_equal=or_equal, max_selected=max_selected, measure=measure
+        boxes[order],
+        valid[order],
+        threshold,
+        side_offset=side_offset,
+        suppress_equal=suppress_equal,
+        max_selected=max_selected,
+        measure=measure,
     )
     positions = jnp.argsort(~selected, stable=True)[: min(max_selected or n, n)]
     return Selection(order[positions], selected[positions])
@@ -124,9 +130,9 @@ def non_max_suppression(
     valid: jax.Array,
     threshold: Any,
     *,
-    plus: float = 0.0,
+    side_offset: float = 0.0,
     eta: float = 1.0,
-    or_equal: bool = False,
+    suppress_equal: bool = False,
     max_selected: int | None = None,
     measure: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
 ) -> jax.Array:
@@ -139,12 +145,12 @@ def non_max_suppression(
         boxes: (N, 4), the best first.
         valid: (N,), False for padding.
         threshold: the overlap above which a box is suppressed.
-        plus: added to x2 - x1 for the side of a box.
+        side_offset: added to x2 - x1 for the side of a box.
         eta: if it is below 1, each selected box multiplies the threshold by it while the threshold is above 0.5.
-        or_equal: whether an overlap equal to the threshold also suppresses.
+        suppress_equal: whether an overlap equal to the threshold also suppresses.
         max_selected: the maximum number of boxes to select. Default: no limit.
         measure: `measure(selected, boxes)` returns the overlaps of two arrays of boxes (..., 4), which broadcast.
-            Default: `overlaps` with `plus`.
+            Default: `overlaps` with `side_offset`.
 
     Returns:
         (N,), True for the selected boxes.
@@ -156,14 +162,16 @@ def non_max_suppression(
         return selected
     if eta == 1 and _avoids_loops.get():
         earlier, later = boxes[:, None], boxes[None]
-        overlap = overlaps(earlier, later, plus) if measure is None else measure(earlier, later)
-        return _suppress_in_rounds((overlap >= threshold) if or_equal else (overlap > threshold), valid, max_selected)
+        overlap = overlaps(earlier, later, side_offset) if measure is None else measure(earlier, later)
+        return _suppress_in_rounds(
+            (overlap >= threshold) if suppress_equal else (overlap > threshold), valid, max_selected
+        )
     zero = 0 * jnp.sum(boxes[:0])
     limit = jnp.asarray(threshold, boxes.dtype) + zero
     overlap = jnp.full(n, -jnp.inf, boxes.dtype) + zero
 
     def remaining_boxes(carry: _Carry) -> jax.Array:
-        suppressed = (carry.overlap >= carry.limit) if or_equal else (carry.overlap > carry.limit)
+        suppressed = (carry.overlap >= carry.limit) if suppress_equal else (carry.overlap > carry.limit)
         return valid & ~suppressed & (jnp.arange(n) > carry.last)
 
     def has_next(carry: _Carry) -> jax.Array:
@@ -172,7 +180,7 @@ def non_max_suppression(
 
     def select_next(carry: _Carry) -> _Carry:
         i = jnp.argmax(remaining_boxes(carry)).astype(jnp.int32)
-        new_overlap = overlaps(boxes[i], boxes, plus) if measure is None else measure(boxes[i], boxes)
+        new_overlap = overlaps(boxes[i], boxes, side_offset) if measure is None else measure(boxes[i], boxes)
         is_lowered = (eta < 1) & (carry.limit > 0.5)
         return _Carry(
             selected=carry.selected.at[i].set(True),
@@ -276,10 +284,10 @@ def decode_offsets(code: str, offsets: Any, priors: Any, variances: Any) -> Any:
     if code == "CORNER_SIZE":
         return priors + offsets * _repeat_sides(sides)
     centers = (priors[..., :2] + priors[..., 2:]) / 2 + offsets[..., :2] * sides
-    xp = namespace_of(offsets, priors)
+    xp = array_namespace(offsets, priors)
     half = xp.exp(offsets[..., 2:]) * sides / 2
     return xp.concatenate([centers - half, centers + half], axis=-1)
 
 
 def _repeat_sides(sides: Any) -> Any:
-    return namespace_of(sides).concatenate([sides, sides], axis=-1)
+    return array_namespace(sides).concatenate([sides, sides], axis=-1)

@@ -128,7 +128,7 @@ def threefry(key: np.ndarray, first: Any, second: Any) -> np.ndarray:
     return words
 
 
-def folded_bits(key: jax.Array, number: Any) -> int:
+def fold_in_bits(key: jax.Array, number: Any) -> int:
     """Return `jax.random.bits(jax.random.fold_in(key, number))` as an int, without compilation for default keys."""
     if str(jax.random.key_impl(key)) != "threefry2x32" or not jax.config.values["jax_threefry_partitionable"]:
         return int(jax.random.bits(jax.random.fold_in(key, number)))
@@ -136,7 +136,7 @@ def folded_bits(key: jax.Array, number: Any) -> int:
     return int(high ^ low)
 
 
-def key_of_seed(seed: int) -> jax.Array:
+def make_key(seed: int) -> jax.Array:
     """Return `jax.random.key(seed)`, without compilation for JAX's default keys."""
     if jax.config.values["jax_default_prng_impl"] != "threefry2x32" or not 0 <= seed < 1 << 31:
         return jax.random.key(seed)

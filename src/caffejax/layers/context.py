@@ -235,12 +235,12 @@ def resolve_type(context: Context, definition: LayerDefinition) -> Context:
     return replace(context, type=layer_type, per_layer=True)
 
 
-def name_key(key: jax.Array, name: str) -> jax.Array:
+def fold_in_name(key: jax.Array, name: str) -> jax.Array:
     """Derive a random key from a key and a name."""
-    return fold_in(key, name_number(name))
+    return fold_in(key, hash_name(name))
 
 
-def name_number(name: str) -> np.uint32:
+def hash_name(name: str) -> np.uint32:
     """Return the CRC-32 of a name, which can be folded into a random key."""
     return np.uint32(zlib.crc32(name.encode()))
 

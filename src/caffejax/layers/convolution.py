@@ -161,7 +161,7 @@ def _read_dilation(p: Any) -> AxisSizes:
     return replace(sizes, pair_names=("hole_h", "hole_w"), pair=(p.hole_h, p.hole_w))
 
 
-def convolution_output(size: Shape, window: Window) -> Shape:
+def convolution_output_size(size: Shape, window: Window) -> Shape:
     """Return the output size along each axis, rounded towards zero as Caffe's integer division does.
 
     Raises:
@@ -212,7 +212,7 @@ class Correlation:
         values by 0.
         """
         size = self.size(x)
-        window = self.window.fit_padding(size, convolution_output(size, self.window))
+        window = self.window.fit_padding(size, convolution_output_size(size, self.window))
         y = correlate(self._flat(x), weight, window, bias, factor=factor, relu=relu, fast=self.fast)
         return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
 
@@ -373,7 +373,7 @@ def convolution_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
     if any(x.shape != xs[0].shape or 0 in x.shape for x in xs):
         return None
     c = correlation(ctx, xs)
-    size = convolution_output(c.size(xs[0]), c.window)
+    size = convolution_output_size(c.size(xs[0]), c.window)
     return [(*xs[0].shape[: c.axis], ctx.settings.num_output, *size)] * len(xs)
 
 

@@ -16,19 +16,19 @@ from ..schema.blob_proto import read_blob_proto
 from . import cross_replica
 from .context import Context, LayerDefinition
 from .dtype_policy import promote
-from .helpers import canonical_axis, first_top, four_axes, outer_inner
+from .helpers import as_nchw, canonical_axis, first_top, outer_and_inner_num
 from .loss import (
-    classes_along_axis,
-    classes_of_rows,
     ignored_label,
     label_indices,
-    label_mask,
     label_shape_problem,
     loss_divisor,
     nan_if_unlabelled,
-    require_one_batch,
+    num_classes_along_axis,
+    num_classes_of_rows,
+    one_hot_mask,
+    require_same_batch_size,
     straight_through,
-    valid_labels,
+    valid_label_mask,
 )
 from .registry import define_layer, register
 from .types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced, Variants
@@ -60,7 +60,7 @@ define_layer(
     Gradient(
         multinomial_logistic_loss_backward,
         overrides_autodiff=True,
-        indices=Indices((1,), classes_of_rows),
+        indices=Indices((1,), num_classes_of_rows),
         exempt_from_force_backward=(1,),
     ),
 )
@@ -68,14 +68,14 @@ define_layer(
 
 def _labels_and_probabilities(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the one-hot mask of the labels, and the probabilities clamped to at least 1e-20, both (batch, classes)."""
-    four_axes(prob.shape)
-    require_one_batch(prob.shape, labels.shape)
+    as_nchw(prob.shape)
+    require_same_batch_size(prob.shape, labels.shape)
     require(
-        four_axes(labels.shape, "bottom 1")[1:] == (1, 1, 1),
+        as_nchw(labels.shape, "bottom 1")[1:] == (1, 1, 1),
         f"needs one label for each of the {prob.shape[0]} examples, not labels of shape {labels.shape}",
     )
     rows = promote(prob).reshape(prob.shape[0], -1)
-    return label_mask(labels, rows.shape), jnp.maximum(rows, _MIN_PROBABILITY)
+    return one_hot_mask(labels, rows.shape), jnp.maximum(rows, _MIN_PROBABILITY)
 
 
 def sigmoid_cross_entropy_loss(ctx: Context, scores: jax.Array, targets: jax.Array) -> jax.Array:
@@ -114,14 +114,14 @@ def _targets(
     ctx: Context, scores: jax.Array, targets: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array | float]:
     """Return scores, targets and the mask of valid elements, each (batch, elements), and the divisor."""
-    require_one_batch(scores.shape, targets.shape)
+    require_same_batch_size(scores.shape, targets.shape)
     require(
         scores.size == targets.size,
         f"scores and targets must have the same number of elements: scores of shape {scores.shape} have {scores.size}, "
         f"targets of shape {targets.shape} have {targets.size}",
     )
     x, t = (promote(a).reshape(scores.shape[0], -1) for a in (scores, jax.lax.stop_gradient(targets)))
-    valid = valid_labels(ctx.layer.loss_param, t)
+    valid = valid_label_mask(ctx.layer.loss_param, t)
     return x, t, valid, loss_divisor(ctx, valid, "BATCH_SIZE", valid.shape[0])
 
 
@@ -145,7 +145,7 @@ def weighted_sigmoid_loss_backward(
 def _sigmoid_rows(scores: jax.Array, *targets_and_weights: jax.Array) -> list[jax.Array]:
     """Return scores, targets and weights as (batch, elements)."""
     for array, name in zip(targets_and_weights, ("targets", "weights"), strict=True):
-        require_one_batch(scores.shape, array.shape)
+        require_same_batch_size(scores.shape, array.shape)
         require(
             scores.size == array.size,
             f"scores and {name} must have the same number of elements: scores of shape {scores.shape} have "
@@ -238,7 +238,7 @@ define_layer(
     PerLayer(make_infogain_loss),
     Gradient(
         infogain_loss_backward,
-        indices=Indices((1, 2), classes_along_axis, ignored_label),
+        indices=Indices((1, 2), num_classes_along_axis, ignored_label),
         exempt_from_force_backward=(1,),
     ),
 )
@@ -253,14 +253,14 @@ def _weights(
     """
     loss_param, classes = ctx.layer.loss_param, scores.shape[axis]
     require(not loss_param.HasField("normalize"), 'normalize is deprecated here; use "normalization"')
-    require_one_batch(scores.shape, labels.shape)
+    require_same_batch_size(scores.shape, labels.shape)
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")
     h = jax.lax.stop_gradient(promote(jnp.asarray(matrix)))
     require(h.size == classes**2, f"the infogain matrix must have {classes} x {classes} elements, not shape {h.shape}")
     h = h.reshape(classes, classes)
-    outer, inner = outer_inner(scores.shape, axis)
-    valid = valid_labels(loss_param, labels.reshape(outer, inner))
+    outer, inner = outer_and_inner_num(scores.shape, axis)
+    valid = valid_label_mask(loss_param, labels.reshape(outer, inner))
     index = jnp.where(valid, label_indices(labels, classes).reshape(outer, inner), 0)
     matrix_rows = jnp.take(h, index, 0, mode="fill", fill_value=jnp.nan)  # (outer, inner, classes)
     rows = jnp.where(valid[:, :, None], matrix_rows, 0)

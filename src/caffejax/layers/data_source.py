@@ -43,7 +43,7 @@ class Source(Position, Protocol):
 
 
 @runtime_checkable
-class SharedSource(Source, Protocol):
+class ShardedSource(Source, Protocol):
     """A source that can restrict its reading to the shard of one process, `DataConfig.shard`.
 
     `next` returns the next batch of the shard. The position refers to the data of all processes, regardless of the
@@ -73,11 +73,11 @@ class SourceSpec(NamedTuple):
         device_transform: a traced function `device_transform(*arrays) -> tops` that computes the tops from the source's
             arrays on the device, or None if the arrays are the tops.
         arrays: the shape and dtype of each of the source's arrays, or None if they equal `tops`.
-        padded: the indices of the tops that end with padding, because their number of rows differs between batches; see
-            `layers.row_padding`.
+        padded_tops: the indices of the tops that end with padding, because their number of rows differs between
+            batches; see `layers.row_padding`.
     """
 
     tops: Tops
     device_transform: Callable[..., tuple[jax.Array, ...]] | None = None
     arrays: Tops | None = None
-    padded: tuple[int, ...] = ()
+    padded_tops: tuple[int, ...] = ()

@@ -24,8 +24,8 @@ SHARED_MESSAGES = (
     *("NonMaximumSuppressionParameter", "SaveOutputParameter"),
 )
 COMMON_PARAMS = ("transform_param", "loss_param")  # fields of LayerParameter that many types read
-_PLAIN = (*SHARED_MESSAGES, "BlobShape", "BlobProto")
-_KINDS = {1: "float", 2: "float", 3: "int", 4: "int", 5: "int", 8: "bool", 9: "string", 13: "int"}
+_NOT_EXPANDED = (*SHARED_MESSAGES, "BlobShape", "BlobProto")
+_TYPE_NAMES = {1: "float", 2: "float", 3: "int", 4: "int", 5: "int", 8: "bool", 9: "string", 13: "int"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Setting:
     meaning: str
 
 
-def description(t: LayerType) -> str:
+def get_docstring(t: LayerType) -> str:
     """Return the docstring of the function or class that computes layers of a type.
 
     For a type with variants, return the sentence that tells how they are distinguished.
@@ -62,23 +62,23 @@ def description(t: LayerType) -> str:
     return inspect.getdoc(function) or ""
 
 
-def variants(t: LayerType) -> dict[str, LayerType]:
+def list_variants(t: LayerType) -> dict[str, LayerType]:
     """Return the variants of a type, keyed by name. The dict is empty for types without variants."""
     return dict(t.implementation.types) if isinstance(t.implementation, Variants) else {}
 
 
-def _has_gradient_by_layer(t: LayerType) -> bool:
+def _has_gradient_per_layer(t: LayerType) -> bool:
     """Return whether the layers of a type define their gradients individually, as Python layers do."""
     return isinstance(t.implementation, PerLayer) and t.gradient.backward is None and t.gradient.exists
 
 
-def facts(t: LayerType) -> str:
+def format_facts(t: LayerType) -> str:
     """Return a sentence with the numbers of bottoms and tops of a type, and how its gradient is checked."""
-    bottoms, tops = _count(t.signature.bottoms), _count(t.signature.tops)
-    return f"Number of bottoms: {bottoms}; of tops: {tops}; gradient: {_gradient(t)}."
+    bottoms, tops = _format_count(t.signature.bottoms), _format_count(t.signature.tops)
+    return f"Number of bottoms: {bottoms}; of tops: {tops}; gradient: {_describe_gradient(t)}."
 
 
-def _count(n: Any) -> str:
+def _format_count(n: Any) -> str:
     """Format a number of bottoms or tops, such as `2`, `1 to 3`, `1 or more` or `as bottoms`."""
     if isinstance(n, str):
         return "as bottoms"
@@ -88,47 +88,47 @@ def _count(n: Any) -> str:
     return f"{low} or more" if high is None else f"{low} to {high}"
 
 
-def _gradient(t: LayerType) -> str:
+def _describe_gradient(t: LayerType) -> str:
     if t.gradient.backward is None:
-        return "its own" if _has_gradient_by_layer(t) else "none"
+        return "its own" if _has_gradient_per_layer(t) else "none"
     if t.on_host:
         return "two ways"
     return "Caffe's rule" if t.gradient.overrides_autodiff else "three ways"
 
 
-def restrictions(t: LayerType) -> list[str]:
+def list_restrictions(t: LayerType) -> list[str]:
     """Return sentences about the restrictions of a type, and about the JAX transformations that it does not support."""
     sentences = [t.docs.restrictions] if t.docs.restrictions else []
     if t.on_host:
         return [*sentences, f"No transformation but `jax.grad`: {ON_HOST}."]
-    if _has_gradient_by_layer(t):
+    if _has_gradient_per_layer(t):
         sentences.append(f"For a class with pycaffe's methods: no transformation but `jax.grad`: {ON_HOST}.")
     return [*sentences, *(f"Cannot {TRANSFORMS[transform]}: {reason}." for transform, reason in t.unsupported.items())]
 
 
-def params_of(t: LayerType) -> list[str]:
+def list_param_fields(t: LayerType) -> list[str]:
     """Return the names of the fields of LayerParameter that hold the settings of a type, except `COMMON_PARAMS`."""
     return [param for param in (t.signature.param, *t.signature.further_params) if param]
 
 
-def settings_of(t: LayerType, param: str) -> list[Setting]:
+def list_settings(t: LayerType, param: str) -> list[Setting]:
     """Return the settings of a layer type that belong to the LayerParameter field `param`.
 
     Settings that only forks of Caffe define are omitted if the type does not support them.
     """
     message = caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[param].message_type
-    return list(_settings(message, "", t.signature.fork_settings))
+    return list(_iterate_settings(message, "", t.signature.fork_settings))
 
 
-def settings_of_message(name: str) -> list[Setting]:
+def list_message_settings(name: str) -> list[Setting]:
     """Return the settings in one of `SHARED_MESSAGES`.
 
     Settings that only forks of Caffe define are omitted if caffe.proto has no comment on them.
     """
-    return list(_settings(getattr(caffe_pb2, name).DESCRIPTOR))
+    return list(_iterate_settings(getattr(caffe_pb2, name).DESCRIPTOR))
 
 
-def _settings(message: Any, prefix: str = "", supported: tuple[str, ...] | None = None) -> Iterator[Setting]:
+def _iterate_settings(message: Any, prefix: str = "", supported: tuple[str, ...] | None = None) -> Iterator[Setting]:
     """Yield a setting for each field, and for the fields of nested messages that are not described elsewhere.
 
     Args:
@@ -136,24 +136,26 @@ def _settings(message: Any, prefix: str = "", supported: tuple[str, ...] | None 
         prefix: the text before the names of fields, such as "weight_filler.".
         supported: the fields of forks to include. Default: all that have a comment in caffe.proto.
     """
-    fork_names, meanings = fork_fields().get(message.name, {}), field_meanings().get(message.full_name, {})
+    fork_names, meanings = fork_fields().get(message.name, {}), read_field_comments().get(message.full_name, {})
     for field in message.fields:
         is_param = message.name == "LayerParameter" and field.number >= 100 and field.name not in COMMON_PARAMS
         if is_param or (field.name in fork_names and field.name not in (meanings if supported is None else supported)):
             continue
         name, nested = prefix + field.name, field.message_type
-        yield Setting(name, _kind(field), _default(field), field.is_repeated, meanings.get(field.name, ""))
-        if nested is not None and nested.name not in _PLAIN:
-            yield from _settings(nested, f"{name}.")
+        yield Setting(
+            name, _format_type(field), _format_default(field), field.is_repeated, meanings.get(field.name, "")
+        )
+        if nested is not None and nested.name not in _NOT_EXPANDED:
+            yield from _iterate_settings(nested, f"{name}.")
 
 
-def _kind(field: Any) -> str:
+def _format_type(field: Any) -> str:
     if field.enum_type is not None:
         return ", ".join(v.name for v in field.enum_type.values if v.number < 100)
-    return field.message_type.name if field.message_type is not None else _KINDS[field.type]
+    return field.message_type.name if field.message_type is not None else _TYPE_NAMES[field.type]
 
 
-def _default(field: Any) -> str:
+def _format_default(field: Any) -> str:
     if not field.has_default_value:
         return ""
     if field.enum_type is not None:
@@ -163,7 +165,7 @@ def _default(field: Any) -> str:
 
 
 @functools.cache
-def field_meanings() -> Mapping[str, Mapping[str, str]]:
+def read_field_comments() -> Mapping[str, Mapping[str, str]]:
     """Return `{full name of a message: {field: meaning}}`. A meaning is the comment above a field in caffe.proto."""
     meanings: dict[str, dict[str, str]] = {}
     outer, comment = ["caffe"], ""

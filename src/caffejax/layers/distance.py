@@ -13,8 +13,8 @@ from ..errors import require
 from . import cross_replica
 from .context import Context
 from .dtype_policy import promote
-from .helpers import first_top, four_axes
-from .loss import classes_of_rows, label_mask, nan_if_unlabelled, require_one_batch
+from .helpers import as_nchw, first_top
+from .loss import nan_if_unlabelled, num_classes_of_rows, one_hot_mask, require_same_batch_size
 from .registry import define_layer
 from .types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
@@ -51,7 +51,7 @@ def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
         a.shape == b.shape or len(a.shape) <= 4,
         f"bottoms of more than 4 axes must have equal shapes: bottom 1 must have shape {a.shape}, not {b.shape}",
     )
-    require_one_batch(a.shape, b.shape)
+    require_same_batch_size(a.shape, b.shape)
     require(
         math.prod(a.shape[1:]) == math.prod(b.shape[1:]),
         f"inputs must have the same dimension after the first axis, but have shapes {a.shape} and {b.shape}",
@@ -131,14 +131,14 @@ def _pairs(
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Return differences (pairs, channels), the mask of similar pairs, squared distances, and margin - distance."""
     p = ctx.param
-    require_one_batch(a.shape, b.shape)
+    require_same_batch_size(a.shape, b.shape)
     for i, x in enumerate((a, b)):
         require(
-            four_axes(x.shape, f"bottom {i}")[2:] == (1, 1),
+            as_nchw(x.shape, f"bottom {i}")[2:] == (1, 1),
             f"bottom {i} must have shape (pairs, channels) or (pairs, channels, 1, 1), not {x.shape}",
         )
     require(a.size == b.size, f"bottom 1 must have as many channels as bottom 0, {a.shape}, but has shape {b.shape}")
-    n, n_labels, *plane = four_axes(similar.shape, "bottom 2")
+    n, n_labels, *plane = as_nchw(similar.shape, "bottom 2")
     require(
         (n, *plane) == (a.shape[0], 1, 1) and 1 <= n_labels <= 3,
         f"bottom 2 must hold one number, or two or three labels, for each of the {a.shape[0]} pairs, but has shape "
@@ -216,7 +216,7 @@ define_layer(
 
 def _weighted_difference(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return a - b as (batch, elements)."""
-    require_one_batch(a.shape, b.shape)
+    require_same_batch_size(a.shape, b.shape)
     require(
         math.prod(a.shape[1:]) == math.prod(b.shape[1:]),
         f"bottoms 0 and 1 must have rows of the same length, but have shapes {a.shape} and {b.shape}",
@@ -256,7 +256,7 @@ def hinge_loss_backward(
 define_layer(
     Signature("HingeLoss", bottoms=2, param="hinge_loss_param", loss=True),
     Traced(hinge_loss),
-    Gradient(hinge_loss_backward, indices=Indices((1,), classes_of_rows), exempt_from_force_backward=(1,)),
+    Gradient(hinge_loss_backward, indices=Indices((1,), num_classes_of_rows), exempt_from_force_backward=(1,)),
 )
 
 
@@ -266,13 +266,13 @@ def _is_squared(ctx: Context) -> bool:
 
 def _violations(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the signs (-1 at each example's label, 1 elsewhere) and 1 + sign * score, both (batch, classes)."""
-    four_axes(scores.shape)
-    require_one_batch(scores.shape, labels.shape)
+    as_nchw(scores.shape)
+    require_same_batch_size(scores.shape, labels.shape)
     require(
         math.prod(labels.shape) == labels.shape[0],
         f"needs one label for each of the {scores.shape[0]} examples, not labels of shape {labels.shape}",
     )
     rows = promote(scores).reshape(scores.shape[0], -1)
-    is_label = label_mask(labels, rows.shape)
+    is_label = one_hot_mask(labels, rows.shape)
     sign = jnp.where(is_label, -1, 1).astype(rows.dtype)
     return sign, 1 + sign * rows

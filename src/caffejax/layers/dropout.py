@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ..errors import require
 from .context import Context
-from .param_str import settings
+from .param_str import parse_param_str
 from .registry import define_layer
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
@@ -163,7 +163,7 @@ SPATIAL_DROPOUT_LAYER = LayerType(
 
 
 def _spatial_factor(ctx: Context, x: jax.Array) -> Any:
-    options = settings(ctx.param.param_str, {"phase": "TRAIN", "p": None})
+    options = parse_param_str(ctx.param.param_str, {"phase": "TRAIN", "p": None})
     try:
         p = float(options["p"])
     except (TypeError, ValueError):

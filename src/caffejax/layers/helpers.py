@@ -30,7 +30,7 @@ def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
     return axis % n
 
 
-def refuse_set(p: Any, names: Container[str], hint: str) -> None:
+def reject_fields(p: Any, names: Container[str], hint: str) -> None:
     """Raise `LayerError` if a message sets one of the fields `names` to a value other than its default.
 
     `hint` ends the error message, and tells how to correct the net.
@@ -47,17 +47,17 @@ def is_after_first_axis(ctx: Context) -> bool:
     return bool(ctx.param.axis > 0)
 
 
-def outer_inner(shape: Shape, axis: int) -> tuple[int, int]:
+def outer_and_inner_num(shape: Shape, axis: int) -> tuple[int, int]:
     """Return the product of the sizes before an axis, and the product of the sizes after it."""
     return math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
 
 
-def four_axis_shape(shape: Shape) -> Shape:
+def pad_to_four_axes(shape: Shape) -> Shape:
     """Append axes of size 1 to a shape until it has four axes, like the blobs of the forks."""
     return (*shape, 1, 1, 1)[: max(4, len(shape))]
 
 
-def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]:
+def as_nchw(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]:
     """Return num, channels, height and width, with 1 for missing axes, as Caffe's oldest layers read shapes.
 
     Raises:
@@ -119,7 +119,7 @@ def no_gradient(ctx: Context, *bottoms: Any, y: Any, dy: Any) -> tuple[None, ...
     return (None,) * len(bottoms)
 
 
-def namespace_of(*arrays: Any) -> ModuleType:
+def array_namespace(*arrays: Any) -> ModuleType:
     """Return `numpy` if all arrays are NumPy arrays, else `jax.numpy`."""
     return np if all(isinstance(a, np.ndarray) for a in arrays) else jnp
 

@@ -60,7 +60,7 @@ for _name, _forward, _origin, _tops in (
         Signature(_name, bottoms=(1, None), tops=_tops),
         Traced(_forward),
         Gradient(pass_through_backward),
-        LayerTraits(elementwise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
+        LayerTraits(elementwise=True, data_movement="all", dtype_policy="bottoms", accepts_integers=True),
         docs=LayerDocs(origin=_origin),
     )
 
@@ -97,12 +97,12 @@ define_layer(
         overrides_autodiff=True,
         not_derivative="It is the gradient of the top, negated and scaled.",
     ),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="whole", spatial_map="same"),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="all", spatial_map="same"),
     docs=LayerDocs(
         origin="ddtm/caffe (DANN)",
         restrictions="Forward passes are counted, while the fork uses the iteration of the solver: with iter_size "
         "set, multiply max_iter by it. No recorded case.",
-        unsupported={"second": "second derivatives have the wrong sign, because the gradient is negated again"},
+        unsupported={"second_order": "second derivatives have the wrong sign, because the gradient is negated again"},
     ),
 )
 

@@ -11,7 +11,7 @@ from jax import lax
 from ..errors import require
 from ..kernels.window import Window
 from .context import Context, Shape
-from .convolution import FORK_DILATIONS, convolution_output, read_convolution
+from .convolution import FORK_DILATIONS, convolution_output_size, read_convolution
 from .helpers import canonical_axis, is_after_first_axis
 from .registry import define_layer
 from .types import Gradient, LayerTraits, Signature, Traced
@@ -57,7 +57,7 @@ def _window(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:
     n = x.ndim - axis - 1
     require(n > 0, f"needs spatial axes after the channel axis {axis}, but the bottom has shape {x.shape}")
     window = ctx.settings.window(n)
-    return window, axis, convolution_output(x.shape[axis + 1 :], window)
+    return window, axis, convolution_output_size(x.shape[axis + 1 :], window)
 
 
 def gather_windows(x: jax.Array, window: Window, out: Shape) -> jax.Array:

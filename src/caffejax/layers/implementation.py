@@ -26,13 +26,13 @@ class Fusion:
     """Functions that compute a layer together with the layers that work in place on its only top, which is faster.
 
     Attributes:
-        fusible: `fusible(ctx, bottom, epilogues)` returns how many of the following layers, which are passed as
-            `Epilogue`s, can be fused. The bottom and the blobs have no values, only `.shape`.
+        count_fusible: `count_fusible(ctx, bottom, epilogues)` returns how many of the following layers, which are
+            passed as `Epilogue`s, can be fused. The bottom and the blobs have no values, only `.shape`.
         run: `run(ctx, blobs, bottom, epilogues)` computes the layer fused with all these epilogues. It returns a result
             of the same form as `Traced.forward`.
     """
 
-    fusible: Callable[..., int]
+    count_fusible: Callable[..., int]
     run: Function
 
 
@@ -73,7 +73,7 @@ class HostFunction:
         top_shapes: `top_shapes(ctx, *bottoms)` returns the largest possible shapes of the tops.
         params: see `Traced`.
         ragged: whether the number of rows of the tops depends on the data.
-        in_float32: whether the function computes in float32, for bottoms of any dtype.
+        computes_in_float32: whether the function computes in float32, for bottoms of any dtype.
         instance: the user's object that computes the layer, or None.
         position: the interface to save and restore the position of that object in its data, or None.
     """
@@ -82,7 +82,7 @@ class HostFunction:
     top_shapes: Function
     params: Function | None = None
     ragged: bool = False
-    in_float32: bool = False
+    computes_in_float32: bool = False
     instance: Any = None
     position: Position | None = None
 

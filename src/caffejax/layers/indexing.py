@@ -70,7 +70,7 @@ def batch_reindex(ctx: Context, x: jax.Array, index: jax.Array) -> jax.Array:
     return items.astype(x.dtype)
 
 
-def batch_reindex_classes(ctx: Context, x: Any, index: Any) -> int:
+def batch_reindex_num_indices(ctx: Context, x: Any, index: Any) -> int:
     return int(x.shape[0])
 
 
@@ -83,9 +83,9 @@ def batch_reindex_backward(
 define_layer(
     Signature("BatchReindex", bottoms=2),
     Traced(batch_reindex),
-    Gradient(batch_reindex_backward, indices=Indices((1,), classes=batch_reindex_classes, gathers=True)),
+    Gradient(batch_reindex_backward, indices=Indices((1,), num_classes=batch_reindex_num_indices, gathers=True)),
     LayerTraits(dtype_policy="bottoms"),
-    docs=LayerDocs(unsupported={"joined": "its indices refer to items in the batch of the device"}),
+    docs=LayerDocs(unsupported={"joint_batch": "its indices refer to items in the batch of the device"}),
 )
 
 
@@ -156,7 +156,7 @@ def embed(ctx: Context, blobs: Arrays, index: jax.Array) -> jax.Array:
     return rows + bias[0] if bias else rows
 
 
-def embed_classes(ctx: Context, index: Any) -> int:
+def embed_num_indices(ctx: Context, index: Any) -> int:
     return int(ctx.param.input_dim)
 
 
@@ -179,7 +179,7 @@ def embed_backward(
 define_layer(
     Signature("Embed", param="embed_param"),
     Traced(embed, params=embed_params),
-    Gradient(embed_backward, indices=Indices((0,), classes=embed_classes, gathers=True)),
+    Gradient(embed_backward, indices=Indices((0,), num_classes=embed_num_indices, gathers=True)),
 )
 
 

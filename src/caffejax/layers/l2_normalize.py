@@ -13,7 +13,7 @@ from ..kernels.window import Window
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec
 from .dtype_policy import promote
-from .helpers import as_tuple, four_axes, pointwise_window, refuse_set
+from .helpers import as_nchw, as_tuple, pointwise_window, reject_fields
 from .implementation import LayerContext
 from .registry import define_layer
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
@@ -35,7 +35,7 @@ def normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> jax.Array:
 
 def normalize_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     p = ctx.layer.norm_param
-    _, channels, _, _ = four_axes(x.shape)
+    _, channels, _, _ = as_nchw(x.shape)
     filler = p.scale_filler if p.HasField("scale_filler") else FillerParameter(value=1)
     return [ParamSpec(shape=() if p.channel_shared else (channels,), filler=filler)]
 
@@ -67,8 +67,8 @@ NORMALIZE_SSD = LayerType(
 def _normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the top, in float32 at least, and the lengths by which x is divided."""
     p = ctx.layer.norm_param
-    refuse_set(p, ("bp_norm", "normalize_type"), "it belongs to NormFace's normalize_param")
-    four_axes(x.shape)
+    reject_fields(p, ("bp_norm", "normalize_type"), "it belongs to NormFace's normalize_param")
+    as_nchw(x.shape)
     require(len(x.shape) >= 2, f"needs a bottom with 2 to 4 axes, not shape {x.shape}")
     require(p.add_eps_before_sqrt, "add_eps_before_sqrt: false is not supported; remove it")
     require(p.eps >= 0, f"eps must not be negative, but is {p.eps}")
@@ -123,8 +123,8 @@ NORMALIZE_NORMFACE = LayerType(
 
 def _normalize_positions(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the normalized positions (N, C, H, W) and their lengths (N, 1, H, W), in float32 at least."""
-    refuse_set(ctx.param, _SSD_SETTINGS, "it belongs to SSD's norm_param")
-    kind, images = ctx.param.normalize_type, promote(x).reshape(four_axes(x.shape))
+    reject_fields(ctx.param, _SSD_SETTINGS, "it belongs to SSD's norm_param")
+    kind, images = ctx.param.normalize_type, promote(x).reshape(as_nchw(x.shape))
     require(kind in ("L1", "L2"), f'normalize_type must be "L1" or "L2", not "{kind}"')
     if kind == "L1":
         # the gradient of jnp.abs is 1 at 0, where the fork has 0

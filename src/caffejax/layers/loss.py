@@ -13,7 +13,7 @@ from . import cross_replica
 from .context import Context, Shape
 
 
-def require_one_batch(data: Shape, labels: Shape) -> None:
+def require_same_batch_size(data: Shape, labels: Shape) -> None:
     """Raise `LayerError` if the two bottoms of a loss do not have the same batch size."""
     require(data and labels, f"needs bottoms with a batch axis, not bottoms of shapes {data} and {labels}")
     require(
@@ -22,7 +22,7 @@ def require_one_batch(data: Shape, labels: Shape) -> None:
     )
 
 
-def valid_labels(loss_param: Any, labels: jax.Array) -> jax.Array:
+def valid_label_mask(loss_param: Any, labels: jax.Array) -> jax.Array:
     """Return the mask of valid labels, bool: all labels, or all except `ignore_label` if it is set."""
     if not loss_param.HasField("ignore_label"):
         return jnp.ones(labels.shape, bool)
@@ -39,7 +39,7 @@ def label_indices(labels: jax.Array, classes: int) -> jax.Array:
     return jnp.where(index < 0, classes, index)
 
 
-def label_mask(labels: jax.Array, shape: Shape, axis: int = 1) -> jax.Array:
+def one_hot_mask(labels: jax.Array, shape: Shape, axis: int = 1) -> jax.Array:
     """Return the one-hot mask of labels along `axis`, bool, of the given shape.
 
     For a label out of range, all elements are False.
@@ -53,7 +53,7 @@ def nan_if_unlabelled(is_label: jax.Array, loss: jax.Array) -> jax.Array:
     return jnp.where(jnp.all(jnp.any(is_label, axis=1)), loss, jnp.nan)
 
 
-def normalization(loss_param: Any, default: str) -> str:
+def normalization_mode(loss_param: Any, default: str) -> str:
     """Return the normalization mode of a loss_param.
 
     The mode is `normalization` if this field is set, else the mode that the old flag `normalize` selects, if it is set,
@@ -76,7 +76,7 @@ def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch: int) -> ja
         batch: the batch size, the divisor of the mode BATCH_SIZE.
     """
     loss_param, n = ctx.layer.loss_param, cross_replica.axis_size(ctx)
-    match normalization(loss_param, default):
+    match normalization_mode(loss_param, default):
         case "FULL":
             return _clamp_to_one(math.prod(valid.shape))
         case "BATCH_SIZE":
@@ -116,7 +116,7 @@ def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:
     )
 
 
-def classes_along_axis(ctx: Context, scores: Any, labels: Any, *_bottoms: Any) -> int | None:
+def num_classes_along_axis(ctx: Context, scores: Any, labels: Any, *_bottoms: Any) -> int | None:
     """Return the number of classes along the scores' `axis`, or None if there is not one label per position."""
     axis, shape = ctx.param.axis, scores.shape
     if not -len(shape) <= axis < len(shape):
@@ -124,7 +124,7 @@ def classes_along_axis(ctx: Context, scores: Any, labels: Any, *_bottoms: Any) -
     return int(shape[axis]) if shape[axis] * math.prod(labels.shape) == math.prod(shape) else None
 
 
-def classes_of_rows(ctx: Context, scores: Any, labels: Any, *bottoms: Any) -> int:
+def num_classes_of_rows(ctx: Context, scores: Any, labels: Any, *bottoms: Any) -> int:
     """Return the number of classes, which is the number of scores in each row."""
     return math.prod(scores.shape[1:])
 

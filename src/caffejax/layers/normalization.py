@@ -18,7 +18,7 @@ from ..schema.caffe_pb2 import FillerParameter
 from . import cross_replica
 from .context import Context, Epilogue, ParamSpec, Shape
 from .dtype_policy import promote
-from .helpers import four_axes, global_window, namespace_of, rsqrt, stop_gradient
+from .helpers import array_namespace, as_nchw, global_window, rsqrt, stop_gradient
 from .registry import define_layer, register
 from .types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
@@ -166,7 +166,7 @@ PLAIN_BATCH_NORM = LayerType(  # registered below, with its variant
 def stored_statistics(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     """Return mean and variance, (channels,) each, from the sums in `blobs`. Both are 0 before the first update."""
     means, variances, weight = (stop_gradient(promote(b)) for b in blobs)
-    xp = namespace_of(weight)
+    xp = array_namespace(weight)
     inverse = xp.where(weight == 0, 0, 1 / xp.where(weight == 0, 1, weight))
     return means * inverse, variances * inverse
 
@@ -402,7 +402,7 @@ def mvn(ctx: Context, x: jax.Array) -> jax.Array:
     is subtracted. The top always has four axes. As in Caffe, the gradient ignores that eps is added to the standard
     deviation. Caffe's rule: mvn_layer.cpp.
     """
-    images = promote(x).reshape(four_axes(x.shape))
+    images = promote(x).reshape(as_nchw(x.shape))
     centred = images - jnp.mean(images, axis=_mvn_axes(ctx), keepdims=True)
     return (centred / _mvn_divisor(ctx, x)).astype(x.dtype)
 
@@ -432,5 +432,5 @@ def _mvn_axes(ctx: Context) -> tuple[int, ...]:
 def _mvn_divisor(ctx: Context, x: jax.Array) -> jax.Array | float:
     if not ctx.param.normalize_variance:
         return 1.0
-    images = promote(x).reshape(four_axes(x.shape))
+    images = promote(x).reshape(as_nchw(x.shape))
     return jnp.std(images, axis=_mvn_axes(ctx), keepdims=True) + ctx.param.eps

@@ -15,7 +15,7 @@ _UNQUOTED_NAME = re.compile(r"(^|[{,\n])(\s*)([A-Za-z_]\w*)(\s*):")  # a name wi
 _WORDS = {"true": "True", "false": "False", "null": "None"}
 
 
-def settings(text: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
+def parse_param_str(text: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Read a param_str such as `'feat_stride': 16` or `{'feat_stride': 16, 'scales': [8, 16]}`. No code is run.
 
     Args:

@@ -35,7 +35,7 @@ define_layer(
     Gradient(permute_backward),
     LayerTraits(
         row_wise=permutes_within_rows,
-        data_movement="whole",
+        data_movement="all",
         dtype_policy="bottoms",
         accepts_integers=True,
         receptive_window=lambda ctx, bottom: _permuted_window(ctx, bottom, permuted_axes),
@@ -73,7 +73,7 @@ define_layer(
     Gradient(transpose_backward),
     LayerTraits(
         row_wise=transposes_within_rows,
-        data_movement="whole",
+        data_movement="all",
         dtype_policy="bottoms",
         accepts_integers=True,
         receptive_window=lambda ctx, bottom: _permuted_window(ctx, bottom, transposed_axes),
@@ -119,7 +119,7 @@ define_layer(
     Signature("Reverse", param="reverse_param", in_place=False),
     Traced(reverse),
     Gradient(reverse_backward),
-    LayerTraits(row_wise=reverses_within_rows, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
+    LayerTraits(row_wise=reverses_within_rows, data_movement="all", dtype_policy="bottoms", accepts_integers=True),
     docs=LayerDocs(origin="CTPN"),
 )
 
@@ -144,7 +144,7 @@ define_layer(
     Signature("Flip", param="flip_param", in_place=False),
     Traced(flip),
     Gradient(flip_backward),
-    LayerTraits(row_wise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
+    LayerTraits(row_wise=True, data_movement="all", dtype_policy="bottoms", accepts_integers=True),
     docs=LayerDocs(origin="caffe-windows"),
 )
 
@@ -169,9 +169,7 @@ define_layer(
     Signature("ShuffleChannel", param="shuffle_channel_param"),
     Traced(shuffle_channel),
     Gradient(shuffle_channel_backward),
-    LayerTraits(
-        row_wise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True, spatial_map="same"
-    ),
+    LayerTraits(row_wise=True, data_movement="all", dtype_policy="bottoms", accepts_integers=True, spatial_map="same"),
     docs=LayerDocs(origin="ShuffleNet"),
 )
 

@@ -60,9 +60,9 @@ def read_pooling(ctx: Context) -> PoolingSettings:
             "with global_pooling: true, the kernel is the whole plane; remove kernel_size",
         )
     else:
-        kernel = window_pair(p, "kernel_size", "kernel_h", "kernel_w")
+        kernel = read_height_width(p, "kernel_size", "kernel_h", "kernel_w")
         require(all(k > 0 for k in kernel), f"kernel must be positive, not {kernel}")
-    pad, stride = window_pair(p, "pad", "pad_h", "pad_w"), window_pair(p, "stride", "stride_h", "stride_w")
+    pad, stride = read_height_width(p, "pad", "pad_h", "pad_w"), read_height_width(p, "stride", "stride_h", "stride_w")
     require(all(s > 0 for s in stride), f"stride must be positive, not {stride}")
     require(
         not p.global_pooling or (pad == (0, 0) and stride == (1, 1)),
@@ -83,7 +83,7 @@ def pooling(ctx: Context, x: jax.Array) -> object:
     STOCHASTIC samples a cell of each window with a probability proportional to its value in TRAIN, and computes the
     expectation in TEST.
     """
-    window, out = window_and_size(ctx, x)
+    window, out = window_and_output_size(ctx, x)
     if ctx.n_tops == 1:
         return pool(ctx.settings.method, x, window, out, _key(ctx), fast=ctx.fast)
     require(ctx.settings.method == "MAX", f"only MAX pooling has a second top, but pool is {ctx.settings.method}")
@@ -94,18 +94,18 @@ def pooling(ctx: Context, x: jax.Array) -> object:
 
 def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     d_top = first_top(dy)
-    return pool_diff(ctx.settings.method, x, d_top, *window_and_size(ctx, x), _key(ctx))
+    return pool_diff(ctx.settings.method, x, d_top, *window_and_output_size(ctx, x), _key(ctx))
 
 
 def pooling_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
     if ctx.n_tops != 1 or ctx.settings.method == "STOCHASTIC" or 0 in x.shape:
         return None
-    return [(*x.shape[:2], *window_and_size(ctx, x)[1])]
+    return [(*x.shape[:2], *window_and_output_size(ctx, x)[1])]
 
 
 def pooling_window(ctx: Context, x: Any) -> Window:
     """Return the pooling window of a bottom (N, C, H, W)."""
-    return window_and_size(ctx, x)[0]
+    return window_and_output_size(ctx, x)[0]
 
 
 define_layer(
@@ -141,7 +141,7 @@ def pool_diff(
     (low_h, high_h), (low_w, high_w) = pad_to_cover(x, window, out).padding
     dx = jnp.zeros((*x.shape[:2], x.shape[2] + low_h + high_h, x.shape[3] + low_w + high_w), x.dtype)
     if method == "AVE":
-        per_cell = d_top / areas_of(x.shape[2:], window, out, x.dtype)
+        per_cell = d_top / constant_window_areas(x.shape[2:], window, out, x.dtype)
     else:
         _, row, column = max_windows(x, window, out)
     for i in range(window.kernel[0]):
@@ -172,7 +172,7 @@ def _key(ctx: Context) -> jax.Array | None:
     return ctx.key if ctx.training and ctx.settings.method == "STOCHASTIC" else None
 
 
-def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
+def window_and_output_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
     """Return the window over the plane and the size of the output.
 
     Raises:
@@ -230,7 +230,7 @@ def pooled_size(size: Shape, window: Window, rounding: Callable[[float], int]) -
     return tuple(out)
 
 
-def window_pair(p: Any, both: str, height: str, width: str) -> Shape:
+def read_height_width(p: Any, both: str, height: str, width: str) -> Shape:
     """Return the height and width of a setting, which has a field `both`, and the fields `height` and `width`.
 
     As in Caffe, if `both` is set, a single one of `height` and `width` is ignored, except for stride and pad.
@@ -306,10 +306,10 @@ def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = Fa
             total = lax.slice_in_dim(padded, 0, kernel, axis=axis).sum(axis, keepdims=True)
         else:
             total = sum(_kernel_slices(padded, axis, kernel, stride, out[axis - 2]))  # type: ignore[assignment]
-    return (total / areas_of(x.shape[2:], window, out, total.dtype)).astype(x.dtype)
+    return (total / constant_window_areas(x.shape[2:], window, out, total.dtype)).astype(x.dtype)
 
 
-def areas_of(size: Shape, window: Window, out: Shape, dtype: Any) -> jax.Array:
+def constant_window_areas(size: Shape, window: Window, out: Shape, dtype: Any) -> jax.Array:
     """Return `window_areas` as a constant array of the traced computation, (*out)."""
     return host_constant(partial(window_areas, size, window, out), out, dtype)
 

@@ -65,7 +65,7 @@ define_layer(
     Signature("Concat", bottoms=(1, None), param="concat_param"),
     Traced(concat, host_forward=concat_on_host, top_shapes=concat_top_shapes),
     Gradient(concat_backward),
-    LayerTraits(data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
+    LayerTraits(data_movement="all", dtype_policy="bottoms", accepts_integers=True),
 )
 
 
@@ -89,7 +89,7 @@ define_layer(
     Signature("Split", tops=(1, None), in_place=False),
     Traced(split, top_shapes=lambda ctx, x: [x.shape] * ctx.n_tops),
     Gradient(split_backward),
-    LayerTraits(data_movement="whole", elementwise=True, dtype_policy="bottoms", accepts_integers=True),
+    LayerTraits(data_movement="all", elementwise=True, dtype_policy="bottoms", accepts_integers=True),
 )
 
 
@@ -114,7 +114,7 @@ define_layer(
     Signature("Slice", tops=(1, None), param="slice_param"),
     Traced(slice_),
     Gradient(slice_backward),
-    LayerTraits(data_movement="parts", dtype_policy="bottoms", accepts_integers=True),
+    LayerTraits(data_movement="some", dtype_policy="bottoms", accepts_integers=True),
 )
 
 
@@ -166,7 +166,7 @@ define_layer(
     Signature("Flatten", param="flatten_param", in_place=False),
     Traced(flatten, top_shapes=lambda ctx, x: [_flattened_shape(ctx, x.shape)]),
     Gradient(flatten_backward),
-    LayerTraits(data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
+    LayerTraits(data_movement="all", dtype_policy="bottoms", accepts_integers=True),
 )
 
 
@@ -187,7 +187,7 @@ define_layer(
     Signature("Reshape", param="reshape_param", in_place=False),
     Traced(reshape, top_shapes=lambda ctx, x: [_new_shape(ctx, x.shape)]),
     Gradient(reshape_backward),
-    LayerTraits(data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
+    LayerTraits(data_movement="all", dtype_policy="bottoms", accepts_integers=True),
 )
 
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from ..errors import require
 from .context import Context
 from .dtype_policy import promote
-from .helpers import first_top, four_axis_shape
-from .loss import loss_divisor, normalization
+from .helpers import first_top, pad_to_four_axes
+from .loss import loss_divisor, normalization_mode
 from .registry import define_layer
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
@@ -65,7 +65,7 @@ def _loss_terms(
     """Return the weighted differences, the weights of the losses, sigma**2, and the divisor of the sum."""
     require(len(a.shape) > 0, "needs bottoms with a batch axis, not single numbers")
     for i, other in enumerate((b, *weights), start=1):
-        is_equal = other.shape == a.shape or four_axis_shape(other.shape) == four_axis_shape(a.shape)
+        is_equal = other.shape == a.shape or pad_to_four_axes(other.shape) == pad_to_four_axes(a.shape)
         require(is_equal, f"bottom {i} must have the shape of bottom 0, {a.shape}, not {other.shape}")
     require(ctx.param.sigma > 0, f"sigma must be positive, not {ctx.param.sigma}")
     require(ctx.param.abssum, "abssum: false is not supported; remove it")
@@ -74,7 +74,7 @@ def _loss_terms(
     if fixed_weights:
         difference = fixed_weights[0] * difference
     divisor: Any = max(a.shape[0], 1)
-    if normalization(ctx.layer.loss_param, "BATCH_SIZE") == "PRE_FIXED":
+    if normalization_mode(ctx.layer.loss_param, "BATCH_SIZE") == "PRE_FIXED":
         divisor = loss_divisor(ctx, difference, "PRE_FIXED", divisor)
     return difference, fixed_weights[1] if len(fixed_weights) == 2 else 1.0, ctx.param.sigma**2, divisor
 

@@ -20,14 +20,14 @@ from .context import Context, Shape
 from .dtype_policy import promote
 from .helpers import canonical_axis, first_top, global_window, is_after_first_axis, pointwise_window_along
 from .loss import (
-    classes_along_axis,
     ignored_label,
-    label_mask,
     label_shape_problem,
     loss_divisor,
-    require_one_batch,
+    num_classes_along_axis,
+    one_hot_mask,
+    require_same_batch_size,
     straight_through,
-    valid_labels,
+    valid_label_mask,
 )
 from .registry import define_layer, register
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
@@ -99,7 +99,7 @@ SOFTMAX_WITH_LOSS = LayerType(  # registered with its other forms
     Traced(softmax_with_loss),
     Gradient(
         softmax_with_loss_backward,
-        indices=Indices((1,), classes_along_axis, ignored_label),
+        indices=Indices((1,), num_classes_along_axis, ignored_label),
         exempt_from_force_backward=(1,),
         not_derivative="Probabilities are clamped to at least FLT_MIN, which the gradient ignores.",
     ),
@@ -115,10 +115,10 @@ def softmax_loss_parts(
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")
     if axis > 0:  # if the classes are along axis 0, scores and labels have no common batch axis
-        require_one_batch(scores.shape, labels.shape)
-    valid = valid_labels(ctx.layer.loss_param, labels.reshape(scores.shape[:axis] + scores.shape[axis + 1 :]))
+        require_same_batch_size(scores.shape, labels.shape)
+    valid = valid_label_mask(ctx.layer.loss_param, labels.reshape(scores.shape[:axis] + scores.shape[axis + 1 :]))
     divisor = loss_divisor(ctx, valid, "VALID", math.prod(scores.shape[:axis]))
-    is_label = label_mask(labels, scores.shape, axis)
+    is_label = one_hot_mask(labels, scores.shape, axis)
     return axis, jax.nn.log_softmax(promote(scores), axis), is_label, valid, divisor
 
 

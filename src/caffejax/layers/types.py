@@ -62,26 +62,28 @@ __all__ = [
 Implementation = Traced | HostFunction | SourceInput | CallerInput | PerLayer | Variants
 Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)
 DtypePolicy = Literal["float32", "bottoms", "products"]
-DataMovement = Literal["nothing", "whole", "parts"]
+DataMovement = Literal["nothing", "all", "some"]
 SpatialMap = Literal["same", "windows", "transposed", "cropped", "unknown"]
-Transform = Literal["jit", "jvp", "second", "vmap", "shard", "shard_map", "joined", "export", "symbolic_batch"]
+Transform = Literal[
+    "jit", "jvp", "second_order", "vmap", "shard", "shard_map", "joint_batch", "export", "symbolic_batch"
+]
 
 SAME_AS_BOTTOMS = "same as bottoms"
 TRANSFORMS: Mapping[Transform, str] = MappingProxyType(
     {
         "jit": "be compiled with `jax.jit`",
         "jvp": "be differentiated in forward mode (`jax.jvp`)",
-        "second": "be differentiated twice",
+        "second_order": "be differentiated twice",
         "vmap": "be batched with `jax.vmap`",
         "shard": "be split by rows over devices with `jax.jit`, without communication",
         "shard_map": "be mapped over devices with `jax.shard_map`",
-        "joined": "treat the batches of several devices as one batch (`axis_name`)",
+        "joint_batch": "treat the batches of several devices as one batch (`axis_name`)",
         "export": "be exported with `jax.export`",
         "symbolic_batch": "be exported for any number of rows",
     }
 )
 ON_HOST = "it runs on the host, between the compiled parts of the net"
-OWN_IMAGES = "rows hold the index of their image in the batch of the device, and padding comes after them"
+IMAGE_INDICES_PER_DEVICE = "rows hold the index of their image in the batch of the device, and padding comes after them"
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class Signature:
     fork_settings: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
 
-    def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
+    def iterate_count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
         """Yield a message if a layer has a wrong number of bottoms, and a message if it has a wrong number of tops."""
         if not _fits(n_bottoms, self.bottoms):
             yield f"takes {_format_count(self.bottoms, 'bottom')}, but has {n_bottoms}"
@@ -129,8 +131,8 @@ class Indices:
 
     Attributes:
         bottoms: the positions of these bottoms among all bottoms, where -1 is the last bottom.
-        classes: `classes(ctx, *bottoms)` returns the number of classes n, or None if the shapes do not determine it.
-            Values of the first of these bottoms must be in 0 .. n - 1. Bottoms have `.shape`.
+        num_classes: `num_classes(ctx, *bottoms)` returns the number of classes n, or None if the shapes do not
+            determine it. Values of the first of these bottoms must be in 0 .. n - 1. Bottoms have `.shape`.
         ignore_label: `ignore_label(ctx)` returns a value outside 0 .. n - 1 that is allowed and has no effect, or None
             if all such values are errors.
         gathers: whether the values are indices of rows of an array. Forward then returns NaN for values out of range,
@@ -144,7 +146,7 @@ class Indices:
     """
 
     bottoms: tuple[int, ...]
-    classes: Function | None = None
+    num_classes: Function | None = None
     ignore_label: Function | None = None
     gathers: bool = False
     ignores_gradient: bool = False
@@ -152,8 +154,8 @@ class Indices:
     sample: Function | None = None
 
     def __post_init__(self) -> None:
-        if (self.gathers and self.classes is None) or (self.classes is not None and not self.bottoms):
-            raise ValueError("Indices with `gathers` need `classes`, and Indices with `classes` need `bottoms`")
+        if (self.gathers and self.num_classes is None) or (self.num_classes is not None and not self.bottoms):
+            raise ValueError("Indices with `gathers` need `num_classes`, and Indices with `num_classes` need `bottoms`")
 
     def positions(self, n: int) -> frozenset[int]:
         """Return the positions of these bottoms, counted from 0, in a layer with n bottoms."""
@@ -175,8 +177,8 @@ class Gradient:
             gradients as Caffe does. Checks then compare the rule with autodiff only, not with finite differences.
             Default: "", which means no difference.
         stops_gradient: whether Caffe's backward pass does nothing, so that earlier layers get no gradient.
-        overwrites: whether the backward pass of the fork overwrites the diffs of the layer's blobs instead of adding to
-            them. `pycaffe.Net.backward` then overwrites them, too; training always sums over passes.
+        overwrites_diffs: whether the backward pass of the fork overwrites the diffs of the layer's blobs instead of
+            adding to them. `pycaffe.Net.backward` then overwrites them, too; training always sums over passes.
         deconv: `deconv(ctx, dy)` returns the bottom's diff in `pycaffe.Net.deconv`, a kind of backward pass of the
             Deep Visualization Toolbox's fork. If `deconv` is None or returns None, the gradient is used.
     """
@@ -188,7 +190,7 @@ class Gradient:
     exempt_from_force_backward: tuple[int, ...] = ()
     not_derivative: str = ""
     stops_gradient: bool = False
-    overwrites: bool = False
+    overwrites_diffs: bool = False
     deconv: Function | None = None
 
 
@@ -228,8 +230,8 @@ class LayerTraits:
             computes factor * top + bias, or None if the settings do not allow it. Factor and bias have shape
             (channels,) or ().
         is_identity: `is_identity(ctx)` returns whether every top equals the bottom.
-        data_movement: the values of the bottoms that the tops hold unchanged: "whole" (all values), "parts" (some), or
-            "nothing" (the tops are computed).
+        data_movement: the values of the bottoms that the tops hold unchanged: "all", "some", or "nothing" (the tops are
+            computed).
         dtype_policy: the dtype in which the type computes in a bfloat16 net: "float32", "bottoms" (the dtype of the
             bottoms), or "products" (bfloat16 for products); see `layers.dtype_policy`.
         accepts_integers: whether every bottom may have an integer dtype, because values are only moved, or first cast
@@ -276,9 +278,9 @@ class LayerTraits:
         return self.elementwise or self.spatial_map == "same"
 
     @property
-    def copies(self) -> bool:
+    def is_copy(self) -> bool:
         """True if every top equals the bottom for all settings."""
-        return self.elementwise and self.data_movement == "whole"
+        return self.elementwise and self.data_movement == "all"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import LayerError
 from ..graph import Graph, Layer, Param, Slot
 from ..human_readable import format_count
-from ..layers.context import name_key
+from ..layers.context import fold_in_name
 from ..layers.fillers import fill, is_random
 from ..schema.blob_proto import Array, decode_blob
 from ..variables import Variables
@@ -59,7 +59,7 @@ def initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any)
         param_key = None
         if is_random(param.spec.filler):  # most are not random, and creating a key takes time
             assert key is not None
-            param_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
+            param_key = jax.random.fold_in(fold_in_name(key, param.slot.layer), param.slot.index)
         return fill(param.spec.filler, param_key, param.spec.shape, dtype)
 
 

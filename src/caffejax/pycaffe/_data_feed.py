@@ -57,7 +57,7 @@ class BatchReader:
             if layer.key not in self._transforms:
                 self._transforms[layer.key] = jax.jit(lambda arrays: layer.transform_on_device(arrays))
             tops = self._transforms[layer.key](tops)
-        padded = () if layer.source_spec is None else layer.source_spec.padded
+        padded = () if layer.source_spec is None else layer.source_spec.padded_tops
         for i, (name, array) in enumerate(zip(layer.tops, tops, strict=True)):
             (self._memories.store_rows if i in padded else self._memories.store)(name, array)
 

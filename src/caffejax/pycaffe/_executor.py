@@ -18,7 +18,7 @@ from ..graph import Graph
 from ..graph.caffe_log import log_creation
 from ..graph.reshape import reshape_graph
 from ..layers.bucketed_random import fold_in
-from ..layers.context import Phase, name_number
+from ..layers.context import Phase, hash_name
 from . import _global_state
 from ._blob_store import Memories
 from ._data_feed import BatchReader
@@ -265,7 +265,7 @@ def open_executor(
     log_creation(net.graph)
     key, number = _global_state.next_key()
     loader = Loader(net.graph, read_caller_inputs=dict)
-    init_key = fold_in(key, name_number(f"net {number}"))
+    init_key = fold_in(key, hash_name(f"net {number}"))
     variables = (
         net.init(init_key) if weights is None else load_weights(weights, net.graph, net.initializer(init_key), strict)
     )

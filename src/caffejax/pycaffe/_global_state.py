@@ -20,7 +20,7 @@ from ..errors import CaffejaxError, did_you_mean
 from ..glog import log_to_stderr, start_logging
 from ..import_alias import declared_package
 from ..layers import layer_types
-from ..layers.bucketed_random import folded_bits, key_of_seed
+from ..layers.bucketed_random import fold_in_bits, make_key
 from ..process_settings import alias_package
 from ..schema.caffe_pb2 import TEST, TRAIN
 
@@ -116,14 +116,14 @@ def next_key() -> tuple[jax.Array, np.uint32]:
         if _process.seed is None:
             _process.seed = secrets.randbits(31)
         if _process.key is None:
-            _process.key = key_of_seed(_process.seed)
+            _process.key = make_key(_process.seed)
         _process.n_keys += 1
         return _process.key, np.uint32(_process.n_keys)
 
 
 def next_seed() -> int:
     """Return a new seed, 0 to 2**31 - 1, for random numbers on the host."""
-    return folded_bits(*next_key()) & 0x7FFFFFFF
+    return fold_in_bits(*next_key()) & 0x7FFFFFFF
 
 
 def set_multiprocess(multiprocess: bool) -> None:

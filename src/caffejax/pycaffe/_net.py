@@ -447,7 +447,7 @@ class Net:
         names = self.bottom_names[end] if end is not None else self.inputs
         names = list(dict.fromkeys((*names, *(diffs or ()))))
         for layer in self._executor.graph.layers[low : high + 1]:
-            if layer.type.gradient.overwrites:
+            if layer.type.gradient.overwrites_diffs:
                 self._executor.memories.clear_param_diffs(layer)
         self._executor.backward(high, low, names, deconv)
         return {name: self._blob(name).diff for name in names}

@@ -54,7 +54,7 @@ def family_of(layer: Layer) -> Family:
         return "activation"
     if layer.params:
         return "normalisation" if traits.spatial_map == "same" else "product"
-    if len(layer.bottoms) > 1 and len(layer.tops) == 1 and (traits.data_movement == "whole" or traits.elementwise):
+    if len(layer.bottoms) > 1 and len(layer.tops) == 1 and (traits.data_movement == "all" or traits.elementwise):
         return "merge"
     if traits.data_movement != "nothing":
         return "shape"
@@ -208,7 +208,7 @@ def layer_sizes(layer: Layer, graph: Graph) -> tuple[int, int, int]:
         The number of elements of the params that the layer owns, the number of elements of its tops that do not share
         memory with a bottom, and the size of these tops in bytes.
     """
-    shared = layer.tops if layer.type.traits.copies else layer.bottoms
+    shared = layer.tops if layer.type.traits.is_copy else layer.bottoms
     new = [graph.blobs[name] for name in layer.tops if name not in shared]
     counts = [math.prod(blob.shape) for blob in new]
     size = sum(count * blob.dtype.itemsize for count, blob in zip(counts, new, strict=True))

@@ -28,8 +28,8 @@ from ..graph import Graph
 from ..graph.caffe_log import log_creation
 from ..host_memory import device_memory, free_memory, memory_budget
 from ..human_readable import format_bytes, format_count
-from ..layers.bucketed_random import key_of_seed
-from ..layers.context import name_key
+from ..layers.bucketed_random import make_key
+from ..layers.context import fold_in_name
 from ..net import Net
 from ..parallel import DATA, assert_equal, broadcast_from_first, local_shard, make_mesh
 from ..schema import format_text, read_solver, source_file
@@ -229,7 +229,7 @@ def build_trainer(
     mesh = make_mesh(devices, parallel.model) if several else None
     device = devices[0] if mesh is None else _first_local_device(mesh)
     seed = _seed(param, config.seed)
-    key = key_of_seed(seed)
+    key = make_key(seed)
 
     data_config = replace(config.data_config, seed=seed)
     if mesh is not None:
@@ -269,7 +269,7 @@ def build_trainer(
     for weights_file in files:
         log.info("Finetuning from %s", weights_file)
     variables = load_weights(
-        files, net.graph, placement.init_variables(net, name_key(key, "init")), config.strict_weights
+        files, net.graph, placement.init_variables(net, fold_in_name(key, "init")), config.strict_weights
     )
     parts = TrainerParts(
         param=param,

@@ -14,7 +14,7 @@ from ..data.loader import Loader
 from ..errors import DataError, GraphError, Problem, SolverError, did_you_mean
 from ..execution.memory_check import check_layers_fit
 from ..graph import Param
-from ..layers.context import name_key
+from ..layers.context import fold_in_name
 from ..net import Net, Variables
 from ..parallel import all_gather, to_first_device
 from ..schema.caffe_pb2 import SolverParameter
@@ -169,7 +169,7 @@ class Tests:
         if not isinstance(evaluator, MeshEvaluator):
             variables = to_first_device(all_gather(variables))
         test_variables = copy_trained_params(graph, self.net_variables[i](), self._train.graph, variables)
-        key = jax.random.fold_in(name_key(self._key, f"test {i}"), iteration)
+        key = jax.random.fold_in(fold_in_name(self._key, f"test {i}"), iteration)
         scores = evaluator(test_variables, self._param.test_iter[i], key, stopping=stopping)
         if self._param.test_compute_loss:
             log.info(f"Test loss: {scores.loss:g}")

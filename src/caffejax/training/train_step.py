@@ -18,7 +18,7 @@ from ..kernels.compilation import full
 from ..kernels.layout import materialise
 from ..kernels.platform_dispatch import Operation
 from ..kernels.vma import vary_as, varying_axes
-from ..layers.context import name_key
+from ..layers.context import fold_in_name
 from ..layers.dtype_policy import to_float32
 from ..net import Blobs, Net, Params, Variables
 from ..parallel import data_parallel
@@ -201,7 +201,7 @@ def pass_key(ts: TrainState, number: Any) -> jax.Array:
 
 def train_key(key: jax.Array) -> jax.Array:
     """Return the random key of training, derived from the solver's key."""
-    return name_key(key, "train")
+    return fold_in_name(key, "train")
 
 
 def init_train_state(

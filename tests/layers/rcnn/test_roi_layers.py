@@ -117,7 +117,7 @@ def test_best_boxes_come_first_and_padding_last(seed: int, share: float, size: f
     valid = random.uniform(size=40) < share
     result = jax.jit(propose, static_argnums=3)(boxes, scores, valid, ProposalLimits(before=30, after=8, overlap=0.4))
     order = np.argsort(np.where(valid, -scores, np.inf), kind="stable")[:30]
-    expected = order[suppress_sequentially(boxes[order], valid[order], 0.4, plus=1.0, max_selected=8)]
+    expected = order[suppress_sequentially(boxes[order], valid[order], 0.4, side_offset=1.0, max_selected=8)]
     valid = np.asarray(result.valid)
     np.testing.assert_array_equal(np.asarray(result.boxes)[valid], boxes[expected])
     np.testing.assert_array_equal(np.asarray(result.scores)[valid], scores[expected])

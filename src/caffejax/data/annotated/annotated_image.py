@@ -16,7 +16,7 @@ from ...layers.boxes import areas, overlaps
 
 def box_coverage(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
     """Return the fraction of each box's area that is in a window."""
-    return np.asarray(overlaps(boxes, window, over="first"))
+    return np.asarray(overlaps(boxes, window, divisor="first"))
 
 
 def window_coverage(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:

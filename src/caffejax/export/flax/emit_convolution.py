@@ -12,9 +12,9 @@ from ...kernels.window import Window
 from ...layers import Context
 from ...layers.c3d.c3d_layers import volume_correlation, volume_windows
 from ...layers.c3d.nd_layers import nd_correlation, nd_windows
-from ...layers.convolution import Correlation, convolution_output, correlation, depthwise_context
+from ...layers.convolution import Correlation, convolution_output_size, correlation, depthwise_context
 from ...layers.helpers import canonical_axis
-from ...layers.pooling import pool_method, window_pair
+from ...layers.pooling import pool_method, read_height_width
 from .emit_context import EmitContext, collapse_equal, register_emitter
 from .emit_shape_ops import Zeros, flatten_from
 from .ir import ModuleSpec, Shape, Value
@@ -120,7 +120,7 @@ def _planar(e: EmitContext, context: Context) -> Correlation:
 
 def _padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], ...]:
     """Return the padding for nnx.Conv, with more padding at the end of an axis if Caffe's output size requires it."""
-    needed = c.window.fit_padding(size, convolution_output(size, c.window)).padding
+    needed = c.window.fit_padding(size, convolution_output_size(size, c.window)).padding
     pads = tuple((low, max(low, high)) for low, high in needed)
     if all(low == high for low, high in pads):
         pad = collapse_equal([low for low, _ in pads])
@@ -155,9 +155,9 @@ def pooling(e: EmitContext) -> Value | tuple[Value, ...]:
         )
         return _global_pooling(e, method, x)
     window = Window.symmetric(
-        window_pair(e.param, "kernel_size", "kernel_h", "kernel_w"),
-        window_pair(e.param, "stride", "stride_h", "stride_w"),
-        window_pair(e.param, "pad", "pad_h", "pad_w"),
+        read_height_width(e.param, "kernel_size", "kernel_h", "kernel_w"),
+        read_height_width(e.param, "stride", "stride_h", "stride_w"),
+        read_height_width(e.param, "pad", "pad_h", "pad_w"),
     )
     return _max_pool_with_indices(e, x, window) if has_positions else _write_pooling(e, method, x, window)
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from ...kernels.window import Window
 from ...layers import Context
-from ...layers.convolution import Correlation, convolution_output, correlation, depthwise_context
+from ...layers.convolution import Correlation, convolution_output_size, correlation, depthwise_context
 from ...layers.dropout import dropout_is_identity
 from ...layers.helpers import canonical_axis
 from ...layers.normalization import stored_statistics
-from ...layers.pooling import pad_to_cover, pool_method, window_and_size, window_areas
+from ...layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
 from .builder import OnnxBuilder, OnnxValue, Shape, node_output
 
 Tops: TypeAlias = OnnxValue | Sequence[OnnxValue]
@@ -154,8 +154,8 @@ def _emit_convolution(call: Call, c: Correlation) -> Tops | None:
     if not _is_supported(c):
         return None
     size = c.size(call.first_bottom_shape)
-    window = c.window if c.window.output(size) == convolution_output(size, c.window) else None
-    window = window or c.window.fit_padding(size, convolution_output(size, c.window))
+    window = c.window if c.window.output(size) == convolution_output_size(size, c.window) else None
+    window = window or c.window.fit_padding(size, convolution_output_size(size, c.window))
     weights = [call.blob(i) for i in range(len(call.blobs))]
     attributes = {"kernel_shape": list(window.kernel), "group": c.group, **_window_attributes(window)}
     return [call.emit("Conv", *weights, bottom=i, **attributes) for i in range(len(call.bottoms))]
@@ -208,7 +208,7 @@ def pooling(call: Call) -> Tops | None:
     method = pool_method(call.param)
     if len(call.shapes) != 1 or method == "STOCHASTIC":
         return None
-    window, out = window_and_size(call.context, call.first_bottom_shape)
+    window, out = window_and_output_size(call.context, call.first_bottom_shape)
     size = call.x.shape[2:]
     if out == (1, 1) and window.kernel == size and not any(window.low):
         return call.emit("GlobalMaxPool" if method == "MAX" else "GlobalAveragePool")

@@ -17,8 +17,8 @@ from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
 from ..convolution import Correlation
 from ..dtype_policy import promote
-from ..helpers import refuse_set
-from ..loss import label_mask, require_one_batch
+from ..helpers import reject_fields
+from ..loss import one_hot_mask, require_same_batch_size
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
@@ -59,7 +59,7 @@ def volume_window(p: Any) -> Window:
     """
     # group of the 3D message has no effect in C3D
     planar = ("group",) if p.DESCRIPTOR.name == "ConvolutionParameter" else ()
-    refuse_set(p, (*NOT_READ, *planar, "global_pooling"), "set kernel_size, stride and pad instead")
+    reject_fields(p, (*NOT_READ, *planar, "global_pooling"), "set kernel_size, stride and pad instead")
     depth, size = _read_number(p, "kernel_depth"), _read_number(p, "kernel_size")
     stride, pad = _read_number(p, "stride", 1), _read_number(p, "pad", 0)
     temporal_stride = _read_number(p, "temporal_stride", 1)
@@ -158,7 +158,7 @@ define_layer(
         "Convolution3D", param="convolution_param", further_params=("convolution3d_param",), fork_settings=TEMPORAL
     ),
     Traced(convolution3d, params=convolution3d_params),
-    Gradient(convolution3d_backward, overwrites=True),
+    Gradient(convolution3d_backward, overwrites_diffs=True),
     LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
     docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
 )
@@ -170,7 +170,7 @@ define_layer(
         fork_settings=TEMPORAL,
     ),
     Traced(deconvolution3d, params=deconvolution3d_params),
-    Gradient(deconvolution3d_backward, overwrites=True),
+    Gradient(deconvolution3d_backward, overwrites_diffs=True),
     LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
     docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
 )
@@ -405,8 +405,8 @@ def _read_voxels(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.A
     The mask has the shape of the scores, (N, C, length, height, width).
     """
     volume_size(scores)
-    require_one_batch(scores.shape, labels.shape)
+    require_same_batch_size(scores.shape, labels.shape)
     expected = (scores.shape[0], 1, *scores.shape[2:])
     require(labels.shape == expected, f"needs a label for each voxel, of shape {expected}, not {labels.shape}")
-    is_label = label_mask(labels, scores.shape)
+    is_label = one_hot_mask(labels, scores.shape)
     return is_label, jnp.all(labels.astype(jnp.int32) >= 0), max(math.prod(labels.shape), 1)

@@ -11,7 +11,7 @@ from ...errors import require
 from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
 from ..convolution import Correlation
-from ..helpers import refuse_set
+from ..helpers import reject_fields
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 from ..weight_and_bias import weight_and_bias_specs
@@ -131,7 +131,9 @@ def _window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
 
     If `kernel` is not None, it replaces the message's kernel_shape.
     """
-    refuse_set(p, (*NOT_READ, "kernel_size", "stride", "pad"), "set kernel_shape, stride_shape and pad_shape instead")
+    reject_fields(
+        p, (*NOT_READ, "kernel_size", "stride", "pad"), "set kernel_shape, stride_shape and pad_shape instead"
+    )
     n = len(size)
     kernel = kernel or _dims(p, "kernel_shape", n, None)
     stride, pad = _dims(p, "stride_shape", n, 1), _dims(p, "pad_shape", n, 0)

@@ -35,7 +35,9 @@ def make_detection_evaluate(ctx: Context, definition: LayerDefinition) -> LayerT
     """
     return replace(
         ctx.type,
-        implementation=HostFunction(_Evaluation(ctx.param, definition).rows, top_shapes, ragged=True, in_float32=True),
+        implementation=HostFunction(
+            _Evaluation(ctx.param, definition).rows, top_shapes, ragged=True, computes_in_float32=True
+        ),
     )
 
 
@@ -53,7 +55,9 @@ def make_cascade_evaluate(ctx: Context, definition: LayerDefinition) -> LayerTyp
         detections, truth = detections.reshape(len(detections), -1), truth.reshape(len(truth), -1)
         return evaluation.rows(ctx, detections[:, _CASCADE], truth[:, _TRUTH])
 
-    return replace(ctx.type, implementation=HostFunction(rows, cascade_top_shapes, ragged=True, in_float32=True))
+    return replace(
+        ctx.type, implementation=HostFunction(rows, cascade_top_shapes, ragged=True, computes_in_float32=True)
+    )
 
 
 def cascade_top_shapes(ctx: Context, detections: Any, truth: Any, sizes: Any) -> list[Shape]:
@@ -183,7 +187,7 @@ class _Evaluation:
         detections = detections[np.argsort(-detections[:, 2], kind="stable")]
         boxes, truths = detections[:, 3:], truth[:, 3:7]
         if size is None:
-            overlap = overlaps(boxes[:, None], truths, 1.0 if self._pixels else 0.0, touching=True)
+            overlap = overlaps(boxes[:, None], truths, 1.0 if self._pixels else 0.0, must_touch=True)
         else:
             boxes, truths = (scale_to_pixels(x, size, self._resize) for x in (boxes, truths))
             overlap = pixel_overlaps(boxes[:, None], truths, 0.0 if is_in_units(self._resize) else 1.0)

@@ -19,7 +19,17 @@ from ..boxes import decode_offsets, non_max_suppression
 from ..context import Context, LayerDefinition, Shape
 from ..registry import define_layer
 from ..row_padding import strip_padding
-from ..types import OWN_IMAGES, Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, PerLayer, Signature, Traced
+from ..types import (
+    IMAGE_INDICES_PER_DEVICE,
+    Gradient,
+    HostFunction,
+    LayerDocs,
+    LayerTraits,
+    LayerType,
+    PerLayer,
+    Signature,
+    Traced,
+)
 from .prior_box import read_predictions
 from .result_files import ResultFiles, writes_files
 
@@ -148,7 +158,7 @@ define_layer(
     LayerTraits(pads_rows=True),
     docs=LayerDocs(
         origin="SSD",
-        unsupported={"shard": "the boxes of all images form one list", "joined": OWN_IMAGES},
+        unsupported={"shard": "the boxes of all images form one list", "joint_batch": IMAGE_INDICES_PER_DEVICE},
         restrictions="visualize has no effect. Settings of other forks are refused. If the layer writes files, it runs "
         "on the host.",
     ),

@@ -13,7 +13,7 @@ from ...schema.caffe_pb2 import PriorBoxParameter
 from .. import cross_replica
 from ..boxes import areas, decode_offsets, encode_offsets, non_max_suppression, overlaps
 from ..context import Context
-from ..loss import loss_divisor, normalization, straight_through
+from ..loss import loss_divisor, normalization_mode, straight_through
 from ..smooth_l1 import huber, huber_slope
 from ..softmax import LOG_FLT_MIN
 
@@ -423,6 +423,6 @@ def _unsuppressed_mask(p: Any, losses: jax.Array, eligible: jax.Array, boxes: ja
 
 
 def _divisor(ctx: Context, targets: Targets) -> jax.Array | float:
-    if normalization(ctx.layer.loss_param, "VALID") == "VALID":
+    if normalization_mode(ctx.layer.loss_param, "VALID") == "VALID":
         return cross_replica.global_count(ctx, targets.matched)
     return loss_divisor(ctx, targets.has_class_loss, "VALID", targets.has_class_loss.shape[0])

@@ -13,21 +13,21 @@ from .. import cross_replica
 from ..context import Context, ParamSpec
 from ..dtype_policy import promote
 from ..helpers import canonical_axis, first_top
-from ..loss import classes_of_rows, label_indices, label_mask, nan_if_unlabelled, require_one_batch
+from ..loss import label_indices, nan_if_unlabelled, num_classes_of_rows, one_hot_mask, require_same_batch_size
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
 
 
 def class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the distances of items to classes, and a mask that is True at each item's class, (items, classes) each."""
-    require_one_batch(distances.shape, labels.shape)
+    require_same_batch_size(distances.shape, labels.shape)
     require(
         math.prod(labels.shape[1:]) == 1,
         f"needs one label per item: distances {distances.shape}, labels {labels.shape}",
     )
     rows = promote(distances).reshape(distances.shape[0], -1)
     require(rows.shape[1] > 1, f"needs distances to two classes or more, not shape {distances.shape}")
-    return rows, label_mask(label_indices(labels, rows.shape[1]), rows.shape)
+    return rows, one_hot_mask(label_indices(labels, rows.shape[1]), rows.shape)
 
 
 def first_largest(values: jax.Array) -> jax.Array:
@@ -117,7 +117,7 @@ def _differences(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: ja
     """
     (centers,) = blobs
     classes = label_indices(labels, centers.shape[0]).reshape(-1)
-    is_label = label_mask(classes, (x.shape[0], centers.shape[0]))
+    is_label = one_hot_mask(classes, (x.shape[0], centers.shape[0]))
     class_centers = jnp.take(promote(centers), classes, axis=0, mode="clip")
     return promote(x).reshape(x.shape[0], -1) - class_centers, is_label
 
@@ -199,7 +199,7 @@ define_layer(
     Gradient(
         general_contrastive_loss_backward,
         overrides_autodiff=True,
-        indices=Indices((1,), classes_of_rows),
+        indices=Indices((1,), num_classes_of_rows),
         exempt_from_force_backward=(1, 2),
         not_derivative="The means in the second top pass no gradient, whatever their loss weight; a third bottom "
         "gets none.",
@@ -302,7 +302,7 @@ define_layer(
     Gradient(
         general_triplet_loss_backward,
         overrides_autodiff=True,
-        indices=Indices((1,), classes_of_rows),
+        indices=Indices((1,), num_classes_of_rows),
         exempt_from_force_backward=(1,),
         not_derivative="The gradient counts the item's class once, for any number of other classes, and with "
         "add_center_loss also where the loss is 0. The means in the second top pass no gradient.",
@@ -390,7 +390,7 @@ def _triplet_gaps(
             f"bottom {i} has shape {x.shape}, but must have the shape of bottom 0, {anchor.shape}",
         )
     for x in labels:
-        require_one_batch(anchor.shape, x.shape)
+        require_same_batch_size(anchor.shape, x.shape)
     rows = [promote(x).reshape(anchor.shape[0], math.prod(anchor.shape[1:])) for x in (anchor, positive, negative)]
     to_positive, to_negative = rows[0] - rows[1], rows[0] - rows[2]
     gap = getattr(p, name) + jnp.sum(jnp.square(to_positive), axis=1) - jnp.sum(jnp.square(to_negative), axis=1)

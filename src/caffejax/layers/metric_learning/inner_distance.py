@@ -13,7 +13,7 @@ from ...errors import require
 from ..context import Context, ParamSpec
 from ..dtype_policy import promote
 from ..helpers import canonical_axis
-from ..loss import label_indices, label_mask
+from ..loss import label_indices, one_hot_mask
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ..weight_and_bias import normalize_rows
@@ -75,7 +75,7 @@ def inner_distance_backward(
     d_top = d_pairs = promote(dy).reshape(rows.shape[0], centers.shape[0])
     center_bottoms, labels = _centers_and_labels(ctx, bottoms)
     for each in labels:
-        d_pairs = jnp.where(label_mask(label_indices(each, centers.shape[0]).reshape(-1), d_top.shape), d_top, 0)
+        d_pairs = jnp.where(one_hot_mask(label_indices(each, centers.shape[0]).reshape(-1), d_top.shape), d_top, 0)
     if ctx.param.distance_type == "L1":
         sign = jnp.sign(rows[:, None] - centers)
         d_rows, d_center_rows = jnp.sum(d_top[:, :, None] * sign, axis=1), -jnp.sum(d_pairs[:, :, None] * sign, axis=0)

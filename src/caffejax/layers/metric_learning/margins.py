@@ -13,7 +13,7 @@ from ...errors import require
 from ..context import Context, ParamSpec
 from ..dtype_policy import promote
 from ..helpers import canonical_axis, first_top
-from ..loss import classes_of_rows, label_indices, label_mask
+from ..loss import label_indices, num_classes_of_rows, one_hot_mask
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ..weight_and_bias import normalize_rows
@@ -146,7 +146,7 @@ def _margin(ctx: Context, labels: jax.Array, cosine: jax.Array) -> Arrays:
     # k is the number of bounds cos(pi j / m) above the cosine, so the angle is from k pi / m to (k + 1) pi / m
     k = sum(jnp.asarray(c < math.cos(math.pi * j / m), c.dtype) for j in range(1, m)) + jnp.zeros_like(c)
     sign = 1 - 2 * (k % 2)
-    is_label = label_mask(label_indices(labels, c.shape[1]), c.shape)
+    is_label = one_hot_mask(label_indices(labels, c.shape[1]), c.shape)
     return is_label, sign * chebyshev - 2 * k, sign * slope
 
 
@@ -189,7 +189,7 @@ define_layer(
     Gradient(
         cosin_addm_backward,
         overrides_autodiff=True,
-        indices=Indices((1,), classes_of_rows),
+        indices=Indices((1,), num_classes_of_rows),
         not_derivative="Where the cosine is 1 or more, the gradient of the top passes unchanged.",
     ),
     LayerTraits(row_wise=True),
@@ -211,7 +211,7 @@ def _read_cosines(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Ar
     )
     require(0 <= ctx.param.m <= math.pi, f"m must be an angle from 0 to pi, not {ctx.param.m:g}")
     rows = promote(x).reshape(x.shape[0], math.prod(x.shape[1:]))
-    is_label = label_mask(label_indices(labels, rows.shape[1]), rows.shape)
+    is_label = one_hot_mask(label_indices(labels, rows.shape[1]), rows.shape)
     return is_label, rows, rows > math.cos(math.pi - ctx.param.m)
 
 
@@ -277,7 +277,7 @@ def label_specific_add(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Ar
         annealed = p.bias_base + jnp.power(1 + p.bias_gamma * jax.lax.stop_gradient(blobs[0]), p.bias_power) - 1
         bias, blobs = jnp.minimum(jnp.maximum(annealed, p.bias_min), p.bias_max), (next_pass(blobs[0]),)
     rows = promote(x).reshape(x.shape[0], -1)
-    is_label = label_mask(label_indices(labels, rows.shape[1]), rows.shape)
+    is_label = one_hot_mask(label_indices(labels, rows.shape[1]), rows.shape)
     added = jnp.where(is_label & (rows > -bias), rows + bias, rows) if ctx.training else rows
     top = added.reshape(x.shape).astype(x.dtype)
     return ((top, bias.astype(x.dtype)) if ctx.n_tops == 2 else top), blobs
@@ -294,7 +294,7 @@ def label_specific_add_backward(
     return tuple(None for _ in blobs), first_top(dy), None
 
 
-_INDICES = Indices((1,), classes_of_rows)
+_INDICES = Indices((1,), num_classes_of_rows)
 
 define_layer(
     Signature("LabelSpecificRescale", bottoms=2, tops=(1, 2), param="label_specific_rescale_param"),
@@ -345,6 +345,6 @@ def _factors(ctx: Context, weight: jax.Array, x: jax.Array, labels: jax.Array) -
     """Return a mask that is True at the class of each item, and the factors of the scores, (items, classes) each."""
     p = ctx.param
     rows = x.reshape(x.shape[0], -1)
-    is_label = label_mask(label_indices(labels, rows.shape[1]), rows.shape)
+    is_label = one_hot_mask(label_indices(labels, rows.shape[1]), rows.shape)
     scaled = rows > 0 if p.for_ip else True
     return is_label, jnp.where(is_label, jnp.where(scaled, weight, 1), p.negative_weight)

@@ -13,7 +13,7 @@ from ...errors import require
 from ...kernels.vma import vary_as
 from ..context import Context, ParamSpec, Shape
 from ..dtype_policy import promote
-from ..helpers import no_gradient, refuse_set
+from ..helpers import no_gradient, reject_fields
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 
@@ -141,7 +141,7 @@ define_layer(
     Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True, indices=Indices((1,))),
     docs=LayerDocs(
         origin="MyCaffe",
-        unsupported=dict.fromkeys(("shard", "joined"), "items update the centroids one after the other"),
+        unsupported=dict.fromkeys(("shard", "joint_batch"), "items update the centroids one after the other"),
         restrictions=f"{_LABELS_DOC}, or fewer than pregen_label_count if it is set. The first encoding of a label "
         "counts as much as the others. Not supported: target PREGEN. No recorded case.",
     ),
@@ -155,7 +155,7 @@ def accuracy_decode(ctx: Context, distances: jax.Array, labels: jax.Array) -> ja
     label in `ignore_label` or `ignore_labels` are not counted.
     """
     p, n = ctx.param, distances.shape[0]
-    refuse_set(p, ("top_k", "axis"), "only the nearest label counts; remove it")
+    reject_fields(p, ("top_k", "axis"), "only the nearest label counts; remove it")
     require(labels.shape[:1] == (n,), f"bottom 1 must have a label for each of the {n} items, not shape {labels.shape}")
     label = labels.reshape(n, -1)[:, 0].astype(jnp.int32)
     ignored = [*p.ignore_labels, *([p.ignore_label] if p.HasField("ignore_label") else [])]
@@ -198,9 +198,11 @@ def accuracy_encoding(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Arr
 def accuracy_encoding_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
     _require_items(x)
     p, n = ctx.layer.decode_param, x.shape[0]
-    refuse_set(ctx.param, ("top_k", "axis", "ignore_label"), "only the nearest label counts, and all labels; remove it")
+    reject_fields(
+        ctx.param, ("top_k", "axis", "ignore_label"), "only the nearest label counts, and all labels; remove it"
+    )
     unused_fields = ("target", "k", "enable_centroid_update", "ignore_label", "ignore_labels")
-    refuse_set(p, unused_fields, "of decode_param, it uses cache_size and pregen_label_count; remove it")
+    reject_fields(p, unused_fields, "of decode_param, it uses cache_size and pregen_label_count; remove it")
     require(
         n > 0 and labels.shape[:1] == (n,) and math.prod(labels.shape) == 2 * n,
         f"bottom 1 must have two labels for each of the {n} items, as Data with images_per_blob: 2 and "
@@ -218,7 +220,7 @@ define_layer(
     Gradient(exists=False, indices=Indices((1,))),
     docs=LayerDocs(
         origin="MyCaffe",
-        unsupported=dict.fromkeys(("shard", "joined"), "items update the centroids one after the other"),
+        unsupported=dict.fromkeys(("shard", "joint_batch"), "items update the centroids one after the other"),
         restrictions=f"{_LABELS_DOC}, or fewer than decode_param.pregen_label_count if it is set, and the centroids "
         "do not start again when a new label appears. The first encoding of a label counts as much as the others. No "
         "recorded case.",

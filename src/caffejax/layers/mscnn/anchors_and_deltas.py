@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import require
 from ..context import Context
-from ..helpers import four_axes, four_axis_shape
+from ..helpers import as_nchw, pad_to_four_axes
 
 
 def require_columns(shape: Any, name: str, *columns: int) -> int:
@@ -50,7 +50,7 @@ def require_equal_rows(**bottoms: Any) -> None:
 
 def with_four_axes(x: Any) -> Any:
     """Return an array with axes of size 1 appended until it has four axes, like blobs of the forks."""
-    return x.reshape(four_axis_shape(x.shape))
+    return x.reshape(pad_to_four_axes(x.shape))
 
 
 def count_images(batch: Any, n_anchors: int, name: str = "bottom 0") -> Any:
@@ -102,7 +102,7 @@ def require_joint_map(p: Any, shape: Any) -> None:
     """Raise `LayerError` unless a shape is (N, cls_num + 4, H, W), with a score of each class and 4 deltas."""
     require(p.coord_num == 4, f"coord_num must be 4 (x, y, width and height), not {p.coord_num}")
     require(p.cls_num > 1, f"cls_num, background included, must be 2 or more, not {p.cls_num}")
-    _, channels, _, _ = four_axes(shape, "bottom 0")
+    _, channels, _, _ = as_nchw(shape, "bottom 0")
     require(
         channels == p.cls_num + 4,
         f"bottom 0 must have cls_num + coord_num channels, {p.cls_num} + 4, not {channels}: shape {tuple(shape)}",

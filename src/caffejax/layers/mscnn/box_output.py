@@ -15,9 +15,9 @@ from ...errors import require
 from ..boxes import Divisor, non_max_suppression, overlaps, select_best
 from ..context import Context
 from ..dtype_policy import promote
-from ..helpers import four_axes
+from ..helpers import as_nchw
 from ..registry import define_layer
-from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, Signature, Traced
+from ..types import IMAGE_INDICES_PER_DEVICE, Gradient, LayerDocs, LayerTraits, Signature, Traced
 from .anchors_and_deltas import (
     AnchorGrid,
     apply_deltas,
@@ -50,7 +50,7 @@ def overlap_measure(nms_type: str, plus: float) -> Measure:
         LayerError: if the forks do not have this type.
     """
     require(nms_type in _DIVISORS, f"nms_type must be one of {', '.join(_DIVISORS)}, not '{nms_type}'")
-    return partial(overlaps, plus=plus, touching=True, over=_DIVISORS[nms_type])
+    return partial(overlaps, side_offset=plus, must_touch=True, divisor=_DIVISORS[nms_type])
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
     )
     parts = []
     for i, x in enumerate(maps):
-        four_axes(x.shape, f"bottom {i}")
+        as_nchw(x.shape, f"bottom {i}")
         require(
             x.ndim == 4 and x.shape[1] >= 6 and x.shape[0] == maps[0].shape[0],
             f"bottom {i} must be {maps[0].shape[0]} x (classes + 4) x H x W with two classes or more, not {x.shape}",
@@ -176,7 +176,7 @@ define_layer(
         origin="MS-CNN",
         unsupported={
             "shard": "the rows of all images are compacted together, with padding last",
-            "joined": OWN_IMAGES,
+            "joint_batch": IMAGE_INDICES_PER_DEVICE,
         },
     ),
 )
@@ -238,7 +238,7 @@ define_layer(
         origin="Cascade R-CNN",
         unsupported={
             "shard": "the rows of all images are compacted together, with padding last",
-            "joined": OWN_IMAGES,
+            "joint_batch": IMAGE_INDICES_PER_DEVICE,
         },
     ),
 )
@@ -315,7 +315,7 @@ define_layer(
     docs=LayerDocs(
         origin="Cascade R-CNN",
         restrictions="No files are written: `save_output_param` has no effect.",
-        unsupported={"shard": "boxes of all rows suppress each other", "joined": OWN_IMAGES},
+        unsupported={"shard": "boxes of all rows suppress each other", "joint_batch": IMAGE_INDICES_PER_DEVICE},
     ),
 )
 

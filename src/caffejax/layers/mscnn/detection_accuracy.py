@@ -55,7 +55,7 @@ def mean_overlap(ctx: Context, boxes: jax.Array, labels: Labels, plus: float) ->
         plus: added to x2 - x1 to get the side of a box.
     """
     truth = jnp.concatenate([labels.boxes[:, :2] - labels.boxes[:, 2:] / 2, labels.boxes[:, 2:]], axis=1)
-    overlap = overlaps(_corners(boxes, plus), _corners(truth, plus), plus, touching=True)
+    overlap = overlaps(_corners(boxes, plus), _corners(truth, plus), plus, must_touch=True)
     return _mean(ctx, overlap, (labels.classes != 0) & ~labels.ignored_mask(ctx, labels.classes)).reshape(1, 1, 1, 1)
 
 
@@ -176,7 +176,9 @@ def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax
     )  # NaN for a class out of range
     total = cross_replica.psum(ctx, jnp.sum(mask, dtype=all_deltas.dtype))
     boxes = apply_deltas(rows[:, 1:], read_normalization(ctx).denormalize(class_deltas)), rows[:, 1:]
-    box_overlaps = [jnp.where(mask & (label > 0), overlaps(box, truth[:, 1:5], 1.0, touching=True), 0) for box in boxes]
+    box_overlaps = [
+        jnp.where(mask & (label > 0), overlaps(box, truth[:, 1:5], 1.0, must_touch=True), 0) for box in boxes
+    ]
     sums = [cross_replica.psum(ctx, jnp.sum(overlap)) for overlap in box_overlaps]
     means = [jnp.where(total > 0, s / jnp.maximum(total, 1), -1).reshape(1, 1, 1, 1) for s in sums]
     return tuple(means[: ctx.n_tops])

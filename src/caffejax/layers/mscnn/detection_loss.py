@@ -12,7 +12,7 @@ from ...errors import require
 from .. import cross_replica
 from ..context import Context
 from ..dtype_policy import promote
-from ..helpers import four_axes
+from ..helpers import as_nchw
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 from .anchors_and_deltas import (
@@ -86,7 +86,7 @@ def read_labels(x: jax.Array, scores: Any, name: str) -> Labels:
     Raises:
         LayerError: if the shape does not match that of the scores.
     """
-    batch, _, height, width = four_axes(scores, "bottom 0")
+    batch, _, height, width = as_nchw(scores, "bottom 0")
     require(
         tuple(x.shape) == (batch, 6, height, width),
         f"{name} must have label, box (4) and overlap for each cell, ({batch}, 6, {height}, {width}), not {x.shape}",

@@ -91,7 +91,7 @@ def _match_rois(rows: np.ndarray, truth: GroundTruth) -> tuple[np.ndarray, np.nd
     """
     if not len(truth.rows):
         return np.full(len(rows), -1), np.zeros(len(rows), rows.dtype)
-    overlap = overlaps(rows[:, None, 1:], truth.rows[None, :, 1:], 1.0, touching=True).astype(rows.dtype)
+    overlap = overlaps(rows[:, None, 1:], truth.rows[None, :, 1:], 1.0, must_touch=True).astype(rows.dtype)
     overlap = np.where(rows[:, None, 0] == truth.rows[None, :, 0], overlap, -1)
     best, largest = np.argmax(overlap, axis=1), np.max(overlap, axis=1)
     return np.where(largest < 0, -1, best), np.maximum(largest, 0)

@@ -14,10 +14,10 @@ from jax import lax
 from ...errors import require
 from ..context import Context, LayerDefinition, Shape
 from ..dtype_policy import promote
-from ..helpers import four_axis_shape, no_gradient, promote_numpy
+from ..helpers import no_gradient, pad_to_four_axes, promote_numpy
 from ..registry import define_layer
 from ..types import (
-    OWN_IMAGES,
+    IMAGE_INDICES_PER_DEVICE,
     SAME_AS_BOTTOMS,
     Gradient,
     HostFunction,
@@ -134,7 +134,7 @@ def scale_route_top_shapes(ctx: Context, rois: Any, *further_bottoms: Any) -> li
     require_columns(rois.shape, "bottom 0 (ROIs)", 5)
     for i, x in enumerate(further_bottoms, 1):
         require(x.shape[:1] == rois.shape[:1], f"bottom {i} must have one row per ROI, not shape {x.shape}")
-    return [four_axis_shape(x.shape) for x in (rois, *further_bottoms)]
+    return [pad_to_four_axes(x.shape) for x in (rois, *further_bottoms)]
 
 
 define_layer(
@@ -147,7 +147,7 @@ define_layer(
         restrictions="In TRAIN, and with several bottoms, it runs on the host.",
         unsupported={
             "shard": "selected rows of all images move to the front, and padding rows to the end",
-            "joined": OWN_IMAGES,
+            "joint_batch": IMAGE_INDICES_PER_DEVICE,
         },
     ),
 )
@@ -227,7 +227,7 @@ def hard_mining_top_shapes(ctx: Context, scores: Any, rois: Any, *further_bottom
     require(all(n == 1 for n in scores.shape[1:]), f"bottom 0 must have one score per row, not shape {scores.shape}")
     require_columns(rois.shape, "bottom 1 (ROIs)", 5)
     rows = _max_rows(ctx, rois.shape[0])
-    return [(rows, *four_axis_shape(x.shape)[1:]) for x in (rois, *further_bottoms)]
+    return [(rows, *pad_to_four_axes(x.shape)[1:]) for x in (rois, *further_bottoms)]
 
 
 define_layer(

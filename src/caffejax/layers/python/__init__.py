@@ -64,7 +64,7 @@ def _builtin_or_raise(ctx: Context, definition: LayerDefinition, error: LayerErr
     kind = builtin_type(ctx.param.module, ctx.param.layer)
     if kind is None:
         raise error
-    for problem in kind.signature.count_problems(len(definition.layer.bottom), len(definition.layer.top)):
+    for problem in kind.signature.iterate_count_problems(len(definition.layer.bottom), len(definition.layer.top)):
         raise LayerError(f"{ctx.param.layer}, which is built in, {problem}")
     is_forbidden = definition.data_config.no_python_layers
     reason = "Python layers are forbidden" if is_forbidden else f"there is no module '{ctx.param.module}'"

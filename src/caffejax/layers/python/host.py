@@ -64,7 +64,7 @@ def class_type(kind: LayerType, definition: LayerDefinition, cls: type, full_nam
     return replace(
         kind,
         implementation=HostFunction(
-            forward, top_shapes, params, in_float32=True, instance=layer.user, position=position
+            forward, top_shapes, params, computes_in_float32=True, instance=layer.user, position=position
         ),
         gradient=replace(kind.gradient, backward=rule if has_rule else None),
     )

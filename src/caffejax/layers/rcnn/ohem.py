@@ -12,8 +12,8 @@ from jax import lax
 from ...errors import require
 from ..context import Context
 from ..dtype_policy import promote
-from ..helpers import first_top, four_axes, no_gradient
-from ..loss import classes_along_axis, ignored_label, loss_divisor, require_one_batch
+from ..helpers import as_nchw, first_top, no_gradient
+from ..loss import ignored_label, loss_divisor, num_classes_along_axis, require_same_batch_size
 from ..registry import define_layer
 from ..smooth_l1 import huber, huber_slope
 from ..softmax import softmax_with_losses, softmax_with_losses_backward
@@ -31,7 +31,7 @@ define_layer(
     Gradient(
         softmax_with_losses_backward,
         overrides_autodiff=True,
-        indices=Indices((1,), classes_along_axis, ignored_label),
+        indices=Indices((1,), num_classes_along_axis, ignored_label),
         exempt_from_force_backward=(1,),
         not_derivative=_ONLY_LOSS_DIFFERENTIABLE,
     ),
@@ -117,10 +117,10 @@ def _difference_and_divisor(
 ) -> tuple[jax.Array, jax.Array | float]:
     """Return a - b, times the weights if there are any, in the shape of `a`, and the divisor of the loss."""
     require(len(a.shape) >= 2, f"bottom 0 must have rows and channels, not shape {a.shape}")
-    require_one_batch(a.shape, b.shape)
+    require_same_batch_size(a.shape, b.shape)
     for i, x in enumerate((b, *weights), 1):
         has_equal_shape = (
-            four_axes(x.shape) == four_axes(a.shape) if max(len(x.shape), len(a.shape)) <= 4 else x.shape == a.shape
+            as_nchw(x.shape) == as_nchw(a.shape) if max(len(x.shape), len(a.shape)) <= 4 else x.shape == a.shape
         )
         require(has_equal_shape, f"bottom {i} must have the shape of bottom 0, {a.shape}, not {x.shape}")
     positions = jnp.ones((a.shape[0], *a.shape[2:]), bool)

@@ -14,7 +14,7 @@ from ..boxes import overlaps
 from ..context import Context, Shape
 from ..dtype_policy import promote
 from ..helpers import no_gradient, numpy_rng
-from ..param_str import settings
+from ..param_str import parse_param_str
 from ..types import Gradient, HostFunction, LayerDocs, LayerType, Signature, Traced
 from .roi_utils import are_rows_of_five
 from .rpn_proposals import ANCHORS, anchors_of, encode_boxes, require_image, shift_anchors
@@ -46,7 +46,7 @@ def anchor_target_layer(
 
     param_str contains pvanet's `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg in lower case.
     """
-    s = settings(ctx.param.param_str, _ANCHOR_DEFAULTS)
+    s = parse_param_str(ctx.param.param_str, _ANCHOR_DEFAULTS)
     anchors = anchors_of(s)
     require(
         len(s["rpn_bbox_inside_weights"]) == 4,
@@ -226,7 +226,9 @@ PROPOSAL_TARGET_LAYER = LayerType(
 
 
 def _proposal_settings(ctx: Context) -> dict[str, Any]:
-    s = settings(ctx.param.param_str, _PROPOSAL_DEFAULTS | {"bp_all": 0})  # MNC's setting, which only affects masks
+    s = parse_param_str(
+        ctx.param.param_str, _PROPOSAL_DEFAULTS | {"bp_all": 0}
+    )  # MNC's setting, which only affects masks
     require(s["num_classes"] > 1, f"num_classes, background included, must be at least 2, not {s['num_classes']}")
     require(s["batch_size"] > 0, f"batch_size must be > 0, not {s['batch_size']}")
     require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must be between 0 and 1, not {s['fg_fraction']}")

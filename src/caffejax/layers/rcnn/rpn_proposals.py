@@ -18,7 +18,7 @@ from ..boxes import select_best
 from ..context import Context
 from ..dtype_policy import promote
 from ..helpers import no_gradient
-from ..param_str import settings
+from ..param_str import parse_param_str
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
@@ -294,7 +294,7 @@ def propose(
         indices = order[: min(n, limits.after)]
         return Proposals(boxes[indices], scores[indices], valid[indices])
     indices, selected = select_best(
-        boxes, scores, valid, limits.overlap, n_candidates=n, max_selected=limits.after, order=order, plus=1.0
+        boxes, scores, valid, limits.overlap, n_candidates=n, max_selected=limits.after, order=order, side_offset=1.0
     )
     return Proposals(boxes[indices], scores[indices], selected)
 
@@ -390,7 +390,7 @@ def proposal_layer(
     param_str contains pvanet's `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg in lower case. The
     defaults depend on the phase.
     """
-    return _propose_from_maps(ctx, settings(ctx.param.param_str, _defaults(ctx)), scores, deltas, im_info)
+    return _propose_from_maps(ctx, parse_param_str(ctx.param.param_str, _defaults(ctx)), scores, deltas, im_info)
 
 
 def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
@@ -400,7 +400,7 @@ def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_in
     """
     gradient_settings = {"gradient_scale": 1.0, "use_clip": 0, "clip_base": 64.0}  # they only affect gradients
     return _propose_from_maps(
-        ctx, settings(ctx.param.param_str, _defaults(ctx) | gradient_settings), scores, deltas, im_info
+        ctx, parse_param_str(ctx.param.param_str, _defaults(ctx) | gradient_settings), scores, deltas, im_info
     )
 
 
@@ -411,7 +411,7 @@ def ssh_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_in
     """
     train = {"rpn_pre_nms_top_n": 1000, "rpn_post_nms_top_n": 300, "rpn_nms_thresh": 0.3, "rpn_min_size": 4.0}
     test = {"rpn_pre_nms_top_n": 1000, "rpn_post_nms_top_n": 1000, "rpn_min_size": 0.0}
-    s = settings(ctx.param.param_str, ANCHORS | (train if ctx.training else test))
+    s = parse_param_str(ctx.param.param_str, ANCHORS | (train if ctx.training else test))
     return _propose_from_maps(ctx, {"rpn_nms_thresh": None} | s, scores, deltas, im_info)
 
 

@@ -15,7 +15,7 @@ from ...kernels.channel_reductions import CHANNELS_FIRST
 from ...schema.caffe_pb2 import FillerParameter
 from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtype_policy import promote
-from ..helpers import first_top, refuse_set, rsqrt, stop_gradient
+from ..helpers import first_top, reject_fields, rsqrt, stop_gradient
 from ..normalization import batch_statistics, normalize_batch, project_out
 from ..registry import define_layer
 from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
@@ -73,7 +73,7 @@ def pspnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arr
 
 def pspnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
     p, shape = ctx.param, blob_shape(x)
-    refuse_set(p, _SEGNET_SETTINGS, "it is a setting of SegNet's layer, but this is PSPNet's")
+    reject_fields(p, _SEGNET_SETTINGS, "it is a setting of SegNet's layer, but this is PSPNet's")
     require(0 <= p.momentum <= 1, f"momentum must be between 0 and 1, not {p.momentum:g}")
     variance = FillerParameter(type="constant", value=float(p.frozen))
     learned = [ParamSpec(shape, p.slope_filler), ParamSpec(shape, p.bias_filler)]
@@ -148,7 +148,9 @@ PSPNET = LayerType(
 PSPNET_FROZEN = replace(
     PSPNET,
     gradient=Gradient(pspnet_bn_backward, overrides_autodiff=True),
-    docs=replace(PSPNET.docs, unsupported={"second": "the top depends on slope and bias, which its gradient ignores"}),
+    docs=replace(
+        PSPNET.docs, unsupported={"second_order": "the top depends on slope and bias, which its gradient ignores"}
+    ),
 )
 
 
@@ -172,7 +174,7 @@ def segnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
 
 
 def segnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    refuse_set(ctx.param, _PSPNET_SETTINGS, "it is a setting of PSPNet's layer, but this is SegNet's")
+    reject_fields(ctx.param, _PSPNET_SETTINGS, "it is a setting of PSPNet's layer, but this is SegNet's")
     require(_is_learn_mode(ctx) or ctx.n_tops == 1, "with bn_mode: INFERENCE there are no tops for mean and variance")
     return [ParamSpec(blob_shape(x), ctx.param.scale_filler), ParamSpec(blob_shape(x), ctx.param.shift_filler)]
 
@@ -235,7 +237,7 @@ def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequen
 SEGNET = LayerType(
     Signature("BN", param="bn_param"),
     Traced(segnet_bn, params=segnet_bn_params, fusion=Fusion(segnet_count_fusible, segnet_bn_fused)),
-    Gradient(segnet_bn_backward, overwrites=True),
+    Gradient(segnet_bn_backward, overwrites_diffs=True),
     LayerTraits(
         dtype_policy="bottoms",
         spatial_map="same",
@@ -247,7 +249,7 @@ SEGNET = LayerType(
 SEGNET_WITH_STATISTICS = replace(
     SEGNET,
     signature=Signature("BN", tops=(2, 3), param="bn_param"),
-    gradient=Gradient(segnet_bn_backward, overrides_autodiff=True, overwrites=True),
+    gradient=Gradient(segnet_bn_backward, overrides_autodiff=True, overwrites_diffs=True),
 )
 SEGNET_IN_PLACE = replace(
     SEGNET,
@@ -255,7 +257,7 @@ SEGNET_IN_PLACE = replace(
     gradient=Gradient(
         segnet_bn_in_place_backward,
         overrides_autodiff=True,
-        overwrites=True,
+        overwrites_diffs=True,
         not_derivative="The gradient of the scale is computed from the top, which overwrites the bottom.",
     ),
     traits=replace(SEGNET.traits, by_channel=ByChannel(_is_segnet_bn_in_place_affine, segnet_factor_and_bias)),

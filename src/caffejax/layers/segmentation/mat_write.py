@@ -12,7 +12,7 @@ import numpy as np
 from ...atomic_write import replace_path
 from ...errors import DataError, Problem, require
 from ..context import Context, LayerDefinition, Shape
-from ..helpers import four_axes, no_gradient
+from ..helpers import as_nchw, no_gradient
 from ..registry import define_layer
 from ..types import Gradient, HostFunction, LayerDocs, LayerTraits, LayerType, PerLayer, Signature
 
@@ -32,7 +32,7 @@ def make_mat_write(ctx: Context, definition: LayerDefinition) -> LayerType:
 
 def mat_write_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
     for i, bottom in enumerate(bottoms):
-        four_axes(bottom.shape, f"bottom {i}")
+        as_nchw(bottom.shape, f"bottom {i}")
     return []
 
 
@@ -85,7 +85,7 @@ class _MatWriter:
 def _write(path: Path, array: np.ndarray) -> None:
     from scipy.io import savemat  # JAX depends on scipy, but importing this module is slow
 
-    data = np.asarray(array, np.float32 if array.dtype != np.float64 else None).reshape(four_axes(array.shape))
+    data = np.asarray(array, np.float32 if array.dtype != np.float64 else None).reshape(as_nchw(array.shape))
     try:
         with replace_path(path, DataError) as partial, open(partial, "wb") as file:
             savemat(file, {"data": data.T})

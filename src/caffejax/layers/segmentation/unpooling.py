@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from ...errors import require
 from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
-from ..helpers import refuse_set
-from ..pooling import areas_of, average_windows, pool_diff, window_pair
+from ..helpers import reject_fields
+from ..pooling import average_windows, constant_window_areas, pool_diff, read_height_width
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
@@ -89,7 +89,7 @@ def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Arr
     window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
     shares = x
     if ctx.param.unpool == ctx.param.TILE:
-        shares = x * areas_of(size, window, tuple(x.shape[2:]), x.dtype)
+        shares = x * constant_window_areas(size, window, tuple(x.shape[2:]), x.dtype)
     like: Any = jax.ShapeDtypeStruct((*x.shape[:2], *size), x.dtype)
     top = (blobs[0] + pool_diff("AVE", like, shares, window, tuple(x.shape[2:]))).astype(x.dtype)
     return top, (jax.lax.stop_gradient(top).astype(blobs[0].dtype),)
@@ -156,7 +156,7 @@ def _unpool_size(ctx: Context, x: Any) -> Shape:
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     if ctx.layer.type != "UnPooling" or any(map(p.HasField, ("unpool_size", "unpool_h", "unpool_w"))):
-        size = window_pair(p, "unpool_size", "unpool_h", "unpool_w")
+        size = read_height_width(p, "unpool_size", "unpool_h", "unpool_w")
     else:
         axes = zip(x.shape[2:], *_kernel_stride_pad(p), strict=True)
         height, width = (max((n - 1) * s + k - 2 * a, n * s - a + 1) for n, k, s, a in axes)
@@ -166,8 +166,8 @@ def _unpool_size(ctx: Context, x: Any) -> Shape:
 
 
 def _kernel_stride_pad(p: Any) -> tuple[Shape, Shape, Shape]:
-    kernel = window_pair(p, "kernel_size", "kernel_h", "kernel_w")
-    return kernel, window_pair(p, "stride", "stride_h", "stride_w"), window_pair(p, "pad", "pad_h", "pad_w")
+    kernel = read_height_width(p, "kernel_size", "kernel_h", "kernel_w")
+    return kernel, read_height_width(p, "stride", "stride_h", "stride_w"), read_height_width(p, "pad", "pad_h", "pad_w")
 
 
 def _unpool_window(ctx: Context, x: Any) -> Window:
@@ -280,7 +280,7 @@ def _cells(size: Shape) -> int:
 
 def _repeat_factor(ctx: Context, x: Any) -> int:
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
-    refuse_set(ctx.param, _MASK_SETTINGS, "set scale, or add the mask as the second bottom")
+    reject_fields(ctx.param, _MASK_SETTINGS, "set scale, or add the mask as the second bottom")
     scale = ctx.param.scale if ctx.param.HasField("scale") else 1
     require(scale > 0, f"scale must be positive, not {scale}")
     return int(scale)

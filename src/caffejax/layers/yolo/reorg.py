@@ -41,7 +41,7 @@ define_layer(
     Signature("Reorg", param="reorg_param", in_place=False),
     Traced(reorg),
     Gradient(reorg_backward),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="whole"),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="all"),
     docs=LayerDocs(origin="MobileNet-YOLO"),
 )
 

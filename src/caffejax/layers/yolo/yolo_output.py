@@ -13,12 +13,12 @@ from ..boxes import non_max_suppression, select_best
 from ..context import Context
 from ..dtype_policy import promote
 from ..registry import define_layer
-from ..types import OWN_IMAGES, Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
+from ..types import IMAGE_INDICES_PER_DEVICE, Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
 from .yolo_head import Head, anchor_sizes, centred_overlaps, ground_truth, head, select_anchors, to_corners
 
 ONE_LIST: dict[Transform, str] = {
     "shard": "the boxes of all images form one list, in which they suppress each other",
-    "joined": OWN_IMAGES,
+    "joint_batch": IMAGE_INDICES_PER_DEVICE,
 }
 
 
@@ -42,7 +42,7 @@ def detection_rows(
         The rows, (1, 1, boxes, 7), with padding rows of -1 at the end.
     """
     corners = to_corners(boxes)
-    indices, selected = select_best(corners, scores, valid, threshold, or_equal=True)
+    indices, selected = select_best(corners, scores, valid, threshold, suppress_equal=True)
     columns = jnp.concatenate([(classes + 1.0)[:, None], scores[:, None], corners], axis=1)
     index = jnp.arange(scores.shape[0])
     image = jnp.where(jnp.any(selected), jnp.where(selected, 0, -1), jnp.where(index < n, index, -1))
@@ -325,7 +325,7 @@ def _evaluate_image(p: Any, predicted: Boxes, labelled: Boxes) -> jax.Array:
     order = jnp.argsort(-predicted.scores, stable=True)
     classes, boxes, scores, valid = (part[order] for part in predicted)
     if p.nms >= 0:
-        valid &= non_max_suppression(to_corners(boxes), jnp.ones_like(valid), p.nms, or_equal=True)
+        valid &= non_max_suppression(to_corners(boxes), jnp.ones_like(valid), p.nms, suppress_equal=True)
     order = jnp.argsort(jnp.where(valid, classes, p.num_class), stable=True)
     classes, boxes, scores, valid = (part[order] for part in (classes, boxes, scores, valid))
     same_class = labelled.valid & (labelled.classes == classes[:, None])

@@ -12,7 +12,7 @@ from .. import cross_replica
 from ..context import Context
 from ..dtype_policy import promote
 from ..helpers import check_side_length
-from ..loss import require_one_batch
+from ..loss import require_same_batch_size
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 
@@ -47,7 +47,7 @@ define_layer(
 
 
 def _difference(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array) -> jax.Array:
-    require_one_batch(x.shape, labels.shape)
+    require_same_batch_size(x.shape, labels.shape)
     require(
         x.size == labels.size, f"needs a label for each value of bottom 0 {x.shape}, not labels of shape {labels.shape}"
     )
