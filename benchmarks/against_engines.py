@@ -31,8 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from competitor import BATCHES
-from engine import ENGINES
+from engine_competitor import ENGINES
 from engine_models import EXPORTERS, write_models
 from interleaving import (
     Competitor,
@@ -44,6 +43,7 @@ from interleaving import (
     start_with_filled_cache,
     time_in_turns,
 )
+from training_competitor import BATCHES
 
 NETS = ("lenet", "cifar10_full", "caffenet", "googlenet", "squeezenet", "resnet50", "mobilenet")
 OURS = ("frozen", "unfrozen")
@@ -68,7 +68,7 @@ class Bench:
         return process.stdout.strip() if process.returncode == 0 else None
 
     def command(self, engine: str, folder: Path) -> list[str]:
-        return [self._python(engine), "engine.py", engine, str(folder), str(self.threads)]
+        return [self._python(engine), "engine_competitor.py", engine, str(folder), str(self.threads)]
 
     def _python(self, engine: str) -> str:
         return os.path.abspath(self.pythons.get(engine, sys.executable))

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from competitor import BATCHES, CONFIGS, TORCH_FORMS, batch_of
 from interleaving import (
     Competitor,
     describe_run,
@@ -36,13 +35,14 @@ from interleaving import (
     start_with_filled_cache,
     time_in_turns,
 )
+from training_competitor import BATCHES, CONFIGS, TORCH_FORMS, batch_of
 
 TASKS = ("forward 1", "forward", "step")
 LARGE = ("resnet152", "ssd300", "mobilenet_ssd")  # only if named
 
 
 def command_of(name: str, task: str, form: str, threads: int) -> list[str]:
-    return [sys.executable, "competitor.py", name, task, form, str(threads)]
+    return [sys.executable, "training_competitor.py", name, task, form, str(threads)]
 
 
 @contextlib.contextmanager

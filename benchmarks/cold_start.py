@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cold_nets import (
+from cold_start_nets import (
     CONFIG_OF,
     PUBLISHED,
     TRAINED,
@@ -158,7 +158,7 @@ class Bench:
         with tempfile.TemporaryDirectory() as empty:
             cache = str(filled_cache if entry.cached else empty)
             environment = os.environ | {"OMP_NUM_THREADS": str(self.options.threads), "CAFFEJAX_CACHE": cache}
-            command = [os.path.abspath(entry.python), "cold_process.py", entry.name, str(folder)]
+            command = [os.path.abspath(entry.python), "cold_start_process.py", entry.name, str(folder)]
             settings = [",".join(jobs), str(self.options.seconds), str(self.options.threads)]
             command += [repr(time.monotonic()), *settings]
             process = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, check=False)
@@ -246,7 +246,9 @@ class Bench:
         random = '"Dropout"' in (folder / "train.prototxt").read_text()
         entries = self.trainers
         if any(entry.name == "torch" for entry in entries):
-            subprocess.run([entries[-1].python, "cold_process.py", "write_torch", str(folder)], cwd=HERE, check=True)
+            subprocess.run(
+                [entries[-1].python, "cold_start_process.py", "write_torch", str(folder)], cwd=HERE, check=True
+            )
         losses: list[float] = []
 
         def find_difference(_: Entry, measured: Any) -> str | None:

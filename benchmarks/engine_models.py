@@ -1,4 +1,4 @@
-"""A net as the files that engines read: what `engine.py` is given."""
+"""A net as the files that engines read: what `engine_competitor.py` is given."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from competitor import CONFIGS, random_inputs, variables_of
+from training_competitor import CONFIGS, random_inputs, variables_of
 
 from caffejax.checkpoints.load_save import save_weights
 from caffejax.export import InferenceModel

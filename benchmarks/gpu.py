@@ -31,8 +31,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-from competitor import CONFIGS, make_training_step, random_inputs, variables_of
 from torch_net import TorchNet, trace_net
+from training_competitor import CONFIGS, make_training_step, random_inputs, variables_of
 
 from caffejax import tune_process
 from caffejax.debugging import memory_report

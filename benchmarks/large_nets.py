@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from competitor import CONFIGS, random_boxes, variables_of
 from competitor_server import read_memory
+from training_competitor import CONFIGS, random_boxes, variables_of
 
 NETS = (
     "openpose",

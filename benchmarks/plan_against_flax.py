@@ -25,7 +25,7 @@ from caffejax.process_settings import compile_for_absent_devices
 
 compile_for_absent_devices()  # before jax is imported
 
-from competitor import CONFIGS  # noqa: E402
+from training_competitor import CONFIGS  # noqa: E402
 
 BATCHES = {"lenet": 64, "cifar10_full": 100}  # examples a device; 32 of the others
 NETS = ["resnet50", "mobilenet", "googlenet", "squeezenet", "caffenet", "cifar10_full", "lenet", "lstm"]

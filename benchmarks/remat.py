@@ -22,7 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from competitor import make_training_step
+from training_competitor import make_training_step
 
 from caffejax import tune_process
 from caffejax.human_readable import format_bytes, parse_bytes

@@ -26,8 +26,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from competitor import BATCHES, CONFIGS, variables_of
 from interleaving import describe_run, format_head, format_headline, format_row
+from training_competitor import BATCHES, CONFIGS, variables_of
 
 import caffejax
 from caffejax.debugging import Timer

@@ -24,12 +24,12 @@ from typing import Any
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
-from export.verdicts import FORMS, verdict  # noqa: E402  it lies beside the tests
+from export.compare_outputs import FORMS, verdict  # noqa: E402  it is stored beside the tests
 
 ASSESS = """
 import json, sys
 sys.path.insert(0, sys.argv[3])
-from export.export_forms import assess
+from export.run_exports import assess
 print(json.dumps(assess(*sys.argv[1:3], sys.argv[4:])))
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from charts import COLORS, new_figure, save_figure
+from chart_style import COLORS, new_figure, save_figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from caffejax import Net

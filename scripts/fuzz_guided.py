@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 with atheris.instrument_imports(include=["caffejax"]):
     from fuzz.harness import Files, harness, intact_files, write_files
-    from fuzz.judging import judge
+    from fuzz.run_case import judge
 
     judge(sys.argv[1], None, intact_files(sys.argv[1])[0], Path(tempfile.mkdtemp()) / "intact")  # imports the rest
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from charts import draw_bars, new_figure, save_figure
+from chart_style import draw_bars, new_figure, save_figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from page_writer import replace_part, write_or_check

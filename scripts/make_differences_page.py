@@ -21,8 +21,8 @@ REPOSITORY = Path(__file__).parents[1]
 PAGE = REPOSITORY / "docs" / "differences.md"
 sys.path.insert(0, str(REPOSITORY / "tests" / "differences"))
 
+from all_differences import SECTIONS  # noqa: E402  it is stored beside the tests
 from difference import Comparison, Difference  # noqa: E402
-from sections import SECTIONS  # noqa: E402  it lies beside the tests
 
 INTRO = """# Differences from Caffe
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from charts import new_figure, save_figure, save_quantized
+from chart_style import new_figure, save_figure, save_quantized
 from diagrams import bfloat16, pipeline, pooling
 from matplotlib.patches import Rectangle
 from PIL import Image

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from charts import new_figure, save_figure
+from chart_style import new_figure, save_figure
 
 from caffejax import Solver
 from caffejax.schema import read_solver

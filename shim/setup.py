@@ -1,4 +1,4 @@
-"""Adds to the package of pyproject.toml a .pth file, by which Python imports `caffe_first` when it starts."""
+"""Adds to the package of pyproject.toml a .pth file, by which Python imports `caffe_import_hook` when it starts."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ class BuildWithHook(build_py):
     def run(self) -> None:
         """Build the modules."""
         super().run()
-        self.copy_file("caffe_first.pth", str(Path(self.build_lib) / "caffe_first.pth"))
+        self.copy_file("caffe_import_hook.pth", str(Path(self.build_lib) / "caffe_import_hook.pth"))
 
 
 setup(cmdclass={"build_py": BuildWithHook})

@@ -84,5 +84,5 @@ def test_the_wheel_imports_the_hook_when_python_starts(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info" not in name}
-        assert names == {"caffe_first.pth", "caffe_first.py", "caffe/__init__.py"}
-        assert archive.read("caffe_first.pth") == b"import caffe_first\n"
+        assert names == {"caffe_import_hook.pth", "caffe_import_hook.py", "caffe/__init__.py"}
+        assert archive.read("caffe_import_hook.pth") == b"import caffe_import_hook\n"

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import REPOSITORY, run_page
+from documentation_pages import REPOSITORY, run_page
 
 PAGES_TESTED_ELSEWHERE = {  # pages with tests of their own: in test_digits.py, test_docs.py and dnn/test_dnn.py
     *("index", "adding_a_layer", "comparing", "exporting_flax", "inference", "jax", "own_data", "python"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pages import run_page
+from documentation_pages import run_page
 
 from caffejax import read_caffemodel
 from compile_flags import optimized_environment

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from export import export_forms
+from export import run_exports
+from export.compare_outputs import relative_errors, unordered_distances, verdict
 from export.flax_nets import residual_net
-from export.verdicts import relative_errors, unordered_distances, verdict
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus"
@@ -38,7 +38,7 @@ def test_all_nets_of_a_folder_are_checked(tmp_path: Path) -> None:
     (nets / "b.prototxt").write_text('layer { name: "x" type: "Convolutoin" top: "x" }')
     result = run_script(nets, "--out", out)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.splitlines()[-3:] == [f"{form}: 1 equal, 1 does not load" for form in export_forms.FORMS]
+    assert result.stdout.splitlines()[-3:] == [f"{form}: 1 equal, 1 does not load" for form in run_exports.FORMS]
     good_report, bad_report = sorted(map(json.loads, out.read_text().splitlines()), key=lambda row: str(row["net"]))
     assert good_report["outputs"].keys() == good_report["onnx"].keys() == {"prob", "fc"}
     assert all(moved > 1e-3 for moved in good_report["moves"].values())
@@ -48,8 +48,8 @@ def test_all_nets_of_a_folder_are_checked(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_wrong_export_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "net.prototxt").write_text(residual_net(1))
-    monkeypatch.setitem(export_forms._FORMS, "onnx", lambda subject, inputs: _scale_outputs(subject, inputs))
-    result = export_forms.assess(str(tmp_path / "net.prototxt"), forms=("onnx",))
+    monkeypatch.setitem(run_exports._FORMS, "onnx", lambda subject, inputs: _scale_outputs(subject, inputs))
+    result = run_exports.assess(str(tmp_path / "net.prototxt"), forms=("onnx",))
     assert result["onnx"]["fc"] == pytest.approx(1e-3, rel=0.2)
     assert verdict(result, "onnx") == "differs"
     assert verdict(result | {"sways": dict.fromkeys(result["sways"], 0.01)}, "onnx") == "unstable"
@@ -83,6 +83,6 @@ def _scale_outputs(subject: Any, inputs: Any) -> dict[str, np.ndarray]:
 def test_public_nets_are_equal(name: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(CORPUS / "nets.zip") as archive:
         path = archive.extract(next(n for n in archive.namelist() if Path(n).name == name), tmp_path)
-    result = export_forms.assess(path)
-    for form in export_forms.FORMS:
+    result = run_exports.assess(path)
+    for form in run_exports.FORMS:
         assert max(result[form].values()) < 1e-4, result[form]

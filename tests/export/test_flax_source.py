@@ -20,7 +20,7 @@ from caffejax.export.flax import write_flax
 from caffejax.export.flax.emit_context import supported_types
 from export.random_params import fill_variables
 from golden_cases import ACCEPTED_CASES, case_id
-from jax_transforms.processes import spawn_jax_process
+from jax_transforms.fresh_processes import spawn_jax_process
 
 CASES = {name: one_layer_net(name) for name in LAYERS} | NETS
 TOLERANCE = 1e-5  # of the largest number: float32, added up in another order

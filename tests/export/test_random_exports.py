@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 
 from caffejax import Net
 from caffejax.export import make_inference_model
-from export.export_forms import assess_subject
+from export.compare_outputs import FORMS, TOLERANCE
 from export.random_nets import nets
 from export.random_params import fill_variables
-from export.verdicts import FORMS, TOLERANCE
+from export.run_exports import assess_subject
 
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 

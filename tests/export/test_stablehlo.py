@@ -12,7 +12,7 @@ import pytest
 from caffejax import CaffejaxError, GraphError, Net, load_weights
 from caffejax.export import BatchError, InferenceModel, export_stablehlo, make_inference_model, write_stablehlo
 from caffejax.export.inference_model import symbolic_batch_shapes
-from jax_transforms.processes import call_exported
+from jax_transforms.fresh_processes import call_exported
 
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = REPOSITORY / "tests" / "golden"
@@ -284,8 +284,8 @@ def test_the_function_names_inputs_and_outputs() -> None:
         ),
         (
             f'{input_layer("data", 2, 3)} layer {{ name: "one" type: "Python" bottom: "data" top: "a" python_param {{ '
-            'module: "export.host" layer: "Host" } }} layer {{ name: "two" type: "Python" bottom: "a" top: "b" '
-            'python_param { module: "export.host" layer: "Host" } }'.replace("{{", "{").replace("}}", "}"),
+            'module: "export.host_layer" layer: "Host" } }} layer {{ name: "two" type: "Python" bottom: "a" top: "b" '
+            'python_param { module: "export.host_layer" layer: "Host" } }'.replace("{{", "{").replace("}}", "}"),
             {},
             GraphError,
             r"(?s)layer 'one' \(Python\): cannot be exported: it runs on the host.*layer 'two' \(Python\)",

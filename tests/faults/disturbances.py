@@ -6,7 +6,7 @@ import signal
 from collections import Counter
 from dataclasses import dataclass, field
 
-from shim import WRITES, Fault
+from failing_file_system import WRITES, Fault
 
 _FULL, _DENIED = "cwm", "cnmu"  # what fails on a full disk, and where one may not write
 # lines of the log after which a phase begins; the seconds in which something happens then

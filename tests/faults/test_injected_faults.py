@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from disturbances import KINDS
-from shim import AVAILABLE, Fault, compile_shim
-from trainer import Job
+from disturbed_training import Job
+from failing_file_system import AVAILABLE, Fault, compile_shim
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="the failing file system needs Linux and a C compiler")
 

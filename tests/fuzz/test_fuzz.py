@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from .harness import case_files, format_names, read_files
-from .judging import judge
 from .outcomes import Outcome
 from .pool import Worker
 from .run import fuzz
+from .run_case import judge
 
 CASES = Path(__file__).parent / "cases"
 SECONDS = 4  # for each format, without what it takes to begin

@@ -21,8 +21,8 @@ from typing import Any
 from caffejax.process_settings import silence_orbax_permanently
 
 from .harness import case_files, intact_files, read_files
-from .judging import expected_values, judge
 from .outcomes import MEMORY, SECONDS, Outcome
+from .run_case import expected_values, judge
 
 _STDERR = "stderr"
 _HARD_LIMIT = 6 << 30  # bytes of data beyond what intact files need, so that one case cannot take the machine's memory

@@ -9,7 +9,7 @@ import pytest
 from caffejax import Net
 from caffejax.data.loader import Loader
 from caffejax.errors import DataError
-from caffejax.graph.traits import index_ranges
+from caffejax.graph.index_ranges import index_ranges
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from case import Case
+from case_net import KEY, CaseNet, assert_close, compile_call
 from global_batch_cases import CASES
 from jax.sharding import PartitionSpec
-from subject import KEY, CaseNet, assert_close, compile_call
 
 from caffejax.layers.context import Context
 from caffejax.net import Net

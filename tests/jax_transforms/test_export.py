@@ -7,9 +7,9 @@ import jax
 import jax.export
 import pytest
 from case import Case
+from case_net import CaseNet, assert_close, cached_subject, expect_support, parametrize_cases
 from cases import COMPILED, LAYERS, LOWERED
-from processes import call_exported
-from subject import CaseNet, assert_close, cached_subject, expect_support, parametrize_cases
+from fresh_processes import call_exported
 
 from caffejax.layers import layer_types
 from caffejax.schema import read_net

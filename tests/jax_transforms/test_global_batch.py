@@ -6,9 +6,9 @@ from typing import Any
 import global_batch
 import pytest
 from case import Case
+from case_net import cached_subject, expect_support
 from cases import FORKS
 from global_batch_cases import CASES, EXTRA_CASES
-from subject import cached_subject, expect_support
 
 from caffejax.layers import LayerType, type_of
 from caffejax.schema import read_net

@@ -5,8 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 from case import Case
-from cases import COMPILED, LAYERS
-from subject import (
+from case_net import (
     CaseNet,
     assert_close,
     cached_subject,
@@ -17,6 +16,7 @@ from subject import (
     parametrize_cases,
     to_numpy,
 )
+from cases import COMPILED, LAYERS
 
 STEP = 1e-5
 

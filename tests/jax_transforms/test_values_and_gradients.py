@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import pytest
 from case import Case
-from cases import COMPILED, EXTRA_FORK_CASES, FORKS, LAYERS
-from subject import (
+from case_net import (
     CaseNet,
     assert_close,
     cached_subject,
@@ -18,6 +17,7 @@ from subject import (
     parametrize_cases,
     to_numpy,
 )
+from cases import COMPILED, EXTRA_FORK_CASES, FORKS, LAYERS
 
 from caffejax.layers import layer_types
 from caffejax.schema import read_net

@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 from case import Case
+from case_net import CaseNet, assert_close, cached_subject, compile_call, expect_support, parametrize_cases
 from cases import COMPILED, LAYERS
-from subject import CaseNet, assert_close, cached_subject, compile_call, expect_support, parametrize_cases
 
 COPIES = 3
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import Replay, net_text, run_together
+from layer_nets import Replay, net_text, run_together
 
 from caffejax.layers import layer_types
 from caffejax.layers.row_padding import strip_padding

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caffejax.layers.boxes import non_max_suppression, suppress_without_loops
-from layers.suppression import suppress_sequentially
+from layers.sequential_nms import suppress_sequentially
 
 CASES = {
     "SSD": {"threshold": 0.45},

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay import Replay, assert_as_recorded, net_text, run_layer
+from layer_nets import Replay, assert_as_recorded, net_text, run_layer
 
 from caffejax import CaffejaxError, Net, layer_types
 from caffejax.layers.boxes import decode_offsets, encode_offsets

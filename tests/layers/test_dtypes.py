@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import Replay
+from layer_nets import Replay
 
 from caffejax.layers import layer_type, layer_types
 from caffejax.layers.row_padding import strip_padding

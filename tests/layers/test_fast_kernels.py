@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from replay import net_text
+from layer_nets import net_text
 
 from caffejax.gradcheck import check_gradients
 from caffejax.kernels import compilation, onednn

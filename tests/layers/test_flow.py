@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay import net_text
+from layer_nets import net_text
 
 from caffejax.errors import GraphError
 from caffejax.net import Net

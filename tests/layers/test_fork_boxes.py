@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from replay import net_text, run_layer
+from layer_nets import net_text, run_layer
 
 from caffejax.errors import GraphError
 from caffejax.net import Net

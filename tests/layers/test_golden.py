@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import Replay, assert_as_recorded
+from layer_nets import Replay, assert_as_recorded
 
 from caffejax.errors import CaffejaxError
 from caffejax.layers import layer_types

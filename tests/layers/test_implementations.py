@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import assert_as_recorded
+from layer_nets import assert_as_recorded
 
 from caffejax.kernels import platform_dispatch
 from caffejax.kernels.normalization_op import normalize_channels

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import net_text
+from layer_nets import net_text
 
 from caffejax.errors import GraphError
 from caffejax.net import Net

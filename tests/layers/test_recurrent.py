@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
-from replay import net_text
+from layer_nets import net_text
 
 from caffejax.checkpoints.load_save import load_weights, save_weights
 from caffejax.net import Net, Variables

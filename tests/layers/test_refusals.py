@@ -1,7 +1,7 @@
 """Refusals of layers, and their messages."""
 
 import pytest
-from replay import net_text
+from layer_nets import net_text
 
 from caffejax.errors import GraphError
 from caffejax.net import Net

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay import net_text
+from layer_nets import net_text
 from scipy.io import loadmat
 
 from caffejax.errors import CaffejaxError, DataError

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import Replay, net_text
+from layer_nets import Replay, net_text
 
 from caffejax import LayerTraits, LayerType, Signature, Traced
 from caffejax.errors import CaffejaxError, LayerError

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from replay import net_text
+from layer_nets import net_text
 
 from caffejax.errors import LayerError
 from caffejax.graph import build

@@ -18,7 +18,7 @@ from parallel_nets import solver_text, write_data
 import caffejax
 from caffejax.cli import device_flags, main
 from caffejax.parallel import initialize_distributed
-from jax_transforms.processes import spawn_jax_process
+from jax_transforms.fresh_processes import spawn_jax_process
 
 SLURM = {"SLURM_JOB_ID": "{job}", "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": "2", "SLURM_PROCID": "{i}"}
 OPEN_MPI = {

@@ -18,7 +18,7 @@ from ..human_readable import format_count
 from . import flags, image_flags, net_flags
 
 if TYPE_CHECKING:
-    from ..export import InferenceModel, Preprocessing
+    from ..export import InferenceModel, Uint8Preprocessing
     from ..net import Net
 
 T = TypeVar("T")
@@ -246,7 +246,7 @@ def preprocessing_problems(options: argparse.Namespace) -> Iterator[str]:
         yield "--images_dim must be a height and a width, separated by a comma, such as 256,256"
 
 
-def make_preprocessing(net: Net, subject: InferenceModel, options: argparse.Namespace) -> Preprocessing | None:
+def make_preprocessing(net: Net, subject: InferenceModel, options: argparse.Namespace) -> Uint8Preprocessing | None:
     """Return the preprocessing that `--preprocess` selects, or None if the flag is absent.
 
     Args:
@@ -264,10 +264,10 @@ def make_preprocessing(net: Net, subject: InferenceModel, options: argparse.Name
         return _make_classify_preprocessing(find_image_input(subject), subject, options)
 
 
-def _make_classify_preprocessing(blob: str, subject: InferenceModel, options: argparse.Namespace) -> Preprocessing:
+def _make_classify_preprocessing(blob: str, subject: InferenceModel, options: argparse.Namespace) -> Uint8Preprocessing:
     import numpy as np
 
-    from ..export import Preprocessing, caffe_channel_order
+    from ..export import Uint8Preprocessing, caffe_channel_order
     from ..pycaffe.io import Transformer
 
     settings, (_, channels, h, w) = image_flags.get_settings(options), subject.inputs[blob].shape
@@ -279,4 +279,6 @@ def _make_classify_preprocessing(blob: str, subject: InferenceModel, options: ar
     raw_scale, scale = settings["raw_scale"], settings["input_scale"]
     factor = 1.0 if raw_scale is None else raw_scale / 255
     mean = transformer.mean[blob]
-    return Preprocessing(blob, (height, width, channels), (h, w), order, factor, mean, 1.0 if scale is None else scale)
+    return Uint8Preprocessing(
+        blob, (height, width, channels), (h, w), order, factor, mean, 1.0 if scale is None else scale
+    )

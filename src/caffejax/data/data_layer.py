@@ -10,8 +10,8 @@ from ..host_memory import memory_problem
 from ..layers.context import LayerDefinition
 from ..layers.data_source import Source, SourceSpec, Tops
 from ..layers.types import SourceInput
-from .common import CounterRng
 from .prefetch import Batches, Pipeline
+from .sampling import CounterRng
 
 _MAX_PREFETCH = 1024  # batches
 

@@ -22,10 +22,10 @@ from ..layers.helpers import no_gradient
 from ..layers.registry import define_layer
 from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, PerLayer, Signature
 from ..untrusted_hdf5 import HDF5_ERRORS, Allowance, RefusedError, find, open_hdf5_file
-from .common import CounterRng, dims, float32_top
 from .data_layer import DataLayer
 from .image_list import shorten
 from .prefetch import Batch, Batches
+from .sampling import CounterRng, dims, float32_top
 
 Rows = tuple[np.ndarray, ...]  # one array for each data set
 

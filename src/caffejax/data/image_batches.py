@@ -15,9 +15,9 @@ import numpy as np
 from ..errors import DataError, locate_errors
 from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
-from .common import CounterRng, dims, float32_top
 from .image_decoding import BadImageError
 from .prefetch import Batch, count_available_cores
+from .sampling import CounterRng, dims, float32_top
 from .transform import Transform
 
 Label = TypeVar("Label")

@@ -13,13 +13,13 @@ from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import Signature
-from .common import CounterRng, IndexSampler, refuse_unsupported
 from .data_layer import DataLayer
 from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import read_image, resize
 from .image_list import find_files, list_folders, read_list
 from .import_cv2 import cv2
 from .prefetch import Batches
+from .sampling import CounterRng, IndexSampler, refuse_unsupported
 
 LIST_SETTINGS = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder")
 

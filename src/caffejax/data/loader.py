@@ -10,8 +10,8 @@ import numpy as np
 
 from ..errors import GraphError, Problem
 from ..graph import Graph
+from ..graph.index_ranges import IndexRange, check_labels, index_ranges
 from ..graph.reshape import reshape_graph
-from ..graph.traits import IndexRange, check_labels, index_ranges
 from ..layers import CallerInput, Position, Source, SourceInput
 from ..layers.data_source import ShardedSource
 from .user_data import UserData

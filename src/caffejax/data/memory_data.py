@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..errors import DataError
-from .common import decode_position, dims, encode_position, float32_top
+from .sampling import decode_position, dims, encode_position, float32_top
 
 
 class ArraySource:

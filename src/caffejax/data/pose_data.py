@@ -14,12 +14,12 @@ from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import LayerDocs, Signature
-from .common import CounterRng, dims, float32_top, refuse_unsupported
 from .data_layer import DataLayer
 from .database import DatumDataset, check_data_param
 from .image_batches import Examples, ImageBatches
 from .import_cv2 import cv2
 from .prefetch import Batch, Batches
+from .sampling import CounterRng, dims, float32_top, refuse_unsupported
 
 CHANNELS = 6  # blue, green, red, the people, the mask of labelled pixels, the mask of all people
 _PEOPLE, _MASK = 3, 4

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..config import DataShard
 from ..errors import CaffejaxError, DataError
-from .common import decode_position, encode_position
+from .sampling import decode_position, encode_position
 
 if TYPE_CHECKING:
     import grain  # imported when reading begins, as it takes a third of a second

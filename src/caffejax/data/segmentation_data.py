@@ -18,7 +18,6 @@ from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import LayerDocs, Signature
 from ..schema.caffe_pb2 import ImageDataParameter
-from .common import CounterRng, dims
 from .data_layer import DataLayer
 from .image_batches import Examples, ImageBatches
 from .image_data import LIST_SETTINGS, ListDataset, check_list_param
@@ -26,6 +25,7 @@ from .image_decoding import BadImageError, read_image
 from .image_list import find_files, list_folders, read_list, read_names, read_pairs
 from .import_cv2 import cv2
 from .prefetch import Batch, Batches
+from .sampling import CounterRng, dims
 from .transform import Transform, crop_raw, parse_crop, read_mean
 
 

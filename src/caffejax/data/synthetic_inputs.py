@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import GraphError, Problem, did_you_mean
 from ..graph import Graph, Layer
-from ..graph.traits import index_ranges
+from ..graph.index_ranges import index_ranges
 from .loader import open_sources
 
 

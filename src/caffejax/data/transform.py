@@ -19,8 +19,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from ..errors import DataError, Problem, WeightsError
 from ..layers.context import LayerDefinition
 from ..schema.blob_proto import read_blob_proto
-from .common import CounterRng, dims, refuse_unsupported
 from .import_cv2 import cv2
+from .sampling import CounterRng, dims, refuse_unsupported
 
 _KNOWN = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"} | {
     *("crop_h", "crop_w", "crop_height", "crop_width"),

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError, Problem, describe_type, did_you_mean, is_integer, raise_all
 from ..graph import Graph
 from ..layers.validation import shape_remedy
-from .common import dims
+from .sampling import dims
 
 
 class ArrayEpoch:

@@ -26,12 +26,12 @@ from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import Signature
-from .common import CounterRng, dims, float32_top, refuse_unsupported
 from .data_layer import DataLayer
 from .image_decoding import decode_file, read_file
 from .image_list import ImageList, find_files, list_folders, shorten
 from .import_cv2 import cv2
 from .prefetch import Batch, Batches, count_available_cores
+from .sampling import CounterRng, dims, float32_top, refuse_unsupported
 from .transform import read_mean
 
 

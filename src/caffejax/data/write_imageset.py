@@ -10,9 +10,9 @@ import numpy as np
 from ..config import MAX_IMAGE_PIXELS
 from ..errors import DataError, Problem
 from ..schema import caffe_pb2
-from .common import dims
 from .image_decoding import decode_file, read_file, resize
 from .import_cv2 import cv2
+from .sampling import dims
 
 
 def encode_image_datum(

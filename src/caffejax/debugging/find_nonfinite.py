@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import Layer
-from ..graph.traits import index_blob, out_of_range
+from ..graph.index_ranges import index_blob, out_of_range
 from ..net import Net, Variables
 from .intermediates import LayerTrace
 

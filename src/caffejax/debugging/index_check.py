@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import LayerError
 from ..graph import Graph, Layer
-from ..graph.traits import count_indexed, index_blob, indexing_layers, out_of_range
+from ..graph.index_ranges import count_indexed, index_blob, indexing_layers, out_of_range
 from ..layers import SourceInput
 from ..net import Net, Params
 

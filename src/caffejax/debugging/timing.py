@@ -23,7 +23,7 @@ from ..execution import (
     run_schedule,
     split_by_layer,
 )
-from ..graph.traits import indexing_layers
+from ..graph.index_ranges import indexing_layers
 from ..inference.frozen_pass_cache import freeze_passes, scored_blobs
 from ..kernels import compilation
 from ..layers import SourceInput

@@ -2,14 +2,14 @@
 
 from .export_weights import load_export_weights, zero_weight_warnings
 from .inference_model import BatchError, InferenceModel, make_inference_model
-from .preprocessing import Preprocessing, caffe_channel_order, data_layer_preprocessing, find_image_input
 from .stablehlo import PLATFORMS, export_stablehlo, require_package, write_stablehlo
+from .uint8_input import Uint8Preprocessing, caffe_channel_order, data_layer_preprocessing, find_image_input
 
 __all__ = [
     "PLATFORMS",
     "BatchError",
     "InferenceModel",
-    "Preprocessing",
+    "Uint8Preprocessing",
     "caffe_channel_order",
     "data_layer_preprocessing",
     "export_stablehlo",

@@ -14,7 +14,7 @@ from ..atomic_write import replace_file
 from ..errors import CaffejaxError, GraphError, Problem
 from ..human_readable import format_bytes
 from .inference_model import InferenceModel, symbolic_batch_shapes
-from .preprocessing import Preprocessing
+from .uint8_input import Uint8Preprocessing
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _PLATFORMS = (*PLATFORMS, "rocm")
@@ -27,7 +27,7 @@ def export_stablehlo(
     platforms: Sequence[str] = PLATFORMS,
     batch: bool = True,
     batch_axis: int = 0,
-    preprocessing: Preprocessing | None = None,
+    preprocessing: Uint8Preprocessing | None = None,
 ) -> export.Exported:
     """Lower a net to StableHLO, as a function from `{input: array}` to `{output: array}`.
 
@@ -94,7 +94,7 @@ def _check_layers(model: InferenceModel) -> None:
         raise GraphError(problems)
 
 
-def _function(model: InferenceModel, preprocessing: Preprocessing | None) -> Any:
+def _function(model: InferenceModel, preprocessing: Uint8Preprocessing | None) -> Any:
     """Return the function to lower, from `{input: array}` to `{output: array}`.
 
     It has the net's name, because JAX's messages contain the name of the function.

@@ -4,6 +4,6 @@ from .build import build_graph
 from .graph import UNNAMED_TOP, Graph, Layer, Param, Slot
 from .inference_graph import inference_graph
 from .resolve import net_state
-from .traits import is_random
+from .statelessness import is_random
 
 __all__ = ["UNNAMED_TOP", "Graph", "Layer", "Param", "Slot", "build_graph", "inference_graph", "is_random", "net_state"]

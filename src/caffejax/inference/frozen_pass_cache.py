@@ -13,7 +13,7 @@ import numpy as np
 from ..config import ComputeConfig
 from ..graph import UNNAMED_TOP, Graph, inference_graph
 from ..graph.inference_graph import inference_names
-from ..graph.traits import is_stateless
+from ..graph.statelessness import is_stateless
 from ..host_memory import free_memory
 from ..kernels import compilation
 from ..variables import Blobs, Variables

@@ -23,7 +23,7 @@ from ..layers.indexing import crop_box
 from ..layers.neuron import log_base
 from ..layers.permute import permuted_axes
 from ..layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
-from ..layers.shape import concat_axis, slice_points
+from ..layers.shape_ops import concat_axis, slice_points
 from .program_builder import ProgramBuilder, Value
 
 Tops = Value | Sequence[Value] | None

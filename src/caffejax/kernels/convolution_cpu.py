@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from . import onednn
-from .affine import apply_along_channels
+from .channel_affine import apply_along_channels
 from .channel_groups import group_by_group, groups_of
 from .channel_reductions import CHANNELS_LAST, promote, row_sums
 from .layout import channels_first, channels_last, materialise, materialise_channels_last

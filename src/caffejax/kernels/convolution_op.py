@@ -12,7 +12,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from . import convolution_cpu, onednn
-from .affine import channel_affine
 from .batch_axis import (
     mapped_size,
     merge_into_channels,
@@ -21,6 +20,7 @@ from .batch_axis import (
     split_from_channels,
     split_from_rows,
 )
+from .channel_affine import channel_affine
 from .channel_groups import groups_of, run_in_groups
 from .channel_reductions import promote
 from .custom_gradient import make_differentiable

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import require
-from ..kernels.affine import channel_affine
+from ..kernels.channel_affine import channel_affine
 from ..schema.caffe_pb2 import FillerParameter
 from . import cross_replica
 from .context import Context, ParamSpec, Shape

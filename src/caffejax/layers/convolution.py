@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
-from ..kernels.affine import channel_affine
+from ..kernels.channel_affine import channel_affine
 from ..kernels.channel_groups import run_in_groups
 from ..kernels.convolution_op import correlate
 from ..kernels.custom_gradient import make_differentiable

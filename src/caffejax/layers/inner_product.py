@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.affine import add_bias_to_rows
+from ..kernels.channel_affine import add_bias_to_rows
 from ..kernels.matrix_product import multiply_rows
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape

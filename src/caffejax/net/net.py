@@ -34,9 +34,9 @@ from ..execution.validation import (
 from ..fork_guard import raise_after_fork
 from ..graph import Graph, Param, Slot, build_graph, inference_graph, net_state
 from ..graph.graph import tree_of
+from ..graph.index_ranges import IndexRange, check_labels, index_ranges
 from ..graph.reshape import reshape_graph, with_batch
 from ..graph.resolve import has_loss
-from ..graph.traits import IndexRange, check_labels, index_ranges
 from ..human_readable import format_number
 from ..inference.frozen_net import Frozen
 from ..inference.low_precision import resolve_precision

@@ -36,7 +36,7 @@ from ..execution.backward import (
 )
 from ..execution.schedule import fuse, split_at_host_layers
 from ..graph import UNNAMED_TOP, Graph, Layer, Slot
-from ..graph.traits import index_blob, indexing_layers
+from ..graph.index_ranges import index_blob, indexing_layers
 from ..kernels import compilation
 from ..kernels.program_cache import Programs
 from ..layers.row_padding import strip_padding

@@ -1,10 +1,10 @@
-"""Install the import hook of `caffe_first` when Python starts with this folder in PYTHONPATH."""
+"""Install the import hook of `caffe_import_hook` when Python starts with this folder in PYTHONPATH."""
 
 import os
 import sys
 from importlib.machinery import PathFinder
 
-import caffe_first  # type: ignore[import-not-found]  # noqa: F401
+import caffe_import_hook  # type: ignore[import-not-found]  # noqa: F401
 
 _others = [path for path in sys.path if os.path.abspath(path) != os.path.dirname(os.path.abspath(__file__))]
 if (

@@ -36,11 +36,11 @@ from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import lr_schedules, solver_param
 from .evaluate import supports_parallel_eval
+from .periodic_evaluation import PeriodicEvaluation
 from .placement import MeshPlacement, Placement, SingleDevice
 from .reporting import log
 from .snapshots import Snapshots
 from .solver_param import check_files, weights_files
-from .test_nets import Tests
 from .train_step import TrainState
 from .update_rules import caffe_optimizer
 
@@ -173,7 +173,7 @@ class TrainerParts:
     rate_schedule: lr_schedules.RateSchedule
     net: Net
     loader: Loader
-    tests: Tests
+    tests: PeriodicEvaluation
     optimizer: optax.GradientTransformationExtraArgs
     snapshots: Snapshots
 
@@ -260,7 +260,7 @@ def build_trainer(
         log_creation(test_nets[-1].graph)
     open_loader = open_loader or loader_opener(net, test_nets, data, test_data, num_splits)
     loader = open_loader(net)
-    tests = Tests(param, test_nets, net, key, device, open_loader, mesh)
+    tests = PeriodicEvaluation(param, test_nets, net, key, device, open_loader, mesh)
     log.info("Solver scaffolding done.")
 
     optimizer = make_optimizer(param, net)

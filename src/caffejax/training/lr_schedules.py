@@ -55,7 +55,7 @@ class StepEarly(AdaptiveSchedule):
         super().__init__(param, maximum=-float(np.finfo(np.float32).max), tests=0)
 
     def note_test(self, accuracy: float) -> None:
-        """Update the state after a test with the accuracy, which `Tests.accuracy` returns."""
+        """Update the state after a test with the accuracy, which `PeriodicEvaluation.accuracy` returns."""
         state = self.state
         if accuracy > state["maximum"]:
             state.update(maximum=accuracy, tests=0)

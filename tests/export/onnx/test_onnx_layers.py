@@ -11,7 +11,7 @@ from caffejax.export.onnx.layer_operators import OPERATORS
 from caffejax.layers import layer_types
 from caffejax.net import Variables
 from golden_cases import ACCEPTED_CASES, first_case_by_type, is_of_fork, layer_type_of_case
-from layers.replay import Replay
+from layers.layer_nets import Replay
 
 FIRST_CASES = first_case_by_type([case for case in ACCEPTED_CASES if "stochastic" not in case])
 ON_HOST = {name for name, case in FIRST_CASES.items() if layer_type_of_case(case).on_host} | {

@@ -10,7 +10,7 @@ import pytest
 from onnx_oracle import assert_equal, assert_same, net_outputs, run_onnx
 
 from caffejax import Net, __version__
-from caffejax.export import InferenceModel, Preprocessing, make_inference_model
+from caffejax.export import InferenceModel, Uint8Preprocessing, make_inference_model
 from caffejax.export.onnx import OPSETS, export_onnx, write_onnx
 from export.random_params import fill_variables
 from export.test_stablehlo import CLASSIFICATION, DETECTION, SEGMENTATION, SIAMESE
@@ -135,8 +135,8 @@ def test_the_file_is_the_model(tmp_path: Path) -> None:
 
 
 def test_large_weights_are_written_to_a_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("caffejax.export.onnx.onnx_files._MAX_BYTES", 1000)
-    monkeypatch.setattr("caffejax.export.onnx.onnx_files._MIN_WEIGHT_BYTES", 100)
+    monkeypatch.setattr("caffejax.export.onnx.save_onnx._MAX_BYTES", 1000)
+    monkeypatch.setattr("caffejax.export.onnx.save_onnx._MIN_WEIGHT_BYTES", 100)
     subject, path = subject_of(CLASSIFICATION), tmp_path / "net.onnx"
     model = write_onnx(subject, path)
     data = tmp_path / "net.onnx.data"
@@ -160,7 +160,7 @@ def test_large_weights_are_written_to_a_second_file(tmp_path: Path, monkeypatch:
 
 def test_a_model_with_preprocessing_takes_images() -> None:
     subject = subject_of(SEGMENTATION)
-    preprocessing = Preprocessing(
+    preprocessing = Uint8Preprocessing(
         "data", (20, 21, 3), (16, 18), (2, 1, 0), mean=np.full((3, 1, 1), 99, np.float32), scale=0.1
     )
     model = export_onnx(subject, preprocessing=preprocessing)

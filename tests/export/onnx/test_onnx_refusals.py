@@ -29,7 +29,7 @@ FIXED = (
 )
 ON_HOST = f"""
   {DATA} layer {{ name: "host" type: "Python" bottom: "data" top: "x"
-    python_param {{ module: "export.host" layer: "Host" }} }}
+    python_param {{ module: "export.host_layer" layer: "Host" }} }}
 """
 
 

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 from ..harness import Files, Harness
+from ..mutators.json_trees import change_json
 from ..mutators.raw import damage
-from ..mutators.trees import change_json
 from ._solvers import first_difference, restore, snapshot
 
 

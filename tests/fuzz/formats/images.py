@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from ..harness import Files, Harness, mutate_one_file
-from ..mutators.pictures import change_picture
+from ..mutators.png_chunks import change_picture
 from ._sources import batches
 
 _NET = """layer { name: "d" type: "ImageData" top: "data" top: "label" transform_param { crop_size: 6 }

@@ -9,7 +9,7 @@ from typing import Any
 from caffejax.data import LevelDb
 
 from ..harness import Files, Harness, read_files
-from ..mutators.blocks import change_log, change_table
+from ..mutators.leveldb_files import change_log, change_table
 from ..mutators.raw import damage
 from ._sources import GOLDEN, batches
 

@@ -8,7 +8,7 @@ from typing import Any
 from caffejax.data import Lmdb
 
 from ..harness import Files, Harness, mutate_one_file, read_files
-from ..mutators.pages import PAGE, change_pages
+from ..mutators.lmdb_pages import PAGE, change_pages
 from ._sources import GOLDEN, batches
 
 _NET = """layer { name: "d" type: "Data" top: "data" top: "label"

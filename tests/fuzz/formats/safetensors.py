@@ -14,9 +14,9 @@ from safetensors.numpy import save
 from caffejax.checkpoints.weight_formats import format_of
 
 from ..harness import Files, Harness, mutate_one_file
+from ..mutators.json_trees import change_json
 from ..mutators.numbers import draw_edge
 from ..mutators.raw import damage
-from ..mutators.trees import change_json
 from ._weights import BLOBS, same_array
 
 

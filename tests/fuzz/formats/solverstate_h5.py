@@ -12,7 +12,7 @@ import numpy as np
 
 from ..harness import Files, Harness
 from ..mutators.hdf5 import change_hdf5
-from ..mutators.trees import change_json
+from ..mutators.json_trees import change_json
 from ._solvers import restore, snapshot
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pictures import SIZE, draw_picture
+from synthetic_images import SIZE, draw_picture
 
 import caffejax.pycaffe as caffe
 from caffejax.layers import layer_types

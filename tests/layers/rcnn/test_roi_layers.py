@@ -14,7 +14,7 @@ from caffejax import Net
 from caffejax.errors import CaffejaxError
 from caffejax.layers.param_str import settings as read_settings
 from caffejax.layers.rcnn.rpn_proposals import ProposalLimits, decode_boxes, encode_boxes, make_anchors, propose
-from layers.suppression import suppress_sequentially
+from layers.sequential_nms import suppress_sequentially
 
 
 def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1, phase: Any = "TEST") -> Net:

@@ -17,7 +17,6 @@ from ...layers.context import LayerDefinition
 from ...layers.data_source import SourceSpec, Tops
 from ...layers.registry import define_layer
 from ...layers.types import LayerDocs, Signature
-from ..common import CounterRng, dims
 from ..data_layer import DataLayer
 from ..image_batches import Examples, ImageBatches, Label
 from ..image_data import ListDataset, check_list_param
@@ -25,6 +24,7 @@ from ..image_decoding import BadImageError, check_pixel_count, read_image, resiz
 from ..image_list import find_files, list_folders, read_names, shorten
 from ..import_cv2 import cv2
 from ..prefetch import Batch, Batches
+from ..sampling import CounterRng, dims
 from ..transform import Normalize
 
 _INTEGER = re.compile(r"[+-]?\d{1,9}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...human_readable import format_count
 from ...schema.blob_proto import Array
-from .comparison import Comparison, Distance, Kind, Row, Verdict, distance
+from .comparison_report import Comparison, Distance, Kind, Row, Verdict, distance
 from .dump import Dump, DumpedLayer
 
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
+from ...layers.batch_norm import stored_statistics
 from ...layers.helpers import canonical_axis
-from ...layers.normalization import stored_statistics
 from ...layers.segmentation.bn import SEGNET_EPS, select_bn
 from .emit_context import EmitContext, register_emitter, shorten_float32
 from .ir import Shape, Value

@@ -27,7 +27,7 @@ from ...layers.boxes import suppress_without_loops
 from ...layers.dispatch import call as run
 from ...layers.row_padding import matching_rows_axis, rows_axis
 from ..inference_model import InferenceModel
-from ..preprocessing import Preprocessing
+from ..uint8_input import Uint8Preprocessing
 from .builder import OnnxBuilder, OnnxValue, Shape, constant_value, node_output, value_info
 from .layer_operators import OPERATORS, Call
 from .primitives import Equation, get_converter, is_elementwise
@@ -154,7 +154,7 @@ def build_model(
     model: InferenceModel,
     inputs: Mapping[str, jax.ShapeDtypeStruct],
     opset: int,
-    preprocessing: Preprocessing | None,
+    preprocessing: Uint8Preprocessing | None,
     pad_rows: bool = False,
 ) -> ModelProto:
     """Build the ONNX model of a net.
@@ -179,7 +179,7 @@ class _ModelBuilder:
         model: InferenceModel,
         inputs: Mapping[str, jax.ShapeDtypeStruct],
         opset: int,
-        preprocessing: Preprocessing | None,
+        preprocessing: Uint8Preprocessing | None,
         pad_rows: bool,
     ) -> None:
         self.model = model
@@ -195,7 +195,7 @@ class _ModelBuilder:
         for name, blob in inputs.items():
             self._feed(name, blob, preprocessing if preprocessing and preprocessing.blob == name else None)
 
-    def _feed(self, name: str, blob: jax.ShapeDtypeStruct, preprocessing: Preprocessing | None) -> None:
+    def _feed(self, name: str, blob: jax.ShapeDtypeStruct, preprocessing: Uint8Preprocessing | None) -> None:
         blob_to_feed = blob if preprocessing is None else preprocessing.images(blob)
         value = node_output(name, sizes(blob_to_feed.shape), blob_to_feed.dtype)
         self.input_values.append(value)

@@ -12,10 +12,10 @@ import numpy as np
 
 from ...kernels.window import Window
 from ...layers import Context
+from ...layers.batch_norm import stored_statistics
 from ...layers.convolution import Correlation, convolution_output_size, correlation, depthwise_context
 from ...layers.dropout import dropout_is_identity
 from ...layers.helpers import canonical_axis
-from ...layers.normalization import stored_statistics
 from ...layers.pooling import pad_to_cover, pool_method, window_and_output_size, window_areas
 from .builder import OnnxBuilder, OnnxValue, Shape, node_output
 

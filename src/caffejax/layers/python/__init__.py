@@ -10,7 +10,7 @@ from ...errors import LayerError, did_you_mean
 from ..context import Context, LayerDefinition
 from ..registry import define_layer
 from ..types import Gradient, LayerTraits, LayerType, PerLayer, Signature
-from . import host, traced
+from . import host_layers, traced_layers
 from .builtin import builtin_type
 from .user_code import get_dotted, import_user_module
 
@@ -40,11 +40,11 @@ def make_python(ctx: Context, definition: LayerDefinition) -> LayerType:
         return _builtin_or_raise(ctx, definition, error)
     user_code = find_callable(module, p.layer)
     if not inspect.isclass(user_code):
-        return traced.function_type(ctx.type, definition, user_code, full_name)
+        return traced_layers.function_type(ctx.type, definition, user_code, full_name)
     if callable(getattr(user_code, "forward", None)):
-        return host.class_type(ctx.type, definition, user_code, full_name)
+        return host_layers.class_type(ctx.type, definition, user_code, full_name)
     if "__call__" in dir(user_code):
-        return traced.class_type(ctx.type, definition, user_code, full_name)
+        return traced_layers.class_type(ctx.type, definition, user_code, full_name)
     raise LayerError(
         f"class {full_name} must have forward(self, bottom, top), like Caffe's Python layers, or __call__, like "
         "traced layers"

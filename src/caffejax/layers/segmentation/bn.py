@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
-from ...kernels.affine import channel_affine
+from ...kernels.channel_affine import channel_affine
 from ...kernels.channel_reductions import CHANNELS_FIRST
 from ...schema.caffe_pb2 import FillerParameter
+from ..batch_norm import batch_statistics, normalize_batch, project_out
 from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtype_policy import promote
 from ..helpers import first_top, reject_fields, rsqrt, stop_gradient
-from ..normalization import batch_statistics, normalize_batch, project_out
 from ..registry import define_layer
 from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 

@@ -20,7 +20,7 @@ def _zero() -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Preprocessing:
+class Uint8Preprocessing:
     """Conversion of images to a net's input by a centre crop and (pixel * factor - mean) * scale.
 
     Attributes:
@@ -98,7 +98,7 @@ def find_image_input(model: InferenceModel) -> str:
 
 
 def caffe_channel_order(channels: int) -> tuple[int, ...]:
-    """Return the order in which Caffe's tools store the channels of RGB images; see `Preprocessing.order`.
+    """Return the order in which Caffe's tools store the channels of RGB images; see `Uint8Preprocessing.order`.
 
     For three channels it is B, G, R, which is (2, 1, 0). Otherwise the channels keep their order.
     """
@@ -107,7 +107,7 @@ def caffe_channel_order(channels: int) -> tuple[int, ...]:
 
 def data_layer_preprocessing(
     net: Net, model: InferenceModel, image: Sequence[int] | None = None, order: Sequence[int] | None = None
-) -> Preprocessing:
+) -> Uint8Preprocessing:
     """Return the preprocessing that the transform_param of a net's data layer defines in phase TEST.
 
     Args:
@@ -115,7 +115,7 @@ def data_layer_preprocessing(
         model: the exported part of the net.
         image: (height, width) of the images. The default is the size of the mean image or, if there is none, of the
             input.
-        order: the channel order, see `Preprocessing`. The default is B, G, R, the order of Caffe's tools.
+        order: the channel order, see `Uint8Preprocessing`. The default is B, G, R, the order of Caffe's tools.
 
     Raises:
         GraphError: if the input is not a top of a data layer with a transform_param, or if the images and the mean
@@ -132,7 +132,9 @@ def data_layer_preprocessing(
     has_mean_image = normalize.mean.shape[1:] != (1, 1)
     height, width = image or (normalize.mean.shape[1:] if has_mean_image else size)
     order = tuple(order or caffe_channel_order(channels))
-    result = Preprocessing(blob, (height, width, channels), (size[0], size[1]), order, scale=float(normalize.scale))
+    result = Uint8Preprocessing(
+        blob, (height, width, channels), (size[0], size[1]), order, scale=float(normalize.scale)
+    )
     if not has_mean_image:
         return replace(result, mean=normalize.mean)
     if normalize.mean.shape[1:] != (height, width):

@@ -11,7 +11,7 @@ import pytest
 from caffejax import CaffejaxError, Net, save_weights
 from caffejax.cli import main
 from caffejax.data import write_lmdb
-from caffejax.export import Preprocessing, data_layer_preprocessing, make_inference_model
+from caffejax.export import Uint8Preprocessing, data_layer_preprocessing, make_inference_model
 from caffejax.pycaffe.classifier import Classifier
 from caffejax.schema import caffe_pb2
 
@@ -116,7 +116,7 @@ def test_channels_are_swapped_only_for_three_channels(folder: Path) -> None:
     subject = make_inference_model(net, net.init(jax.random.key(0)))
     with pytest.raises(CaffejaxError, match=r"layer 'data' \(Input\).*without a transform_param"):
         data_layer_preprocessing(net, subject)
-    grey = Preprocessing("data", (10, 10, 1), (10, 10), (0,))
+    grey = Uint8Preprocessing("data", (10, 10, 1), (10, 10), (0,))
     np.testing.assert_array_equal(grey(IMAGES[:, :10, :10, :1])[:, 0], IMAGES[:, :10, :10, 0])
 
 

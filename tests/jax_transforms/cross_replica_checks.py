@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from case_net import assert_close
 from global_batch import AXIS, mesh
 from jax.sharding import PartitionSpec as P
-from subject import assert_close
 
 from caffejax.errors import CaffejaxError
 from caffejax.kernels.normalization_op import _sum_separately, _sum_stacked

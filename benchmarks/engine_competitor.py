@@ -1,6 +1,6 @@
 """One competitor of against_engines.py: a net read from files by an engine, in a process of its own.
 
-    python benchmarks/engine.py ENGINE FOLDER THREADS
+    python benchmarks/engine_competitor.py ENGINE FOLDER THREADS
 
 `engine_models.write_models` writes FOLDER. The script answers as `competitor_server.serve` does. The interpreter of a
 peer needs only NumPy and the peer.

@@ -1,6 +1,6 @@
 """One competitor of against_torch.py, in a process of its own, so that none meets another's threads or memory.
 
-    python benchmarks/competitor.py NET TASK FORM THREADS
+    python benchmarks/training_competitor.py NET TASK FORM THREADS
 
 It answers as `competitor_server.serve` does.
 """

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import net_text, run_layer
+from layer_nets import net_text, run_layer
 
 from caffejax.errors import GraphError
 from caffejax.net import Net

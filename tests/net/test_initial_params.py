@@ -1,6 +1,6 @@
 """The numbers that `Net.init` draws equal the recorded ones: bit for bit with the recorded version of jax.
 
-`python tests/net/test_first_numbers.py` records them again, which is right only if they are meant to change.
+`python tests/net/test_initial_params.py` records them again, which is right only if they are meant to change.
 """
 
 from __future__ import annotations

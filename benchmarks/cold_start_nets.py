@@ -13,8 +13,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from competitor import BATCHES, CONFIGS, random_inputs
 from engine_models import write_deploy
+from training_competitor import BATCHES, CONFIGS, random_inputs
 
 from caffejax.checkpoints.load_save import load_and_report, save_weights
 from caffejax.errors import CaffejaxError

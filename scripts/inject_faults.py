@@ -1,4 +1,4 @@
-"""Disturb training in every way, many times: `python scripts/faults.py --runs 200 --seed 0`.
+"""Disturb training in every way, many times: `python scripts/inject_faults.py --runs 200 --seed 0`.
 
 Each seed is a fault, or several, in a small training job that is then resumed: see tests/faults. What is found is
 printed; the exit code is 1 if anything was.
@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
 
 from disturbances import KINDS
-from trainer import Job
+from disturbed_training import Job
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """One competitor of cold_start.py: a fresh process that imports a library, runs a net, and says what that took.
 
-    python benchmarks/cold_process.py NAME FOLDER BEGAN JOBS SECONDS THREADS
+    python benchmarks/cold_start_process.py NAME FOLDER BEGAN JOBS SECONDS THREADS
 
 FOLDER is what `cold_nets` wrote, BEGAN the `time.monotonic()` at which the process was started, JOBS what is measured
 beside the first result: `size`, `memory`, both, or `first` for nothing more. It prints one line of JSON and writes the

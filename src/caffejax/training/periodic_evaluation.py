@@ -30,7 +30,7 @@ from .evaluate import (
 from .reporting import log, output_lines, precision_lines
 
 
-class Tests:
+class PeriodicEvaluation:
     """The test nets of a solver.
 
     Args:
@@ -181,7 +181,7 @@ class Tests:
 
 
 def _initial_variables(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
-    """Return a function that returns a test net's initial variables, for `Tests.net_variables`."""
+    """Return a function that returns a test net's initial variables, for `PeriodicEvaluation.net_variables`."""
     placeholders = Variables(*train.graph.trees(lambda _: 0.0))  # type: ignore[arg-type]
     check_layers_fit(net.graph)
     variables = copy_trained_params(net.graph, _shapes(net), train.graph, placeholders)

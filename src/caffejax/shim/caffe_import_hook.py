@@ -14,7 +14,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 from types import ModuleType
 
 
-class CaffeFirst:
+class CaffeImportHook:
     """Finder that prefers the package `caffe` in `folder` to a Caffe that is not compiled."""
 
     folder = os.path.dirname(os.path.abspath(__file__))
@@ -32,4 +32,4 @@ class CaffeFirst:
         return PathFinder.find_spec(fullname, [self.folder])
 
 
-sys.meta_path.insert(0, CaffeFirst())
+sys.meta_path.insert(0, CaffeImportHook())

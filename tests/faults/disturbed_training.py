@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from disturbances import PHASES, Disturbance, draw_disturbances
-from shim import WRITES, Fault, compile_shim, read_operations
+from failing_file_system import WRITES, Fault, compile_shim, read_operations
 
 from caffejax.checkpoints.orbax import CheckpointFolder
 

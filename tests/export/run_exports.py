@@ -17,9 +17,9 @@ from caffejax.layers.context import Phase
 from caffejax.net import Variables
 from caffejax.schema import read_net
 from export import flax_worker
+from export.compare_outputs import FORMS, Arrays, count_large_errors, largest, relative_errors, unordered_distances
 from export.onnx.onnx_oracle import compile_net, export_net, outputs_with_row_counts, run_onnx
 from export.random_params import fill_variables
-from export.verdicts import FORMS, Arrays, count_large_errors, largest, relative_errors, unordered_distances
 
 PERTURBATION = 1e-6  # what inputs are moved by, to see how far the net itself moves
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from case_net import CaseNet, assert_close, compile_call
 from cases import COMPILED, LAYERS
 from jax.sharding import NamedSharding, PartitionSpec
-from subject import CaseNet, assert_close, compile_call
 
 DEVICES = 8
 ROWS = DEVICES * 13  # a number that no shape of a layer has: of all devices by jit, of each by shard_map

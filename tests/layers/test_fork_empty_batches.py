@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from replay import net_text
+from layer_nets import net_text
 
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net

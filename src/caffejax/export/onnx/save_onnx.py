@@ -14,7 +14,7 @@ from onnx.external_data_helper import set_external_data
 from ...atomic_write import replace_file
 from ...errors import CaffejaxError, GraphError
 from ..inference_model import InferenceModel, symbolic_batch_shapes
-from ..preprocessing import Preprocessing
+from ..uint8_input import Uint8Preprocessing
 from .build_model import build_model
 
 OPSETS = range(17, 24)  # supported versions of ONNX's operator set
@@ -48,7 +48,7 @@ def export_onnx(
     opset: int = OPSET,
     batch: bool = True,
     batch_axis: int = 0,
-    preprocessing: Preprocessing | None = None,
+    preprocessing: Uint8Preprocessing | None = None,
     pad_rows: bool = False,
 ) -> ModelProto:
     """Return the ONNX model of a net, checked by ONNX's checker.

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import pytest
 from case import Case
+from case_net import CaseNet
 from cases import EXTRA_FORK_CASES, LAYERS
-from message_reads import Reads, record_reads
-from subject import CaseNet
+from field_reads import Reads, record_reads
 
 from caffejax import CaffejaxError
 from caffejax.graph import build as graph_build
