@@ -11,7 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from caffejax.kernels.program_cache import Programs
+from caffejax.kernels.program_cache import ProgramCacheConfig
 from caffejax.process_settings import enable_compilation_cache
 from compile_flags import xla_flags
 from jax_transforms.fresh_processes import spawn_jax_process
@@ -22,7 +22,7 @@ if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one o
     os.environ["CAFFEJAX_CACHE"] = _compiled.name
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 enable_compilation_cache()
-Programs.folder = None  # tests change what is computed where no name of a program says so
+ProgramCacheConfig.folder = None  # tests change what is computed where no name of a program says so
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have programs in the background ignore it
 if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:

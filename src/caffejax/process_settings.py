@@ -96,16 +96,16 @@ def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> No
     """
     import jax
 
-    from .kernels.program_cache import Programs, processor
+    from .kernels.program_cache import ProgramCacheConfig, describe_processor
 
     environment_folder = os.environ.get("CAFFEJAX_CACHE", "")
     if environment_folder == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:
         return
     default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "caffejax"
     # machines with different processors may share the folder, and code for one may not run on another
-    root = Path(folder or environment_folder or default).expanduser() / processor()
+    root = Path(folder or environment_folder or default).expanduser() / describe_processor()
     jax.config.update("jax_compilation_cache_dir", str(root))
-    Programs.folder = root / "programs"
+    ProgramCacheConfig.folder = root / "programs"
     if jax.config.values["jax_persistent_cache_min_compile_time_secs"] == 1:  # JAX's default
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
@@ -139,7 +139,7 @@ def pause_gc_while_tracing() -> None:
     """
     from .kernels.compilation import Jitted
 
-    Jitted.collecting = False
+    Jitted.allows_gc = False
 
 
 def limit_openmp_spinning() -> None:

@@ -79,7 +79,7 @@ def test_a_net_leaves_the_process_as_it_was(tmp_path: Path) -> None:
     script = """
 use()
 assert changed() == [], changed()
-assert not keeps_freed_memory() and Jitted.collecting
+assert not keeps_freed_memory() and Jitted.allows_gc
 """
     run_script(script, tmp_path)
 
@@ -106,7 +106,7 @@ assert changed() == ["jax", "files"], changed()
 names = [name for name, value in before["jax"].items() if seen()["jax"][name] != value]
 print(*names)
 assert Path(jax.config.jax_compilation_cache_dir).is_relative_to(Path.home() / ".cache" / "caffejax")
-assert not Jitted.collecting
+assert not Jitted.allows_gc
 assert keeps_freed_memory() == (sys.platform == "linux")
 """
     expected = {"jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"}
@@ -141,7 +141,7 @@ def test_a_solver_tunes_only_if_asked_to(modules: list[str], tune: bool, tmp_pat
         }""")
     option = "tune=True" if tune else ""
     lines = [f'import {name}; {name}.Solver(os.path.expanduser("~/solver.prototxt"), {option})' for name in modules]
-    script = "\n".join(["", *lines, "print(Jitted.collecting, jax.config.jax_compilation_cache_dir is None)", ""])
+    script = "\n".join(["", *lines, "print(Jitted.allows_gc, jax.config.jax_compilation_cache_dir is None)", ""])
     assert run_script(script, tmp_path).split() == [str(not tune)] * 2
 
 
@@ -152,9 +152,9 @@ import caffejax.cli, caffejax.pycaffe as caffe
 caffe.Net({str(LENET)!r}, caffe.TEST)
 caffejax.cli.main(["parse_log", "absent", "absent"])
 assert changed() == [], changed()
-assert Jitted.collecting and not keeps_freed_memory()
+assert Jitted.allows_gc and not keeps_freed_memory()
 assert caffejax.cli.main(["summary", "--memory", {str(LENET)!r}]) == 0
-assert not Jitted.collecting
+assert not Jitted.allows_gc
 """
     run_script(script, tmp_path)
 

@@ -40,7 +40,7 @@ net.forward()
 print(json.dumps(sorted(sys.modules)))
 """
 
-compiled_kernels = pytest.mark.skipif(not onednn_program.available(), reason="needs the compiled kernels")
+compiled_kernels = pytest.mark.skipif(not onednn_program.is_available(), reason="needs the compiled kernels")
 
 
 @pytest.fixture(scope="module")

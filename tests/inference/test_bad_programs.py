@@ -15,7 +15,7 @@ from mutated_programs import PROGRAMS, parse
 from caffejax.kernels import onednn_program
 from caffejax.kernels.packed_weights import PackedWeights
 
-pytestmark = pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
+pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 
 CONVOLUTION = PROGRAMS[0]
 CASES = {

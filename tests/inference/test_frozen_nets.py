@@ -259,7 +259,7 @@ def test_a_net_in_phase_train_can_be_frozen(subject: tuple[Net, Variables, Froze
     assert_close(trained.freeze(variables)(inputs), apply(trained.in_phase("TEST"), variables, inputs))
 
 
-@pytest.mark.skipif(not kernels.available(), reason="needs oneDNN")
+@pytest.mark.skipif(not kernels.is_available(), reason="needs oneDNN")
 def test_calls_on_known_shapes_go_straight_to_the_compiled_function(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net(TEXT.replace("BNLL", "TanH"), "TEST")
     variables, inputs = variables_of(net), inputs_of(net)

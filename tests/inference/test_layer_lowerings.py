@@ -10,7 +10,7 @@ from frozen_nets import assert_frozen_is_the_same, compiled_types, net_text
 from caffejax.inference.layer_lowerings import LOWERINGS
 from caffejax.kernels import onednn_program
 
-pytestmark = pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
+pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 
 # By type: its settings. "a b a" before | are its bottoms where there are several; a and b are alike.
 CASES: dict[str, list[str]] = {

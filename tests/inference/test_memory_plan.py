@@ -10,7 +10,7 @@ from random_nets import nets
 from caffejax.inference import partition
 from caffejax.kernels import onednn_program
 
-pytestmark = pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
+pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 
 SHAPE = (1, 16, 6, 6)
 

@@ -16,7 +16,7 @@ from caffejax.kernels import onednn_program
 from caffejax.kernels.packed_weights import Layout
 from caffejax.net import Net, Variables
 
-pytestmark = pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
+pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 
 SHAPE = (1, 16, 24, 24)
 WINOGRAD = ["a Convolution x | num_output: 64 kernel_size: 1", "y Convolution a | num_output: 64 kernel_size: 3 pad: 1"]

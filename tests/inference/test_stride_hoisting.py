@@ -31,7 +31,7 @@ OTHER_READERS: dict[str, list[str]] = {  # what else reads the sum
 }
 
 
-@pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
+@pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 @pytest.mark.parametrize(
     ("size", "reader"),
     [(size, reader) for size in SIZES for reader in OTHER_READERS if min(size) > 2 or reader != "larger kernel"],
@@ -43,7 +43,7 @@ def test_hoisted_strides_give_equal_outputs(size: tuple[int, int], reader: str) 
     assert_frozen_is_the_same(net_text((2, 16, *size), *STAGE, *reader_layers), tops)
 
 
-@pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
+@pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 def test_outputs_are_computed_in_full() -> None:
     assert_frozen_is_the_same(net_text((1, 16, 8, 8), *STAGE), ["s", "y"])
 

@@ -10,7 +10,7 @@ from caffejax.inference.frozen_net import Frozen
 from caffejax.kernels import onednn_program
 from caffejax.net import Net
 
-pytestmark = pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
+pytestmark = pytest.mark.skipif(not onednn_program.is_available(), reason="needs oneDNN")
 
 CASES = {  # by name: the input's shape, and what is computed on x
     "odd": ((1, 64, 15, 13), ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1"]),

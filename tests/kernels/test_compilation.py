@@ -14,7 +14,7 @@ from caffejax.kernels import compilation
 
 
 def test_garbage_is_collected_again_after_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation.Jitted, "collecting", False)
+    monkeypatch.setattr(compilation.Jitted, "allows_gc", False)
 
     def failing(x: jax.Array) -> jax.Array:
         assert not gc.isenabled()

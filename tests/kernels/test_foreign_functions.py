@@ -8,7 +8,7 @@ from foreign_calls import FUNCTIONS, Call, alter, draw_array, draw_valid_call, e
 
 from caffejax.kernels import onednn
 
-pytestmark = pytest.mark.skipif(not onednn.available(), reason=f"no oneDNN: {onednn.unavailable_reason()}")
+pytestmark = pytest.mark.skipif(not onednn.is_available(), reason=f"no oneDNN: {onednn.unavailable_reason()}")
 STRIDED = {"stride": [2, 1], "dilation": [1, 2], "low": [1, 0], "high": [0, 3], "groups": 2}
 
 

@@ -19,6 +19,6 @@ from caffejax.kernels.window import Window
 )
 def test_even_padding(size: int, kernel: int, stride: int, padding: tuple[int, int], expected: tuple[int, int]) -> None:
     window = Window((kernel,), (stride,), (padding,), (1,))
-    result = window.even_padding((size,))
+    result = window.equalize_padding((size,))
     assert result.padding == (expected,)
     assert result.output((size,)) == window.output((size,))

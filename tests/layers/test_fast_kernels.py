@@ -145,7 +145,7 @@ def test_block_of_everything_is_the_same_both_ways(
     """The compiler may move and fuse everything between two operations."""
     if library == "XLA":
         request.getfixturevalue("no_onednn")
-    elif not onednn.available():
+    elif not onednn.is_available():
         pytest.skip(f"no oneDNN: {onednn.unavailable_reason()}")
     assert_close(results(BLOCK, phase, rows, "fast"), block_by_reference(phase, rows))
 
@@ -264,7 +264,7 @@ def test_a_function_that_raises_runs_once() -> None:
 
 def test_options_are_for_what_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where arguments were put decides, then the default device."""
-    monkeypatch.setattr(compilation, "only_cpus", lambda: False)
+    monkeypatch.setattr(compilation, "has_only_cpus", lambda: False)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     cpu = jax.devices("cpu")[0]
     anywhere, here = jnp.float32(3), jax.device_put(3.0, cpu)

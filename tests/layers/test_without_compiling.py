@@ -96,7 +96,7 @@ SETTINGS = list(
 )
 
 
-@pytest.mark.skipif(not onednn_program.available(), reason="needs the compiled kernels")
+@pytest.mark.skipif(not onednn_program.is_available(), reason="needs the compiled kernels")
 @pytest.mark.parametrize("settings", SETTINGS[::7], ids=" ".join)
 def test_detections_on_numpy_arrays(settings: tuple[str, ...]) -> None:
     param = f"detection_output_param {{ num_classes: 3 {' '.join(settings)} }}"

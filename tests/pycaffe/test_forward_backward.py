@@ -10,7 +10,7 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
-from caffejax.kernels.program_cache import Programs
+from caffejax.kernels.program_cache import ProgramCacheConfig
 from caffejax.pycaffe._layer_range import LayerRange
 
 from .conftest import CLOSE, FED, SMALL, Write, make_fed_net, make_small_net
@@ -203,7 +203,7 @@ def test_partial_passes_are_traced_once_and_found_by_the_next_net(
             return traces(*args)
 
         monkeypatch.setattr(LayerRange, name, record_trace)
-    monkeypatch.setattr(Programs, "folder", tmp_path / "programs")
+    monkeypatch.setattr(ProgramCacheConfig, "folder", tmp_path / "programs")
     text = f"force_backward: true {FED}"
 
     def descend() -> list[np.ndarray]:

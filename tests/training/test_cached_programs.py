@@ -15,7 +15,7 @@ import pytest
 from caffejax import LayerType, Signature, Traced
 from caffejax.execution import interpreter
 from caffejax.kernels import compilation, program_cache
-from caffejax.kernels.program_cache import Programs
+from caffejax.kernels.program_cache import ProgramCacheConfig
 from caffejax.layers import register_temporarily
 from caffejax.schema.caffe_pb2 import SolverParameter
 from caffejax.training.solver import Solver
@@ -34,9 +34,9 @@ DATA = {"x": np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6), "label": np
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder of programs, for the time of a test."""
-    before, Programs.folder = Programs.folder, tmp_path / "programs"
+    before, ProgramCacheConfig.folder = ProgramCacheConfig.folder, tmp_path / "programs"
     yield tmp_path / "programs"
-    Programs.folder = before
+    ProgramCacheConfig.folder = before
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def assert_same(actual: list[np.ndarray], expected: list[np.ndarray]) -> None:
 
 
 def test_a_second_solver_traces_nothing(folder: Path, traces: list[Any]) -> None:
-    Programs.folder = None
+    ProgramCacheConfig.folder = None
     uncached = train()
-    Programs.folder = folder
+    ProgramCacheConfig.folder = folder
     assert_same(train(), uncached)
     assert len(traces) == 2
     (file,) = folder.iterdir()
@@ -156,7 +156,7 @@ def test_surroundings_change_with_sources_versions_and_flags(tmp_path: Path, mon
     result.append(ask())
     monkeypatch.setattr(program_cache, "_version", lambda package: "another")
     result.append(ask())
-    monkeypatch.setattr(program_cache, "processor", lambda: "another")
+    monkeypatch.setattr(program_cache, "describe_processor", lambda: "another")
     result.append(ask())
     (tmp_path / "a.py").write_text("a = 2")
     monkeypatch.setattr(program_cache, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns)

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
-from ..kernels.compilation import as_jax, cpu_of
+from ..kernels.compilation import as_jax, find_cpu
 from ..parallel import put_global
 from ..paths import is_hdf5, read_bytes
 from ..schema.blob_proto import Array
@@ -159,7 +159,7 @@ def _convert_like(array: Array, old: jax.Array | None) -> jax.Array:
     dtype = np.dtype(np.float32) if old is None else old.dtype
     if isinstance(old, jax.Array) and len(old.sharding.device_set) > 1:
         return put_global(array.astype(dtype, copy=False), old.sharding)
-    return as_jax(_copy_if_aligned(array.astype(dtype, copy=False)), cpu_of())  # jnp.asarray would compile a program
+    return as_jax(_copy_if_aligned(array.astype(dtype, copy=False)), find_cpu())  # jnp.asarray would compile a program
 
 
 def save_weights(

@@ -350,13 +350,13 @@ class Net:
         """Return an input on the target's device."""
         import jax
 
-        from ..kernels.compilation import only_cpus
+        from ..kernels.compilation import has_only_cpus
 
-        if self._target in (_CUDA, _CUDA_FP16) and not only_cpus():
+        if self._target in (_CUDA, _CUDA_FP16) and not has_only_cpus():
             return jax.device_put(array, jax.devices()[0])
         if self._target in (_CUDA, _CUDA_FP16):
             warn_once("caffejax.dnn: JAX finds no GPU, so the target CUDA is the CPU here")
-        return array if only_cpus() else jax.device_put(array, jax.local_devices(backend="cpu")[0])
+        return array if has_only_cpus() else jax.device_put(array, jax.local_devices(backend="cpu")[0])
 
     # -- settings
 

@@ -75,7 +75,7 @@ class CompiledShapes:
         self.graph, self._constants = remove_constants(graph, variables)
         self.layer_schedule: LayerSchedule
         self.programs: dict[Any, LoweredPart]
-        if device and onednn_program.available() and options.kernels == "fast" and options.precision == "float32":
+        if device and onednn_program.is_available() and options.kernels == "fast" and options.precision == "float32":
             self.layer_schedule, self.programs = partition(self.graph, graph, variables, low_precision)
         else:
             self.layer_schedule, self.programs = schedule_layers(self.graph), {}
@@ -135,7 +135,7 @@ class CompiledShapes:
             return array
         if name in self.graph.input_names:
             array = np.array(array)
-        return compilation.as_jax(array, self._device, committed=not compilation.only_cpus())
+        return compilation.as_jax(array, self._device, committed=not compilation.has_only_cpus())
 
     def _host_steps(self) -> Iterator[Step]:
         """Yield the steps of a call. A step runs a oneDNN program, a layer in NumPy, or layers that XLA compiles."""

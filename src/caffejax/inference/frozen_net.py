@@ -20,7 +20,7 @@ from ..execution.validation import add_shape_hints, check_inputs, check_variable
 from ..fork_guard import raise_after_fork
 from ..graph import Graph
 from ..graph.reshape import reshape_graph, with_batch
-from ..kernels.compilation import cpu_of, only_cpus
+from ..kernels.compilation import find_cpu, has_only_cpus
 from ..kernels.packed_weights import StoredWeight
 from ..variables import Blobs, Variables
 from .constant_folding import fold, materialize
@@ -140,7 +140,7 @@ class Frozen:
             compiled = self._compiled_for(arrays)
             if any(isinstance(leaf, jax.core.Tracer) for leaf in (*arrays.values(), key)):
                 return compiled.trace(arrays, key)
-            if shapes is not None and compiled.programs and only_cpus():
+            if shapes is not None and compiled.programs and has_only_cpus():
                 self._direct[shapes] = compiled
             return compiled(arrays, key)
         except (KeyError, TypeError, IndexError, ValueError):
@@ -194,7 +194,7 @@ class Frozen:
         return strip_blob_padding(self.graph, blobs)
 
     def _compiled_for(self, inputs: Mapping[str, Any]) -> CompiledShapes:
-        device = cpu_of(*inputs.values())
+        device = find_cpu(*inputs.values())
         key = device, *map(np.shape, inputs.values())
         compiled = self._compiled.get(key)
         if compiled is None:

@@ -77,7 +77,7 @@ def resolve_precision(
         raise CaffejaxError(f"precision of a frozen net must be one of {known}, not {quote(precision)}")
     if precision != "bfloat16" and precision != "int8":
         return replace(compute_config, precision=precision), None  # type: ignore[arg-type]
-    if precision == "bfloat16" and not compilation.on_cpu():
+    if precision == "bfloat16" and not compilation.runs_on_cpu():
         return replace(compute_config, precision="bfloat16"), None
     reason = _reason_against(precision, compute_config)
     if reason is not None:
@@ -86,9 +86,9 @@ def resolve_precision(
 
 
 def _reason_against(precision: str, compute_config: ComputeConfig) -> str | None:
-    if not compilation.on_cpu():
+    if not compilation.runs_on_cpu():
         return "it is supported only on CPUs"
-    if compute_config.kernels != "fast" or not onednn_program.available():
+    if compute_config.kernels != "fast" or not onednn_program.is_available():
         return 'it needs oneDNN and kernels="fast"'
     if not onednn.has_instructions(precision):
         return f"this processor lacks {_NEEDS[precision]}"

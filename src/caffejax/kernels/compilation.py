@@ -17,13 +17,13 @@ from jax.extend.core import get_opaque_trace_state
 
 from ..config import Kernels
 from ..fork_guard import raise_after_fork
-from .program_cache import CachedPrograms, Programs, compile_uncached, settings, types_of
+from .program_cache import CachedPrograms, ProgramCacheConfig, compile_uncached, describe_settings, describe_types
 
 # by default, XLA calls its library YNN for convolutions and matrix products; generated code is faster for convolutions
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
 
 # JAX's settings in this thread that a trace depends on; read before each call, by the function that JAX uses
-_SETTINGS: Callable[[], Any] = getattr(sys.modules.get("jax._src.config"), "trace_context", settings)
+_SETTINGS: Callable[[], Any] = getattr(sys.modules.get("jax._src.config"), "trace_context", describe_settings)
 
 with jax.ensure_compile_time_eval():  # this module may be imported while a function is traced
     _NOTHING_TRACED = get_opaque_trace_state()
@@ -50,10 +50,10 @@ class Jitted:
     without them.
 
     Attributes:
-        collecting: whether Python's garbage collector may run during a call. Applies to all `Jitted` functions.
+        allows_gc: whether Python's garbage collector may run during a call. Applies to all `Jitted` functions.
     """
 
-    collecting = True
+    allows_gc = True
 
     def __init__(
         self, function: Callable[..., Any], kernels: Kernels, cache_key: bytes | None = None, **options: Any
@@ -67,7 +67,7 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, compiled for arguments of these types, and return its result."""
-        if Jitted.collecting:
+        if Jitted.allows_gc:
             return self._run(args, kwargs)
         with _pause_collector():
             return self._run(args, kwargs)
@@ -93,7 +93,7 @@ class Jitted:
         if self._cache_key is None:
             return None
         # which of the options are accepted depends on the jaxlib, whose version is a part of the key
-        options = _CPU_OPTIONS if self._tuned and only_cpus() else ()
+        options = _CPU_OPTIONS if self._tuned and has_only_cpus() else ()
         return CachedPrograms(self._cache_key, self._options | {"compiler": options})
 
     def _find_or_compile(self, args: tuple[Any, ...]) -> Any:
@@ -101,12 +101,12 @@ class Jitted:
 
         The result is None if programs cannot be stored.
         """
-        if Programs.folder is None or self._cache is None or not only_cpus():
+        if ProgramCacheConfig.folder is None or self._cache is None or not has_only_cpus():
             return None
-        types = types_of(args)
+        types = describe_types(args)
         if types is None:
             return None
-        key = f"{types} {settings()}"
+        key = f"{types} {describe_settings()}"
         if key not in self._programs:
             program = self._cache.find(args)
             if program is None:
@@ -129,7 +129,7 @@ class Jitted:
 
     def _select(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the jitted function, with compiler options if a call runs on CPUs and is not traced, else without."""
-        if self._tuned and is_eager() and on_cpu(args, kwargs):
+        if self._tuned and is_eager() and runs_on_cpu(args, kwargs):
             return self._outer
         return self._inner
 
@@ -155,12 +155,12 @@ def is_eager() -> bool:
     return get_opaque_trace_state() == _NOTHING_TRACED
 
 
-def on_cpu(*arguments: Any) -> bool:
+def runs_on_cpu(*arguments: Any) -> bool:
     """Return whether a call with these arguments runs on a CPU.
 
     The first committed array determines the device. Without committed arrays it is JAX's default device.
     """
-    if only_cpus():
+    if has_only_cpus():
         return True
     for leaf in jax.tree.leaves(arguments):
         if isinstance(leaf, jax.Array) and leaf.committed:
@@ -169,9 +169,9 @@ def on_cpu(*arguments: Any) -> bool:
     return getattr(default, "platform", default) == "cpu"
 
 
-def cpu_of(*arguments: Any) -> jax.Device | None:
+def find_cpu(*arguments: Any) -> jax.Device | None:
     """Return the CPU device on which a call with these arguments runs, or None if it runs on a different platform."""
-    if not on_cpu(*arguments):
+    if not runs_on_cpu(*arguments):
         return None
     for leaf in jax.tree.leaves(arguments):
         if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) and leaf.committed:
@@ -210,7 +210,7 @@ _abstract = functools.lru_cache(1024)(jax.core.ShapedArray)
 
 
 @functools.cache
-def only_cpus() -> bool:
+def has_only_cpus() -> bool:
     """Return whether all devices of JAX are CPUs."""
     return set(backend.backends()) == {"cpu"}
 
@@ -239,7 +239,7 @@ def full(shape: tuple[int, ...], value: float, dtype: Any = jnp.float32, device:
         dtype: the array's dtype.
         device: the device that the array is committed to, or None for an uncommitted array on the default device.
     """
-    target = device or cpu_of()
+    target = device or find_cpu()
     if is_eager() and target is not None and target.platform == "cpu":
         return as_jax(np.full(shape, value, dtype), target, committed=device is not None)
     return jnp.full(shape, value, dtype, device=device)
@@ -248,6 +248,6 @@ def full(shape: tuple[int, ...], value: float, dtype: Any = jnp.float32, device:
 def zeros_like(array: Any) -> jax.Array:
     """Return zeros with the shape, the dtype and, for an array on a single CPU, the device of `array`."""
     concrete = isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer)
-    if not (concrete and is_eager() and len(array.sharding.device_set) == 1 and on_cpu(array)):
+    if not (concrete and is_eager() and len(array.sharding.device_set) == 1 and runs_on_cpu(array)):
         return jnp.zeros_like(array)
     return as_jax(np.zeros(array.shape, array.dtype), next(iter(array.devices())), committed=array.committed)

@@ -120,7 +120,7 @@ def _on_cpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, w
 
 def _on_gpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
     """Convolve with equal padding at both ends, which cuDNN supports; for unequal padding XLA copies the input."""
-    return _plain(x, weight, bias, window=window.even_padding(x.shape[2:]), relu=relu)
+    return _plain(x, weight, bias, window=window.equalize_padding(x.shape[2:]), relu=relu)
 
 
 def _map_correlation(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: bool) -> Arrays:

@@ -16,7 +16,7 @@ from .custom_gradient import make_differentiable
 from .layout import channels_first, channels_last, materialise
 from .platform_dispatch import Operation
 from .vma import vary, varying_axes
-from .window import reach
+from .window import half_width
 
 Arrays = tuple[jax.Array, ...]
 WindowSums = Callable[[jax.Array, int, int], jax.Array]
@@ -187,7 +187,7 @@ def normalize_response(x: jax.Array, size: int, k: float, alpha: float, beta: fl
 def _response(sums: WindowSums, axis: int, x: jax.Array, *, size: int, k: float, alpha: float, beta: float) -> Arrays:
     floats = promote(x)
     scale = k + alpha * promote(sums(jnp.square(floats).astype(x.dtype), size, axis))
-    return (floats * power(scale, beta)).astype(x.dtype), scale.astype(x.dtype)
+    return (floats * negative_power(scale, beta)).astype(x.dtype), scale.astype(x.dtype)
 
 
 def _response_on_cpu(x: jax.Array, **options: Any) -> Arrays:
@@ -207,7 +207,7 @@ def _response_diff(
     beta: float,
 ) -> Arrays:
     values, scale, diff = map(promote, (x, scale, dy))
-    factor = power(scale, beta)
+    factor = negative_power(scale, beta)
     window_sums = promote(sums((diff * values * factor / scale).astype(x.dtype), size, axis))
     return ((diff * factor - (2 * alpha * beta) * values * window_sums).astype(x.dtype),)
 
@@ -220,7 +220,7 @@ def _response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **optio
 
 def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
     """Return the sum over `size` neighbours centred at each element along an axis; beyond the ends `x` counts as 0."""
-    half, is_summed = reach(size, x.shape[axis]), [k == axis for k in range(x.ndim)]
+    half, is_summed = half_width(size, x.shape[axis]), [k == axis for k in range(x.ndim)]
     kernel, padding = (2 * half + 1 if a else 1 for a in is_summed), [(half, half) if a else (0, 0) for a in is_summed]
     total: jax.Array = jax.lax.reduce_window(
         x, np.zeros((), x.dtype), jax.lax.add, tuple(kernel), (1,) * x.ndim, padding
@@ -231,7 +231,7 @@ def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
 def _slice_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
     """Return the same sums as `_window_sums`, computed from shifted slices, which is faster on CPUs."""
     n = x.shape[axis]
-    half = reach(size, n)
+    half = half_width(size, n)
     padded = jnp.pad(x, [(half, half) if k == axis else (0, 0) for k in range(x.ndim)])
     parts = (jax.lax.slice_in_dim(padded, i, i + n, axis=axis) for i in range(2 * half + 1))
     return sum(parts, start=jnp.zeros((), x.dtype))
@@ -241,7 +241,7 @@ def _materialised_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
     return _slice_sums(materialise(x) if axis > 1 else x, size, axis)
 
 
-def power(scale: jax.Array, beta: float) -> jax.Array:
+def negative_power(scale: jax.Array, beta: float) -> jax.Array:
     """Return scale ** -beta."""
     if beta == 0.75:  # the usual value: two roots are cheaper than a power
         root = jax.lax.rsqrt(scale)

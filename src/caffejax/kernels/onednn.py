@@ -55,7 +55,7 @@ class NeededDiffs:
     weight: bool
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Return whether oneDNN can be called."""
     return unavailable_reason() is None
 
@@ -85,7 +85,7 @@ def has_instructions(precision: str) -> bool:
 
     int8 needs AVX512-VNNI or AVX-VNNI, bfloat16 needs AVX512-BF16. `ONEDNN_MAX_CPU_ISA` in the environment limits both.
     """
-    if not available():
+    if not is_available():
         return False
     instruction_sets = int(ctypes.CDLL("libdnnl.so.3").dnnl_get_effective_cpu_isa())
     return any(instruction_sets & required == required for required in _INSTRUCTIONS[precision])

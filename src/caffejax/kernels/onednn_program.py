@@ -120,7 +120,7 @@ def encode(
     return Program(np.array([*numbers, *results], np.float64), tuple(arguments), tuple(weights), result_shapes)
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Return whether oneDNN and the functions of onednn_program.cc can be loaded, so that programs can run."""
     return _library() is not None
 
@@ -267,7 +267,7 @@ def _library() -> ctypes.CDLL | None:
     The result is the loaded library, or None if it cannot be loaded.
     """
     spec = importlib.util.find_spec(f"{__package__}._onednn_program")
-    if spec is None or spec.origin is None or not onednn.available():
+    if spec is None or spec.origin is None or not onednn.is_available():
         return None
     try:
         library = ctypes.CDLL(spec.origin)

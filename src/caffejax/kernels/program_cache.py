@@ -50,7 +50,7 @@ _VARIABLES = ("XLA_", "JAX_", "TF_", "ONEDNN_", "DNNL_", "NPROC", "PJRT_")  # pr
 _IRRELEVANT = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_dump")
 
 
-class Programs:
+class ProgramCacheConfig:
     """The setting of the cache, for the whole process.
 
     Attributes:
@@ -78,7 +78,7 @@ class CachedPrograms:
 
     def find(self, args: tuple[Any, ...]) -> Program | None:
         """Return the stored program for arguments of these types, or None if it is not stored."""
-        prefix, types = self._prefix(), types_of(args)
+        prefix, types = self._prefix(), describe_types(args)
         if prefix is None or types is None:
             return None
         prefetch, path = _PREFETCHES.pop(prefix, None), _path(prefix, types)
@@ -88,15 +88,15 @@ class CachedPrograms:
 
     def store(self, args: tuple[Any, ...], compiled: jax.stages.Compiled) -> None:
         """Store the compiled program for arguments of these types. Failures are logged, not raised."""
-        prefix, types = self._prefix(), types_of(args)
+        prefix, types = self._prefix(), describe_types(args)
         if prefix is not None and types is not None:
             _write(_path(prefix, types), compiled)
 
     def _prefix(self) -> Path | None:
         """Return the prefix of the paths of the function's programs, or None if programs cannot be stored."""
-        if Programs.folder is None or (environment := _environment()) is None:
+        if ProgramCacheConfig.folder is None or (environment := _environment()) is None:
             return None
-        return Programs.folder / _digest(*self._key_parts, environment, settings())
+        return ProgramCacheConfig.folder / _digest(*self._key_parts, environment, describe_settings())
 
 
 class _Prefetch:
@@ -151,13 +151,13 @@ def compile_uncached(lowered: jax.stages.Lowered, options: Mapping[str, Any]) ->
             jax.config.update(setting, previous_value)
 
 
-def settings() -> str:
+def describe_settings() -> str:
     """Return the JAX settings of the current thread that a compiled program depends on, as text."""
     values: Mapping[str, Any] = jax.config.values
     return repr(sorted((k, repr(v)) for k, v in values.items() if not k.startswith(_IRRELEVANT)))
 
 
-def types_of(args: tuple[Any, ...]) -> str | None:
+def describe_types(args: tuple[Any, ...]) -> str | None:
     """Return the types and tree structure of arguments, as text.
 
     The result is None if an argument is traced, if an argument is not on the first CPU, if JAX's default device is not
@@ -204,7 +204,16 @@ def _environment() -> str | None:
     cores = os.cpu_count(), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     variables = sorted((k, v) for k, v in os.environ.items() if k.startswith(_VARIABLES))
     return repr(
-        (sources.hexdigest(), sys.version, versions, platform.platform(), processor(), devices, cores, variables)
+        (
+            sources.hexdigest(),
+            sys.version,
+            versions,
+            platform.platform(),
+            describe_processor(),
+            devices,
+            cores,
+            variables,
+        )
     )
 
 
@@ -216,7 +225,7 @@ def _version(package: str) -> str:
 
 
 @functools.cache
-def processor() -> str:
+def describe_processor() -> str:
     """Return the machine type, and a hash of the processor's model and instruction sets, as in "x86_64-0f3a9c21"."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -227,7 +236,7 @@ def processor() -> str:
 
 
 def _digest(*parts: bytes | str) -> str:
-    digest = hashlib.sha256(f"{onednn.available()}\n".encode())  # evaluated in each call, because it loads oneDNN
+    digest = hashlib.sha256(f"{onednn.is_available()}\n".encode())  # evaluated in each call, because it loads oneDNN
     for part in parts:
         data = part if isinstance(part, bytes) else part.encode()
         digest.update(f"{len(data)}\n".encode() + data)

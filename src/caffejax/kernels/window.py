@@ -9,7 +9,7 @@ from itertools import product
 Shape = tuple[int, ...]
 
 
-def reach(size: int, n: int) -> int:
+def half_width(size: int, n: int) -> int:
     """Return the number of cells on each side of the centre of a window of `size` cells.
 
     The result is less than n, the length of the axis.
@@ -79,7 +79,7 @@ class Window:
         window = replace(self, padding=tuple((low, max(high, 0)) for low, high in self.padding))
         return window if window.output(size) == self.output(size) else self
 
-    def even_padding(self, size: Sequence[int]) -> Window:
+    def equalize_padding(self, size: Sequence[int]) -> Window:
         """Return the window with high padding raised to the low padding, or `self` if this would add a window."""
         window = replace(self, padding=tuple((low, max(low, high)) for low, high in self.padding))
         return window if window.output(size) == self.output(size) else self

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
 
-from ..kernels.compilation import is_eager, on_cpu
+from ..kernels.compilation import is_eager, runs_on_cpu
 from ..kernels.window import Shape
 
 _MIN_SIZE = 1 << 10
@@ -38,7 +38,7 @@ def bucketed_draw(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shap
     if isinstance(key, jax.core.Tracer) or not _is_counter_based(key):
         return draw(key, shape)
     n = math.prod(shape)
-    if 0 < n < 1 << 32 and is_eager() and on_cpu(key) and not (key.committed or jax.config.read("jax_enable_x64")):
+    if 0 < n < 1 << 32 and is_eager() and runs_on_cpu(key) and not (key.committed or jax.config.read("jax_enable_x64")):
         return jax.device_put(_sample_in_pieces(draw, key, n).reshape(shape))
     return _take_first(draw(key, (_bucket_size(n),)), shape)
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 
 from ..errors import require
 from ..kernels.elementwise import elementwise
-from ..kernels.normalization_op import normalize_response, power
-from ..kernels.window import Window, reach
+from ..kernels.normalization_op import negative_power, normalize_response
+from ..kernels.window import Window, half_width
 from .context import Context, Shape
 from .dtype_policy import promote
 from .helpers import pointwise_window
@@ -61,7 +61,7 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
         return normalize_response(x, p.local_size, p.k, p.alpha / p.local_size, p.beta)
     scale = _scale(ctx, x)
     if ctx.fast:
-        return elementwise(lambda x, scale: ((x * power(scale, p.beta)).astype(x.dtype),), x, scale)[0]
+        return elementwise(lambda x, scale: ((x * negative_power(scale, p.beta)).astype(x.dtype),), x, scale)[0]
     return (x * scale**-p.beta).astype(x.dtype)
 
 
@@ -120,7 +120,7 @@ def _scale(ctx: Context, x: jax.Array) -> jax.Array:
 def _channel_sum(x: jax.Array, size: int) -> jax.Array:
     """Sum over `size` neighboring channels (axis 1); channels beyond the edge are zero."""
     channels = x.shape[1]
-    half = reach(size, channels)
+    half = half_width(size, channels)
     padded = jnp.pad(x, ((0, 0), (half, half), (0, 0), (0, 0)))
     return sum((padded[:, i : i + channels] for i in range(2 * half + 1)), start=jnp.zeros_like(x))
 
@@ -133,5 +133,5 @@ def _window_mean(p: LrnSettings, x: jax.Array, fast: bool = False) -> jax.Array:
 
 
 def _squares_window(p: LrnSettings, plane: Shape) -> Window:
-    half = tuple(reach(p.local_size, n) for n in plane)
+    half = tuple(half_width(p.local_size, n) for n in plane)
     return Window.symmetric(tuple(2 * n + 1 for n in half), (1,) * len(half), half)

@@ -38,7 +38,7 @@ from ..execution.schedule import fuse, split_at_host_layers
 from ..graph import UNNAMED_TOP, Graph, Layer, Slot
 from ..graph.index_ranges import index_blob, indexing_layers
 from ..kernels import compilation
-from ..kernels.program_cache import Programs
+from ..kernels.program_cache import ProgramCacheConfig
 from ..layers.row_padding import strip_padding
 
 _SMALL = 2**28  # elements
@@ -200,7 +200,7 @@ class LayerRange:
 
     def _jit(self, function: Any, key: tuple[Any, ...]) -> Any:
         compute_config, cache_key = self.layers[0].context.compute_config, None
-        if Programs.folder is not None:
+        if ProgramCacheConfig.folder is not None:
             from ..training.program_keys import graph_cache_key  # its imports are not needed for inference
 
             cache_key = graph_cache_key(f"pycaffe {self.first} {self.last} {key}", self.graph, compute_config)

@@ -53,7 +53,7 @@ def make_detection_output(ctx: Context, definition: LayerDefinition) -> LayerTyp
             implementation=Traced(detection_output, host_forward=detect_on_host, top_shapes=detection_top_shapes),
         )
     files = ResultFiles(ctx.param, definition)
-    detect = detect_on_host if onednn_program.available() else jax.jit(detection_output, static_argnums=0)
+    detect = detect_on_host if onednn_program.is_available() else jax.jit(detection_output, static_argnums=0)
 
     def detect_and_save(ctx: Context, *bottoms: Any) -> np.ndarray:
         top = strip_padding(np.asarray(detect(ctx, *bottoms)))
