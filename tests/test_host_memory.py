@@ -7,7 +7,7 @@ import jax
 import pytest
 
 from caffejax.cli import main
-from caffejax.host_memory import limits, memory_budget
+from caffejax.host_memory import get_memory_budget, read_group_limits
 from caffejax.human_readable import format_bytes, parse_bytes
 
 
@@ -51,9 +51,9 @@ def test_limits_are_read_from_control_groups(tmp_path: Path, group: str, write_g
     write_group(tmp_path)
     for group_folder in tmp_path.rglob("a"):
         write_files(group_folder, memory__stat="anon 1\ninactive_file 50")
-    assert list(limits(tmp_path, tmp_path / "own")) == [(1000, 650)]
-    assert list(limits(tmp_path, tmp_path / "absent")) == []
+    assert list(read_group_limits(tmp_path, tmp_path / "own")) == [(1000, 650)]
+    assert list(read_group_limits(tmp_path, tmp_path / "absent")) == []
 
 
 def test_the_memory_budget_of_a_cpu_is_plausible() -> None:
-    assert 10**6 < memory_budget(jax.devices("cpu")[0]) < 10**15
+    assert 10**6 < get_memory_budget(jax.devices("cpu")[0]) < 10**15

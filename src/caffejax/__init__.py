@@ -17,4 +17,4 @@ from . import import_alias
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 # Python layers import `pycaffe` as `caffe`; after `pycaffe.install()` the whole process does
-import_alias.declare("caffe", f"{__name__}.pycaffe")
+import_alias.declare_alias("caffe", f"{__name__}.pycaffe")

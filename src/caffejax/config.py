@@ -11,7 +11,7 @@ from functools import cache
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, get_origin
 
-from .errors import CaffejaxError, SolverError, did_you_mean, is_integer, raise_all
+from .errors import CaffejaxError, SolverError, did_you_mean, is_integer, raise_if_any
 
 if TYPE_CHECKING:
     import jax
@@ -27,7 +27,8 @@ OnSnapshotError = Literal["stop", "continue"]
 FlagKind = Literal["bytes", "count", "positive", "paths"]
 MAX_IMAGE_PIXELS = 2**29 // 3  # half a GiB with three channels; Pillow, too, raises an error for larger images
 MAX_HDF5_BYTES = 2**31
-LIMITS = "max_image_pixels", "max_hdf5_bytes", "no_python_layers"  # fields of `DataConfig` against untrusted files
+# fields of `DataConfig` that limit what untrusted files may do
+LIMIT_FIELDS = ("max_image_pixels", "max_hdf5_bytes", "no_python_layers")
 MESH_AXES = ("data", "model")  # the rows of devices (each row takes a batch), and the devices within a row
 
 
@@ -47,7 +48,7 @@ def option(default: Any, help: str, flag: str = "", kind: FlagKind | None = None
 
 
 @cache
-def choices(kind: type, name: str) -> tuple[str, ...]:
+def get_choices(kind: type, name: str) -> tuple[str, ...]:
     """Return the allowed values of a configuration class's field if its type is a Literal, otherwise ()."""
     hint = globals().get(kind.__annotations__[name])  # annotations are strings in this module
     return get_args(hint) if get_origin(hint) is Literal else ()
@@ -60,13 +61,13 @@ def quote(value: Any) -> str:
 
 def _check(config: Any, problems: Iterator[str], error: type[CaffejaxError] = CaffejaxError) -> None:
     """Raise one error with `problems` and with a message for each bool or Literal field that has an invalid value."""
-    raise_all(error, [*_type_problems(config), *problems])
+    raise_if_any(error, [*_type_problems(config), *problems])
 
 
 def _type_problems(config: Any) -> Iterator[str]:
     kind: type = type(config)
     for name, hint in kind.__annotations__.items():
-        allowed, value = choices(kind, name), getattr(config, name)
+        allowed, value = get_choices(kind, name), getattr(config, name)
         if allowed and not (isinstance(value, str) and value in allowed):
             hint = " (half precision is bfloat16, which needs no loss scaling)" if name == "precision" else ""
             yield f"{name} must be {' or '.join(map(quote, allowed))}, not {quote(value)}{hint}"
@@ -162,7 +163,7 @@ class DataShard:
     total: int = 1
 
     def __post_init__(self) -> None:
-        raise_all(CaffejaxError, self._problems())
+        raise_if_any(CaffejaxError, self._problems())
 
     def owns(self, number: int) -> bool:
         """Return whether the shard contains the batch with this number."""
@@ -468,5 +469,5 @@ def resolve_options(
             values.append(replace(value, **changes))
         except CaffejaxError as error:
             problems += [problem.message for problem in error.problems]
-    raise_all(CaffejaxError, problems)
+    raise_if_any(CaffejaxError, problems)
     return values[0], values[1]

@@ -138,7 +138,7 @@ def check_all(*checks: Callable[[], object]) -> None:
         raise type(errors[0])(problem for error in errors for problem in error.problems) from errors[0].__cause__
 
 
-def raise_all(error: type[CaffejaxError], problems: Iterable[str | Problem], file: str | None = None) -> None:
+def raise_if_any(error: type[CaffejaxError], problems: Iterable[str | Problem], file: str | None = None) -> None:
     """Raise one error with all problems, or do nothing if there are none.
 
     Args:

@@ -18,7 +18,7 @@ _FREE_SHARE = 0.9  # the usable share of the free memory: other programs need me
 _GROUPS_ROOT, _GROUP_LIST = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
-class Limit(NamedTuple):
+class GroupLimit(NamedTuple):
     """A control group's memory limit and the unused part of it, in bytes.
 
     Cached files that can be evicted count as unused.
@@ -29,16 +29,16 @@ class Limit(NamedTuple):
 
 
 @functools.cache
-def memory() -> int:
+def get_total_memory() -> int:
     """Return the machine's memory in bytes, or the smallest limit of this process's control groups if that is less.
 
     The value is cached.
     """
     installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([installed, *(limit.size for limit in limits())])
+    return min([installed, *(limit.size for limit in read_group_limits())])
 
 
-def memory_problem(size: int, purpose: str, remedy: str, available: int | None = None) -> str | None:
+def find_memory_problem(size: int, purpose: str, remedy: str, available: int | None = None) -> str | None:
     """Return an error message if arrays are larger than the memory of this machine, or None if they fit.
 
     Args:
@@ -47,30 +47,30 @@ def memory_problem(size: int, purpose: str, remedy: str, available: int | None =
         remedy: advice for the user.
         available: the memory in bytes, or None for this machine's memory.
     """
-    total = memory() if available is None else available
+    total = get_total_memory() if available is None else available
     if size <= total:
         return None
     return f"needs {format_bytes(size)} for {purpose}, but there are only {format_bytes(total)} of memory: {remedy}"
 
 
-def free_memory() -> int:
+def get_free_memory() -> int:
     """Return the free memory in bytes: the minimum over the machine and its control groups."""
-    return min([_free_machine_memory(), *(limit.unused for limit in limits())])
+    return min([_free_machine_memory(), *(limit.unused for limit in read_group_limits())])
 
 
-def device_memory(device: jax.Device) -> int | None:
+def get_device_memory(device: jax.Device) -> int | None:
     """Return a device's memory in bytes, or None for a CPU and for devices that do not report it."""
     stats = device.memory_stats() if device.platform != "cpu" else None
     return int(stats["bytes_limit"]) if stats and "bytes_limit" in stats else None
 
 
-def memory_budget(device: jax.Device) -> int:
+def get_memory_budget(device: jax.Device) -> int:
     """Return the bytes that a program may use: a device's memory, or nine tenths of the free memory for a CPU."""
-    size = device_memory(device)
-    return int(_FREE_SHARE * free_memory()) if size is None else size
+    size = get_device_memory(device)
+    return int(_FREE_SHARE * get_free_memory()) if size is None else size
 
 
-def limits(root: Path = _GROUPS_ROOT, group_list: Path = _GROUP_LIST) -> Iterator[Limit]:
+def read_group_limits(root: Path = _GROUPS_ROOT, group_list: Path = _GROUP_LIST) -> Iterator[GroupLimit]:
     """Yield the memory limits of this process's control groups (versions 1 and 2) and of their parents.
 
     Args:
@@ -88,7 +88,7 @@ def limits(root: Path = _GROUPS_ROOT, group_list: Path = _GROUP_LIST) -> Iterato
         for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
             try:
                 size = int((folder / limit).read_text())
-                yield Limit(size, size - int((folder / used).read_text()) + _evictable_bytes(folder))
+                yield GroupLimit(size, size - int((folder / used).read_text()) + _evictable_bytes(folder))
             except (OSError, ValueError):  # no limit, or "max"
                 continue
 

@@ -15,7 +15,7 @@ from types import ModuleType
 from .errors import CaffejaxError
 
 
-class Alias(MetaPathFinder, Loader):
+class AliasFinder(MetaPathFinder, Loader):
     """An import hook that finds a package's modules under a second name: `alias.x` is the module `package.x` itself."""
 
     def __init__(self, alias: str, package: str) -> None:
@@ -58,17 +58,17 @@ _lock = threading.Lock()
 _declared: dict[str, str] = {}
 
 
-def declare(alias: str, package: str) -> None:
-    """Record which package an alias stands for. This imports nothing; `import alias` works only after `install`."""
+def declare_alias(alias: str, package: str) -> None:
+    """Record which package an alias stands for, and import nothing. `import alias` works only after `install_alias`."""
     _declared[alias] = package
 
 
-def declared_package(alias: str) -> str:
-    """Return the package that `declare` recorded for an alias."""
+def get_declared_package(alias: str) -> str:
+    """Return the package that `declare_alias` recorded for an alias."""
     return _declared[alias]
 
 
-def install(alias: str, package: str) -> None:
+def install_alias(alias: str, package: str) -> None:
     """Make `import alias` return `package` until the process ends. Repeated calls have no further effect.
 
     Raises:
@@ -85,8 +85,8 @@ def install(alias: str, package: str) -> None:
             sys.meta_path.insert(0, _PermanentAlias(alias, package))
 
 
-class _PermanentAlias(Alias):
-    """The hook of `install`, which stays in `sys.meta_path`."""
+class _PermanentAlias(AliasFinder):
+    """The hook of `install_alias`, which stays in `sys.meta_path`."""
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def temporary_alias(alias: str, package: str) -> Iterator[None]:
     if _conflicting_module(alias, package) is not None:
         yield
         return
-    finder = Alias(alias, package)
+    finder = AliasFinder(alias, package)
     with _lock:
         sys.meta_path.insert(0, finder)
     try:
@@ -107,7 +107,7 @@ def temporary_alias(alias: str, package: str) -> Iterator[None]:
     finally:
         with _lock:
             sys.meta_path.remove(finder)
-            hooks = [hook for hook in sys.meta_path if isinstance(hook, Alias) and hook.alias == alias]
+            hooks = [hook for hook in sys.meta_path if isinstance(hook, AliasFinder) and hook.alias == alias]
             for name in finder.imported:
                 if hooks:
                     hooks[0].imported.add(name)

@@ -15,7 +15,7 @@ from .errors import CaffejaxError, Problem, did_you_mean
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
-def find(name: str, folder: Path | None) -> Path:
+def find_file(name: str, folder: Path | None) -> Path:
     """Return the path of a file as Caffe finds it, relative to the working directory, with `~` expanded.
 
     If the file exists only relative to `folder`, the path in `folder` is returned.
@@ -69,12 +69,12 @@ def describe_content(content: bytes) -> str | None:
     return None if not content or _CONTROL.search(content[:1000]) else "a text"
 
 
-def missing_problem(path: str | os.PathLike[str]) -> Problem:
+def make_missing_problem(path: str | os.PathLike[str]) -> Problem:
     """Return the problem for a file or folder that does not exist."""
     return Problem("no such file; check the path and the working directory", os.fspath(path))
 
 
-def similar_sibling(path: Path, max_names: int = 1000) -> str:
+def suggest_sibling(path: Path, max_names: int = 1000) -> str:
     """Return "; did you mean 'x'?" with the entry of the path's folder whose name is most similar, or "" without one.
 
     Only the first `max_names` entries of the folder are compared.
@@ -96,12 +96,12 @@ def check_exist(paths: Iterable[str | os.PathLike[str]], error: type[CaffejaxErr
     Raises:
         CaffejaxError: if paths are missing; the message names each of them.
     """
-    missing = [missing_problem(path) for path in paths if not os.path.exists(path)]
+    missing = [make_missing_problem(path) for path in paths if not os.path.exists(path)]
     if missing:
         raise error(missing)
 
 
-def content(path: str | os.PathLike[str]) -> bytes:
+def read_content(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a file whose path may come from an untrusted file.
 
     Raises:
@@ -115,7 +115,7 @@ def content(path: str | os.PathLike[str]) -> bytes:
 
 
 def read_bytes(path: str | os.PathLike[str], error: type[CaffejaxError], description: str = "") -> bytes:
-    """Return the bytes of a file, like `content`, with errors of a given class.
+    """Return the bytes of a file, like `read_content`, with errors of a given class.
 
     Args:
         path: the file.
@@ -126,10 +126,10 @@ def read_bytes(path: str | os.PathLike[str], error: type[CaffejaxError], descrip
         CaffejaxError: if the file cannot be read; the message has the path and the reason.
     """
     try:
-        return content(path)
+        return read_content(path)
     except (OSError, ValueError) as cause:
         if not description and isinstance(cause, FileNotFoundError):
-            raise error(missing_problem(path)) from None
+            raise error(make_missing_problem(path)) from None
         if not description and isinstance(cause, IsADirectoryError):
             raise error(Problem("this is a folder; name a file in it", str(path))) from None
         reason = getattr(cause, "strerror", None) or cause

@@ -12,7 +12,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from .import_alias import install
+from .import_alias import install_alias
 
 __all__ = [
     "alias_package",
@@ -126,7 +126,7 @@ def keep_freed_memory() -> bool:
     return _keeps_freed_memory
 
 
-def keeps_freed_memory() -> bool:
+def is_freed_memory_kept() -> bool:
     """Return whether `keep_freed_memory` has taken effect in this process."""
     return _keeps_freed_memory
 
@@ -173,4 +173,4 @@ def alias_package(alias: str, package: str) -> None:
     Raises:
         CaffejaxError: if a different package named `alias` has already been imported.
     """
-    install(alias, package)
+    install_alias(alias, package)

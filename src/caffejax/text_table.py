@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 def align_columns(rows: Iterable[Sequence[str]], words: int) -> Iterator[str]:
     """Yield the rows as lines. The first `words` columns are aligned to the left, the others to the right."""
-    table = [tuple(map(printable, row)) for row in rows]
+    table = [tuple(map(escape_unprintable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         cells = [
@@ -17,6 +17,6 @@ def align_columns(rows: Iterable[Sequence[str]], words: int) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Escape a text if it has unprintable characters, because they could move a terminal's cursor."""
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

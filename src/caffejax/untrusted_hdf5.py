@@ -13,7 +13,7 @@ import os
 import h5py
 
 from .config import MAX_HDF5_BYTES
-from .host_memory import memory
+from .host_memory import get_total_memory
 from .human_readable import format_bytes
 from .paths import HDF5_SIGNATURE
 
@@ -55,7 +55,7 @@ def _check_superblock(block: bytes) -> None:
         raise RefusedError("is one of several files of a multi-file HDF5 driver, or is damaged")
 
 
-def is_linked(group: h5py.Group, name: str | bytes) -> bool:
+def is_link(group: h5py.Group, name: str | bytes) -> bool:
     """Return whether a name in a group is a soft or external link. The link is not followed.
 
     Raises:
@@ -66,7 +66,7 @@ def is_linked(group: h5py.Group, name: str | bytes) -> bool:
     return bool(group.id.links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD)
 
 
-def find(group: h5py.Group, path: str) -> h5py.Group | h5py.Dataset | None:
+def find_item(group: h5py.Group, path: str) -> h5py.Group | h5py.Dataset | None:
     """Return the group or data set at a path, or None if it does not exist. Soft links within the file are followed.
 
     Raises:
@@ -97,7 +97,7 @@ def find(group: h5py.Group, path: str) -> h5py.Group | h5py.Dataset | None:
     return item
 
 
-class Allowance:
+class SizeLimit:
     """A limit on the unpacked size of the data sets that are read from one file.
 
     The data sets may take as many bytes as the file has plus `max_expansion`, but at most the machine's memory.
@@ -110,7 +110,7 @@ class Allowance:
 
     def __init__(self, file: h5py.File, max_expansion: int = MAX_HDF5_BYTES, option: str = "") -> None:
         self._size, self._max_expansion, self._option = file.id.get_filesize(), max_expansion, option
-        self._memory = memory()
+        self._memory = get_total_memory()
         self._claimed = self._max_unpacked = self._unpacked = 0  # `_max_unpacked` is an upper bound of `_unpacked`
         self._unmeasured: list[tuple[h5py.Dataset, int]] = []
 

@@ -10,14 +10,14 @@ import pytest
 
 from caffejax.cli import flags, main
 from caffejax.cli.parser import Parser
-from caffejax.config import LIMITS, ComputeConfig, DataConfig
+from caffejax.config import LIMIT_FIELDS, ComputeConfig, DataConfig
 
 
 @pytest.fixture
 def parser() -> argparse.ArgumentParser:
     result = Parser()
     flags.add_options(result)
-    flags.add_options(result, *LIMITS)
+    flags.add_options(result, *LIMIT_FIELDS)
     return result
 
 

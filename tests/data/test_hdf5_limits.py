@@ -13,7 +13,7 @@ import pytest
 from caffejax.checkpoints.caffemodel import read_caffemodel
 from caffejax.checkpoints.solverstate import read_solverstate
 from caffejax.errors import CaffejaxError, DataError
-from caffejax.untrusted_hdf5 import Allowance, RefusedError, find, open_hdf5_file
+from caffejax.untrusted_hdf5 import RefusedError, SizeLimit, find_item, open_hdf5_file
 
 GIB = 2**30
 
@@ -108,7 +108,7 @@ def write_state(path: Path, make: Callable[[h5py.Group, str], None]) -> None:
 
 @pytest.fixture(autouse=True)
 def memory_of_a_small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("caffejax.untrusted_hdf5.memory", lambda: 100 * GIB)
+    monkeypatch.setattr("caffejax.untrusted_hdf5.get_total_memory", lambda: 100 * GIB)
 
 
 @pytest.fixture
@@ -187,19 +187,19 @@ def test_unpacked_sizes_of_a_file_add_up(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         for name in "abc":
             file.create_dataset(name, data=np.zeros(1000, "f4"), compression="gzip")
-        allowance = Allowance(file, 8000)
-        allowance.check(file["a"])
-        allowance.check(file["b"])
+        size_limit = SizeLimit(file, 8000)
+        size_limit.check(file["a"])
+        size_limit.check(file["b"])
         with pytest.raises(RefusedError, match="'/c'"):
-            allowance.check(file["c"])
+            size_limit.check(file["c"])
 
 
 def test_objects_are_found_by_any_form_of_their_path(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["a/b"] = 3
-        assert find(file, "none") is None
-        assert find(file, "a/b/c") is None
-        assert find(file, "a//./b")[()] == 3  # type: ignore[index]
+        assert find_item(file, "none") is None
+        assert find_item(file, "a/b/c") is None
+        assert find_item(file, "a//./b")[()] == 3  # type: ignore[index]
 
 
 @pytest.mark.parametrize("userblock_size", [0, 512])

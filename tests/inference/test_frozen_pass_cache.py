@@ -113,7 +113,7 @@ def test_nets_are_frozen_only_where_results_are_equal(monkeypatch: pytest.Monkey
     assert freeze_net(make(kernels="reference"), variables, ["ip"]) is None
     assert freeze_net(make(precision="bfloat16"), variables, ["ip"]) is None
     assert freeze_net(Net(prototxt, "TRAIN"), variables, ["ip"]) is None
-    monkeypatch.setattr(module, "free_memory", lambda: 100)
+    monkeypatch.setattr(module, "get_free_memory", lambda: 100)
     assert freeze_net(make(), variables, ["ip"]) is None
 
 

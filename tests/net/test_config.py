@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, Net, Solver, SolverError
-from caffejax.config import ComputeConfig, DataConfig, Options, SolverOptions, TrainConfig, choices, resolve_options
+from caffejax.config import ComputeConfig, DataConfig, Options, SolverOptions, TrainConfig, get_choices, resolve_options
 from caffejax.schema.caffe_pb2 import NetParameter
 
 INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
@@ -131,11 +131,11 @@ def test_the_keywords_are_the_fields_of_both_values_with_their_types_but_for_the
 
 
 def test_options_with_choices_refuse_other_values() -> None:
-    assert choices(ComputeConfig, "kernels") == ("fast", "reference")
-    assert choices(ComputeConfig, "precision") == ("float32", "tf32", "bfloat16")
+    assert get_choices(ComputeConfig, "kernels") == ("fast", "reference")
+    assert get_choices(ComputeConfig, "precision") == ("float32", "tf32", "bfloat16")
     for name in ("kernels", "precision", "backward", "remat"):
-        assert choices(ComputeConfig, name)[0] == getattr(ComputeConfig(), name)
-        for value in choices(ComputeConfig, name):
+        assert get_choices(ComputeConfig, name)[0] == getattr(ComputeConfig(), name)
+        for value in get_choices(ComputeConfig, name):
             assert getattr(ComputeConfig(**{name: value}), name) == value  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ import pytest
 from caffejax import Net, Solver
 from caffejax.debugging import memory_report
 from caffejax.errors import SolverError
-from caffejax.host_memory import free_memory
+from caffejax.host_memory import get_free_memory
 from caffejax.human_readable import parse_bytes
 from caffejax.training import build_trainer
 
@@ -85,7 +85,7 @@ def test_an_estimate_slightly_above_is_a_warning(
 
 @pytest.mark.parametrize("limit", [None, 10**12])
 def test_free_memory_counts_unless_a_limit_is_given(monkeypatch: pytest.MonkeyPatch, limit: int | None) -> None:
-    monkeypatch.setattr(build_trainer, "free_memory", lambda: estimate() // 4)
+    monkeypatch.setattr(build_trainer, "get_free_memory", lambda: estimate() // 4)
     if limit is None:
         with pytest.raises(SolverError, match=r"that are free; .*; if there is more memory, set --memory_limit=SIZE"):
             solver()
@@ -94,7 +94,7 @@ def test_free_memory_counts_unless_a_limit_is_given(monkeypatch: pytest.MonkeyPa
 
 
 def test_fitting_nets_and_unknown_memory_are_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert free_memory() > 10 * estimate()
+    assert get_free_memory() > 10 * estimate()
     solver().close()
     solver(remat="auto", memory_limit=1).close()  # what to aim at
     solver(net=NET + HOST, memory_limit=1).close()

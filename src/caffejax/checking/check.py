@@ -29,7 +29,7 @@ from ..errors import CaffejaxError, Problem, SchemaError, WeightsError
 from ..glog import collect_warnings
 from ..graph import Graph
 from ..graph.resolve import State, has_no_data, net_states
-from ..paths import find
+from ..paths import find_file
 from ..schema import read_solver, read_valid_part
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
 from ..schema.load import read_text
@@ -116,7 +116,7 @@ def _solver_report(file: Path, param: SolverParameter, data_config: DataConfig, 
     ]
     for name in (param.net, param.train_net, *param.test_net):
         if name:
-            exists = os.path.exists(find(name, file.parent))
+            exists = os.path.exists(find_file(name, file.parent))
             notes.append(f"its net {name} is {'checked separately' if exists else 'missing'}")
     return Report(str(file), "solver", make_findings(problems, "setting"), tuple(phases), tuple(dict.fromkeys(notes)))
 

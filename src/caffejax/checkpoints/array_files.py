@@ -17,9 +17,9 @@ import numpy as np
 
 from ..atomic_write import replace_file, replace_path
 from ..errors import Problem, WeightsError
-from ..host_memory import free_memory
+from ..host_memory import get_free_memory
 from ..human_readable import format_bytes
-from ..paths import missing_problem
+from ..paths import make_missing_problem
 from ..schema.blob_proto import Array
 
 AnyPath = str | os.PathLike[str]
@@ -49,7 +49,7 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
         with zipfile.ZipFile(path) as archive:
             return _members(archive, path)
     except FileNotFoundError as error:
-        raise WeightsError(missing_problem(path)) from error
+        raise WeightsError(make_missing_problem(path)) from error
     except zipfile.BadZipFile as error:
         message = f"not an .npz file, or damaged or cut short: {_reason(path, error)}"
         raise WeightsError(Problem(message, str(path))) from error
@@ -60,7 +60,7 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
 def _members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
     """Read the members of an archive by name. Raise `WeightsError` if their declared sizes exceed the free memory."""
     members = archive.infolist()
-    size, free = sum(member.file_size for member in members), free_memory()
+    size, free = sum(member.file_size for member in members), get_free_memory()
     if size > free:
         message = f"its arrays need {format_bytes(size)}, but only {format_bytes(free)} of memory are free"
         raise WeightsError(Problem(message, str(path)))
@@ -144,7 +144,7 @@ def read_safetensors(path: AnyPath) -> dict[str, Array]:
         return load_file(path)
     except (OSError, SafetensorError, KeyError) as error:  # KeyError: a dtype that NumPy does not have
         if not os.path.exists(Path(path)):
-            raise WeightsError(missing_problem(path)) from error
+            raise WeightsError(make_missing_problem(path)) from error
         message = f"not a .safetensors file, or damaged or cut short: {error}"
         raise WeightsError(Problem(message, str(path))) from error
 

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 
 from ..atomic_write import replace_path
 from ..errors import Problem, WeightsError
-from ..paths import missing_problem
+from ..paths import make_missing_problem
 from ..schema.blob_proto import Array
-from ..untrusted_hdf5 import HDF5_ERRORS, Allowance, find, is_linked, open_hdf5_file
+from ..untrusted_hdf5 import HDF5_ERRORS, SizeLimit, find_item, is_link, open_hdf5_file
 
 _MAX_BLOBS = 1_000_000  # in a group; a larger number is a sign of damage
 
@@ -35,7 +35,7 @@ def open_hdf5(path: AnyPath, kind: str) -> Iterator[h5py.File]:
         WeightsError: if the file cannot be read, or HDF5 raises an error in the `with` block.
     """
     if not os.path.exists(Path(path)):
-        raise WeightsError(missing_problem(path))
+        raise WeightsError(make_missing_problem(path))
     try:
         with open_hdf5_file(path) as file:
             yield file
@@ -58,19 +58,19 @@ def replace_hdf5(path: AnyPath) -> Iterator[h5py.File]:
             raise WeightsError(Problem(f"cannot be written: {error}", str(path))) from error
 
 
-def read_arrays(group: h5py.Group, allowance: Allowance) -> tuple[Array | None, ...]:
+def read_arrays(group: h5py.Group, size_limit: SizeLimit) -> tuple[Array | None, ...]:
     """Read the data sets "0", "1", ... of a group as float32 arrays, with None for each missing number.
 
     Args:
         group: the group.
-        allowance: the limit on the number of bytes that are read from the file.
+        size_limit: the limit on the number of bytes that are read from the file.
 
     Raises:
         ValueError: if `group` is not a group, the name of a data set is not a number, or a data set is not numeric or
-            exceeds the allowance.
+            exceeds the size_limit.
     """
     _check_group(group)
-    arrays = {_number(group, name): _array(group[name], allowance) for name in group if _is_data_set(group, name)}
+    arrays = {_number(group, name): _array(group[name], size_limit) for name in group if _is_data_set(group, name)}
     return tuple(arrays.get(i) for i in range(1 + max(arrays, default=-1)))
 
 
@@ -87,7 +87,7 @@ def blob_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
 
     def walk(outer: h5py.Group, prefix: str) -> Iterator[tuple[str, h5py.Group]]:
         for name in outer:
-            if is_linked(outer, name) or not isinstance(inner := outer[name], h5py.Group) or inner in visited:
+            if is_link(outer, name) or not isinstance(inner := outer[name], h5py.Group) or inner in visited:
                 continue
             visited.add(inner)
             if not len(inner) or any(_is_data_set(inner, key) for key in inner):
@@ -124,12 +124,12 @@ def _number(group: h5py.Group, name: str) -> int:
     return int(name)
 
 
-def _array(data_set: h5py.Dataset, allowance: Allowance) -> Array:
+def _array(data_set: h5py.Dataset, size_limit: SizeLimit) -> Array:
     if data_set.dtype.kind not in "fiu" or data_set.shape is None:
         raise ValueError(f"{data_set.name} holds {data_set.dtype}, not numbers")
     if data_set.size and not data_set.id.get_storage_size():  # a shape without values may claim any amount of memory
         raise ValueError(f"{data_set.name} has a shape but no values")
-    allowance.check(data_set)
+    size_limit.check(data_set)
     with np.errstate(over="ignore", invalid="ignore"):  # larger doubles become infinity, as in Caffe
         array = np.asarray(data_set[()], np.float32)
     array.flags.writeable = False
@@ -137,7 +137,7 @@ def _array(data_set: h5py.Dataset, allowance: Allowance) -> Array:
 
 
 def _is_data_set(group: h5py.Group, name: str) -> bool:
-    return not is_linked(group, name) and isinstance(group[name], h5py.Dataset)
+    return not is_link(group, name) and isinstance(group[name], h5py.Dataset)
 
 
 Stored = dict[str, tuple[Array | None, ...]]
@@ -157,12 +157,12 @@ def read_caffemodel_h5(path: str | os.PathLike[str], section: str = "data") -> S
         WeightsError: if the file cannot be read, is not a .caffemodel.h5, or is damaged.
     """
     with open_hdf5(path, ".caffemodel.h5") as file:
-        layers = find(file, section)
+        layers = find_item(file, section)
         if not isinstance(layers, Group):
-            hint = " (this is a solver state: name the weights instead)" if find(file, "history") else ""
+            hint = " (this is a solver state: name the weights instead)" if find_item(file, "history") else ""
             raise WeightsError(Problem(f"has no group '{section}'{hint}; is it a .caffemodel.h5?", str(path)))
-        allowance = Allowance(file)
-        return {name: read_arrays(group, allowance) for name, group in blob_groups(layers)}
+        size_limit = SizeLimit(file)
+        return {name: read_arrays(group, size_limit) for name, group in blob_groups(layers)}
 
 
 def write_caffemodel_h5(

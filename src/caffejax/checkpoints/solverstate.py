@@ -17,7 +17,7 @@ from ..errors import Problem, WeightsError
 from ..paths import is_hdf5, read_bytes
 from ..schema import wire
 from ..schema.blob_proto import Array, decode_blob, encode_blob
-from ..untrusted_hdf5 import Allowance, find
+from ..untrusted_hdf5 import SizeLimit, find_item
 from .caffe_hdf5 import open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
 
 _ITER_FIELD, _LEARNED_NET_FIELD, _HISTORY_FIELD, _CURRENT_STEP_FIELD = 1, 2, 3, 4
@@ -105,15 +105,17 @@ def _decode(data: memoryview) -> SolverState:
 
 def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:
     with open_hdf5(path, ".solverstate.h5") as file:
-        fields = {name: find(file, name) for name in ("history", "iter", "learned_net", "current_step", _RECORD_NAME)}
+        fields = {
+            name: find_item(file, name) for name in ("history", "iter", "learned_net", "current_step", _RECORD_NAME)
+        }
         if not isinstance(fields["history"], Group) or fields["iter"] is None:
-            hint = " (these are weights: name the solver state instead)" if find(file, "data") else ""
+            hint = " (these are weights: name the solver state instead)" if find_item(file, "data") else ""
             raise WeightsError(Problem(f"has no history{hint}; is it a .solverstate.h5?", str(path)))
-        allowance = Allowance(file)
+        size_limit = SizeLimit(file)
         for data_set in fields.values():
             if isinstance(data_set, Dataset):
-                allowance.check(data_set)
-        history = read_arrays(fields["history"], allowance)
+                size_limit.check(data_set)
+        history = read_arrays(fields["history"], size_limit)
         missing = [number for number, blob in enumerate(history) if blob is None]
         if missing:
             raise ValueError(f"history blobs are missing: {len(missing)} of {len(history)}, the first is {missing[0]}")

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
 def _describe(device: Any) -> dict[str, Any]:
     """Return the properties of a device by name. Memory is in bytes."""
     from ..kernels import onednn
-    from ..process_settings import keeps_freed_memory
+    from ..process_settings import is_freed_memory_kept
 
     facts: dict[str, Any] = {"Device id": f"{device.platform}:{device.id}", "Name": device.device_kind}
     memory = device.memory_stats() or {}
@@ -51,7 +51,7 @@ def _describe(device: Any) -> dict[str, Any]:
     if device.platform == "cpu":
         reason = onednn.unavailable_reason()
         facts["Convolutions"] = f"XLA, not oneDNN: {reason}" if reason else "oneDNN"
-        facts["Freed memory"] = "kept for later steps" if keeps_freed_memory() else "returned to the system"
+        facts["Freed memory"] = "kept for later steps" if is_freed_memory_kept() else "returned to the system"
     return facts | {"Process": device.process_index}
 
 

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from ..atomic_write import check_writable
-from ..config import LIMITS, ComputeConfig, DataConfig, FlagKind, choices
+from ..config import LIMIT_FIELDS, ComputeConfig, DataConfig, FlagKind, get_choices
 from ..errors import CaffejaxError
 from ..human_readable import parse_bytes
 
@@ -112,7 +112,7 @@ def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
     Without `names`, add flags for all fields except the limits on files.
     """
     for kind in (ComputeConfig, DataConfig):
-        add_fields(parser, kind, names or [f.name for f in fields(kind) if f.name not in LIMITS])
+        add_fields(parser, kind, names or [f.name for f in fields(kind) if f.name not in LIMIT_FIELDS])
 
 
 def add_fields(
@@ -143,7 +143,7 @@ def add_fields(
             dest=field.name,
             default=default,
             type=parse,
-            choices=choices(kind, field.name) or None,
+            choices=get_choices(kind, field.name) or None,
             metavar=field.metadata["metavar"] or metavar,
         )
 

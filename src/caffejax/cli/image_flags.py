@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..atomic_write import check_writable
-from ..config import LIMITS
+from ..config import LIMIT_FIELDS
 from ..errors import CaffejaxError
 from . import flags, net_flags
 
@@ -89,7 +89,7 @@ def set_limits(options: argparse.Namespace) -> None:
     """Set pycaffe's limits for reading files from the flags."""
     from .. import pycaffe as caffe
 
-    caffe.set_limits(**{name: getattr(options, name) for name in LIMITS})
+    caffe.set_limits(**{name: getattr(options, name) for name in LIMIT_FIELDS})
 
 
 def choose_device(options: argparse.Namespace) -> None:

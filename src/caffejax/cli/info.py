@@ -40,7 +40,7 @@ def collect_facts() -> dict[str, dict[str, Any]]:
     import jax
 
     from ..kernels import onednn
-    from ..process_settings import keeps_freed_memory
+    from ..process_settings import is_freed_memory_kept
 
     reason = onednn.unavailable_reason()
     return {
@@ -54,7 +54,7 @@ def collect_facts() -> dict[str, dict[str, Any]]:
         "devices": {f"{d.platform}:{d.id}": d.device_kind for d in jax.devices()},
         "CPU kernels": {
             "convolutions, products": f"XLA, because {reason}" if reason else "oneDNN",
-            "freed memory": "kept for later steps" if keeps_freed_memory() else "returned to the system",
+            "freed memory": "kept for later steps" if is_freed_memory_kept() else "returned to the system",
         },
         "caches": {"compiled programs": jax.config.values["jax_compilation_cache_dir"] or "off"},
     }

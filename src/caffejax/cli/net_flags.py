@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config import LIMITS, DataConfig, TrainConfig
+from ..config import LIMIT_FIELDS, DataConfig, TrainConfig
 from ..errors import CaffejaxError
 from . import flags
 from .parser import HIDDEN_TITLE, Parser
@@ -54,7 +54,7 @@ def add_state_flags(parser: argparse.ArgumentParser) -> None:
 def add_import_and_limit_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--import` and the limits on untrusted files: the flags of every command that builds nets."""
     add_import_flag(parser)
-    flags.add_fields(parser, DataConfig, LIMITS, HIDDEN_TITLE)
+    flags.add_fields(parser, DataConfig, LIMIT_FIELDS, HIDDEN_TITLE)
 
 
 def get_stages(options: argparse.Namespace) -> list[str]:

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
-    from ..paths import check_exist, find
+    from ..paths import check_exist, find_file
     from ..prediction.preprocessing import find_preprocessing
     from ..prediction.results import (
         check_outputs,
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
     check_exist([options.model, *flags.split_commas(options.weights), *([options.labels] if options.labels else [])])
     files = _output_files(options)
     message = read_net(options.model)
-    label_map = find(_remove_output_files(message), Path(options.model).parent)
+    label_map = find_file(_remove_output_files(message), Path(options.model).parent)
     labels = options.labels or (str(label_map) if label_map.is_file() else None)
     names = read_names(labels) if labels else {}
     with device_flags.default_device_scope(options):

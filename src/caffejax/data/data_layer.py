@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 
 from ..errors import DataError, locate_errors
-from ..host_memory import memory_problem
+from ..host_memory import find_memory_problem
 from ..layers.context import LayerDefinition
 from ..layers.data_source import Source, SourceSpec, Tops
 from ..layers.types import SourceInput
@@ -77,5 +77,5 @@ def _check_batch_fits(tops: Tops) -> None:
         DataError: if it does not fit.
     """
     size = sum(math.prod(top.shape) * top.dtype.itemsize for top in tops)
-    if problem := memory_problem(size, "a batch", "make batch_size, or the crop of each image, smaller"):
+    if problem := find_memory_problem(size, "a batch", "make batch_size, or the crop of each image, smaller"):
         raise DataError(problem)

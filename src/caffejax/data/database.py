@@ -15,7 +15,7 @@ from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import Signature
-from ..paths import similar_sibling
+from ..paths import suggest_sibling
 from ..schema import caffe_pb2
 from .atomic_folder import Put
 from .data_layer import DataLayer
@@ -76,7 +76,7 @@ class RecordDataset(ImageDataset[Label]):
             net = f" of {definition.file}" if definition.file else ""
             message = (
                 f"no such folder, but it is the source in phase {definition.phase}{net}; a database is a folder, as "
-                f"written by convert_imageset -backend {backend}{similar_sibling(path)}"
+                f"written by convert_imageset -backend {backend}{suggest_sibling(path)}"
             )
             raise DataError(Problem(message, str(path)))
         records = READERS[backend](path)

@@ -21,7 +21,7 @@ from ..layers.data_source import SourceSpec, Tops
 from ..layers.helpers import no_gradient
 from ..layers.registry import define_layer
 from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, PerLayer, Signature
-from ..untrusted_hdf5 import HDF5_ERRORS, Allowance, RefusedError, find, open_hdf5_file
+from ..untrusted_hdf5 import HDF5_ERRORS, RefusedError, SizeLimit, find_item, open_hdf5_file
 from .data_layer import DataLayer
 from .image_list import shorten
 from .prefetch import Batch, Batches
@@ -103,7 +103,7 @@ class Hdf5Batches:
     def _read_file(self, file: int) -> Rows:
         layer = self._definition.layer
         with locate_errors(layer=layer.name, layer_type=layer.type), _open_file(self._files[file]) as content:
-            allowance = Allowance(content, self._definition.data_config.max_hdf5_bytes, "max_hdf5_bytes")
+            allowance = SizeLimit(content, self._definition.data_config.max_hdf5_bytes, "max_hdf5_bytes")
             data_sets = [_data_set(content, name) for name in self._names]
             for data_set in data_sets:
                 allowance.check(data_set)
@@ -128,7 +128,7 @@ def _count_rows(path: Path, name: str) -> int:
 
 def _data_set(content: h5py.File, name: str) -> h5py.Dataset:
     """Return a data set that the file had when `probe` checked its metadata."""
-    data_set = find(content, name)
+    data_set = find_item(content, name)
     if not isinstance(data_set, h5py.Dataset):
         raise RefusedError(f"no longer has a data set '{name}'")
     return data_set
@@ -172,10 +172,10 @@ def _shapes(content: h5py.File, names: list[str], max_bytes: int) -> tuple[dict[
     """Return the shape of each data set in a file, and messages about the problems of the data sets."""
     shapes: dict[str, tuple[int, ...]] = {}
     messages: list[str] = []
-    allowance = Allowance(content, max_bytes, "max_hdf5_bytes")
+    allowance = SizeLimit(content, max_bytes, "max_hdf5_bytes")
     for name in names:
         try:
-            data_set = find(content, name)
+            data_set = find_item(content, name)
             if isinstance(data_set, h5py.Dataset):
                 allowance.check(data_set)
         except RefusedError as error:
@@ -211,7 +211,7 @@ def _read_file_list(path: Path) -> list[Path]:
     names = content.decode("utf-8", "surrogateescape").split()
     if not names:
         raise DataError(Problem("the list names no files", str(path)))
-    files = {name: paths.find(name, path.parent) for name in dict.fromkeys(names)}  # a list may repeat files
+    files = {name: paths.find_file(name, path.parent) for name in dict.fromkeys(names)}  # a list may repeat files
     return [files[name] for name in names]
 
 

@@ -15,7 +15,7 @@ from ..errors import CaffejaxError, GraphError, Problem
 from ..graph import Graph, build_graph
 from ..graph.resolve import is_included
 from ..layers import SourceInput, layer_type
-from ..paths import find
+from ..paths import find_file
 from ..schema.caffe_pb2 import DataParameter, LayerParameter, NetParameter, NetState
 from .video.video_data import video_shape
 
@@ -101,7 +101,9 @@ def has_missing_source(layer: LayerParameter, folder: Path | None) -> bool:
     except GraphError:
         return False
     sources = [(name, value) for message in _messages(layer) for name, value in _sources(message)]
-    return any(value and not os.path.exists(find(value, folder)) for name, value in sources if name != "root_folder")
+    return any(
+        value and not os.path.exists(find_file(value, folder)) for name, value in sources if name != "root_folder"
+    )
 
 
 def guess_sizes(net: NetParameter, layers: Sequence[LayerParameter]) -> Sequence[tuple[int, int]]:

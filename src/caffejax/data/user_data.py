@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, Problem, describe_type, did_you_mean, is_integer, raise_all
+from ..errors import DataError, Problem, describe_type, did_you_mean, is_integer, raise_if_any
 from ..graph import Graph
 from ..layers.validation import shape_remedy
 from .sampling import dims
@@ -399,7 +399,7 @@ class UserData:
 
     def _raise_batch_problems(self, problems: Iterable[str]) -> None:
         location = f"{self._name}, {self._epochs.position}"
-        raise_all(DataError, (f"{location}: the batch {problem}" for problem in problems), self._file)
+        raise_if_any(DataError, (f"{location}: the batch {problem}" for problem in problems), self._file)
 
 
 def format_inputs(graph: Graph) -> Iterator[str]:

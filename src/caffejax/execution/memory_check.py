@@ -9,7 +9,7 @@ import jax
 
 from ..errors import GraphError, Problem
 from ..graph import Graph
-from ..host_memory import device_memory, memory, memory_problem
+from ..host_memory import find_memory_problem, get_device_memory, get_total_memory
 from ..human_readable import format_bytes
 from ..summary import layer_sizes
 
@@ -40,10 +40,10 @@ def _problems(graph: Graph, available: int) -> Iterator[Problem]:
         shapes = ", ".join(map(str, (*(p.spec.shape for p in layer.params), *top_shapes)))
         purpose = f"{format_bytes(parameter_bytes)} of params and {format_bytes(activation_bytes)} of tops ({shapes})"
         remedy = "check the sizes of the layer and its inputs"
-        if problem := memory_problem(parameter_bytes + activation_bytes, purpose, remedy, available):
+        if problem := find_memory_problem(parameter_bytes + activation_bytes, purpose, remedy, available):
             yield layer.problem(problem)
 
 
 def _largest_memory() -> int:
     """Return the memory in bytes of the first device or of the machine, whichever is larger."""
-    return max(memory(), device_memory(jax.devices()[0]) or 0)
+    return max(get_total_memory(), get_device_memory(jax.devices()[0]) or 0)

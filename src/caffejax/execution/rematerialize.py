@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..host_memory import memory_budget
+from ..host_memory import get_memory_budget
 from ..human_readable import format_bytes, format_count
 from ..kernels.custom_gradient import make_differentiable
 from .interpreter import PassInputs, PassOutputs, Values, compute_part, run_schedule
@@ -79,7 +79,7 @@ class Rematerializer:
         """Return the groups for the shapes of `inputs` (arrays or `jax.ShapeDtypeStruct`)."""
         shapes = tuple((name, x.shape, x.dtype) for name, x in sorted(inputs.blobs.items()))
         if shapes not in self._groups_by_shapes:
-            limit = memory_budget(jax.devices()[0]) if self._limit is None else self._limit
+            limit = get_memory_budget(jax.devices()[0]) if self._limit is None else self._limit
             self._groups_by_shapes[shapes] = groups = choose_remat_groups(self._schedule, inputs, limit)
             _log_groups(groups, limit, len(self._schedule.graph.layers))
         return self._groups_by_shapes[shapes]

@@ -21,7 +21,7 @@ from ..errors import (
     describe_type,
     did_you_mean,
     is_integer,
-    raise_all,
+    raise_if_any,
     shorten_list,
 )
 from ..graph import Graph, Layer
@@ -70,7 +70,7 @@ def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
     check_inputs(graph, graph.input_names, inputs.blobs, _UNNEEDED_INPUTS)
     check_blob_names(graph, "taps", inputs.taps)
     kinds = {name: describe_type(value) for name, value in inputs.taps.items() if not hasattr(value, "dtype")}
-    raise_all(
+    raise_if_any(
         GraphError,
         [f"the tap of blob '{name}' must be an array of zeros, not {kind}" for name, kind in kinds.items()],
         graph.file,
@@ -113,7 +113,7 @@ def check_inputs(graph: Graph, names: Sequence[str], inputs: Any, remedy: str = 
             dtype = getattr(value, "dtype", None)
             actual = describe_type(value) if dtype is None else f"of dtype {dtype}"
             problems.append(f"the input for blob '{name}' must be an array of numbers, not {actual}")
-    raise_all(GraphError, problems, graph.file)
+    raise_if_any(GraphError, problems, graph.file)
 
 
 def check_blob_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
@@ -124,19 +124,19 @@ def check_blob_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]
             names these blobs.
     """
     if isinstance(names, str):
-        raise_all(
+        raise_if_any(
             GraphError, [f'{argument} must be a tuple of blob names, such as ("{names}",), not a string'], graph.file
         )
     if not isinstance(names, Iterable):
-        raise_all(GraphError, [f"{argument} must be a tuple of blob names, not {describe_type(names)}"], graph.file)
+        raise_if_any(GraphError, [f"{argument} must be a tuple of blob names, not {describe_type(names)}"], graph.file)
     blobs = tuple(names)
-    raise_all(
+    raise_if_any(
         GraphError,
         [f"{argument} must be a tuple of blob names, not {describe_type(n)}" for n in blobs if not isinstance(n, str)],
         graph.file,
     )
     unknown = [name for name in blobs if name not in graph.blobs]
-    raise_all(GraphError, [f"{argument}: no blob '{n}' in the net{_nearest(n, graph)}" for n in unknown], graph.file)
+    raise_if_any(GraphError, [f"{argument}: no blob '{n}' in the net{_nearest(n, graph)}" for n in unknown], graph.file)
     return blobs
 
 

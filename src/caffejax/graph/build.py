@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from ..config import ComputeConfig, DataConfig
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, locate_errors
-from ..host_memory import memory_problem
+from ..host_memory import find_memory_problem
 from ..human_readable import format_count
 from ..layers import (
     CallerInput,
@@ -390,7 +390,9 @@ def check_countable(tops: Sequence[jax.ShapeDtypeStruct]) -> None:
     """
     for top in tops:
         size = math.prod(top.shape)
-        if problem := memory_problem(size, f"a top of shape {top.shape}", "check the layer's sizes", _MAX_SIZE - 1):
+        if problem := find_memory_problem(
+            size, f"a top of shape {top.shape}", "check the layer's sizes", _MAX_SIZE - 1
+        ):
             raise LayerError(problem)
 
 

@@ -17,7 +17,7 @@ from ..human_readable import format_count
 from ..layers import CallerInput, Context, LayerDefinition, LayerType, ParamSpec, Phase, type_of
 from ..layers.context import hash_name, resolve_type
 from ..layers.data_source import SourceSpec
-from ..text_table import printable
+from ..text_table import escape_unprintable
 
 T = TypeVar("T")
 
@@ -111,8 +111,8 @@ class Layer:
         return str(self.definition.layer.name)
 
     def __repr__(self) -> str:
-        bottoms, tops = (", ".join(map(printable, names)) or "nothing" for names in (self.bottoms, self.tops))
-        return f"{printable(self.key)} ({self.type.name}): {bottoms} -> {tops}"
+        bottoms, tops = (", ".join(map(escape_unprintable, names)) or "nothing" for names in (self.bottoms, self.tops))
+        return f"{escape_unprintable(self.key)} ({self.type.name}): {bottoms} -> {tops}"
 
     def locate_errors(self) -> AbstractContextManager[None]:
         """Return a context manager that adds the layer's name, type and file to errors."""
@@ -243,12 +243,12 @@ class Graph:
         name_lists = self.input_names, self.outputs
         inputs, outputs = (", ".join(map(self._format_blob, names)) or "nothing" for names in name_lists)
         count = format_count(len(layers), "layer")
-        return f"{printable(self.name) or 'unnamed'} ({self.phase}): {count}, {inputs} -> {outputs}"
+        return f"{escape_unprintable(self.name) or 'unnamed'} ({self.phase}): {count}, {inputs} -> {outputs}"
 
     def _format_blob(self, blob: str) -> str:
         """Return a blob's name and shape as text, such as "data (1x3x224x224)"."""
         shape = "x".join(map(str, self.blobs[blob].shape)) or "a number"
-        return f"{printable(blob)} ({shape})"
+        return f"{escape_unprintable(blob)} ({shape})"
 
     def __reduce__(self) -> Any:
         # a mapping proxy cannot be pickled

@@ -14,7 +14,7 @@ from ..config import ComputeConfig
 from ..graph import UNNAMED_TOP, Graph, inference_graph
 from ..graph.inference_graph import inference_names
 from ..graph.statelessness import is_stateless
-from ..host_memory import free_memory
+from ..host_memory import get_free_memory
 from ..kernels import compilation
 from ..variables import Blobs, Variables
 from .frozen_net import Frozen
@@ -103,7 +103,7 @@ def freeze_passes(
     if not names or graph.phase != "TEST" or compute_config.kernels != "fast" or compute_config.precision != "float32":
         return None
     weights = sum(array.nbytes for array in jax.tree.leaves(variables))
-    if _COPIES * weights > free_memory() or not is_stateless(inference_graph(graph, names)):
+    if _COPIES * weights > get_free_memory() or not is_stateless(inference_graph(graph, names)):
         return None
     return FrozenPasses(graph, compute_config, variables, names)
 

@@ -17,7 +17,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from ..errors import LayerError
-from ..host_memory import memory_problem
+from ..host_memory import find_memory_problem
 
 _table = Primitive("caffejax_table")
 
@@ -35,7 +35,9 @@ def host_constant(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: A
     """
     shape, dtype = tuple(map(int, shape)), jax.dtypes.canonicalize_dtype(dtype)
     size = math.prod(shape) * dtype.itemsize
-    if problem := memory_problem(size, f"a table of shape {shape}", "check the sizes of the layer and its bottoms"):
+    if problem := find_memory_problem(
+        size, f"a table of shape {shape}", "check the sizes of the layer and its bottoms"
+    ):
         raise LayerError(problem)
     result: jax.Array = _table.bind(make=make, shape=shape, dtype=dtype)
     return result

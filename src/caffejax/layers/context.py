@@ -16,7 +16,7 @@ import numpy as np
 
 from ..config import ComputeConfig, DataConfig
 from ..errors import LayerError, require
-from ..paths import find
+from ..paths import find_file
 from .bucketed_random import fold_in
 from .types import LayerType, PerLayer
 
@@ -208,7 +208,7 @@ class LayerDefinition:
             LayerError: if the name contains a NUL character.
         """
         require("\0" not in name, f"a file name must not contain a NUL character: {name!r}")
-        return find(name, self.folder)
+        return find_file(name, self.folder)
 
 
 def strip_wiring(layer: Any) -> Any:

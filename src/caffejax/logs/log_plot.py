@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ..atomic_write import replace_file
 from ..errors import CaffejaxError
-from ..text_table import printable
+from ..text_table import escape_unprintable
 from .log_parser import FIXED, Log, Row
 
 
@@ -219,7 +219,7 @@ def _legend_line(colour: Any, name: str, **style: Any) -> Any:
 
 def _escape_dollars(name: str) -> str:
     """Escape the dollar signs in a name, because matplotlib parses the text between them as formulas."""
-    return printable(name).replace("$", r"\$")
+    return escape_unprintable(name).replace("$", r"\$")
 
 
 def _draw(axes: Any, panel: Panel, column: str, smooth: int, colours: Sequence[Any]) -> None:

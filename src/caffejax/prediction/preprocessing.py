@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import CaffejaxError, DataError, Problem
 from ..glog import collect_warnings
-from ..paths import find
+from ..paths import find_file
 from ..schema import read_net
 from ..schema.blob_proto import read_blob_proto
 from ..schema.caffe_pb2 import TRAIN, LayerParameter, NetParameter, TransformationParameter
@@ -180,7 +180,7 @@ def _with_transform(net: NetParameter) -> list[LayerParameter]:
 
 def _has_mean(param: TransformationParameter, file: Path) -> bool:
     """Return whether the mean of a transform_param is available. It is not if its mean_file does not exist."""
-    return not param.HasField("mean_file") or find(param.mean_file, file.parent).exists()
+    return not param.HasField("mean_file") or find_file(param.mean_file, file.parent).exists()
 
 
 def _mean_of(param: TransformationParameter, file: Path, shape: tuple[int, int, int]) -> np.ndarray:
@@ -189,7 +189,7 @@ def _mean_of(param: TransformationParameter, file: Path, shape: tuple[int, int, 
     if not _has_mean(param, file):
         message = f"mean_file {param.mean_file} of its transform_param does not exist; give --mean"
         raise DataError(Problem(message, str(file)))
-    return _read_mean(find(param.mean_file, file.parent), shape)
+    return _read_mean(find_file(param.mean_file, file.parent), shape)
 
 
 def _parse_mean(text: str, shape: tuple[int, int, int]) -> np.ndarray:

@@ -15,10 +15,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..config import LIMITS, DataConfig
+from ..config import LIMIT_FIELDS, DataConfig
 from ..errors import CaffejaxError, did_you_mean
 from ..glog import log_to_stderr, start_logging
-from ..import_alias import declared_package
+from ..import_alias import get_declared_package
 from ..layers import layer_types
 from ..layers.bucketed_random import fold_in_bits, make_key
 from ..process_settings import alias_package
@@ -99,8 +99,8 @@ def set_limits(**limits: Any) -> None:
     Raises:
         CaffejaxError: for unknown names and invalid values.
     """
-    if unknown := [name for name in limits if name not in LIMITS]:
-        raise CaffejaxError(f"there is no limit '{name}'{did_you_mean(name, LIMITS)}" for name in unknown)
+    if unknown := [name for name in limits if name not in LIMIT_FIELDS]:
+        raise CaffejaxError(f"there is no limit '{name}'{did_you_mean(name, LIMIT_FIELDS)}" for name in unknown)
     DataConfig(**limits)
     _process.limits |= limits
 
@@ -262,4 +262,4 @@ def install() -> None:
     Raises:
         CaffejaxError: if a different `caffe` has already been imported.
     """
-    alias_package("caffe", declared_package("caffe"))
+    alias_package("caffe", get_declared_package("caffe"))

@@ -18,7 +18,7 @@ from ..graph import Layer
 from ..layers.context import Phase
 from ..layers.python.layer import BlobVec
 from ..layers.python.layer import Layer as PythonLayer
-from ..paths import missing_problem
+from ..paths import make_missing_problem
 from ..schema.caffe_pb2 import TRAIN
 from ..summary import summarize
 from ._data_feed import array_source, write_batch
@@ -166,7 +166,7 @@ class Net:
                 )
             weights, phase, level = phase, level, 0
         if weights is not None and not os.path.isfile(Path(weights)):
-            raise WeightsError(missing_problem(weights))
+            raise WeightsError(make_missing_problem(weights))
         name: Phase = "TRAIN" if phase == TRAIN else "TEST"
         executor, loader = open_executor(network_file, name, level or 0, tuple(stages or ()), weights, strict_weights)
         self._set_executor(executor)

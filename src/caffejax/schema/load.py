@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from ..errors import Problem, SchemaError, locate_errors
 from ..glog import warn_once
 from ..human_readable import format_bytes
-from ..paths import describe_content, missing_problem
+from ..paths import describe_content, make_missing_problem
 from .caffe_pb2 import NetParameter, SolverParameter
 from .text import add_layer_to_problem, format_text, is_layer, parse_valid_fields
 from .upgrade import is_about_old_form, upgrade_net, upgrade_solver
@@ -169,7 +169,7 @@ def read_text(path: Path) -> str:
         with open(path, "rb") as file:
             content = file.read(_MAX_TEXT_SIZE + 1)
     except FileNotFoundError:
-        raise SchemaError(missing_problem(path)) from None
+        raise SchemaError(make_missing_problem(path)) from None
     except IsADirectoryError:
         raise SchemaError(Problem("this is a folder; name the prototxt file in it", str(path))) from None
     except (OSError, ValueError) as error:

@@ -19,7 +19,7 @@ from ..human_readable import format_bytes, format_count, format_number
 from ..kernels.window import Window
 from ..layers import Context
 from ..layers.dispatch import forward
-from ..text_table import align_columns, printable
+from ..text_table import align_columns, escape_unprintable
 from .multiply_adds import multiply_adds
 
 Family = Literal[
@@ -327,7 +327,7 @@ class Summary:
     def _totals(self) -> str:
         n_host = sum(layer.multiply_adds is None for layer in self.layers)
         unknown = f" (without {n_host} on the host)" if n_host else ""
-        name = printable(self.name) or "net"
+        name = escape_unprintable(self.name) or "net"
         return (
             f"{name} ({self.phase}): {format_count(len(self.layers), 'layer')}, "
             f"{format_count(self.parameters, 'parameter')}, "

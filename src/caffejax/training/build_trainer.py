@@ -26,7 +26,7 @@ from ..debugging.memory_report import net_sizes, training_memory
 from ..errors import GraphError, Problem, SolverError, locate_errors
 from ..graph import Graph
 from ..graph.caffe_log import log_creation
-from ..host_memory import device_memory, free_memory, memory_budget
+from ..host_memory import get_device_memory, get_free_memory, get_memory_budget
 from ..human_readable import format_bytes, format_count
 from ..layers.bucketed_random import make_key
 from ..layers.context import fold_in_name
@@ -71,7 +71,7 @@ def check_memory(
     graph, compute_config = net.graph, net.compute_config
     if net.has_host_layers or not any(graph.loss_weights):
         return
-    capacity = device_memory(device) or free_memory()
+    capacity = get_device_memory(device) or get_free_memory()
     if memory_limit is not None:
         capacity = max(capacity, memory_limit) if compute_config.remat == "auto" else memory_limit
     if _UPPER_BOUND * sum(net_sizes(graph)) < capacity:
@@ -383,7 +383,7 @@ def _seed(param: SolverParameter, default: int | None) -> int:
 def _set_memory_limit(compute_config: ComputeConfig, device: jax.Device) -> ComputeConfig:
     """Return the configuration, whose memory limit is set to the device's memory if remat is "auto" and none is set."""
     if compute_config.remat == "auto" and compute_config.memory_limit is None:
-        return replace(compute_config, memory_limit=memory_budget(device))
+        return replace(compute_config, memory_limit=get_memory_budget(device))
     return compute_config
 
 

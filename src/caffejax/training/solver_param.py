@@ -13,7 +13,7 @@ from ..debugging.average_precision import VERSIONS
 from ..errors import Problem, SchemaError, SolverError, WeightsError, check_all, did_you_mean, locate_errors
 from ..graph import build_graph
 from ..human_readable import format_count
-from ..paths import check_exist, find
+from ..paths import check_exist, find_file
 from ..schema import ignored_fields, read_valid_part, unknown_settings
 from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
 from .lr_schedules import check_policy
@@ -154,7 +154,7 @@ def _test_sources(param: SolverParameter) -> list[tuple[str, Any]]:
 
 
 def _find_file(field: str, source: str, folder: Path | None) -> str:
-    file = str(find(source, folder))
+    file = str(find_file(source, folder))
     if not os.path.exists(file):  # also False for a text that is too long for a file name
         alternative = f" or in the solver's folder {folder}" if folder is not None else ""
         raise SchemaError(f"its {field} is '{source}', but there is no such file in the working directory{alternative}")
@@ -179,7 +179,7 @@ def weights_files(
 ) -> list[str | os.PathLike[str]]:
     """Return the weight files to load before training: the files of the setting `weights`, then `additional`."""
     folder = file.parent if file else None
-    return [*(find(name, folder) for entry in param.weights for name in entry.split(",")), *additional]
+    return [*(find_file(name, folder) for entry in param.weights for name in entry.split(",")), *additional]
 
 
 def check_files(

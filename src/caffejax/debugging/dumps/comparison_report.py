@@ -18,7 +18,7 @@ from ...atomic_write import replace_file
 from ...errors import CaffejaxError
 from ...human_readable import format_count
 from ...schema.blob_proto import Array
-from ...text_table import printable
+from ...text_table import escape_unprintable
 
 Kind = Literal["input", "param", "top", "grad", "diff"]
 Verdict = Literal["equal", "parts", "shapes", "only in A", "only in B", "random", "layers"]
@@ -181,15 +181,15 @@ class Comparison:
         rows = [r for r in self.rows if r.kind not in ("param", "input") or r.verdict != "equal"]
         hidden = len(self.rows) - len(rows)
         lines = [
-            printable(f"A: {self.a}"),
-            printable(f"B: {self.b}"),
+            escape_unprintable(f"A: {self.a}"),
+            escape_unprintable(f"B: {self.b}"),
             "",
             *_table([_TITLES, *(row.cells() for row in rows)]),
             "",
         ]
         if hidden:
             lines.append(f"Equal params and inputs: {hidden}.")
-        return "\n".join([*lines, *map(printable, self._summary())])
+        return "\n".join([*lines, *map(escape_unprintable, self._summary())])
 
     def _summary(self) -> Iterator[str]:
         limits = f"rtol {self.rtol:g}, atol {self.atol:g}"
@@ -229,7 +229,7 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 
 def _table(texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    rows = [tuple(map(printable, row)) for row in texts]  # names from files may contain control characters
+    rows = [tuple(map(escape_unprintable, row)) for row in texts]  # names from files may contain control characters
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [c.rjust(w) if 4 <= i < 7 else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]

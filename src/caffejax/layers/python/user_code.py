@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from ...errors import LayerError
-from ...import_alias import declared_package, temporary_alias
+from ...import_alias import get_declared_package, temporary_alias
 from ..context import LayerDefinition
 
 _lock = threading.Lock()
@@ -53,7 +53,7 @@ def user_import_path(folder: Path | None) -> Iterator[None]:
     real Caffe was imported.
     """
     folders = _folders(folder)
-    with temporary_alias("caffe", declared_package("caffe")):
+    with temporary_alias("caffe", get_declared_package("caffe")):
         with _lock:
             sys.path.extend(folders)
         try:
