@@ -20,7 +20,7 @@ from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CorrelationGeometry:
     """The geometry of a comparison of two padded maps. All lengths are numbers of cells.
 
     Attributes:
@@ -28,10 +28,10 @@ class Comparison:
         stride: the distance between neighbouring windows of the first map.
         pad: the number of padding (rows, columns) on either side.
         start: (row, column) of the first window of the first map.
-        out: (height, width) of the top.
+        out_size: (height, width) of the top.
         shifts: (shifts, 2), the displacement (down, right) of the window in the second map, for each channel of the
             top.
-        absolute: whether to average absolute differences instead of products.
+        is_absolute: whether to average absolute differences instead of products.
         channels: the number of channels of the maps.
     """
 
@@ -39,9 +39,9 @@ class Comparison:
     stride: int
     pad: Shape
     start: Shape
-    out: Shape
+    out_size: Shape
     shifts: np.ndarray
-    absolute: bool
+    is_absolute: bool
     channels: int
 
     def pad_map(self, x: jax.Array) -> jax.Array:
@@ -50,16 +50,19 @@ class Comparison:
 
     def slice_region(self, padded: jax.Array, shift: Any) -> jax.Array:
         """Return the region of a padded map that all windows cover together, displaced by `shift` (down, right)."""
-        return lax.dynamic_slice(padded, self._begin(shift), (*padded.shape[:2], *self._size))
+        return lax.dynamic_slice(padded, self._region_start(shift), (*padded.shape[:2], *self._region_size))
 
     def add_region(self, padded: jax.Array, shift: Any, region: jax.Array) -> jax.Array:
         """Return a padded map with `region` added where `slice_region` reads the region."""
-        begin = self._begin(shift)
+        begin = self._region_start(shift)
         return lax.dynamic_update_slice(padded, lax.dynamic_slice(padded, begin, region.shape) + region, begin)
 
-    def means(self, compared: jax.Array) -> jax.Array:
-        """Return the averages (N, *out) of products or differences (N, C, height, width) over channels and windows."""
-        channel_sums = jnp.sum(compared, axis=1)
+    def average(self, values: jax.Array) -> jax.Array:
+        """Return the averages of products or differences (N, C, height, width) over channels and windows.
+
+        The averages have shape (N, *out_size).
+        """
+        channel_sums = jnp.sum(values, axis=1)
         sums = lax.reduce_window(
             channel_sums,
             np.array(0, channel_sums.dtype),
@@ -70,10 +73,10 @@ class Comparison:
         )
         return sums / (self.kernel**2 * self.channels)
 
-    def means_diff(self, d_means: jax.Array) -> jax.Array:
-        """Return the gradient with respect to the argument of `means`, (N, 1, height, width), which all channels share.
+    def average_diff(self, d_means: jax.Array) -> jax.Array:
+        """Return the gradient with respect to the values that `average` takes, (N, 1, height, width).
 
-        `d_means`, (N, *out), is the gradient with respect to the result of `means`.
+        All channels share it. `d_means`, (N, *out_size), is the gradient with respect to the result of `average`.
         """
         margin, stride_gap = self.kernel - 1, self.stride - 1
         dilated = lax.pad(
@@ -86,12 +89,12 @@ class Comparison:
         )
         return sums[:, None] / (self.kernel**2 * self.channels)
 
-    def _begin(self, shift: Any) -> list[jax.Array]:
-        return [jnp.asarray(at, jnp.int32) for at in (0, 0, self.start[0] + shift[0], self.start[1] + shift[1])]
+    def _region_start(self, shift: Any) -> list[jax.Array]:
+        return [jnp.asarray(index, jnp.int32) for index in (0, 0, self.start[0] + shift[0], self.start[1] + shift[1])]
 
     @property
-    def _size(self) -> Shape:
-        return tuple((n - 1) * self.stride + self.kernel for n in self.out)
+    def _region_size(self) -> Shape:
+        return tuple((n - 1) * self.stride + self.kernel for n in self.out_size)
 
 
 def correlation(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
@@ -106,36 +109,38 @@ def correlation(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     single_direction is 1, it displaces the map to the right by 0 to R steps; if it is -1, to the left by 1 to R + 1
     steps. R is max_displacement / stride_2.
     """
-    c = _comparison(ctx, a, b)
-    first, second = c.slice_region(c.pad_map(a), (0, 0)), c.pad_map(b)
+    geometry = _read_geometry(ctx, a, b)
+    a_region, padded_b = geometry.slice_region(geometry.pad_map(a), (0, 0)), geometry.pad_map(b)
 
     def compare_shift(shift: jax.Array) -> jax.Array:
-        shifted = c.slice_region(second, shift)
-        return c.means(jnp.abs(first - shifted) if c.absolute else first * shifted)
+        b_region = geometry.slice_region(padded_b, shift)
+        return geometry.average(jnp.abs(a_region - b_region) if geometry.is_absolute else a_region * b_region)
 
-    return jnp.moveaxis(lax.map(compare_shift, jnp.asarray(c.shifts)), 0, 1).astype(a.dtype)
+    return jnp.moveaxis(lax.map(compare_shift, jnp.asarray(geometry.shifts)), 0, 1).astype(a.dtype)
 
 
 def correlation_backward(
     ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    c = _comparison(ctx, a, b)
-    second = c.pad_map(b)
-    first = c.slice_region(c.pad_map(a), (0, 0))
+    geometry = _read_geometry(ctx, a, b)
+    padded_b = geometry.pad_map(b)
+    a_region = geometry.slice_region(geometry.pad_map(a), (0, 0))
 
-    def add_shift(diffs: tuple[jax.Array, ...], shift_and_diff: Any) -> tuple[tuple[jax.Array, ...], None]:
-        d_first, d_second = diffs
+    def add_shift(carry: tuple[jax.Array, ...], shift_and_diff: Any) -> tuple[tuple[jax.Array, ...], None]:
+        d_a_region, d_padded_b = carry
         shift, d_means = shift_and_diff
-        shifted, d_product = c.slice_region(second, shift), c.means_diff(d_means)
-        if c.absolute:
-            d_product = d_product * jnp.sign(first - shifted)
-            return (d_first + d_product, c.add_region(d_second, shift, -d_product)), None
-        return (d_first + d_product * shifted, c.add_region(d_second, shift, d_product * first)), None
+        b_region, d_product = geometry.slice_region(padded_b, shift), geometry.average_diff(d_means)
+        if geometry.is_absolute:
+            d_product = d_product * jnp.sign(a_region - b_region)
+            return (d_a_region + d_product, geometry.add_region(d_padded_b, shift, -d_product)), None
+        return (d_a_region + d_product * b_region, geometry.add_region(d_padded_b, shift, d_product * a_region)), None
 
-    start = tuple(vary_as(jnp.zeros_like(x), a, b, dy) for x in (first, second))
-    (d_first, d_second), _ = lax.scan(add_shift, start, (jnp.asarray(c.shifts), jnp.moveaxis(promote(dy), 1, 0)))
-    d_a = c.add_region(vary_as(jnp.zeros_like(second), a, b, dy), (0, 0), d_first)
-    return _crop_padding(d_a, c.pad, a), _crop_padding(d_second, c.pad, b)
+    zeros = tuple(vary_as(jnp.zeros_like(x), a, b, dy) for x in (a_region, padded_b))
+    (d_a_region, d_padded_b), _ = lax.scan(
+        add_shift, zeros, (jnp.asarray(geometry.shifts), jnp.moveaxis(promote(dy), 1, 0))
+    )
+    d_a = geometry.add_region(vary_as(jnp.zeros_like(padded_b), a, b, dy), (0, 0), d_a_region)
+    return _crop_padding(d_a, geometry.pad, a), _crop_padding(d_padded_b, geometry.pad, b)
 
 
 for _name in ("Correlation", "Correlation1D"):
@@ -152,7 +157,7 @@ def _crop_padding(padded: jax.Array, pad: Shape, x: jax.Array) -> jax.Array:
     return padded[:, :, pad[0] : pad[0] + x.shape[2], pad[1] : pad[1] + x.shape[3]]
 
 
-def _comparison(ctx: Context, a: Any, b: Any) -> Comparison:
+def _read_geometry(ctx: Context, a: Any, b: Any) -> CorrelationGeometry:
     """Return the geometry for two maps (N, C, H, W) that the layer's CorrelationParameter defines.
 
     Raises:
@@ -170,29 +175,31 @@ def _comparison(ctx: Context, a: Any, b: Any) -> Comparison:
     is_1d = ctx.type.name == "Correlation1D"
     require(p.single_direction == 0 or is_1d, "single_direction is only for Correlation1D; remove it")
     require(p.single_direction in (-1, 0, 1), f"single_direction must be -1, 0 or 1, not {p.single_direction}")
-    max_shift, steps = p.max_displacement, p.max_displacement // p.stride_2
-    pad, edge = ((0, p.pad), (0, max_shift)) if is_1d else ((p.pad,) * 2, (max_shift,) * 2)
-    size = [n + 2 * added - 2 * removed for n, added, removed in zip(a.shape[2:], pad, edge, strict=True)]
-    out = tuple(-(-(n - p.kernel_size + 1) // p.stride_1) for n in size)
+    max_shift, num_steps = p.max_displacement, p.max_displacement // p.stride_2
+    pad, border = ((0, p.pad), (0, max_shift)) if is_1d else ((p.pad,) * 2, (max_shift,) * 2)
+    size = [n + 2 * added - 2 * removed for n, added, removed in zip(a.shape[2:], pad, border, strict=True)]
+    out_size = tuple(-(-(n - p.kernel_size + 1) // p.stride_1) for n in size)
     require(
-        all(n > 0 for n in out),
+        all(n > 0 for n in out_size),
         f"windows of {p.kernel_size} with shifts up to {max_shift} do not fit maps of {a.shape[2:]} with pad {p.pad}",
     )
     extra_padding = (0, p.stride_2 if p.single_direction < 0 else 0)  # padding for the extra step to the left
-    return Comparison(
+    return CorrelationGeometry(
         kernel=p.kernel_size,
         stride=p.stride_1,
-        pad=tuple(n + b for n, b in zip(pad, extra_padding, strict=True)),
-        start=tuple(n + b for n, b in zip(edge, extra_padding, strict=True)),
-        out=out,
-        shifts=_shifts(steps, p.stride_2, p.single_direction, is_1d),
-        absolute=p.correlation_type == p.SUBTRACT,
+        pad=tuple(n + extra for n, extra in zip(pad, extra_padding, strict=True)),
+        start=tuple(n + extra for n, extra in zip(border, extra_padding, strict=True)),
+        out_size=out_size,
+        shifts=_make_shifts(num_steps, p.stride_2, p.single_direction, is_1d),
+        is_absolute=p.correlation_type == p.SUBTRACT,
         channels=a.shape[1],
     )
 
 
 @functools.cache
-def _shifts(steps: int, stride: int, direction: int, is_1d: bool) -> np.ndarray:
-    across = np.arange(*{-1: (-steps - 1, 0), 0: (-steps, steps + 1), 1: (0, steps + 1)}[direction]) * stride
-    down = np.zeros(1, across.dtype) if is_1d else across
-    return np.stack(np.meshgrid(down, across, indexing="ij"), axis=-1).reshape(-1, 2).astype(np.int32)
+def _make_shifts(num_steps: int, stride: int, direction: int, is_1d: bool) -> np.ndarray:
+    column_shifts = (
+        np.arange(*{-1: (-num_steps - 1, 0), 0: (-num_steps, num_steps + 1), 1: (0, num_steps + 1)}[direction]) * stride
+    )
+    row_shifts = np.zeros(1, column_shifts.dtype) if is_1d else column_shifts
+    return np.stack(np.meshgrid(row_shifts, column_shifts, indexing="ij"), axis=-1).reshape(-1, 2).astype(np.int32)

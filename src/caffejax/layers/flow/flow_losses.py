@@ -21,13 +21,13 @@ def l1_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
 
     The gradient is 0 where the bottoms are equal.
     """
-    return jnp.sum(jnp.abs(_difference(a, b))) / max(a.shape[0], 1)
+    return jnp.sum(jnp.abs(_subtract(a, b))) / max(a.shape[0], 1)
 
 
 def l1_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    diff = dy / max(a.shape[0], 1) * jnp.sign(_difference(a, b))
+    diff = dy / max(a.shape[0], 1) * jnp.sign(_subtract(a, b))
     return diff, -diff
 
 
@@ -40,17 +40,17 @@ def flow_l1_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
     normalize_by_num_entries, the divisor is the number of entries that are not NaN, divided by C.
     """
     p = ctx.param
-    d, valid, divisor = differences_without_nan(ctx, a, *b)
+    d, valid, divisor = prepare_differences(ctx, a, *b)
     if p.l2_per_location:
-        return jnp.sum(jnp.sqrt(_squares(ctx, d) + p.epsilon)) / divisor
+        return jnp.sum(jnp.sqrt(_sum_squares(ctx, d) + p.epsilon)) / divisor
     return jnp.sum(jnp.where(valid & (jnp.abs(d) >= p.plateau), jnp.abs(d), 0)) / divisor
 
 
 def flow_l1_loss_backward(ctx: Context, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     p = ctx.param
-    d, valid, divisor = differences_without_nan(ctx, a, *b)
+    d, valid, divisor = prepare_differences(ctx, a, *b)
     if p.l2_per_location:
-        squares = _squares(ctx, d)
+        squares = _sum_squares(ctx, d)
         slope = jnp.where(squares > 0, d / jnp.sqrt(squares + p.epsilon), 0) * channel_prescale(ctx, d)
     else:
         slope = jnp.where(valid & (jnp.abs(d) >= p.plateau), jnp.where(d > 0, 1, -1), 0)
@@ -58,7 +58,7 @@ def flow_l1_loss_backward(ctx: Context, a: jax.Array, *b: jax.Array, y: jax.Arra
     return diff, *(-diff for _ in b)
 
 
-def _variant(layer: Any) -> str:
+def _select_variant(layer: Any) -> str:
     return "FlowNet 2" if layer.HasField("l1_loss_param") or len(layer.bottom) == 1 else "NVIDIA"
 
 
@@ -79,23 +79,23 @@ _TYPES = {
 
 define_layer(
     Signature("L1Loss", bottoms=(1, 2), loss=True),
-    Variants(_variant, _TYPES, selection_doc="A layer with l1_loss_param, or with one bottom, is FlowNet 2's."),
+    Variants(_select_variant, _TYPES, selection_doc="A layer with l1_loss_param, or with one bottom, is FlowNet 2's."),
     docs=LayerDocs(origin="NVIDIA Caffe, FlowNet 2"),
 )
 
 
-def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
+def _subtract(a: jax.Array, b: jax.Array) -> jax.Array:
     require(len(a.shape) > 0 and a.shape == b.shape, f"needs two bottoms of equal shape, not {a.shape} and {b.shape}")
     return promote(a) - promote(b)
 
 
-def differences_without_nan(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
+def prepare_differences(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
     """Return the differences of one or two bottoms with NaNs replaced by 0, the mask of other entries, and the divisor.
 
     The differences and the mask have shape (N, C, H, W). The difference of a single bottom is the bottom.
     """
     require(len(a.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {a.shape}")
-    difference = _difference(a, *b) if b else promote(a)
+    difference = _subtract(a, *b) if b else promote(a)
     valid = ~jnp.isnan(difference)
     divisor: Any = max(a.shape[0], 1)
     if ctx.param.normalize_by_num_entries:
@@ -108,7 +108,7 @@ def channel_prescale(ctx: Context, d: jax.Array) -> float:
     return 1 / d.shape[1] if ctx.param.l2_prescale_by_channels else 1.0
 
 
-def _squares(ctx: Context, d: jax.Array) -> jax.Array:
+def _sum_squares(ctx: Context, d: jax.Array) -> jax.Array:
     """Return the sum of the squares of d over the channels, (N, 1, H, W), or 0 where its root is below plateau."""
     squares = jnp.sum(jnp.square(d), axis=1, keepdims=True) * channel_prescale(ctx, d)
     return jnp.where(squares < math.pow(ctx.param.plateau, 2), 0, squares)
@@ -121,20 +121,20 @@ def lpq_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
     l2_prescale_by_channels divides sums over channels by C. With normalize_by_num_entries, the divisor is the number of
     entries that are not NaN, divided by C.
     """
-    p, q = _powers(ctx.param)
-    d, _, divisor = differences_without_nan(ctx, a, *b)
+    p, q = _read_powers(ctx.param)
+    d, _, divisor = prepare_differences(ctx, a, *b)
     sums = jnp.sum(jnp.power(jnp.abs(d) + ctx.param.p_epsilon, p), axis=1) * channel_prescale(ctx, d)
     return jnp.sum(jnp.power(sums + ctx.param.q_epsilon, q)) / divisor
 
 
 def lpq_loss_backward(ctx: Context, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
-    p, q = _powers(ctx.param)
-    d, valid, divisor = differences_without_nan(ctx, a, *b)
+    p, q = _read_powers(ctx.param)
+    d, valid, divisor = prepare_differences(ctx, a, *b)
     is_nonzero = valid & (d != 0)
     magnitude = jnp.where(is_nonzero, jnp.abs(d), 1) + ctx.param.p_epsilon
     sums = jnp.sum(jnp.power(jnp.abs(d) + ctx.param.p_epsilon, p), axis=1, keepdims=True) * channel_prescale(ctx, d)
-    outer = q * jnp.power(sums + ctx.param.q_epsilon, q - 1) * channel_prescale(ctx, d)
-    diff = dy / divisor * jnp.where(is_nonzero, outer * p * jnp.power(magnitude, p - 1) * jnp.sign(d), 0)
+    outer_slope = q * jnp.power(sums + ctx.param.q_epsilon, q - 1) * channel_prescale(ctx, d)
+    diff = dy / divisor * jnp.where(is_nonzero, outer_slope * p * jnp.power(magnitude, p - 1) * jnp.sign(d), 0)
     return diff, *(-diff for _ in b)
 
 
@@ -149,7 +149,7 @@ define_layer(
 )
 
 
-def _powers(param: Any) -> tuple[float, float]:
+def _read_powers(param: Any) -> tuple[float, float]:
     require(
         len(param.p) == 1 and len(param.q) == 1 and list(param.pq_episode_starts_at_iter) in ([], [0]),
         "supports one p and one q for all iterations, with pq_episode_starts_at_iter 0 or not set, but has "

@@ -23,29 +23,30 @@ def flow_warp(ctx: Context, image: jax.Array, flow: jax.Array) -> jax.Array:
     Bottoms: the image (N, C, H, W), and the flow (N, 2, H, W), which contains displacements to the right and down, in
     pixels. Samples outside [0, W) x [0, H) are 0, or NaN if fill_value is NOT_A_NUMBER.
     """
-    inside, corners, (x_fraction, y_fraction) = _corners(image, flow)
+    is_inside, corners, (x_fraction, y_fraction) = _read_corners(image, flow)
     top = _interpolate(corners, x_fraction, y_fraction)
     fill = 0.0 if ctx.param.fill_value == ctx.param.ZERO else math.nan
-    return jnp.where(inside, top, fill).reshape(image.shape).astype(image.dtype)
+    return jnp.where(is_inside, top, fill).reshape(image.shape).astype(image.dtype)
 
 
 def flow_warp_backward(
     ctx: Context, image: jax.Array, flow: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    inside, corners, (x_fraction, y_fraction) = _corners(image, flow)
-    d_top = jnp.where(inside, promote(dy).reshape(*dy.shape[:2], -1), 0)
+    is_inside, corners, (x_fraction, y_fraction) = _read_corners(image, flow)
+    d_top = jnp.where(is_inside, promote(dy).reshape(*dy.shape[:2], -1), 0)
     d_image = jnp.zeros_like(d_top)
-    shares = (
+    corner_weights = (
         (1 - x_fraction) * (1 - y_fraction),
         x_fraction * (1 - y_fraction),
         (1 - x_fraction) * y_fraction,
         x_fraction * y_fraction,
     )
     item_index, channel_index = (
-        jnp.arange(n)[broadcast] for n, broadcast in zip(d_top.shape[:2], (_ITEM, _CHANNEL), strict=True)
+        jnp.arange(n)[broadcast]
+        for n, broadcast in zip(d_top.shape[:2], (_ITEM_BROADCAST, _CHANNEL_BROADCAST), strict=True)
     )
-    for corner, weight in zip(_corner_pixels(image, flow)[1], shares, strict=True):
-        d_image = d_image.at[item_index, channel_index, corner].add(weight * d_top)
+    for corner_index, weight in zip(_locate_corners(image, flow)[1], corner_weights, strict=True):
+        d_image = d_image.at[item_index, channel_index, corner_index].add(weight * d_top)
     top_left, top_right, bottom_left, bottom_right = corners
     x_slope = (1 - y_fraction) * (top_right - top_left) + y_fraction * (bottom_right - bottom_left)
     y_slope = (1 - x_fraction) * (bottom_left - top_left) + x_fraction * (bottom_right - top_right)
@@ -61,7 +62,7 @@ define_layer(
     docs=LayerDocs(origin="FlowNet 2"),
 )
 
-_ITEM, _CHANNEL = (slice(None), None, None), (slice(None), None)
+_ITEM_BROADCAST, _CHANNEL_BROADCAST = (slice(None), None, None), (slice(None), None)
 
 
 def _interpolate(corners: Arrays, x_fraction: jax.Array, y_fraction: jax.Array) -> jax.Array:
@@ -71,7 +72,7 @@ def _interpolate(corners: Arrays, x_fraction: jax.Array, y_fraction: jax.Array) 
     return (1 - y_fraction) * upper + y_fraction * lower
 
 
-def _corner_pixels(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
+def _locate_corners(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
     """Return the four pixels around each sample, the sample's position between them, and the mask of samples.
 
     Returns:
@@ -82,28 +83,32 @@ def _corner_pixels(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays
     require(len(image.shape) == 4, f"needs an image with 4 axes (number, channels, height, width), not {image.shape}")
     n, _, height, width = image.shape
     require(flow.shape == (n, 2, height, width), f"needs a flow of shape {(n, 2, height, width)}, not {flow.shape}")
-    moved = promote(flow)
-    x = (moved[:, 0] + jnp.arange(width)).reshape(n, 1, -1)
-    y = (moved[:, 1] + jnp.arange(height)[:, None]).reshape(n, 1, -1)
-    inside = (x >= 0) & (y >= 0) & (x < width) & (y < height)
-    x, y = (jnp.where(inside, v, 0) for v in (x, y))
+    displacement = promote(flow)
+    x = (displacement[:, 0] + jnp.arange(width)).reshape(n, 1, -1)
+    y = (displacement[:, 1] + jnp.arange(height)[:, None]).reshape(n, 1, -1)
+    is_inside = (x >= 0) & (y >= 0) & (x < width) & (y < height)
+    x, y = (jnp.where(is_inside, v, 0) for v in (x, y))
     left, above = (jax.lax.stop_gradient(jnp.floor(v)) for v in (x, y))
     columns = left.astype(jnp.int32), jnp.minimum(left.astype(jnp.int32) + 1, width - 1)
     rows = above.astype(jnp.int32), jnp.minimum(above.astype(jnp.int32) + 1, height - 1)
-    return inside, tuple(row * width + column for row in rows for column in columns), (x - left, y - above)
+    return is_inside, tuple(row * width + column for row in rows for column in columns), (x - left, y - above)
 
 
-def _corners(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
-    """Return the results of `_corner_pixels`, with the values of the four pixels instead of their indices.
+def _read_corners(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
+    """Return the results of `_locate_corners`, with the values of the four pixels instead of their indices.
 
     The arrays of values have shape (N, C, height * width).
     """
-    inside, corners, fractions = _corner_pixels(image, flow)
+    is_inside, corner_indices, fractions = _locate_corners(image, flow)
     plane = promote(image).reshape(*image.shape[:2], -1)
-    return inside, tuple(jnp.take_along_axis(plane, corner, axis=2, mode="clip") for corner in corners), fractions
+    return (
+        is_inside,
+        tuple(jnp.take_along_axis(plane, index, axis=2, mode="clip") for index in corner_indices),
+        fractions,
+    )
 
 
-_EPSILON = 1e-9
+_NORM_EPSILON = 1e-9
 
 
 def channel_norm(ctx: Context, x: jax.Array) -> jax.Array:
@@ -118,7 +123,7 @@ def channel_norm(ctx: Context, x: jax.Array) -> jax.Array:
 def channel_norm_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     squares = jnp.sum(jnp.square(promote(x)), axis=1, keepdims=True)
     is_nonzero = squares > 0  # at 0 the derivative of the root is infinite, and second derivatives would be NaN
-    return jnp.where(is_nonzero, dy * x / (jnp.sqrt(jnp.where(is_nonzero, squares, 1)) + _EPSILON), 0)
+    return jnp.where(is_nonzero, dy * x / (jnp.sqrt(jnp.where(is_nonzero, squares, 1)) + _NORM_EPSILON), 0)
 
 
 define_layer(

@@ -23,11 +23,11 @@ Coefficients = Callable[[np.ndarray], np.ndarray]
 
 
 class ResizeMatrix(NamedTuple):
-    """The interpolation weights along one axis, (out_size, in_size), which `make(out_size, in_size)` returns."""
+    """The interpolation weights along one axis, (out_size, in_size), the result of `make_weights`."""
 
     out_size: int
     in_size: int
-    make: Callable[[int, int], np.ndarray]
+    make_weights: Callable[[int, int], np.ndarray]
 
 
 def apply_matrices(x: jax.Array, rows: ResizeMatrix, columns: ResizeMatrix) -> jax.Array:
@@ -38,12 +38,12 @@ def apply_matrices(x: jax.Array, rows: ResizeMatrix, columns: ResizeMatrix) -> j
         rows: the matrix for the rows, (H', H).
         columns: the matrix for the columns, (W', W).
     """
-    return _apply_matrices(promote(x), _to_array(rows, x), _to_array(columns, x))
+    return _apply_matrices(promote(x), _make_array(rows, x), _make_array(columns, x))
 
 
-def apply_transposed(x: jax.Array, dy: jax.Array, rows: ResizeMatrix, columns: ResizeMatrix) -> jax.Array:
+def apply_transposed_matrices(x: jax.Array, dy: jax.Array, rows: ResizeMatrix, columns: ResizeMatrix) -> jax.Array:
     """Return the gradient of `apply_matrices` with respect to x. dy is the gradient of the resized maps."""
-    return _apply_matrices(promote(dy), _to_array(rows, x).T, _to_array(columns, x).T)
+    return _apply_matrices(promote(dy), _make_array(rows, x).T, _make_array(columns, x).T)
 
 
 def corner_aligned_weights(out_size: int, in_size: int) -> np.ndarray:
@@ -118,26 +118,28 @@ def _apply_matrices(x: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Ar
     return jnp.moveaxis(jnp.tensordot(resized_columns, rows, ([2], [1])), 3, 2)
 
 
-def _to_array(matrix: ResizeMatrix, x: jax.Array) -> jax.Array:
-    out_size, in_size, make = matrix
-    return host_constant(partial(make, out_size, in_size), (out_size, in_size), promote(x).dtype)
+def _make_array(matrix: ResizeMatrix, x: jax.Array) -> jax.Array:
+    out_size, in_size, make_weights = matrix
+    return host_constant(partial(make_weights, out_size, in_size), (out_size, in_size), promote(x).dtype)
 
 
 _FILTERS = {"LINEAR": (triangle, 2), "CUBIC": (cubic, 4)}
 
 
-def resample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
+def resample(ctx: Context, x: jax.Array, *reference: jax.Array) -> jax.Array:
     """Resize (N, C, H, W) to height x width, or to the size of a second bottom, by a NEAREST, LINEAR or CUBIC filter.
 
     If the map shrinks, the filter is stretched by the ratio of the sizes, unless antialias is false. As in FlowNet 2,
     the offset of the columns is computed from the ratio of the heights, and the offset of the rows from the ratio of
     the widths.
     """
-    return apply_matrices(x, *_matrices(ctx, x, *like)).astype(x.dtype)
+    return apply_matrices(x, *_make_matrices(ctx, x, *reference)).astype(x.dtype)
 
 
-def resample_backward(ctx: Context, x: jax.Array, *like: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
-    return apply_transposed(x, dy, *_matrices(ctx, x, *like)), *(None for _ in like)
+def resample_backward(
+    ctx: Context, x: jax.Array, *reference: jax.Array, y: jax.Array, dy: jax.Array
+) -> tuple[Any, ...]:
+    return apply_transposed_matrices(x, dy, *_make_matrices(ctx, x, *reference)), *(None for _ in reference)
 
 
 define_layer(
@@ -149,13 +151,13 @@ define_layer(
 )
 
 
-def downsample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
+def downsample(ctx: Context, x: jax.Array, *reference: jax.Array) -> jax.Array:
     """Resize (N, C, H, W) to top_height x top_width, or to the size of a second bottom, by averages that ignore NaNs.
 
     Weights are triangular, and corners are aligned. A position is NaN if the total weight of its NaNs is more than half
     the total weight of its other values.
     """
-    size = _size(ctx.param, ("top_height", "top_width"), x, *like)
+    size = _output_size(ctx.param, ("top_height", "top_width"), x, *reference)
     if size == tuple(x.shape[2:]):
         return x
     require(all(n > 1 for n in size), f"the new size must be 2 or more in both directions, not {size}")
@@ -164,8 +166,8 @@ def downsample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
     ]
     is_nan = jnp.isnan(x)
     values, weight, nan_weight = (
-        apply_matrices(part, matrices[0], matrices[1])
-        for part in (jnp.where(is_nan, 0, x), (~is_nan).astype(x.dtype), is_nan.astype(x.dtype))
+        apply_matrices(maps, matrices[0], matrices[1])
+        for maps in (jnp.where(is_nan, 0, x), (~is_nan).astype(x.dtype), is_nan.astype(x.dtype))
     )
     mean = values / jnp.where(weight > 0, weight, 1)
     return jnp.where((nan_weight > 0.5 * weight) | (weight <= 0), jnp.nan, mean).astype(x.dtype)
@@ -187,17 +189,20 @@ def accum(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     height and the largest width of the bottoms. It is top_height x top_width instead if both are larger. With
     size_divisible_by, the next multiples of size_divisible_by take the place of top_height and top_width.
     """
-    inputs, size = _inputs_and_size(ctx, bottoms)
-    matrices = [_aligned_matrices(x, size) for x in inputs]
+    inputs, size = _read_inputs_and_size(ctx, bottoms)
+    matrices = [_make_aligned_matrices(x, size) for x in inputs]
     resized = [apply_matrices(x, *m).astype(bottoms[0].dtype) for x, m in zip(inputs, matrices, strict=True)]
     return jnp.concatenate(resized, axis=1)
 
 
 def accum_backward(ctx: Context, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
-    inputs, size = _inputs_and_size(ctx, bottoms)
+    inputs, size = _read_inputs_and_size(ctx, bottoms)
     ends = np.cumsum([x.shape[1] for x in inputs])
-    shares = jnp.split(promote(dy), ends[:-1], axis=1)
-    diffs = (apply_transposed(x, d, *_aligned_matrices(x, size)) for x, d in zip(inputs, shares, strict=True))
+    top_diffs = jnp.split(promote(dy), ends[:-1], axis=1)
+    diffs = (
+        apply_transposed_matrices(x, d, *_make_aligned_matrices(x, size))
+        for x, d in zip(inputs, top_diffs, strict=True)
+    )
     return *diffs, *(None for _ in bottoms[len(inputs) :])
 
 
@@ -210,10 +215,10 @@ define_layer(
 )
 
 
-def _size(p: Any, names: tuple[str, str], x: Any, *like: Any) -> Shape:
-    for i, shape in enumerate(b.shape for b in (x, *like)):
+def _output_size(p: Any, names: tuple[str, str], x: Any, *reference: Any) -> Shape:
+    for i, shape in enumerate(b.shape for b in (x, *reference)):
         require(len(shape) == 4, f"bottom {i} needs 4 axes (number, channels, height, width), not shape {shape}")
-    size = tuple(like[0].shape[2:]) if like else tuple(getattr(p, name) for name in names)
+    size = tuple(reference[0].shape[2:]) if reference else tuple(getattr(p, name) for name in names)
     require(
         all(n > 0 for n in size),
         f"the top would have size {size}: set {names[0]} and {names[1]} to positive values, or add a second bottom",
@@ -222,31 +227,32 @@ def _size(p: Any, names: tuple[str, str], x: Any, *like: Any) -> Shape:
     return size
 
 
-def _matrices(ctx: Context, x: Any, *like: Any) -> tuple[ResizeMatrix, ResizeMatrix]:
+def _make_matrices(ctx: Context, x: Any, *reference: Any) -> tuple[ResizeMatrix, ResizeMatrix]:
     p = ctx.param
     method = str(p.ResampleType.Name(p.type))
     require(method in ("NEAREST", *_FILTERS), f"type: {method} is not supported; use NEAREST, LINEAR or CUBIC")
-    size, in_size = _size(p, ("height", "width"), x, *like), x.shape[2:]
-    ratios = [o / n for o, n in zip(in_size, size, strict=True)]
+    size, in_size = _output_size(p, ("height", "width"), x, *reference), x.shape[2:]
+    ratios = [old / new for old, new in zip(in_size, size, strict=True)]
     offsets = [ratio / 2 - 0.5 for ratio in reversed(ratios)]
-    make: Callable[..., np.ndarray]
+    make_weights: Callable[..., np.ndarray]
     if method == "NEAREST":
-        make = nearest_weights
+        make_weights = nearest_weights
     else:
-        make = partial(filter_weights, filter_=_FILTERS[method], antialias=p.antialias and max(ratios) > 1)
+        make_weights = partial(filter_weights, filter_=_FILTERS[method], antialias=p.antialias and max(ratios) > 1)
     rows, columns = (
-        ResizeMatrix(n, o, partial(make, offset=f)) for n, o, f in zip(size, in_size, offsets, strict=True)
+        ResizeMatrix(new, old, partial(make_weights, offset=offset))
+        for new, old, offset in zip(size, in_size, offsets, strict=True)
     )
     return rows, columns
 
 
-def _aligned_matrices(x: Any, size: Shape) -> tuple[ResizeMatrix, ResizeMatrix]:
+def _make_aligned_matrices(x: Any, size: Shape) -> tuple[ResizeMatrix, ResizeMatrix]:
     return ResizeMatrix(size[0], x.shape[2], corner_aligned_weights), ResizeMatrix(
         size[1], x.shape[3], corner_aligned_weights
     )
 
 
-def _inputs_and_size(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shape]:
+def _read_inputs_and_size(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shape]:
     """Return the bottoms that are resized, and (height, width) of the top."""
     p = ctx.param
     for i, shape in enumerate(b.shape for b in bottoms):
@@ -257,11 +263,11 @@ def _inputs_and_size(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any,
     if p.have_reference:
         require(len(bottoms) > 1, "have_reference: true needs two bottoms or more; the last determines the size")
         return bottoms[:-1], tuple(bottoms[-1].shape[2:])
-    largest = tuple(max(b.shape[axis] for b in bottoms) for axis in (2, 3))
-    target = (p.top_height, p.top_width)
+    largest_size = tuple(max(b.shape[axis] for b in bottoms) for axis in (2, 3))
+    target_size = (p.top_height, p.top_width)
     if p.HasField("size_divisible_by"):
         require(p.size_divisible_by > 0, f"size_divisible_by must be positive, not {p.size_divisible_by}")
-        target = tuple(math.ceil(n / p.size_divisible_by) * p.size_divisible_by for n in largest)
-    size = target if all(w > n for w, n in zip(target, largest, strict=True)) else largest
+        target_size = tuple(math.ceil(n / p.size_divisible_by) * p.size_divisible_by for n in largest_size)
+    size = target_size if all(w > n for w, n in zip(target_size, largest_size, strict=True)) else largest_size
     check_plane_size(size, bottoms[0].shape)
     return bottoms, size

@@ -31,7 +31,7 @@ def blob_shape(x: Any) -> Shape:
     return (1, x.shape[1], 1, 1)
 
 
-def channels_of(blob: jax.Array) -> jax.Array:
+def flatten_blob(blob: jax.Array) -> jax.Array:
     return blob.reshape(-1)
 
 
@@ -53,9 +53,9 @@ def normalize_batch_backward(
     """
     mean, variance = batch_statistics(ctx, x)
     deviation, dy = jnp.sqrt(variance + eps), promote(dy)
-    normal = (promote(x) - CHANNELS_FIRST.broadcast(mean, x)) / CHANNELS_FIRST.broadcast(deviation, x)
-    d_factor, d_bias = CHANNELS_FIRST.sums(dy * normal), CHANNELS_FIRST.sums(dy)
-    dx = project_out(ctx, dy, normal) * CHANNELS_FIRST.broadcast(channels_of(factor) / deviation, x)
+    normalized = (promote(x) - CHANNELS_FIRST.broadcast(mean, x)) / CHANNELS_FIRST.broadcast(deviation, x)
+    d_factor, d_bias = CHANNELS_FIRST.sums(dy * normalized), CHANNELS_FIRST.sums(dy)
+    dx = project_out(ctx, dy, normalized) * CHANNELS_FIRST.broadcast(flatten_blob(factor) / deviation, x)
     return (d_factor.reshape(factor.shape), d_bias.reshape(factor.shape)), dx
 
 
@@ -87,12 +87,12 @@ def pspnet_bn_backward(
     if _uses_batch_statistics(ctx):
         (d_slope, d_bias), dx = normalize_batch_backward(ctx, slope, x, dy, ctx.param.eps)
         return (d_slope, d_bias, None, None), dx
-    deviation = jnp.sqrt(promote(channels_of(variance)) + ctx.param.eps)
-    dx = promote(dy) * CHANNELS_FIRST.broadcast(channels_of(slope) / deviation, x)
+    deviation = jnp.sqrt(promote(flatten_blob(variance)) + ctx.param.eps)
+    dx = promote(dy) * CHANNELS_FIRST.broadcast(flatten_blob(slope) / deviation, x)
     if ctx.param.frozen:
         return (None, None, None, None), dx
-    normal = (promote(x) - CHANNELS_FIRST.broadcast(channels_of(mean), x)) / CHANNELS_FIRST.broadcast(deviation, x)
-    d_slope, d_bias = CHANNELS_FIRST.sums(promote(dy) * normal), CHANNELS_FIRST.sums(promote(dy))
+    normalized = (promote(x) - CHANNELS_FIRST.broadcast(flatten_blob(mean), x)) / CHANNELS_FIRST.broadcast(deviation, x)
+    d_slope, d_bias = CHANNELS_FIRST.sums(promote(dy) * normalized), CHANNELS_FIRST.sums(promote(dy))
     return (d_slope.reshape(slope.shape), d_bias.reshape(slope.shape), None, None), dx
 
 
@@ -101,7 +101,7 @@ def _is_pspnet_bn_affine(ctx: Context, shapes: Sequence[Shape], axis: int, chann
 
 
 def pspnet_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    slope, bias, mean, variance = (promote(channels_of(b)) for b in blobs)
+    slope, bias, mean, variance = (promote(flatten_blob(b)) for b in blobs)
     factor = slope * rsqrt(variance + ctx.param.eps)
     bias = bias - mean * factor
     return (stop_gradient(factor), stop_gradient(bias)) if ctx.param.frozen else (factor, bias)
@@ -122,14 +122,16 @@ def pspnet_bn_fused(
 
     `pspnet_count_fusible` returns how many layers this can be.
     """
-    slope, bias, mean, variance = map(channels_of, blobs)
-    top, *batch = normalize_batch(ctx, x, slope, bias, mean, ctx.param.eps, relu=bool(epilogues))
+    slope, bias, mean, variance = map(flatten_blob, blobs)
+    top, *statistics = normalize_batch(ctx, x, slope, bias, mean, ctx.param.eps, relu=bool(epilogues))
     momentum = ctx.param.momentum
-    new = (
-        momentum * stored + (1 - momentum) * computed for stored, computed in zip((mean, variance), batch, strict=True)
+    new_statistics = (
+        momentum * stored + (1 - momentum) * computed
+        for stored, computed in zip((mean, variance), statistics, strict=True)
     )
     return top, tuple(
-        jax.lax.stop_gradient(n).reshape(b.shape).astype(b.dtype) for n, b in zip(new, blobs[2:], strict=True)
+        jax.lax.stop_gradient(n).reshape(b.shape).astype(b.dtype)
+        for n, b in zip(new_statistics, blobs[2:], strict=True)
     )
 
 
@@ -185,7 +187,7 @@ def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy:
         return normalize_batch_backward(ctx, scale, x, d_top, SEGNET_EPS)
     d_scale, d_shift = CHANNELS_FIRST.sums(promote(d_top) * x), CHANNELS_FIRST.sums(promote(d_top))
     return (d_scale.reshape(scale.shape), d_shift.reshape(scale.shape)), d_top * CHANNELS_FIRST.broadcast(
-        channels_of(scale), x
+        flatten_blob(scale), x
     )
 
 
@@ -211,7 +213,7 @@ def _is_segnet_bn_in_place_affine(ctx: Context, shapes: Sequence[Shape], axis: i
 
 
 def segnet_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    return channels_of(blobs[0]), channels_of(blobs[1])
+    return flatten_blob(blobs[0]), flatten_blob(blobs[1])
 
 
 def segnet_count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
@@ -227,10 +229,12 @@ def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequen
 
     `segnet_count_fusible` returns how many layers this can be.
     """
-    scale, shift = map(channels_of, blobs)
-    top, *batch = normalize_batch(ctx, x, scale, shift, jnp.zeros_like(shift), SEGNET_EPS, relu=bool(epilogues))
+    scale, shift = map(flatten_blob, blobs)
+    top, *statistics = normalize_batch(ctx, x, scale, shift, jnp.zeros_like(shift), SEGNET_EPS, relu=bool(epilogues))
     return (
-        top if ctx.n_tops == 1 else (top, *(b.reshape(blob_shape(x)).astype(x.dtype) for b in batch[: ctx.n_tops - 1]))
+        top
+        if ctx.n_tops == 1
+        else (top, *(b.reshape(blob_shape(x)).astype(x.dtype) for b in statistics[: ctx.n_tops - 1]))
     )
 
 
@@ -275,8 +279,8 @@ def select_bn(layer: Any) -> str:
     if not p.icnet and (has_segnet_setting or len(layer.blobs) == 2 or len(layer.top) > 1):
         if len(layer.top) > 1:
             return "SegNet, with statistics"
-        in_place = p.bn_mode == p.INFERENCE and list(layer.top) == list(layer.bottom) != [""]
-        return "SegNet, in place" if in_place else "SegNet"
+        is_in_place = p.bn_mode == p.INFERENCE and list(layer.top) == list(layer.bottom) != [""]
+        return "SegNet, in place" if is_in_place else "SegNet"
     return "PSPNet, frozen" if p.frozen else "PSPNet"
 
 

@@ -21,19 +21,19 @@ from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 
-class Positions(NamedTuple):
+class SamplePositions(NamedTuple):
     """Positions in the bottom at which the cells of the top are sampled, along one axis.
 
     Attributes:
         low: (cells,), the index of the bottom's cell at or before each position.
-        part: (cells,), the distance of the position from that cell, at least 0 and below 1.
+        fraction: (cells,), the distance of the position from that cell, at least 0 and below 1.
     """
 
     low: np.ndarray
-    part: np.ndarray
+    fraction: np.ndarray
 
 
-def interpolate(x: jax.Array, positions: Sequence[Positions], *, fast: bool) -> jax.Array:
+def interpolate(x: jax.Array, positions: Sequence[SamplePositions], *, fast: bool) -> jax.Array:
     """Interpolate x bilinearly at all pairs of positions along height and width; return (N, C, rows, columns).
 
     Integers become float32.
@@ -61,50 +61,53 @@ def interpolate(x: jax.Array, positions: Sequence[Positions], *, fast: bool) -> 
     return y
 
 
-def interpolate_diff(dy: jax.Array, positions: Sequence[Positions], size: Sequence[int]) -> jax.Array:
+def interpolate_diff(dy: jax.Array, positions: Sequence[SamplePositions], size: Sequence[int]) -> jax.Array:
     """Return the gradient of `interpolate` with respect to x, (N, C, *size); dy is the gradient of its result."""
-    d = promote(dy)
+    diff = promote(dy)
     for axis in reversed(_axis_order(size, positions)):
         axis_positions, n = positions[axis - 2], size[axis - 2]
-        weights = host_constant(partial(_weight_matrix, axis_positions, n), (len(axis_positions.low), n), d.dtype)
-        d = jnp.moveaxis(jnp.tensordot(d, weights, (axis, 0)), -1, axis)
-    return d
+        weights = host_constant(partial(_weight_matrix, axis_positions, n), (len(axis_positions.low), n), diff.dtype)
+        diff = jnp.moveaxis(jnp.tensordot(diff, weights, (axis, 0)), -1, axis)
+    return diff
 
 
-def _axis_order(size: Sequence[int], positions: Sequence[Positions]) -> list[int]:
+def _axis_order(size: Sequence[int], positions: Sequence[SamplePositions]) -> list[int]:
     """Return the axes (2, 3) that interpolation changes, in the order in which they are interpolated.
 
     The axis that grows less comes first, because this needs fewer operations.
     """
     growth = {axis: len(p.low) / n for axis, n, p in zip((2, 3), size, positions, strict=True)}
-    changed = {2: _is_changed(positions[0], size[0]), 3: _is_changed(positions[1], size[1])}
-    return [axis for axis in sorted(growth, key=growth.__getitem__) if changed[axis]]
+    is_changed = {2: _is_changed(positions[0], size[0]), 3: _is_changed(positions[1], size[1])}
+    return [axis for axis in sorted(growth, key=growth.__getitem__) if is_changed[axis]]
 
 
-def _is_changed(positions: Positions, n: int) -> bool:
-    return len(positions.low) != n or bool(np.any(positions.part)) or bool(np.any(positions.low != np.arange(n)))
+def _is_changed(positions: SamplePositions, n: int) -> bool:
+    return len(positions.low) != n or bool(np.any(positions.fraction)) or bool(np.any(positions.low != np.arange(n)))
 
 
-def _interpolate_axis(x: jax.Array, axis: int, positions: Positions) -> jax.Array:
-    low, part = positions
+def _interpolate_axis(x: jax.Array, axis: int, positions: SamplePositions) -> jax.Array:
+    low, fraction = positions
     steps = np.diff(low)
-    if not np.any(part) and np.all(steps > 0) and np.all(steps == steps[:1]):  # a strided slice suffices
+    if not np.any(fraction) and np.all(steps > 0) and np.all(steps == steps[:1]):  # a strided slice suffices
         return lax.slice_in_dim(x, int(low[0]), int(low[-1]) + 1, int(steps[0]) if len(steps) else 1, axis)
     broadcast_shape = (-1, *(1,) * (x.ndim - axis - 1))
-    fraction = jnp.asarray(part, x.dtype).reshape(broadcast_shape)
+    broadcast_fraction = jnp.asarray(fraction, x.dtype).reshape(broadcast_shape)
     low_values = jnp.take(x, low, axis=axis)
-    return low_values * (1 - fraction) + jnp.take(x, _next(low, x.shape[axis]), axis=axis) * fraction
+    return (
+        low_values * (1 - broadcast_fraction)
+        + jnp.take(x, _next_cells(low, x.shape[axis]), axis=axis) * broadcast_fraction
+    )
 
 
-def _next(low: np.ndarray, n: int) -> np.ndarray:
+def _next_cells(low: np.ndarray, n: int) -> np.ndarray:
     return np.minimum(low + 1, n - 1)
 
 
-def _weight_matrix(positions: Positions, n: int) -> np.ndarray:
+def _weight_matrix(positions: SamplePositions, n: int) -> np.ndarray:
     """Return the weight of each of the bottom's n cells in each cell of the top along an axis, (top, n)."""
     rows, matrix = np.arange(len(positions.low)), np.zeros((len(positions.low), n))
-    np.add.at(matrix, (rows, positions.low), 1 - positions.part)
-    np.add.at(matrix, (rows, _next(positions.low, n)), positions.part)
+    np.add.at(matrix, (rows, positions.low), 1 - positions.fraction)
+    np.add.at(matrix, (rows, _next_cells(positions.low, n)), positions.fraction)
     return matrix
 
 
@@ -117,16 +120,16 @@ def interp(ctx: Context, x: jax.Array) -> jax.Array:
     zoom_factor of a net is read as a full_zoom_factor if the shapes of its blobs match only then. Negative pad_beg and
     pad_end first crop the bottom.
     """
-    (top, bottom), size = _interp_crop(ctx, x), _interp_size(ctx, x)
-    inside = lax.slice(x, (0, 0, top, top), (*x.shape[:2], *bottom))
-    return interpolate(inside, _interp_positions(ctx, x, size), fast=ctx.fast)
+    (begin, end), size = _interp_crop(ctx, x), _interp_size(ctx, x)
+    cropped = lax.slice(x, (0, 0, begin, begin), (*x.shape[:2], *end))
+    return interpolate(cropped, _interp_positions(ctx, x, size), fast=ctx.fast)
 
 
 def interp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    (top, bottom), size = _interp_crop(ctx, x), _interp_size(ctx, x)
-    inside = interpolate_diff(dy, _interp_positions(ctx, x, size), (bottom[0] - top, bottom[1] - top))
-    borders = [(0, 0), (0, 0), *((top, n - end) for n, end in zip(x.shape[2:], bottom, strict=True))]
-    return jnp.pad(inside, borders).astype(x.dtype)
+    (begin, end), size = _interp_crop(ctx, x), _interp_size(ctx, x)
+    d_cropped = interpolate_diff(dy, _interp_positions(ctx, x, size), (end[0] - begin, end[1] - begin))
+    borders = [(0, 0), (0, 0), *((begin, n - stop) for n, stop in zip(x.shape[2:], end, strict=True))]
+    return jnp.pad(d_cropped, borders).astype(x.dtype)
 
 
 define_layer(
@@ -157,33 +160,33 @@ def _interp_size(ctx: Context, x: Any) -> Shape:
     """Return (height, width) of the top."""
     p = ctx.param
     begin, end = _interp_crop(ctx, x)
-    inner = tuple(n - begin for n in end)
+    cropped_size = tuple(n - begin for n in end)
     for name in ("shrink_factor", "zoom_factor", "full_zoom_factor"):
         require(getattr(p, name) >= 1, f"{name} must be at least 1, not {getattr(p, name)}")
-    shrinks, zooms = p.HasField("shrink_factor"), p.HasField("zoom_factor") or p.HasField("full_zoom_factor")
-    if p.HasField("height") and p.HasField("width") and shrinks == zooms:
+    has_shrink, has_zoom = p.HasField("shrink_factor"), p.HasField("zoom_factor") or p.HasField("full_zoom_factor")
+    if p.HasField("height") and p.HasField("width") and has_shrink == has_zoom:
         require(p.height > 0 and p.width > 0, f"height {p.height} and width {p.width} must be positive")
         return p.height, p.width
-    require(shrinks or zooms, "needs height and width, a shrink_factor or a zoom_factor")
-    shrunk = tuple((n - 1) // p.shrink_factor + 1 for n in inner)
-    return tuple((n + (n - 1) * (p.zoom_factor - 1)) * p.full_zoom_factor for n in shrunk)
+    require(has_shrink or has_zoom, "needs height and width, a shrink_factor or a zoom_factor")
+    shrunk_size = tuple((n - 1) // p.shrink_factor + 1 for n in cropped_size)
+    return tuple((n + (n - 1) * (p.zoom_factor - 1)) * p.full_zoom_factor for n in shrunk_size)
 
 
-def _interp_positions(ctx: Context, x: Any, size: Shape) -> tuple[Positions, Positions]:
+def _interp_positions(ctx: Context, x: Any, size: Shape) -> tuple[SamplePositions, SamplePositions]:
     check_plane_size(size, x.shape)
     begin, end = _interp_crop(ctx, x)
-    rows, columns = (_corner_aligned(stop - begin, n) for stop, n in zip(end, size, strict=True))
+    rows, columns = (_align_corners_positions(stop - begin, n) for stop, n in zip(end, size, strict=True))
     return rows, columns
 
 
-def _corner_aligned(n: int, out: int) -> Positions:
-    steps = max(out - 1, 1)
-    low, remainder = np.divmod(np.arange(out) * (n - 1 if out > 1 else 0), steps)
-    return Positions(low, remainder / steps)
+def _align_corners_positions(n: int, output_length: int) -> SamplePositions:
+    steps = max(output_length - 1, 1)
+    low, remainder = np.divmod(np.arange(output_length) * (n - 1 if output_length > 1 else 0), steps)
+    return SamplePositions(low, remainder / steps)
 
 
-_QUANTIZED = ("input_scale", "output_scale", "input_zero_point", "output_zero_point", "saturate")
-_FIRST = {"NHWC": 1, "NCHW": 2}  # the axis of the height, by data_format
+_QUANTIZATION_FIELDS = ("input_scale", "output_scale", "input_zero_point", "output_zero_point", "saturate")
+_HEIGHT_AXES = {"NHWC": 1, "NCHW": 2}  # the axis of the height, by data_format
 
 
 def resize_bilinear(ctx: Context, x: jax.Array) -> jax.Array:
@@ -194,17 +197,17 @@ def resize_bilinear(ctx: Context, x: jax.Array) -> jax.Array:
     - 1). With half_pixel_centers or pytorch_half_pixel, it is (i + 0.5) * size / output size - 0.5. Positions outside
     the map get the first or last pixel.
     """
-    channels_last = _FIRST[_read_format(ctx, x)] == 1
-    planes = x.transpose(0, 3, 1, 2) if channels_last else x
+    is_channels_last = _HEIGHT_AXES[_read_format(ctx, x)] == 1
+    planes = x.transpose(0, 3, 1, 2) if is_channels_last else x
     top = interpolate(planes, _resize_positions(ctx, x), fast=ctx.fast)
-    return top.transpose(0, 2, 3, 1) if channels_last else top
+    return top.transpose(0, 2, 3, 1) if is_channels_last else top
 
 
 def resize_bilinear_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    first = _FIRST[_read_format(ctx, x)]
-    planes = dy.transpose(0, 3, 1, 2) if first == 1 else dy
-    diff = interpolate_diff(planes, _resize_positions(ctx, x), x.shape[first : first + 2])
-    return (diff.transpose(0, 2, 3, 1) if first == 1 else diff).astype(x.dtype)
+    height_axis = _HEIGHT_AXES[_read_format(ctx, x)]
+    planes = dy.transpose(0, 3, 1, 2) if height_axis == 1 else dy
+    diff = interpolate_diff(planes, _resize_positions(ctx, x), x.shape[height_axis : height_axis + 2])
+    return (diff.transpose(0, 2, 3, 1) if height_axis == 1 else diff).astype(x.dtype)
 
 
 define_layer(
@@ -220,21 +223,25 @@ define_layer(
 
 def _read_format(ctx: Context, x: Any) -> str:
     p = ctx.param
-    require(p.data_format in _FIRST, f"data_format '{p.data_format}' is not supported; use NHWC or NCHW")
+    require(p.data_format in _HEIGHT_AXES, f"data_format '{p.data_format}' is not supported; use NHWC or NCHW")
     require(len(x.shape) == 4, f"needs a bottom with 4 axes, {p.data_format}, not shape {x.shape}")
-    quantized = [name for name in _QUANTIZED if getattr(p, name) != p.DESCRIPTOR.fields_by_name[name].default_value]
-    require(not quantized, f"{', '.join(quantized)}: quantized values are not supported")
+    quantization_fields = [
+        name for name in _QUANTIZATION_FIELDS if getattr(p, name) != p.DESCRIPTOR.fields_by_name[name].default_value
+    ]
+    require(not quantization_fields, f"{', '.join(quantization_fields)}: quantized values are not supported")
     modes = [name for name in ("align_corners", "half_pixel_centers", "pytorch_half_pixel") if getattr(p, name)]
     require(len(modes) <= 1, f"{' and '.join(modes)} cannot be combined; set only one of them")
     return str(p.data_format)
 
 
-def _resize_positions(ctx: Context, x: Any) -> tuple[Positions, Positions]:
-    p, first = ctx.param, _FIRST[_read_format(ctx, x)]
-    old, channels = x.shape[first : first + 2], x.shape[3 if first == 1 else 1]
-    size = _output_side(p, "height", old[0]), _output_side(p, "width", old[1])
-    check_plane_size(size, (x.shape[0], channels))
-    rows, columns = (_resize_axis(p, n, out) for n, out in zip(old, size, strict=True))
+def _resize_positions(ctx: Context, x: Any) -> tuple[SamplePositions, SamplePositions]:
+    p, height_axis = ctx.param, _HEIGHT_AXES[_read_format(ctx, x)]
+    input_size, channels = x.shape[height_axis : height_axis + 2], x.shape[3 if height_axis == 1 else 1]
+    output_size = _output_side(p, "height", input_size[0]), _output_side(p, "width", input_size[1])
+    check_plane_size(output_size, (x.shape[0], channels))
+    rows, columns = (
+        _resize_axis_positions(p, n, output_length) for n, output_length in zip(input_size, output_size, strict=True)
+    )
     return rows, columns
 
 
@@ -249,17 +256,21 @@ def _output_side(p: Any, name: str, n: int) -> int:
     return int(side)
 
 
-def _resize_axis(p: Any, n: int, out: int) -> Positions:
-    index = np.arange(out, dtype=np.float32)
-    corners = p.align_corners and out > 1
-    step = np.float32(n - 1) / np.float32(out - 1) if corners else np.float32(n) / np.float32(out)
+def _resize_axis_positions(p: Any, n: int, output_length: int) -> SamplePositions:
+    index = np.arange(output_length, dtype=np.float32)
+    aligns_corners = p.align_corners and output_length > 1
+    step = (
+        np.float32(n - 1) / np.float32(output_length - 1)
+        if aligns_corners
+        else np.float32(n) / np.float32(output_length)
+    )
     half = np.float32(0.5)
-    if p.half_pixel_centers or (p.pytorch_half_pixel and out > 1):
+    if p.half_pixel_centers or (p.pytorch_half_pixel and output_length > 1):
         position = (index + half) * step - half
     else:
         position = np.zeros_like(index) if p.pytorch_half_pixel else index * step
     low = np.floor(position)
-    return Positions(np.clip(low, 0, n - 1).astype(int), np.where(position < 0, 0, position - low))
+    return SamplePositions(np.clip(low, 0, n - 1).astype(int), np.where(position < 0, 0, position - low))
 
 
 def padding(ctx: Context, x: jax.Array) -> jax.Array:
@@ -268,8 +279,8 @@ def padding(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def padding_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    before, after = _read_padding(ctx, x)
-    return _pad(dy, -before, -after)
+    pad_begin, pad_end = _read_padding(ctx, x)
+    return _pad(dy, -pad_begin, -pad_end)
 
 
 define_layer(
@@ -282,12 +293,12 @@ define_layer(
 
 
 def _read_padding(ctx: Context, x: jax.Array) -> tuple[int, int]:
-    before, after = ctx.param.pad_beg, ctx.param.pad_end
+    pad_begin, pad_end = ctx.param.pad_beg, ctx.param.pad_end
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
-    cropped = [n + min(before, 0) + min(after, 0) for n in x.shape[2:]]
-    require(min(cropped) > 0, f"pad_beg {before} and pad_end {after} crop all of the plane {x.shape[2:]}")
-    return before, after
+    cropped_size = [n + min(pad_begin, 0) + min(pad_end, 0) for n in x.shape[2:]]
+    require(min(cropped_size) > 0, f"pad_beg {pad_begin} and pad_end {pad_end} crop all of the plane {x.shape[2:]}")
+    return pad_begin, pad_end
 
 
-def _pad(x: jax.Array, before: int, after: int) -> jax.Array:
-    return lax.pad(x, x.dtype.type(0), [(0, 0, 0)] * 2 + [(before, after, 0)] * 2)
+def _pad(x: jax.Array, pad_begin: int, pad_end: int) -> jax.Array:
+    return lax.pad(x, x.dtype.type(0), [(0, 0, 0)] * 2 + [(pad_begin, pad_end, 0)] * 2)

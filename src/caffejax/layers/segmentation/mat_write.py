@@ -50,22 +50,22 @@ class _MatWriter:
 
     def __init__(self, p: Any, definition: LayerDefinition) -> None:
         self._p, self._definition = p, definition
-        self._n_passes = 0
+        self._num_passes = 0
 
     @cached_property
     def _names(self) -> list[str]:
         path = self._definition.path(self._p.source)
         try:
-            words = [line.split() for line in path.read_text().splitlines()]
+            words_by_line = [line.split() for line in path.read_text().splitlines()]
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(Problem(f"cannot be read: {error}", str(path))) from error
-        names = [w[0] for w in words if w]
+        names = [w[0] for w in words_by_line if w]
         require(all(len(n) > self._p.strip for n in names), f"strip: {self._p.strip} removes all characters of a name")
         return [n[: len(n) - self._p.strip] for n in names]
 
     def write(self, ctx: Context, *bottoms: np.ndarray) -> tuple[()]:
-        pass_index = self._n_passes
-        self._n_passes += 1
+        pass_index = self._num_passes
+        self._num_passes += 1
         if pass_index % self._p.period == 0:
             stem = self._p.prefix + self._name(pass_index)
             for i, bottom in enumerate(bottoms):
@@ -87,7 +87,7 @@ def _write(path: Path, array: np.ndarray) -> None:
 
     data = np.asarray(array, np.float32 if array.dtype != np.float64 else None).reshape(as_nchw(array.shape))
     try:
-        with replace_path(path, DataError) as partial, open(partial, "wb") as file:
+        with replace_path(path, DataError) as partial_path, open(partial_path, "wb") as file:
             savemat(file, {"data": data.T})
     except OSError as error:
         raise DataError(Problem(f"cannot be written: {error}", str(path))) from error

@@ -25,7 +25,7 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
 # Vertices are compared by two linear 32-bit hashes of their coordinates, since the hash of a neighbor then differs by a
 # constant. Each base defines one of the hashes.
-_BASES = (1664525, 22695477)
+_HASH_BASES = (1664525, 22695477)
 
 
 class Lattice(NamedTuple):
@@ -44,32 +44,48 @@ class Lattice(NamedTuple):
 
 
 def build_lattice(features: jax.Array) -> Lattice:
-    """Return the lattice for points whose features, (points, d), are in units of the filter's standard deviation."""
-    points, d = features.shape
-    size = points * (d + 1)
+    """Return the lattice for points with features (num_points, d), in units of the filter's standard deviation."""
+    num_points, d = features.shape
+    max_vertices = num_points * (d + 1)
     keys, weights = _find_simplices(features)
-    factors = np.array([[pow(base, i, 2**32) for i in range(1, d + 1)] for base in _BASES], np.uint32).view(np.int32)
-    hashes = [sum(keys[..., i] * factor for i, factor in enumerate(index)).reshape(size) for index in factors]
-    first, second, order = lax.sort((*hashes, lax.iota(jnp.int32, size)), num_keys=2)
+    factors = np.array([[pow(base, i, 2**32) for i in range(1, d + 1)] for base in _HASH_BASES], np.uint32).view(
+        np.int32
+    )
+    hashes = [
+        sum(keys[..., i] * factor for i, factor in enumerate(hash_factors)).reshape(max_vertices)
+        for hash_factors in factors
+    ]
+    first_hash, second_hash, order = lax.sort((*hashes, lax.iota(jnp.int32, max_vertices)), num_keys=2)
 
-    is_new = jnp.concatenate([jnp.ones(1, bool), (first[1:] != first[:-1]) | (second[1:] != second[:-1])])
+    is_new = jnp.concatenate(
+        [jnp.ones(1, bool), (first_hash[1:] != first_hash[:-1]) | (second_hash[1:] != second_hash[:-1])]
+    )
     group = jnp.cumsum(is_new, dtype=jnp.int32) - 1
-    representative = jnp.zeros(size, jnp.int32).at[jnp.where(is_new, group, size)].set(order, mode="drop")[group]
+    representative = (
+        jnp.zeros(max_vertices, jnp.int32).at[jnp.where(is_new, group, max_vertices)].set(order, mode="drop")[group]
+    )
     # vertices are numbered in order of appearance, so that the vertices of neighboring pixels are close in memory
-    vertex_ids = jnp.cumsum(jnp.zeros(size, jnp.int32).at[representative].set(1), dtype=jnp.int32) - 1
+    vertex_ids = jnp.cumsum(jnp.zeros(max_vertices, jnp.int32).at[representative].set(1), dtype=jnp.int32) - 1
     vertex = vertex_ids[representative]
 
     def find_neighbors(shift: jax.Array) -> jax.Array:
-        index = _searchsorted_pairs(first, second, first + shift[0], second + shift[1])
-        exists = (first[index] == first + shift[0]) & (second[index] == second + shift[1])
-        neighbor = jnp.where(exists, vertex[index], size)
-        none = jnp.full(size + 1, size, jnp.int32)
-        return jnp.stack([none.at[vertex].set(neighbor), none.at[neighbor].set(vertex).at[size].set(size)])
+        pair_index = _searchsorted_pairs(first_hash, second_hash, first_hash + shift[0], second_hash + shift[1])
+        has_neighbor = (first_hash[pair_index] == first_hash + shift[0]) & (
+            second_hash[pair_index] == second_hash + shift[1]
+        )
+        neighbor = jnp.where(has_neighbor, vertex[pair_index], max_vertices)
+        no_neighbors = jnp.full(max_vertices + 1, max_vertices, jnp.int32)
+        return jnp.stack(
+            [
+                no_neighbors.at[vertex].set(neighbor),
+                no_neighbors.at[neighbor].set(vertex).at[max_vertices].set(max_vertices),
+            ]
+        )
 
     steps = (d + 1) * np.eye(d + 1, d, dtype=np.int64) - 1
     shifts = (steps @ factors.T.astype(np.int64)).astype(np.int32)
-    vertices = jnp.zeros(size, jnp.int32).at[order].set(vertex, unique_indices=True)
-    return Lattice(vertices.reshape(points, d + 1), weights, lax.map(find_neighbors, shifts))
+    vertices = jnp.zeros(max_vertices, jnp.int32).at[order].set(vertex, unique_indices=True)
+    return Lattice(vertices.reshape(num_points, d + 1), weights, lax.map(find_neighbors, shifts))
 
 
 def _find_simplices(features: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -84,21 +100,26 @@ def _find_simplices(features: jax.Array) -> tuple[jax.Array, jax.Array]:
     deviation = float(np.float32(np.sqrt(2 / 3) * (d + 1)))
     coordinates, suffix_sum = list[jax.Array](), jnp.zeros_like(features[:, 0])
     for j in range(d, 0, -1):  # in the fork's order, for the same rounding
-        scaled = features[:, j - 1] * features.dtype.type(1 / np.sqrt(j * (j + 1)) * deviation)
-        coordinates.append(suffix_sum - j * scaled)
-        suffix_sum += scaled
-    elevated = jnp.stack([suffix_sum, *reversed(coordinates)], axis=1)
-    nearest = jnp.round(elevated * features.dtype.type(1 / (d + 1))).astype(jnp.int32)
-    difference = elevated - nearest * (d + 1)
-    first, second = difference[:, :, None], difference[:, None, :]
-    rank = jnp.sum((first < second) | ((first == second) & np.tri(d + 1, k=-1, dtype=bool)), axis=2, dtype=jnp.int32)
-    rank += jnp.sum(nearest, axis=1, keepdims=True)  # 0 if the rounded point is in the hyperplane
+        scaled_feature = features[:, j - 1] * features.dtype.type(1 / np.sqrt(j * (j + 1)) * deviation)
+        coordinates.append(suffix_sum - j * scaled_feature)
+        suffix_sum += scaled_feature
+    elevated_points = jnp.stack([suffix_sum, *reversed(coordinates)], axis=1)
+    nearest_vertex = jnp.round(elevated_points * features.dtype.type(1 / (d + 1))).astype(jnp.int32)
+    difference = elevated_points - nearest_vertex * (d + 1)
+    first_difference, second_difference = difference[:, :, None], difference[:, None, :]
+    rank = jnp.sum(
+        (first_difference < second_difference)
+        | ((first_difference == second_difference) & np.tri(d + 1, k=-1, dtype=bool)),
+        axis=2,
+        dtype=jnp.int32,
+    )
+    rank += jnp.sum(nearest_vertex, axis=1, keepdims=True)  # 0 if the rounded point is in the hyperplane
     wraps = (rank < 0).astype(jnp.int32) - (rank > d)
-    rank, nearest = rank + wraps * (d + 1), nearest + wraps
-    rising = jnp.sort(difference / (d + 1) - wraps, axis=1)
-    weights = jnp.diff(rising, axis=1, prepend=rising[:, -1:] - 1)
+    rank, nearest_vertex = rank + wraps * (d + 1), nearest_vertex + wraps
+    sorted_fractions = jnp.sort(difference / (d + 1) - wraps, axis=1)
+    weights = jnp.diff(sorted_fractions, axis=1, prepend=sorted_fractions[:, -1:] - 1)
     k = np.arange(d + 1, dtype=np.int32)[:, None]
-    keys = nearest[:, None] * (d + 1) + k - (d + 1) * (rank[:, None] > d - k)
+    keys = nearest_vertex[:, None] * (d + 1) + k - (d + 1) * (rank[:, None] > d - k)
     return keys[..., :d], weights
 
 
@@ -108,27 +129,27 @@ def _searchsorted_pairs(first: jax.Array, second: jax.Array, *queries: jax.Array
     The pairs (first, second), which are sorted, and the pairs of queries are both given as two arrays (n,).
     """
 
-    def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = ends
+    def halve(_: Any, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = bounds
         middle = (low + high) // 2
-        less = (first[middle] < queries[0]) | ((first[middle] == queries[0]) & (second[middle] < queries[1]))
-        return jnp.where(less, jnp.minimum(middle + 1, high), low), jnp.where(less, high, middle)
+        is_less = (first[middle] < queries[0]) | ((first[middle] == queries[0]) & (second[middle] < queries[1]))
+        return jnp.where(is_less, jnp.minimum(middle + 1, high), low), jnp.where(is_less, high, middle)
 
     size = len(first)
-    start = vary_as(jnp.zeros(size, jnp.int32), first)
-    return lax.fori_loop(0, (size - 1).bit_length(), halve, (start, start + size - 1))[0]
+    zeros = vary_as(jnp.zeros(size, jnp.int32), first)
+    return lax.fori_loop(0, (size - 1).bit_length(), halve, (zeros, zeros + size - 1))[0]
 
 
 def _splat_blur_slice(lattice: Lattice, x: jax.Array, *, reverse: bool = False) -> jax.Array:
     vertices, weights, neighbors = lattice
-    axes, _, size = neighbors.shape
+    num_axes, _, size = neighbors.shape
     values = jnp.zeros((size, x.shape[1]), x.dtype).at[vertices].add(weights[:, :, None] * x[:, None])
 
     def blur(values: jax.Array, neighbor_pair: jax.Array) -> tuple[jax.Array, None]:
         return values + (values[neighbor_pair[0]] + values[neighbor_pair[1]]) / 2, None
 
     values = lax.scan(blur, values, neighbors, reverse=reverse)[0]
-    return jnp.einsum("pv,pvc->pc", weights, values[vertices]) / (1 + 2.0 ** (1 - axes))
+    return jnp.einsum("pv,pvc->pc", weights, values[vertices]) / (1 + 2.0 ** (1 - num_axes))
 
 
 def filter_by_lattice(lattice: Lattice, x: jax.Array) -> jax.Array:
@@ -158,14 +179,14 @@ def multi_stage_meanfield(
     Bottoms: unary scores and start scores, (N, classes, H, W) each, and an image (N, channels, H, W). The top, (N,
     classes, H, W), contains the scores after the last iteration. An iteration computes unary - compatibility *
     messages. The messages are the sum of two filters of the softmax of the scores. The first filter is a Gaussian of
-    the position, with deviation theta_gamma. The second is a Gaussian of position and colour, with deviations
+    the position, with deviation theta_gamma. The second is a Gaussian of position and color, with deviations
     theta_alpha and theta_beta. As in the fork, both are computed by a permutohedral lattice, divided by the sum of
     their weights, and multiplied by a matrix over the classes. Blobs: the matrices of both filters, and the
     compatibility, (1, 1, classes, classes) each. The image gets no gradient.
     """
     _check(ctx, unary, start, image)
-    p, classes = ctx.param, unary.shape[1]
-    spatial_weights, bilateral_weights, compatibility = (b.reshape(classes, classes) for b in blobs)
+    p, num_classes = ctx.param, unary.shape[1]
+    spatial_weights, bilateral_weights, compatibility = (b.reshape(num_classes, num_classes) for b in blobs)
     height, width = image.shape[2:]
     rows, columns = jnp.indices((height, width), unary.dtype).reshape(2, -1)
     positions = jnp.stack([columns, rows], axis=1)
@@ -185,23 +206,23 @@ def multi_stage_meanfield(
             )
             return unary - messages @ compatibility.T, None
 
-        first = vary_as(start, unary, image, *blobs)
-        return jax.lax.scan(iterate, first, length=p.num_iterations)[0].T.reshape(classes, height, width)
+        initial_scores = vary_as(start, unary, image, *blobs)
+        return jax.lax.scan(iterate, initial_scores, length=p.num_iterations)[0].T.reshape(num_classes, height, width)
 
     return jax.vmap(infer)(unary, start, jax.lax.stop_gradient(image))
 
 
 def _make_filter(lattice: Lattice) -> Callable[[jax.Array], jax.Array]:
     """Return a function that filters values (points, channels) by the lattice, and divides by the sums of weights."""
-    points = len(lattice.weights)
-    sums = filter_by_lattice(lattice, jnp.ones((points, 1), lattice.weights.dtype)) + 1e-20
-    return lambda x: filter_by_lattice(lattice, x) / sums
+    num_points = len(lattice.weights)
+    weight_sums = filter_by_lattice(lattice, jnp.ones((num_points, 1), lattice.weights.dtype)) + 1e-20
+    return lambda x: filter_by_lattice(lattice, x) / weight_sums
 
 
 def multi_stage_meanfield_params(ctx: Context, unary: Any, start: Any, image: Any) -> list[ParamSpec]:
     _check(ctx, unary, start, image)
-    p, classes = ctx.param, unary.shape[1]
-    identity = np.eye(classes, dtype=np.float32).reshape(1, 1, classes, classes)
+    p, num_classes = ctx.param, unary.shape[1]
+    identity = np.eye(num_classes, dtype=np.float32).reshape(1, 1, num_classes, num_classes)
     weights = (p.spatial_filter_weight * identity, p.bilateral_filter_weight * identity, -identity)
     return [ParamSpec(identity.shape, value=w) for w in weights]
 

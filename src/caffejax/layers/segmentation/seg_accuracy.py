@@ -26,25 +26,27 @@ def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Arr
     are counted, too. If any label that is not ignored is out of range, all three values are NaN.
     """
     require_label_map(scores, labels)
-    classes = scores.shape[1]
-    index = labels.astype(jnp.int32).reshape(scores.shape[0], -1)
+    num_classes = scores.shape[1]
+    label_index = labels.astype(jnp.int32).reshape(scores.shape[0], -1)
     predictions = jnp.argmax(scores, axis=1).reshape(scores.shape[0], -1)
-    valid = jnp.ones(index.shape, bool)
-    for ignored in ctx.param.ignore_label:
-        valid &= index != ignored
-    unknown = cross_replica.psum(ctx, jnp.sum(valid & ((index < 0) | (index >= classes)))) > 0
-    label_one_hot = ((index[..., None] == jnp.arange(classes)) & valid[..., None]).astype(jnp.float32)
-    predicted_one_hot = (predictions[..., None] == jnp.arange(classes)).astype(jnp.float32)
+    valid = jnp.ones(label_index.shape, bool)
+    for ignored_label in ctx.param.ignore_label:
+        valid &= label_index != ignored_label
+    has_unknown_labels = (
+        cross_replica.psum(ctx, jnp.sum(valid & ((label_index < 0) | (label_index >= num_classes)))) > 0
+    )
+    label_one_hot = ((label_index[..., None] == jnp.arange(num_classes)) & valid[..., None]).astype(jnp.float32)
+    predicted_one_hot = (predictions[..., None] == jnp.arange(num_classes)).astype(jnp.float32)
     confusion = jnp.einsum("bpi,bpj->ij", label_one_hot, predicted_one_hot, precision="highest")
     confusion = sum(blobs, start=cross_replica.psum(ctx, confusion))
-    accuracies = jnp.where(unknown, jnp.nan, _accuracies(confusion))
+    accuracies = jnp.where(has_unknown_labels, jnp.nan, _compute_accuracies(confusion))
     return accuracies.reshape(1, 1, 1, 3), tuple(confusion.astype(b.dtype) for b in blobs)
 
 
 def seg_accuracy_params(ctx: Context, scores: Any, labels: Any) -> list[ParamSpec]:
     require_label_map(scores, labels)
-    classes = scores.shape[1]
-    return [] if ctx.param.reset else [ParamSpec((classes, classes), learnable=False, persistent=False)]
+    num_classes = scores.shape[1]
+    return [] if ctx.param.reset else [ParamSpec((num_classes, num_classes), learnable=False, persistent=False)]
 
 
 def _checkable_class_count(ctx: Context, scores: Any, labels: Any) -> int | None:
@@ -73,16 +75,20 @@ def require_label_map(scores: Any, labels: Any) -> None:
     )
 
 
-def _accuracies(confusion: jax.Array) -> jax.Array:
+def _compute_accuracies(confusion: jax.Array) -> jax.Array:
     """Return pixel accuracy, mean recall and mean intersection over union from a confusion matrix, (3,).
 
     The matrix, (classes, classes), contains the number of pixels for each label (rows) and predicted class (columns).
     """
-    correct, labelled, predicted = jnp.diagonal(confusion), jnp.sum(confusion, axis=1), jnp.sum(confusion, axis=0)
-    union = labelled + predicted - correct
-    iou = jnp.where(union > 0, correct / jnp.maximum(union, 1), 1)
-    recall = jnp.sum(correct / jnp.maximum(labelled, 1)) / jnp.maximum(jnp.sum(labelled > 0), 1)
-    return jnp.stack([jnp.sum(correct) / jnp.maximum(jnp.sum(confusion), 1), recall, jnp.mean(iou)])
+    correct_counts, label_counts, prediction_counts = (
+        jnp.diagonal(confusion),
+        jnp.sum(confusion, axis=1),
+        jnp.sum(confusion, axis=0),
+    )
+    union = label_counts + prediction_counts - correct_counts
+    iou = jnp.where(union > 0, correct_counts / jnp.maximum(union, 1), 1)
+    recall = jnp.sum(correct_counts / jnp.maximum(label_counts, 1)) / jnp.maximum(jnp.sum(label_counts > 0), 1)
+    return jnp.stack([jnp.sum(correct_counts) / jnp.maximum(jnp.sum(confusion), 1), recall, jnp.mean(iou)])
 
 
 def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
@@ -91,17 +97,21 @@ def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.
     Bottoms: scores (N, C, H, W), and labels (N, H, W) or (N, 1, H, W). The top is (1, 1, 1, 1). Among equal scores, the
     higher class comes first. A label out of range counts as an error. Pixels with `ignore_label` are ignored.
     """
-    p, classes = ctx.param, scores.shape[1]
+    p, num_classes = ctx.param, scores.shape[1]
     require_label_map(scores, labels)
-    require(1 <= p.top_k <= classes, f"top_k must be between 1 and the number of classes {classes}, not {p.top_k}")
-    index = labels.astype(jnp.int32).reshape(scores.shape[0], 1, *scores.shape[2:])
-    class_ids = jnp.arange(classes).reshape(-1, 1, 1)
-    label_score = jnp.sum(jnp.where(index == class_ids, scores, 0), axis=1, keepdims=True)
-    rank = jnp.sum((scores > label_score) | ((scores == label_score) & (class_ids > index)), axis=1, keepdims=True)
-    is_correct = (rank < p.top_k) & (index >= 0) & (index < classes)
-    valid = index != p.ignore_label if p.HasField("ignore_label") else jnp.ones(index.shape, bool)
-    n_correct, n_valid = (cross_replica.psum(ctx, jnp.sum(x)) for x in (is_correct & valid, valid))
-    accuracy = n_correct / jnp.maximum(n_valid, 1)
+    require(
+        1 <= p.top_k <= num_classes, f"top_k must be between 1 and the number of classes {num_classes}, not {p.top_k}"
+    )
+    label_index = labels.astype(jnp.int32).reshape(scores.shape[0], 1, *scores.shape[2:])
+    class_ids = jnp.arange(num_classes).reshape(-1, 1, 1)
+    label_score = jnp.sum(jnp.where(label_index == class_ids, scores, 0), axis=1, keepdims=True)
+    rank = jnp.sum(
+        (scores > label_score) | ((scores == label_score) & (class_ids > label_index)), axis=1, keepdims=True
+    )
+    is_correct = (rank < p.top_k) & (label_index >= 0) & (label_index < num_classes)
+    valid = label_index != p.ignore_label if p.HasField("ignore_label") else jnp.ones(label_index.shape, bool)
+    num_correct, num_valid = (cross_replica.psum(ctx, jnp.sum(x)) for x in (is_correct & valid, valid))
+    accuracy = num_correct / jnp.maximum(num_valid, 1)
     return accuracy.astype(jnp.float32).reshape(1, 1, 1, 1)
 
 

@@ -28,16 +28,18 @@ def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
         size: (height, width) of the result (N, C, height, width).
     """
     require(x.shape == mask.shape, f"data and mask must have equal shapes, not {x.shape} and {mask.shape}")
-    cells = size[0] * size[1]
+    num_cells = size[0] * size[1]
 
-    def plane(values: jax.Array, index: jax.Array) -> jax.Array:
-        is_inside = (index >= 0) & (index < cells)
-        order = jnp.arange(values.size, dtype=jnp.int32)
-        last = jnp.full(cells, -1, jnp.int32).at[jnp.where(is_inside, index, cells)].max(order, mode="drop")
-        scattered = jnp.where(last >= 0, values[jnp.maximum(last, 0)], 0)
+    def scatter_plane(values: jax.Array, index: jax.Array) -> jax.Array:
+        is_inside = (index >= 0) & (index < num_cells)
+        value_index = jnp.arange(values.size, dtype=jnp.int32)
+        last_index = (
+            jnp.full(num_cells, -1, jnp.int32).at[jnp.where(is_inside, index, num_cells)].max(value_index, mode="drop")
+        )
+        scattered = jnp.where(last_index >= 0, values[jnp.maximum(last_index, 0)], 0)
         return jnp.where(jnp.all(is_inside), scattered, jnp.nan)
 
-    top = jax.vmap(jax.vmap(plane))(_flatten_plane(x), _flatten_plane(mask).astype(jnp.int32))
+    top = jax.vmap(jax.vmap(scatter_plane))(_flatten_plane(x), _flatten_plane(mask).astype(jnp.int32))
     return top.reshape(*x.shape[:2], *size).astype(x.dtype)
 
 
@@ -46,10 +48,12 @@ def gather_by_mask(y: jax.Array, mask: jax.Array) -> jax.Array:
 
     A position outside the plane gives 0.
     """
-    pick = jax.vmap(
-        jax.vmap(lambda values, at: values.at[jnp.where(at < 0, values.size, at)].get(mode="fill", fill_value=0))
+    gather = jax.vmap(
+        jax.vmap(
+            lambda values, index: values.at[jnp.where(index < 0, values.size, index)].get(mode="fill", fill_value=0)
+        )
     )
-    return pick(_flatten_plane(y), _flatten_plane(mask).astype(jnp.int32)).reshape(mask.shape)
+    return gather(_flatten_plane(y), _flatten_plane(mask).astype(jnp.int32)).reshape(mask.shape)
 
 
 def _flatten_plane(x: jax.Array) -> jax.Array:
@@ -87,20 +91,20 @@ def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Arr
     adds to the top of the previous pass.
     """
     window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
-    shares = x
+    cell_values = x
     if ctx.param.unpool == ctx.param.TILE:
-        shares = x * constant_window_areas(size, window, tuple(x.shape[2:]), x.dtype)
-    like: Any = jax.ShapeDtypeStruct((*x.shape[:2], *size), x.dtype)
-    top = (blobs[0] + pool_diff("AVE", like, shares, window, tuple(x.shape[2:]))).astype(x.dtype)
+        cell_values = x * constant_window_areas(size, window, tuple(x.shape[2:]), x.dtype)
+    top_spec: Any = jax.ShapeDtypeStruct((*x.shape[:2], *size), x.dtype)
+    top = (blobs[0] + pool_diff("AVE", top_spec, cell_values, window, tuple(x.shape[2:]))).astype(x.dtype)
     return top, (jax.lax.stop_gradient(top).astype(blobs[0].dtype),)
 
 
 def window_unpooling_params(ctx: Context, x: Any) -> list[ParamSpec]:
     window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
-    last = [(n - 1) * s - a for n, s, a in zip(x.shape[2:], window.stride, window.low, strict=True)]
+    last_starts = [(n - 1) * s - a for n, s, a in zip(x.shape[2:], window.stride, window.low, strict=True)]
     require(
-        all(start < n for start, n in zip(last, size, strict=True)),
-        f"the last window would start at {tuple(last)}, outside the top of {size}: set a larger unpool_size",
+        all(start < n for start, n in zip(last_starts, size, strict=True)),
+        f"the last window would start at {tuple(last_starts)}, outside the top of {size}: set a larger unpool_size",
     )
     return [ParamSpec((*x.shape[:2], *_unpool_size(ctx, x)), learnable=False, persistent=False)]
 
@@ -158,20 +162,20 @@ def _unpool_size(ctx: Context, x: Any) -> Shape:
     if ctx.layer.type != "UnPooling" or any(map(p.HasField, ("unpool_size", "unpool_h", "unpool_w"))):
         size = read_height_width(p, "unpool_size", "unpool_h", "unpool_w")
     else:
-        axes = zip(x.shape[2:], *_kernel_stride_pad(p), strict=True)
+        axes = zip(x.shape[2:], *_read_kernel_stride_pad(p), strict=True)
         height, width = (max((n - 1) * s + k - 2 * a, n * s - a + 1) for n, k, s, a in axes)
         size = height, width
     require(min(size) > 0, f"unpool_size must be positive: {size}")
     return size
 
 
-def _kernel_stride_pad(p: Any) -> tuple[Shape, Shape, Shape]:
+def _read_kernel_stride_pad(p: Any) -> tuple[Shape, Shape, Shape]:
     kernel = read_height_width(p, "kernel_size", "kernel_h", "kernel_w")
     return kernel, read_height_width(p, "stride", "stride_h", "stride_w"), read_height_width(p, "pad", "pad_h", "pad_w")
 
 
 def _unpool_window(ctx: Context, x: Any) -> Window:
-    (kernel, stride, pad), size = _kernel_stride_pad(ctx.param), _unpool_size(ctx, x)
+    (kernel, stride, pad), size = _read_kernel_stride_pad(ctx.param), _unpool_size(ctx, x)
     require(min(kernel) > 0 and min(stride) > 0, f"kernel and stride must be positive: {kernel} and {stride}")
     require(all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}")
     clipped_kernel = tuple(
@@ -205,7 +209,7 @@ def upsample_by_mask_backward(
     return gather_by_mask(dy, mask), None
 
 
-def upsample_repeated(ctx: Context, x: jax.Array) -> jax.Array:
+def upsample_by_repetition(ctx: Context, x: jax.Array) -> jax.Array:
     """Repeat each value `scale` times along height and width. (N, C, H, W) becomes (N, C, scale * H, scale * W).
 
     The default of `scale` is 1.
@@ -214,7 +218,7 @@ def upsample_repeated(ctx: Context, x: jax.Array) -> jax.Array:
     return jnp.repeat(jnp.repeat(x, n, axis=2), n, axis=3) if n > 1 else x
 
 
-def upsample_repeated_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def upsample_by_repetition_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     n, (height, width) = _repeat_factor(ctx, x), x.shape[2:]
     return jnp.sum(dy.reshape(*x.shape[:2], height, n, width, n), axis=(3, 5))
 
@@ -225,7 +229,9 @@ _SEGNET = LayerType(
     Gradient(
         upsample_by_mask_backward,
         overrides_autodiff=True,
-        indices=Indices((1,), lambda ctx, x, mask: _cells(_upsample_size(ctx, x)), gathers=True, ignores_gradient=True),
+        indices=Indices(
+            (1,), lambda ctx, x, mask: _count_cells(_upsample_size(ctx, x)), gathers=True, ignores_gradient=True
+        ),
         exempt_from_force_backward=(1,),
     ),
     LayerTraits(row_wise=True, dtype_policy="bottoms"),
@@ -233,8 +239,8 @@ _SEGNET = LayerType(
 )
 _YOLO = LayerType(
     Signature("Upsample", param="upsample_param", in_place=False),
-    Traced(upsample_repeated),
-    Gradient(upsample_repeated_backward),
+    Traced(upsample_by_repetition),
+    Gradient(upsample_by_repetition_backward),
     LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
     docs=LayerDocs(origin="MobileNet-YOLO"),
 )
@@ -274,7 +280,7 @@ def _upsample_size(ctx: Context, x: Any) -> Shape:
     return size
 
 
-def _cells(size: Shape) -> int:
+def _count_cells(size: Shape) -> int:
     return size[0] * size[1]
 
 
