@@ -34,53 +34,53 @@ def group_rectangles(rows: np.ndarray, threshold: int, eps: float) -> tuple[np.n
     """
     if threshold <= 0 or not len(rows):
         return rows, np.ones(len(rows), int)
-    group = _groups(rows, eps)
-    counts = np.bincount(group)
-    sums = np.stack([np.bincount(group, weights=column) for column in rows.T], axis=1)
+    group_index = _find_groups(rows, eps)
+    counts = np.bincount(group_index)
+    sums = np.stack([np.bincount(group_index, weights=column) for column in rows.T], axis=1)
     weights = np.float32(1) / counts.astype(np.float32)
     means = np.rint(sums.astype(np.float32) * weights[:, None]).astype(int)
     means, counts = means[counts > threshold], counts[counts > threshold]
     low, high = means[:, :2], means[:, :2] + means[:, 2:]
     slack = np.rint(means[:, 2:] * eps).astype(int)
-    within = np.all(low[:, None] >= low - slack, axis=2) & np.all(high[:, None] <= high + slack, axis=2)
-    within &= (counts > np.maximum(3, counts[:, None])) | (counts[:, None] < 3)
-    np.fill_diagonal(within, False)
-    is_outside = ~within.any(axis=1)
+    is_within = np.all(low[:, None] >= low - slack, axis=2) & np.all(high[:, None] <= high + slack, axis=2)
+    is_within &= (counts > np.maximum(3, counts[:, None])) | (counts[:, None] < 3)
+    np.fill_diagonal(is_within, False)
+    is_outside = ~is_within.any(axis=1)
     return means[is_outside], counts[is_outside]
 
 
-def _groups(rows: np.ndarray, eps: float) -> np.ndarray:
+def _find_groups(rows: np.ndarray, eps: float) -> np.ndarray:
     """Return the number of each rectangle's group, (N,). Groups are numbered in order of their first rectangles."""
     corners = np.concatenate([rows[:, :2], rows[:, :2] + rows[:, 2:]], axis=1)
-    sides, group, n = rows[:, 2:], np.full(len(rows), -1), 0
+    sides, group_index, num_groups = rows[:, 2:], np.full(len(rows), -1), 0
     for first in range(len(rows)):
-        if group[first] >= 0:
+        if group_index[first] >= 0:
             continue
-        group[first], pending = n, [first]
+        group_index[first], pending = num_groups, [first]
         while pending:
             i = pending.pop()
-            delta = eps * np.minimum(sides, sides[i]).sum(axis=1) * 0.5
-            similar = np.all(np.abs(corners - corners[i]) <= delta[:, None], axis=1) & (group < 0)
-            group[similar] = n
-            pending.extend(np.flatnonzero(similar))
-        n += 1
-    return group
+            max_difference = eps * np.minimum(sides, sides[i]).sum(axis=1) * 0.5
+            is_similar = np.all(np.abs(corners - corners[i]) <= max_difference[:, None], axis=1) & (group_index < 0)
+            group_index[is_similar] = num_groups
+            pending.extend(np.flatnonzero(is_similar))
+        num_groups += 1
+    return group_index
 
 
 _MAX_COORDINATE = 1e6  # pixels; coordinates are clipped to this, since an untrained net may predict huge boxes
 
 
-class Settings(NamedTuple):
-    """The values in a param_str, in their order there. `classes` and `max_boxes` are optional."""
+class ClusterSettings(NamedTuple):
+    """The values in a param_str, in their order there. `num_classes` and `max_boxes` are optional."""
 
     image_size_x: int
     image_size_y: int
     stride: int
-    coverage: float
-    rectangles: int
+    coverage_threshold: float
+    rectangle_threshold: int
     eps: float
     min_height: int
-    classes: int = 1
+    num_classes: int = 1
     max_boxes: int = 50
 
 
@@ -96,8 +96,8 @@ def cluster_detections(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) ->
     minus 1, eps (the relative tolerance of the grouping), minimum height in pixels, and optionally the number of
     classes (1 by default) and max_boxes (50 by default).
     """
-    s = _detection_settings(ctx)
-    return tuple(_list_boxes(coverage[:, c], boxes, s, _cluster_boxes) for c in range(s.classes))
+    s = _read_detection_settings(ctx)
+    return tuple(_list_boxes(coverage[:, c], boxes, s, _cluster_boxes) for c in range(s.num_classes))
 
 
 def cluster_groundtruth(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -110,16 +110,16 @@ def cluster_groundtruth(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -
     param_str contains, separated by commas: image width and height, stride, and optionally the number of classes (1 by
     default) and max_boxes (50 by default).
     """
-    s = _truth_settings(ctx)
-    return tuple(_list_boxes(coverage[:, c], boxes, s, _labelled_boxes) for c in range(s.classes))
+    s = _read_truth_settings(ctx)
+    return tuple(_list_boxes(coverage[:, c], boxes, s, _find_distinct_boxes) for c in range(s.num_classes))
 
 
-def detection_shapes(ctx: Context, coverage: Any, boxes: Any) -> list[Shape]:
-    return _shapes(ctx, _detection_settings(ctx), coverage, boxes)
+def detection_top_shapes(ctx: Context, coverage: Any, boxes: Any) -> list[Shape]:
+    return _make_top_shapes(ctx, _read_detection_settings(ctx), coverage, boxes)
 
 
-def truth_shapes(ctx: Context, coverage: Any, boxes: Any) -> list[Shape]:
-    return _shapes(ctx, _truth_settings(ctx), coverage, boxes)
+def truth_top_shapes(ctx: Context, coverage: Any, boxes: Any) -> list[Shape]:
+    return _make_top_shapes(ctx, _read_truth_settings(ctx), coverage, boxes)
 
 
 _SIGNATURE = Signature("Python", bottoms=2, tops=(1, None), param="python_param", in_place=False)
@@ -131,14 +131,14 @@ _DOCS = LayerDocs(
 _GRADIENT = Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True)
 
 CLUSTER_DETECTIONS = LayerType(
-    _SIGNATURE, HostFunction(cluster_detections, detection_shapes, computes_in_float32=True), _GRADIENT, _TRAITS, _DOCS
+    _SIGNATURE, HostFunction(cluster_detections, detection_top_shapes, computes_in_float32=True), _GRADIENT, _TRAITS, _DOCS
 )
 CLUSTER_GROUNDTRUTH = LayerType(
-    _SIGNATURE, HostFunction(cluster_groundtruth, truth_shapes, computes_in_float32=True), _GRADIENT, _TRAITS, _DOCS
+    _SIGNATURE, HostFunction(cluster_groundtruth, truth_top_shapes, computes_in_float32=True), _GRADIENT, _TRAITS, _DOCS
 )
 
 
-def _numbers(ctx: Context, min_count: int, max_count: int) -> list[float]:
+def _parse_numbers(ctx: Context, min_count: int, max_count: int) -> list[float]:
     text = ctx.param.param_str
     try:
         numbers = [float(part) for part in text.split(",")]
@@ -149,29 +149,42 @@ def _numbers(ctx: Context, min_count: int, max_count: int) -> list[float]:
     return numbers
 
 
-def _detection_settings(ctx: Context) -> Settings:
-    x, y, stride, coverage, rectangles, eps, height, *optional = _numbers(ctx, 7, 9)
+def _read_detection_settings(ctx: Context) -> ClusterSettings:
+    width, height, stride, coverage_threshold, rectangle_threshold, eps, min_height, *optional_values = _parse_numbers(
+        ctx, 7, 9
+    )
     return _check_settings(
-        Settings(int(x), int(y), int(stride), coverage, int(rectangles), eps, int(height), *map(int, optional))
+        ClusterSettings(
+            int(width),
+            int(height),
+            int(stride),
+            coverage_threshold,
+            int(rectangle_threshold),
+            eps,
+            int(min_height),
+            *map(int, optional_values),
+        )
     )
 
 
-def _truth_settings(ctx: Context) -> Settings:
-    x, y, stride, *optional = _numbers(ctx, 3, 5)
-    return _check_settings(Settings(int(x), int(y), int(stride), 0, 0, 0, 0, *map(int, optional)))
+def _read_truth_settings(ctx: Context) -> ClusterSettings:
+    width, height, stride, *optional_values = _parse_numbers(ctx, 3, 5)
+    return _check_settings(
+        ClusterSettings(int(width), int(height), int(stride), 0, 0, 0, 0, *map(int, optional_values))
+    )
 
 
-def _check_settings(s: Settings) -> Settings:
-    grid = f"param_str: image {s.image_size_x} x {s.image_size_y} and stride {s.stride} give a grid without cells"
-    require(s.stride > 0 and min(s.image_size_x, s.image_size_y) >= s.stride, grid)
+def _check_settings(s: ClusterSettings) -> ClusterSettings:
+    message = f"param_str: image {s.image_size_x} x {s.image_size_y} and stride {s.stride} give a grid without cells"
+    require(s.stride > 0 and min(s.image_size_x, s.image_size_y) >= s.stride, message)
     require(
-        min(s.classes, s.max_boxes) > 0,
-        f"param_str: the number of classes {s.classes} and max_boxes {s.max_boxes} must be above 0",
+        min(s.num_classes, s.max_boxes) > 0,
+        f"param_str: the number of classes {s.num_classes} and max_boxes {s.max_boxes} must be above 0",
     )
     return s
 
 
-def _shapes(ctx: Context, s: Settings, coverage: Any, boxes: Any) -> list[Shape]:
+def _make_top_shapes(ctx: Context, s: ClusterSettings, coverage: Any, boxes: Any) -> list[Shape]:
     shapes = tuple(coverage.shape), tuple(boxes.shape)
     require(
         len(shapes[0]) == len(shapes[1]) == 4 and shapes[0][:1] + shapes[0][2:] == shapes[1][:1] + shapes[1][2:],
@@ -179,14 +192,14 @@ def _shapes(ctx: Context, s: Settings, coverage: Any, boxes: Any) -> list[Shape]
     )
     require(shapes[1][1] == 4, f"bottom 1 must have 4 channels, x1, y1, x2, y2, not {shapes[1][1]}")
     require(
-        shapes[0][1] == s.classes == ctx.n_tops,
+        shapes[0][1] == s.num_classes == ctx.n_tops,
         f"the numbers of classes and tops must be equal: coverage has {shapes[0][1]} classes, param_str has "
-        f"{s.classes}, and there are {ctx.n_tops} tops",
+        f"{s.num_classes}, and there are {ctx.n_tops} tops",
     )
     return [(shapes[0][0], s.max_boxes, 5)] * ctx.n_tops
 
 
-def _list_boxes(coverage: np.ndarray, boxes: np.ndarray, s: Settings, find_boxes: Any) -> np.ndarray:
+def _list_boxes(coverage: np.ndarray, boxes: np.ndarray, s: ClusterSettings, find_boxes: Any) -> np.ndarray:
     """Return the boxes of one class in each image as rows of 5, padded with zeros, (N, max_boxes, 5).
 
     Args:
@@ -194,41 +207,45 @@ def _list_boxes(coverage: np.ndarray, boxes: np.ndarray, s: Settings, find_boxes
         boxes: (N, 4, H, W), corners in pixels relative to their cell.
         s: the settings.
         find_boxes: a function that returns the rows of one image, of 4 or 5 values: `_cluster_boxes` or
-            `_labelled_boxes`.
+            `_find_distinct_boxes`.
     """
     rows, columns = s.image_size_y // s.stride, s.image_size_x // s.stride
-    cell = np.asarray([s.image_size_x // columns, s.image_size_y // rows])
+    cell_size = np.asarray([s.image_size_x // columns, s.image_size_y // rows])
     lists = np.zeros((len(coverage), s.max_boxes, 5), coverage.dtype)
-    for row, cover, box in zip(lists, coverage[:, :rows, :columns], boxes[:, :, :rows, :columns], strict=True):
-        items = find_boxes(s, cover, box, cell).astype(np.float16)[: s.max_boxes]
-        row[: len(items), : items.shape[1]] = items
+    for image_rows, image_coverage, image_corners in zip(
+        lists, coverage[:, :rows, :columns], boxes[:, :, :rows, :columns], strict=True
+    ):
+        image_boxes = find_boxes(s, image_coverage, image_corners, cell_size).astype(np.float16)[: s.max_boxes]
+        image_rows[: len(image_boxes), : image_boxes.shape[1]] = image_boxes
     return lists
 
 
-def _boxes(mask: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
+def _decode_boxes(mask: np.ndarray, corners: np.ndarray, cell_size: np.ndarray) -> np.ndarray:
     """Return the corners of the boxes at the cells in a mask, in pixels of the image, (n, 4).
 
     Args:
         mask: (H, W), True for the n cells. Boxes that are not finite are dropped.
-        box: (4, H, W), corners in pixels relative to their cell.
-        cell: width and height of a cell in pixels.
+        corners: (4, H, W), corners in pixels relative to their cell.
+        cell_size: width and height of a cell in pixels.
     """
     y, x = np.nonzero(mask)
-    shifted = box[:, y, x].T + np.tile(np.stack([x, y], axis=1) * cell, 2)
-    return np.clip(shifted[np.isfinite(shifted).all(axis=1)], -_MAX_COORDINATE, _MAX_COORDINATE)
+    shifted_corners = corners[:, y, x].T + np.tile(np.stack([x, y], axis=1) * cell_size, 2)
+    return np.clip(shifted_corners[np.isfinite(shifted_corners).all(axis=1)], -_MAX_COORDINATE, _MAX_COORDINATE)
 
 
-def _labelled_boxes(s: Settings, cover: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    corners = _boxes(cover > 0, box, cell).astype(np.float16)
-    first = np.unique(corners, axis=0, return_index=True)[1]
-    return corners[np.sort(first)]
+def _find_distinct_boxes(
+    s: ClusterSettings, coverage: np.ndarray, corners: np.ndarray, cell_size: np.ndarray
+) -> np.ndarray:
+    boxes = _decode_boxes(coverage > 0, corners, cell_size).astype(np.float16)
+    first_index = np.unique(boxes, axis=0, return_index=True)[1]
+    return boxes[np.sort(first_index)]
 
 
-def _cluster_boxes(s: Settings, cover: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    rectangles = np.rint(_boxes(cover >= s.coverage, box, cell)).astype(int)
-    corners, counts = group_rectangles(rectangles, s.rectangles, s.eps)
-    tall = corners[:, 3] - corners[:, 1] >= s.min_height
-    return np.concatenate([corners, np.log(counts)[:, None]], axis=1)[tall]
+def _cluster_boxes(s: ClusterSettings, coverage: np.ndarray, corners: np.ndarray, cell_size: np.ndarray) -> np.ndarray:
+    rectangles = np.rint(_decode_boxes(coverage >= s.coverage_threshold, corners, cell_size)).astype(int)
+    boxes, counts = group_rectangles(rectangles, s.rectangle_threshold, s.eps)
+    is_tall = boxes[:, 3] - boxes[:, 1] >= s.min_height
+    return np.concatenate([boxes, np.log(counts)[:, None]], axis=1)[is_tall]
 
 
 _TRUE_POSITIVE, _FALSE_POSITIVE, _MISSED = 1, 2, 3
@@ -242,7 +259,7 @@ def score_detections(ctx: Context, truth: jax.Array, detections: jax.Array) -> j
     missed ground-truth box. Rows are sorted by kind; padding rows of zeros come last. Each ground-truth box in turn is
     matched to the first unmatched detection whose overlap is at least the threshold in param_str (0.7 by default).
     """
-    threshold = _threshold(ctx)
+    threshold = _read_threshold(ctx)
     for i, x in enumerate((truth, detections)):
         require(
             len(x.shape) == 3 and x.shape[2] == 5, f"bottom {i} must be a list of boxes, N x boxes x 5, not {x.shape}"
@@ -252,26 +269,27 @@ def score_detections(ctx: Context, truth: jax.Array, detections: jax.Array) -> j
         f"bottoms must have equal numbers of images, not {truth.shape[0]} and {detections.shape[0]}",
     )
     dtype = jnp.result_type(truth, detections)
-    return jax.vmap(lambda t, d: _score_image(t[:, :4], d[:, :4], threshold))(
-        truth.astype(dtype), detections.astype(dtype)
-    )
+    return jax.vmap(
+        lambda truth_rows, detection_rows: _score_image(truth_rows[:, :4], detection_rows[:, :4], threshold)
+    )(truth.astype(dtype), detections.astype(dtype))
 
 
-def mean_ap(ctx: Context, scored: jax.Array) -> tuple[jax.Array, ...]:
+def mean_ap(ctx: Context, scored_boxes: jax.Array) -> tuple[jax.Array, ...]:
     """Compute precision times recall (DetectNet's mAP), precision, and recall, in percent.
 
     The bottom is the top of ScoreDetections, (N, boxes, 5). There are three tops, (1,) each.
     """
     require(
-        len(scored.shape) == 3 and scored.shape[2] == 5,
-        f"needs a top of ScoreDetections, N x boxes x 5, not {scored.shape}",
+        len(scored_boxes.shape) == 3 and scored_boxes.shape[2] == 5,
+        f"needs a top of ScoreDetections, N x boxes x 5, not {scored_boxes.shape}",
     )
-    true_positives, false_positives, missed = (
-        cross_replica.psum(ctx, jnp.sum(scored[:, :, 4] == kind, dtype=scored.dtype))
+    num_true_positives, num_false_positives, num_missed = (
+        cross_replica.psum(ctx, jnp.sum(scored_boxes[:, :, 4] == kind, dtype=scored_boxes.dtype))
         for kind in (_TRUE_POSITIVE, _FALSE_POSITIVE, _MISSED)
     )
     precision, recall = (
-        100 * true_positives / jnp.maximum(true_positives + errors, 1) for errors in (false_positives, missed)
+        100 * num_true_positives / jnp.maximum(num_true_positives + num_errors, 1)
+        for num_errors in (num_false_positives, num_missed)
     )
     return tuple(x[None] for x in (precision * recall / 100, precision, recall))
 
@@ -296,7 +314,7 @@ MEAN_AP = LayerType(
 )
 
 
-def _threshold(ctx: Context) -> float:
+def _read_threshold(ctx: Context) -> float:
     text = ctx.param.param_str.strip()
     try:
         threshold = float(text or 0.7)
@@ -317,17 +335,17 @@ def _score_image(truth: jax.Array, detections: jax.Array, threshold: float) -> j
         threshold: the smallest overlap of a match.
     """
     is_truth, is_detection = (jnp.any(x != 0, axis=1) for x in (truth, detections))
-    overlapping = (overlaps(truth[:, None], detections) >= threshold) & is_truth[:, None]
+    is_overlapping = (overlaps(truth[:, None], detections) >= threshold) & is_truth[:, None]
 
-    def step(unmatched: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
-        candidates = row & unmatched
-        match = candidates & (jnp.cumsum(candidates) == 1)
-        return unmatched & ~match, jnp.any(candidates)
+    def match_truth(is_unmatched: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
+        candidates = row & is_unmatched
+        is_match = candidates & (jnp.cumsum(candidates) == 1)
+        return is_unmatched & ~is_match, jnp.any(candidates)
 
-    unmatched, is_matched = lax.scan(step, is_detection, overlapping)
+    is_unmatched, is_matched = lax.scan(match_truth, is_detection, is_overlapping)
     kinds = jnp.concatenate(
         [
-            jnp.where(is_detection, jnp.where(unmatched, _FALSE_POSITIVE, _TRUE_POSITIVE), 0),
+            jnp.where(is_detection, jnp.where(is_unmatched, _FALSE_POSITIVE, _TRUE_POSITIVE), 0),
             jnp.where(is_truth & ~is_matched, _MISSED, 0),
         ]
     )

@@ -12,7 +12,7 @@ from ..context import Context
 from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
-from .yolo_head import ground_truth
+from .yolo_head import read_ground_truth
 
 
 def reorg(ctx: Context, x: jax.Array) -> jax.Array:
@@ -26,15 +26,15 @@ def reorg(ctx: Context, x: jax.Array) -> jax.Array:
     require(s > 0, f"reorg_param.stride must be 1 or more, not {s}")
     require(channels % (s * s) == 0, f"needs a number of channels divisible by stride^2 = {s * s}, not shape {x.shape}")
     if ctx.param.reverse:
-        return _reorder(x, s, inverse=True).reshape(n, channels // (s * s), height * s, width * s)
+        return _reorder(x, s, inverts=True).reshape(n, channels // (s * s), height * s, width * s)
     require(
         height % s == 0 and width % s == 0, f"needs height and width divisible by stride = {s}, not shape {x.shape}"
     )
-    return _reorder(x, s, inverse=False).reshape(n, channels * s * s, height // s, width // s)
+    return _reorder(x, s, inverts=False).reshape(n, channels * s * s, height // s, width // s)
 
 
 def reorg_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return _reorder(dy.reshape(x.shape), ctx.param.stride, inverse=not ctx.param.reverse)
+    return _reorder(dy.reshape(x.shape), ctx.param.stride, inverts=not ctx.param.reverse)
 
 
 define_layer(
@@ -46,13 +46,13 @@ define_layer(
 )
 
 
-def _reorder(x: jax.Array, s: int, inverse: bool) -> jax.Array:
-    """Return the values of each image in Reorg's order, in the shape of x. `inverse` inverts the operation."""
+def _reorder(x: jax.Array, s: int, inverts: bool) -> jax.Array:
+    """Return the values of each image in Reorg's order, in the shape of x. `inverts` inverts the operation."""
     n, channels, height, width = x.shape
-    planes = channels // (s * s)
-    if inverse:
-        return x.reshape(n, s, s, planes, height, width).transpose(0, 3, 4, 1, 5, 2).reshape(x.shape)
-    return x.reshape(n, planes, height, s, width, s).transpose(0, 3, 5, 1, 2, 4).reshape(x.shape)
+    num_planes = channels // (s * s)
+    if inverts:
+        return x.reshape(n, s, s, num_planes, height, width).transpose(0, 3, 4, 1, 5, 2).reshape(x.shape)
+    return x.reshape(n, num_planes, height, s, width, s).transpose(0, 3, 5, 1, 2, 4).reshape(x.shape)
 
 
 def assisted_excitation(ctx: Context, x: jax.Array, labels: jax.Array, mean: jax.Array) -> jax.Array:
@@ -63,13 +63,13 @@ def assisted_excitation(ctx: Context, x: jax.Array, labels: jax.Array, mean: jax
     image, and (x, y) is the center. Each box covers at least one cell. Only bottom 0 gets a gradient.
     """
     require(len(x.shape) == 4, f"bottom 0 must have 4 axes (images, channels, height, width), not shape {x.shape}")
-    expected = (x.shape[0], 1, *x.shape[2:])
+    expected_shape = (x.shape[0], 1, *x.shape[2:])
     require(
-        tuple(mean.shape) in (expected, (x.shape[0], *x.shape[2:])),
-        f"bottom 2 must have one channel, shape {expected}, not {mean.shape}",
+        tuple(mean.shape) in (expected_shape, (x.shape[0], *x.shape[2:])),
+        f"bottom 2 must have one channel, shape {expected_shape}, not {mean.shape}",
     )
-    added = jnp.where(_box_cells(x, labels), lax.stop_gradient(promote(mean)).reshape(expected), 0)
-    return (promote(x) + added).astype(x.dtype)
+    excitation = jnp.where(_make_box_mask(x, labels), lax.stop_gradient(promote(mean)).reshape(expected_shape), 0)
+    return (promote(x) + excitation).astype(x.dtype)
 
 
 def assisted_excitation_backward(
@@ -97,15 +97,15 @@ define_layer(
 )
 
 
-def _box_cells(x: jax.Array, labels: jax.Array) -> jax.Array:
+def _make_box_mask(x: jax.Array, labels: jax.Array) -> jax.Array:
     """Return the mask (N, 1, H, W) of the cells that at least one labelled box covers."""
     height, width = x.shape[2:]
-    sides = np.array([width, height])
-    objects = ground_truth(x.shape, labels, sides)
-    centers, halves = objects.boxes[..., :2], objects.boxes[..., 2:] / 2
+    grid_size = np.array([width, height])
+    objects = read_ground_truth(x.shape, labels, grid_size)
+    centers, half_sizes = objects.boxes[..., :2], objects.boxes[..., 2:] / 2
     # the first cell and the cell after the last, truncated towards 0
-    low = jnp.clip(((centers - halves) * sides).astype(jnp.int32), 0, sides - 1)
-    high = jnp.clip(((centers + halves) * sides + 0.95).astype(jnp.int32), low + 1, sides)
+    low = jnp.clip(((centers - half_sizes) * grid_size).astype(jnp.int32), 0, grid_size - 1)
+    high = jnp.clip(((centers + half_sizes) * grid_size + 0.95).astype(jnp.int32), low + 1, grid_size)
     rows, columns = jnp.arange(height), jnp.arange(width)
     row_mask = (rows >= low[..., 1:]) & (rows < high[..., 1:])
     column_mask = (columns >= low[..., :1]) & (columns < high[..., :1])

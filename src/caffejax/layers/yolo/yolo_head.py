@@ -21,39 +21,41 @@ from ..context import Shape
 from ..dtype_policy import promote
 
 
-class Head(NamedTuple):
+class PredictionMap(NamedTuple):
     """A prediction map in which the cells of all anchors form one axis: anchor by anchor, then row by row.
 
     Attributes:
         raw: (N, cells, 5 + classes), the values of the map.
-        corners: (cells, 2), column and row of each cell.
+        cell_corners: (cells, 2), column and row of each cell.
         anchors: (cells, 2), width and height of each cell's anchor as fractions of the image.
-        sides: (2,), the number of columns and the number of rows of the map.
+        grid_size: (2,), the number of columns and the number of rows of the map.
     """
 
     raw: jax.Array
-    corners: jax.Array
+    cell_corners: jax.Array
     anchors: jax.Array
-    sides: np.ndarray
+    grid_size: np.ndarray
 
-    def boxes(self, offsets: jax.Array) -> jax.Array:
+    def decode_boxes(self, offsets: jax.Array) -> jax.Array:
         """Return the predicted boxes (x, y, width, height), (..., cells, 4), as fractions of the image.
 
         `offsets`, (..., cells, 2), are the distances of the centers from the corners of their cells, in cells.
         """
         sizes = jnp.exp(self.raw[..., 2:4]) * self.anchors.astype(self.raw.dtype)
-        centers = (offsets + self.corners.astype(self.raw.dtype)) / self.sides.astype(self.raw.dtype)
+        centers = (offsets + self.cell_corners.astype(self.raw.dtype)) / self.grid_size.astype(self.raw.dtype)
         return jnp.concatenate([centers, sizes], axis=-1)
 
 
-def head(x: jax.Array, anchors: Any, scale: int, classes: int, name: str = "bottom 0") -> Head:
-    """Convert a bottom to a `Head`.
+def read_prediction_map(
+    x: jax.Array, anchors: Any, scale: int, num_classes: int, name: str = "bottom 0"
+) -> PredictionMap:
+    """Convert a bottom to a `PredictionMap`.
 
     Args:
         x: the bottom (N, anchors * (5 + classes), H, W).
         anchors: (anchors, 2), width and height.
         scale: the side of a cell in the units of `anchors`.
-        classes: the number of classes.
+        num_classes: the number of classes.
         name: the name of the bottom in messages.
 
     Raises:
@@ -61,34 +63,34 @@ def head(x: jax.Array, anchors: Any, scale: int, classes: int, name: str = "bott
     """
     require(len(x.shape) == 4, f"{name} must have 4 axes (images, channels, height, width), not shape {x.shape}")
     n, channels, height, width = x.shape
-    expected = len(anchors) * (5 + classes)
+    expected_channels = len(anchors) * (5 + num_classes)
     require(
-        channels == expected,
-        f"{name} must have {expected} channels (4 coordinates, objectness and {classes} classes for each of "
-        f"{len(anchors)} anchors), not shape {x.shape}",
+        channels == expected_channels,
+        f"{name} must have {expected_channels} channels (4 coordinates, objectness and {num_classes} classes for each "
+        f"of {len(anchors)} anchors), not shape {x.shape}",
     )
-    raw = promote(x).reshape(n, len(anchors), 5 + classes, height * width)
+    raw = promote(x).reshape(n, len(anchors), 5 + num_classes, height * width)
     rows, columns = jnp.divmod(jnp.arange(height * width), width)
-    sides = np.array([width, height])
-    return Head(
-        raw.transpose(0, 1, 3, 2).reshape(n, len(anchors) * height * width, 5 + classes),
+    grid_size = np.array([width, height])
+    return PredictionMap(
+        raw.transpose(0, 1, 3, 2).reshape(n, len(anchors) * height * width, 5 + num_classes),
         jnp.tile(jnp.stack([columns, rows], axis=1), (len(anchors), 1)),
-        jnp.repeat(jnp.asarray(np.asarray(anchors) / (sides * scale), raw.dtype), height * width, axis=0),
-        sides,
+        jnp.repeat(jnp.asarray(np.asarray(anchors) / (grid_size * scale), raw.dtype), height * width, axis=0),
+        grid_size,
     )
 
 
-def to_map(cells: jax.Array, like: jax.Array, anchors: int) -> jax.Array:
-    """Reshape (N, cells, 5 + classes), in the order of `Head`, to a map (N, anchors * (5 + classes), H, W).
+def to_map(cells: jax.Array, reference: jax.Array, num_anchors: int) -> jax.Array:
+    """Reshape (N, cells, 5 + classes), in the order of `PredictionMap`, to a map (N, anchors * (5 + classes), H, W).
 
-    `like` is an array with the shape of the map.
+    `reference` is an array with the shape of the map.
     """
-    n, _, height, width = like.shape
-    by_anchor = cells.reshape(n, anchors, height * width, cells.shape[-1])
-    return by_anchor.transpose(0, 1, 3, 2).reshape(like.shape)
+    n, _, height, width = reference.shape
+    cells_by_anchor = cells.reshape(n, num_anchors, height * width, cells.shape[-1])
+    return cells_by_anchor.transpose(0, 1, 3, 2).reshape(reference.shape)
 
 
-def anchor_sizes(biases: Sequence[float], field: str) -> np.ndarray:
+def read_anchor_sizes(biases: Sequence[float], field: str) -> np.ndarray:
     """Return the widths and heights of anchors, (anchors, 2), from the values of the setting `biases`.
 
     `field` is the name of the layer's parameter in messages.
@@ -125,7 +127,7 @@ def to_corners(boxes: jax.Array) -> jax.Array:
     return jnp.concatenate([centers - sizes / 2, centers + sizes / 2], axis=-1)
 
 
-def centred_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
+def center_size_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return the intersection over union (...) of boxes (x, y, width, height), (..., 4).
 
     The leading axes of both arrays broadcast.
@@ -133,7 +135,7 @@ def centred_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
     return overlaps(to_corners(a), to_corners(b))
 
 
-def shape_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
+def size_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return the intersection over union (...) of boxes with a common center, from their sizes (..., 2)."""
     intersection = jnp.prod(jnp.minimum(a, b), axis=-1)
     return intersection / (jnp.prod(a, axis=-1) + jnp.prod(b, axis=-1) - intersection)
@@ -146,49 +148,49 @@ class GroundTruth(NamedTuple):
         classes: (N, boxes), int32.
         boxes: (N, boxes, 4), (x, y, width, height) as fractions of the image, where (x, y) is the center.
         valid: (N, boxes), True for boxes before the first box with x = 0.
-        assigned: (N, boxes), True for boxes before the first box with width 0, if their center is inside the image.
-        cells: (N, boxes), the flat index row * columns + column of the cell that contains the center of each assigned
-            box.
+        is_assigned: (N, boxes), True for boxes before the first box with width 0, if their center is inside the image.
+        cell_indices: (N, boxes), the flat index row * columns + column of the cell that contains the center of each
+            assigned box.
     """
 
     classes: jax.Array
     boxes: jax.Array
     valid: jax.Array
-    assigned: jax.Array
-    cells: jax.Array
+    is_assigned: jax.Array
+    cell_indices: jax.Array
 
 
-def ground_truth(data: Shape, labels: jax.Array, sides: np.ndarray) -> GroundTruth:
+def read_ground_truth(map_shape: Shape, labels: jax.Array, grid_size: np.ndarray) -> GroundTruth:
     """Return the labelled boxes of each image.
 
     Args:
-        data: the shape of the prediction map.
+        map_shape: the shape of the prediction map.
         labels: the bottom: rows (class, x, y, width, height) for each image, (N, ..., 5), or SSD's labels (1, 1, boxes,
             8), as in Intel's nets.
-        sides: the number of columns and the number of rows of the map.
+        grid_size: the number of columns and the number of rows of the map.
     """
     if len(labels.shape) == 4 and labels.shape[:2] == (1, 1) and labels.shape[3] == 8:
-        labels = _rows_by_image(labels, data[0])
+        labels = _group_rows_by_image(labels, map_shape[0])
     shape = labels.shape
     require(
-        len(shape) >= 2 and shape[0] == data[0] and shape[-1] == 5,
-        f"bottom 1 must have rows of class, x, y, width and height for each of the {data[0]} images, such as "
-        f"{data[0]} x 1 x 300 x 5, not shape {shape}",
+        len(shape) >= 2 and shape[0] == map_shape[0] and shape[-1] == 5,
+        f"bottom 1 must have rows of class, x, y, width and height for each of the {map_shape[0]} images, such as "
+        f"{map_shape[0]} x 1 x 300 x 5, not shape {shape}",
     )
     rows = lax.stop_gradient(promote(labels)).reshape(shape[0], math.prod(shape[1:-1]), 5)
     boxes = rows[..., 1:]
-    cells = jnp.floor(boxes[..., :2] * sides.astype(boxes.dtype)).astype(jnp.int32)
-    inside = jnp.all((cells >= 0) & (cells < sides.astype(np.int32)), axis=-1)
+    cells = jnp.floor(boxes[..., :2] * grid_size.astype(boxes.dtype)).astype(jnp.int32)
+    is_inside = jnp.all((cells >= 0) & (cells < grid_size.astype(np.int32)), axis=-1)
     return GroundTruth(
         rows[..., 0].astype(jnp.int32),
         boxes,
         _mask_before_zero(boxes[..., 0]),
-        _mask_before_zero(boxes[..., 2]) & inside,
-        cells[..., 1] * int(sides[0]) + cells[..., 0],
+        _mask_before_zero(boxes[..., 2]) & is_inside,
+        cells[..., 1] * int(grid_size[0]) + cells[..., 0],
     )
 
 
-def _rows_by_image(labels: jax.Array, images: int) -> jax.Array:
+def _group_rows_by_image(labels: jax.Array, num_images: int) -> jax.Array:
     """Convert SSD's labels to rows (class, x, y, width, height) for each image, (images, boxes, 5).
 
     The rows of an image are followed by padding rows of 0.
@@ -196,7 +198,7 @@ def _rows_by_image(labels: jax.Array, images: int) -> jax.Array:
     Args:
         labels: (1, 1, boxes, 8), rows (image, class + 1, instance, x1, y1, x2, y2, difficult); padding rows begin with
             -1.
-        images: the number of images.
+        num_images: the number of images.
     """
     rows = lax.stop_gradient(promote(labels)).reshape(-1, 8)
     low, high = rows[:, 3:5], rows[:, 5:7]
@@ -206,14 +208,14 @@ def _rows_by_image(labels: jax.Array, images: int) -> jax.Array:
         is_match = rows[:, 0] == image
         return jnp.where(is_match[:, None], boxes, 0)[jnp.argsort(~is_match, stable=True)]
 
-    return jax.vmap(match_image)(jnp.arange(images, dtype=rows.dtype))
+    return jax.vmap(match_image)(jnp.arange(num_images, dtype=rows.dtype))
 
 
 def _mask_before_zero(x: jax.Array) -> jax.Array:
     return jnp.cumsum(x == 0, axis=-1) == 0
 
 
-def nan_for_unknown_labels(loss: jax.Array, objects: GroundTruth, classes: int) -> jax.Array:
-    """Return the loss, or NaN if the label of any assigned box is not one of the `classes` classes."""
-    is_unknown = objects.assigned & ((objects.classes < 0) | (objects.classes >= classes))
+def nan_for_unknown_labels(loss: jax.Array, objects: GroundTruth, num_classes: int) -> jax.Array:
+    """Return the loss, or NaN if the label of any assigned box is not one of the `num_classes` classes."""
+    is_unknown = objects.is_assigned & ((objects.classes < 0) | (objects.classes >= num_classes))
     return jnp.where(jnp.any(is_unknown), jnp.nan, loss)

@@ -19,14 +19,14 @@ from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 from .yolo_head import (
     GroundTruth,
-    Head,
-    anchor_sizes,
-    centred_overlaps,
-    ground_truth,
-    head,
+    PredictionMap,
+    center_size_overlaps,
     nan_for_unknown_labels,
+    read_anchor_sizes,
+    read_ground_truth,
+    read_prediction_map,
     select_anchors,
-    shape_overlaps,
+    size_overlaps,
     to_corners,
     to_map,
 )
@@ -64,7 +64,7 @@ def ciou(a: jax.Array, b: jax.Array) -> jax.Array:
 IOU_MEASURES: Mapping[str, IouMeasure] = {"MSE": iou, "IOU": iou, "GIOU": giou, "DIOU": diou, "CIOU": ciou}
 
 
-def iou_gradients(kind: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
+def iou_gradients(measure_name: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
     """Return the fork's gradients of a measure with respect to predicted boxes (x, y, width, height), (..., 4).
 
     They are not its derivatives. The gradients of the IoU with respect to width and height are doubled. The area of the
@@ -72,7 +72,7 @@ def iou_gradients(kind: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
     have additional factors.
 
     Args:
-        kind: the name of the measure, a key of `IOU_MEASURES`.
+        measure_name: the name of the measure, a key of `IOU_MEASURES`.
         pred: the predicted boxes, (..., 4).
         truth: the labelled boxes, (..., 4).
     """
@@ -91,7 +91,7 @@ def iou_gradients(kind: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
         d_intersection = jnp.where(is_inner, sign * intersection_sides[..., ::-1], 0)
         d_union = sign * (high - low)[..., ::-1] - d_intersection
         slope = jnp.where(union > 0, (union * d_intersection - intersection * d_union) / jnp.square(union), 0)
-        if kind != "GIOU":
+        if measure_name != "GIOU":
             return slope
         d_enclosing = jnp.where(is_outer, sign * enclosing_sides[..., ::-1], 0)
         enclosing_term = (enclosing_area * d_union - union * d_enclosing) / jnp.square(enclosing_area)
@@ -100,14 +100,14 @@ def iou_gradients(kind: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
     beyond_low, beyond_high = low < truth_low, high > truth_high
     d_low, d_high = edge_gradient(-1, low > truth_low, beyond_low), edge_gradient(1, high < truth_high, beyond_high)
     gradients = jnp.concatenate([d_low + d_high, d_high - d_low], axis=-1)
-    if kind not in ("DIOU", "CIOU"):
+    if measure_name not in ("DIOU", "CIOU"):
         return gradients
     diagonal = jnp.sum(jnp.square(enclosing_sides), axis=-1, keepdims=True)
     offset = truth[..., :2] - pred[..., :2]
     relative_distance = jnp.sum(jnp.square(offset), axis=-1, keepdims=True) / diagonal
     d_center = 2 * (offset - enclosing_sides * (1.0 * beyond_high - beyond_low) * relative_distance) / diagonal
     d_size = enclosing_sides * (1.0 * beyond_high + beyond_low) * relative_distance / diagonal
-    if kind == "CIOU":
+    if measure_name == "CIOU":
         angle_difference = _aspect_difference(pred, truth)[..., None]
         aspect_term = jnp.square(angle_difference) * (4 / np.pi**2)
         weight = aspect_term / (1 - intersection / union + aspect_term + 1e-6)
@@ -115,14 +115,14 @@ def iou_gradients(kind: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
     return jnp.where(intersects, gradients, 0) + jnp.concatenate([d_center, d_size], axis=-1)
 
 
-def negative_iou_gradient(kind: str, pred: jax.Array, truth: jax.Array, log_sizes: jax.Array) -> jax.Array:
+def negative_iou_gradient(measure_name: str, pred: jax.Array, truth: jax.Array, log_sizes: jax.Array) -> jax.Array:
     """Return minus the gradients of a measure with respect to predictions, (..., 4), or 0 where they are not finite.
 
     The gradients with respect to width and height are multiplied by the exponentials of `log_sizes`, (..., 2). The size
     of the anchor, which is also a factor of width and height, is not included. The other arguments are those of
     `iou_gradients`.
     """
-    gradients = iou_gradients(kind, pred, truth)
+    gradients = iou_gradients(measure_name, pred, truth)
     scaled = jnp.concatenate([gradients[..., :2], gradients[..., 2:] * jnp.exp(log_sizes)], axis=-1)
     return -jnp.where(jnp.isfinite(scaled), scaled, 0)
 
@@ -159,16 +159,16 @@ def region_loss(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     have no loss if the prediction overlaps a box by more than `thresh`. Class scores go through a softmax. The gradient
     is the differences themselves, divided by N.
     """
-    h, objects = _read_region(ctx, x, labels)
-    loss = jnp.sum(jnp.square(_region_differences(ctx, h, objects))) / max(x.shape[0], 1)
+    predictions, objects = _read_region_bottoms(ctx, x, labels)
+    loss = jnp.sum(jnp.square(_region_differences(ctx, predictions, objects))) / max(x.shape[0], 1)
     return nan_for_unknown_labels(loss, objects, ctx.param.num_class)
 
 
 def region_loss_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    h, objects = _read_region(ctx, x, labels)
-    return to_map(dy / max(x.shape[0], 1) * _region_differences(ctx, h, objects), x, ctx.param.num).astype(
+    predictions, objects = _read_region_bottoms(ctx, x, labels)
+    return to_map(dy / max(x.shape[0], 1) * _region_differences(ctx, predictions, objects), x, ctx.param.num).astype(
         x.dtype
     ), None
 
@@ -185,90 +185,99 @@ define_layer(
 )
 
 
-def _read_region(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, GroundTruth]:
+def _read_region_bottoms(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[PredictionMap, GroundTruth]:
     p = ctx.param
-    anchors = anchor_sizes(p.biases, "region_loss_param")
+    anchors = read_anchor_sizes(p.biases, "region_loss_param")
     require(p.coords == 4, f"region_loss_param.coords must be 4, not {p.coords}")
     require(len(anchors) == p.num, f"region_loss_param.biases must have num = {p.num} anchors, not {len(anchors)}")
-    h = head(x, anchors, 1, p.num_class)
-    return h, ground_truth(x.shape, labels, h.sides)
+    predictions = read_prediction_map(x, anchors, 1, p.num_class)
+    return predictions, read_ground_truth(x.shape, labels, predictions.grid_size)
 
 
-def _region_differences(ctx: Context, h: Head, objects: GroundTruth) -> jax.Array:
+def _region_differences(ctx: Context, predictions: PredictionMap, objects: GroundTruth) -> jax.Array:
     """Return predictions minus targets, (N, cells, 5 + classes).
 
     The differences are multiplied by the scales in the settings and, where the prediction is a sigmoid, by its slope.
     """
-    differences_by_image = jax.vmap(
-        lambda raw, boxes: _region_differences_of_image(ctx.param, h._replace(raw=raw), boxes)
+    map_images = jax.vmap(
+        lambda raw, boxes: _region_differences_of_image(ctx.param, predictions._replace(raw=raw), boxes)
     )
-    differences: jax.Array = differences_by_image(h.raw, objects)
+    differences: jax.Array = map_images(predictions.raw, objects)
     return differences
 
 
-def _region_differences_of_image(p: Any, h: Head, objects: GroundTruth) -> jax.Array:
-    dtype = h.raw.dtype
-    s = jax.nn.sigmoid(h.raw)
-    boxes = h.boxes(s[:, :2])
-    overlap = jnp.max(centred_overlaps(boxes[:, None], objects.boxes), axis=1, where=objects.valid, initial=0)
+def _region_differences_of_image(p: Any, predictions: PredictionMap, objects: GroundTruth) -> jax.Array:
+    dtype = predictions.raw.dtype
+    s = jax.nn.sigmoid(predictions.raw)
+    boxes = predictions.decode_boxes(s[:, :2])
+    overlap = jnp.max(center_size_overlaps(boxes[:, None], objects.boxes), axis=1, where=objects.valid, initial=0)
     slope = s[:, 4] * (1 - s[:, 4])
 
-    box_index = _last_boxes(p, h, objects)
+    box_index = _find_last_boxes(p, predictions, objects)
     is_assigned = box_index >= 0
     truth, label = (
         objects.boxes[box_index],
         objects.classes[box_index],
     )  # an index of -1 reads the last box, which is masked below
     truth = jnp.where(is_assigned[:, None], truth, 1)
-    objectness_target = centred_overlaps(boxes, truth) if p.rescore else 1
+    objectness_target = center_size_overlaps(boxes, truth) if p.rescore else 1
     objectness_diffs = jnp.where(
         is_assigned,
         p.object_scale * (s[:, 4] - objectness_target),
         jnp.where(overlap > p.thresh, 0, p.noobject_scale * s[:, 4]),
     )
     scale = p.coord_scale * (1 if p.rescore else 2 - truth[:, 2:3] * truth[:, 3:])
-    corners, sides = h.corners.astype(dtype), h.sides.astype(dtype)
+    cell_corners, grid_size = predictions.cell_corners.astype(dtype), predictions.grid_size.astype(dtype)
     coordinate_diffs = scale * _coordinate_differences(
-        s, h, truth[:, :2] * sides - corners, jnp.log(truth[:, 2:] / h.anchors.astype(dtype))
+        s,
+        predictions,
+        truth[:, :2] * grid_size - cell_corners,
+        jnp.log(truth[:, 2:] / predictions.anchors.astype(dtype)),
     )
     one_hot = label[:, None] == np.arange(p.num_class)
     return jnp.concatenate(
         [
             jnp.where(is_assigned[:, None], coordinate_diffs, 0),
             (objectness_diffs * slope)[:, None],
-            jnp.where(is_assigned[:, None], p.class_scale * (jax.nn.softmax(h.raw[:, 5:]) - one_hot), 0),
+            jnp.where(is_assigned[:, None], p.class_scale * (jax.nn.softmax(predictions.raw[:, 5:]) - one_hot), 0),
         ],
         axis=1,
     )
 
 
-def _coordinate_differences(s: jax.Array, h: Head, target_offsets: Any, log_sizes: Any) -> jax.Array:
+def _coordinate_differences(s: jax.Array, predictions: PredictionMap, target_offsets: Any, log_sizes: Any) -> jax.Array:
     """Return predicted minus target coordinates, (cells, 4).
 
     The differences of offsets are multiplied by the slope of the sigmoid. The others are differences of log(size).
 
     Args:
         s: (cells, 5 + classes), sigmoids of the predictions.
-        h: the prediction map of one image.
+        predictions: the prediction map of one image.
         target_offsets: (cells, 2), the targets of x and y in cells.
         log_sizes: (cells, 2), the targets of width and height: log(size / size of the anchor).
     """
     offsets = s[:, :2]
-    return jnp.concatenate([(offsets - target_offsets) * offsets * (1 - offsets), h.raw[:, 2:4] - log_sizes], axis=1)
+    return jnp.concatenate(
+        [(offsets - target_offsets) * offsets * (1 - offsets), predictions.raw[:, 2:4] - log_sizes], axis=1
+    )
 
 
-def _last_boxes(p: Any, h: Head, objects: GroundTruth) -> jax.Array:
+def _find_last_boxes(p: Any, predictions: PredictionMap, objects: GroundTruth) -> jax.Array:
     """Return the index of the last box that is assigned to each cell, or -1 if there is none, (cells,)."""
-    per_anchor = len(h.corners) // p.num
-    cells = objects.cells[:, None] + np.arange(p.num) * per_anchor  # (boxes, num)
+    cells_per_anchor = len(predictions.cell_corners) // p.num
+    candidate_cells = objects.cell_indices[:, None] + np.arange(p.num) * cells_per_anchor  # (boxes, num)
     if p.bias_match:
-        sizes = jnp.asarray(h.anchors[::per_anchor], objects.boxes.dtype)
+        sizes = jnp.asarray(predictions.anchors[::cells_per_anchor], objects.boxes.dtype)
     else:
-        clipped_cells = jnp.clip(cells, 0, len(h.corners) - 1)
-        sizes = (jnp.exp(h.raw[:, 2:4]) * h.anchors.astype(h.raw.dtype))[clipped_cells]
-    best = jnp.argmax(shape_overlaps(objects.boxes[:, None, 2:], sizes), axis=1)
-    assigned_cells = jnp.where(objects.assigned, objects.cells + best * per_anchor, len(h.corners))
-    return jnp.full(len(h.corners), -1).at[assigned_cells].max(jnp.arange(len(assigned_cells)), mode="drop")
+        clipped_cells = jnp.clip(candidate_cells, 0, len(predictions.cell_corners) - 1)
+        sizes = (jnp.exp(predictions.raw[:, 2:4]) * predictions.anchors.astype(predictions.raw.dtype))[clipped_cells]
+    best_anchor = jnp.argmax(size_overlaps(objects.boxes[:, None, 2:], sizes), axis=1)
+    assigned_cells = jnp.where(
+        objects.is_assigned, objects.cell_indices + best_anchor * cells_per_anchor, len(predictions.cell_corners)
+    )
+    return (
+        jnp.full(len(predictions.cell_corners), -1).at[assigned_cells].max(jnp.arange(len(assigned_cells)), mode="drop")
+    )
 
 
 def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
@@ -286,25 +295,25 @@ def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     `iou_normalizer` times the mean of 1 minus the measure over all assignments (with IOU, the measure in this loss is
     DIOU). Its gradient is computed as in the fork, see `iou_gradients`.
     """
-    h, objects = _read_yolov3(ctx, x, labels)
+    predictions, objects = _read_yolov3_bottoms(ctx, x, labels)
     p = ctx.param
-    differences, box_losses, assignments = _yolov3_differences(ctx, h, objects)
+    differences, box_losses, assignment_counts = _yolov3_differences(ctx, predictions, objects)
     squares = jnp.sum(jnp.square(differences if p.iou_loss == p.MSE else differences[..., 4:]))
-    count = jnp.maximum(cross_replica.psum(ctx, jnp.sum(assignments)), 1)
-    loss = (squares + p.iou_normalizer * jnp.sum(box_losses) / count) / max(x.shape[0], 1)
+    num_assignments = jnp.maximum(cross_replica.psum(ctx, jnp.sum(assignment_counts)), 1)
+    loss = (squares + p.iou_normalizer * jnp.sum(box_losses) / num_assignments) / max(x.shape[0], 1)
     return nan_for_unknown_labels(loss, objects, p.num_class)
 
 
 def yolov3_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    h, objects = _read_yolov3(ctx, x, labels)
+    predictions, objects = _read_yolov3_bottoms(ctx, x, labels)
     p = ctx.param
-    differences, _, _ = _yolov3_differences(ctx, h, objects)
+    differences, _, _ = _yolov3_differences(ctx, predictions, objects)
     if p.use_logic_gradient:
-        s = jax.nn.sigmoid(h.raw)
+        s = jax.nn.sigmoid(predictions.raw)
         if p.iou_loss != p.MSE:  # as in the fork, which then uses the raw coordinates as if they were sigmoids
-            s = s.at[..., :2].set(h.raw[..., :2])
+            s = s.at[..., :2].set(predictions.raw[..., :2])
         differences *= (s * (1 - s)).at[..., 2:4].set(1)
     return to_map(dy / max(x.shape[0], 1) * differences, x, p.num).astype(x.dtype), None
 
@@ -321,16 +330,16 @@ define_layer(
 )
 
 
-def _read_yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, GroundTruth]:
+def _read_yolov3_bottoms(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[PredictionMap, GroundTruth]:
     p = ctx.param
-    anchors = anchor_sizes(p.biases, "yolov3_param")
+    anchors = read_anchor_sizes(p.biases, "yolov3_param")
     require(
         p.num > 0 and len(set(p.mask)) == len(p.mask) == p.num,
         f"yolov3_param.mask must have num = {p.num} distinct anchors, not {list(p.mask)}",
     )
     require(p.anchors_scale > 0, f"yolov3_param.anchors_scale must be above 0, not {p.anchors_scale}")
-    h = head(x, select_anchors(anchors, p.mask, "yolov3_param"), p.anchors_scale, p.num_class)
-    return h, ground_truth(x.shape, labels, h.sides)
+    predictions = read_prediction_map(x, select_anchors(anchors, p.mask, "yolov3_param"), p.anchors_scale, p.num_class)
+    return predictions, read_ground_truth(x.shape, labels, predictions.grid_size)
 
 
 def _count_assignments(p: Any, objects: GroundTruth, anchors: np.ndarray) -> jax.Array:
@@ -339,8 +348,8 @@ def _count_assignments(p: Any, objects: GroundTruth, anchors: np.ndarray) -> jax
     `anchors`, (anchors, 2), contains the sizes of all anchors as fractions of the image.
     """
     sizes = jnp.asarray(anchors, objects.boxes.dtype)
-    at_corner = [jnp.concatenate([jnp.zeros_like(s), s], axis=-1) for s in (objects.boxes[..., None, 2:], sizes)]
-    similarities = _select_measure(p)(at_corner[1], at_corner[0])
+    corner_boxes = [jnp.concatenate([jnp.zeros_like(s), s], axis=-1) for s in (objects.boxes[..., None, 2:], sizes)]
+    similarities = _select_measure(p)(corner_boxes[1], corner_boxes[0])
     is_best = jnp.where(jnp.max(similarities, axis=-1) > 0, jnp.argmax(similarities, axis=-1), -1)[
         ..., None
     ] == np.array(p.mask)
@@ -349,14 +358,16 @@ def _count_assignments(p: Any, objects: GroundTruth, anchors: np.ndarray) -> jax
     is_above_threshold &= ~(
         jnp.any(is_best, axis=-1, keepdims=True) & (jnp.argmax(is_best, axis=-1)[..., None] == np.array(p.mask))
     )
-    return (is_best.astype(jnp.int32) + is_above_threshold) * objects.assigned[..., None]
+    return (is_best.astype(jnp.int32) + is_above_threshold) * objects.is_assigned[..., None]
 
 
 def _select_measure(p: Any) -> IouMeasure:
     return IOU_MEASURES[p.IOU_LOSS.Name(p.iou_loss)]
 
 
-def _yolov3_differences(ctx: Context, h: Head, objects: GroundTruth) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _yolov3_differences(
+    ctx: Context, predictions: PredictionMap, objects: GroundTruth
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return predictions minus targets, the losses of boxes by the measure `iou_loss`, and the numbers of assignments.
 
     Returns:
@@ -364,39 +375,44 @@ def _yolov3_differences(ctx: Context, h: Head, objects: GroundTruth) -> tuple[ja
         assignments of each image, (N,).
     """
     p = ctx.param
-    sides = h.sides * p.anchors_scale
-    assignment_counts = _count_assignments(p, objects, anchor_sizes(p.biases, "yolov3_param") / sides)
+    image_size = predictions.grid_size * p.anchors_scale
+    assignment_counts = _count_assignments(p, objects, read_anchor_sizes(p.biases, "yolov3_param") / image_size)
     differences, box_losses = jax.vmap(
-        lambda *image: _yolov3_differences_of_image(p, h._replace(raw=image[0]), *image[1:])
-    )(h.raw, objects, assignment_counts)
+        lambda *arrays: _yolov3_differences_of_image(p, predictions._replace(raw=arrays[0]), *arrays[1:])
+    )(predictions.raw, objects, assignment_counts)
     return differences, box_losses, jnp.sum(assignment_counts, axis=(1, 2))
 
 
 def _yolov3_differences_of_image(
-    p: Any, h: Head, objects: GroundTruth, assignment_counts: jax.Array
+    p: Any, predictions: PredictionMap, objects: GroundTruth, assignment_counts: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    cells, (per_anchor, n_boxes) = len(h.corners), (len(h.corners) // p.num, len(objects.classes))
-    s = jax.nn.sigmoid(h.raw)
-    boxes = h.boxes(s[:, :2])
+    num_cells, (cells_per_anchor, num_boxes) = (
+        len(predictions.cell_corners),
+        (len(predictions.cell_corners) // p.num, len(objects.classes)),
+    )
+    s = jax.nn.sigmoid(predictions.raw)
+    boxes = predictions.decode_boxes(s[:, :2])
     overlap = jnp.max(_select_measure(p)(boxes[:, None], objects.boxes), axis=1, where=objects.valid, initial=0)
 
     # the cell of each box and anchor; unassigned ones get an index past the last cell, where nothing is written
-    assigned_cells = jnp.where(assignment_counts > 0, objects.cells[:, None] + np.arange(p.num) * per_anchor, cells)
-    box_index = jnp.broadcast_to(jnp.arange(n_boxes)[:, None], assigned_cells.shape)
-    first = jnp.full(cells, n_boxes).at[assigned_cells].min(box_index, mode="drop")
-    last = jnp.full(cells, -1).at[assigned_cells].max(box_index, mode="drop")
-    cell = jnp.minimum(assigned_cells, cells - 1)
+    assigned_cells = jnp.where(
+        assignment_counts > 0, objects.cell_indices[:, None] + np.arange(p.num) * cells_per_anchor, num_cells
+    )
+    box_index = jnp.broadcast_to(jnp.arange(num_boxes)[:, None], assigned_cells.shape)
+    first_box_index = jnp.full(num_cells, num_boxes).at[assigned_cells].min(box_index, mode="drop")
+    last_box_index = jnp.full(num_cells, -1).at[assigned_cells].max(box_index, mode="drop")
+    cell = jnp.minimum(assigned_cells, num_cells - 1)
     classes = jnp.broadcast_to(objects.classes[:, None], assigned_cells.shape)
 
-    is_assigned = first < n_boxes
+    is_assigned = first_box_index < num_boxes
     unassigned_diffs = jnp.where(overlap > p.thresh, 0, s[:, 4])
     objectness_diffs = (s[:, 4] - 1) * (p.object_scale if p.use_logic_gradient else 1)
-    box_diffs, box_losses = _box_differences(p, h, s, boxes, objects, cell)
+    box_diffs, box_losses = _box_differences(p, predictions, s, boxes, objects, cell)
     if p.accumulate and p.iou_loss != p.MSE:
         target_cells, box_diffs = assigned_cells, box_diffs * assignment_counts[..., None]
     else:
-        target_cells = jnp.where(box_index == last[cell], assigned_cells, cells)
-    is_first = box_index == first[cell]
+        target_cells = jnp.where(box_index == last_box_index[cell], assigned_cells, num_cells)
+    is_first = box_index == first_box_index[cell]
     return jnp.concatenate(
         [
             jnp.zeros_like(s[:, :4]).at[target_cells].add(box_diffs, mode="drop"),
@@ -412,7 +428,7 @@ def _yolov3_differences_of_image(
 
 
 def _box_differences(
-    p: Any, h: Head, s: jax.Array, boxes: jax.Array, objects: GroundTruth, cell: jax.Array
+    p: Any, predictions: PredictionMap, s: jax.Array, boxes: jax.Array, objects: GroundTruth, cell: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Return the coordinate differences of boxes, (boxes, num, 4), and 1 minus their `iou_loss` measure, (boxes, num).
 
@@ -421,25 +437,29 @@ def _box_differences(
 
     Args:
         p: the settings.
-        h: the prediction map of one image.
+        predictions: the prediction map of one image.
         s: (cells, 5 + classes), sigmoids of the predictions.
         boxes: (cells, 4), the predicted boxes.
         objects: the labelled boxes.
         cell: (boxes, num), the cell of each box and anchor.
     """
     truth = jnp.broadcast_to(objects.boxes[:, None], (*cell.shape, 4))
-    kind = p.IOU_LOSS.Name(p.iou_loss)
-    if kind == "MSE":
+    measure_name = p.IOU_LOSS.Name(p.iou_loss)
+    if measure_name == "MSE":
         dtype = truth.dtype
-        target_offsets = truth[..., :2] * h.sides.astype(dtype) - jnp.asarray(h.corners, dtype)[cell]
+        target_offsets = (
+            truth[..., :2] * predictions.grid_size.astype(dtype) - jnp.asarray(predictions.cell_corners, dtype)[cell]
+        )
         # padding rows have size 0, which has no logarithm; they get no gradient
-        log_sizes = jnp.log(jnp.where(truth[..., 2:] > 0, truth[..., 2:], 1) / jnp.asarray(h.anchors, dtype)[cell])
-        predicted = jnp.concatenate([s[:, :2], h.raw[:, 2:4]], axis=1)[cell]
+        log_sizes = jnp.log(
+            jnp.where(truth[..., 2:] > 0, truth[..., 2:], 1) / jnp.asarray(predictions.anchors, dtype)[cell]
+        )
+        predicted = jnp.concatenate([s[:, :2], predictions.raw[:, 2:4]], axis=1)[cell]
         scale = p.coord_scale * (2 - truth[..., 2:3] * truth[..., 3:])
         return scale * (predicted - jnp.concatenate([target_offsets, log_sizes], axis=-1)), jnp.zeros(cell.shape, dtype)
     pred = boxes[cell]
-    gradient = p.iou_normalizer * negative_iou_gradient(kind, pred, truth, h.raw[cell][..., 2:4])
-    measure = diou if kind == "IOU" else IOU_MEASURES[kind]
+    gradient = p.iou_normalizer * negative_iou_gradient(measure_name, pred, truth, predictions.raw[cell][..., 2:4])
+    measure = diou if measure_name == "IOU" else IOU_MEASURES[measure_name]
     return jnp.clip(gradient, -p.max_delta, p.max_delta), 1 - measure(pred, truth)
 
 
@@ -460,14 +480,16 @@ def _class_differences(
         is_later: (boxes, num), True for other assignments.
     """
     one_hot = jnp.zeros_like(s).at[jnp.where(is_first, assigned_cells, len(s)), classes].set(1, mode="drop")
-    later = jnp.zeros(s.shape, bool).at[jnp.where(is_later, assigned_cells, len(s)), classes].set(True, mode="drop")
-    smooth = p.label_smooth_eps
-    positive_diffs = s - (1 - 0.5 * smooth)
+    is_later_class = (
+        jnp.zeros(s.shape, bool).at[jnp.where(is_later, assigned_cells, len(s)), classes].set(True, mode="drop")
+    )
+    label_smoothing = p.label_smooth_eps
+    positive_diffs = s - (1 - 0.5 * label_smoothing)
     if p.use_focal_loss:
         probability = jnp.sum(one_hot * s, axis=1, keepdims=True) + 1e-15
         class_diffs = (
             (s - one_hot) * 0.5 * -(1 - probability) * (2 * probability * jnp.log(probability) + probability - 1)
         )
     else:
-        class_diffs = s - (one_hot * (1 - smooth) + 0.5 * smooth)
-    return p.class_scale * jnp.where(later, positive_diffs, class_diffs)
+        class_diffs = s - (one_hot * (1 - label_smoothing) + 0.5 * label_smoothing)
+    return p.class_scale * jnp.where(is_later_class, positive_diffs, class_diffs)

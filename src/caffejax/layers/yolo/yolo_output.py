@@ -14,16 +14,24 @@ from ..context import Context
 from ..dtype_policy import promote
 from ..registry import define_layer
 from ..types import IMAGE_INDICES_PER_DEVICE, Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
-from .yolo_head import Head, anchor_sizes, centred_overlaps, ground_truth, head, select_anchors, to_corners
+from .yolo_head import (
+    PredictionMap,
+    center_size_overlaps,
+    read_anchor_sizes,
+    read_ground_truth,
+    read_prediction_map,
+    select_anchors,
+    to_corners,
+)
 
-ONE_LIST: dict[Transform, str] = {
+UNSUPPORTED_TRANSFORMS: dict[Transform, str] = {
     "shard": "the boxes of all images form one list, in which they suppress each other",
     "joint_batch": IMAGE_INDICES_PER_DEVICE,
 }
 
 
-def detection_rows(
-    boxes: jax.Array, scores: jax.Array, classes: jax.Array, valid: jax.Array, threshold: float, n: int
+def make_detection_rows(
+    boxes: jax.Array, scores: jax.Array, classes: jax.Array, valid: jax.Array, threshold: float, num_images: int
 ) -> jax.Array:
     """Return the boxes that are not suppressed as rows (image, class + 1, score, x1, y1, x2, y2), best first.
 
@@ -36,7 +44,7 @@ def detection_rows(
         classes: (boxes,).
         valid: (boxes,), True for scores above the threshold.
         threshold: a box is suppressed if its overlap with a better box is at least this.
-        n: the number of images.
+        num_images: the number of images.
 
     Returns:
         The rows, (1, 1, boxes, 7), with padding rows of -1 at the end.
@@ -44,10 +52,12 @@ def detection_rows(
     corners = to_corners(boxes)
     indices, selected = select_best(corners, scores, valid, threshold, suppress_equal=True)
     columns = jnp.concatenate([(classes + 1.0)[:, None], scores[:, None], corners], axis=1)
-    index = jnp.arange(scores.shape[0])
-    image = jnp.where(jnp.any(selected), jnp.where(selected, 0, -1), jnp.where(index < n, index, -1))
+    row_index = jnp.arange(scores.shape[0])
+    image_index = jnp.where(
+        jnp.any(selected), jnp.where(selected, 0, -1), jnp.where(row_index < num_images, row_index, -1)
+    )
     rows = jnp.where(selected[:, None], columns[indices], -1)
-    return jnp.concatenate([image[:, None].astype(rows.dtype), rows], axis=1)[None, None]
+    return jnp.concatenate([image_index[:, None].astype(rows.dtype), rows], axis=1)[None, None]
 
 
 def yolo_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
@@ -62,20 +72,20 @@ def yolo_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     p = ctx.param
     require(p.num_classes > 0, f"yolo_detection_output_param.num_classes must be above 0, not {p.num_classes}")
     require(p.coords == 4, f"yolo_detection_output_param.coords must be 4, not {p.coords}")
-    anchors = anchor_sizes(p.biases, "yolo_detection_output_param")[: p.num_box]
+    anchors = read_anchor_sizes(p.biases, "yolo_detection_output_param")[: p.num_box]
     require(
         len(anchors) == p.num_box,
         f"yolo_detection_output_param.biases must have num_box = {p.num_box} anchors, not {len(anchors)}",
     )
     boxes, scores, classes = [], [], []
     for i, x in enumerate(bottoms):
-        h = head(x, anchors, 1, p.num_classes, f"bottom {i}")
-        probabilities = jax.nn.softmax(h.raw[..., 5:])
-        boxes.append(h.boxes(jax.nn.sigmoid(h.raw[..., :2])).reshape(-1, 4))
-        scores.append((jax.nn.sigmoid(h.raw[..., 4]) * jnp.max(probabilities, axis=-1)).ravel())
+        predictions = read_prediction_map(x, anchors, 1, p.num_classes, f"bottom {i}")
+        probabilities = jax.nn.softmax(predictions.raw[..., 5:])
+        boxes.append(predictions.decode_boxes(jax.nn.sigmoid(predictions.raw[..., :2])).reshape(-1, 4))
+        scores.append((jax.nn.sigmoid(predictions.raw[..., 4]) * jnp.max(probabilities, axis=-1)).ravel())
         classes.append(jnp.argmax(probabilities, axis=-1).ravel())
     score = jnp.concatenate(scores)
-    return detection_rows(
+    return make_detection_rows(
         jnp.concatenate(boxes),
         score,
         jnp.concatenate(classes),
@@ -91,7 +101,7 @@ define_layer(
     Gradient(exists=False),
     LayerTraits(pads_rows=True),
     docs=LayerDocs(
-        unsupported=ONE_LIST,
+        unsupported=UNSUPPORTED_TRANSFORMS,
         origin="MobileNet-YOLO",
         restrictions="`label_map_file` and `side` are ignored.",
     ),
@@ -114,10 +124,14 @@ def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     is followed by its deviation. Scores are multiplied by 1 minus the mean of the four deviations (by sigmoid).
     """
     p = ctx.param
-    all_classes = p.nms_threshold >= 1  # then a cell may have boxes of several classes
-    candidates = [_candidates(*h, all_classes) for h in _read_heads(ctx, bottoms)]
+    keeps_all_classes = p.nms_threshold >= 1  # then a cell may have boxes of several classes
+    candidates = [
+        _read_candidates(*map_and_factor, keeps_all_classes) for map_and_factor in _read_prediction_maps(ctx, bottoms)
+    ]
     boxes, scores, classes = (jnp.concatenate(parts) for parts in zip(*candidates, strict=True))
-    top = detection_rows(boxes, scores, classes, scores > p.confidence_threshold, p.nms_threshold, bottoms[0].shape[0])
+    top = make_detection_rows(
+        boxes, scores, classes, scores > p.confidence_threshold, p.nms_threshold, bottoms[0].shape[0]
+    )
     return top.astype(bottoms[0].dtype)
 
 
@@ -127,7 +141,7 @@ define_layer(
     Gradient(exists=False),
     LayerTraits(pads_rows=True),
     docs=LayerDocs(
-        unsupported=ONE_LIST,
+        unsupported=UNSUPPORTED_TRANSFORMS,
         origin="MobileNet-YOLO",
         restrictions="`gaussian_box` follows the paper on Gaussian YOLOv3. The fork counts the deviation of x twice on "
         "GPUs, and on CPUs takes the objectness for the score of the first class. No recorded case of it.",
@@ -135,31 +149,39 @@ define_layer(
 )
 
 
-def _read_heads(ctx: Context, bottoms: tuple[jax.Array, ...]) -> list[tuple[Head, jax.Array | float]]:
+def _read_prediction_maps(
+    ctx: Context, bottoms: tuple[jax.Array, ...]
+) -> list[tuple[PredictionMap, jax.Array | float]]:
     """Return each map with the factors of its scores, (N, cells, 1), or 1 without `gaussian_box`.
 
     Raises:
         LayerError: if a setting or the shape of a bottom is wrong.
     """
-    p, field, n = ctx.param, "yolov3_detection_output_param", len(bottoms)
+    p, field, num_bottoms = ctx.param, "yolov3_detection_output_param", len(bottoms)
     require(p.num_classes > 0, f"{field}.num_classes must be above 0, not {p.num_classes}")
-    require(p.mask_group_num == n, f"{field}.mask_group_num is {p.mask_group_num}, but there are {n} bottoms")
     require(
-        len(p.anchors_scale) >= n,
-        f"{field}.anchors_scale must have {n} values, one for each bottom, not {len(p.anchors_scale)}",
+        p.mask_group_num == num_bottoms,
+        f"{field}.mask_group_num is {p.mask_group_num}, but there are {num_bottoms} bottoms",
+    )
+    require(
+        len(p.anchors_scale) >= num_bottoms,
+        f"{field}.anchors_scale must have {num_bottoms} values, one for each bottom, not {len(p.anchors_scale)}",
     )
     require(all(s > 0 for s in p.anchors_scale), f"{field}.anchors_scale must be above 0, not {list(p.anchors_scale)}")
-    anchors, size = anchor_sizes(p.biases, field), len(p.mask) // n
+    anchors, anchors_per_map = read_anchor_sizes(p.biases, field), len(p.mask) // num_bottoms
     require(
-        0 < p.num_box <= size and len(p.mask) == n * size,
-        f"{field}.mask must have num_box = {p.num_box} anchors for each of the {n} bottoms, not {len(p.mask)} in total",
+        0 < p.num_box <= anchors_per_map and len(p.mask) == num_bottoms * anchors_per_map,
+        f"{field}.mask must have num_box = {p.num_box} anchors for each of the {num_bottoms} bottoms, "
+        f"not {len(p.mask)} in total",
     )
-    heads: list[tuple[Head, jax.Array | float]] = []
+    prediction_maps: list[tuple[PredictionMap, jax.Array | float]] = []
     for i, x in enumerate(bottoms):
-        selected = select_anchors(anchors, p.mask[i * size :][: p.num_box], field)
-        maps, factor = _split_deviations(x, p, f"bottom {i}") if p.gaussian_box else (x, 1.0)
-        heads.append((head(maps, selected, p.anchors_scale[i], p.num_classes, f"bottom {i}"), factor))
-    return heads
+        selected_anchors = select_anchors(anchors, p.mask[i * anchors_per_map :][: p.num_box], field)
+        values, factor = _split_deviations(x, p, f"bottom {i}") if p.gaussian_box else (x, 1.0)
+        prediction_maps.append(
+            (read_prediction_map(values, selected_anchors, p.anchors_scale[i], p.num_classes, f"bottom {i}"), factor)
+        )
+    return prediction_maps
 
 
 def _split_deviations(x: jax.Array, p: Any, name: str) -> tuple[jax.Array, jax.Array]:
@@ -172,30 +194,30 @@ def _split_deviations(x: jax.Array, p: Any, name: str) -> tuple[jax.Array, jax.A
     Raises:
         LayerError: if the shape of the map is wrong.
     """
-    per_anchor = 9 + p.num_classes
+    values_per_anchor = 9 + p.num_classes
     require(
-        len(x.shape) == 4 and x.shape[1] == p.num_box * per_anchor,
-        f"{name} must be a map with {p.num_box * per_anchor} channels (4 coordinates, each with its deviation, "
+        len(x.shape) == 4 and x.shape[1] == p.num_box * values_per_anchor,
+        f"{name} must be a map with {p.num_box * values_per_anchor} channels (4 coordinates, each with its deviation, "
         f"objectness and {p.num_classes} classes for each of {p.num_box} anchors), not shape {x.shape}",
     )
     n, _, height, width = x.shape
-    anchors = promote(x).reshape(n, p.num_box, per_anchor, height, width)
-    maps = anchors[:, :, np.r_[0:8:2, 8:per_anchor]].reshape(n, -1, height, width)
-    deviation = jnp.mean(jax.nn.sigmoid(anchors[:, :, 1:8:2]), axis=2)
+    anchor_values = promote(x).reshape(n, p.num_box, values_per_anchor, height, width)
+    maps = anchor_values[:, :, np.r_[0:8:2, 8:values_per_anchor]].reshape(n, -1, height, width)
+    deviation = jnp.mean(jax.nn.sigmoid(anchor_values[:, :, 1:8:2]), axis=2)
     return maps, 1 - deviation.reshape(n, -1, 1)
 
 
-def _candidates(h: Head, factor: jax.Array | float, all_classes: bool) -> Candidates:
+def _read_candidates(predictions: PredictionMap, factor: jax.Array | float, keeps_all_classes: bool) -> Candidates:
     """Return the boxes (n, 4), scores (n,) and classes (n,) of a map that are candidates for detections.
 
     Args:
-        h: the map.
+        predictions: the map.
         factor: the factors of the scores, (N, cells, 1) or 1.
-        all_classes: whether each cell has a candidate for each class, instead of only for its best class.
+        keeps_all_classes: whether each cell has a candidate for each class, instead of only for its best class.
     """
-    s = jax.nn.sigmoid(h.raw)
-    boxes, scores = h.boxes(s[..., :2]), factor * s[..., 4:5] * s[..., 5:]
-    if not all_classes:
+    s = jax.nn.sigmoid(predictions.raw)
+    boxes, scores = predictions.decode_boxes(s[..., :2]), factor * s[..., 4:5] * s[..., 5:]
+    if not keeps_all_classes:
         return boxes.reshape(-1, 4), jnp.max(scores, axis=-1).ravel(), jnp.argmax(scores, axis=-1).ravel()
     classes = jnp.broadcast_to(jnp.arange(scores.shape[-1]), scores.shape)
     return jnp.repeat(boxes.reshape(-1, 4), scores.shape[-1], axis=0), scores.ravel(), classes.ravel()
@@ -204,7 +226,7 @@ def _candidates(h: Head, factor: jax.Array | float, all_classes: bool) -> Candid
 _MIN_SCORE = 0.005  # with anchors, predictions with a smaller score are ignored
 
 
-class Boxes(NamedTuple):
+class EvaluatedBoxes(NamedTuple):
     """Predicted or labelled boxes of each image.
 
     Attributes:
@@ -240,9 +262,9 @@ def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array, *_images: jax.
     neither a true nor a false positive. A third bottom, Intel's images, is ignored.
     """
     p = ctx.param
-    _check(p, x)
-    predicted, labelled = (_read_anchor_map if len(p.biases) else _read_cell_map)(p, x, labels)
-    return jax.vmap(lambda a, b: _evaluate_image(p, a, b))(predicted, labelled).astype(x.dtype)
+    _check_settings(p, x)
+    predictions, truth = (_read_anchor_map if len(p.biases) else _read_cell_map)(p, x, labels)
+    return jax.vmap(lambda a, b: _evaluate_image(p, a, b))(predictions, truth).astype(x.dtype)
 
 
 define_layer(
@@ -258,86 +280,95 @@ define_layer(
 )
 
 
-def _check(p: Any, x: Any) -> None:
+def _check_settings(p: Any, x: Any) -> None:
     for name in ("side", "num_class", "num_object"):
         require(getattr(p, name) > 0, f"{name} must be positive, not {getattr(p, name)}")
     require(len(x.shape) > 1, f"needs a row of predictions for each image, not shape {x.shape}")
 
 
-def _read_anchor_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Boxes]:
-    anchors = anchor_sizes(p.biases, "eval_detection_param")
+def _read_anchor_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[EvaluatedBoxes, EvaluatedBoxes]:
+    anchors = read_anchor_sizes(p.biases, "eval_detection_param")
     require(
         len(anchors) == p.num_object,
         f"needs two biases for each of num_object = {p.num_object} anchors, not {len(p.biases)}",
     )
-    cells = head(x, anchors, 1, p.num_class)
+    predictions = read_prediction_map(x, anchors, 1, p.num_class)
     require(
         tuple(x.shape[2:]) == (p.side, p.side), f"bottom 0 must have height and width {p.side}, not shape {x.shape}"
     )
-    objects = ground_truth(x.shape, labels, cells.sides)
-    probabilities = jax.nn.softmax(cells.raw[..., 5:], axis=-1)
-    scores = _scores(p, jax.nn.sigmoid(cells.raw[..., 4]), jnp.max(probabilities, axis=-1))
-    boxes = cells.boxes(jax.nn.sigmoid(cells.raw[..., :2]))
-    best = jnp.argmax(probabilities, axis=-1)
-    labelled = Boxes(objects.classes, objects.boxes, jnp.ones_like(objects.classes, bool), objects.valid)
-    return Boxes(best, boxes, scores, scores >= (_MIN_SCORE if p.nms >= 0 else 0)), labelled
+    objects = read_ground_truth(x.shape, labels, predictions.grid_size)
+    probabilities = jax.nn.softmax(predictions.raw[..., 5:], axis=-1)
+    scores = _compute_scores(p, jax.nn.sigmoid(predictions.raw[..., 4]), jnp.max(probabilities, axis=-1))
+    boxes = predictions.decode_boxes(jax.nn.sigmoid(predictions.raw[..., :2]))
+    best_class = jnp.argmax(probabilities, axis=-1)
+    truth = EvaluatedBoxes(objects.classes, objects.boxes, jnp.ones_like(objects.classes, bool), objects.valid)
+    return EvaluatedBoxes(best_class, boxes, scores, scores >= (_MIN_SCORE if p.nms >= 0 else 0)), truth
 
 
-def _read_cell_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Boxes]:
-    n, cells = x.shape[0], p.side**2
-    parts = [p.num_class, p.num_object, 4 * p.num_object]
-    for i, (bottom, n_values) in enumerate(((x, sum(parts)), (labels, 7))):
+def _read_cell_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[EvaluatedBoxes, EvaluatedBoxes]:
+    n, num_cells = x.shape[0], p.side**2
+    part_sizes = [p.num_class, p.num_object, 4 * p.num_object]
+    for i, (bottom, num_values) in enumerate(((x, sum(part_sizes)), (labels, 7))):
         size = np.prod(bottom.shape[1:], dtype=int)
         require(
-            bottom.shape[0] == n and size == n_values * cells,
-            f"bottom {i} must have {n_values} values for each of {p.side} x {p.side} cells, not shape {bottom.shape}",
+            bottom.shape[0] == n and size == num_values * num_cells,
+            f"bottom {i} must have {num_values} values for each of {p.side} x {p.side} cells, not shape {bottom.shape}",
         )
-    probabilities, objects, raw = jnp.split(promote(x).reshape(n, sum(parts), cells), np.cumsum(parts)[:-1], axis=1)
-    raw = raw.reshape(n, p.num_object, 4, cells).transpose(0, 3, 1, 2)  # cell by cell
-    corners = jnp.stack(jnp.divmod(jnp.arange(cells), p.side)[::-1], axis=1)[:, None]
-    centers = (corners + raw[..., :2]) / p.side if p.constriant else raw[..., :2]
-    boxes = jnp.concatenate([centers, jnp.square(raw[..., 2:]) if p.sqrt else raw[..., 2:]], axis=-1)
+    probabilities, objectness, raw_boxes = jnp.split(
+        promote(x).reshape(n, sum(part_sizes), num_cells), np.cumsum(part_sizes)[:-1], axis=1
+    )
+    raw_boxes = raw_boxes.reshape(n, p.num_object, 4, num_cells).transpose(0, 3, 1, 2)  # cell by cell
+    cell_corners = jnp.stack(jnp.divmod(jnp.arange(num_cells), p.side)[::-1], axis=1)[:, None]
+    centers = (cell_corners + raw_boxes[..., :2]) / p.side if p.constriant else raw_boxes[..., :2]
+    boxes = jnp.concatenate([centers, jnp.square(raw_boxes[..., 2:]) if p.sqrt else raw_boxes[..., 2:]], axis=-1)
     scores = (
-        _scores(p, objects, jnp.max(probabilities, axis=1, keepdims=True))
+        _compute_scores(p, objectness, jnp.max(probabilities, axis=1, keepdims=True))
         .transpose(0, 2, 1)
-        .reshape(n, cells * p.num_object)
+        .reshape(n, num_cells * p.num_object)
     )
-    best = jnp.repeat(jnp.argmax(probabilities, axis=1), p.num_object, axis=1)
+    best_class = jnp.repeat(jnp.argmax(probabilities, axis=1), p.num_object, axis=1)
     difficult, valid, classes, label_boxes = jnp.split(
-        promote(labels).reshape(n, 7 * cells), [cells, 2 * cells, 3 * cells], axis=1
+        promote(labels).reshape(n, 7 * num_cells), [num_cells, 2 * num_cells, 3 * num_cells], axis=1
     )
-    labelled = Boxes(classes.astype(jnp.int32), label_boxes.reshape(n, cells, 4), difficult != 1, valid != 0)
-    return Boxes(best, boxes.reshape(n, cells * p.num_object, 4), scores, jnp.ones_like(scores, bool)), labelled
+    truth = EvaluatedBoxes(classes.astype(jnp.int32), label_boxes.reshape(n, num_cells, 4), difficult != 1, valid != 0)
+    return EvaluatedBoxes(
+        best_class, boxes.reshape(n, num_cells * p.num_object, 4), scores, jnp.ones_like(scores, bool)
+    ), truth
 
 
-def _scores(p: Any, objectness: jax.Array, probability: jax.Array) -> jax.Array:
-    kind = p.ScoreType.Name(p.score_type)
+def _compute_scores(p: Any, objectness: jax.Array, probability: jax.Array) -> jax.Array:
+    score_type = p.ScoreType.Name(p.score_type)
     factors = {
         "OBJ": objectness + 0 * probability,
         "PROB": probability + 0 * objectness,
         "MULTIPLY": objectness * probability,
     }
-    return factors[kind]
+    return factors[score_type]
 
 
-def _evaluate_image(p: Any, predicted: Boxes, labelled: Boxes) -> jax.Array:
+def _evaluate_image(p: Any, predictions: EvaluatedBoxes, truth: EvaluatedBoxes) -> jax.Array:
     """Return one image's row of the top of EvalDetection, (num_class + boxes * 4,)."""
-    order = jnp.argsort(-predicted.scores, stable=True)
-    classes, boxes, scores, valid = (part[order] for part in predicted)
+    order = jnp.argsort(-predictions.scores, stable=True)
+    classes, boxes, scores, valid = (part[order] for part in predictions)
     if p.nms >= 0:
         valid &= non_max_suppression(to_corners(boxes), jnp.ones_like(valid), p.nms, suppress_equal=True)
     order = jnp.argsort(jnp.where(valid, classes, p.num_class), stable=True)
     classes, boxes, scores, valid = (part[order] for part in (classes, boxes, scores, valid))
-    same_class = labelled.valid & (labelled.classes == classes[:, None])
-    overlap = jnp.where(same_class, centred_overlaps(boxes[:, None], labelled.boxes), -1)
-    best = jnp.argmax(overlap, axis=1)[:, None] == jnp.arange(overlap.shape[1])
-    matches = best & (overlap >= p.threshold) & same_class & valid[:, None]
-    first_matches = matches & (jnp.cumsum(matches, axis=0) == 1)
-    true_positive = jnp.any(first_matches & labelled.scores, axis=1)
-    false_positive = valid & ~true_positive & ~jnp.any(matches & ~labelled.scores, axis=1)
+    is_same_class = truth.valid & (truth.classes == classes[:, None])
+    overlap = jnp.where(is_same_class, center_size_overlaps(boxes[:, None], truth.boxes), -1)
+    is_best = jnp.argmax(overlap, axis=1)[:, None] == jnp.arange(overlap.shape[1])
+    is_match = is_best & (overlap >= p.threshold) & is_same_class & valid[:, None]
+    is_first_match = is_match & (jnp.cumsum(is_match, axis=0) == 1)
+    is_true_positive = jnp.any(is_first_match & truth.scores, axis=1)
+    is_false_positive = valid & ~is_true_positive & ~jnp.any(is_match & ~truth.scores, axis=1)
     columns = jnp.stack(
-        [classes.astype(scores.dtype), scores, true_positive.astype(scores.dtype), false_positive.astype(scores.dtype)]
+        [
+            classes.astype(scores.dtype),
+            scores,
+            is_true_positive.astype(scores.dtype),
+            is_false_positive.astype(scores.dtype),
+        ]
     )
-    is_counted = (labelled.valid & labelled.scores)[:, None] & (labelled.classes[:, None] == jnp.arange(p.num_class))
+    is_counted = (truth.valid & truth.scores)[:, None] & (truth.classes[:, None] == jnp.arange(p.num_class))
     rows = jnp.where(valid[:, None], columns.T, 0)
     return jnp.concatenate([jnp.sum(is_counted, axis=0).astype(scores.dtype), rows.ravel()])

@@ -17,21 +17,21 @@ from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 
 
-def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array) -> jax.Array:
+def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array) -> jax.Array:
     """Compute the sum of squares of d = `object_scale` * (sigmoid(x) - label), divided by N, as a scalar.
 
     Bottoms: x and labels of one shape (N, C, ...), and optionally the number of pixels of each class, (N, C). With
     these numbers, the differences of a class are multiplied by 2 minus the class's fraction of the pixels. The gradient
     is d / N, as in the fork.
     """
-    return jnp.sum(jnp.square(_difference(ctx, x, labels, *pixels))) / max(x.shape[0], 1)
+    return jnp.sum(jnp.square(_subtract_labels(ctx, x, labels, *pixel_counts))) / max(x.shape[0], 1)
 
 
 def yolo_seg_backward(
-    ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array, y: jax.Array, dy: jax.Array
+    ctx: Context, x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array | None, ...]:
-    diff = dy / max(x.shape[0], 1) * _difference(ctx, x, labels, *pixels)
-    return diff.astype(x.dtype), None, *(None for _ in pixels)
+    diff = dy / max(x.shape[0], 1) * _subtract_labels(ctx, x, labels, *pixel_counts)
+    return diff.astype(x.dtype), None, *(None for _ in pixel_counts)
 
 
 define_layer(
@@ -46,23 +46,27 @@ define_layer(
 )
 
 
-def _difference(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array) -> jax.Array:
+def _subtract_labels(ctx: Context, x: jax.Array, labels: jax.Array, *pixel_counts: jax.Array) -> jax.Array:
     require_same_batch_size(x.shape, labels.shape)
     require(
         x.size == labels.size, f"needs a label for each value of bottom 0 {x.shape}, not labels of shape {labels.shape}"
     )
     target = lax.stop_gradient(promote(labels)).reshape(x.shape)
     difference = ctx.param.object_scale * (jax.nn.sigmoid(promote(x)) - target)
-    for pixel_counts in pixels:
-        expected = x.shape[:2]
+    for counts in pixel_counts:
+        expected_shape = x.shape[:2]
         require(
-            len(x.shape) >= 2 and pixel_counts.shape[:2] == expected and pixel_counts.size == expected[0] * expected[1],
-            f"bottom 2 must have the number of pixels of each class in each image, {expected}, not shape "
-            f"{pixel_counts.shape}",
+            len(x.shape) >= 2
+            and counts.shape[:2] == expected_shape
+            and counts.size == expected_shape[0] * expected_shape[1],
+            f"bottom 2 must have the number of pixels of each class in each image, {expected_shape}, not shape "
+            f"{counts.shape}",
         )
-        per_class = cross_replica.psum(ctx, jnp.sum(lax.stop_gradient(promote(pixel_counts)).reshape(expected), axis=0))
-        weights = per_class / jnp.maximum(jnp.sum(per_class), 1e-30)
-        difference *= (2 - weights).reshape(-1, *(1,) * (len(x.shape) - 2))
+        class_counts = cross_replica.psum(
+            ctx, jnp.sum(lax.stop_gradient(promote(counts)).reshape(expected_shape), axis=0)
+        )
+        class_fractions = class_counts / jnp.maximum(jnp.sum(class_counts), 1e-30)
+        difference *= (2 - class_fractions).reshape(-1, *(1,) * (len(x.shape) - 2))
     return difference
 
 
@@ -73,21 +77,21 @@ def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.
     pixels gets 0. If the sizes differ, probabilities are truncated to multiples of 1/255 and resized bilinearly to H' x
     W'.
     """
-    shape, target_shape, threshold = x.shape, labels.shape, ctx.param.threshold
+    shape, label_shape, threshold = x.shape, labels.shape, ctx.param.threshold
     require(
-        len(shape) == 4 and len(target_shape) == 4 and target_shape[:2] == shape[:2],
-        f"needs probabilities and labels (images, classes, height, width), not {shape} and {target_shape}",
+        len(shape) == 4 and len(label_shape) == 4 and label_shape[:2] == shape[:2],
+        f"needs probabilities and labels (images, classes, height, width), not {shape} and {label_shape}",
     )
     probabilities, is_label = promote(x), promote(labels) > threshold
-    if target_shape[2:] != shape[2:]:
+    if label_shape[2:] != shape[2:]:
         probabilities, threshold = (
-            _resize_bytes(jnp.floor(jnp.clip(probabilities * 255, 0, 255)), target_shape[2:]),
+            _resize_bytes(jnp.floor(jnp.clip(probabilities * 255, 0, 255)), label_shape[2:]),
             float(int(threshold * 255)),
         )
-    predicted = probabilities > threshold
+    is_predicted = probabilities > threshold
     intersection, union = (
         cross_replica.psum(ctx, jnp.sum(m, axis=(0, 2, 3), dtype=jnp.float32))
-        for m in (predicted & is_label, predicted | is_label)
+        for m in (is_predicted & is_label, is_predicted | is_label)
     )
     return (intersection / jnp.maximum(union, 1)).reshape(1, 1, 1, -1)
 
@@ -108,17 +112,17 @@ def _resize_bytes(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
     """Resize images (N, C, H, W) of integers from 0 to 255 to `size` bilinearly, and round the result, as in OpenCV."""
     check_side_length(size)
     for axis, n in zip((2, 3), size, strict=True):
-        low, high, weight = _neighbours(x.shape[axis], n)
+        low, high, weight = _find_neighbors(x.shape[axis], n)
         fraction = weight.reshape(-1, *(1,) * (3 - axis)).astype(x.dtype)
         x = jnp.take(x, low, axis) * (1 - fraction) + jnp.take(x, high, axis) * fraction
     return jnp.floor(x + 0.5)
 
 
-def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _find_neighbors(old_size: int, new_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the two old pixels beside each new pixel of an axis, and the weight of the second of them, (new,) each.
 
-    `old` and `new` are the numbers of pixels.
+    `old_size` and `new_size` are the numbers of pixels.
     """
-    position = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    position = np.clip((np.arange(new_size) + 0.5) * old_size / new_size - 0.5, 0, old_size - 1)
     low = np.floor(position).astype(np.int32)
-    return low, np.minimum(low + 1, old - 1), position - low
+    return low, np.minimum(low + 1, old_size - 1), position - low
