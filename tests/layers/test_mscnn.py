@@ -10,7 +10,7 @@ from layer_nets import net_text
 
 from caffejax import LayerError, Net
 from caffejax.errors import CaffejaxError
-from caffejax.layers.mscnn.box_output import overlap_measure
+from caffejax.layers.mscnn.box_output import make_overlap_measure
 from caffejax.layers.mscnn.detection_loss import masked_sample, masked_topk
 
 REG = "bbox_reg_param { bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 " + (
@@ -60,7 +60,7 @@ def test_overlap_measures_equal_loops(measure: str, plus: float) -> None:
     boxes[3] = [10, 0, 20, 9]  # half a pixel away: not one that meets
     expected = [[plain_overlap(a, b, plus, measure) for b in boxes] for a in boxes]
     for module in (jnp, np):
-        result = overlap_measure(measure, plus)(module.asarray(boxes)[:, None], module.asarray(boxes)[None])
+        result = make_overlap_measure(measure, plus)(module.asarray(boxes)[:, None], module.asarray(boxes)[None])
         np.testing.assert_allclose(result, expected, rtol=1e-5)
     assert expected[2][3] == 0
 

@@ -11,7 +11,7 @@ from ..errors import require
 from ..glog import warn_once
 from .context import Context, ParamSpec
 from .helpers import as_tuple, no_gradient
-from .metric_learning.margins import next_pass, passes
+from .metric_learning.margins import increment_pass_count, make_pass_count_spec
 from .registry import define_layer
 from .types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, Signature, Traced
 
@@ -72,7 +72,7 @@ def gradient_scaler(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Arra
     progress)) - 1)), where progress is min(t / max_iter, 1). The blob, (1,), counts the passes.
     """
     (count,) = blobs
-    return _with_negative_gradient(x, _factor(ctx, count)), (next_pass(count) if ctx.training else count,)
+    return _with_negative_gradient(x, _factor(ctx, count)), (increment_pass_count(count) if ctx.training else count,)
 
 
 def gradient_scaler_params(ctx: Context, x: Any) -> list[ParamSpec]:
@@ -82,7 +82,7 @@ def gradient_scaler_params(ctx: Context, x: Any) -> list[ParamSpec]:
     require(
         p.lower_bound <= p.upper_bound, f"lower_bound {p.lower_bound:g} must be at most upper_bound {p.upper_bound:g}"
     )
-    return [passes(0)]
+    return [make_pass_count_spec(0)]
 
 
 def gradient_scaler_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: jax.Array) -> tuple[Any, ...]:

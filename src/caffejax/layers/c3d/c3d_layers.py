@@ -22,11 +22,11 @@ from ..loss import one_hot_mask, require_same_batch_size
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
-TEMPORAL = ("kernel_depth", "temporal_stride", "temporal_pad")  # fields that C3D 1.0 adds to the 2D messages
+TEMPORAL_FIELDS = ("kernel_depth", "temporal_stride", "temporal_pad")  # fields that C3D 1.0 adds to the 2D messages
 
-_BY_AXIS = tuple(f"{setting}_{axis}" for setting in ("kernel", "stride", "pad") for axis in ("h", "w", "d"))
-_BY_SIDE = tuple(f"pad_{axis}{side}" for axis in ("h", "w", "d") for side in (0, 1))
-NOT_READ = (*_BY_AXIS, *_BY_SIDE, "axis", "dilation", "round_mode")
+_AXIS_FIELDS = tuple(f"{setting}_{axis}" for setting in ("kernel", "stride", "pad") for axis in ("h", "w", "d"))
+_SIDE_FIELDS = tuple(f"pad_{axis}{side}" for axis in ("h", "w", "d") for side in (0, 1))
+UNREAD_FIELDS = (*_AXIS_FIELDS, *_SIDE_FIELDS, "axis", "dilation", "round_mode")
 
 
 def volume_param(ctx: Context, field: str) -> Any:
@@ -40,14 +40,17 @@ def volume_param(ctx: Context, field: str) -> Any:
     """
     if not ctx.layer.HasField(field):
         return ctx.param
-    volume = getattr(ctx.layer, field)
-    effective = {*volume.DESCRIPTOR.fields_by_name, *TEMPORAL, *NOT_READ} - {"bias_term", "engine"}
-    ignored = [f.name for f, _ in ctx.param.ListFields() if f.name in effective]
+    volume_settings = getattr(ctx.layer, field)
+    effective_fields = {*volume_settings.DESCRIPTOR.fields_by_name, *TEMPORAL_FIELDS, *UNREAD_FIELDS} - {
+        "bias_term",
+        "engine",
+    }
+    ignored_fields = [f.name for f, _ in ctx.param.ListFields() if f.name in effective_fields]
     require(
-        not ignored,
-        f"{', '.join(ignored)} of {ctx.type.signature.param} has no effect if {field} is set; set it in {field}",
+        not ignored_fields,
+        f"{', '.join(ignored_fields)} of {ctx.type.signature.param} has no effect if {field} is set; set it in {field}",
     )
-    return volume
+    return volume_settings
 
 
 def volume_window(p: Any) -> Window:
@@ -58,8 +61,8 @@ def volume_window(p: Any) -> Window:
             kernel_h.
     """
     # group of the 3D message has no effect in C3D
-    planar = ("group",) if p.DESCRIPTOR.name == "ConvolutionParameter" else ()
-    reject_fields(p, (*NOT_READ, *planar, "global_pooling"), "set kernel_size, stride and pad instead")
+    planar_fields = ("group",) if p.DESCRIPTOR.name == "ConvolutionParameter" else ()
+    reject_fields(p, (*UNREAD_FIELDS, *planar_fields, "global_pooling"), "set kernel_size, stride and pad instead")
     depth, size = _read_number(p, "kernel_depth"), _read_number(p, "kernel_size")
     stride, pad = _read_number(p, "stride", 1), _read_number(p, "pad", 0)
     temporal_stride = _read_number(p, "temporal_stride", 1)
@@ -111,8 +114,8 @@ def convolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
 
 
 def convolution3d_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    p, c = _param(ctx), volume_correlation(ctx, x)
-    return _weight_and_bias(p, (p.num_output, x.shape[1], *c.window.kernel), p.bias_term)
+    p, c = _read_param(ctx), volume_correlation(ctx, x)
+    return _weight_and_bias_specs(p, (p.num_output, x.shape[1], *c.window.kernel), p.bias_term)
 
 
 def convolution3d_backward(
@@ -138,8 +141,8 @@ def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
 
 
 def deconvolution3d_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    p, c = _param(ctx), volume_correlation(ctx, x)
-    return _weight_and_bias(p, (x.shape[1], p.num_output, *c.window.kernel), ctx.param.bias_term)
+    p, c = _read_param(ctx), volume_correlation(ctx, x)
+    return _weight_and_bias_specs(p, (x.shape[1], p.num_output, *c.window.kernel), ctx.param.bias_term)
 
 
 def deconvolution3d_backward(
@@ -155,7 +158,10 @@ _RESTRICTIONS = "`group` is ignored, as in the fork. filter_group, which only sp
 
 define_layer(
     Signature(
-        "Convolution3D", param="convolution_param", further_params=("convolution3d_param",), fork_settings=TEMPORAL
+        "Convolution3D",
+        param="convolution_param",
+        further_params=("convolution3d_param",),
+        fork_settings=TEMPORAL_FIELDS,
     ),
     Traced(convolution3d, params=convolution3d_params),
     Gradient(convolution3d_backward, overwrites_diffs=True),
@@ -167,7 +173,7 @@ define_layer(
         "Deconvolution3D",
         param="convolution_param",
         further_params=("convolution3d_param",),
-        fork_settings=TEMPORAL,
+        fork_settings=TEMPORAL_FIELDS,
     ),
     Traced(deconvolution3d, params=deconvolution3d_params),
     Gradient(deconvolution3d_backward, overwrites_diffs=True),
@@ -176,7 +182,7 @@ define_layer(
 )
 
 
-def _param(ctx: Context) -> Any:
+def _read_param(ctx: Context) -> Any:
     return volume_param(ctx, "convolution3d_param")
 
 
@@ -186,7 +192,7 @@ def volume_correlation(ctx: Context, x: Any) -> Correlation:
     Raises:
         LayerError: if settings are missing or invalid, or the bottom does not have five axes.
     """
-    p = _param(ctx)
+    p = _read_param(ctx)
     volume_size(x)
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     filter_groups = getattr(p, "filter_group", 1)
@@ -197,9 +203,9 @@ def volume_correlation(ctx: Context, x: Any) -> Correlation:
     return Correlation(volume_window(p), axis=1, group=1, fast=ctx.fast)
 
 
-def _weight_and_bias(p: Any, shape: Shape, biased: bool) -> list[ParamSpec]:
+def _weight_and_bias_specs(p: Any, shape: Shape, has_bias: bool) -> list[ParamSpec]:
     bias = ParamSpec((1, 1, 1, 1, p.num_output), p.bias_filler)
-    return [ParamSpec(shape, p.weight_filler), *([bias] if biased else [])]
+    return [ParamSpec(shape, p.weight_filler), *([bias] if has_bias else [])]
 
 
 def _transposed_size(c: Correlation, x: jax.Array) -> Shape:
@@ -226,35 +232,38 @@ def pooling3d_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Arra
     return pool_windows_diff(x, y, dy, *volume_windows(ctx, x))
 
 
-def pool_windows(x: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
-    """Return the maximum or the average of x in each window, (N, C, *out).
+def pool_windows(x: jax.Array, method: str, window: Window, output_size: Shape) -> jax.Array:
+    """Return the maximum or the average of x in each window, (N, C, *output_size).
 
     Args:
         x: (N, C, *spatial).
         method: "MAX" or "AVE".
         window: the window over all spatial axes.
-        out: the number of windows along each spatial axis.
+        output_size: the number of windows along each spatial axis.
     """
     if method == "MAX":
-        return _maxima(x, window)
+        return _window_maxima(x, window)
     total = _reduce_windows(lax.add, 0, promote(x), window)
-    return (total / _volumes(total, x, window, out)).astype(x.dtype)
+    return (total / _window_volumes(total, x, window, output_size)).astype(x.dtype)
 
 
-def pool_windows_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
-    """Return the gradient with respect to x, (N, C, *spatial), where `y = pool_windows(x, method, window, out)`.
+def pool_windows_diff(
+    x: jax.Array, y: jax.Array, dy: jax.Array, method: str, window: Window, output_size: Shape
+) -> jax.Array:
+    """Return the gradient with respect to x, (N, C, *spatial). y = pool_windows(x, method, window, output_size).
 
     Args:
         x: (N, C, *spatial).
-        y: the result of `pool_windows`, (N, C, *out).
-        dy: the gradient with respect to y, (N, C, *out).
-        method, window, out: the arguments of `pool_windows`.
+        y: the result of `pool_windows`, (N, C, *output_size).
+        dy: the gradient with respect to y, (N, C, *output_size).
+        method, window, output_size: the arguments of `pool_windows`.
     """
     if method == "AVE":
-        return _spread_diffs(promote(dy) / _volumes(promote(dy), x, window, out), window, x)
+        return _spread_diffs(promote(dy) / _window_volumes(promote(dy), x, window, output_size), window, x)
     padded = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
     size, dx = padded.shape[2:], jnp.zeros_like(padded)
-    for cells in window.cells(out):  # for each kernel cell, add the gradients of the windows whose maximum it is
+    # for each kernel cell, add the gradients of the windows whose maximum it is
+    for cells in window.cells(output_size):
         d_cells = jnp.where(padded[(..., *cells)] == y, dy, 0)
         padding = [(c.start, n - c.stop, c.step - 1) for c, n in zip(cells, size, strict=True)]
         dx += lax.pad(d_cells, jnp.zeros((), d_cells.dtype), [(0, 0, 0), (0, 0, 0), *padding])
@@ -262,7 +271,7 @@ def pool_windows_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, wi
 
 
 define_layer(
-    Signature("Pooling3D", param="pooling_param", further_params=("pooling3d_param",), fork_settings=TEMPORAL),
+    Signature("Pooling3D", param="pooling_param", further_params=("pooling3d_param",), fork_settings=TEMPORAL_FIELDS),
     Traced(pooling3d),
     Gradient(pooling3d_backward, overrides_autodiff=True),
     LayerTraits(row_wise=True, dtype_policy="bottoms"),
@@ -284,20 +293,24 @@ def volume_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
     method = str(p.PoolMethod.Name(p.pool))
     require(method in ("MAX", "AVE"), f"pool: {method} is not supported; use MAX or AVE")
     window = volume_window(p)
-    (frames, *pads), kernel, stride = window.low, window.kernel, window.stride
-    require(frames == 0, f"padding in time is not supported, but temporal_pad is {frames}")
+    (temporal_pad, *pads), kernel, stride = window.low, window.kernel, window.stride
+    require(temporal_pad == 0, f"padding in time is not supported, but temporal_pad is {temporal_pad}")
     require(method == "AVE" or not any(pads), f"MAX pooling does not support padding, but pad is {pads[0]}")
-    out = tuple(math.ceil((n + 2 * a - k) / s) + 1 for n, k, s, a in zip(size, kernel, stride, window.low, strict=True))
-    require(all(o > 0 for o in out), f"the kernel {kernel} does not fit the volume {size} with pad {window.low}")
-    starts = [(o - 1) * s - a for o, s, a in zip(out, stride, window.low, strict=True)]
+    output_size = tuple(
+        math.ceil((n + 2 * a - k) / s) + 1 for n, k, s, a in zip(size, kernel, stride, window.low, strict=True)
+    )
+    require(
+        all(o > 0 for o in output_size), f"the kernel {kernel} does not fit the volume {size} with pad {window.low}"
+    )
+    starts = [(o - 1) * s - a for o, s, a in zip(output_size, stride, window.low, strict=True)]
     require(
         all(start < n for start, n in zip(starts, size, strict=True)),
         f"the last window begins beyond the volume {size}: kernel {kernel}, stride {stride}, pad {window.low}",
     )
-    return method, window.fit_padding(size, out).drop_negative_padding(size), out
+    return method, window.fit_padding(size, output_size).drop_negative_padding(size), output_size
 
 
-def _maxima(x: jax.Array, window: Window) -> jax.Array:
+def _window_maxima(x: jax.Array, window: Window) -> jax.Array:
     return _reduce_windows(lax.max, -np.inf, x, window)
 
 
@@ -317,7 +330,7 @@ def _spread_diffs(d_cells: jax.Array, window: Window, x: jax.Array) -> jax.Array
     """Return the gradient of each cell of x, (N, C, *spatial): the sum over all windows that contain the cell.
 
     Args:
-        d_cells: (N, C, *out), for each window the gradient that it passes to each of its cells.
+        d_cells: (N, C, *output_size), for each window the gradient that it passes to each of its cells.
         window: the window over all spatial axes.
         x: (N, C, *spatial).
     """
@@ -331,21 +344,21 @@ def _spread_diffs(d_cells: jax.Array, window: Window, x: jax.Array) -> jax.Array
 
 
 def _crop_padding(dx: jax.Array, window: Window, x: jax.Array) -> jax.Array:
-    interior = (slice(low, low + n) for low, n in zip(window.low, x.shape[2:], strict=True))
-    return dx[(..., *interior)]
+    interior_slices = (slice(low, low + n) for low, n in zip(window.low, x.shape[2:], strict=True))
+    return dx[(..., *interior_slices)]
 
 
-def _volumes(like: jax.Array, x: jax.Array, window: Window, out: Shape) -> jax.Array:
-    return host_constant(partial(_count_cells, x.shape[2:], window, out), out, like.dtype)
+def _window_volumes(reference: jax.Array, x: jax.Array, window: Window, output_size: Shape) -> jax.Array:
+    return host_constant(partial(_count_cells, x.shape[2:], window, output_size), output_size, reference.dtype)
 
 
-def _count_cells(size: Shape, window: Window, out: Shape) -> np.ndarray:
-    """Return the number of cells in each window that are inside the padded volume, float32 (*out,).
+def _count_cells(size: Shape, window: Window, output_size: Shape) -> np.ndarray:
+    """Return the number of cells in each window that are inside the padded volume, float32 (*output_size,).
 
     All axes are padded by `window.low` at both ends.
     """
     lengths = []
-    for n, kernel, stride, low, o in zip(size, window.kernel, window.stride, window.low, out, strict=True):
+    for n, kernel, stride, low, o in zip(size, window.kernel, window.stride, window.low, output_size, strict=True):
         start = np.arange(o) * stride - low
         lengths.append(np.minimum(start + kernel, n + low) - start)
     return reduce(np.multiply.outer, lengths).astype(np.float32)
@@ -377,16 +390,16 @@ def voxel_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> ja
     more adds nothing to the sum, but is counted in the divisor. A negative label makes the loss NaN. The gradient with
     respect to the scores is the softmax minus the one-hot label, divided by the number of voxels.
     """
-    is_label, is_valid, voxels = _read_voxels(scores, labels)
+    is_label, is_valid, num_voxels = _read_voxels(scores, labels)
     log_likelihood = jnp.sum(jnp.where(is_label, jax.nn.log_softmax(promote(scores), 1), 0))
-    return jnp.where(is_valid, -log_likelihood / voxels, jnp.nan)
+    return jnp.where(is_valid, -log_likelihood / num_voxels, jnp.nan)
 
 
 def voxel_softmax_loss_backward(
     ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    is_label, _, voxels = _read_voxels(scores, labels)
-    return dy / voxels * (jax.nn.softmax(promote(scores), 1) - is_label), None
+    is_label, _, num_voxels = _read_voxels(scores, labels)
+    return dy / num_voxels * (jax.nn.softmax(promote(scores), 1) - is_label), None
 
 
 define_layer(

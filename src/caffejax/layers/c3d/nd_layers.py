@@ -15,11 +15,11 @@ from ..helpers import reject_fields
 from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 from ..weight_and_bias import weight_and_bias_specs
-from .c3d_layers import NOT_READ, pool_windows, pool_windows_diff
+from .c3d_layers import UNREAD_FIELDS, pool_windows, pool_windows_diff
 
 Arrays = tuple[jax.Array, ...]
 
-_SHAPES = ("kernel_shape", "stride_shape", "pad_shape")
+_SHAPE_FIELDS = ("kernel_shape", "stride_shape", "pad_shape")
 
 
 def nd_convolution(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
@@ -44,7 +44,7 @@ def nd_convolution_backward(
 
 
 define_layer(
-    Signature("NdConvolution", param="convolution_param", fork_settings=_SHAPES),
+    Signature("NdConvolution", param="convolution_param", fork_settings=_SHAPE_FIELDS),
     Traced(nd_convolution, params=nd_convolution_params),
     Gradient(nd_convolution_backward),
     LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
@@ -71,7 +71,7 @@ def nd_pooling_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Arr
 
 
 define_layer(
-    Signature("NdPooling", param="pooling_param", fork_settings=_SHAPES),
+    Signature("NdPooling", param="pooling_param", fork_settings=_SHAPE_FIELDS),
     Traced(nd_pooling),
     Gradient(nd_pooling_backward, overrides_autodiff=True),
     LayerTraits(row_wise=True, dtype_policy="bottoms"),
@@ -86,7 +86,7 @@ def nd_correlation(ctx: Context, x: Any) -> Correlation:
         LayerError: if settings are invalid, or do not match the axes or channels of the bottom.
     """
     p = ctx.param
-    window = _window(p, _size(x))
+    window = _read_window(p, _spatial_size(x))
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
     require(
         p.group > 0 and x.shape[1] % p.group == 0 and p.num_output % p.group == 0,
@@ -103,46 +103,51 @@ def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
     Raises:
         LayerError: if settings are invalid, or do not match the axes of the bottom.
     """
-    p, size = ctx.param, _size(x)
+    p, size = ctx.param, _spatial_size(x)
     method = str(p.PoolMethod.Name(p.pool))
     require(method in ("MAX", "AVE"), f"pool: {method} is not supported; use MAX or AVE")
-    window = _window(p, size, size if p.global_pooling else None)
+    window = _read_window(p, size, size if p.global_pooling else None)
     axes = list(zip(size, window.kernel, window.stride, window.low, strict=True))
     require(
         all(pad < kernel for _, kernel, _, pad in axes), f"pad {window.low} must be less than kernel {window.kernel}"
     )
-    rounded = [math.ceil((n + 2 * pad - kernel) / stride) + 1 for n, kernel, stride, pad in axes]
+    rounded_sizes = [math.ceil((n + 2 * pad - kernel) / stride) + 1 for n, kernel, stride, pad in axes]
     # As in Caffe, if there is padding, a last window that would start after the bottom is dropped.
     is_too_late = [
-        pad > 0 and (o - 1) * stride >= n + pad for o, (n, _, stride, pad) in zip(rounded, axes, strict=True)
+        pad > 0 and (o - 1) * stride >= n + pad for o, (n, _, stride, pad) in zip(rounded_sizes, axes, strict=True)
     ]
-    out = tuple(o - int(dropped) for o, dropped in zip(rounded, is_too_late, strict=True))
-    require(all(o > 0 for o in out), f"the kernel {window.kernel} does not fit the volume {size} with pad {window.low}")
-    starts = [(o - 1) * stride - pad for o, (_, _, stride, pad) in zip(out, axes, strict=True)]
+    output_size = tuple(o - int(is_dropped) for o, is_dropped in zip(rounded_sizes, is_too_late, strict=True))
+    require(
+        all(o > 0 for o in output_size),
+        f"the kernel {window.kernel} does not fit the volume {size} with pad {window.low}",
+    )
+    starts = [(o - 1) * stride - pad for o, (_, _, stride, pad) in zip(output_size, axes, strict=True)]
     require(
         all(start < n for start, n in zip(starts, size, strict=True)),
         f"the last window begins beyond the volume {size}: kernel {window.kernel}, stride {window.stride}",
     )
-    return method, window.fit_padding(size, out).drop_negative_padding(size), out
+    return method, window.fit_padding(size, output_size).drop_negative_padding(size), output_size
 
 
-def _window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
+def _read_window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
     """Return the window over the axes of `size` that a message defines.
 
     If `kernel` is not None, it replaces the message's kernel_shape.
     """
     reject_fields(
-        p, (*NOT_READ, "kernel_size", "stride", "pad"), "set kernel_shape, stride_shape and pad_shape instead"
+        p, (*UNREAD_FIELDS, "kernel_size", "stride", "pad"), "set kernel_shape, stride_shape and pad_shape instead"
     )
     n = len(size)
-    kernel = kernel or _dims(p, "kernel_shape", n, None)
-    stride, pad = _dims(p, "stride_shape", n, 1), _dims(p, "pad_shape", n, 0)
-    positive = all(k > 0 for k in (*kernel, *stride)) and all(k >= 0 for k in pad)
-    require(positive, f"kernel_shape {kernel} and stride_shape {stride} must be positive, pad_shape {pad} not negative")
+    kernel = kernel or _read_dims(p, "kernel_shape", n, None)
+    stride, pad = _read_dims(p, "stride_shape", n, 1), _read_dims(p, "pad_shape", n, 0)
+    are_valid = all(k > 0 for k in (*kernel, *stride)) and all(k >= 0 for k in pad)
+    require(
+        are_valid, f"kernel_shape {kernel} and stride_shape {stride} must be positive, pad_shape {pad} not negative"
+    )
     return Window.symmetric(kernel, stride, pad)
 
 
-def _dims(p: Any, name: str, n: int, default: int | None) -> Shape:
+def _read_dims(p: Any, name: str, n: int, default: int | None) -> Shape:
     if not p.HasField(name) and default is not None:
         return (default,) * n
     dims = tuple(getattr(p, name).dim)
@@ -152,6 +157,6 @@ def _dims(p: Any, name: str, n: int, default: int | None) -> Shape:
     return dims
 
 
-def _size(x: Any) -> Shape:
+def _spatial_size(x: Any) -> Shape:
     require(len(x.shape) > 2, f"needs a bottom with 3 axes or more (number, channels, and others), not shape {x.shape}")
     return tuple(x.shape[2:])

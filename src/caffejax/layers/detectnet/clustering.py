@@ -131,7 +131,11 @@ _DOCS = LayerDocs(
 _GRADIENT = Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True)
 
 CLUSTER_DETECTIONS = LayerType(
-    _SIGNATURE, HostFunction(cluster_detections, detection_top_shapes, computes_in_float32=True), _GRADIENT, _TRAITS, _DOCS
+    _SIGNATURE,
+    HostFunction(cluster_detections, detection_top_shapes, computes_in_float32=True),
+    _GRADIENT,
+    _TRAITS,
+    _DOCS,
 )
 CLUSTER_GROUNDTRUTH = LayerType(
     _SIGNATURE, HostFunction(cluster_groundtruth, truth_top_shapes, computes_in_float32=True), _GRADIENT, _TRAITS, _DOCS

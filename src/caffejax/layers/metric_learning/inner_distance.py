@@ -20,7 +20,7 @@ from ..weight_and_bias import normalize_rows
 
 Arrays = tuple[jax.Array, ...]
 
-_unit_rows = partial(normalize_rows, eps=1e-6)
+_normalize_rows = partial(normalize_rows, eps=1e-6)
 
 
 def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *bottoms: jax.Array) -> jax.Array:
@@ -33,18 +33,18 @@ def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *bottoms: jax.Arra
     the distance to the item's class contributes to the gradient of the rows. A bias is never added, and bias_term is
     ignored.
     """
-    rows, centers, lead = _rows(ctx, blobs, x, bottoms)
+    rows, centers, leading_shape = _read_rows_and_centers(ctx, blobs, x, bottoms)
     difference = rows[:, None] - centers
     distances = jnp.abs(difference) if ctx.param.distance_type == "L1" else jnp.square(difference)
-    return jnp.sum(distances, axis=2).reshape(*lead, centers.shape[0]).astype(x.dtype)
+    return jnp.sum(distances, axis=2).reshape(*leading_shape, centers.shape[0]).astype(x.dtype)
 
 
-def inner_distance_params(ctx: Context, x: Any, *centers: Any) -> list[ParamSpec]:
+def inner_distance_params(ctx: Context, x: Any, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
     require(p.distance_type in ("L1", "L2"), f'distance_type must be "L1" or "L2", not "{p.distance_type}"')
     axis = canonical_axis(p.axis, x.shape)
-    inputs = math.prod(x.shape[axis:])
-    centers, labels = _centers_and_labels(ctx, centers)
+    num_features = math.prod(x.shape[axis:])
+    centers, labels = _split_centers_and_labels(ctx, bottoms)
     for label in labels:
         require(
             math.prod(label.shape) == math.prod(x.shape[:axis]),
@@ -54,8 +54,8 @@ def inner_distance_params(ctx: Context, x: Any, *centers: Any) -> list[ParamSpec
     if centers:
         center_shape = centers[0].shape
         require(
-            len(center_shape) > 0 and math.prod(center_shape[1:]) == inputs,
-            f"bottom 1 must have rows of {inputs} values, like bottom 0 {x.shape}, not shape {center_shape}",
+            len(center_shape) > 0 and math.prod(center_shape[1:]) == num_features,
+            f"bottom 1 must have rows of {num_features} values, like bottom 0 {x.shape}, not shape {center_shape}",
         )
         require(
             p.num_output in (0, center_shape[0]),
@@ -63,19 +63,21 @@ def inner_distance_params(ctx: Context, x: Any, *centers: Any) -> list[ParamSpec
         )
         return []
     require(p.num_output > 0, f"num_output must be positive, not {p.num_output}")
-    shape = (inputs, p.num_output) if p.transpose else (p.num_output, inputs)
-    rewrite = (lambda w: _unit_rows(w.reshape(p.num_output, inputs)).reshape(shape)) if p.normalize else None
+    shape = (num_features, p.num_output) if p.transpose else (p.num_output, num_features)
+    rewrite = (lambda w: _normalize_rows(w.reshape(p.num_output, num_features)).reshape(shape)) if p.normalize else None
     return [ParamSpec(shape, p.weight_filler, rewrite=rewrite)]
 
 
 def inner_distance_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *bottoms: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    rows, centers, _ = _rows(ctx, blobs, x, bottoms)
+    rows, centers, _ = _read_rows_and_centers(ctx, blobs, x, bottoms)
     d_top = d_pairs = promote(dy).reshape(rows.shape[0], centers.shape[0])
-    center_bottoms, labels = _centers_and_labels(ctx, bottoms)
-    for each in labels:
-        d_pairs = jnp.where(one_hot_mask(label_indices(each, centers.shape[0]).reshape(-1), d_top.shape), d_top, 0)
+    center_bottoms, labels = _split_centers_and_labels(ctx, bottoms)
+    for label_bottom in labels:
+        d_pairs = jnp.where(
+            one_hot_mask(label_indices(label_bottom, centers.shape[0]).reshape(-1), d_top.shape), d_top, 0
+        )
     if ctx.param.distance_type == "L1":
         sign = jnp.sign(rows[:, None] - centers)
         d_rows, d_center_rows = jnp.sum(d_top[:, :, None] * sign, axis=1), -jnp.sum(d_pairs[:, :, None] * sign, axis=0)
@@ -87,11 +89,11 @@ def inner_distance_backward(
     return (() if center_bottoms else (d_centers,)), d_rows.reshape(x.shape), *other_diffs
 
 
-def _row_wise(ctx: Context) -> bool:
+def _is_row_wise(ctx: Context) -> bool:
     return ctx.param.axis > 0 and len(ctx.layer.bottom) == 1
 
 
-def _centers_and_labels(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _split_centers_and_labels(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Split the bottoms after x into a tuple with the bottom of rows, if any, and a tuple with the bottom of labels.
 
     There are labels only with `update_center_only`.
@@ -103,7 +105,7 @@ define_layer(
     Signature("InnerDistance", bottoms=(1, 3), param="inner_distance_param", in_place=False),
     Traced(inner_distance, params=inner_distance_params),
     Gradient(inner_distance_backward, overrides_autodiff=True, indices=Indices((2,))),
-    LayerTraits(row_wise=_row_wise, weight_axes=2),
+    LayerTraits(row_wise=_is_row_wise, weight_axes=2),
     docs=LayerDocs(
         origin="caffe-windows",
         restrictions="With update_center_only and two bottoms, the second contains the labels. The fork also reads "
@@ -112,15 +114,17 @@ define_layer(
 )
 
 
-def _rows(ctx: Context, blobs: Arrays, x: jax.Array, bottoms: Arrays) -> tuple[jax.Array, jax.Array, tuple[int, ...]]:
+def _read_rows_and_centers(
+    ctx: Context, blobs: Arrays, x: jax.Array, bottoms: Arrays
+) -> tuple[jax.Array, jax.Array, tuple[int, ...]]:
     """Return x as rows, the rows to which distances are computed, and the shape of x before `axis`.
 
     Both arrays have `features` columns.
     """
     axis = canonical_axis(ctx.param.axis, x.shape)
     rows = promote(x).reshape(math.prod(x.shape[:axis]), -1)
-    bottoms, _ = _centers_and_labels(ctx, bottoms)
+    bottoms, _ = _split_centers_and_labels(ctx, bottoms)
     centers = bottoms[0].reshape(bottoms[0].shape[0], -1) if bottoms else blobs[0].reshape(ctx.param.num_output, -1)
     if ctx.param.normalize and not bottoms:
-        centers = _unit_rows(centers)
+        centers = _normalize_rows(centers)
     return rows, promote(centers), x.shape[:axis]

@@ -19,12 +19,12 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ..weight_and_bias import normalize_rows
 
 
-def passes(start: int) -> ParamSpec:
+def make_pass_count_spec(start: int) -> ParamSpec:
     """Return the spec of a state array (1,) that counts forward passes, starting from `start`."""
     return ParamSpec((1,), learnable=False, persistent=False, value=np.array([start], np.float32))
 
 
-def next_pass(count: jax.Array) -> jax.Array:
+def increment_pass_count(count: jax.Array) -> jax.Array:
     """Return the count of passes plus 1, without a gradient."""
     return jax.lax.stop_gradient(count) + 1
 
@@ -49,13 +49,13 @@ def margin_inner_product(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.
     of w and x in the derivative of |x| psi is normalized to length 1.
     """
     weight, count = blobs
-    count = next_pass(count)
-    mix = _lambda(ctx, count)
-    product, cosine, norm = _products(ctx, weight, x)
-    is_label, psi, _ = _margin(ctx, labels, cosine)
-    top = jnp.where(is_label, (norm * psi + mix * product) / (1 + mix), product)
+    count = increment_pass_count(count)
+    lambda_ = _compute_lambda(ctx, count)
+    product, cosine, norm = _compute_products(ctx, weight, x)
+    is_label, psi, _ = _compute_margin(ctx, labels, cosine)
+    top = jnp.where(is_label, (norm * psi + lambda_ * product) / (1 + lambda_), product)
     top = jnp.where(jnp.any(is_label, axis=1, keepdims=True), top, jnp.nan).astype(x.dtype)
-    tops = (top, mix.astype(x.dtype)) if ctx.n_tops == 2 else top
+    tops = (top, lambda_.astype(x.dtype)) if ctx.n_tops == 2 else top
     return tops, (count,)
 
 
@@ -68,8 +68,11 @@ def margin_inner_product_params(ctx: Context, x: Any, labels: Any) -> list[Param
         math.prod(labels.shape[1:]) == 1 and labels.shape[:1] == x.shape[:1],
         f"needs one label per item: data {x.shape}, labels {labels.shape}",
     )
-    inputs = math.prod(x.shape[1:])
-    return [ParamSpec((p.num_output, inputs), p.weight_filler, rewrite=normalize_rows), passes(p.iteration)]
+    num_features = math.prod(x.shape[1:])
+    return [
+        ParamSpec((p.num_output, num_features), p.weight_filler, rewrite=normalize_rows),
+        make_pass_count_spec(p.iteration),
+    ]
 
 
 def margin_inner_product_backward(
@@ -77,23 +80,23 @@ def margin_inner_product_backward(
 ) -> tuple[Any, ...]:
     weight, count = blobs
     d_top = promote(first_top(dy))
-    mix = _lambda(ctx, next_pass(count))
-    _, cosine, norm = _products(ctx, weight, x)
-    is_label, psi, slope = _margin(ctx, labels, cosine)
-    rows, unit = _rows(x), promote(normalize_rows(weight))
+    lambda_ = _compute_lambda(ctx, increment_pass_count(count))
+    _, cosine, norm = _compute_products(ctx, weight, x)
+    is_label, psi, slope = _compute_margin(ctx, labels, cosine)
+    rows, unit_weight = _flatten_rows(x), promote(normalize_rows(weight))
     if _angle_factor(ctx) == 1:
-        along_w, along_x = jnp.ones_like(cosine), jnp.zeros_like(cosine)
+        w_coefficient, x_coefficient = jnp.ones_like(cosine), jnp.zeros_like(cosine)
     else:  # coefficients of w and x in the derivative of |x| psi with respect to x, normalized together as in the fork
-        along_w, along_x = slope, (psi - slope * cosine) / norm
-        length = jnp.sqrt(jnp.square(along_w) + jnp.square(along_x))
-        along_w, along_x = along_w / length, along_x / length
-    d_label = jnp.where(is_label, d_top / (1 + mix), 0)
-    into_product = jnp.where(is_label, d_label * (along_w + mix), d_top)
-    dx = into_product @ unit + jnp.sum(d_label * along_x, axis=1, keepdims=True) * rows
+        w_coefficient, x_coefficient = slope, (psi - slope * cosine) / norm
+        length = jnp.sqrt(jnp.square(w_coefficient) + jnp.square(x_coefficient))
+        w_coefficient, x_coefficient = w_coefficient / length, x_coefficient / length
+    d_label = jnp.where(is_label, d_top / (1 + lambda_), 0)
+    d_product = jnp.where(is_label, d_label * (w_coefficient + lambda_), d_top)
+    dx = d_product @ unit_weight + jnp.sum(d_label * x_coefficient, axis=1, keepdims=True) * rows
     return (d_top.T @ rows, None), dx.reshape(x.shape), None
 
 
-def _classes(ctx: Context, x: Any, labels: Any) -> int:
+def _class_count(ctx: Context, x: Any, labels: Any) -> int:
     return int(ctx.param.num_output)
 
 
@@ -103,7 +106,7 @@ define_layer(
     Gradient(
         margin_inner_product_backward,
         overrides_autodiff=True,
-        indices=Indices((1,), _classes),
+        indices=Indices((1,), _class_count),
         exempt_from_force_backward=(1,),
         not_derivative="The gradient of the weight ignores the margin; the gradient of the bottom is normalized.",
     ),
@@ -116,27 +119,27 @@ def _angle_factor(ctx: Context) -> int:
     return int(ctx.param.type) + 1
 
 
-def _lambda(ctx: Context, count: jax.Array) -> jax.Array:
+def _compute_lambda(ctx: Context, count: jax.Array) -> jax.Array:
     p = ctx.param
     return jnp.maximum(anneal(p.base, p.gamma, p.power, count), p.lambda_min)
 
 
-def _rows(x: jax.Array) -> jax.Array:
+def _flatten_rows(x: jax.Array) -> jax.Array:
     return promote(x).reshape(x.shape[0], -1)
 
 
-def _products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
+def _compute_products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
     """Return the products x'w, the cosines of the angles between x and w, and the lengths of x.
 
     The products and cosines have shape (N, num_output), and the lengths have shape (N, 1).
     """
-    rows = _rows(x)
+    rows = _flatten_rows(x)
     product = rows @ promote(normalize_rows(weight)).T
     norm = jnp.sqrt(jnp.sum(jnp.square(rows), axis=1, keepdims=True))
     return product, product / norm, norm
 
 
-def _margin(ctx: Context, labels: jax.Array, cosine: jax.Array) -> Arrays:
+def _compute_margin(ctx: Context, labels: jax.Array, cosine: jax.Array) -> Arrays:
     """Return a mask that is True at the class of each item, psi, and the derivative of psi with respect to the cosine.
 
     All have shape (N, num_output), like `cosine`. See `margin_inner_product` for psi.
@@ -165,22 +168,22 @@ def cosin_addm(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     that is at most cos(pi - m) becomes x - m sin(m) instead. A cosine above 1 counts as 1. Where the cosine is 1 or
     more, the gradient passes unchanged.
     """
-    is_label, rows, has_margin = _read_cosines(ctx, x, labels)
+    is_label, cosines, has_margin = _read_cosines(ctx, x, labels)
     m = ctx.param.m
-    cosine = jnp.minimum(rows, 1)
-    sine = _sine(cosine)
-    label_cosine = jnp.where(has_margin, cosine * math.cos(m) - sine * math.sin(m), rows - m * math.sin(m))
-    return jnp.where(is_label, label_cosine, rows).reshape(x.shape).astype(x.dtype)
+    clipped_cosines = jnp.minimum(cosines, 1)
+    sine = _compute_sine(clipped_cosines)
+    label_cosine = jnp.where(has_margin, clipped_cosines * math.cos(m) - sine * math.sin(m), cosines - m * math.sin(m))
+    return jnp.where(is_label, label_cosine, cosines).reshape(x.shape).astype(x.dtype)
 
 
 def cosin_addm_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    is_label, rows, has_margin = _read_cosines(ctx, x, labels)
-    m, sine = ctx.param.m, _sine(jnp.minimum(rows, 1))
-    slope = math.cos(m) + math.sin(m) * rows / jnp.where(sine > 0, sine, 1)
+    is_label, cosines, has_margin = _read_cosines(ctx, x, labels)
+    m, sine = ctx.param.m, _compute_sine(jnp.minimum(cosines, 1))
+    slope = math.cos(m) + math.sin(m) * cosines / jnp.where(sine > 0, sine, 1)
     factor = jnp.where(is_label & has_margin & (sine > 0), slope, 1)
-    return (factor * promote(dy).reshape(rows.shape)).reshape(x.shape).astype(x.dtype), None
+    return (factor * promote(dy).reshape(cosines.shape)).reshape(x.shape).astype(x.dtype), None
 
 
 define_layer(
@@ -210,15 +213,15 @@ def _read_cosines(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Ar
         f"bottom 1 must have a label for each of the {x.shape[0]} examples, not shape {labels.shape}",
     )
     require(0 <= ctx.param.m <= math.pi, f"m must be an angle from 0 to pi, not {ctx.param.m:g}")
-    rows = promote(x).reshape(x.shape[0], math.prod(x.shape[1:]))
-    is_label = one_hot_mask(label_indices(labels, rows.shape[1]), rows.shape)
-    return is_label, rows, rows > math.cos(math.pi - ctx.param.m)
+    cosines = promote(x).reshape(x.shape[0], math.prod(x.shape[1:]))
+    is_label = one_hot_mask(label_indices(labels, cosines.shape[1]), cosines.shape)
+    return is_label, cosines, cosines > math.cos(math.pi - ctx.param.m)
 
 
-def _sine(cosine: jax.Array) -> jax.Array:
+def _compute_sine(cosine: jax.Array) -> jax.Array:
     """Return the sine of an angle from its cosine. Where the sine is 0, the derivative is 0 instead of infinite."""
-    squared = 1 - jnp.square(cosine)
-    return jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1)), 0)
+    squared_sine = 1 - jnp.square(cosine)
+    return jnp.where(squared_sine > 0, jnp.sqrt(jnp.where(squared_sine > 0, squared_sine, 1)), 0)
 
 
 def label_specific_rescale(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
@@ -231,27 +234,27 @@ def label_specific_rescale(ctx: Context, blobs: Arrays, x: jax.Array, labels: ja
     power_on_positive, the magnitude of the score of the item's class is instead raised to the power of the weight. A
     second top (1,) contains the weight of the item's class.
     """
-    weight, count = _weight(ctx, blobs)
-    is_label, factor = _factors(ctx, weight, x, labels)
+    weight, state = _read_weight(ctx, blobs)
+    is_label, factor = _read_factors(ctx, weight, x, labels)
     rows = promote(x).reshape(is_label.shape)
     has_power = is_label & ctx.param.power_on_positive
     shift = jnp.where(is_label & ~has_power & (factor != 1), 1 - weight, 0) if ctx.param.bias_fix else 0.0
-    rescaled = jnp.where(has_power, jnp.sign(rows) * _power(jnp.abs(rows), factor), rows * factor + shift)
-    top = (rescaled if _needs_rescaling(ctx) else rows).reshape(x.shape).astype(x.dtype)
-    return (top, weight.reshape(1).astype(x.dtype)) if ctx.n_tops == 2 else top, count
+    rescaled_scores = jnp.where(has_power, jnp.sign(rows) * _power(jnp.abs(rows), factor), rows * factor + shift)
+    top = (rescaled_scores if _needs_rescaling(ctx) else rows).reshape(x.shape).astype(x.dtype)
+    return (top, weight.reshape(1).astype(x.dtype)) if ctx.n_tops == 2 else top, state
 
 
 def label_specific_rescale_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
-    _check(x, labels)
-    return [passes(ctx.param.iteration)] if _needs_annealing(ctx) else []
+    _check_shapes(x, labels)
+    return [make_pass_count_spec(ctx.param.iteration)] if _needs_annealing(ctx) else []
 
 
 def label_specific_rescale_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[Any, ...]:
     d_top = first_top(dy)
-    weight, _ = _weight(ctx, blobs)
-    is_label, factor = _factors(ctx, weight, x, labels)
+    weight, _ = _read_weight(ctx, blobs)
+    is_label, factor = _read_factors(ctx, weight, x, labels)
     if ctx.param.power_on_positive:
         slope = factor * _power(jnp.abs(promote(x).reshape(is_label.shape)), factor - 1)
         factor = jnp.where(is_label & (factor != 1), slope, factor)
@@ -274,18 +277,18 @@ def label_specific_add(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Ar
     p = ctx.param
     bias = jnp.full((1,), p.bias, jnp.float32)
     if blobs:
-        annealed = p.bias_base + jnp.power(1 + p.bias_gamma * jax.lax.stop_gradient(blobs[0]), p.bias_power) - 1
-        bias, blobs = jnp.minimum(jnp.maximum(annealed, p.bias_min), p.bias_max), (next_pass(blobs[0]),)
+        annealed_bias = p.bias_base + jnp.power(1 + p.bias_gamma * jax.lax.stop_gradient(blobs[0]), p.bias_power) - 1
+        bias, blobs = jnp.minimum(jnp.maximum(annealed_bias, p.bias_min), p.bias_max), (increment_pass_count(blobs[0]),)
     rows = promote(x).reshape(x.shape[0], -1)
     is_label = one_hot_mask(label_indices(labels, rows.shape[1]), rows.shape)
-    added = jnp.where(is_label & (rows > -bias), rows + bias, rows) if ctx.training else rows
-    top = added.reshape(x.shape).astype(x.dtype)
+    shifted_scores = jnp.where(is_label & (rows > -bias), rows + bias, rows) if ctx.training else rows
+    top = shifted_scores.reshape(x.shape).astype(x.dtype)
     return ((top, bias.astype(x.dtype)) if ctx.n_tops == 2 else top), blobs
 
 
 def label_specific_add_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
-    _check(x, labels)
-    return [passes(ctx.param.iteration)] if ctx.training and ctx.param.HasField("bias_base") else []
+    _check_shapes(x, labels)
+    return [make_pass_count_spec(ctx.param.iteration)] if ctx.training and ctx.param.HasField("bias_base") else []
 
 
 def label_specific_add_backward(
@@ -312,7 +315,7 @@ define_layer(
 )
 
 
-def _check(x: Any, labels: Any) -> None:
+def _check_shapes(x: Any, labels: Any) -> None:
     require(
         len(x.shape) > 1 and labels.shape[:1] == x.shape[:1] and math.prod(labels.shape[1:]) == 1,
         f"needs scores of several classes and one label per item: scores {x.shape}, labels {labels.shape}",
@@ -327,7 +330,7 @@ def _needs_rescaling(ctx: Context) -> bool:
     return ctx.training or bool(ctx.param.rescale_test)
 
 
-def _weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
+def _read_weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
     """Return the weight of the items' classes, and the new values of the layer's state.
 
     The state is the number of passes, or empty if the weight is not annealed.
@@ -335,16 +338,16 @@ def _weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
     p = ctx.param
     if not _needs_annealing(ctx):
         return jnp.float32(p.positive_weight), ()
-    count = next_pass(blobs[0])
+    count = increment_pass_count(blobs[0])
     weight = anneal(p.positive_weight_base, p.gamma, p.power, count)[0]
     weight = jnp.maximum(weight, p.positive_weight_min) if p.HasField("positive_weight_min") else weight
     return jnp.minimum(weight, p.positive_weight_max) if p.HasField("positive_weight_max") else weight, (count,)
 
 
-def _factors(ctx: Context, weight: jax.Array, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _read_factors(ctx: Context, weight: jax.Array, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return a mask that is True at the class of each item, and the factors of the scores, (items, classes) each."""
     p = ctx.param
     rows = x.reshape(x.shape[0], -1)
     is_label = one_hot_mask(label_indices(labels, rows.shape[1]), rows.shape)
-    scaled = rows > 0 if p.for_ip else True
-    return is_label, jnp.where(is_label, jnp.where(scaled, weight, 1), p.negative_weight)
+    is_scaled = rows > 0 if p.for_ip else True
+    return is_label, jnp.where(is_label, jnp.where(is_scaled, weight, 1), p.negative_weight)

@@ -19,8 +19,8 @@ from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
-_LABELS = 10
-_LABELS_DOC = f"MyCaffe's tables grow with the number of labels; here labels are 0 to {_LABELS - 1}"
+_DEFAULT_NUM_LABELS = 10
+_LABELS_DOC = f"MyCaffe's tables grow with the number of labels; here labels are 0 to {_DEFAULT_NUM_LABELS - 1}"
 
 
 def decode(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tuple[Any, Arrays]:
@@ -42,29 +42,31 @@ def decode(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tup
     stored = tuple(
         b.reshape(b.shape[0], *((-1,) if i == 0 else b.shape[1:3] if i == 3 else ())) for i, b in enumerate(blobs)
     )
-    ignored = jnp.isin(jnp.arange(stored[0].shape[0]), jnp.asarray([*p.ignore_label, *p.ignore_labels], jnp.int32))
-    trains = ctx.training and bool(labels) and p.enable_centroid_update
+    is_ignored = jnp.isin(jnp.arange(stored[0].shape[0]), jnp.asarray([*p.ignore_label, *p.ignore_labels], jnp.int32))
+    updates_centroids = ctx.training and bool(labels) and p.enable_centroid_update
 
     def update(stored: Arrays, example: tuple[jax.Array, jax.Array]) -> Arrays:
-        centroids, complete, counts, *cache = stored
+        centroids, is_complete, counts, *cache = stored
         item, label = example
         cache = [c.at[label, counts[label].astype(jnp.int32) % capacity].set(item) for c in cache]
         centroids, counts = _add_to_mean(centroids, counts, item, label, capacity)
-        return centroids, jnp.where((counts >= capacity) & ~ignored, 1.0, complete), counts, *cache
+        return centroids, jnp.where((counts >= capacity) & ~is_ignored, 1.0, is_complete), counts, *cache
 
     def step(stored: Arrays, example: tuple[jax.Array, jax.Array]) -> tuple[Arrays, jax.Array]:
-        stored = update(stored, example) if trains else stored
-        return stored, _distances(p, stored, example[0])
+        stored = update(stored, example) if updates_centroids else stored
+        return stored, _compute_distances(p, stored, example[0])
 
-    first = labels[0].reshape(x.shape[0], -1)[:, 0].astype(jnp.int32) if labels else jnp.zeros(x.shape[0], jnp.int32)
-    flat = tuple(b.reshape(b.shape[0]) if i in (1, 2) else b for i, b in enumerate(stored))
-    flat, distances = lax.scan(step, tuple(vary_as(f, x, first) for f in flat), (x, first))
-    top = jnp.where(ignored, jnp.finfo(jnp.float32).max, distances)[:, :, None, None]
-    new = tuple(f.reshape(b.shape).astype(b.dtype) for f, b in zip(flat, blobs, strict=True))
+    item_labels = (
+        labels[0].reshape(x.shape[0], -1)[:, 0].astype(jnp.int32) if labels else jnp.zeros(x.shape[0], jnp.int32)
+    )
+    flat_blobs = tuple(b.reshape(b.shape[0]) if i in (1, 2) else b for i, b in enumerate(stored))
+    flat_blobs, distances = lax.scan(step, tuple(vary_as(f, x, item_labels) for f in flat_blobs), (x, item_labels))
+    top = jnp.where(is_ignored, jnp.finfo(jnp.float32).max, distances)[:, :, None, None]
+    new_blobs = tuple(f.reshape(b.shape).astype(b.dtype) for f, b in zip(flat_blobs, blobs, strict=True))
     if ctx.n_tops == 1:
-        return top, new
-    is_complete = jnp.all((new[1].ravel() > 0) | ignored)
-    return (top, jnp.where(is_complete, new[0], 0)), new
+        return top, new_blobs
+    is_all_complete = jnp.all((new_blobs[1].ravel() > 0) | is_ignored)
+    return (top, jnp.where(is_all_complete, new_blobs[0], 0)), new_blobs
 
 
 def _add_to_mean(
@@ -86,7 +88,7 @@ def _add_to_mean(
     return means.at[label].set(mean), counts.at[label].add(1)
 
 
-def _distances(p: Any, stored: Arrays, item: jax.Array) -> jax.Array:
+def _compute_distances(p: Any, stored: Arrays, item: jax.Array) -> jax.Array:
     """Return the squared distance of an encoding (D,) to each label, (labels,).
 
     With `target: KNN`, it is the mean of the smallest distances to the label's stored encodings.
@@ -94,9 +96,9 @@ def _distances(p: Any, stored: Arrays, item: jax.Array) -> jax.Array:
     centroids, _, counts, *cache = stored
     if not cache:
         return jnp.sum(jnp.square(item - centroids), axis=1)
-    squared = jnp.sum(jnp.square(item - cache[0]), axis=2)
-    valid = jnp.arange(squared.shape[1]) < counts[:, None]
-    return jax.vmap(lambda d, m: _mean_of_smallest(d, m, p.k))(squared, valid)
+    squared_distances = jnp.sum(jnp.square(item - cache[0]), axis=2)
+    valid = jnp.arange(squared_distances.shape[1]) < counts[:, None]
+    return jax.vmap(lambda d, m: _mean_of_smallest(d, m, p.k))(squared_distances, valid)
 
 
 def _mean_of_smallest(x: jax.Array, valid: jax.Array, k: int) -> jax.Array:
@@ -115,7 +117,7 @@ def _require_items(x: Any) -> None:
 
 def _label_count(param: Any) -> int:
     """Return the number of labels in the tables of a layer with this DecodeParameter."""
-    return int(param.pregen_label_count) if param.pregen_label_count > 0 else _LABELS
+    return int(param.pregen_label_count) if param.pregen_label_count > 0 else _DEFAULT_NUM_LABELS
 
 
 def decode_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
@@ -128,10 +130,10 @@ def decode_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
             label_bottom.shape[:1] == x.shape[:1],
             f"bottom 1 must have a label for each of {x.shape[0]} items, not shape {label_bottom.shape}",
         )
-    n = _label_count(p)
-    size = math.prod(x.shape[1:])
-    shapes = [(n, size, 1, 1), (n, 1, 1, 1), (n, 1, 1, 1)]
-    shapes += [(n, x.shape[0] * p.cache_size, size, 1)] if p.target == p.KNN else []
+    num_labels = _label_count(p)
+    num_features = math.prod(x.shape[1:])
+    shapes = [(num_labels, num_features, 1, 1), (num_labels, 1, 1, 1), (num_labels, 1, 1, 1)]
+    shapes += [(num_labels, x.shape[0] * p.cache_size, num_features, 1)] if p.target == p.KNN else []
     return [ParamSpec(shape, learnable=False) for shape in shapes]
 
 
@@ -158,10 +160,10 @@ def accuracy_decode(ctx: Context, distances: jax.Array, labels: jax.Array) -> ja
     reject_fields(p, ("top_k", "axis"), "only the nearest label counts; remove it")
     require(labels.shape[:1] == (n,), f"bottom 1 must have a label for each of the {n} items, not shape {labels.shape}")
     label = labels.reshape(n, -1)[:, 0].astype(jnp.int32)
-    ignored = [*p.ignore_labels, *([p.ignore_label] if p.HasField("ignore_label") else [])]
-    counted = ~jnp.isin(label, jnp.asarray(ignored, jnp.int32))
-    is_correct = (jnp.argmin(distances.reshape(n, -1), axis=1) == label) & counted
-    return jnp.sum(is_correct, dtype=jnp.float32) / jnp.sum(counted)
+    ignored_labels = [*p.ignore_labels, *([p.ignore_label] if p.HasField("ignore_label") else [])]
+    is_counted = ~jnp.isin(label, jnp.asarray(ignored_labels, jnp.int32))
+    is_correct = (jnp.argmin(distances.reshape(n, -1), axis=1) == label) & is_counted
+    return jnp.sum(is_correct, dtype=jnp.float32) / jnp.sum(is_counted)
 
 
 define_layer(
@@ -183,15 +185,15 @@ def accuracy_encoding(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Arr
     """
     capacity = x.shape[0] * ctx.layer.decode_param.cache_size
     items = promote(x).reshape(x.shape[0], -1)
-    first = labels.reshape(x.shape[0], -1)[:, 0].astype(jnp.int32)
+    item_labels = labels.reshape(x.shape[0], -1)[:, 0].astype(jnp.int32)
 
     def step(stored: Arrays, example: tuple[jax.Array, jax.Array]) -> tuple[Arrays, jax.Array]:
         (centroids, counts), (item, label) = stored, example
         centroids, counts = _add_to_mean(centroids, counts, item, label, capacity)
-        squared = jnp.where(counts > 0, jnp.sum(jnp.square(item - centroids), axis=1), jnp.inf)
-        return (centroids, counts), jnp.argmin(squared) == label
+        squared_distances = jnp.where(counts > 0, jnp.sum(jnp.square(item - centroids), axis=1), jnp.inf)
+        return (centroids, counts), jnp.argmin(squared_distances) == label
 
-    stored, is_nearest = lax.scan(step, tuple(vary_as(b, items, first) for b in blobs), (items, first))
+    stored, is_nearest = lax.scan(step, tuple(vary_as(b, items, item_labels) for b in blobs), (items, item_labels))
     return jnp.mean(is_nearest, dtype=jnp.float32), stored
 
 
@@ -209,8 +211,8 @@ def accuracy_encoding_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpe
         f"output_all_labels: true has, not shape {labels.shape}",
     )
     require(p.cache_size > 0, f"decode_param.cache_size must be positive, not {p.cache_size}")
-    count = _label_count(p)
-    shapes: list[Shape] = [(count, math.prod(x.shape[1:])), (count,)]
+    num_labels = _label_count(p)
+    shapes: list[Shape] = [(num_labels, math.prod(x.shape[1:])), (num_labels,)]
     return [ParamSpec(shape, learnable=False, persistent=False) for shape in shapes]
 
 
@@ -236,28 +238,36 @@ def knn(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tuple[
     distances to its stored examples. The score falls from 1 for the nearest label to 0 for the farthest label, and is 0
     for labels without examples. No gradient passes.
     """
-    p, (count, stored, stored_labels) = ctx.param, blobs
+    p, (count, stored_batches, stored_labels) = ctx.param, blobs
     n = x.shape[0]
     x = lax.stop_gradient(promote(x).reshape(n, -1))
     top = jnp.zeros((n, p.num_output, 1, 1), x.dtype)
     if ctx.training:
-        slot = count.astype(jnp.int32)[0] % stored.shape[0]
-        batch = labels[0].reshape(n, -1)[:, 0].astype(stored_labels.dtype)
-        return top, (count + 1, stored.at[slot].set(x.astype(stored.dtype)), stored_labels.at[slot].set(batch))
-    valid = jnp.repeat(jnp.arange(stored.shape[0]) < count, n)
-    examples, example_labels = stored.reshape(-1, x.shape[1]), stored_labels.ravel().astype(jnp.int32)
+        slot = count.astype(jnp.int32)[0] % stored_batches.shape[0]
+        batch_labels = labels[0].reshape(n, -1)[:, 0].astype(stored_labels.dtype)
+        return top, (
+            count + 1,
+            stored_batches.at[slot].set(x.astype(stored_batches.dtype)),
+            stored_labels.at[slot].set(batch_labels),
+        )
+    valid = jnp.repeat(jnp.arange(stored_batches.shape[0]) < count, n)
+    examples, example_labels = stored_batches.reshape(-1, x.shape[1]), stored_labels.ravel().astype(jnp.int32)
     has_label = valid & (example_labels == jnp.arange(p.num_output)[:, None])
     has_examples = jnp.any(has_label, axis=1)
 
-    def scores(item: jax.Array) -> jax.Array:
+    def score_labels(item: jax.Array) -> jax.Array:
         distance = jnp.linalg.norm(examples - item, axis=1)
         means = jax.vmap(lambda m: _mean_of_smallest(distance, m, p.k))(has_label)
-        smallest, largest = (
+        smallest_mean, largest_mean = (
             f(means, where=has_examples, initial=i) for f, i in ((jnp.min, jnp.inf), (jnp.max, -jnp.inf))
         )
-        return jnp.where(has_examples, 1 - (means - smallest) / jnp.where(largest > smallest, largest - smallest, 1), 0)
+        return jnp.where(
+            has_examples,
+            1 - (means - smallest_mean) / jnp.where(largest_mean > smallest_mean, largest_mean - smallest_mean, 1),
+            0,
+        )
 
-    return lax.map(scores, x)[:, :, None, None].astype(top.dtype), blobs
+    return lax.map(score_labels, x)[:, :, None, None].astype(top.dtype), blobs
 
 
 def knn_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
@@ -311,19 +321,19 @@ def data_sequence(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) 
     start = vary_as(cache, rows, label_index), vary_as(counts, rows, label_index)
     (cache, counts), _ = lax.scan(store, start, (rows, label_index))
     is_same_label = label_index[:, None] == jnp.arange(len(counts))
-    n_stored = jnp.minimum(counts, cache.shape[1])
-    tops, labels_of_tuple = [x], [label_index]
+    num_stored = jnp.minimum(counts, cache.shape[1])
+    tops, tuple_labels = [x], [label_index]
     for i in range(1 + p.k):
         label_key, slot_key = jax.random.split(jax.random.fold_in(ctx.key, i))
-        same_label = (jnp.arange(n) % 2 == 0 if p.balance_matches and p.k == 0 else jnp.ones(n, bool)) & (i == 0)
-        allowed = jnp.where(same_label[:, None], is_same_label, ~is_same_label) & (n_stored > 0)
-        allowed = jnp.where(jnp.any(allowed, axis=1, keepdims=True), allowed, is_same_label)
-        label = jax.random.categorical(label_key, jnp.where(allowed, 0.0, -jnp.inf), axis=1)
-        slot = jnp.floor(jax.random.uniform(slot_key, (n,)) * n_stored[label]).astype(jnp.int32)
+        needs_same_label = (jnp.arange(n) % 2 == 0 if p.balance_matches and p.k == 0 else jnp.ones(n, bool)) & (i == 0)
+        is_allowed = jnp.where(needs_same_label[:, None], is_same_label, ~is_same_label) & (num_stored > 0)
+        is_allowed = jnp.where(jnp.any(is_allowed, axis=1, keepdims=True), is_allowed, is_same_label)
+        label = jax.random.categorical(label_key, jnp.where(is_allowed, 0.0, -jnp.inf), axis=1)
+        slot = jnp.floor(jax.random.uniform(slot_key, (n,)) * num_stored[label]).astype(jnp.int32)
         tops.append(cache[label, slot].reshape(x.shape).astype(x.dtype))
-        labels_of_tuple.append(label)
+        tuple_labels.append(label)
     if p.output_labels:
-        tops.append((jnp.stack(labels_of_tuple, axis=1) + p.label_start).astype(x.dtype)[:, :, None, None])
+        tops.append((jnp.stack(tuple_labels, axis=1) + p.label_start).astype(x.dtype)[:, :, None, None])
     return tuple(lax.stop_gradient(t) for t in tops), (cache, counts)
 
 
@@ -334,13 +344,13 @@ def data_sequence_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
         p.cache_size > 0 and p.k >= 0, f"cache_size {p.cache_size} must be positive, and k {p.k} must not be negative"
     )
     require(math.prod(labels.shape) == n, f"bottom 1 must have one label for each of {n} items, not {labels.shape}")
-    tops = 2 + p.k + p.output_labels
+    num_tops = 2 + p.k + p.output_labels
     require(
-        ctx.n_tops == tops,
-        f"with k: {p.k} and output_labels: {p.output_labels} the layer has {tops} tops, not {ctx.n_tops}",
+        ctx.n_tops == num_tops,
+        f"with k: {p.k} and output_labels: {p.output_labels} the layer has {num_tops} tops, not {ctx.n_tops}",
     )
-    count = p.label_count if p.label_count > 0 else _LABELS
-    shapes: list[Shape] = [(count, p.cache_size, math.prod(x.shape[1:])), (count,)]
+    num_labels = p.label_count if p.label_count > 0 else _DEFAULT_NUM_LABELS
+    shapes: list[Shape] = [(num_labels, p.cache_size, math.prod(x.shape[1:])), (num_labels,)]
     return [ParamSpec(shape, learnable=False, persistent=False) for shape in shapes]
 
 

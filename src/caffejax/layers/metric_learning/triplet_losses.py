@@ -18,7 +18,7 @@ from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
 
 
-def class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def read_class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the distances of items to classes, and a mask that is True at each item's class, (items, classes) each."""
     require_same_batch_size(distances.shape, labels.shape)
     require(
@@ -30,7 +30,7 @@ def class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array,
     return rows, one_hot_mask(label_indices(labels, rows.shape[1]), rows.shape)
 
 
-def first_largest(values: jax.Array) -> jax.Array:
+def mask_first_largest(values: jax.Array) -> jax.Array:
     """Return a mask of `values`, (rows, n), that is True only at the first largest value of each row."""
     return jnp.arange(values.shape[1]) == jnp.argmax(values, axis=1)[:, None]
 
@@ -53,13 +53,13 @@ Arrays = tuple[jax.Array, ...]
 
 
 def center_loss(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Compute half the mean over items of the squared distance to the centre of the item's class, as a scalar.
+    """Compute half the mean over items of the squared distance to the center of the item's class, as a scalar.
 
-    Bottoms: features (N, ...) and labels (N,). The blob contains the centres of the classes, (num_output, features).
-    The default loss_weight is 0. The gradient with respect to a centre c does not depend on the size of the
+    Bottoms: features (N, ...) and labels (N,). The blob contains the centers of the classes, (num_output, features).
+    The default loss_weight is 0. The gradient with respect to a center c does not depend on the size of the
     loss_weight, unless that is 0: it is the sum of c - x over the n items x of the class, divided by n + 1.
     """
-    difference, is_label = _differences(ctx, blobs, x, labels)
+    difference, is_label = _subtract_centers(ctx, blobs, x, labels)
     return nan_if_unlabelled(is_label, jnp.sum(jnp.square(difference)) / (2 * x.shape[0])).astype(x.dtype)
 
 
@@ -79,20 +79,20 @@ def center_loss_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
 def center_loss_backward(
     ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    difference, is_label = _differences(ctx, blobs, x, labels)
+    difference, is_label = _subtract_centers(ctx, blobs, x, labels)
     members = is_label.astype(difference.dtype)
     d_centers = -(members.T @ difference) / (1 + cross_replica.psum(ctx, jnp.sum(members, axis=0))[:, None])
     dx = dy / x.shape[0] * difference
     return (jnp.where(dy == 0, 0, d_centers),), dx.reshape(x.shape), None
 
 
-def _classes(ctx: Context, x: Any, labels: Any) -> int:
+def _class_count(ctx: Context, x: Any, labels: Any) -> int:
     return int(ctx.param.num_output)
 
 
-_CANNOT: dict[Transform, str] = {
-    "jvp": "the gradient of the centres is not linear in the gradient of the top, on which it does not depend",
-    "shard_map": "the centres' gradient divides by the number of items of a class in the whole batch",
+_UNSUPPORTED: dict[Transform, str] = {
+    "jvp": "the gradient of the centers is not linear in the gradient of the top, on which it does not depend",
+    "shard_map": "the centers' gradient divides by the number of items of a class in the whole batch",
 }
 
 define_layer(
@@ -101,17 +101,19 @@ define_layer(
     Gradient(
         center_loss_backward,
         overrides_autodiff=True,
-        indices=Indices((1,), _classes),
+        indices=Indices((1,), _class_count),
         exempt_from_force_backward=(1,),
-        not_derivative="The gradient of a centre is a mean over its class, and does not depend on the loss weight.",
+        not_derivative="The gradient of a center is a mean over its class, and does not depend on the loss weight.",
     ),
     LayerTraits(weight_axes=2),
-    docs=LayerDocs(origin="caffe-face", unsupported=_CANNOT),
+    docs=LayerDocs(origin="caffe-face", unsupported=_UNSUPPORTED),
 )
 
 
-def _differences(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the items minus the centres of their classes, and a mask that is True at the class of each item.
+def _subtract_centers(
+    ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return the items minus the centers of their classes, and a mask that is True at the class of each item.
 
     The differences have shape (items, features), and the mask has shape (items, classes).
     """
@@ -123,7 +125,7 @@ def _differences(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: ja
 
 
 def general_contrastive_loss(
-    ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array, *read: jax.Array
+    ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array, *read_distances: jax.Array
 ) -> tuple[Any, Arrays]:
     """Compute a contrastive loss of distances to classes as a scalar.
 
@@ -144,45 +146,47 @@ def general_contrastive_loss(
     0, gives each new mean a weight of 0.01, is at most max_negative_margin, and is the third value of the second top.
     """
     p = ctx.param
-    d, is_label, _, positive, negative = _contrastive_terms(ctx, blobs, read[0] if read else distances, labels)
-    positive_terms, negative_gaps, negative_terms = _excesses_and_gaps(ctx, blobs, d)
-    sums = abs(p.positive_weight) * jnp.where(positive, positive_terms, 0) + abs(p.negative_weight) * jnp.where(
-        negative, negative_terms, 0
+    d, is_label, _, positive_mask, negative_mask = _read_contrastive_masks(
+        ctx, blobs, read_distances[0] if read_distances else distances, labels
     )
-    loss = nan_if_unlabelled(is_label, jnp.sum(sums) / d.shape[0])
-    means = [
+    positive_terms, negative_gaps, negative_terms = _compute_contrastive_terms(ctx, blobs, d)
+    weighted_terms = abs(p.positive_weight) * jnp.where(positive_mask, positive_terms, 0) + abs(
+        p.negative_weight
+    ) * jnp.where(negative_mask, negative_terms, 0)
+    loss = nan_if_unlabelled(is_label, jnp.sum(weighted_terms) / d.shape[0])
+    term_sums = [
         jnp.sum(jnp.where(is_label, positive_terms, 0)),
         jnp.sum(jnp.where(is_label, 0, negative_gaps)) / (d.shape[1] - 1),
     ]
-    second = cross_replica.pmean(ctx, jnp.stack(means) / d.shape[0])
+    mean_terms = cross_replica.pmean(ctx, jnp.stack(term_sums) / d.shape[0])
     if p.add_intra_mae:
-        blobs = (jax.lax.stop_gradient(jnp.minimum(0.99 * blobs[0] + 0.01 * second[:1], p.max_negative_margin)),)
-        second = jnp.concatenate([second, *blobs])
-    return (loss if ctx.n_tops == 1 else (loss, second)), blobs
+        blobs = (jax.lax.stop_gradient(jnp.minimum(0.99 * blobs[0] + 0.01 * mean_terms[:1], p.max_negative_margin)),)
+        mean_terms = jnp.concatenate([mean_terms, *blobs])
+    return (loss if ctx.n_tops == 1 else (loss, mean_terms)), blobs
 
 
-def general_contrastive_loss_params(ctx: Context, distances: Any, labels: Any, *read: Any) -> list[ParamSpec]:
-    for read_distances in read:
+def general_contrastive_loss_params(ctx: Context, distances: Any, labels: Any, *read_distances: Any) -> list[ParamSpec]:
+    for bottom in read_distances:
         require(
-            read_distances.shape == distances.shape,
-            f"bottom 2 must have the shape of bottom 0, {distances.shape}, not {read_distances.shape}",
+            bottom.shape == distances.shape,
+            f"bottom 2 must have the shape of bottom 0, {distances.shape}, not {bottom.shape}",
         )
     return [ParamSpec((1,), learnable=False, persistent=False)] if ctx.param.add_intra_mae else []
 
 
 def general_contrastive_loss_backward(
-    ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array, *read: jax.Array, y: Any, dy: Any
+    ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array, *read_distances: jax.Array, y: Any, dy: Any
 ) -> tuple[Any, ...]:
     p = ctx.param
     d_top = first_top(dy)
-    d, is_label, without_negatives, positive, negative = _contrastive_terms(
-        ctx, blobs, read[0] if read else distances, labels
+    d, is_label, is_positive_only, positive_mask, negative_mask = _read_contrastive_masks(
+        ctx, blobs, read_distances[0] if read_distances else distances, labels
     )
     has_positive_slope = (
-        positive & (d > p.positive_margin) & (d < p.positive_outlier_thresh) | without_negatives[:, None]
+        positive_mask & (d > p.positive_margin) & (d < p.positive_outlier_thresh) | is_positive_only[:, None]
     )
     negative_slope = p.negative_weight * (jnp.exp(-d) if p.exp_negative_weight else jnp.ones_like(d))
-    negative_slope = jnp.where(negative & (d < _negative_margin(ctx, blobs)), negative_slope, 0)
+    negative_slope = jnp.where(negative_mask & (d < _negative_margin(ctx, blobs)), negative_slope, 0)
     if p.HasField("normalize_negative"):
         total = jnp.abs(cross_replica.pmean(ctx, jnp.sum(negative_slope))) / (p.normalize_negative * d.shape[0])
         negative_slope = jnp.where(
@@ -190,7 +194,7 @@ def general_contrastive_loss_backward(
         )
     slope = jnp.where(is_label & has_positive_slope, p.positive_weight, 0) - negative_slope
     dx = (d_top / d.shape[0] * slope).reshape(distances.shape)
-    return tuple(None for _ in blobs), dx, None, *(None for _ in read)
+    return tuple(None for _ in blobs), dx, None, *(None for _ in read_distances)
 
 
 define_layer(
@@ -208,7 +212,7 @@ define_layer(
 )
 
 
-def _contrastive_terms(ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array) -> Arrays:
+def _read_contrastive_masks(ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array) -> Arrays:
     """Return the distances, and masks of the classes and items that contribute to the loss.
 
     Returns:
@@ -217,36 +221,38 @@ def _contrastive_terms(ctx: Context, blobs: Arrays, distances: jax.Array, labels
         except for the mask of items, (items,).
     """
     p = ctx.param
-    d, is_label = class_distances(distances, labels)
-    without_negatives = has_no_negatives(ctx, jnp.sum(jnp.where(is_label, d, 0), axis=1))
-    positive, negative = is_label, ~is_label & ~without_negatives[:, None]
-    positive_terms, _, negative_terms = _excesses_and_gaps(ctx, blobs, d)
+    d, is_label = read_class_distances(distances, labels)
+    is_positive_only = has_no_negatives(ctx, jnp.sum(jnp.where(is_label, d, 0), axis=1))
+    positive_mask, negative_mask = is_label, ~is_label & ~is_positive_only[:, None]
+    positive_terms, _, negative_terms = _compute_contrastive_terms(ctx, blobs, d)
     if p.max_positive_only:
-        positive &= _is_first_smallest(
+        positive_mask &= _mask_first_smallest(
             ctx, p.positive_weight * jnp.sum(jnp.where(is_label, positive_terms, 0), axis=1)
         )[:, None]
     if p.max_negative_only:
         weighted_terms = jnp.where(is_label, -jnp.inf, p.negative_weight * negative_terms)
         beats_class_0 = jnp.max(weighted_terms, axis=1) > p.positive_weight * positive_terms[:, 0]
-        negative &= first_largest(weighted_terms) & (~is_label[:, 0] | beats_class_0)[:, None]
-    return d, is_label, without_negatives, positive, negative
+        negative_mask &= mask_first_largest(weighted_terms) & (~is_label[:, 0] | beats_class_0)[:, None]
+    return d, is_label, is_positive_only, positive_mask, negative_mask
 
 
-def _is_first_smallest(ctx: Context, x: jax.Array) -> jax.Array:
+def _mask_first_smallest(ctx: Context, x: jax.Array) -> jax.Array:
     """Return a mask that is True only at the first smallest value in the batches of all devices.
 
     x, (items,), contains the values of this device's batch, and the mask has its shape.
     """
-    device = cross_replica.axis_index(ctx)
-    all_values = cross_replica.psum(ctx, jnp.zeros((cross_replica.axis_size(ctx), *x.shape), x.dtype).at[device].set(x))
-    return jnp.arange(x.shape[0]) + device * x.shape[0] == jnp.argmin(all_values)
+    device_index = cross_replica.axis_index(ctx)
+    all_values = cross_replica.psum(
+        ctx, jnp.zeros((cross_replica.axis_size(ctx), *x.shape), x.dtype).at[device_index].set(x)
+    )
+    return jnp.arange(x.shape[0]) + device_index * x.shape[0] == jnp.argmin(all_values)
 
 
 def _negative_margin(ctx: Context, blobs: Arrays) -> Any:
     return ctx.param.negative_margin + (jax.lax.stop_gradient(blobs[0]) if blobs else 0.0)
 
 
-def _excesses_and_gaps(ctx: Context, blobs: Arrays, d: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _compute_contrastive_terms(ctx: Context, blobs: Arrays, d: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return three functions of the distances d, (items, classes) each.
 
     Returns:
@@ -272,14 +278,14 @@ def general_triplet_loss(ctx: Context, distances: jax.Array, labels: jax.Array) 
     positive_first excludes the other classes. With add_center_loss, it is always positive_weight. A second top (2,)
     contains the means of the distances to the item's class and to other classes.
     """
-    d, is_label, without_negatives, _, within_margin = _class_triplets(ctx, distances, labels)
+    d, is_label, is_positive_only, _, is_within_margin = _read_triplet_masks(ctx, distances, labels)
     label_distance = jnp.sum(jnp.where(is_label, d, 0), axis=1)
-    gap = jnp.where(within_margin & ~without_negatives[:, None], label_distance[:, None] + ctx.param.margin - d, 0)
+    gap = jnp.where(is_within_margin & ~is_positive_only[:, None], label_distance[:, None] + ctx.param.margin - d, 0)
     loss = nan_if_unlabelled(is_label, abs(ctx.param.negative_weight) * jnp.sum(gap) / d.shape[0])
     if ctx.n_tops == 1:
         return loss
-    means = [jnp.sum(label_distance), jnp.sum(jnp.where(is_label, 0, d)) / (d.shape[1] - 1)]
-    return loss, cross_replica.pmean(ctx, jnp.stack(means) / d.shape[0])
+    distance_sums = [jnp.sum(label_distance), jnp.sum(jnp.where(is_label, 0, d)) / (d.shape[1] - 1)]
+    return loss, cross_replica.pmean(ctx, jnp.stack(distance_sums) / d.shape[0])
 
 
 def general_triplet_loss_backward(
@@ -287,9 +293,9 @@ def general_triplet_loss_backward(
 ) -> tuple[jax.Array, None]:
     p = ctx.param
     d_top = first_top(dy)
-    d, is_label, without_negatives, negative, within_margin = _class_triplets(ctx, distances, labels)
-    has_negative_slope = within_margin & negative
-    has_positive_slope = jnp.any(has_negative_slope, axis=1) | without_negatives | p.add_center_loss
+    d, is_label, is_positive_only, negative_mask, is_within_margin = _read_triplet_masks(ctx, distances, labels)
+    has_negative_slope = is_within_margin & negative_mask
+    has_positive_slope = jnp.any(has_negative_slope, axis=1) | is_positive_only | p.add_center_loss
     slope = jnp.where(is_label & has_positive_slope[:, None], p.positive_weight, 0) - jnp.where(
         has_negative_slope, p.negative_weight, 0
     )
@@ -313,7 +319,7 @@ define_layer(
 )
 
 
-def _class_triplets(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
+def _read_triplet_masks(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
     """Return the distances, and masks of the classes and items that contribute to the loss.
 
     Returns:
@@ -321,14 +327,14 @@ def _class_triplets(ctx: Context, distances: jax.Array, labels: jax.Array) -> tu
         mask of other classes that count; the mask of other classes within the margin. All have shape (items, classes),
         except for the mask of items, (items,).
     """
-    d, is_label = class_distances(distances, labels)
+    d, is_label = read_class_distances(distances, labels)
     label_distance = jnp.sum(jnp.where(is_label, d, 0), axis=1)
-    without_negatives = has_no_negatives(ctx, label_distance)
-    negative = ~is_label & ~without_negatives[:, None]
-    within_margin = ~is_label & (label_distance[:, None] + ctx.param.margin > d)
+    is_positive_only = has_no_negatives(ctx, label_distance)
+    negative_mask = ~is_label & ~is_positive_only[:, None]
+    is_within_margin = ~is_label & (label_distance[:, None] + ctx.param.margin > d)
     if ctx.param.hardest_only:
-        within_margin &= first_largest(jnp.where(is_label, -jnp.inf, -d))
-    return d, is_label, without_negatives, negative, within_margin
+        is_within_margin &= mask_first_largest(jnp.where(is_label, -jnp.inf, -d))
+    return d, is_label, is_positive_only, negative_mask, is_within_margin
 
 
 def triplet_loss(
@@ -339,18 +345,20 @@ def triplet_loss(
     Bottoms: anchors, positive examples and negative examples, (N, ...) each. MyCaffe's layer has the labels as a fourth
     bottom. They are ignored, but the margin is then `alpha`.
     """
-    _, _, gap = _triplet_gaps(ctx, anchor, positive, negative, *labels)
+    _, _, gap = _compute_triplet_gaps(ctx, anchor, positive, negative, *labels)
     return jnp.sum(jnp.where(gap > 0, gap, 0)) / (2 * max(anchor.shape[0], 1))
 
 
 def triplet_loss_backward(
     ctx: Context, anchor: jax.Array, positive: jax.Array, negative: jax.Array, *labels: jax.Array, y: Any, dy: Any
 ) -> tuple[Any, ...]:
-    to_positive, to_negative, gap = _triplet_gaps(ctx, anchor, positive, negative, *labels)
+    positive_difference, negative_difference, gap = _compute_triplet_gaps(ctx, anchor, positive, negative, *labels)
     factor = dy / max(anchor.shape[0], 1) * (gap > 0)[:, None]
-    diffs = (factor * d for d in (to_positive - to_negative, -to_positive, to_negative))
-    shaped = (d.reshape(x.shape).astype(x.dtype) for d, x in zip(diffs, (anchor, positive, negative), strict=True))
-    return *shaped, *(None for _ in labels)
+    diffs = (factor * d for d in (positive_difference - negative_difference, -positive_difference, negative_difference))
+    shaped_diffs = (
+        d.reshape(x.shape).astype(x.dtype) for d, x in zip(diffs, (anchor, positive, negative), strict=True)
+    )
+    return *shaped_diffs, *(None for _ in labels)
 
 
 define_layer(
@@ -371,17 +379,18 @@ define_layer(
 )
 
 
-def _triplet_gaps(
+def _compute_triplet_gaps(
     ctx: Context, anchor: jax.Array, positive: jax.Array, negative: jax.Array, *labels: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return p = anchor - positive, n = anchor - negative, and margin + |p|**2 - |n|**2.
 
     p and n have shape (rows, features), and the last array has shape (rows,).
     """
-    p, name = ctx.param, "alpha" if labels else "margin"
-    ignored = "margin" if labels else "alpha"
+    p, margin_field = ctx.param, "alpha" if labels else "margin"
+    ignored_field = "margin" if labels else "alpha"
     require(
-        not p.HasField(ignored), f"{ignored} has no effect with {3 + len(labels)} bottoms; set the margin by `{name}`"
+        not p.HasField(ignored_field),
+        f"{ignored_field} has no effect with {3 + len(labels)} bottoms; set the margin by `{margin_field}`",
     )
     require(len(anchor.shape) > 0, "needs bottoms with a batch axis, not single numbers")
     for i, x in enumerate((positive, negative), start=1):
@@ -392,6 +401,10 @@ def _triplet_gaps(
     for x in labels:
         require_same_batch_size(anchor.shape, x.shape)
     rows = [promote(x).reshape(anchor.shape[0], math.prod(anchor.shape[1:])) for x in (anchor, positive, negative)]
-    to_positive, to_negative = rows[0] - rows[1], rows[0] - rows[2]
-    gap = getattr(p, name) + jnp.sum(jnp.square(to_positive), axis=1) - jnp.sum(jnp.square(to_negative), axis=1)
-    return to_positive, to_negative, gap
+    positive_difference, negative_difference = rows[0] - rows[1], rows[0] - rows[2]
+    gap = (
+        getattr(p, margin_field)
+        + jnp.sum(jnp.square(positive_difference), axis=1)
+        - jnp.sum(jnp.square(negative_difference), axis=1)
+    )
+    return positive_difference, negative_difference, gap

@@ -48,53 +48,55 @@ def require_equal_rows(**bottoms: Any) -> None:
     require(len(set(rows.values())) == 1, f"bottoms must have equal numbers of rows, not {rows}")
 
 
-def with_four_axes(x: Any) -> Any:
+def expand_to_four_axes(x: Any) -> Any:
     """Return an array with axes of size 1 appended until it has four axes, like blobs of the forks."""
     return x.reshape(pad_to_four_axes(x.shape))
 
 
-def count_images(batch: Any, n_anchors: int, name: str = "bottom 0") -> Any:
+def count_images(num_items: Any, num_anchors: int, name: str = "bottom 0") -> Any:
     """Return the number of images in a batch that has an item for each image and anchor.
 
     Args:
-        batch: the number of items, which may be symbolic.
-        n_anchors: the number of anchors.
+        num_items: the number of items, which may be symbolic.
+        num_anchors: the number of anchors.
         name: the name of the bottom in messages.
 
     Raises:
         LayerError: if the number of items is not a multiple of the number of anchors.
     """
-    is_static = isinstance(batch, int)
+    is_static = isinstance(num_items, int)
     require(
-        not is_static or batch % n_anchors == 0,
-        f"{name} has {batch} items, which is not a multiple of {n_anchors} box shapes (field_w, field_h)",
+        not is_static or num_items % num_anchors == 0,
+        f"{name} has {num_items} items, which is not a multiple of {num_anchors} box shapes (field_w, field_h)",
     )
-    return batch // n_anchors
+    return num_items // num_anchors
 
 
-def group_by_image(x: Any, images: Any, n_anchors: int) -> Any:
-    """Reshape x from (images * anchors, ...) to (images, anchors, ...), where `images` may be symbolic."""
-    if isinstance(images, int):
-        return x.reshape(images, n_anchors, *x.shape[1:])
+def group_by_image(x: Any, num_images: Any, num_anchors: int) -> Any:
+    """Reshape x from (images * anchors, ...) to (images, anchors, ...), where `num_images` may be symbolic."""
+    if isinstance(num_images, int):
+        return x.reshape(num_images, num_anchors, *x.shape[1:])
     # a reshape cannot divide a symbolic number of images
-    return x[jnp.arange(images)[:, None] * n_anchors + jnp.arange(n_anchors)]
+    return x[jnp.arange(num_images)[:, None] * num_anchors + jnp.arange(num_anchors)]
 
 
-def ungroup_images(x: Any, batch: Any, n_anchors: int) -> Any:
-    """Reshape x from (images, anchors, ...) to (images * anchors, ...), where the new size `batch` may be symbolic."""
-    if isinstance(batch, int):
-        return x.reshape(batch, *x.shape[2:])
-    return x[jnp.arange(batch) // n_anchors, jnp.arange(batch) % n_anchors]
+def ungroup_images(x: Any, num_items: Any, num_anchors: int) -> Any:
+    """Reshape x from (images, anchors, ...) to (images * anchors, ...), where `num_items` may be symbolic."""
+    if isinstance(num_items, int):
+        return x.reshape(num_items, *x.shape[2:])
+    return x[jnp.arange(num_items) // num_anchors, jnp.arange(num_items) % num_anchors]
 
 
-def require_score_and_delta_maps(scores: Any, deltas: Any) -> None:
+def require_score_and_delta_maps(score_shape: Any, delta_shape: Any) -> None:
     """Raise `LayerError` unless the shapes are those of scores (N, classes, H, W) and deltas (N, 4, H, W).
 
     N, H and W must be the same in both shapes.
     """
     require(
-        len(scores) == len(deltas) == 4 and deltas[1] == 4 and scores[:1] + scores[2:] == deltas[:1] + deltas[2:],
-        f"needs scores N x classes x H x W and deltas N x 4 x H x W, not {scores} and {deltas}",
+        len(score_shape) == len(delta_shape) == 4
+        and delta_shape[1] == 4
+        and score_shape[:1] + score_shape[2:] == delta_shape[:1] + delta_shape[2:],
+        f"needs scores N x classes x H x W and deltas N x 4 x H x W, not {score_shape} and {delta_shape}",
     )
 
 
@@ -113,7 +115,7 @@ Floats = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Normalization:
+class DeltaNormalization:
     """The mean and the standard deviation of each delta.
 
     Attributes:
@@ -134,19 +136,19 @@ class Normalization:
         return (deltas - mean) / std
 
 
-def read_normalization(ctx: Context) -> Normalization:
+def read_normalization(ctx: Context) -> DeltaNormalization:
     """Return the normalization of deltas in bbox_reg_param.
 
     If means or deviations are missing, deltas are not changed.
     """
     p = ctx.layer.bbox_reg_param
     if not p.bbox_mean or not p.bbox_std:
-        return Normalization((0.0,) * 4, (1.0,) * 4)
+        return DeltaNormalization((0.0,) * 4, (1.0,) * 4)
     for name in ("bbox_mean", "bbox_std"):
         count = len(getattr(p, name))
         require(count == 4, f"bbox_reg_param needs four values of {name}, for x, y, w and h, not {count}")
     require(min(p.bbox_std) > 0, f"bbox_std must be above 0, not {list(p.bbox_std)}")
-    return Normalization(tuple(p.bbox_mean), tuple(p.bbox_std))
+    return DeltaNormalization(tuple(p.bbox_mean), tuple(p.bbox_std))
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ class DeltaBounds:
     """Bounds of the absolute values of deltas.
 
     Attributes:
-        xy: the bound of the shift of the centre, relative to the sides of the anchor.
+        xy: the bound of the shift of the center, relative to the sides of the anchor.
         wh: the bound of the logarithm of (side of the box / side of the anchor).
     """
 
@@ -166,16 +168,16 @@ class DeltaBounds:
         limits = _broadcast_along((self.xy, self.xy, self.wh, self.wh), deltas, axis, jnp)
         return jnp.clip(deltas, -limits, limits)
 
-    def clip_normalized(self, deltas: Any, axis: int, norm: Normalization) -> Any:
+    def clip_normalized(self, deltas: Any, axis: int, norm: DeltaNormalization) -> Any:
         """Return normalized deltas clipped to the normalized bounds. `axis` is the axis of length 4 of x, y, w and h.
 
         The bounds of x and y are both normalized by the arithmetic mean of the means of x and y, and the geometric mean
         of their deviations. The same applies to w and h.
         """
         low, high = [], []
-        for bound, first in ((self.xy, 0), (self.wh, 2)):
-            mean = sum(norm.mean[first : first + 2]) / 2
-            std = math.sqrt(math.prod(norm.std[first : first + 2]))
+        for bound, first_delta in ((self.xy, 0), (self.wh, 2)):
+            mean = sum(norm.mean[first_delta : first_delta + 2]) / 2
+            std = math.sqrt(math.prod(norm.std[first_delta : first_delta + 2]))
             low += [(-bound - mean) / std] * 2
             high += [(bound - mean) / std] * 2
         return jnp.clip(
@@ -186,7 +188,7 @@ class DeltaBounds:
 def read_bounds(p: Any) -> DeltaBounds:
     """Return the bounds of deltas that the settings field_xyr and field_whr define.
 
-    They are 1 / field_xyr for the shift of the centre, and log(field_whr) for the logarithm of the ratio of sides.
+    They are 1 / field_xyr for the shift of the center, and log(field_whr) for the logarithm of the ratio of sides.
     """
     require(p.field_xyr > 0, f"field_xyr must be above 0, not {p.field_xyr}")
     require(p.field_whr >= 1, f"field_whr, the largest factor of a side, must be 1 or more, not {p.field_whr}")
@@ -196,20 +198,20 @@ def read_bounds(p: Any) -> DeltaBounds:
 def apply_deltas(boxes: Any, deltas: Any, xp: Any = jnp) -> Any:
     """Return boxes (x1, y1, x2, y2), (..., 4), moved by deltas (..., 4). Deltas of 0 do not change a box.
 
-    The deltas are the shift of the centre divided by the sides of the box, and the logarithms of (new side / side). A
+    The deltas are the shift of the center divided by the sides of the box, and the logarithms of (new side / side). A
     side is x2 - x1 + 1.
     """
     sides = boxes[..., 2:] - boxes[..., :2] + 1
-    centres = (boxes[..., 2:] + boxes[..., :2]) / 2 + deltas[..., :2] * sides
+    centers = (boxes[..., 2:] + boxes[..., :2]) / 2 + deltas[..., :2] * sides
     new_sides = sides * xp.exp(deltas[..., 2:])
-    corners = centres - (new_sides - 1) / 2
+    corners = centers - (new_sides - 1) / 2
     return xp.concatenate([corners, corners + new_sides - 1], axis=-1)
 
 
-def _broadcast_along(values: Floats, like: Any, axis: int, xp: Any) -> Any:
-    shape = [1] * like.ndim
+def _broadcast_along(values: Floats, reference: Any, axis: int, xp: Any) -> Any:
+    shape = [1] * reference.ndim
     shape[axis] = 4
-    return xp.asarray(np.asarray(values).reshape(shape), like.dtype)
+    return xp.asarray(np.asarray(values).reshape(shape), reference.dtype)
 
 
 _MIN_SIDE = 2  # pixels; shorter sides of ground truth are set to this
@@ -217,7 +219,7 @@ _MIN_SIDE = 2  # pixels; shorter sides of ground truth are set to this
 
 @dataclass(frozen=True)
 class AnchorGrid:
-    """The anchors of a map: boxes, centred at each cell, that deltas refer to. The forks call their sizes fields.
+    """The anchors of a map: boxes, centerd at each cell, that deltas refer to. The forks call their sizes fields.
 
     Attributes:
         widths, heights: the sizes of the anchors in pixels. Item i of the batch axis has anchor i modulo the number of
@@ -229,39 +231,41 @@ class AnchorGrid:
     heights: tuple[int, ...]
     stride: int
 
-    def decode(self, deltas: jax.Array, norm: Normalization, bounds: DeltaBounds) -> jax.Array:
+    def decode(self, deltas: jax.Array, norm: DeltaNormalization, bounds: DeltaBounds) -> jax.Array:
         """Convert normalized deltas (batch, 4, height, width) to boxes: left, top, width and height in pixels."""
         deltas = bounds.clip(norm.denormalize(deltas, 1), 1)
-        size, centre = self._sizes(deltas), self._centres(deltas)
-        sides = size * jnp.exp(deltas[:, 2:])
-        return jnp.concatenate([deltas[:, :2] * size + centre - sides / 2, sides], axis=1)
+        anchor_size, center = self._anchor_sizes(deltas), self._cell_centers(deltas)
+        sides = anchor_size * jnp.exp(deltas[:, 2:])
+        return jnp.concatenate([deltas[:, :2] * anchor_size + center - sides / 2, sides], axis=1)
 
-    def encode(self, boxes: jax.Array, norm: Normalization) -> jax.Array:
+    def encode(self, boxes: jax.Array, norm: DeltaNormalization) -> jax.Array:
         """Convert boxes (batch, 4, height, width) to normalized deltas.
 
-        A box consists of x and y of the centre, width and height, in pixels.
+        A box consists of x and y of the center, width and height, in pixels.
         """
-        size = self._sizes(boxes)
-        sides = jnp.log(jnp.maximum(boxes[:, 2:], _MIN_SIDE) / size)
-        return norm.normalize(jnp.concatenate([(boxes[:, :2] - self._centres(boxes)) / size, sides], axis=1), 1)
+        anchor_size = self._anchor_sizes(boxes)
+        log_sides = jnp.log(jnp.maximum(boxes[:, 2:], _MIN_SIDE) / anchor_size)
+        return norm.normalize(
+            jnp.concatenate([(boxes[:, :2] - self._cell_centers(boxes)) / anchor_size, log_sides], axis=1), 1
+        )
 
-    def _sizes(self, like: jax.Array) -> jax.Array:
+    def _anchor_sizes(self, reference: jax.Array) -> jax.Array:
         """Return the width and height of each item's anchor in pixels, (batch or 1, 2, 1, 1).
 
-        `like` is an array (batch, 4, height, width) that determines the batch and the dtype.
+        `reference` is an array (batch, 4, height, width) that determines the batch and the dtype.
         """
-        sizes = jnp.asarray([self.widths, self.heights], like.dtype).T  # (anchors, 2)
+        sizes = jnp.asarray([self.widths, self.heights], reference.dtype).T  # (anchors, 2)
         if len(self.widths) > 1:
-            sizes = sizes[jnp.arange(like.shape[0]) % len(self.widths)]
+            sizes = sizes[jnp.arange(reference.shape[0]) % len(self.widths)]
         return sizes[:, :, None, None]
 
-    def _centres(self, like: jax.Array) -> jax.Array:
-        """Return x and y of the centre of each cell in pixels of the image, (1, 2, height, width).
+    def _cell_centers(self, reference: jax.Array) -> jax.Array:
+        """Return x and y of the center of each cell in pixels of the image, (1, 2, height, width).
 
-        `like` is an array (batch, 4, height, width) that determines the size of the map and the dtype.
+        `reference` is an array (batch, 4, height, width) that determines the size of the map and the dtype.
         """
-        height, width = like.shape[2:]
-        x, y = ((jnp.arange(n, dtype=like.dtype) + 0.5) * self.stride for n in (width, height))
+        height, width = reference.shape[2:]
+        x, y = ((jnp.arange(n, dtype=reference.dtype) + 0.5) * self.stride for n in (width, height))
         return jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]))[None]
 
 

@@ -22,6 +22,7 @@ from .anchors_and_deltas import (
     AnchorGrid,
     apply_deltas,
     count_images,
+    expand_to_four_axes,
     group_by_image,
     make_anchor_grid,
     read_bounds,
@@ -29,18 +30,17 @@ from .anchors_and_deltas import (
     read_rows,
     require_equal_rows,
     require_score_and_delta_maps,
-    with_four_axes,
 )
 
-_NOTHING = (0.0, 1.0, 1.0, 10.0, 10.0)  # the only ROI if no box is selected; the second top then has zeros
-_ABSENT = -1.0
+_EMPTY_ROI = (0.0, 1.0, 1.0, 10.0, 10.0)  # the only ROI if no box is selected; the second top then has zeros
+_PADDING_VALUE = -1.0
 
 
 Measure = Callable[[jax.Array, jax.Array], jax.Array]
 _DIVISORS: dict[str, Divisor] = {"IOU": "union", "IOMU": "smaller", "IOFU": "first"}
 
 
-def overlap_measure(nms_type: str, plus: float) -> Measure:
+def make_overlap_measure(nms_type: str, plus: float) -> Measure:
     """Return the function that computes overlaps of boxes for an `nms_type`.
 
     An overlap is the area of the intersection, divided by the area of the union (IOU), by the smaller area (IOMU), or
@@ -69,7 +69,7 @@ class SelectionSettings:
     n_candidates: int
     max_selected: int
 
-    def best(self, boxes: jax.Array, scores: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def select_boxes(self, boxes: jax.Array, scores: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the selected rows [x1, y1, x2, y2, score] of an image, best first, and a mask, False for padding rows.
 
         Args:
@@ -94,12 +94,12 @@ def read_selection_settings(p: Any, plus: float) -> SelectionSettings:
 
     `plus` is added to x2 - x1 to get the side of a box.
     """
-    measure = overlap_measure(p.nms_type, plus)
+    measure = make_overlap_measure(p.nms_type, plus)
     require(p.min_size >= 0, f"min_size must not be below 0, but is {p.min_size}")
     return SelectionSettings(p.iou_thr, measure, p.max_nms_num, p.max_post_nms_num)
 
 
-def proposals(
+def make_proposals(
     selection_settings: SelectionSettings,
     boxes: jax.Array,
     scores: jax.Array,
@@ -118,16 +118,16 @@ def proposals(
         n_tops: the number of tops, 1 or 2.
         dtype: the dtype of the tops.
     """
-    rows, selected = jax.vmap(selection_settings.best)(boxes, scores, valid)
+    rows, selected = jax.vmap(selection_settings.select_boxes)(boxes, scores, valid)
     images = jnp.broadcast_to(jnp.arange(rows.shape[0], dtype=rows.dtype)[:, None, None], (*rows.shape[:2], 1))
     rows = jnp.concatenate([images, rows], axis=2).reshape(-1, 6)
     selected = selected.reshape(-1)
     order = jnp.argsort(~selected, stable=True)
-    rows = jnp.where(selected[order][:, None], rows[order], _ABSENT)
+    rows = jnp.where(selected[order][:, None], rows[order], _PADDING_VALUE)
     tops = []
-    for columns, nothing in ((5, _NOTHING), (6, (0.0,) * 6)):
-        first = jnp.where(jnp.any(selected), rows[0, :columns], jnp.asarray(nothing, rows.dtype))
-        tops.append(with_four_axes(rows[:, :columns].at[0].set(first).astype(dtype)))
+    for columns, empty_row in ((5, _EMPTY_ROI), (6, (0.0,) * 6)):
+        first_row = jnp.where(jnp.any(selected), rows[0, :columns], jnp.asarray(empty_row, rows.dtype))
+        tops.append(expand_to_four_axes(rows[:, :columns].at[0].set(first_row).astype(dtype)))
     return tuple(tops[:n_tops])
 
 
@@ -154,10 +154,10 @@ def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
             f"bottom {i} must be {maps[0].shape[0]} x (classes + 4) x H x W with two classes or more, not {x.shape}",
         )
         grid = make_anchor_grid(p.field_w[i : i + 1], p.field_h[i : i + 1], p.downsample_rate[i], "downsample_rate")
-        parts.append(_candidates(ctx, lax.stop_gradient(promote(x)), grid))
+        parts.append(_read_candidates(ctx, lax.stop_gradient(promote(x)), grid))
     # reversed, so that the last comes first if scores are equal
     boxes, scores, valid = (jnp.flip(jnp.concatenate(part, axis=1), 1) for part in zip(*parts, strict=True))
-    return proposals(read_selection_settings(p, 0.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
+    return make_proposals(read_selection_settings(p, 0.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
 
 
 define_layer(
@@ -182,17 +182,17 @@ define_layer(
 )
 
 
-def _candidates(ctx: Context, x: jax.Array, grid: AnchorGrid) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _read_candidates(ctx: Context, x: jax.Array, grid: AnchorGrid) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the boxes of a map, their scores, and the mask of boxes that satisfy fg_thr and min_size.
 
     The boxes (x1, y1, x2, y2), in pixels, have shape (N, cells, 4). The scores and the mask have shape (N, cells).
     """
     p, (n, channels, height, width) = ctx.param, x.shape
     scores = jnp.max(x[:, 1:-4], axis=1) - x[:, 0]
-    decoded = grid.decode(x[:, channels - 4 :], read_normalization(ctx), read_bounds(p))
-    corner = jnp.maximum(decoded[:, :2], 0)
-    image = jnp.asarray([width, height], x.dtype)[:, None, None] * grid.stride
-    sides = jnp.minimum(decoded[:, 2:], image - corner)
+    decoded_boxes = grid.decode(x[:, channels - 4 :], read_normalization(ctx), read_bounds(p))
+    corner = jnp.maximum(decoded_boxes[:, :2], 0)
+    image_size = jnp.asarray([width, height], x.dtype)[:, None, None] * grid.stride
+    sides = jnp.minimum(decoded_boxes[:, 2:], image_size - corner)
     valid = (scores >= p.fg_thr) & jnp.all(sides >= p.min_size, axis=1)
     boxes = jnp.concatenate([corner, corner + sides], axis=1).reshape(n, 4, height * width)
     return jnp.moveaxis(boxes, 1, 2), scores.reshape(n, -1), valid.reshape(n, -1)
@@ -215,11 +215,14 @@ def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
         f"{len(p.box_group_param)}",
     )
     pairs = list(zip(maps[::2], maps[1::2], p.box_group_param, strict=True))
-    images = [count_images(deltas.shape[0], len(group.field_w) or 1, "a bottom") for _, deltas, group in pairs]
-    require(all(n == images[0] for n in images), f"all bottoms must have equal numbers of images, not {images}")
-    parts = [_group_candidates(ctx, probabilities, deltas, group) for probabilities, deltas, group in pairs]
+    image_counts = [count_images(deltas.shape[0], len(group.field_w) or 1, "a bottom") for _, deltas, group in pairs]
+    require(
+        all(n == image_counts[0] for n in image_counts),
+        f"all bottoms must have equal numbers of images, not {image_counts}",
+    )
+    parts = [_read_group_candidates(ctx, probabilities, deltas, group) for probabilities, deltas, group in pairs]
     boxes, scores, valid = (jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))
-    return proposals(read_selection_settings(p, 1.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
+    return make_proposals(read_selection_settings(p, 1.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
 
 
 define_layer(
@@ -244,7 +247,7 @@ define_layer(
 )
 
 
-def _group_candidates(
+def _read_group_candidates(
     ctx: Context, probabilities: jax.Array, deltas: jax.Array, group: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the boxes of a pair of maps, their scores, and the mask of boxes that satisfy fg_thr and min_size.
@@ -255,20 +258,23 @@ def _group_candidates(
     p, grid = ctx.param, make_anchor_grid(group.field_w, group.field_h, group.stride)
     require_score_and_delta_maps(probabilities.shape, deltas.shape)
     batch, _, height, width = deltas.shape
-    n_anchors = len(grid.widths)
-    images = count_images(batch, n_anchors)
+    num_anchors = len(grid.widths)
+    num_images = count_images(batch, num_anchors)
     scores = 1 - lax.stop_gradient(promote(probabilities))[:, 0]
-    decoded = grid.decode(lax.stop_gradient(promote(deltas)), read_normalization(ctx), read_bounds(p))
-    image = jnp.asarray([width, height], decoded.dtype)[:, None, None] * grid.stride
-    corners = jnp.maximum(decoded[:, :2], 0), jnp.minimum(decoded[:, :2] + decoded[:, 2:] - 1, image)
+    decoded_boxes = grid.decode(lax.stop_gradient(promote(deltas)), read_normalization(ctx), read_bounds(p))
+    image_size = jnp.asarray([width, height], decoded_boxes.dtype)[:, None, None] * grid.stride
+    corners = (
+        jnp.maximum(decoded_boxes[:, :2], 0),
+        jnp.minimum(decoded_boxes[:, :2] + decoded_boxes[:, 2:] - 1, image_size),
+    )
     sides = corners[1] - corners[0] + 1
     valid = (scores >= p.fg_thr) & jnp.all(sides >= p.min_size, axis=1)
     boxes = jnp.moveaxis(jnp.concatenate(corners, axis=1), 1, -1)
-    flat = n_anchors * height * width
+    num_boxes = num_anchors * height * width
     return (
-        group_by_image(boxes, images, n_anchors).reshape(images, flat, 4),
-        group_by_image(scores, images, n_anchors).reshape(images, flat),
-        group_by_image(valid, images, n_anchors).reshape(images, flat),
+        group_by_image(boxes, num_images, num_anchors).reshape(num_images, num_boxes, 4),
+        group_by_image(scores, num_images, num_anchors).reshape(num_images, num_boxes),
+        group_by_image(valid, num_images, num_anchors).reshape(num_images, num_boxes),
     )
 
 
@@ -284,27 +290,27 @@ def frcnn_output(
     by -1. Padding rows of -1 come last. ROIs that begin with a negative number are padding.
     """
     p, dtype = ctx.param, probabilities.dtype
-    prob, boxes, valid, corners = _read_inputs(ctx, probabilities, deltas, rois, size)
-    n, classes = prob.shape
-    boxes = jnp.concatenate([jnp.maximum(boxes[..., :2], 0), jnp.minimum(boxes[..., 2:], corners)], axis=-1)
-    boxes = jnp.broadcast_to(jnp.swapaxes(boxes, 0, 1), (classes - 1, n, 4))
+    prob, boxes, valid, max_corner = _read_inputs(ctx, probabilities, deltas, rois, size)
+    n, num_classes = prob.shape
+    boxes = jnp.concatenate([jnp.maximum(boxes[..., :2], 0), jnp.minimum(boxes[..., 2:], max_corner)], axis=-1)
+    boxes = jnp.broadcast_to(jnp.swapaxes(boxes, 0, 1), (num_classes - 1, n, 4))
     scores = prob[:, 1:].T
-    measure = overlap_measure(p.nms_type, 1.0)
-    suppress = jax.vmap(partial(_suppress, measure, p.iou_thr))
-    selected, boxes, scores = suppress(boxes, scores, valid & (scores >= p.conf_thr))
-    class_index = jnp.arange(1, classes, dtype=scores.dtype)[:, None]
+    measure = make_overlap_measure(p.nms_type, 1.0)
+    suppress_classes = jax.vmap(partial(_suppress_boxes, measure, p.iou_thr))
+    selected, boxes, scores = suppress_classes(boxes, scores, valid & (scores >= p.conf_thr))
+    class_index = jnp.arange(1, num_classes, dtype=scores.dtype)[:, None]
     columns = [jnp.zeros_like(scores), *jnp.moveaxis(boxes, -1, 0), jnp.broadcast_to(class_index, scores.shape), scores]
     rows = jnp.stack(columns, axis=-1).reshape(-1, 7)
     selected = _keep_best(selected.reshape(-1), rows[:, -1], p.max_det_num)
     order = jnp.argsort(~selected, stable=True)
-    if p.max_det_num and not (isinstance(n, int) and n * (classes - 1) < p.max_det_num):
+    if p.max_det_num and not (isinstance(n, int) and n * (num_classes - 1) < p.max_det_num):
         order = jnp.concatenate([order, jnp.zeros(p.max_det_num, order.dtype)])[: p.max_det_num]
         valid = jnp.arange(p.max_det_num) < jnp.sum(selected)
     else:
         valid = selected[order]
     detections = jnp.where(valid[:, None], rows[order], -1)
     first_row = jnp.full((1, 7), -1, rows.dtype).at[0, 0].set(0)
-    return with_four_axes(jnp.concatenate([first_row, detections]).astype(dtype))
+    return expand_to_four_axes(jnp.concatenate([first_row, detections]).astype(dtype))
 
 
 define_layer(
@@ -331,11 +337,15 @@ def _read_inputs(
     """
     require_equal_rows(probabilities=probabilities, deltas=deltas, rois=rois)
     prob = read_rows(lax.stop_gradient(promote(probabilities)), "bottom 0 (probabilities)")
-    classes = prob.shape[1]
-    require(classes > 1, f"needs probabilities of background and of one class or more, not of {classes} classes")
-    class_aware = ctx.layer.bbox_reg_param.cls_aware
-    class_deltas = read_rows(lax.stop_gradient(promote(deltas)), "bottom 1 (deltas)", 4 * classes if class_aware else 8)
-    class_deltas = class_deltas.reshape(class_deltas.shape[0], classes if class_aware else 2, 4)[:, 1:]
+    num_classes = prob.shape[1]
+    require(
+        num_classes > 1, f"needs probabilities of background and of one class or more, not of {num_classes} classes"
+    )
+    is_class_aware = ctx.layer.bbox_reg_param.cls_aware
+    class_deltas = read_rows(
+        lax.stop_gradient(promote(deltas)), "bottom 1 (deltas)", 4 * num_classes if is_class_aware else 8
+    )
+    class_deltas = class_deltas.reshape(class_deltas.shape[0], num_classes if is_class_aware else 2, 4)[:, 1:]
     rows = read_rows(lax.stop_gradient(promote(rois)), "bottom 2 (ROIs)", 5, 6)
     require(size.shape[:1] == (1,), f"takes one image: bottom 3 must be 1 x 2, height and width, not {size.shape}")
     height, width = read_rows(lax.stop_gradient(promote(size)), "bottom 3 (height and width)", 2)[0]
@@ -343,7 +353,7 @@ def _read_inputs(
     return prob, boxes, rows[:, 0] >= 0, jnp.stack([width, height]).astype(boxes.dtype)
 
 
-def _suppress(
+def _suppress_boxes(
     measure: Measure, threshold: float, boxes: jax.Array, scores: jax.Array, valid: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Suppress boxes of a class; return the mask of selected boxes (n,), the boxes (n, 4), and their scores (n,).

@@ -25,10 +25,10 @@ from .anchors_and_deltas import (
     require_joint_map,
     require_score_and_delta_maps,
 )
-from .detection_loss import Labels, read_labels
+from .detection_loss import CellLabels, read_labels
 
 
-def class_accuracies(ctx: Context, is_correct: jax.Array, labels: Labels, classes: jax.Array) -> jax.Array:
+def compute_class_accuracies(ctx: Context, is_correct: jax.Array, labels: CellLabels, classes: jax.Array) -> jax.Array:
     """Return the accuracy over all cells, and the accuracy over cells with an object, as (1, 1, 1, 2).
 
     If there are no such cells, an accuracy is -1.
@@ -40,12 +40,12 @@ def class_accuracies(ctx: Context, is_correct: jax.Array, labels: Labels, classe
         classes: (batch, height, width), the target classes. With `objectness`, they are only background (0) or object
             (1).
     """
-    ignored = labels.ignored_mask(ctx, classes) | ((classes == 0) & (labels.overlap >= ctx.param.bg_threshold))
-    accuracies = [_mean(ctx, is_correct, mask) for mask in (~ignored, ~ignored & (classes != 0))]
+    is_ignored = labels.ignored_mask(ctx, classes) | ((classes == 0) & (labels.overlap >= ctx.param.bg_threshold))
+    accuracies = [_masked_mean(ctx, is_correct, mask) for mask in (~is_ignored, ~is_ignored & (classes != 0))]
     return jnp.stack(accuracies).reshape(1, 1, 1, 2)
 
 
-def mean_overlap(ctx: Context, boxes: jax.Array, labels: Labels, plus: float) -> jax.Array:
+def compute_mean_overlap(ctx: Context, boxes: jax.Array, labels: CellLabels, plus: float) -> jax.Array:
     """Return the mean overlap of predicted boxes with ground truth as (1, 1, 1, 1), or -1 if there are no objects.
 
     Args:
@@ -55,15 +55,17 @@ def mean_overlap(ctx: Context, boxes: jax.Array, labels: Labels, plus: float) ->
         plus: added to x2 - x1 to get the side of a box.
     """
     truth = jnp.concatenate([labels.boxes[:, :2] - labels.boxes[:, 2:] / 2, labels.boxes[:, 2:]], axis=1)
-    overlap = overlaps(_corners(boxes, plus), _corners(truth, plus), plus, must_touch=True)
-    return _mean(ctx, overlap, (labels.classes != 0) & ~labels.ignored_mask(ctx, labels.classes)).reshape(1, 1, 1, 1)
+    overlap = overlaps(_to_corners(boxes, plus), _to_corners(truth, plus), plus, must_touch=True)
+    return _masked_mean(ctx, overlap, (labels.classes != 0) & ~labels.ignored_mask(ctx, labels.classes)).reshape(
+        1, 1, 1, 1
+    )
 
 
-def _corners(boxes: jax.Array, plus: float) -> jax.Array:
+def _to_corners(boxes: jax.Array, plus: float) -> jax.Array:
     return jnp.moveaxis(jnp.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:] - plus], axis=1), 1, -1)
 
 
-def _mean(ctx: Context, values: Any, mask: jax.Array) -> jax.Array:
+def _masked_mean(ctx: Context, values: Any, mask: jax.Array) -> jax.Array:
     values = values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.float32)
     total, count = (cross_replica.psum(ctx, jnp.sum(x, dtype=values.dtype)) for x in (jnp.where(mask, values, 0), mask))
     return jnp.where(count > 0, total / jnp.maximum(count, 1), -1)
@@ -90,11 +92,11 @@ def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
         (scores == label_score) & (class_index > classes[:, None])
     )  # if scores are equal, the highest class comes first
     is_correct = (jnp.sum(ranks_higher, axis=1) < p.top_k) & (classes >= 0) & (classes < p.cls_num)
-    accuracies = class_accuracies(ctx, is_correct, labels, classes)
+    accuracies = compute_class_accuracies(ctx, is_correct, labels, classes)
     if ctx.n_tops < 2:
         return accuracies
     boxes = grid.decode(x[:, p.cls_num :], read_normalization(ctx), read_bounds(p))
-    return accuracies, mean_overlap(ctx, boxes, labels, 0.0)
+    return accuracies, compute_mean_overlap(ctx, boxes, labels, 0.0)
 
 
 define_layer(
@@ -128,11 +130,11 @@ def detection_group_accuracy(ctx: Context, scores: jax.Array, deltas: jax.Array,
     labels = read_labels(truth, scores.shape, "bottom 2 (ground truth)")
     classes = jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
     is_correct = jnp.argmax(promote(scores), axis=1) == classes
-    accuracies = class_accuracies(ctx, is_correct, labels, classes)
+    accuracies = compute_class_accuracies(ctx, is_correct, labels, classes)
     if ctx.n_tops < 2:
         return accuracies
     boxes = grid.decode(promote(deltas), read_normalization(ctx), read_bounds(p))
-    return accuracies, mean_overlap(ctx, boxes, labels, 1.0)
+    return accuracies, compute_mean_overlap(ctx, boxes, labels, 1.0)
 
 
 define_layer(
@@ -153,7 +155,7 @@ define_layer(
 _MAX_OVERLAP = 0.975  # an ROI with a larger overlap is a ground-truth box itself, and is ignored
 
 
-def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax.Array) -> object:
+def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched_truth: jax.Array) -> object:
     """Compute the mean overlap of ROIs, moved by their deltas, with their matched ground truth.
 
     Bottoms: deltas (N, 4 * classes), or (N, 8) if not `cls_aware`; ROIs (N, 5); matched ground truth (N, 6) with rows
@@ -161,26 +163,26 @@ def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax
     overlap of the ROIs before they are moved. Only rows with a label above 0 and an overlap up to 0.975 count. If there
     are no such rows, the tops are -1.
     """
-    require_equal_rows(deltas=deltas, rois=rois, matched=matched)
-    class_aware = ctx.layer.bbox_reg_param.cls_aware
-    all_deltas = read_rows(promote(deltas), "bottom 0 (deltas)", *(() if class_aware else (8,)))
+    require_equal_rows(deltas=deltas, rois=rois, matched=matched_truth)
+    is_class_aware = ctx.layer.bbox_reg_param.cls_aware
+    all_deltas = read_rows(promote(deltas), "bottom 0 (deltas)", *(() if is_class_aware else (8,)))
     rows, truth = (
         read_rows(promote(rois), "bottom 1 (ROIs)", 5),
-        read_rows(promote(matched), "bottom 2 (ground truth)", 6),
+        read_rows(promote(matched_truth), "bottom 2 (ground truth)", 6),
     )
     label = truth[:, 0].astype(jnp.int32)
     mask = (truth[:, 0] > 0) & (truth[:, -1] <= _MAX_OVERLAP) & (rows[:, 0] >= 0)
-    first = 4 * (label if class_aware else jnp.minimum(label, 1))
+    first_column = 4 * (label if is_class_aware else jnp.minimum(label, 1))
     class_deltas = jnp.take_along_axis(
-        all_deltas, first[:, None] + jnp.arange(4), axis=1
+        all_deltas, first_column[:, None] + jnp.arange(4), axis=1
     )  # NaN for a class out of range
-    total = cross_replica.psum(ctx, jnp.sum(mask, dtype=all_deltas.dtype))
-    boxes = apply_deltas(rows[:, 1:], read_normalization(ctx).denormalize(class_deltas)), rows[:, 1:]
+    num_boxes = cross_replica.psum(ctx, jnp.sum(mask, dtype=all_deltas.dtype))
+    box_sets = apply_deltas(rows[:, 1:], read_normalization(ctx).denormalize(class_deltas)), rows[:, 1:]
     box_overlaps = [
-        jnp.where(mask & (label > 0), overlaps(box, truth[:, 1:5], 1.0, must_touch=True), 0) for box in boxes
+        jnp.where(mask & (label > 0), overlaps(boxes, truth[:, 1:5], 1.0, must_touch=True), 0) for boxes in box_sets
     ]
     sums = [cross_replica.psum(ctx, jnp.sum(overlap)) for overlap in box_overlaps]
-    means = [jnp.where(total > 0, s / jnp.maximum(total, 1), -1).reshape(1, 1, 1, 1) for s in sums]
+    means = [jnp.where(num_boxes > 0, s / jnp.maximum(num_boxes, 1), -1).reshape(1, 1, 1, 1) for s in sums]
     return tuple(means[: ctx.n_tops])
 
 

@@ -55,16 +55,16 @@ def masked_sample(key: jax.Array, eligible: jax.Array, count: jax.Array) -> jax.
     return masked_topk(jax.random.uniform(key, eligible.shape), eligible, count)
 
 
-_LEAST = float(jnp.finfo(jnp.float32).tiny)  # smaller probabilities are set to this before the logarithm
+_MIN_PROBABILITY = float(jnp.finfo(jnp.float32).tiny)  # smaller probabilities are set to this before the logarithm
 
 
 @dataclass(frozen=True)
-class Labels:
+class CellLabels:
     """Ground truth at each cell of a map.
 
     Attributes:
         classes: (batch, height, width), int32; 0 is background.
-        boxes: (batch, 4, height, width), x and y of the centre, width and height, in pixels.
+        boxes: (batch, 4, height, width), x and y of the center, width and height, in pixels.
         overlap: (batch, height, width), the overlap of the cell's anchor with the nearest object.
     """
 
@@ -78,21 +78,21 @@ class Labels:
         return classes == p.ignore_label if p.HasField("ignore_label") else jnp.zeros(classes.shape, bool)
 
 
-def read_labels(x: jax.Array, scores: Any, name: str) -> Labels:
+def read_labels(x: jax.Array, score_shape: Any, name: str) -> CellLabels:
     """Return the ground truth in a bottom (batch, 6, height, width), with label, box and overlap of each cell.
 
-    `scores` is the shape of bottom 0, and `name` is the name of the bottom in messages.
+    `score_shape` is the shape of bottom 0, and `name` is the name of the bottom in messages.
 
     Raises:
         LayerError: if the shape does not match that of the scores.
     """
-    batch, _, height, width = as_nchw(scores, "bottom 0")
+    batch, _, height, width = as_nchw(score_shape, "bottom 0")
     require(
         tuple(x.shape) == (batch, 6, height, width),
         f"{name} must have label, box (4) and overlap for each cell, ({batch}, 6, {height}, {width}), not {x.shape}",
     )
     x = jax.lax.stop_gradient(x)
-    return Labels(x[:, 0].astype(jnp.int32), x[:, 1:5], x[:, 5])
+    return CellLabels(x[:, 0].astype(jnp.int32), x[:, 1:5], x[:, 5])
 
 
 def log_probabilities(scores: jax.Array) -> jax.Array:
@@ -100,7 +100,7 @@ def log_probabilities(scores: jax.Array) -> jax.Array:
 
     As in the forks, probabilities are at least the smallest normal float32.
     """
-    return jnp.maximum(jax.nn.log_softmax(scores, axis=1), jnp.log(jnp.asarray(_LEAST, scores.dtype)))
+    return jnp.maximum(jax.nn.log_softmax(scores, axis=1), jnp.log(jnp.asarray(_MIN_PROBABILITY, scores.dtype)))
 
 
 def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -124,7 +124,7 @@ def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax
 
 
 def box_loss(
-    ctx: Context, deltas: jax.Array, targets: jax.Array, mask: jax.Array, smooth: bool
+    ctx: Context, deltas: jax.Array, targets: jax.Array, mask: jax.Array, is_smooth: bool
 ) -> tuple[jax.Array, jax.Array]:
     """Return the loss of deltas as a scalar, and its gradient with respect to the deltas.
 
@@ -134,10 +134,10 @@ def box_loss(
         ctx: the layer.
         deltas, targets: (batch, 4, height, width).
         mask: (batch, height, width), True for cells that count.
-        smooth: whether to use smooth L1, which is linear where the absolute difference is more than 1.
+        is_smooth: whether to use smooth L1, which is linear where the absolute difference is more than 1.
     """
     difference = jnp.where(mask[:, None], deltas - targets, 0)
-    slope = jnp.clip(difference, -1, 1) if smooth else difference
+    slope = jnp.clip(difference, -1, 1) if is_smooth else difference
     count = 4 * cross_replica.global_count(ctx, mask).astype(deltas.dtype)
     return jnp.sum(slope * (difference - slope / 2)) / count, slope / count
 
@@ -150,13 +150,13 @@ def stack_losses(ctx: Context, class_value: jax.Array, box_value: jax.Array) -> 
     return cross_replica.pmean(ctx, jnp.stack([class_value + box_value, box_value])).reshape(1, 1, 1, 2)
 
 
-def loss_weight(ctx: Context, dy: jax.Array) -> jax.Array:
+def compute_gradient_scale(ctx: Context, dy: jax.Array) -> jax.Array:
     """Return the factor of this device's gradients: the first value of dy, divided by the number of devices."""
     return dy.reshape(2)[0] / cross_replica.axis_size(ctx)
 
 
 def balanced_weights(
-    ctx: Context, objects: jax.Array, background: jax.Array, ratio: float, dtype: Any
+    ctx: Context, is_object: jax.Array, is_background: jax.Array, ratio: float, dtype: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Return the weight of an object cell and the weight of a background cell, two scalars.
 
@@ -164,12 +164,12 @@ def balanced_weights(
 
     Args:
         ctx: the layer.
-        objects: (batch, height, width), the mask of the sampled object cells.
-        background: (batch, height, width), the mask of the sampled background cells.
+        is_object: (batch, height, width), the mask of the sampled object cells.
+        is_background: (batch, height, width), the mask of the sampled background cells.
         ratio: from 0 to 1.
         dtype: the dtype of the weights.
     """
-    sums = [cross_replica.psum(ctx, jnp.sum(mask, dtype=dtype)) for mask in (objects, background)]
+    sums = [cross_replica.psum(ctx, jnp.sum(mask, dtype=dtype)) for mask in (is_object, is_background)]
     object_weight, background_weight = (
         jnp.where(total > 0, fraction * sum(sums) / jnp.maximum(total, 1), 1)
         for fraction, total in zip((ratio, 1 - ratio), sums, strict=True)
@@ -177,7 +177,7 @@ def balanced_weights(
     return object_weight, background_weight
 
 
-_FEWEST = 4  # the minimum number of background cells selected for each class
+_MIN_BACKGROUND_CELLS = 4  # the minimum number of background cells selected for each class
 
 Losses = tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
@@ -193,16 +193,16 @@ def detection_loss(ctx: Context, x: jax.Array, truth: jax.Array) -> jax.Array:
     other value selects all background cells. Deltas are clipped to their bounds in the loss, and the gradient ignores
     the clipping.
     """
-    (class_value, _), (box_value, _) = _map_losses(ctx, x, truth)
+    (class_value, _), (box_value, _) = _compute_map_losses(ctx, x, truth)
     return stack_losses(ctx, class_value, getattr(ctx.param, "lambda") * box_value)
 
 
 def detection_loss_backward(
     ctx: Context, x: jax.Array, truth: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    (_, by_scores), (_, by_deltas) = _map_losses(ctx, x, truth)
-    by_x = jnp.concatenate([by_scores, getattr(ctx.param, "lambda") * by_deltas], axis=1)
-    return loss_weight(ctx, dy) * by_x, None
+    (_, d_scores), (_, d_deltas) = _compute_map_losses(ctx, x, truth)
+    dx = jnp.concatenate([d_scores, getattr(ctx.param, "lambda") * d_deltas], axis=1)
+    return compute_gradient_scale(ctx, dy) * dx, None
 
 
 define_layer(
@@ -220,7 +220,7 @@ define_layer(
 )
 
 
-def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
+def _compute_map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
     """Return the loss of classes and the loss of boxes, each with its gradient.
 
     The gradients are with respect to the scores, (N, cls_num, H, W), and with respect to the deltas, (N, 4, H, W).
@@ -231,41 +231,43 @@ def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
     labels = read_labels(truth, x.shape, "bottom 1 (ground truth)")
     x = promote(x)
     scores, deltas = x[:, : p.cls_num], x[:, p.cls_num :]
-    objects, background = labels.classes != 0, _select_background(ctx, scores, labels)
-    weights = jnp.ones(objects.shape, x.dtype)
+    is_object, is_background = labels.classes != 0, _select_background(ctx, scores, labels)
+    weights = jnp.ones(is_object.shape, x.dtype)
     if p.pos_neg_weighted:
-        object_weight, background_weight = balanced_weights(ctx, objects, background, 1 / (1 + p.bg_multiple), x.dtype)
-        weights = jnp.where(
-            objects, object_weight, jnp.where(cross_replica.psum(ctx, jnp.sum(objects)) > 0, background_weight, 1)
+        object_weight, background_weight = balanced_weights(
+            ctx, is_object, is_background, 1 / (1 + p.bg_multiple), x.dtype
         )
-    ignored = labels.ignored_mask(ctx, labels.classes)
-    mask = (objects | background) & ~ignored
+        weights = jnp.where(
+            is_object, object_weight, jnp.where(cross_replica.psum(ctx, jnp.sum(is_object)) > 0, background_weight, 1)
+        )
+    is_ignored = labels.ignored_mask(ctx, labels.classes)
+    mask = (is_object | is_background) & ~is_ignored
     class_result = class_loss(ctx, scores, labels.classes, jnp.where(mask, weights, jnp.nan))
     deltas = read_bounds(p).clip_normalized(deltas, 1, norm)
     targets = grid.encode(promote(labels.boxes), norm)
-    return class_result, box_loss(ctx, deltas, targets, objects & ~ignored, p.bb_smooth)
+    return class_result, box_loss(ctx, deltas, targets, is_object & ~is_ignored, p.bb_smooth)
 
 
-def _select_background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.Array:
+def _select_background(ctx: Context, scores: jax.Array, labels: CellLabels) -> jax.Array:
     """Return the mask of background cells that `sample_mode` selects, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
-    n_cells = shape[1] * shape[2]
-    eligible = ((labels.classes == 0) & (labels.overlap < p.bg_threshold)).reshape(shape[0], n_cells)
+    num_cells = shape[1] * shape[2]
+    eligible = ((labels.classes == 0) & (labels.overlap < p.bg_threshold)).reshape(shape[0], num_cells)
     if p.sample_mode not in ("bootstrap", "random", "mixture"):
         return eligible.reshape(shape)
     ratio = p.bg_multiple * (0.5 if p.sample_mode == "mixture" else 1.0)
     selected = jnp.zeros(eligible.shape, bool)
-    classes = labels.classes.reshape(shape[0], n_cells)
+    classes = labels.classes.reshape(shape[0], num_cells)
     if p.sample_mode != "random":
         for k in range(1, p.cls_num):
             count = jnp.floor(jnp.sum(classes == k, axis=1) * ratio).astype(jnp.int32)
-            class_scores = scores[:, k].reshape(shape[0], n_cells)
-            selected |= masked_topk(class_scores, eligible, jnp.maximum(count, _FEWEST))
+            class_scores = scores[:, k].reshape(shape[0], num_cells)
+            selected |= masked_topk(class_scores, eligible, jnp.maximum(count, _MIN_BACKGROUND_CELLS))
     if p.sample_mode != "bootstrap":
         count = jnp.floor(jnp.sum(classes != 0, axis=1) * ratio).astype(jnp.int32)
-        fewest = _FEWEST * (p.cls_num - 1)
+        min_count = _MIN_BACKGROUND_CELLS * (p.cls_num - 1)
         selected |= _sample_with_repetition(
-            ctx.key, eligible, jnp.maximum(count, fewest), max(int(n_cells * ratio), fewest)
+            ctx.key, eligible, jnp.maximum(count, min_count), max(int(num_cells * ratio), min_count)
         )
     return selected.reshape(shape)
 
@@ -279,12 +281,14 @@ def _sample_with_repetition(key: jax.Array, eligible: jax.Array, count: jax.Arra
         count: (rows,), the number of sampled entries.
         max_count: the largest possible count.
     """
-    rows, n_cells = eligible.shape
-    indices = jax.random.randint(key, (rows, max_count), 0, n_cells)
+    num_rows, num_cells = eligible.shape
+    indices = jax.random.randint(key, (num_rows, max_count), 0, num_cells)
     indices = jnp.where(
-        jnp.arange(max_count) < count[:, None], indices, n_cells
+        jnp.arange(max_count) < count[:, None], indices, num_cells
     )  # an index out of range selects nothing
-    return eligible & jax.vmap(lambda h: jnp.zeros(n_cells, bool).at[h].set(True, mode="drop"))(indices)
+    return eligible & jax.vmap(lambda row_indices: jnp.zeros(num_cells, bool).at[row_indices].set(True, mode="drop"))(
+        indices
+    )
 
 
 def detection_group_loss(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> jax.Array:
@@ -298,16 +302,16 @@ def detection_group_loss(ctx: Context, scores: jax.Array, deltas: jax.Array, tru
     random ("random"), by the largest loss ("bootstrap"), or half of them in each of these ways ("mixture"). With
     field_xyr and field_whr, deltas are clipped to their bounds in the loss, and the gradient ignores the clipping.
     """
-    (class_value, _), (box_value, _) = _group_losses(ctx, scores, deltas, truth)
+    (class_value, _), (box_value, _) = _compute_group_losses(ctx, scores, deltas, truth)
     return stack_losses(ctx, class_value, getattr(ctx.param, "lambda") * box_value)
 
 
 def detection_group_loss_backward(
     ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, None]:
-    (_, by_scores), (_, by_deltas) = _group_losses(ctx, scores, deltas, truth)
-    weight = loss_weight(ctx, dy)
-    return weight * by_scores, weight * getattr(ctx.param, "lambda") * by_deltas, None
+    (_, d_scores), (_, d_deltas) = _compute_group_losses(ctx, scores, deltas, truth)
+    weight = compute_gradient_scale(ctx, dy)
+    return weight * d_scores, weight * getattr(ctx.param, "lambda") * d_deltas, None
 
 
 define_layer(
@@ -333,7 +337,7 @@ define_layer(
 )
 
 
-def _group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> Losses:
+def _compute_group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> Losses:
     """Return the loss of classes and the loss of boxes, each with its gradient.
 
     The gradients are with respect to the scores and with respect to the deltas, and have their shapes.
@@ -349,64 +353,65 @@ def _group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax
     )
     labels = read_labels(truth, scores.shape, "bottom 2 (ground truth)")
     scores, deltas = promote(scores), promote(deltas)
-    sample = _sample_cells(ctx, scores, labels, len(grid.widths))
+    is_sampled = _sample_cells(ctx, scores, labels, len(grid.widths))
     classes = jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
-    weights = _cell_weights(ctx, labels, sample, scores.dtype)
+    weights = _cell_weights(ctx, labels, is_sampled, scores.dtype)
     class_result = class_loss(
-        ctx, scores, classes, jnp.where(sample & ~labels.ignored_mask(ctx, classes), weights, jnp.nan)
+        ctx, scores, classes, jnp.where(is_sampled & ~labels.ignored_mask(ctx, classes), weights, jnp.nan)
     )
     if p.HasField("field_xyr") and p.HasField("field_whr"):
         deltas = read_bounds(p).clip_normalized(deltas, 1, norm)
-    mask = sample & (labels.classes != 0) & ~labels.ignored_mask(ctx, labels.classes)
+    mask = is_sampled & (labels.classes != 0) & ~labels.ignored_mask(ctx, labels.classes)
     targets = grid.encode(promote(labels.boxes), norm)
     return class_result, box_loss(ctx, deltas, targets, mask, p.bbox_loss_type == "Smooth_L1")
 
 
-def _sample_cells(ctx: Context, scores: jax.Array, labels: Labels, n_anchors: int) -> jax.Array:
+def _sample_cells(ctx: Context, scores: jax.Array, labels: CellLabels, num_anchors: int) -> jax.Array:
     """Return the mask of the cells in the sample of each image, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
     require(p.batch_size == -1 or p.batch_size > 0, f"batch_size must be above 0, or -1 for all, not {p.batch_size}")
-    images = count_images(shape[0], n_anchors)
+    num_images = count_images(shape[0], num_anchors)
 
     def flatten(x: jax.Array) -> jax.Array:
-        return group_by_image(x, images, n_anchors).reshape(images, n_anchors * shape[1] * shape[2])
+        return group_by_image(x, num_images, num_anchors).reshape(num_images, num_anchors * shape[1] * shape[2])
 
-    objects = flatten(labels.classes > 0)
-    background = flatten((labels.classes == 0) & (labels.overlap < p.bg_threshold))
-    n_objects = jnp.sum(objects, axis=1, dtype=jnp.int32)
+    is_object = flatten(labels.classes > 0)
+    is_background = flatten((labels.classes == 0) & (labels.overlap < p.bg_threshold))
+    num_objects = jnp.sum(is_object, axis=1, dtype=jnp.int32)
     if p.batch_size == -1:
-        n_background = jnp.maximum(n_objects * p.bg_multiple, p.min_num_neg)
+        num_background = jnp.maximum(num_objects * p.bg_multiple, p.min_num_neg)
     else:
-        n_objects = jnp.minimum(n_objects, int(p.batch_size / (1 + p.bg_multiple) + 0.5))
-        n_background = p.batch_size - n_objects
-        objects = masked_sample(jax.random.fold_in(ctx.key, 0), objects, n_objects)
-    n_background = jnp.minimum(n_background, jnp.sum(background, axis=1, dtype=jnp.int32))
+        num_objects = jnp.minimum(num_objects, int(p.batch_size / (1 + p.bg_multiple) + 0.5))
+        num_background = p.batch_size - num_objects
+        is_object = masked_sample(jax.random.fold_in(ctx.key, 0), is_object, num_objects)
+    num_background = jnp.minimum(num_background, jnp.sum(is_background, axis=1, dtype=jnp.int32))
     rankings = ("conf_loss", "conf_prob")  # both give the same order: less probable background has a larger loss
     require(p.neg_ranking_type in rankings, f"neg_ranking_type must be one of {rankings}, not '{p.neg_ranking_type}'")
     losses = flatten(-jax.nn.log_softmax(scores, axis=1)[:, 0])
     match p.neg_mining_type:
         case "bootstrap":
-            background = masked_topk(losses, background, n_background)
+            is_background = masked_topk(losses, is_background, num_background)
         case "mixture":
-            hardest = masked_topk(losses, background, (n_background + 1) // 2)
-            random_cells = masked_sample(jax.random.fold_in(ctx.key, 1), background & ~hardest, n_background // 2)
-            background = hardest | random_cells
+            is_hardest = masked_topk(losses, is_background, (num_background + 1) // 2)
+            is_random = masked_sample(jax.random.fold_in(ctx.key, 1), is_background & ~is_hardest, num_background // 2)
+            is_background = is_hardest | is_random
         case "random":
-            background = masked_sample(jax.random.fold_in(ctx.key, 1), background, n_background)
+            is_background = masked_sample(jax.random.fold_in(ctx.key, 1), is_background, num_background)
         case unknown_type:
             require(False, f"neg_mining_type must be random, bootstrap or mixture, not '{unknown_type}'")
-    selected = (objects | background).reshape(images, n_anchors, *shape[1:])
-    return ungroup_images(selected, shape[0], n_anchors)
+    selected = (is_object | is_background).reshape(num_images, num_anchors, *shape[1:])
+    return ungroup_images(selected, shape[0], num_anchors)
 
 
-def _cell_weights(ctx: Context, labels: Labels, sample: jax.Array, dtype: Any) -> jax.Array:
+def _cell_weights(ctx: Context, labels: CellLabels, is_sampled: jax.Array, dtype: Any) -> jax.Array:
     """Return the weight of each cell in the class loss, (batch, height, width).
 
-    `sample` is the mask of the sampled cells, of the same shape.
+    `is_sampled` is the mask of the sampled cells, of the same shape.
     """
-    p, objects = ctx.param, labels.classes > 0
+    p, is_object = ctx.param, labels.classes > 0
     if not p.pos_neg_weighted:
-        return jnp.ones(objects.shape, dtype)
+        return jnp.ones(is_object.shape, dtype)
     return jnp.where(
-        objects, *balanced_weights(ctx, objects & sample, ~objects & sample, 1 / (1 + p.bg_multiple), dtype)
+        is_object,
+        *balanced_weights(ctx, is_object & is_sampled, ~is_object & is_sampled, 1 / (1 + p.bg_multiple), dtype),
     )

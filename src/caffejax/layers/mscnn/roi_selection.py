@@ -30,11 +30,11 @@ from ..types import (
 )
 from .anchors_and_deltas import (
     apply_deltas,
+    expand_to_four_axes,
     read_normalization,
     read_rows,
     require_columns,
     require_equal_rows,
-    with_four_axes,
 )
 
 
@@ -50,31 +50,31 @@ def make_decode_bbox(ctx: Context, definition: LayerDefinition) -> LayerType:
     return replace(ctx.type, implementation=HostFunction(decode_bbox_on_host, decode_bbox_top_shapes, ragged=True))
 
 
-def decode_bbox(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched: jax.Array) -> jax.Array:
+def decode_bbox(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched_truth: jax.Array) -> jax.Array:
     """Return the moved ROIs as rows [image, x1, y1, x2, y2], (N, 5, 1, 1).
 
     Padding rows keep their negative image index.
     """
-    require(not matched, "takes a third bottom, the matched ground truth, only in TRAIN")
+    require(not matched_truth, "takes a third bottom, the matched ground truth, only in TRAIN")
     deltas, rows = _read_deltas_and_rois(deltas, rois)
     boxes = apply_deltas(promote(rows)[:, 1:], read_normalization(ctx).denormalize(promote(deltas)[:, 4:]))
-    return with_four_axes(jnp.concatenate([rows[:, :1], boxes.astype(rows.dtype)], axis=1))
+    return expand_to_four_axes(jnp.concatenate([rows[:, :1], boxes.astype(rows.dtype)], axis=1))
 
 
-def decode_bbox_on_host(ctx: Context, deltas: np.ndarray, rois: np.ndarray, *matched: np.ndarray) -> np.ndarray:
-    delta_rows, rows = map(promote_numpy, _read_deltas_and_rois(deltas, rois, *matched))
+def decode_bbox_on_host(ctx: Context, deltas: np.ndarray, rois: np.ndarray, *matched_truth: np.ndarray) -> np.ndarray:
+    delta_rows, rows = map(promote_numpy, _read_deltas_and_rois(deltas, rois, *matched_truth))
     boxes = apply_deltas(rows[:, 1:], read_normalization(ctx).denormalize(delta_rows[:, 4:], xp=np), xp=np)
     mask = np.all(boxes[:, 2:] >= boxes[:, :2], axis=1) & (rows[:, 0] >= 0)
-    for matches in matched:
+    for matches in matched_truth:
         overlap = read_rows(promote_numpy(matches), "bottom 2 (matched ground truth)")[:, -1]
         mask &= overlap < ctx.layer.decode_bbox_param.gt_iou_thr
     require(np.any(mask), f"none of {len(rows)} boxes remains: each is empty or is ground truth")
-    return np.asarray(with_four_axes(np.concatenate([rows[:, :1], boxes], axis=1)[mask].astype(rois.dtype)))
+    return np.asarray(expand_to_four_axes(np.concatenate([rows[:, :1], boxes], axis=1)[mask].astype(rois.dtype)))
 
 
-def decode_bbox_top_shapes(ctx: Context, deltas: Any, rois: Any, *matched: Any) -> list[Shape]:
+def decode_bbox_top_shapes(ctx: Context, deltas: Any, rois: Any, *matched_truth: Any) -> list[Shape]:
     read_normalization(ctx)
-    _require_rows(deltas, rois, *matched)
+    _require_rows(deltas, rois, *matched_truth)
     return [(rois.shape[0], 5, 1, 1)]
 
 
@@ -89,13 +89,13 @@ define_layer(
 )
 
 
-def _read_deltas_and_rois(deltas: Any, rois: Any, *matched: Any) -> tuple[Any, Any]:
-    _require_rows(deltas, rois, *matched)
+def _read_deltas_and_rois(deltas: Any, rois: Any, *matched_truth: Any) -> tuple[Any, Any]:
+    _require_rows(deltas, rois, *matched_truth)
     return read_rows(deltas, "bottom 0 (deltas)", 8), read_rows(rois, "bottom 1 (ROIs)", 5)
 
 
-def _require_rows(deltas: Any, rois: Any, *matched: Any) -> None:
-    require_equal_rows(deltas=deltas, rois=rois, **dict(zip(("matched",), matched, strict=False)))
+def _require_rows(deltas: Any, rois: Any, *matched_truth: Any) -> None:
+    require_equal_rows(deltas=deltas, rois=rois, **dict(zip(("matched",), matched_truth, strict=False)))
     require_columns(deltas.shape, "bottom 0 (deltas)", 8)
     require_columns(rois.shape, "bottom 1 (ROIs)", 5)
 
@@ -119,14 +119,14 @@ def make_scale_route(ctx: Context, definition: LayerDefinition) -> LayerType:
 def scale_route(ctx: Context, rois: jax.Array) -> jax.Array:
     """Return the selected ROIs, rows [image, x1, y1, x2, y2], (N, 5, 1, 1), followed by padding rows of -1."""
     rows = read_rows(lax.stop_gradient(rois), "bottom 0 (ROIs)", 5)
-    selected = _mask_in_range(ctx, promote(rows), jnp)
+    selected = _select_in_range(ctx, promote(rows), jnp)
     order = jnp.argsort(~selected, stable=True)
-    return with_four_axes(jnp.where(selected[order][:, None], rows[order], -1))
+    return expand_to_four_axes(jnp.where(selected[order][:, None], rows[order], -1))
 
 
 def scale_route_on_host(ctx: Context, rois: np.ndarray, *further_bottoms: np.ndarray) -> tuple[np.ndarray, ...]:
-    selected = np.flatnonzero(_mask_in_range(ctx, read_rows(promote_numpy(rois), "bottom 0 (ROIs)", 5), np))
-    return tuple(with_four_axes(x)[selected] for x in (rois, *further_bottoms))
+    selected = np.flatnonzero(_select_in_range(ctx, read_rows(promote_numpy(rois), "bottom 0 (ROIs)", 5), np))
+    return tuple(expand_to_four_axes(x)[selected] for x in (rois, *further_bottoms))
 
 
 def scale_route_top_shapes(ctx: Context, rois: Any, *further_bottoms: Any) -> list[Shape]:
@@ -156,29 +156,29 @@ define_layer(
 def _read_scale_bounds(ctx: Context) -> tuple[float, float, float]:
     """Return the lower and the upper bound of the scale, and their geometric mean, in pixels."""
     p = ctx.param
-    scales = [getattr(p, name) for name in ("low_scale", "high_scale") if p.HasField(name)]
-    require(all(scale > 0 for scale in scales), f"low_scale and high_scale must be above 0: {scales}")
+    bounds = [getattr(p, name) for name in ("low_scale", "high_scale") if p.HasField(name)]
+    require(all(bound > 0 for bound in bounds), f"low_scale and high_scale must be above 0: {bounds}")
     low = p.low_scale if p.HasField("low_scale") else 0.0
     high = p.high_scale if p.HasField("high_scale") else math.inf
     require(low <= high, f"low_scale {low} must not be above high_scale {high}")
-    return low, high, math.prod(scales) ** (1 / len(scales)) if scales else _DEFAULT_SCALE
+    return low, high, math.prod(bounds) ** (1 / len(bounds)) if bounds else _DEFAULT_SCALE
 
 
-def _mask_in_range(ctx: Context, rows: Any, xp: Any) -> Any:
+def _select_in_range(ctx: Context, rows: Any, xp: Any) -> Any:
     """Return the mask (N,) of ROIs whose scale is in the range, or of the nearest ROI if there are none.
 
     Padding rows are never selected.
     """
     require(rows.shape[0] != 0, "needs one ROI or more, but bottom 0 has no rows")
-    low, high, middle = _read_scale_bounds(ctx)
+    low, high, mean_scale = _read_scale_bounds(ctx)
     valid = rows[:, 0] >= 0
     sides = rows[:, 3:] - rows[:, 1:3]
     scale = xp.sqrt(xp.where(xp.all(sides >= 0, axis=1), (sides[:, 0] + 1) * (sides[:, 1] + 1), 0))
-    in_range = valid & (scale >= low) & (scale < high)
+    is_in_range = valid & (scale >= low) & (scale < high)
     tiny = xp.finfo(scale.dtype).tiny
-    distance = xp.where(valid, xp.abs(xp.log2(xp.maximum(scale, tiny) / middle)), xp.inf)
-    nearest = (xp.arange(rows.shape[0]) == xp.argmin(distance)) & valid
-    return xp.where(xp.any(in_range), in_range, nearest)
+    distance = xp.where(valid, xp.abs(xp.log2(xp.maximum(scale, tiny) / mean_scale)), xp.inf)
+    is_nearest = (xp.arange(rows.shape[0]) == xp.argmin(distance)) & valid
+    return xp.where(xp.any(is_in_range), is_in_range, is_nearest)
 
 
 def hard_mining(
@@ -192,24 +192,24 @@ def hard_mining(
     other images are added. No gradient passes.
     """
     p = ctx.param
-    images = read_rows(rois, "bottom 1 (ROIs)", 5)[:, 0].astype(int)
-    valid = images >= 0
+    image_indices = read_rows(rois, "bottom 1 (ROIs)", 5)[:, 0].astype(int)
+    valid = image_indices >= 0
     require(
-        np.all(images < p.num_image),
-        f"ROIs must be in images 0 to {p.num_image - 1} (num_image {p.num_image}), not {images.max(initial=0)}",
+        np.all(image_indices < p.num_image),
+        f"ROIs must be in images 0 to {p.num_image - 1} (num_image {p.num_image}), not {image_indices.max(initial=0)}",
     )
-    indices, flat_scores = np.arange(len(images)), promote_numpy(scores).reshape(-1)
-    order = np.lexsort((-indices, -flat_scores, images))  # if scores are equal, the last comes first
+    indices, flat_scores = np.arange(len(image_indices)), promote_numpy(scores).reshape(-1)
+    order = np.lexsort((-indices, -flat_scores, image_indices))  # if scores are equal, the last comes first
     order = order[valid[order]]
-    first = np.searchsorted(images[order], images[order])
-    rank = np.arange(len(order)) - first
-    remaining = order[rank >= p.num_roi_per_image]
-    selected = order[rank < p.num_roi_per_image]
-    added = remaining[np.lexsort((-remaining, -flat_scores[remaining]))][
-        : _max_rows(ctx, int(valid.sum())) - len(selected)
+    image_starts = np.searchsorted(image_indices[order], image_indices[order])
+    rank = np.arange(len(order)) - image_starts
+    remaining_indices = order[rank >= p.num_roi_per_image]
+    selected_indices = order[rank < p.num_roi_per_image]
+    added_indices = remaining_indices[np.lexsort((-remaining_indices, -flat_scores[remaining_indices]))][
+        : _limit_rows(ctx, int(valid.sum())) - len(selected_indices)
     ]
-    rows = np.sort(np.concatenate([selected, added]))
-    return tuple(with_four_axes(x)[rows] for x in (rois, *further_bottoms))
+    row_indices = np.sort(np.concatenate([selected_indices, added_indices]))
+    return tuple(expand_to_four_axes(x)[row_indices] for x in (rois, *further_bottoms))
 
 
 def hard_mining_top_shapes(ctx: Context, scores: Any, rois: Any, *further_bottoms: Any) -> list[Shape]:
@@ -226,8 +226,8 @@ def hard_mining_top_shapes(ctx: Context, scores: Any, rois: Any, *further_bottom
         require(x.shape[:1] == scores.shape[:1], f"bottom {i} must have one row per score, not shape {x.shape}")
     require(all(n == 1 for n in scores.shape[1:]), f"bottom 0 must have one score per row, not shape {scores.shape}")
     require_columns(rois.shape, "bottom 1 (ROIs)", 5)
-    rows = _max_rows(ctx, rois.shape[0])
-    return [(rows, *pad_to_four_axes(x.shape)[1:]) for x in (rois, *further_bottoms)]
+    num_rows = _limit_rows(ctx, rois.shape[0])
+    return [(num_rows, *pad_to_four_axes(x.shape)[1:]) for x in (rois, *further_bottoms)]
 
 
 define_layer(
@@ -238,5 +238,5 @@ define_layer(
 )
 
 
-def _max_rows(ctx: Context, rows: int) -> int:
-    return int(min(ctx.param.num_image * ctx.param.num_roi_per_image, rows))
+def _limit_rows(ctx: Context, num_rows: int) -> int:
+    return int(min(ctx.param.num_image * ctx.param.num_roi_per_image, num_rows))

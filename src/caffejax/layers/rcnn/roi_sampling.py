@@ -77,7 +77,7 @@ def roi_align(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
 
     Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. The top has shape (R, C, pooled_h + 1,
     pooled_w + 1). Boxes are extended on every side by `pad_ratio` times their sides and multiplied by `spatial_scale`,
-    without rounding. The centre of a cell is half a cell from its border. Samples outside the map are 0, and so are all
+    without rounding. The center of a cell is half a cell from its border. Samples outside the map are 0, and so are all
     samples of boxes without width or height. Values of an image that does not exist are NaN. No gradient reaches the
     boxes.
     """

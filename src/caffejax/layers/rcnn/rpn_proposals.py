@@ -79,7 +79,7 @@ def split_anchors(channels: jax.Array, n: int) -> jax.Array:
 def decode_boxes(boxes: Any, deltas: jax.Array) -> jax.Array:
     """Return boxes (x1, y1, x2, y2), (..., 4), moved by deltas (..., 4). This is the inverse of `encode_boxes`.
 
-    The deltas are the shift of the centre divided by the sides, and the logarithms of (new side / side). A side is x2 -
+    The deltas are the shift of the center divided by the sides, and the logarithms of (new side / side). A side is x2 -
     x1 + 1.
     """
     size = boxes[..., 2:] - boxes[..., :2] + 1
