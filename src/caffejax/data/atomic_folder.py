@@ -23,21 +23,21 @@ def create_folder(path: Path) -> Iterator[Path]:
     """
     if os.path.exists(path):
         raise DataError(Problem("already exists; remove it or choose a different name", file=str(path)))
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial_path = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with convert_write_errors(path):
-        partial.mkdir()
+        partial_path.mkdir()
     try:
-        yield partial
+        yield partial_path
         with convert_write_errors(path):
-            partial.rename(path)
+            partial_path.rename(path)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(partial_path, ignore_errors=True)
 
 
 @contextmanager
-def convert_write_errors(path: Path, errors: type[Exception] = OSError) -> Iterator[None]:
-    """Convert an `OSError` or an error of class `errors` in a `with` block to a `DataError` that names the database."""
+def convert_write_errors(path: Path, error_type: type[Exception] = OSError) -> Iterator[None]:
+    """Convert an `OSError` or an `error_type` in a `with` block to a `DataError` that names the database."""
     try:
         yield
-    except (OSError, errors) as error:
+    except (OSError, error_type) as error:
         raise DataError(Problem(f"cannot be written: {error}", file=str(path))) from error

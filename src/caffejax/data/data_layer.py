@@ -19,27 +19,27 @@ _MAX_PREFETCH = 1024  # batches
 class DataLayer(ABC):
     """A layer whose tops are batches that it reads from a source.
 
-    A subclass defines `probe` and `open`, and is registered with `source()` as its implementation. The docstring of the
-    subclass is the layer's description in the documentation.
+    A subclass defines `probe` and `open`, and its layer type is registered with its `implementation()`. The docstring
+    of the subclass is the layer's description in the documentation.
 
     Args:
         definition: the layer's definition. The constructor opens no files.
 
     Attributes:
         definition: the layer's definition.
-        layer: its LayerParameter.
+        layer_param: its LayerParameter.
         rng: the layer's random numbers.
     """
 
     def __init__(self, definition: LayerDefinition) -> None:
         self.definition = definition
-        self.layer = definition.layer
+        self.layer_param = definition.layer
         self.rng = CounterRng(definition.data_config.seed, definition.layer.name)
 
     @property
     def prefetch(self) -> int:
         """The number of batches to prefetch, for each batch that a training step uses."""
-        return int(self.layer.data_param.prefetch)  # other layers than Data read it from data_param, too
+        return int(self.layer_param.data_param.prefetch)  # other layers than Data read it from data_param, too
 
     @abstractmethod
     def probe(self) -> SourceSpec:
@@ -50,21 +50,23 @@ class DataLayer(ABC):
         """Open the source, and return its batches. `tops` are the shapes and dtypes that `probe` returned."""
 
     @classmethod
-    def source(cls) -> SourceInput:
+    def implementation(cls) -> SourceInput:
         """Return the class as the implementation of a `LayerType`. Errors of `probe` and `open` name the layer."""
 
         def probe(definition: LayerDefinition) -> SourceSpec:
             with locate_errors(layer=definition.layer.name, layer_type=definition.layer.type):
-                layer = cls(definition)
-                if not 1 <= layer.prefetch <= _MAX_PREFETCH:
-                    raise DataError(f"prefetch must be 1 to {_MAX_PREFETCH} batches, not {layer.prefetch}")
-                return layer.probe()
+                data_layer = cls(definition)
+                if not 1 <= data_layer.prefetch <= _MAX_PREFETCH:
+                    raise DataError(f"prefetch must be 1 to {_MAX_PREFETCH} batches, not {data_layer.prefetch}")
+                return data_layer.probe()
 
         def open_source(definition: LayerDefinition, tops: Tops) -> Source:
             with locate_errors(layer=definition.layer.name, layer_type=definition.layer.type):
                 _check_batch_fits(tops)
-                layer, shard = cls(definition), definition.data_config.shard
-                return Pipeline(layer.open(tops), layer.prefetch * shard.count, definition.data_config.workers, shard)
+                data_layer, shard = cls(definition), definition.data_config.shard
+                return Pipeline(
+                    data_layer.open(tops), data_layer.prefetch * shard.count, definition.data_config.workers, shard
+                )
 
         open_source.__doc__ = cls.__doc__
         return SourceInput(probe, open_source)
@@ -76,6 +78,6 @@ def _check_batch_fits(tops: Tops) -> None:
     Raises:
         DataError: if it does not fit.
     """
-    size = sum(math.prod(top.shape) * top.dtype.itemsize for top in tops)
-    if problem := find_memory_problem(size, "a batch", "make batch_size, or the crop of each image, smaller"):
+    num_bytes = sum(math.prod(top.shape) * top.dtype.itemsize for top in tops)
+    if problem := find_memory_problem(num_bytes, "a batch", "make batch_size, or the crop of each image, smaller"):
         raise DataError(problem)

@@ -38,7 +38,7 @@ WRITERS: Mapping[str, Callable[[str | os.PathLike[str]], AbstractContextManager[
 }
 
 
-_KNOWN = {
+_SUPPORTED_FIELDS = {
     *("source", "batch_size", "backend", "rand_skip", "prefetch"),
     "shuffle",  # a setting of forks
     *("scale", "mean_file", "crop_size", "mirror", "force_encoded_color"),  # in old files; Caffe ignores them here
@@ -73,19 +73,19 @@ class RecordDataset(ImageDataset[Label]):
             raise DataError(f"{param.source} is in MyCaffe's SQL database, which is not supported; write it to an LMDB")
         backend, path = caffe_pb2.DataParameter.DB.Name(param.backend).lower(), definition.path(param.source)
         if not os.path.lexists(path):
-            net = f" of {definition.file}" if definition.file else ""
+            net_text = f" of {definition.file}" if definition.file else ""
             message = (
-                f"no such folder, but it is the source in phase {definition.phase}{net}; a database is a folder, as "
-                f"written by convert_imageset -backend {backend}{suggest_sibling(path)}"
+                f"no such folder, but it is the source in phase {definition.phase}{net_text}; a database is a folder, "
+                f"as written by convert_imageset -backend {backend}{suggest_sibling(path)}"
             )
             raise DataError(Problem(message, str(path)))
         records = READERS[backend](path)
         skip = rng.random_integer(param.rand_skip) if param.rand_skip else 0
         self._records = records if max_examples is None else records.head(skip + max_examples)
-        self._n_skipped = skip % len(self._records)  # opens the database without reading a record
-        self._shuffles = bool(param.shuffle) and max_examples is None
-        order = caffe_pb2.DataParameter(shuffle=self._shuffles)
-        self._sampler = IndexSampler(len(self._records), order, rng)
+        self._num_skipped = skip % len(self._records)  # opens the database without reading a record
+        self._shuffle = bool(param.shuffle) and max_examples is None
+        shuffle_param = caffe_pb2.DataParameter(shuffle=self._shuffle)
+        self._sampler = IndexSampler(len(self._records), shuffle_param, rng)
 
     @abstractmethod
     def decode(self, value: bytes) -> tuple[np.ndarray, Label]:
@@ -101,10 +101,10 @@ class RecordDataset(ImageDataset[Label]):
 
     def read_records(self, start: int, count: int) -> list[Record]:
         """Read the records of `count` examples from example `start` on."""
-        if self._shuffles:
-            return [self._records[self._index(n)] for n in range(start, start + count)]
+        if self._shuffle:
+            return [self._records[self._record_index(n)] for n in range(start, start + count)]
         records: list[Record] = []
-        index = self._index(start)
+        index = self._record_index(start)
         while (n_remaining := count - len(records)) > 0:
             records += self._records.read_range(index, min(n_remaining, len(self._records) - index))
             index = 0
@@ -121,22 +121,22 @@ class RecordDataset(ImageDataset[Label]):
         try:
             return function(value)
         except DataError as error:
-            raise self._name_record(key, error) from error
+            raise self._add_record_key(key, error) from error
 
-    def error(self, n: int, error: DataError) -> DataError:
+    def locate_error(self, n: int, error: DataError) -> DataError:
         """Return `error` with the key of example n in its message."""
-        return self._name_record(self._records[self._index(n)][0], error)
+        return self._add_record_key(self._records[self._record_index(n)][0], error)
 
     def close(self) -> None:
         """Close the database. The next read opens it again."""
         self._records.close()
 
-    def _index(self, n: int) -> int:
-        return self._sampler[self._n_skipped + n]
+    def _record_index(self, n: int) -> int:
+        return self._sampler[self._num_skipped + n]
 
-    def _name_record(self, key: bytes, error: DataError) -> DataError:
-        name = key.decode("utf-8", "backslashreplace")
-        return type(error)(Problem(f"record '{name}' {error}", file=str(self._records.path)))
+    def _add_record_key(self, key: bytes, error: DataError) -> DataError:
+        key_text = key.decode("utf-8", "backslashreplace")
+        return type(error)(Problem(f"record '{key_text}' {error}", file=str(self._records.path)))
 
 
 def check_data_param(definition: LayerDefinition) -> None:
@@ -150,7 +150,7 @@ def check_data_param(definition: LayerDefinition) -> None:
         raise DataError("data_param has no source; name the database's folder")
     if param.batch_size < 1:
         raise DataError(f"data_param.batch_size must be 1 or more, not {param.batch_size}")
-    refuse_unsupported(param, "data_param", _KNOWN)
+    refuse_unsupported(param, "data_param", _SUPPORTED_FIELDS)
 
 
 class DatumDataset(RecordDataset[int]):
@@ -167,13 +167,13 @@ class DatumDataset(RecordDataset[int]):
     def count_threads(self) -> int:
         """Return the number of cores if the first record is compressed, otherwise 1."""
         # decoding releases Python's lock; copying raw data is too fast to gain from threads
-        return count_available_cores() if is_compressed(self._records[self._index(0)][1]) else 1
+        return count_available_cores() if is_compressed(self._records[self._record_index(0)][1]) else 1
 
     def read(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
         """Read consecutive examples; see `ImageDataset.read`."""
         records = self.read_records(start, count)
-        arrays = self._reader.read_same_layout([value for _, value in records])
-        return self.decode_records(records) if arrays is None else arrays  # type: ignore[return-value]
+        images_and_labels = self._reader.read_same_layout([value for _, value in records])
+        return self.decode_records(records) if images_and_labels is None else images_and_labels  # type: ignore[return-value]
 
 
 class DatabaseLayer(DataLayer):
@@ -182,16 +182,17 @@ class DatabaseLayer(DataLayer):
     def probe(self) -> SourceSpec:
         """Check the settings and read the first record. Later keys of a LevelDB are not read."""
         check_data_param(self.definition)
-        batch_size = self.layer.data_param.batch_size
+        batch_size = self.layer_param.data_param.batch_size
         dataset = DatumDataset(self.definition, self.rng, 1 + batch_size if self.definition.data_config.skip_bad else 1)
-        return ImageBatches(self.definition, dataset, batch_size, self.rng).probe(len(self.layer.top))
+        return ImageBatches(self.definition, dataset, batch_size, self.rng).probe(len(self.layer_param.top))
 
     def open(self, tops: Tops) -> Batches:
         """Open the database."""
         dataset = DatumDataset(self.definition, self.rng)
-        return ImageBatches(self.definition, dataset, self.layer.data_param.batch_size, self.rng, tops)
+        return ImageBatches(self.definition, dataset, self.layer_param.data_param.batch_size, self.rng, tops)
 
 
 define_layer(
-    Signature("Data", bottoms=0, tops=(1, 2), param="data_param", fork_settings=("shuffle",)), DatabaseLayer.source()
+    Signature("Data", bottoms=0, tops=(1, 2), param="data_param", fork_settings=("shuffle",)),
+    DatabaseLayer.implementation(),
 )

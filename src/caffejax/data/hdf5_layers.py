@@ -23,13 +23,13 @@ from ..layers.registry import define_layer
 from ..layers.types import Gradient, HostFunction, LayerTraits, LayerType, PerLayer, Signature
 from ..untrusted_hdf5 import HDF5_ERRORS, RefusedError, SizeLimit, find_item, open_hdf5_file
 from .data_layer import DataLayer
-from .image_list import shorten
+from .image_list import truncate_problems
 from .prefetch import Batch, Batches
-from .sampling import CounterRng, dims, float32_top
+from .sampling import CounterRng, float32_top, format_shape
 
 Rows = tuple[np.ndarray, ...]  # one array for each data set
 
-_MAX_COPIED = 2**14  # numbers; copying them takes less time than passing them between threads
+_MAX_COPIED_NUMBERS = 2**14  # numbers; copying them takes less time than passing them between threads
 
 
 class Hdf5Batches:
@@ -54,14 +54,15 @@ class Hdf5Batches:
         self._files = files
         self._names = list(definition.layer.top)
         self.batch_size: int = param.batch_size
-        size = sum(math.prod(top.shape) for top in tops)
-        self.num_threads = 1 if len(files) > 1 or size > _MAX_COPIED else 0
+        numbers_per_batch = sum(math.prod(top.shape) for top in tops)
+        self.num_threads = 1 if len(files) > 1 or numbers_per_batch > _MAX_COPIED_NUMBERS else 0
         self._rng = CounterRng(definition.data_config.seed, definition.layer.name) if param.shuffle else None
         self._loaded_file: tuple[int, Rows] | None = None  # the last file read
-        self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order and its epoch and file
-        rows = {path: _count_rows(path, self._names[0]) for path in dict.fromkeys(files)}  # a list may repeat files
-        self._sizes = [rows[path] for path in files]
-        self.num_examples = sum(self._sizes)
+        self._cached_order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order and its epoch and file
+        # a list may repeat files
+        counts_by_path = {path: _count_rows(path, self._names[0]) for path in dict.fromkeys(files)}
+        self._row_counts = [counts_by_path[path] for path in files]
+        self.num_examples = sum(self._row_counts)
 
     def read(self, start: int) -> Batch:
         """Read the batch that begins at row `start`. It may span files and epochs."""
@@ -69,11 +70,13 @@ class Hdf5Batches:
         position, end = start, start + self.batch_size
         while position < end:
             epoch, row = divmod(position, self.num_examples)
-            file, first = self._locate(epoch, row)
-            last = min(self._sizes[file], first + end - position)
-            order = self._row_order(epoch, file)[first:last] if self._rng else slice(first, last)
-            parts.append(tuple(rows[order] for rows in self._load(file)))
-            position += last - first
+            file_index, first_row = self._locate(epoch, row)
+            end_row = min(self._row_counts[file_index], first_row + end - position)
+            selection = (
+                self._row_order(epoch, file_index)[first_row:end_row] if self._rng else slice(first_row, end_row)
+            )
+            parts.append(tuple(rows[selection] for rows in self._load(file_index)))
+            position += end_row - first_row
         return Batch(tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
 
     def close(self) -> None:
@@ -83,28 +86,31 @@ class Hdf5Batches:
     def _locate(self, epoch: int, row: int) -> tuple[int, int]:
         """Return the index of the file that contains row `row` of an epoch, and the number of the row in this file."""
         n = len(self._files)
-        for file in self._rng.permutation(n, epoch).tolist() if self._rng else range(n):
-            if row < self._sizes[file]:
-                return file, row
-            row -= self._sizes[file]
+        for file_index in self._rng.permutation(n, epoch).tolist() if self._rng else range(n):
+            if row < self._row_counts[file_index]:
+                return file_index, row
+            row -= self._row_counts[file_index]
         raise AssertionError("an epoch has no such row")
 
-    def _row_order(self, epoch: int, file: int) -> np.ndarray:
+    def _row_order(self, epoch: int, file_index: int) -> np.ndarray:
         assert self._rng is not None
-        if self._order is None or self._order[0] != (epoch, file):
-            self._order = (epoch, file), self._rng.permutation(self._sizes[file], epoch, file)
-        return self._order[1]
+        if self._cached_order is None or self._cached_order[0] != (epoch, file_index):
+            self._cached_order = (
+                (epoch, file_index),
+                self._rng.permutation(self._row_counts[file_index], epoch, file_index),
+            )
+        return self._cached_order[1]
 
-    def _load(self, file: int) -> Rows:
-        if self._loaded_file is None or self._loaded_file[0] != file:
-            self._loaded_file = file, self._read_file(file)
+    def _load(self, file_index: int) -> Rows:
+        if self._loaded_file is None or self._loaded_file[0] != file_index:
+            self._loaded_file = file_index, self._read_file(file_index)
         return self._loaded_file[1]
 
-    def _read_file(self, file: int) -> Rows:
+    def _read_file(self, file_index: int) -> Rows:
         layer = self._definition.layer
-        with locate_errors(layer=layer.name, layer_type=layer.type), _open_file(self._files[file]) as content:
+        with locate_errors(layer=layer.name, layer_type=layer.type), _open_file(self._files[file_index]) as content:
             allowance = SizeLimit(content, self._definition.data_config.max_hdf5_bytes, "max_hdf5_bytes")
-            data_sets = [_data_set(content, name) for name in self._names]
+            data_sets = [_get_data_set(content, name) for name in self._names]
             for data_set in data_sets:
                 allowance.check(data_set)
             with np.errstate(over="ignore", invalid="ignore"):  # larger numbers become infinity, as in Caffe
@@ -123,10 +129,10 @@ def _open_file(path: Path) -> Iterator[h5py.File]:
 
 def _count_rows(path: Path, name: str) -> int:
     with _open_file(path) as content:
-        return len(_data_set(content, name))
+        return len(_get_data_set(content, name))
 
 
-def _data_set(content: h5py.File, name: str) -> h5py.Dataset:
+def _get_data_set(content: h5py.File, name: str) -> h5py.Dataset:
     """Return a data set that the file had when `probe` checked its metadata."""
     data_set = find_item(content, name)
     if not isinstance(data_set, h5py.Dataset):
@@ -141,34 +147,34 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
         DataError: if the files have problems, such as different shapes. The message lists all of them.
     """
     problems: list[Problem] = []
-    any_rows = False
+    has_rows = False
     row_shapes: dict[str, tuple[int, ...]] = {}
     for path in dict.fromkeys(files):
         try:
             with open_hdf5_file(path) as content:
-                shapes, messages = _shapes(content, names, max_bytes)
+                shapes, messages = _read_shapes(content, names, max_bytes)
         except HDF5_ERRORS as error:
             message = "no such file" if not os.path.exists(path) else f"is not an HDF5 file, or is damaged ({error})"
             shapes, messages = {}, [message]
-        rows = {name: shape[0] for name, shape in shapes.items()}
-        if len(set(rows.values())) > 1:
-            messages.append("the data sets have different numbers of rows: " + _quote_rows(rows))
+        row_counts = {name: shape[0] for name, shape in shapes.items()}
+        if len(set(row_counts.values())) > 1:
+            messages.append("the data sets have different numbers of rows: " + _format_row_counts(row_counts))
         for name, shape in shapes.items():
             if shape[1:] != row_shapes.setdefault(name, shape[1:]):
-                first_shape = dims(row_shapes[name]) or "a number"
+                first_shape = format_shape(row_shapes[name]) or "a number"
                 messages.append(
-                    f"a row of '{name}' is {dims(shape[1:]) or 'a number'}, but {first_shape} in the first file"
+                    f"a row of '{name}' is {format_shape(shape[1:]) or 'a number'}, but {first_shape} in the first file"
                 )
         problems += [Problem(message, file=str(path)) for message in messages]
-        any_rows |= any(rows.values())
-    if not problems and not any_rows:
+        has_rows |= any(row_counts.values())
+    if not problems and not has_rows:
         problems.append(Problem("the files have no rows"))
     if problems:
-        raise DataError(shorten(problems))
+        raise DataError(truncate_problems(problems))
     return [row_shapes[name] for name in names]
 
 
-def _shapes(content: h5py.File, names: list[str], max_bytes: int) -> tuple[dict[str, tuple[int, ...]], list[str]]:
+def _read_shapes(content: h5py.File, names: list[str], max_bytes: int) -> tuple[dict[str, tuple[int, ...]], list[str]]:
     """Return the shape of each data set in a file, and messages about the problems of the data sets."""
     shapes: dict[str, tuple[int, ...]] = {}
     messages: list[str] = []
@@ -195,8 +201,8 @@ def _shapes(content: h5py.File, names: list[str], max_bytes: int) -> tuple[dict[
     return shapes, messages
 
 
-def _quote_rows(rows: Mapping[str, int]) -> str:
-    return ", ".join(f"'{name}' {n}" for name, n in rows.items())
+def _format_row_counts(row_counts: Mapping[str, int]) -> str:
+    return ", ".join(f"'{name}' {n}" for name, n in row_counts.items())
 
 
 def _read_file_list(path: Path) -> list[Path]:
@@ -222,25 +228,25 @@ class Hdf5DataLayer(DataLayer):
 
     def probe(self) -> SourceSpec:
         """Check the settings and the metadata of all files. All problems are reported at once."""
-        param = self.layer.hdf5_data_param
-        if self.layer.HasField("transform_param"):
+        param = self.layer_param.hdf5_data_param
+        if self.layer_param.HasField("transform_param"):
             raise DataError("HDF5Data does not transform its data; remove transform_param")
         if not param.source:
             raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
         if param.batch_size < 1:
             raise DataError(f"hdf5_data_param.batch_size must be 1 or more, not {param.batch_size}")
         files = _read_file_list(self.definition.path(param.source))
-        shapes = _row_shapes(files, list(self.layer.top), self.definition.data_config.max_hdf5_bytes)
+        shapes = _row_shapes(files, list(self.layer_param.top), self.definition.data_config.max_hdf5_bytes)
         return SourceSpec(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
 
     def open(self, tops: Tops) -> Batches:
         """Open the files."""
         return Hdf5Batches(
-            self.definition, _read_file_list(self.definition.path(self.layer.hdf5_data_param.source)), tops
+            self.definition, _read_file_list(self.definition.path(self.layer_param.hdf5_data_param.source)), tops
         )
 
 
-define_layer(Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_param"), Hdf5DataLayer.source())
+define_layer(Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_param"), Hdf5DataLayer.implementation())
 
 
 _OUTPUT_NAMES = ("data", "label")
@@ -262,8 +268,8 @@ def make_hdf5_output(ctx: Context, definition: LayerDefinition) -> LayerType:
 def _output_top_shapes(ctx: Context, data: Any, label: Any) -> list[Shape]:
     require(
         data.shape and data.shape[:1] == label.shape[:1],
-        f"its bottoms must have equal numbers of rows, not {dims(data.shape) or 'a number'} and "
-        f"{dims(label.shape) or 'a number'}",
+        f"its bottoms must have equal numbers of rows, not {format_shape(data.shape) or 'a number'} and "
+        f"{format_shape(label.shape) or 'a number'}",
     )
     return []
 
@@ -280,33 +286,33 @@ class _OutputFile:
     """The file that one layer writes, and the number of rows written to it."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._path_text = name
         self._path_and_rows: tuple[Path, int] | None = None
 
     def write_rows(self, ctx: Context, data: np.ndarray, label: np.ndarray) -> tuple[()]:
         rows = {name: np.asarray(array, np.float32) for name, array in zip(_OUTPUT_NAMES, (data, label), strict=True)}
-        path, n_written = self._path_and_rows or (Path(self._name).expanduser().absolute(), 0)
+        path, num_written = self._path_and_rows or (Path(self._path_text).expanduser().absolute(), 0)
         try:
             if self._path_and_rows:
-                _append(path, rows, n_written)
+                _append(path, rows, num_written)
             else:
                 _create(path, rows)
         except (OSError, KeyError) as error:
             raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
-        self._path_and_rows = path, n_written + len(data)
+        self._path_and_rows = path, num_written + len(data)
         return ()
 
 
 def _create(path: Path, rows: dict[str, np.ndarray]) -> None:
-    with replace_path(path, DataError) as partial, h5py.File(partial, "w") as file:
+    with replace_path(path, DataError) as partial_path, h5py.File(partial_path, "w") as file:
         for name, array in rows.items():
             file.create_dataset(name, data=array, maxshape=(None, *array.shape[1:]), chunks=True)
 
 
-def _append(path: Path, rows: dict[str, np.ndarray], n_written: int) -> None:
+def _append(path: Path, rows: dict[str, np.ndarray], num_written: int) -> None:
     with h5py.File(path, "r+") as file:
         data_sets = {name: file[name] for name in rows}
-        if any(len(stored) != n_written for stored in data_sets.values()):
+        if any(len(data_set) != num_written for data_set in data_sets.values()):
             message = (
                 "is also written by another process or net; if two nets have the layer, restrict it to one with "
                 "include { phase: ... }"
@@ -314,10 +320,9 @@ def _append(path: Path, rows: dict[str, np.ndarray], n_written: int) -> None:
             raise DataError(Problem(message, str(path)))
         for name, array in rows.items():
             if data_sets[name].shape[1:] != array.shape[1:]:
-                message = (
-                    f"a row of '{name}' is {dims(array.shape[1:])}, but {dims(data_sets[name].shape[1:])} in the file"
-                )
+                shapes = format_shape(array.shape[1:]), format_shape(data_sets[name].shape[1:])
+                message = f"a row of '{name}' is {shapes[0]}, but {shapes[1]} in the file"
                 raise DataError(Problem(message, str(path)))
         for name, array in rows.items():
-            data_sets[name].resize(n_written + len(array), axis=0)
-            data_sets[name][n_written:] = array
+            data_sets[name].resize(num_written + len(array), axis=0)
+            data_sets[name][num_written:] = array

@@ -17,7 +17,7 @@ from ..layers.context import LayerDefinition
 from ..layers.data_source import SourceSpec, Tops
 from .image_decoding import BadImageError
 from .prefetch import Batch, count_available_cores
-from .sampling import CounterRng, dims, float32_top
+from .sampling import CounterRng, float32_top, format_shape
 from .transform import Transform
 
 Label = TypeVar("Label")
@@ -51,7 +51,7 @@ class ImageDataset(ABC, Generic[Label]):
         """
 
     @abstractmethod
-    def error(self, n: int, error: DataError) -> DataError:
+    def locate_error(self, n: int, error: DataError) -> DataError:
         """Return `error` with the name of example n in its message."""
 
     def count_threads(self) -> int:
@@ -66,13 +66,13 @@ class Examples(NamedTuple, Generic[Label]):
     """The examples of one batch.
 
     Attributes:
-        numbers: the number of each example in the data set.
+        indices: the number of each example in the data set.
         images: arrays (C, H, W), or one array (N, C, H, W).
         labels: one for each image.
         warnings: messages for the user.
     """
 
-    numbers: Sequence[int]
+    indices: Sequence[int]
     images: Sequence[np.ndarray]
     labels: Sequence[Label]
     warnings: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class ImageBatches(Generic[Label]):
 
     def _assemble(self, examples: Examples[Label], start: int) -> Batch:
         """Make a batch of examples. The random numbers depend on `start`, the number of the first example."""
-        self._check_shapes(examples)
+        self._check_equal_shapes(examples)
         images = self._transform(examples.images, start)
         return Batch((images, np.array(examples.labels, np.float32))[: len(self.tops)], examples.warnings)
 
@@ -166,23 +166,23 @@ class ImageBatches(Generic[Label]):
             if not self._skip_bad:
                 raise
         errors: list[BadImageError] = []
-        examples = [self._read_next_good(n, errors) for n in range(start, start + count)]
+        examples = [self._read_next_decodable(n, errors) for n in range(start, start + count)]
         warnings = dict.fromkeys(f"{error}; the next image replaces it" for error in errors)
         return Examples(*zip(*examples, strict=True))._replace(warnings=tuple(warnings))
 
-    def _read_next_good(self, n: int, errors: list[BadImageError]) -> tuple[int, np.ndarray, Label]:
+    def _read_next_decodable(self, n: int, errors: list[BadImageError]) -> tuple[int, np.ndarray, Label]:
         """Return the first example from number n on that can be decoded: its number, image and label."""
-        for number in range(n, n + self.batch_size + 1):
+        for index in range(n, n + self.batch_size + 1):
             try:
-                [image], [label] = self._dataset.read(number, 1)
-                return number, image, label
+                [image], [label] = self._dataset.read(index, 1)
+                return index, image, label
             except BadImageError as error:
                 errors.append(error)
-        [last] = errors[-1].problems
-        message = f"{last.message}; the {self.batch_size} preceding images could not be decoded either"
-        raise DataError(replace(last, message=message))
+        [last_problem] = errors[-1].problems
+        message = f"{last_problem.message}; the {self.batch_size} preceding images could not be decoded either"
+        raise DataError(replace(last_problem, message=message))
 
-    def _check_shapes(self, examples: Examples[Label]) -> tuple[int, ...]:
+    def _check_equal_shapes(self, examples: Examples[Label]) -> tuple[int, ...]:
         """Return the shape (C, h, w) that all images of a batch have after the transform.
 
         Raises:
@@ -192,18 +192,19 @@ class ImageBatches(Generic[Label]):
         if isinstance(images, np.ndarray):  # all images have the same shape
             images = images[:1]
         shape: tuple[int, ...] = ()
-        checked_shape: tuple[int, ...] = ()
-        for n, image in zip(examples.numbers, images, strict=False):
-            if image.shape == checked_shape:
+        previous_shape: tuple[int, ...] = ()
+        for n, image in zip(examples.indices, images, strict=False):
+            if image.shape == previous_shape:
                 continue
             try:
-                transformed = self._transform.shape(image.shape)
-                if transformed != (shape or transformed):
+                transformed_shape = self._transform.shape(image.shape)
+                if transformed_shape != (shape or transformed_shape):
                     raise DataError(
-                        f"becomes {dims(transformed)} (CxHxW), but the batch's first image becomes {dims(shape)}: "
-                        "all images of a batch must have the same shape; set crop_size, force_color or batch_size: 1"
+                        f"becomes {format_shape(transformed_shape)} (CxHxW), but the batch's first image becomes "
+                        f"{format_shape(shape)}: all images of a batch must have the same shape; set crop_size, "
+                        "force_color or batch_size: 1"
                     )
             except DataError as error:
-                raise self._dataset.error(n, error) from error
-            shape, checked_shape = transformed, image.shape
+                raise self._dataset.locate_error(n, error) from error
+            shape, previous_shape = transformed_shape, image.shape
         return shape

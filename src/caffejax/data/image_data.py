@@ -16,15 +16,15 @@ from ..layers.types import Signature
 from .data_layer import DataLayer
 from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import read_image, resize
-from .image_list import find_files, list_folders, read_list
+from .image_list import find_files, get_search_folders, read_list
 from .import_cv2 import cv2
 from .prefetch import Batches
 from .sampling import CounterRng, IndexSampler, refuse_unsupported
 
-LIST_SETTINGS = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder")
+LIST_FIELDS = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder")
 
 
-def check_list_param(param: Any, name: str, known: Container[str]) -> None:
+def check_list_param(param: Any, name: str, supported: Container[str]) -> None:
     """Check the settings of a layer that reads the files of a list.
 
     Raises:
@@ -36,10 +36,10 @@ def check_list_param(param: Any, name: str, known: Container[str]) -> None:
         raise DataError(f"{name}.batch_size must be 1 or more, not {param.batch_size}")
     if bool(param.new_height) != bool(param.new_width):
         raise DataError(f"{name} has only one of new_height and new_width; set both or none")
-    refuse_unsupported(param, name, known)
+    refuse_unsupported(param, name, supported)
 
 
-class ListDataset(ImageDataset[Label]):
+class FileListDataset(ImageDataset[Label]):
     """The files of a list as examples. With `shuffle`, each epoch has a different order.
 
     Args:
@@ -51,14 +51,14 @@ class ListDataset(ImageDataset[Label]):
         DataError: if rand_skip skips all files.
     """
 
-    noun = "image"  # for messages
+    item_name = "image"  # for messages
 
     def __init__(self, paths: Sequence[str], param: Any, rng: CounterRng) -> None:
         self._paths = paths
         self._sampler = IndexSampler(len(paths), param, rng)
 
     @abstractmethod
-    def read_one(self, n: int, i: int) -> tuple[np.ndarray, Label]:
+    def read_example(self, n: int, i: int) -> tuple[np.ndarray, Label]:
         """Return the image (C, H, W) and the label of example n, which is on line i of the list, counted from 0."""
 
     def __len__(self) -> int:
@@ -67,24 +67,24 @@ class ListDataset(ImageDataset[Label]):
 
     def read(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[Label]]:
         """Read consecutive examples; see `ImageDataset.read`."""
-        examples = [self.read_one(n, self._sampler[n]) for n in range(start, start + count)]
+        examples = [self.read_example(n, self._sampler[n]) for n in range(start, start + count)]
         return [image for image, _ in examples], [label for _, label in examples]
 
-    def error(self, n: int, error: DataError) -> DataError:
+    def locate_error(self, n: int, error: DataError) -> DataError:
         """Return `error` with the path of example n in its message."""
-        return DataError(f"{self.noun} '{self._paths[self._sampler[n]]}' {error}")
+        return DataError(f"{self.item_name} '{self._paths[self._sampler[n]]}' {error}")
 
 
-_FORKS_SIZES = ("short_side", "new_dim", "bicubic", "min_height", "min_width")
-_KNOWN = {
-    *LIST_SETTINGS,
-    *_FORKS_SIZES,
+_FORK_SIZE_FIELDS = ("short_side", "new_dim", "bicubic", "min_height", "min_width")
+_SUPPORTED_FIELDS = {
+    *LIST_FIELDS,
+    *_FORK_SIZE_FIELDS,
     *("scale", "mean_file", "crop_size", "mirror"),  # in old files; Caffe ignores them here
     *("threads", "cache", "precache"),  # ignored settings of forks
 }
 
 
-class ImageFileDataset(ListDataset[int]):
+class ImageFileDataset(FileListDataset[int]):
     """The images that an ImageData layer's list names, with their labels.
 
     Raises:
@@ -97,18 +97,20 @@ class ImageFileDataset(ListDataset[int]):
         file = definition.path(param.source)
         images = read_list(file)
         self._labels = images.labels
-        super().__init__(find_files(file, images.names, param.root_folder, list_folders(definition, file)), param, rng)
+        super().__init__(
+            find_files(file, images.names, param.root_folder, get_search_folders(definition, file)), param, rng
+        )
 
-    def read_one(self, n: int, i: int) -> tuple[np.ndarray, int]:
+    def read_example(self, n: int, i: int) -> tuple[np.ndarray, int]:
         """Read the image (C, H, W) and the label of line i of the list."""
         param = self._param
         image = read_image(self._paths[i], param.is_color, max_pixels=self._max_pixels)
         interpolation = cv2.INTER_CUBIC if param.bicubic else cv2.INTER_LINEAR
-        size = _new_size(param, *image.shape[1:])
+        size = _resized_size(param, *image.shape[1:])
         return resize(image, *size, self._max_pixels, interpolation), self._labels[i]
 
 
-def _new_size(p: Any, height: int, width: int) -> tuple[int, int]:
+def _resized_size(p: Any, height: int, width: int) -> tuple[int, int]:
     """Return the (height, width) to which an image of the given size is resized, or zeros if it is not resized.
 
     The shorter side is resized to `short_side`, of NVIDIA's fork, or `new_dim`, of channel-pruning's fork. An image
@@ -133,11 +135,11 @@ class ImageDataLayer(DataLayer):
 
     def probe(self) -> SourceSpec:
         """Check the settings and the list, and read the first image. All missing images are reported at once."""
-        p = self.layer.image_data_param
-        check_list_param(p, "image_data_param", _KNOWN)
+        p = self.layer_param.image_data_param
+        check_list_param(p, "image_data_param", _SUPPORTED_FIELDS)
         if bool(p.min_height) != bool(p.min_width):
             raise DataError("image_data_param has only one of min_height and min_width; set both or none")
-        return self._batches().probe(len(self.layer.top))
+        return self._batches().probe(len(self.layer_param.top))
 
     def open(self, tops: Tops) -> Batches:
         """Open the list."""
@@ -145,10 +147,10 @@ class ImageDataLayer(DataLayer):
 
     def _batches(self, tops: Tops = ()) -> ImageBatches[int]:
         dataset = ImageFileDataset(self.definition, self.rng)
-        return ImageBatches(self.definition, dataset, self.layer.image_data_param.batch_size, self.rng, tops)
+        return ImageBatches(self.definition, dataset, self.layer_param.image_data_param.batch_size, self.rng, tops)
 
 
 define_layer(
-    Signature("ImageData", bottoms=0, tops=2, param="image_data_param", fork_settings=_FORKS_SIZES),
-    ImageDataLayer.source(),
+    Signature("ImageData", bottoms=0, tops=2, param="image_data_param", fork_settings=_FORK_SIZE_FIELDS),
+    ImageDataLayer.implementation(),
 )

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from struct import error as OutOfBytes
+from struct import error as StructError
 from struct import unpack_from
 from typing import NamedTuple
 
@@ -32,9 +32,9 @@ _PFM = re.compile(rb"P[Ff]\n(\d{1,10})\s(\d{1,10})\s")
 _PAM = re.compile(rb"^[ \t\v\f\r]*(WIDTH|HEIGHT)\s+(\d{1,10})", re.MULTILINE)
 _HDR = re.compile(rb"-Y\s*\+?(\d{1,10})\s*\+X\s*\+?(\d{1,10})")
 _MARKERS_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers without a segment
-_WIDTH, _HEIGHT = 256, 257  # TIFF's tags
+_WIDTH_TAG, _HEIGHT_TAG = 256, 257  # TIFF's tags
 _INTEGER_TYPES = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 16: "Q", 17: "q"}  # TIFF's integer types
-_MAX_ENTRIES = 1 << 16  # the most entries of a TIFF's directory that are read
+_MAX_DIRECTORY_ENTRIES = 1 << 16  # the most entries of a TIFF's directory that are read
 _FRAME_MARKERS = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG segments with a size
 
 
@@ -43,21 +43,21 @@ def read_image_size(data: bytes) -> Size | None:
 
     The header is not verified: sizes may be 0 or very large.
     """
-    for signature, read in _SIZE_READERS:
+    for signature, read_size in _SIZE_READERS:
         if signature.match(data):
             try:
-                return read(data)
-            except (OutOfBytes, IndexError, OverflowError):  # an offset beyond the end of the file
+                return read_size(data)
+            except (StructError, IndexError, OverflowError):  # an offset beyond the end of the file
                 return None
     return None
 
 
-def _png(data: bytes) -> Size | None:
+def _read_png_size(data: bytes) -> Size | None:
     if data[12:16] != b"IHDR":
         return None
-    offset, kind = 8, b""
-    while kind != b"IEND" and offset + 4 < len(data):
-        length, kind = unpack_from(">I4s", data, offset)
+    offset, chunk_type = 8, b""
+    while chunk_type != b"IEND" and offset + 4 < len(data):
+        length, chunk_type = unpack_from(">I4s", data, offset)
         offset += 12 + length
         if offset > len(data):  # OpenCV would allocate the whole chunk first
             return None
@@ -65,7 +65,7 @@ def _png(data: bytes) -> Size | None:
     return height, width
 
 
-def _jpeg(data: bytes) -> Size | None:
+def _read_jpeg_size(data: bytes) -> Size | None:
     offset = 2
     while True:
         while data[offset] != 0xFF or data[offset + 1] in (0x00, 0xFF):  # libjpeg skips other bytes
@@ -79,73 +79,75 @@ def _jpeg(data: bytes) -> Size | None:
         offset += 2 if marker in _MARKERS_WITHOUT_LENGTH else 2 + unpack_from(">H", data, offset + 2)[0]
 
 
-def _gif(data: bytes) -> Size:
+def _read_gif_size(data: bytes) -> Size:
     width, height = unpack_from("<HH", data, 6)
     return height, width
 
 
-def _bmp(data: bytes) -> Size:
+def _read_bmp_size(data: bytes) -> Size:
     width, height = unpack_from("<HH" if unpack_from("<I", data, 14)[0] == 12 else "<ii", data, 18)
     return abs(height), abs(width)
 
 
-def _webp(data: bytes) -> Size | None:
-    kind = data[12:16]
-    if kind == b"VP8 ":
+def _read_webp_size(data: bytes) -> Size | None:
+    fourcc = data[12:16]
+    if fourcc == b"VP8 ":
         width, height = unpack_from("<HH", data, 26)
         return height & 0x3FFF, width & 0x3FFF
-    if kind == b"VP8L":
+    if fourcc == b"VP8L":
         (bits,) = unpack_from("<I", data, 21)
         return (bits >> 14 & 0x3FFF) + 1, (bits & 0x3FFF) + 1
-    if kind == b"VP8X":
+    if fourcc == b"VP8X":
         width, height = (int.from_bytes(unpack_from("3s", data, offset)[0], "little") + 1 for offset in (24, 27))
         return height, width
     return None
 
 
-def _tiff(data: bytes) -> Size | None:
-    order = "<" if data[:1] == b"I" else ">"
-    is_big = unpack_from(order + "H", data, 2)[0] == 43
-    (directory,) = unpack_from(order + ("Q" if is_big else "I"), data, 8 if is_big else 4)
-    (count,) = unpack_from(order + ("Q" if is_big else "H"), data, directory)
-    first, step = directory + (8 if is_big else 2), 20 if is_big else 12
-    sizes = {_WIDTH: 0, _HEIGHT: 0}
-    for offset in range(first, first + step * min(count, _MAX_ENTRIES), step):
-        tag, kind = unpack_from(order + "HH", data, offset)
+def _read_tiff_size(data: bytes) -> Size | None:
+    byte_order = "<" if data[:1] == b"I" else ">"
+    is_big = unpack_from(byte_order + "H", data, 2)[0] == 43
+    (directory_offset,) = unpack_from(byte_order + ("Q" if is_big else "I"), data, 8 if is_big else 4)
+    (num_entries,) = unpack_from(byte_order + ("Q" if is_big else "H"), data, directory_offset)
+    first_entry, entry_size = directory_offset + (8 if is_big else 2), 20 if is_big else 12
+    sizes = {_WIDTH_TAG: 0, _HEIGHT_TAG: 0}
+    for offset in range(first_entry, first_entry + entry_size * min(num_entries, _MAX_DIRECTORY_ENTRIES), entry_size):
+        tag, field_type = unpack_from(byte_order + "HH", data, offset)
         if tag in sizes:
-            if kind not in _INTEGER_TYPES or (_INTEGER_TYPES[kind] in "Qq" and not is_big):
+            if field_type not in _INTEGER_TYPES or (_INTEGER_TYPES[field_type] in "Qq" and not is_big):
                 return None
-            (value,) = unpack_from(order + _INTEGER_TYPES[kind], data, offset + (12 if is_big else 8))
+            (value,) = unpack_from(byte_order + _INTEGER_TYPES[field_type], data, offset + (12 if is_big else 8))
             sizes[tag] = max(sizes[tag], value)
-    return sizes[_HEIGHT], sizes[_WIDTH]
+    return sizes[_HEIGHT_TAG], sizes[_WIDTH_TAG]
 
 
-def _pnm(data: bytes) -> Size | None:
+def _read_pnm_size(data: bytes) -> Size | None:
     match = _PNM.match(data)
     return (int(match[2]), int(match[1])) if match else None
 
 
-def _pfm(data: bytes) -> Size | None:
+def _read_pfm_size(data: bytes) -> Size | None:
     match = _PFM.match(data)
     return (int(match[2]), int(match[1])) if match else None
 
 
-def _pam(data: bytes) -> Size | None:
-    return _largest((value, 1) if name == b"HEIGHT" else (1, value) for name, value in _PAM.findall(data))
+def _read_pam_size(data: bytes) -> Size | None:
+    return _find_largest_size((value, 1) if name == b"HEIGHT" else (1, value) for name, value in _PAM.findall(data))
 
 
-def _sun(data: bytes) -> Size:
+def _read_sun_size(data: bytes) -> Size:
     width, height = unpack_from(">II", data, 4)
     return height, width
 
 
-def _hdr(data: bytes) -> Size | None:
-    return _largest(_HDR.findall(data))
+def _read_hdr_size(data: bytes) -> Size | None:
+    return _find_largest_size(_HDR.findall(data))
 
 
-def _jpeg2000(data: bytes) -> Size | None:
+def _read_jpeg2000_size(data: bytes) -> Size | None:
     offset = (
-        0 if data.startswith(b"\xff\x4f") else next((begin for kind, begin in _boxes(data) if kind == b"jp2c"), None)
+        0
+        if data.startswith(b"\xff\x4f")
+        else next((content_offset for box_type, content_offset in _iterate_boxes(data) if box_type == b"jp2c"), None)
     )
     if offset is None or data[offset : offset + 4] != b"\xff\x4f\xff\x51":
         return None
@@ -153,29 +155,29 @@ def _jpeg2000(data: bytes) -> Size | None:
     return max(bottom - top, 0), max(right - left, 0)
 
 
-def _avif(data: bytes) -> Size | None:
+def _read_avif_size(data: bytes) -> Size | None:
     sizes = [unpack_from(">II", data, match.end() + 4) for match in re.finditer(b"ispe", data)]
-    return _largest((height, width) for width, height in sizes)
+    return _find_largest_size((height, width) for width, height in sizes)
 
 
-def _largest(sizes: Iterable[tuple[bytes | int, bytes | int]]) -> Size | None:
+def _find_largest_size(sizes: Iterable[tuple[bytes | int, bytes | int]]) -> Size | None:
     """Return the largest height and the largest width of the sizes found in a file, or None if there are none.
 
     Some of the sizes may come from other data, such as comments.
     """
-    numbers = [(int(height), int(width)) for height, width in sizes]
-    return (max(height for height, _ in numbers), max(width for _, width in numbers)) if numbers else None
+    int_sizes = [(int(height), int(width)) for height, width in sizes]
+    return (max(height for height, _ in int_sizes), max(width for _, width in int_sizes)) if int_sizes else None
 
 
-def _boxes(data: bytes) -> Iterator[tuple[bytes, int]]:
+def _iterate_boxes(data: bytes) -> Iterator[tuple[bytes, int]]:
     """Yield the type of each box of a JPEG 2000 file, and the offset of its content."""
     offset = 0
     while offset < len(data):
-        length, kind = unpack_from(">I4s", data, offset)
+        length, box_type = unpack_from(">I4s", data, offset)
         header_size = 8
         if length == 1:
             (length,), header_size = unpack_from(">Q", data, offset + 8), 16
-        yield kind, offset + header_size
+        yield box_type, offset + header_size
         if length < header_size:  # to the end
             return
         offset += length
@@ -184,19 +186,19 @@ def _boxes(data: bytes) -> Iterator[tuple[bytes, int]]:
 _SIZE_READERS: list[tuple[re.Pattern[bytes], Callable[[bytes], Size | None]]] = [
     (re.compile(signature, re.DOTALL), read)
     for signature, read in (
-        (rb"\xff\xd8\xff", _jpeg),
-        (rb"\x89PNG\r\n\x1a\n", _png),
-        (rb"BM", _bmp),
-        (rb"GIF8[79]a", _gif),
-        (rb"RIFF....WEBP", _webp),
-        (rb"II[*+]\0|MM\0[*+]", _tiff),
-        (rb"P[1-6]", _pnm),
-        (rb"P7", _pam),
-        (rb"P[Ff]", _pfm),
-        (rb"\x59\xa6\x6a\x95", _sun),
-        (rb"#\?(?:RGBE|RADIANCE)", _hdr),
-        (rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n", _jpeg2000),
-        (rb"....ftypavi[fs]", _avif),
+        (rb"\xff\xd8\xff", _read_jpeg_size),
+        (rb"\x89PNG\r\n\x1a\n", _read_png_size),
+        (rb"BM", _read_bmp_size),
+        (rb"GIF8[79]a", _read_gif_size),
+        (rb"RIFF....WEBP", _read_webp_size),
+        (rb"II[*+]\0|MM\0[*+]", _read_tiff_size),
+        (rb"P[1-6]", _read_pnm_size),
+        (rb"P7", _read_pam_size),
+        (rb"P[Ff]", _read_pfm_size),
+        (rb"\x59\xa6\x6a\x95", _read_sun_size),
+        (rb"#\?(?:RGBE|RADIANCE)", _read_hdr_size),
+        (rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n", _read_jpeg2000_size),
+        (rb"....ftypavi[fs]", _read_avif_size),
     )
 ]
 
@@ -276,9 +278,9 @@ class DatumReader:
 
         They can be read at once if they differ from the last raw Datum only in pixels and labels.
         """
-        head, shape = self._template
-        begin, end = len(head), len(head) + math.prod(shape)
-        if not all(datum.startswith(head) for datum in data):
+        prefix, shape = self._template
+        begin, end = len(prefix), len(prefix) + math.prod(shape)
+        if not all(datum.startswith(prefix) for datum in data):
             return None
         pixels = b"".join([datum[begin:end] for datum in data])
         labels = [self._labels[datum[end:]] for datum in data]
@@ -297,7 +299,7 @@ class DatumReader:
 
 
 class _DatumTemplate(NamedTuple):
-    head: bytes  # before the pixels
+    prefix: bytes  # before the pixels
     shape: tuple[int, ...]
 
 
@@ -350,8 +352,8 @@ def decode_pixels(data: bytes, decode_mode: int = UNCHANGED, max_pixels: int = M
     except cv2.error as error:
         raise BadImageError(f"its image cannot be decoded: {error.err}") from error
     if image is None:
-        kind = None if size else describe_content(data)
-        reason = f"it is {kind}" if kind else "it is damaged, or not a JPEG, PNG, ..."
+        file_type = None if size else describe_content(data)
+        reason = f"it is {file_type}" if file_type else "it is damaged, or not a JPEG, PNG, ..."
         raise BadImageError(f"its image of {len(data)} bytes cannot be decoded: {reason}")
     return image
 

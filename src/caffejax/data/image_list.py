@@ -42,19 +42,19 @@ def read_list(file: Path) -> ImageList:
         DataError: if the file cannot be read or is empty, or lines do not have a name and a label. The message names
             each such line.
     """
-    lines = _lines(file)
+    lines = _read_lines(file)
     images = ImageList(file, [], [])
     problems: list[Problem] = []
-    for number, line in enumerate(lines, 1):
+    for line_number, line in enumerate(lines, 1):
         name, _, label = line.rstrip().rpartition(" ")
         if name.strip() and _LABEL.fullmatch(label) and -(2**31) <= int(label) < 2**31:
             images.names.append(name)
             images.labels.append(int(label))
         else:
             message = f"'{line.strip()}' is not a path, a space and an integer" if line.strip() else "is blank"
-            problems.append(Problem(message, str(file), number))
+            problems.append(Problem(message, str(file), line_number))
     if problems:
-        raise DataError(shorten(problems))
+        raise DataError(truncate_problems(problems))
     return images
 
 
@@ -65,14 +65,14 @@ def read_pairs(file: Path) -> tuple[list[str], list[str]]:
         DataError: if the file cannot be read or is empty, or lines do not have two names. The message names each such
             line.
     """
-    pairs = [line.rstrip().rpartition(" ")[::2] for line in _lines(file)]
+    pairs = [line.rstrip().rpartition(" ")[::2] for line in _read_lines(file)]
     problems = [
-        Problem(f"'{first or second}' is not two paths separated by a space", str(file), number)
-        for number, (first, second) in enumerate(pairs, 1)
+        Problem(f"'{first or second}' is not two paths separated by a space", str(file), line_number)
+        for line_number, (first, second) in enumerate(pairs, 1)
         if not (first.strip() and second)
     ]
     if problems:
-        raise DataError(shorten(problems))
+        raise DataError(truncate_problems(problems))
     return [first.strip() for first, _ in pairs], [second for _, second in pairs]
 
 
@@ -82,10 +82,10 @@ def read_names(file: Path) -> list[str]:
     Raises:
         DataError: if the list cannot be read or is empty.
     """
-    return [line.strip() for line in _lines(file) if line.strip()]
+    return [line.strip() for line in _read_lines(file) if line.strip()]
 
 
-def _lines(file: Path) -> Iterator[str]:
+def _read_lines(file: Path) -> Iterator[str]:
     """Yield the lines of a text file one by one. A list may have millions of lines."""
     data = read_bytes(file, DataError, "the list of images")
     if b"\0" in data:
@@ -96,19 +96,21 @@ def _lines(file: Path) -> Iterator[str]:
         lines.pop()
     if not lines:
         raise DataError(Problem("the list names no images", str(file)))
-    for number, line in enumerate(lines, 1):
+    for line_number, line in enumerate(lines, 1):
         if len(line) > _MAX_LINE_LENGTH:
             raise DataError(
                 Problem(
                     f"is {format_bytes(len(line))} long; a line has at most {format_bytes(_MAX_LINE_LENGTH)}",
                     str(file),
-                    number,
+                    line_number,
                 )
             )
         yield line.decode("utf-8", "surrogateescape")
 
 
-def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Path], kind: str = "image") -> list[str]:
+def find_files(
+    file: Path, names: Sequence[str], root: str, folders: Sequence[Path], item_name: str = "image"
+) -> list[str]:
     """Return the paths of the files that a list names: `root` and the name, joined without a separator, as in Caffe.
 
     Args:
@@ -116,50 +118,54 @@ def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Pa
         names: the names in it.
         root: Caffe's root_folder.
         folders: folders to search for files that do not exist relative to the working directory.
-        kind: the kind of file, for messages.
+        item_name: the kind of file, for messages.
 
     Raises:
         DataError: if files are missing. The message names each of them.
     """
     root = os.path.expanduser(root)
-    exists = _Listings()
+    exists = _FolderListings()
     paths: list[str] = []
     problems: list[Problem] = []
-    for number, name in enumerate(names, 1):
+    for line_number, name in enumerate(names, 1):
         full_name = root + name
         for path in (full_name, *(os.path.join(folder, full_name) for folder in folders)):
             if exists(path):
                 paths.append(path)
                 break
         else:
-            problems.append(Problem(f"there is no {kind} '{full_name}'", str(file), number))
+            problems.append(Problem(f"there is no {item_name} '{full_name}'", str(file), line_number))
     if problems:
-        first = problems[0]
-        if _lacks_slash(root, names[(first.line or 1) - 1], folders):
+        first_problem = problems[0]
+        if _is_slash_missing(root, names[(first_problem.line or 1) - 1], folders):
             raise DataError(
-                replace(first, message=f"{first.message}: the root folder must end with a slash: '{root}/'")
+                replace(
+                    first_problem, message=f"{first_problem.message}: the root folder must end with a slash: '{root}/'"
+                )
             )
-        raise DataError(shorten(problems))
+        raise DataError(truncate_problems(problems))
     return paths
 
 
-def _lacks_slash(root: str, name: str, folders: Sequence[Path]) -> bool:
+def _is_slash_missing(root: str, name: str, folders: Sequence[Path]) -> bool:
     """Return whether a file exists in the folder `root`, but `root` has no slash at its end."""
     if not root or root.endswith("/"):
         return False
     return any(os.path.exists(os.path.join(folder, f"{root}/{name}")) for folder in (Path(), *folders))
 
 
-def shorten(problems: Iterable[Problem]) -> list[Problem]:
+def truncate_problems(problems: Iterable[Problem]) -> list[Problem]:
     """Return the first 20 problems, followed by a problem that states how many more there are."""
     problems = list(problems)
-    n_omitted = len(problems) - _MAX_PROBLEMS
+    num_omitted = len(problems) - _MAX_PROBLEMS
     return (
-        problems if n_omitted <= 1 else [*problems[:_MAX_PROBLEMS], Problem(f"and {n_omitted} more", problems[0].file)]
+        problems
+        if num_omitted <= 1
+        else [*problems[:_MAX_PROBLEMS], Problem(f"and {num_omitted} more", problems[0].file)]
     )
 
 
-class _Listings:
+class _FolderListings:
     """A fast test for the existence of millions of files, which lists each folder once."""
 
     def __init__(self) -> None:
@@ -176,6 +182,6 @@ class _Listings:
         return name in self._names[folder] or os.path.exists(path)
 
 
-def list_folders(definition: LayerDefinition, file: Path) -> list[Path]:
+def get_search_folders(definition: LayerDefinition, file: Path) -> list[Path]:
     """Return the folders to search for files that a layer's list names: the net's folder and the list's folder."""
     return [folder for folder in (definition.folder, file.parent) if folder is not None]

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 
-_NAME = "LD_LIBRARY_PATH"
-_before = os.environ.get(_NAME)
+_VARIABLE = "LD_LIBRARY_PATH"
+_original_value = os.environ.get(_VARIABLE)
 
 import cv2  # noqa: E402
 
-if _before is not None:
-    os.environ[_NAME] = _before
+if _original_value is not None:
+    os.environ[_VARIABLE] = _original_value
 else:
-    os.environ.pop(_NAME, None)
+    os.environ.pop(_VARIABLE, None)
 
 __all__ = ["cv2"]

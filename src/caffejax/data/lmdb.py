@@ -26,8 +26,8 @@ from .atomic_folder import Put, convert_write_errors, create_folder
 # the binding refuses to open a folder twice in a process, but two layers may read the same folder
 _environments: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
 _open_lock = threading.Lock()
-_parent_readers: list[Any] = []  # readers of the parent process, which a forked child must not close
-_MAX_ATTEMPTS = 5
+_parent_files: list[Any] = []  # open files of the parent process, which a forked child must not close
+_MAX_SNAPSHOT_ATTEMPTS = 5
 
 
 class Lmdb:
@@ -51,24 +51,24 @@ class Lmdb:
         return type(self), (self.path,)
 
     def __len__(self) -> int:
-        return self._reader().length
+        return self._get_open_file().length
 
     def __getitem__(self, index: int) -> tuple[bytes, bytes]:
         return self.read_range(index, 1)[0]
 
     def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
         """Read `count` records, beginning with number `start`. The range must not extend past the last record."""
-        reader = self._reader()
-        if not 0 <= start <= start + count <= reader.length:
-            raise IndexError(f"records {start} to {start + count - 1} were requested, but there are {reader.length}")
+        open_file = self._get_open_file()
+        if not 0 <= start <= start + count <= open_file.length:
+            raise IndexError(f"records {start} to {start + count - 1} were requested, but there are {open_file.length}")
         try:
-            return reader.read_range(start, count)
+            return open_file.read_range(start, count)
         except DamagedError as error:
-            raise self._error(
+            raise self._make_error(
                 f"record {start} or a later one cannot be read: {error}; the database is damaged"
             ) from None
         except OSError as error:
-            raise self._error(f"record {start} or a later one cannot be read: {error.strerror}") from error
+            raise self._make_error(f"record {start} or a later one cannot be read: {error.strerror}") from error
 
     def head(self, count: int) -> Lmdb:
         """Return this reader, because an LMDB is opened without reading its keys."""
@@ -78,83 +78,85 @@ class Lmdb:
         """Close the folder after the reads in progress. The next read opens it again."""
         self._open_file = None
 
-    def _reader(self) -> _OpenFile:
-        opened = self._open_file
-        if opened is None or opened.pid != os.getpid():
+    def _get_open_file(self) -> _OpenFile:
+        opened_file = self._open_file
+        if opened_file is None or opened_file.pid != os.getpid():
             with _open_lock:
-                opened = self._open_file
-                if opened is not None and opened.pid != os.getpid():
-                    _parent_readers.append(opened)
-                    opened = None
-                if opened is None:
-                    opened = self._open_file = self._open()
-        return opened
+                opened_file = self._open_file
+                if opened_file is not None and opened_file.pid != os.getpid():
+                    _parent_files.append(opened_file)
+                    opened_file = None
+                if opened_file is None:
+                    opened_file = self._open_file = self._open()
+        return opened_file
 
     def _open(self) -> _OpenFile:
-        data = self.path / "data.mdb"
-        if not os.path.isfile(data):
+        data_path = self.path / "data.mdb"
+        if not os.path.isfile(data_path):
             if os.path.isfile(self.path / "CURRENT"):
-                raise self._error("is a LevelDB, not an LMDB; set backend: LEVELDB (with a tool, --backend=leveldb)")
-            missing = "is not an LMDB: it has no data.mdb" if os.path.isdir(self.path) else "no such folder"
-            raise self._error(f"{missing}; an LMDB is a folder, as written by convert_imageset -backend lmdb")
+                raise self._make_error(
+                    "is a LevelDB, not an LMDB; set backend: LEVELDB (with a tool, --backend=leveldb)"
+                )
+            problem = "is not an LMDB: it has no data.mdb" if os.path.isdir(self.path) else "no such folder"
+            raise self._make_error(f"{problem}; an LMDB is a folder, as written by convert_imageset -backend lmdb")
         try:
-            file = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(data_path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise self._error(f"data.mdb cannot be opened: {error.strerror}") from error
+            raise self._make_error(f"data.mdb cannot be opened: {error.strerror}") from error
         try:
-            return self._read_state(file)
+            return self._index_pages(fd)
         except BaseException:
-            os.close(file)
+            os.close(fd)
             raise
 
-    def _read_state(self, file: int) -> _OpenFile:
-        if not os.fstat(file).st_size:
-            raise self._error("data.mdb is empty; recreate it or copy it again")
+    def _index_pages(self, fd: int) -> _OpenFile:
+        if not os.fstat(fd).st_size:
+            raise self._make_error("data.mdb is empty; recreate it or copy it again")
         try:
-            meta = read_meta(file)
-            self._check(meta, os.fstat(file).st_size)
-            meta, snapshot = self._take_snapshot(file, meta)
+            meta = read_meta(fd)
+            self._check_meta(meta, os.fstat(fd).st_size)
+            meta, snapshot = self._take_snapshot(fd, meta)
         except DamagedError as error:
-            raise self._error(str(error)) from None
-        return _OpenFile(Pages(file, meta), snapshot)
+            raise self._make_error(str(error)) from None
+        return _OpenFile(Pages(fd, meta), snapshot)
 
-    def _check(self, meta: Meta, size: int) -> None:
-        needed = (meta.last_page + 1) * meta.page_size
-        if size < needed:
-            raise DamagedError(f"data.mdb is truncated: {size} of {needed} bytes; recreate it or copy it again")
-        if meta.entries > size:
+    def _check_meta(self, meta: Meta, file_size: int) -> None:
+        min_size = (meta.last_page + 1) * meta.page_size
+        if file_size < min_size:
+            raise DamagedError(f"data.mdb is truncated: {file_size} of {min_size} bytes; recreate it or copy it again")
+        if meta.entries > file_size:
             raise DamagedError("data.mdb is damaged; recreate it or copy it again")
         if not meta.entries:
             raise DamagedError("the LMDB has no records")
 
-    def _take_snapshot(self, file: int, meta: Meta) -> tuple[Meta, Any]:
+    def _take_snapshot(self, fd: int, meta: Meta) -> tuple[Meta, Any]:
         """Return the state to read, and a snapshot that prevents writers from reusing its pages.
 
         Without a lock file the snapshot is None.
         """
         if not os.access(self.path / "lock.mdb", os.R_OK | os.W_OK):
             return meta, None
-        for _ in range(_MAX_ATTEMPTS):  # two writes may have overwritten the snapshot's state in the meantime
-            snapshot = self._snapshot()
-            if (snapshot_meta := find_meta(file, snapshot.id())) is not None:
-                self._check(snapshot_meta, os.fstat(file).st_size)
+        for _ in range(_MAX_SNAPSHOT_ATTEMPTS):  # two writes may have overwritten the snapshot's state in the meantime
+            snapshot = self._begin_snapshot()
+            if (snapshot_meta := find_meta(fd, snapshot.id())) is not None:
+                self._check_meta(snapshot_meta, os.fstat(fd).st_size)
                 return snapshot_meta, snapshot
         raise DamagedError("another program keeps writing to it; try again")
 
-    def _snapshot(self) -> Any:
+    def _begin_snapshot(self) -> Any:
         """Register a reader in the lock file. The binding does this without reading pages."""
-        name = (os.getpid(), os.path.realpath(self.path))
-        environment = _environments.get(name)
+        environment_key = (os.getpid(), os.path.realpath(self.path))
+        environment = _environments.get(environment_key)
         try:
             if environment is None:
                 environment = lmdb.open(str(self.path), readonly=True, create=False)
                 environment.reader_check()  # removes the entries of killed readers
-                _environments[name] = environment
+                _environments[environment_key] = environment
             return environment.begin()
         except lmdb.Error as error:
-            raise self._error(f"cannot be opened: {error}") from error
+            raise self._make_error(f"cannot be opened: {error}") from error
 
-    def _error(self, message: str) -> DataError:
+    def _make_error(self, message: str) -> DataError:
         return DataError(Problem(message, file=str(self.path)))
 
 
@@ -168,11 +170,12 @@ class _OpenFile:
         self.pid = os.getpid()
         self._pages, self._snapshot = pages, snapshot
         self._lock = threading.Lock()
-        self._leaves, self._starts = array("Q"), array("Q")  # page numbers, and the number of each page's first record
-        self._unread_leaves = pages.leaves()
-        self._indexed_records = 0  # records in these leaves
+        self._leaves = array("Q")  # page numbers
+        self._leaf_starts = array("Q")  # the number of each page's first record
+        self._unread_leaves = pages.iterate_leaves()
+        self._num_indexed_records = 0  # records in these leaves
         self._cached_leaf: tuple[int, list[Node]] | None = None
-        weakref.finalize(self, os.close, pages.file).atexit = False
+        weakref.finalize(self, os.close, pages.fd).atexit = False
 
     @property
     def length(self) -> int:
@@ -187,35 +190,35 @@ class _OpenFile:
         """
         records: list[tuple[bytes, bytes]] = []
         while len(records) < count:
-            nodes, first = self._find_leaf(start + len(records))
-            nodes = nodes[start + len(records) - first :][: count - len(records)]
-            records += [(node.key, self._pages.value(node)) for node in nodes]
+            nodes, first_index = self._read_leaf(start + len(records))
+            nodes = nodes[start + len(records) - first_index :][: count - len(records)]
+            records += [(node.key, self._pages.read_value(node)) for node in nodes]
         return records
 
-    def _find_leaf(self, index: int) -> tuple[list[Node], int]:
+    def _read_leaf(self, index: int) -> tuple[list[Node], int]:
         """Return the records of the leaf page that contains record `index`, and the number of its first record."""
         with self._lock:
-            while self._indexed_records <= index:
+            while self._num_indexed_records <= index:
                 self._index_next_leaf()
-        i = bisect_right(self._starts, index) - 1
-        leaf, first = self._leaves[i], self._starts[i]
-        cached = self._cached_leaf
-        if cached is None or cached[0] != leaf:
-            self._cached_leaf = cached = leaf, self._pages.records(leaf)
-        if len(cached[1]) <= index - first:
+        i = bisect_right(self._leaf_starts, index) - 1
+        leaf, first_index = self._leaves[i], self._leaf_starts[i]
+        cached_leaf = self._cached_leaf
+        if cached_leaf is None or cached_leaf[0] != leaf:
+            self._cached_leaf = cached_leaf = leaf, self._pages.read_nodes(leaf)
+        if len(cached_leaf[1]) <= index - first_index:
             raise DamagedError(
                 f"page {leaf} has fewer records than when it was indexed; the file may have been changed during reading"
             )
-        return cached[1], first
+        return cached_leaf[1], first_index
 
     def _index_next_leaf(self) -> None:
         leaf = next(self._unread_leaves, None)
-        count = 0 if leaf is None else self._pages.count(leaf)
-        if leaf is None or not count or self._indexed_records + count > self.length:
+        num_records = 0 if leaf is None else self._pages.count_records(leaf)
+        if leaf is None or not num_records or self._num_indexed_records + num_records > self.length:
             raise DamagedError(f"its pages do not contain the {self.length} records that its header states")
         self._leaves.append(leaf)
-        self._starts.append(self._indexed_records)
-        self._indexed_records += count
+        self._leaf_starts.append(self._num_indexed_records)
+        self._num_indexed_records += num_records
 
 
 _FLUSH_SIZE = 1 << 24  # bytes
@@ -246,7 +249,7 @@ def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
             def flush() -> None:
                 nonlocal pending_size
                 with convert_write_errors(path, lmdb.Error), locate_errors(file=str(path)):
-                    _put_all(environment, chunk)
+                    _put_growing_map(environment, chunk)
                 chunk.clear()
                 pending_size = 0
 
@@ -272,40 +275,40 @@ def write_lmdb(path: str | os.PathLike[str], records: Iterable[tuple[bytes, byte
             put(key, value)
 
 
-def _put_all(environment: Any, records: list[tuple[bytes, bytes]]) -> None:
+def _put_growing_map(environment: Any, records: list[tuple[bytes, bytes]]) -> None:
     while True:
         try:
             with environment.begin(write=True) as txn:
-                _put_each(txn, records)
+                _put_records(txn, records)
             return
         except lmdb.MapFullError:
             environment.set_mapsize(2 * environment.info()["map_size"])
 
 
-def _put_each(txn: Any, records: list[tuple[bytes, bytes]]) -> None:
+def _put_records(txn: Any, records: list[tuple[bytes, bytes]]) -> None:
     cursor = txn.cursor()
-    last = cursor.key() if cursor.last() else b""
+    last_key = cursor.key() if cursor.last() else b""
     for key, value in records:
         # Appending fills the pages; inserting leaves them half empty.
-        if not cursor.put(key, value, overwrite=False, append=key > last):
+        if not cursor.put(key, value, overwrite=False, append=key > last_key):
             raise DataError(f"key {key!r} occurs twice")
-        last = max(last, key)
+        last_key = max(last_key, key)
 
 
 HEADER = struct.Struct("<QHHHH")  # number, unused, flags, end of the table of nodes, begin of the nodes
 _OVERFLOW_HEADER = struct.Struct("<QHHI")  # number, unused, flags, pages
 _NODE = struct.Struct("<HHHH")  # size or child in two parts, flags or its third part, length of the key
 _PAGE_NUMBER = struct.Struct("<Q")
-_META = struct.Struct("<II16x")  # magic, version, address and size of a map
+_META_HEADER = struct.Struct("<II16x")  # magic, version, address and size of a map
 _DATABASE = struct.Struct("<IHHQQQQQ")  # the first field of the free-page database is the page size
-_LAST = struct.Struct("<QQ")  # last page, transaction
-META_BYTES = HEADER.size + _META.size + 2 * _DATABASE.size + _LAST.size
+_META_TAIL = struct.Struct("<QQ")  # last page, transaction
+META_BYTES = HEADER.size + _META_HEADER.size + 2 * _DATABASE.size + _META_TAIL.size
 
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
-_BRANCH, _LEAF, _OVERFLOW, _META_PAGE = 1, 2, 4, 8
-_OVERFLOW_VALUE = 1  # a node whose value is on separate pages
+_BRANCH_PAGE, _LEAF_PAGE, _OVERFLOW_PAGE, _META_PAGE = 1, 2, 4, 8
+_BIG_DATA_NODE = 1  # a node whose value is on separate pages
 _NO_ROOT = (1 << 64) - 1  # the root of a database without records
-_MAX_DEPTH = 32
+_MAX_TREE_DEPTH = 32
 _PAGE_SIZES = [1 << n for n in range(8, 17)]
 
 
@@ -335,30 +338,31 @@ class Node(NamedTuple):
     size: int
 
 
-def read_meta(file: int) -> Meta:
+def read_meta(fd: int) -> Meta:
     """Read the newest state of a file.
 
     Raises:
         DamagedError: if it is not an LMDB.
         OSError: if it cannot be read.
     """
-    return max(_read_metas(file), key=lambda meta: meta.transaction)
+    return max(_read_metas(fd), key=lambda meta: meta.transaction)
 
 
-def find_meta(file: int, transaction: int) -> Meta | None:
+def find_meta(fd: int, transaction: int) -> Meta | None:
     """Read the state of a file after a transaction, or return None if that state has been overwritten.
 
     Raises:
         DamagedError: if the file is not an LMDB.
         OSError: if it cannot be read.
     """
-    return next((meta for meta in _read_metas(file) if meta.transaction == transaction), None)
+    return next((meta for meta in _read_metas(fd) if meta.transaction == transaction), None)
 
 
-def _read_metas(file: int) -> list[Meta]:
-    first = _parse_meta(os.pread(file, META_BYTES, 0))
-    size = first.page_size if first else 4096  # the second meta page follows the first, whose size the first one states
-    metas = [meta for meta in (first, _parse_meta(os.pread(file, META_BYTES, size))) if meta is not None]
+def _read_metas(fd: int) -> list[Meta]:
+    first_meta = _parse_meta(os.pread(fd, META_BYTES, 0))
+    # the second meta page follows the first, whose size the first one states
+    size = first_meta.page_size if first_meta else 4096
+    metas = [meta for meta in (first_meta, _parse_meta(os.pread(fd, META_BYTES, size))) if meta is not None]
     if not metas:
         raise DamagedError("data.mdb is not an LMDB, or is damaged; recreate it or copy it again")
     return metas
@@ -368,14 +372,14 @@ def _parse_meta(page: bytes) -> Meta | None:
     if len(page) < META_BYTES:
         return None
     flags = HEADER.unpack_from(page)[2]
-    magic, version = _META.unpack_from(page, HEADER.size)
-    offset = HEADER.size + _META.size
-    size = _DATABASE.unpack_from(page, offset)[0]
-    _, _, depth, branches, leaves, _, entries, root = _DATABASE.unpack_from(page, offset + _DATABASE.size)
-    last, transaction = _LAST.unpack_from(page, offset + 2 * _DATABASE.size)
-    if not flags & _META_PAGE or (magic, version) != (_MAGIC, _VERSION) or size not in _PAGE_SIZES:
+    magic, version = _META_HEADER.unpack_from(page, HEADER.size)
+    offset = HEADER.size + _META_HEADER.size
+    page_size = _DATABASE.unpack_from(page, offset)[0]
+    _, _, depth, branch_pages, leaf_pages, _, entries, root = _DATABASE.unpack_from(page, offset + _DATABASE.size)
+    last_page, transaction = _META_TAIL.unpack_from(page, offset + 2 * _DATABASE.size)
+    if not flags & _META_PAGE or (magic, version) != (_MAGIC, _VERSION) or page_size not in _PAGE_SIZES:
         return None
-    return Meta(size, root, depth, branches, leaves, entries, last, transaction)
+    return Meta(page_size, root, depth, branch_pages, leaf_pages, entries, last_page, transaction)
 
 
 @dataclass(frozen=True)
@@ -383,14 +387,14 @@ class Pages:
     """The pages of a file in the state after a transaction. Several threads may read at once.
 
     Attributes:
-        file: the file's descriptor. A read past the end of a truncated file raises `DamagedError`.
+        fd: the file's descriptor. A read past the end of a truncated file raises `DamagedError`.
         meta: the state.
     """
 
-    file: int
+    fd: int
     meta: Meta
 
-    def leaves(self) -> Iterator[int]:
+    def iterate_leaves(self) -> Iterator[int]:
         """Yield the numbers of the leaf pages, in the order of their keys.
 
         Raises:
@@ -399,44 +403,44 @@ class Pages:
         meta = self.meta
         if meta.root == _NO_ROOT:
             return
-        if not 1 <= meta.depth <= _MAX_DEPTH:
-            raise DamagedError(f"its tree has depth {meta.depth}, which is not 1 to {_MAX_DEPTH}")
-        branches, leaves = 0, 0
+        if not 1 <= meta.depth <= _MAX_TREE_DEPTH:
+            raise DamagedError(f"its tree has depth {meta.depth}, which is not 1 to {_MAX_TREE_DEPTH}")
+        num_branches, num_leaves = 0, 0
         pending = [(meta.root, 1)]
         while pending:
-            number, depth = pending.pop()
+            page_number, depth = pending.pop()
             if depth == meta.depth:
-                leaves += 1
-                if leaves > meta.leaf_pages:
+                num_leaves += 1
+                if num_leaves > meta.leaf_pages:
                     raise DamagedError(f"it has more than the stated {meta.leaf_pages} leaf pages")
-                yield number
+                yield page_number
                 continue
-            branches += 1
-            if branches > meta.branch_pages:
+            num_branches += 1
+            if num_branches > meta.branch_pages:
                 raise DamagedError(f"it has more than the stated {meta.branch_pages} branch pages")
-            page = self._page(number, _BRANCH)
+            page = self._read_page(page_number, _BRANCH_PAGE)
             pending += [
-                (child, depth + 1) for child in reversed([_child_page(page, offset) for offset in _node_offsets(page)])
+                (child, depth + 1) for child in reversed([_parse_child(page, offset) for offset in _node_offsets(page)])
             ]
 
-    def records(self, leaf: int) -> list[Node]:
+    def read_nodes(self, leaf: int) -> list[Node]:
         """Return the records of a leaf page.
 
         Raises:
             DamagedError: if the page is not a leaf.
         """
-        page = self._page(leaf, _LEAF)
-        return [self._node(page, offset) for offset in _node_offsets(page)]
+        page = self._read_page(leaf, _LEAF_PAGE)
+        return [self._parse_node(page, offset) for offset in _node_offsets(page)]
 
-    def count(self, leaf: int) -> int:
+    def count_records(self, leaf: int) -> int:
         """Return the number of records of a leaf page.
 
         Raises:
             DamagedError: if the page is not a leaf.
         """
-        return len(_node_offsets(self._page(leaf, _LEAF)))
+        return len(_node_offsets(self._read_page(leaf, _LEAF_PAGE)))
 
-    def value(self, node: Node) -> bytes:
+    def read_value(self, node: Node) -> bytes:
         """Return a record's value.
 
         Raises:
@@ -444,43 +448,46 @@ class Pages:
         """
         if node.page is None:
             return node.value
-        data = self._read(node.page, HEADER.size + node.size)
-        number, _, flags, pages = _OVERFLOW_HEADER.unpack_from(data)
-        if number != node.page or not flags & _OVERFLOW or pages * self.meta.page_size < len(data):
+        data = self._read_pages(node.page, HEADER.size + node.size)
+        page_number, _, flags, num_pages = _OVERFLOW_HEADER.unpack_from(data)
+        if page_number != node.page or not flags & _OVERFLOW_PAGE or num_pages * self.meta.page_size < len(data):
             raise DamagedError(f"page {node.page} is not the start of a value of {node.size} bytes")
         return data[HEADER.size :]
 
-    def _node(self, page: bytes, offset: int) -> Node:
+    def _parse_node(self, page: bytes, offset: int) -> Node:
         low, high, flags, length = _NODE.unpack_from(page, offset)
         start = offset + _NODE.size
         key, size, start = page[start : start + length], low | high << 16, start + length
-        if flags & ~_OVERFLOW_VALUE:
+        if flags & ~_BIG_DATA_NODE:
             raise DamagedError(
                 "contains named databases, or several values for one key; Caffe's databases have neither"
             )
-        end = start + (_PAGE_NUMBER.size if flags & _OVERFLOW_VALUE else size)
+        end = start + (_PAGE_NUMBER.size if flags & _BIG_DATA_NODE else size)
         if len(key) < length or end > len(page):
             raise DamagedError("a record ends beyond its page")
-        if flags & _OVERFLOW_VALUE:
+        if flags & _BIG_DATA_NODE:
             return Node(key, b"", _PAGE_NUMBER.unpack_from(page, start)[0], size)
         return Node(key, page[start:end], None, size)
 
-    def _page(self, number: int, kind: int) -> bytes:
-        page = self._read(number, self.meta.page_size)
-        stored, _, flags, _, _ = HEADER.unpack_from(page)
-        if stored != number or flags & (_BRANCH | _LEAF | _OVERFLOW | _META_PAGE) != kind:
-            raise DamagedError(f"page {number} is not of the kind expected at its position in the tree")
+    def _read_page(self, page_number: int, page_type: int) -> bytes:
+        page = self._read_pages(page_number, self.meta.page_size)
+        stored_number, _, flags, _, _ = HEADER.unpack_from(page)
+        if (
+            stored_number != page_number
+            or flags & (_BRANCH_PAGE | _LEAF_PAGE | _OVERFLOW_PAGE | _META_PAGE) != page_type
+        ):
+            raise DamagedError(f"page {page_number} is not of the kind expected at its position in the tree")
         return page
 
-    def _read(self, number: int, size: int) -> bytes:
-        start = number * self.meta.page_size
-        if not 1 < number <= self.meta.last_page or start + size > (self.meta.last_page + 1) * self.meta.page_size:
-            raise DamagedError(f"it refers to page {number}, but has {self.meta.last_page + 1} pages")
-        data = os.pread(self.file, size, start)
+    def _read_pages(self, page_number: int, size: int) -> bytes:
+        start = page_number * self.meta.page_size
+        if not 1 < page_number <= self.meta.last_page or start + size > (self.meta.last_page + 1) * self.meta.page_size:
+            raise DamagedError(f"it refers to page {page_number}, but has {self.meta.last_page + 1} pages")
+        data = os.pread(self.fd, size, start)
         while len(data) < size:  # one call reads no more than 2 GB
-            part = os.pread(self.file, size - len(data), start + len(data))
+            part = os.pread(self.fd, size - len(data), start + len(data))
             if not part:
-                raise DamagedError(f"it was truncated: page {number} is missing")
+                raise DamagedError(f"it was truncated: page {page_number} is missing")
             data += part
         return data
 
@@ -496,7 +503,7 @@ def _node_offsets(page: bytes) -> tuple[int, ...]:
     return offsets
 
 
-def _child_page(page: bytes, offset: int) -> int:
+def _parse_child(page: bytes, offset: int) -> int:
     low, middle, high, _ = _NODE.unpack_from(page, offset)
     child: int = low | middle << 16 | high << 32
     return child

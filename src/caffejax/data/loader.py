@@ -59,26 +59,28 @@ class Loader:
     ) -> None:
         if not graph.layers:
             raise GraphError(Problem("the net has no layers in this phase", file=graph.file))
-        inputs = [layer for layer in graph.layers if isinstance(layer.type.implementation, CallerInput)]
-        if inputs and read_caller_inputs is None and user_data is None:
+        input_layers = [layer for layer in graph.layers if isinstance(layer.type.implementation, CallerInput)]
+        if input_layers and read_caller_inputs is None and user_data is None:
             raise GraphError(
                 layer.problem("has no data; replace it by a data layer, such as Data, ImageData or HDF5Data")
-                for layer in inputs
+                for layer in input_layers
             )
         self._graph = graph
         self._read_caller_inputs = read_caller_inputs
         self._user_data = user_data
         self._sources = open_sources(graph)
         self._shard = graph.layers[0].definition.data_config.shard
-        self._shared = {key: source for key, source in self._sources.items() if isinstance(source, ShardedSource)}
+        self._shared_sources = {
+            key: source for key, source in self._sources.items() if isinstance(source, ShardedSource)
+        }
         self._next_index = self._find_next_index()
         self._positions: dict[str, Position] = {**self._sources, **_python_positions(graph)}
-        if inputs and user_data is not None:
-            self._positions[inputs[0].key] = user_data  # one position for all Input layers
-        self._shapes: set[tuple[tuple[int, ...], ...]] = set()
-        self._tops = {layer.key: layer.tops for layer in graph.layers}
-        self._ranges = index_ranges(graph)
-        _warn_of_wrong_labels(self._ranges)
+        if input_layers and user_data is not None:
+            self._positions[input_layers[0].key] = user_data  # one position for all Input layers
+        self._compiled_shapes: set[tuple[tuple[int, ...], ...]] = set()
+        self._tops_by_layer = {layer.key: layer.tops for layer in graph.layers}
+        self._index_ranges = index_ranges(graph)
+        _warn_of_wrong_labels(self._index_ranges)
 
     def __iter__(self) -> Loader:
         return self
@@ -91,7 +93,7 @@ class Loader:
             GraphError: if the net cannot be reshaped to the shapes of the batch.
         """
         while True:
-            if (batch := self._take()) is not None:
+            if (batch := self._advance()) is not None:
                 return batch
 
     def take(self, n: int) -> list[dict[str, Any]]:
@@ -99,7 +101,7 @@ class Loader:
 
         Batches may have different shapes. The errors are the same as in `__next__`.
         """
-        return [batch for _ in range(n) if (batch := self._take()) is not None]
+        return [batch for _ in range(n) if (batch := self._advance()) is not None]
 
     @property
     def next_index(self) -> int:
@@ -116,17 +118,17 @@ class Loader:
         """Return the shard's next batch of one source, by blob name. The errors are the same as in `__next__`."""
         return self._name_arrays(layer, next(self._sources[layer]))
 
-    def _take(self) -> dict[str, Any] | None:
+    def _advance(self) -> dict[str, Any] | None:
         """Advance by one batch. Return it if it belongs to the shard, otherwise None."""
         is_local = self._shard.owns(self._next_index)
         batch: dict[str, Any] = dict(self._read_caller_inputs()) if self._read_caller_inputs else {}
         if self._user_data is not None:
             user_arrays = next(self._user_data)
             if is_local:
-                check_labels(user_arrays, self._ranges)
+                check_labels(user_arrays, self._index_ranges)
                 batch |= user_arrays
         for key, source in self._sources.items():
-            shared = self._shared.get(key)
+            shared = self._shared_sources.get(key)
             arrays = next(source) if shared is None else shared.take(self._next_index)
             if is_local and arrays is not None:
                 batch |= self._name_arrays(key, arrays)
@@ -137,28 +139,28 @@ class Loader:
         return batch
 
     def _find_next_index(self) -> int:
-        return next((source.next_index for source in self._shared.values()), 0)
+        return next((source.next_index for source in self._shared_sources.values()), 0)
 
     def _name_arrays(self, layer: str, arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
-        batch = dict(zip(self._tops[layer], arrays, strict=True))
-        check_labels(batch, self._ranges)
+        batch = dict(zip(self._tops_by_layer[layer], arrays, strict=True))
+        check_labels(batch, self._index_ranges)
         return batch
 
     def _check_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
         """Check that the net can be reshaped to a batch with new shapes, and log that it is compiled again."""
         shapes = tuple(array.shape for array in batch.values())
-        if not self._shapes and self._read_caller_inputs is None:  # else the caller may have reshaped the net
-            self._shapes.add(tuple(self._graph.blobs[name].shape for name in batch))
-        if shapes in self._shapes:
+        if not self._compiled_shapes and self._read_caller_inputs is None:  # else the caller may have reshaped the net
+            self._compiled_shapes.add(tuple(self._graph.blobs[name].shape for name in batch))
+        if shapes in self._compiled_shapes:
             return
-        if self._shapes:
+        if self._compiled_shapes:
             text = ", ".join(f"{name} {shape}" for name, shape in zip(batch, shapes, strict=True))
             if not self._graph.has_host_layers:  # the shapes after a host layer are known only after it has run
-                self._reshape(batch)
-            log.info("Compiling for %s (%d shapes so far)", text, len(self._shapes) + 1)
-        self._shapes.add(shapes)
+                self._check_reshape(batch)
+            log.info("Compiling for %s (%d shapes so far)", text, len(self._compiled_shapes) + 1)
+        self._compiled_shapes.add(shapes)
 
-    def _reshape(self, batch: Mapping[str, np.ndarray]) -> None:
+    def _check_reshape(self, batch: Mapping[str, np.ndarray]) -> None:
         try:
             reshape_graph(self._graph, {name: array.shape for name, array in batch.items()})
         except GraphError as error:
@@ -187,15 +189,20 @@ class Loader:
 
 def _warn_of_wrong_labels(ranges: Mapping[str, list[IndexRange]]) -> None:
     """Warn once about each metric that counts a label as wrong although a loss ignores it."""
-    wrong = {each.layer.name: each for of_blob in ranges.values() for each in of_blob if each.ignored_elsewhere}
-    for name, each in wrong.items():
+    ranges_by_layer = {
+        index_range.layer.name: index_range
+        for blob_ranges in ranges.values()
+        for index_range in blob_ranges
+        if index_range.ignored_elsewhere
+    }
+    for name, index_range in ranges_by_layer.items():
         log.warning(
             "Layer '%s' (%s) counts label %s, which is ignored elsewhere, as wrong, as Caffe does; it has %d classes: "
             "set its ignore_label to leave the label out",
             name,
-            each.layer.type.name,
-            " and ".join(map(str, sorted(each.ignored_elsewhere))),
-            each.classes,
+            index_range.layer.type.name,
+            " and ".join(map(str, sorted(index_range.ignored_elsewhere))),
+            index_range.classes,
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..errors import DataError
-from .sampling import decode_position, dims, encode_position, float32_top
+from .sampling import decode_position, encode_position, float32_top, format_shape
 
 
 class ArraySource:
@@ -33,9 +33,9 @@ class ArraySource:
 
     def __next__(self) -> tuple[np.ndarray, ...]:
         """Return copies of the next batch: images (N, C, H, W) and labels (N,)."""
-        start = self._examples % len(self._data)
+        start = self._position % len(self._data)
         batch = np.s_[start : start + self._batch_size]
-        self._examples += self._batch_size
+        self._position += self._batch_size
         return self._data[batch].copy(), self._labels[batch].copy()
 
     def reset(self, data: np.ndarray, labels: np.ndarray) -> None:
@@ -47,7 +47,7 @@ class ArraySource:
         data, labels = np.asarray(data, np.float32), np.asarray(labels, np.float32)
         problems = []
         if data.ndim != 4:
-            problems.append(f"the data is {dims(data.shape) or 'a number'}, but must be images (n, C, H, W)")
+            problems.append(f"the data is {format_shape(data.shape) or 'a number'}, but must be images (n, C, H, W)")
         elif labels.size != len(data):
             problems.append(f"there are {labels.size} labels for {len(data)} images, but each image needs one label")
         if data.ndim and (not data.size or len(data) % self._batch_size):
@@ -55,19 +55,19 @@ class ArraySource:
         if problems:
             raise DataError(problems)
         self._data, self._labels = data, labels.reshape(-1)
-        self._examples = 0
+        self._position = 0
         self.tops = float32_top(self._batch_size, *data.shape[1:]), float32_top(self._batch_size)
 
     def get_state(self) -> Mapping[str, int]:
         """Return the position of the next batch."""
-        return encode_position(self._examples)
+        return encode_position(self._position)
 
     def set_state(self, state: Mapping[str, int]) -> None:
         """Restore a position that `get_state` returned."""
-        examples = decode_position(state)
-        if examples % self._batch_size:
-            raise DataError(f"position {examples} is not a multiple of batch_size {self._batch_size}")
-        self._examples = examples
+        position = decode_position(state)
+        if position % self._batch_size:
+            raise DataError(f"position {position} is not a multiple of batch_size {self._batch_size}")
+        self._position = position
 
     def close(self) -> None:
         """Do nothing: no file is open."""

@@ -19,12 +19,12 @@ from ..paths import find_file
 from ..schema.caffe_pb2 import DataParameter, LayerParameter, NetParameter, NetState
 from .video.video_data import video_shape
 
-_SOURCES = ("source", "root_folder", "mean_file", "label_map_file", "name_size_file")
+_PATH_FIELDS = ("source", "root_folder", "mean_file", "label_map_file", "name_size_file")
 # pixels; the common heights and widths of images, in the order of trying
 _COMMON_SIZES = (*((side, side) for side in (224, 227, 256, 299, 32, 28, 512, 64)), (360, 480))
-_DIGIT = 28, 28
-_HALVINGS = 6  # the largest number of pooling layers between the images and an Upsample layer
-_BOXES = 8  # rows of a batch's label
+_MNIST_SIZE = 28, 28
+_MAX_POOLINGS = 6  # the largest number of pooling layers between the images and an Upsample layer
+_NUM_BOX_ROWS = 8  # rows of a batch's label
 _POSE_CHANNELS = 6
 _DETECTNET_LABEL = (1, 51, 16)  # for each image, a row with the number of objects and 50 rows of objects
 
@@ -76,21 +76,23 @@ def build_assumed_graphs(
     ]
     hints = find_hints(net)
     sizes = guess_sizes(net, missing_layers)
-    error: CaffejaxError | None = None
-    has_fit = False
+    first_error: CaffejaxError | None = None
+    any_size_fits = False
     for size in sizes:
         try:
-            assumed = replace_layers(net, missing_layers, size, hints) if missing_layers else net
-            graph = build_graph(assumed, state, file=str(file), data_config=data_config, text_problems=text_problems)
+            placeholder_net = replace_layers(net, missing_layers, size, hints) if missing_layers else net
+            graph = build_graph(
+                placeholder_net, state, file=str(file), data_config=data_config, text_problems=text_problems
+            )
         except CaffejaxError as failure:
-            error = error or failure
+            first_error = first_error or failure
         else:
-            has_fit = True
-            guessed = len(sizes) > 1
-            sentences = tuple(describe_placeholder(layer, size, guessed, hints) for layer in missing_layers)
-            yield AssumedGraph(graph, assumed, sentences, guessed)
-    if error is not None and not has_fit:
-        raise error
+            any_size_fits = True
+            is_guess = len(sizes) > 1
+            sentences = tuple(describe_placeholder(layer, size, is_guess, hints) for layer in missing_layers)
+            yield AssumedGraph(graph, placeholder_net, sentences, is_guess)
+    if first_error is not None and not any_size_fits:
+        raise first_error
 
 
 def has_missing_source(layer: LayerParameter, folder: Path | None) -> bool:
@@ -100,10 +102,8 @@ def has_missing_source(layer: LayerParameter, folder: Path | None) -> bool:
             return False
     except GraphError:
         return False
-    sources = [(name, value) for message in _messages(layer) for name, value in _sources(message)]
-    return any(
-        value and not os.path.exists(find_file(value, folder)) for name, value in sources if name != "root_folder"
-    )
+    paths = [(name, value) for message in _find_param_messages(layer) for name, value in _find_paths(message)]
+    return any(value and not os.path.exists(find_file(value, folder)) for name, value in paths if name != "root_folder")
 
 
 def guess_sizes(net: NetParameter, layers: Sequence[LayerParameter]) -> Sequence[tuple[int, int]]:
@@ -115,9 +115,11 @@ def guess_sizes(net: NetParameter, layers: Sequence[LayerParameter]) -> Sequence
     if all(_find_image_size(layer) is not None for layer in layers):
         return _COMMON_SIZES[:1]
     params = [layer.upsample_param for layer in net.layer if layer.HasField("upsample_param")]
-    largest = max(((p.upsample_h, p.upsample_w) for p in params if p.upsample_h and p.upsample_w), default=None)
-    pooled = [(largest[0] << n, largest[1] << n) for n in reversed(range(_HALVINGS))] if largest else []
-    return [*pooled, *_COMMON_SIZES]
+    largest_size = max(((p.upsample_h, p.upsample_w) for p in params if p.upsample_h and p.upsample_w), default=None)
+    pooled_sizes = (
+        [(largest_size[0] << n, largest_size[1] << n) for n in reversed(range(_MAX_POOLINGS))] if largest_size else []
+    )
+    return [*pooled_sizes, *_COMMON_SIZES]
 
 
 class ReaderHints(NamedTuple):
@@ -161,18 +163,18 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], hints: Reader
     Raises:
         MissingSourceError: if the settings do not determine the shapes.
     """
-    batch = next((m.batch_size for m in _messages(layer) if getattr(m, "batch_size", 0)), 1)
+    batch_size = next((m.batch_size for m in _find_param_messages(layer) if getattr(m, "batch_size", 0)), 1)
     height, width = _find_image_size(layer) or size
-    is_digit = _find_image_size(layer) is None and size == _DIGIT  # MNIST's
-    channels = 1 if layer.transform_param.force_gray or _is_grey(layer) or is_digit else 3
+    is_digit = _find_image_size(layer) is None and size == _MNIST_SIZE  # MNIST's
+    channels = 1 if layer.transform_param.force_gray or _is_gray(layer) or is_digit else 3
     if layer.type == "Data" and layer.top:  # pairs of images are joined along the channels
         channels = hints.channels.get(layer.top[0], channels * max(1, layer.data_param.images_per_blob))
-    image = video_shape(layer, height, width) if layer.type == "VideoData" else (channels, height, width)
+    image_shape = video_shape(layer, height, width) if layer.type == "VideoData" else (channels, height, width)
     if layer.type == "Data" and layer.top and layer.top[0] in hints.labels:
-        image = _DETECTNET_LABEL
+        image_shape = _DETECTNET_LABEL
     if layer.type == "CPMData":
-        image = _POSE_CHANNELS, height, width
-    shapes = [[batch, *image], *_other_tops(layer, batch, height, width)]
+        image_shape = _POSE_CHANNELS, height, width
+    shapes = [[batch_size, *image_shape], *_label_shapes(layer, batch_size, height, width)]
     if layer.type == "HDF5Data" or len(shapes) < len(layer.top):
         raise MissingSourceError(
             f"the source of layer '{layer.name}' ({layer.type}) is missing, and its settings do not determine the "
@@ -187,10 +189,10 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], hints: Reader
 
 
 def replace_layers(
-    net: NetParameter, absent: Sequence[LayerParameter], size: tuple[int, int], hints: ReaderHints
+    net: NetParameter, missing_layers: Sequence[LayerParameter], size: tuple[int, int], hints: ReaderHints
 ) -> NetParameter:
-    """Return the net with placeholders instead of the layers in `absent`; see `make_placeholder`."""
-    layer_ids = {id(layer) for layer in absent}
+    """Return the net with placeholders instead of the layers in `missing_layers`; see `make_placeholder`."""
+    layer_ids = {id(layer) for layer in missing_layers}
     new_net = NetParameter()
     new_net.CopyFrom(net)
     del new_net.layer[:]
@@ -200,29 +202,29 @@ def replace_layers(
     return new_net
 
 
-def describe_placeholder(layer: LayerParameter, size: tuple[int, int], guessed: bool, hints: ReaderHints) -> str:
+def describe_placeholder(layer: LayerParameter, size: tuple[int, int], is_guess: bool, hints: ReaderHints) -> str:
     """Return a sentence about the shapes that were assumed for a layer."""
     shapes = ", ".join("x".join(map(str, s.dim)) for s in make_placeholder(layer, size, hints).input_param.shape)
-    guess = (
+    guess_note = (
         " (a guess, because no setting states the size of the images)"
-        if guessed and _find_image_size(layer) is None
+        if is_guess and _find_image_size(layer) is None
         else ""
     )
     sentence = f"the source of layer '{layer.name}' ({layer.type}) is absent and was not opened"
-    return f"{sentence}; its tops are assumed to be {shapes}{guess}"
+    return f"{sentence}; its tops are assumed to be {shapes}{guess_note}"
 
 
-def _messages(layer: LayerParameter) -> Iterator[Any]:
+def _find_param_messages(layer: LayerParameter) -> Iterator[Any]:
     """Yield the parameter messages of a layer, such as its data_param."""
     for field, value in layer.ListFields():
         if isinstance(value, Message) and field.name.endswith("_param"):
             yield value
 
 
-def _sources(message: Message) -> Iterator[tuple[str, str]]:
+def _find_paths(message: Message) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of each field that names a file or folder."""
     for field, value in message.ListFields():
-        if field.name in _SOURCES and isinstance(value, str):
+        if field.name in _PATH_FIELDS and isinstance(value, str):
             yield field.name, os.fspath(value)
 
 
@@ -246,25 +248,32 @@ def _find_image_size(layer: LayerParameter) -> tuple[int, int] | None:
     return next(((h, w) for h, w in sizes if h and w), None)
 
 
-def _is_grey(layer: LayerParameter) -> bool:
+def _is_gray(layer: LayerParameter) -> bool:
     return layer.HasField("image_data_param") and not layer.image_data_param.is_color
 
 
-def _other_tops(layer: LayerParameter, batch: int, height: int, width: int) -> list[list[int]]:
+def _label_shapes(layer: LayerParameter, batch_size: int, height: int, width: int) -> list[list[int]]:
     """Return the shapes of the tops after the images: labels, boxes, or maps of labels."""
     match layer.type:
         case "AnnotatedData":
-            return [[1, 1, _BOXES, 8]]
+            return [[1, 1, _NUM_BOX_ROWS, 8]]
         case "ImageSegData" | "DenseImageData" | "ImageLabelmapData":
             divisor = layer.dense_image_data_param.label_divide_factor or 1
-            return [[batch, 1, height // divisor, width // divisor], [batch, 1, 1, 2]]
+            return [[batch_size, 1, height // divisor, width // divisor], [batch_size, 1, 1, 2]]
         case "CPMData":
-            pose = layer.cpm_transform_param
-            return [[batch, 2 * (pose.num_parts + 1), height // (pose.stride or 1), width // (pose.stride or 1)]]
+            param = layer.cpm_transform_param
+            return [
+                [
+                    batch_size,
+                    2 * (param.num_parts + 1),
+                    height // (param.stride or 1),
+                    width // (param.stride or 1),
+                ]
+            ]
         case "Data":
-            return [[batch, *_label_shape(layer.data_param, height, width)]]
+            return [[batch_size, *_label_shape(layer.data_param, height, width)]]
         case "ImageData" | "WindowData" | "VideoData":
-            return [[batch]]
+            return [[batch_size]]
         case _:
             return []
 

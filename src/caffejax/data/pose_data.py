@@ -19,16 +19,16 @@ from .database import DatumDataset, check_data_param
 from .image_batches import Examples, ImageBatches
 from .import_cv2 import cv2
 from .prefetch import Batch, Batches
-from .sampling import CounterRng, dims, float32_top, refuse_unsupported
+from .sampling import CounterRng, float32_top, format_shape, refuse_unsupported
 
 CHANNELS = 6  # blue, green, red, the people, the mask of labelled pixels, the mask of all people
-_PEOPLE, _MASK = 3, 4
+_PEOPLE_CHANNEL, _MASK_CHANNEL = 3, 4
 _HIDDEN, _OUTSIDE, _UNLABELLED = 0, 2, 3  # a joint's visibility; 1 is visible, and joints from 2 on are not in the maps
 _MAX_COORDINATE = 1_000_000  # pixels
 _GRAY = 128  # the level of pixels outside of the image
 _MAX_EXPONENT = 4.6052  # the exponent at which a joint's map falls to 1 %
 _LIMB_STRIDE = np.float32(0.125)  # the fork divides by 8, independent of the stride
-_KNOWN = {
+_SUPPORTED_FIELDS = {
     *("stride", "max_rotate_degree", "crop_size_x", "crop_size_y", "scale_prob", "scale_min", "scale_max", "flip_prob"),
     *("target_dist", "center_perterb_max", "sigma", "do_clahe", "clahe_tile_size", "clahe_clip_limit", "gray"),
     *("num_parts", "np_in_lmdb", "aug_way"),
@@ -43,36 +43,36 @@ class Skeleton(NamedTuple):
     """The joints and limbs that the target maps show.
 
     Attributes:
-        sources: for each joint, two joints of the database, counted from 0. The joint is their midpoint.
+        source_joints: for each joint, two joints of the database, counted from 0. The joint is their midpoint.
         limbs: pairs of joints, counted from 0.
-        mirrored: pairs of joints that are exchanged when an image is mirrored.
-        in_database: the number of joints that the database must have.
+        mirror_pairs: pairs of joints that are exchanged when an image is mirrored.
+        num_database_joints: the number of joints that the database must have.
         has_unlabelled: whether a visibility of 3 marks a joint that is not labelled. Otherwise it marks a visible
             joint.
     """
 
-    sources: np.ndarray
+    source_joints: np.ndarray
     limbs: np.ndarray
-    mirrored: np.ndarray
-    in_database: int
+    mirror_pairs: np.ndarray
+    num_database_joints: int
     has_unlabelled: bool
 
 
-def _skeleton(first: str, second: str, limbs: str, mirrored: str, has_unlabelled: bool) -> Skeleton:
-    sources = np.array([first.split(), second.split()], int)
-    ends, sides = (np.array([pair.split("-") for pair in text.split()], int) for text in (limbs, mirrored))
-    return Skeleton(sources, ends, sides, int(sources.max()) + 1, has_unlabelled)
+def _make_skeleton(first: str, second: str, limbs: str, mirror_pairs: str, has_unlabelled: bool) -> Skeleton:
+    source_joints = np.array([first.split(), second.split()], int)
+    limb_joints, pairs = (np.array([pair.split("-") for pair in text.split()], int) for text in (limbs, mirror_pairs))
+    return Skeleton(source_joints, limb_joints, pairs, int(source_joints.max()) + 1, has_unlabelled)
 
 
 SKELETONS = {  # by num_parts, the number of maps: one for each joint, and two for each limb
-    56: _skeleton(  # COCO
+    56: _make_skeleton(  # COCO
         "0 5 6 8 10 5 7 9 12 14 16 11 13 15 2 1 4 3",
         "0 6 6 8 10 5 7 9 12 14 16 11 13 15 2 1 4 3",
         "1-8 8-9 9-10 1-11 11-12 12-13 1-2 2-3 3-4 2-16 1-5 5-6 6-7 5-17 1-0 0-14 0-15 14-16 15-17",
         "2-5 3-6 4-7 8-11 9-12 10-13 14-15 16-17",
         has_unlabelled=True,
     ),
-    43: _skeleton(  # MPI
+    43: _make_skeleton(  # MPI
         "9 8 12 11 10 13 14 15 2 1 0 3 4 5 7",
         "9 8 12 11 10 13 14 15 2 1 0 3 4 5 6",
         "0-1 1-2 2-3 3-4 1-5 5-6 6-7 1-14 14-8 8-9 9-10 14-11 11-12 12-13",
@@ -89,60 +89,67 @@ class Pose(NamedTuple):
         center: the center (x, y) of the first person in pixels, float32 (2,).
         scale: the first person's height divided by the height of the net's input.
         joints: the position (x, y) of each joint of each person in pixels, float32 (P, J, 2).
-        visible: the visibility of the joints, int (P, J).
+        visibility: the visibility of the joints, int (P, J).
     """
 
     center: np.ndarray
     scale: float
     joints: np.ndarray
-    visible: np.ndarray
+    visibility: np.ndarray
 
 
-def read_pose(rows: np.ndarray, in_database: int) -> Pose:
+def read_pose(rows: np.ndarray, num_database_joints: int) -> Pose:
     """Read the channel of a record that describes the people, in the form that OpenPose's genLMDB.py writes.
 
     Args:
         rows: uint8 (H, W).
-        in_database: the number of joints of a person.
+        num_database_joints: the number of joints of a person.
 
     Raises:
         DataError: if the channel is too small, a position is not finite or too large, or the scale is not positive and
             finite.
     """
-    if rows.shape[0] < 8 or rows.shape[1] < max(15, 4 * in_database):
-        raise DataError(f"is {rows.shape[0]} x {rows.shape[1]} (HxW), too small to describe {in_database} joints")
-    n_others = int(rows[2, 1])
-    if rows.shape[0] < (min_rows := 9 + 4 * n_others if n_others else 8):
-        raise DataError(f"has {rows.shape[0]} rows, but {n_others} other people take {min_rows} rows")
+    if rows.shape[0] < 8 or rows.shape[1] < max(15, 4 * num_database_joints):
+        raise DataError(
+            f"is {rows.shape[0]} x {rows.shape[1]} (HxW), too small to describe {num_database_joints} joints"
+        )
+    num_others = int(rows[2, 1])
+    if rows.shape[0] < (min_rows := 9 + 4 * num_others if num_others else 8):
+        raise DataError(f"has {rows.shape[0]} rows, but {num_others} other people take {min_rows} rows")
 
-    def floats(row: int, count: int) -> np.ndarray:
+    def read_floats(row: int, count: int) -> np.ndarray:
         return np.frombuffer(rows[row, : 4 * count].tobytes(), "<f4")
 
-    starts = [5, *(9 + n_others + 3 * n for n in range(n_others))]
-    joints = np.array([[floats(row + axis, in_database) for axis in (0, 1)] for row in starts]).transpose(0, 2, 1) - 1
-    flags = np.array([floats(row + 2, in_database) for row in starts])
-    height, width = floats(1, 2)
-    center, scale = floats(3, 2) - np.float32(1), float(floats(4, 1)[0])
+    start_rows = [5, *(9 + num_others + 3 * n for n in range(num_others))]
+    joints = (
+        np.array([[read_floats(row + axis, num_database_joints) for axis in (0, 1)] for row in start_rows]).transpose(
+            0, 2, 1
+        )
+        - 1
+    )
+    flags = np.array([read_floats(row + 2, num_database_joints) for row in start_rows])
+    height, width = read_floats(1, 2)
+    center, scale = read_floats(3, 2) - np.float32(1), float(read_floats(4, 1)[0])
     largest = np.abs(np.append(joints.ravel(), center)).max()
     if not (largest <= _MAX_COORDINATE and 0 < scale < math.inf):
         raise DataError(
             f"has joints or a center up to {largest:g} pixels from the origin (the limit is {_MAX_COORDINATE}), and "
             f"the scale {scale:g} (it must be positive and finite)"
         )
-    outside = (joints < 0).any(2) | (joints >= (width, height)).any(2)
-    visible = np.where(outside, _OUTSIDE, np.where(flags == 0, _HIDDEN, 1))
-    visible[0][flags[0] == _UNLABELLED] = _UNLABELLED  # of the first person only
-    return Pose(center, scale, joints, visible)
+    is_outside = (joints < 0).any(2) | (joints >= (width, height)).any(2)
+    visibility = np.where(is_outside, _OUTSIDE, np.where(flags == 0, _HIDDEN, 1))
+    visibility[0][flags[0] == _UNLABELLED] = _UNLABELLED  # of the first person only
+    return Pose(center, scale, joints, visibility)
 
 
 def select_joints(pose: Pose, skeleton: Skeleton) -> Pose:
     """Return the pose with the joints of a skeleton instead of those in the database."""
-    first, second = skeleton.sources
-    first_visible, second_visible = pose.visible[:, first], pose.visible[:, second]
-    visible = ((first_visible != 0) & (second_visible != 0)).astype(int)
-    for kind in (_UNLABELLED, _OUTSIDE) if skeleton.has_unlabelled else (_OUTSIDE,):
-        visible[(first_visible == kind) | (second_visible == kind)] = kind
-    return pose._replace(joints=(pose.joints[:, first] + pose.joints[:, second]) / 2, visible=visible)
+    first, second = skeleton.source_joints
+    first_visible, second_visible = pose.visibility[:, first], pose.visibility[:, second]
+    visibility = ((first_visible != 0) & (second_visible != 0)).astype(int)
+    for flag in (_UNLABELLED, _OUTSIDE) if skeleton.has_unlabelled else (_OUTSIDE,):
+        visibility[(first_visible == flag) | (second_visible == flag)] = flag
+    return pose._replace(joints=(pose.joints[:, first] + pose.joints[:, second]) / 2, visibility=visibility)
 
 
 def draw_maps(pose: Pose, skeleton: Skeleton, grid: tuple[int, int], stride: int, sigma: float) -> np.ndarray:
@@ -162,15 +169,19 @@ def draw_maps(pose: Pose, skeleton: Skeleton, grid: tuple[int, int], stride: int
     rows, columns = (np.arange(side, dtype=np.float32) for side in grid)
     limbs = np.zeros((len(skeleton.limbs), 2, *grid), np.float32)
     for maps, pair in zip(limbs, skeleton.limbs, strict=True):
-        for points, visible in zip(pose.joints[:, pair], pose.visible[:, pair], strict=True):
-            if (visible < _OUTSIDE).all():
+        for points, visibility in zip(pose.joints[:, pair], pose.visibility[:, pair], strict=True):
+            if (visibility < _OUTSIDE).all():
                 _draw_limb(maps, points * _LIMB_STRIDE, rows[:, None], columns)
     joints = np.zeros((pose.joints.shape[1], *grid), np.float32)
-    first = np.float32(stride / 2 - 0.5)
-    for points, visible in zip(pose.joints, pose.visible, strict=True):
-        for n in np.flatnonzero(visible < _OUTSIDE):
+    center_offset = np.float32(stride / 2 - 0.5)
+    for points, visibility in zip(pose.joints, pose.visibility, strict=True):
+        for n in np.flatnonzero(visibility < _OUTSIDE):
             x, y = points[n]
-            exponent = ((columns * stride + first - x) ** 2 + (rows[:, None] * stride + first - y) ** 2) / 2 / sigma**2
+            exponent = (
+                ((columns * stride + center_offset - x) ** 2 + (rows[:, None] * stride + center_offset - y) ** 2)
+                / 2
+                / sigma**2
+            )
             joints[n] = np.minimum(joints[n] + np.where(exponent > _MAX_EXPONENT, 0, np.exp(-exponent)), 1)
     background = np.maximum(1 - joints.max(0, keepdims=True), 0)
     return np.concatenate([limbs.reshape(-1, *grid), joints, background])
@@ -197,7 +208,7 @@ def _round(values: np.ndarray) -> np.ndarray:
     return np.trunc(values + np.copysign(np.float32(0.5), values))
 
 
-class Augmented(NamedTuple):
+class PoseExample(NamedTuple):
     """An image (H, W, 3), its mask (H, W) and its people."""
 
     image: np.ndarray
@@ -237,29 +248,29 @@ class PoseBatches(ImageBatches[int]):
 
     def _assemble(self, examples: Examples[int], start: int) -> Batch:
         pairs: list[tuple[np.ndarray, np.ndarray]] = []
-        for i, (n, record) in enumerate(zip(examples.numbers, examples.images, strict=True)):
+        for i, (n, record) in enumerate(zip(examples.indices, examples.images, strict=True)):
             try:
-                pairs.append(self._arrays(record, self._rng.generator(start + i)))
+                pairs.append(self._make_arrays(record, self._rng.generator(start + i)))
                 if pairs[-1][0].shape != pairs[0][0].shape:
-                    sizes = [dims(image.shape[1:]) for image, _ in (pairs[-1], pairs[0])]
+                    sizes = [format_shape(image.shape[1:]) for image, _ in (pairs[-1], pairs[0])]
                     raise DataError(
                         f"is {sizes[0]} (HxW), but the batch's first image is {sizes[1]}; in TEST use batch_size: 1"
                     )
             except DataError as error:
-                raise self._dataset.error(n, error) from error
+                raise self._dataset.locate_error(n, error) from error
         images, labels = zip(*pairs, strict=True)
         return Batch((np.stack(images), np.stack(labels))[: len(self.tops)], examples.warnings)
 
-    def _arrays(self, record: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def _make_arrays(self, record: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Return the image and the label of a record."""
         param, stride = self._param, self._param.stride
         if record.shape[0] != CHANNELS or record.dtype != np.uint8:
             raise DataError(f"has {record.shape[0]} channels of {record.dtype}; CPMData needs {CHANNELS} of uint8")
-        pose = select_joints(read_pose(record[_PEOPLE], param.np_in_lmdb), self._skeleton)
+        pose = select_joints(read_pose(record[_PEOPLE_CHANNEL], param.np_in_lmdb), self._skeleton)
         pixels = _change_colors(np.ascontiguousarray(record[:3].transpose(1, 2, 0)), param)
-        example = Augmented(pixels, np.ascontiguousarray(record[_MASK]), pose)
+        example = PoseExample(pixels, np.ascontiguousarray(record[_MASK_CHANNEL]), pose)
         if self._training:
-            example = self._augment(example, random)
+            example = self._augment(example, rng)
         height, width = example.mask.shape
         grid = height // stride, width // stride
         if min(grid) < 1:
@@ -267,24 +278,24 @@ class PoseBatches(ImageBatches[int]):
         small_mask = cv2.resize(example.mask, None, fx=1 / stride, fy=1 / stride, interpolation=cv2.INTER_CUBIC)
         label = np.zeros((2 * (param.num_parts + 1), *grid), np.float32)
         label[: param.num_parts + 1] = small_mask[: grid[0], : grid[1]].astype(np.float32) / 255
-        joints = np.flatnonzero(example.pose.visible[0] == _UNLABELLED)
+        joints = np.flatnonzero(example.pose.visibility[0] == _UNLABELLED)
         label[joints] = 0  # the maps with the joints' numbers, as in the fork, although these are maps of limbs
         label[param.num_parts + 1 :] = draw_maps(example.pose, self._skeleton, grid, stride, param.sigma)
         image = np.zeros((CHANNELS, height, width), np.float32)
         image[:3] = (example.image.transpose(2, 0, 1).astype(np.float32) - 128) / 256
         return image, label
 
-    def _augment(self, example: Augmented, random: np.random.Generator) -> Augmented:
+    def _augment(self, example: PoseExample, rng: np.random.Generator) -> PoseExample:
         param, factor = self._param, 1.0
-        if random.random() <= param.scale_prob:
-            factor = param.scale_min + (param.scale_max - param.scale_min) * random.random()
+        if rng.random() <= param.scale_prob:
+            factor = param.scale_min + (param.scale_max - param.scale_min) * rng.random()
         example = self._scale(example, param.target_dist / example.pose.scale * factor)
-        example = _rotate(example, (random.random() - 0.5) * 2 * param.max_rotate_degree)
-        shift = np.trunc((random.random(2) - 0.5) * 2 * param.center_perterb_max)
+        example = _rotate(example, (rng.random() - 0.5) * 2 * param.max_rotate_degree)
+        shift = np.trunc((rng.random(2) - 0.5) * 2 * param.center_perterb_max)
         example = _crop(example, (param.crop_size_y, param.crop_size_x), shift.astype(np.float32))
-        return self._mirror(example) if random.random() <= param.flip_prob else example
+        return self._mirror(example) if rng.random() <= param.flip_prob else example
 
-    def _scale(self, example: Augmented, scale: float) -> Augmented:
+    def _scale(self, example: PoseExample, scale: float) -> PoseExample:
         image, mask, pose = example
         height, width = (round(side * scale) for side in mask.shape)
         # after rotation, each side has at most the length of the diagonal
@@ -295,17 +306,17 @@ class PoseBatches(ImageBatches[int]):
             )
         image, mask = (cv2.resize(a, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC) for a in (image, mask))
         factor = np.float32(scale)
-        return Augmented(image, mask, pose._replace(center=pose.center * factor, joints=pose.joints * factor))
+        return PoseExample(image, mask, pose._replace(center=pose.center * factor, joints=pose.joints * factor))
 
-    def _mirror(self, example: Augmented) -> Augmented:
+    def _mirror(self, example: PoseExample) -> PoseExample:
         image, mask, pose = example
         joints = pose.joints.copy()
         joints[..., 0] = mask.shape[1] - 1 - joints[..., 0]
-        order = np.arange(joints.shape[1])
-        left, right = self._skeleton.mirrored.T
-        order[left], order[right] = right, left
-        people = pose._replace(joints=joints[:, order], visible=pose.visible[:, order])
-        return Augmented(np.ascontiguousarray(image[:, ::-1]), np.ascontiguousarray(mask[:, ::-1]), people)
+        joint_order = np.arange(joints.shape[1])
+        left, right = self._skeleton.mirror_pairs.T
+        joint_order[left], joint_order[right] = right, left
+        mirrored_pose = pose._replace(joints=joints[:, joint_order], visibility=pose.visibility[:, joint_order])
+        return PoseExample(np.ascontiguousarray(image[:, ::-1]), np.ascontiguousarray(mask[:, ::-1]), mirrored_pose)
 
 
 def _change_colors(image: np.ndarray, param: Any) -> np.ndarray:
@@ -319,7 +330,7 @@ def _change_colors(image: np.ndarray, param: Any) -> np.ndarray:
     return image
 
 
-def _rotate(example: Augmented, degrees: float) -> Augmented:
+def _rotate(example: PoseExample, degrees: float) -> PoseExample:
     """Rotate an image counterclockwise. The result contains the complete image."""
     image, mask, pose = example
     height, width = mask.shape
@@ -336,22 +347,22 @@ def _rotate(example: Augmented, degrees: float) -> Augmented:
     def move(points: np.ndarray) -> np.ndarray:
         return (points @ matrix[:, :2].T + matrix[:, 2]).astype(np.float32)
 
-    people = pose._replace(center=move(pose.center), joints=move(pose.joints))
-    return Augmented(warp(image, [_GRAY] * 3), warp(mask, [255]), people)
+    rotated_pose = pose._replace(center=move(pose.center), joints=move(pose.joints))
+    return PoseExample(warp(image, [_GRAY] * 3), warp(mask, [255]), rotated_pose)
 
 
-def _crop(example: Augmented, size: tuple[int, int], shift: np.ndarray) -> Augmented:
+def _crop(example: PoseExample, size: tuple[int, int], shift: np.ndarray) -> PoseExample:
     """Crop an image to a height and width around the first person's center, moved by `shift` (x, y)."""
     image, mask, pose = example
-    corner = np.rint(pose.center + shift) - np.array([size[1] // 2, size[0] // 2], np.float32)
-    (left, top), (height, width) = corner.astype(int).tolist(), mask.shape
+    origin = np.rint(pose.center + shift) - np.array([size[1] // 2, size[0] // 2], np.float32)
+    (left, top), (height, width) = origin.astype(int).tolist(), mask.shape
     pixels = np.full((*size, 3), _GRAY, np.uint8)
     weights = np.full(size, 255, np.uint8)
     rows, columns = slice(max(top, 0), min(top + size[0], height)), slice(max(left, 0), min(left + size[1], width))
     if rows.start < rows.stop and columns.start < columns.stop:
-        inner = slice(rows.start - top, rows.stop - top), slice(columns.start - left, columns.stop - left)
-        pixels[inner], weights[inner] = image[rows, columns], mask[rows, columns]
-    return Augmented(pixels, weights, pose._replace(center=pose.center - corner, joints=pose.joints - corner))
+        window = slice(rows.start - top, rows.stop - top), slice(columns.start - left, columns.stop - left)
+        pixels[window], weights[window] = image[rows, columns], mask[rows, columns]
+    return PoseExample(pixels, weights, pose._replace(center=pose.center - origin, joints=pose.joints - origin))
 
 
 class CPMDataLayer(DataLayer):
@@ -364,14 +375,14 @@ class CPMDataLayer(DataLayer):
     def probe(self) -> SourceSpec:
         """Check the settings and read the first record."""
         check_data_param(self.definition)
-        param = self.layer.cpm_transform_param
-        refuse_unsupported(param, "cpm_transform_param", _KNOWN)
+        param = self.layer_param.cpm_transform_param
+        refuse_unsupported(param, "cpm_transform_param", _SUPPORTED_FIELDS)
         skeleton = SKELETONS.get(param.num_parts)
         problems = []
         if skeleton is None:
             problems.append(f"num_parts is {param.num_parts}; supported are 56 (COCO) and 43 (MPI)")
-        elif param.np_in_lmdb < skeleton.in_database:
-            problems.append(f"np_in_lmdb is {param.np_in_lmdb}, but the joints need {skeleton.in_database}")
+        elif param.np_in_lmdb < skeleton.num_database_joints:
+            problems.append(f"np_in_lmdb is {param.np_in_lmdb}, but the joints need {skeleton.num_database_joints}")
         if param.aug_way != "rand":
             problems.append(f"aug_way is '{param.aug_way}'; only 'rand' is supported")
         sizes = ("stride", "crop_size_x", "crop_size_y", "sigma", "target_dist")
@@ -385,7 +396,7 @@ class CPMDataLayer(DataLayer):
             problems.append(f"crop_size_x and crop_size_y are {size}, more than {limit} pixels (--max_image_pixels)")
         if problems:
             raise DataError([f"cpm_transform_param.{problem}" for problem in problems])
-        return PoseBatches(self.definition, DatumDataset(self.definition, self.rng, 1)).probe(len(self.layer.top))
+        return PoseBatches(self.definition, DatumDataset(self.definition, self.rng, 1)).probe(len(self.layer_param.top))
 
     def open(self, tops: Tops) -> Batches:
         """Open the database."""
@@ -394,7 +405,7 @@ class CPMDataLayer(DataLayer):
 
 define_layer(
     Signature("CPMData", bottoms=0, tops=(1, 2), param="cpm_transform_param", further_params=("data_param",)),
-    CPMDataLayer.source(),
+    CPMDataLayer.implementation(),
     docs=LayerDocs(
         origin="OpenPose's training",
         restrictions="num_parts is 56 (COCO) or 43 (MPI); tables of augmentations are not supported. In TEST, "

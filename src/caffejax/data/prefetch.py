@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("caffejax.data")
 
-_MAX_BATCHES = 2**62  # batches
+_NUM_BATCHES = 2**62  # batches
 
 
 class Batch(NamedTuple):
@@ -100,7 +100,7 @@ class Pipeline:
         self._shard = shard
         self._position = 0  # the number of examples before the next batch
         self._prefetch_index = 0  # the number of the batch that is prefetched next
-        self._warned: set[str] = set()
+        self._logged_warnings: set[str] = set()
         self._iterators: list[grain.DatasetIterator[Batch]] = []  # at most one
         weakref.finalize(self, _stop_prefetching, self._iterators)  # at exit, while Grain's modules still exist
 
@@ -127,25 +127,25 @@ class Pipeline:
         """The number of the next batch, counted over all shards from the start of training."""
         return self._position // self._batches.batch_size
 
-    def take(self, number: int) -> tuple[np.ndarray, ...] | None:
+    def take(self, batch_index: int) -> tuple[np.ndarray, ...] | None:
         """Advance by one batch. Return its arrays if its number belongs to the shard, otherwise None.
 
         Args:
-            number: the number of the batch. If it does not follow the previous number, prefetching starts again.
+            batch_index: the number of the batch. If it does not follow the previous number, prefetching starts again.
 
         Raises:
             DataError: if a record cannot be read (the message names it), or a worker process has ended.
         """
-        if (number - self._prefetch_index) % self._shard.total:
+        if (batch_index - self._prefetch_index) % self._shard.total:
             _stop_prefetching(self._iterators)
-        arrays = self._read(number) if self._shard.owns(number) else None
+        arrays = self._read(batch_index) if self._shard.owns(batch_index) else None
         self._position += self._batches.batch_size
-        self._prefetch_index = number + 1
+        self._prefetch_index = batch_index + 1
         return arrays
 
-    def _read(self, number: int) -> tuple[np.ndarray, ...]:
+    def _read(self, batch_index: int) -> tuple[np.ndarray, ...]:
         if not self._iterators:
-            self._iterators.append(iter(self._dataset(number)))
+            self._iterators.append(iter(self._make_dataset(batch_index)))
         try:
             batch: Batch = next(self._iterators[0])
         except BaseException as error:
@@ -154,8 +154,8 @@ class Pipeline:
                 raise DataError(f"a process that reads the data has ended: {error}") from error
             raise
         for warning in batch.warnings:
-            if warning not in self._warned:
-                self._warned.add(warning)
+            if warning not in self._logged_warnings:
+                self._logged_warnings.add(warning)
                 log.warning(warning)
         return batch.arrays
 
@@ -165,32 +165,32 @@ class Pipeline:
 
     def set_state(self, state: Mapping[str, int]) -> None:
         """Restore a position that `get_state` returned, and discard prefetched batches."""
-        examples = decode_position(state)
+        position = decode_position(state)
         _stop_prefetching(self._iterators)
-        self._position = examples
+        self._position = position
 
     def close(self) -> None:
         """Stop prefetching and close the files. The next request continues at the same position."""
         _stop_prefetching(self._iterators)
         self._batches.close()
 
-    def _dataset(self, number: int) -> grain.IterDataset[Batch]:
+    def _make_dataset(self, batch_index: int) -> grain.IterDataset[Batch]:
         import grain
         from grain.experimental import ThreadPrefetchIterDataset
 
-        batches = grain.MapDataset.source(_ShardBatches(self._batches, self._shard, number, self._position))
+        batches = grain.MapDataset.source(_ShardBatches(self._batches, self._shard, batch_index, self._position))
         if self._workers:
             _mark_grain_flags_parsed()
             # each worker reads one batch at a time, and keeps a part of the batches in a queue
             buffer_size = max(1, self._depth // self._workers)
             options = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=buffer_size)
-            unthreaded = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-            by_workers = batches.to_iter_dataset(unthreaded).mp_prefetch(options, worker_init_fn=_ignore_sigint)
+            read_options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+            worker_batches = batches.to_iter_dataset(read_options).mp_prefetch(options, worker_init_fn=_ignore_sigint)
             # In a thread, because a KeyboardInterrupt in the `__del__` of a shared array would be lost.
-            return ThreadPrefetchIterDataset(by_workers.map(_copy_from_shared_memory), prefetch_buffer_size=1)
-        threads = min(self._batches.num_threads, self._depth)
-        buffer_size = self._depth if threads else 0
-        return batches.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=buffer_size))
+            return ThreadPrefetchIterDataset(worker_batches.map(_copy_from_shared_memory), prefetch_buffer_size=1)
+        num_threads = min(self._batches.num_threads, self._depth)
+        buffer_size = self._depth if num_threads else 0
+        return batches.to_iter_dataset(grain.ReadOptions(num_threads=num_threads, prefetch_buffer_size=buffer_size))
 
 
 def _mark_grain_flags_parsed() -> None:
@@ -226,7 +226,7 @@ class _ShardBatches:
         self._batches, self._shard, self._first_batch, self._first_example = batches, shard, first_batch, first_example
 
     def __len__(self) -> int:
-        return _MAX_BATCHES
+        return _NUM_BATCHES
 
     def __getitem__(self, n: int) -> Batch:
         offset = self._shard.nth(n, self._first_batch) - self._first_batch
@@ -238,5 +238,5 @@ def count_available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _ignore_sigint(worker: int, workers: int) -> None:
+def _ignore_sigint(worker_index: int, num_workers: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)

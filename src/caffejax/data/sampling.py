@@ -15,9 +15,9 @@ from ..schema.fork_fields import HINTS
 _MAX_POSITION = 2**62  # examples; larger numbers are damage
 
 
-def encode_position(examples: int) -> dict[str, int]:
+def encode_position(num_examples: int) -> dict[str, int]:
     """Return the position after a number of examples as a dict that checkpoints store."""
-    return {"examples": examples}
+    return {"examples": num_examples}
 
 
 def decode_position(state: Mapping[str, int]) -> int:
@@ -26,13 +26,13 @@ def decode_position(state: Mapping[str, int]) -> int:
     Raises:
         DataError: if `state` is not a position.
     """
-    examples = state.get("examples") if isinstance(state, Mapping) else None
-    if not is_integer(examples) or not 0 <= examples < _MAX_POSITION:
+    num_examples = state.get("examples") if isinstance(state, Mapping) else None
+    if not is_integer(num_examples) or not 0 <= num_examples < _MAX_POSITION:
         raise DataError(f"{str(state)[:60]} is not the position of a data source")
-    return examples
+    return num_examples
 
 
-def dims(shape: tuple[int, ...]) -> str:
+def format_shape(shape: tuple[int, ...]) -> str:
     """Format a shape for messages: `(3, 32, 40)` as "3x32x40"."""
     return "x".join(map(str, shape))
 
@@ -42,8 +42,8 @@ def float32_top(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, np.float32)
 
 
-def refuse_unsupported(message: Any, name: str, known: Container[str]) -> None:
-    """Check that a message sets only fields in `known`, or fields that are ignored with a warning.
+def refuse_unsupported(message: Any, message_name: str, supported: Container[str]) -> None:
+    """Check that a message sets only fields in `supported`, or fields that are ignored with a warning.
 
     Raises:
         DataError: if any other field has a value that differs from its default. The message names each such field.
@@ -51,11 +51,11 @@ def refuse_unsupported(message: Any, name: str, known: Container[str]) -> None:
     unsupported = [
         field.name
         for field, value in message.ListFields()
-        if field.name not in known and field.name not in HINTS.get(message.DESCRIPTOR.name, {})
+        if field.name not in supported and field.name not in HINTS.get(message.DESCRIPTOR.name, {})
         if value != field.default_value
     ]
     if unsupported:
-        raise DataError([f"{name}.{field} is not supported yet" for field in unsupported])
+        raise DataError([f"{message_name}.{field} is not supported yet" for field in unsupported])
 
 
 class CounterRng:
@@ -103,9 +103,9 @@ class IndexSampler:
 
     def __init__(self, count: int, param: Any, rng: CounterRng) -> None:
         self._count, self._shuffle, self._rng = count, param.shuffle, rng
-        self._skip = rng.random_integer(param.rand_skip) if param.rand_skip else 0
-        if self._skip >= count:
-            raise DataError(f"rand_skip skips {self._skip} of {count} images; it must be less than {count}")
+        self._num_skipped = rng.random_integer(param.rand_skip) if param.rand_skip else 0
+        if self._num_skipped >= count:
+            raise DataError(f"rand_skip skips {self._num_skipped} of {count} images; it must be less than {count}")
         self._orders: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
@@ -114,10 +114,10 @@ class IndexSampler:
 
     def __getitem__(self, n: int) -> int:
         """Return the index of the file of example n."""
-        epoch, i = divmod(self._skip + n, self._count)
-        return int(self._order(epoch)[i]) if self._shuffle else i
+        epoch, i = divmod(self._num_skipped + n, self._count)
+        return int(self._file_order(epoch)[i]) if self._shuffle else i
 
-    def _order(self, epoch: int) -> np.ndarray:
+    def _file_order(self, epoch: int) -> np.ndarray:
         orders = self._orders
         if epoch not in orders:
             # a different thread may still read the previous epoch

@@ -20,13 +20,13 @@ from ..layers.types import LayerDocs, Signature
 from ..schema.caffe_pb2 import ImageDataParameter
 from .data_layer import DataLayer
 from .image_batches import Examples, ImageBatches
-from .image_data import LIST_SETTINGS, ListDataset, check_list_param
+from .image_data import LIST_FIELDS, FileListDataset, check_list_param
 from .image_decoding import BadImageError, read_image
-from .image_list import find_files, list_folders, read_list, read_names, read_pairs
+from .image_list import find_files, get_search_folders, read_list, read_names, read_pairs
 from .import_cv2 import cv2
 from .prefetch import Batch, Batches
-from .sampling import CounterRng, dims
-from .transform import Transform, crop_raw, parse_crop, read_mean
+from .sampling import CounterRng, format_shape
+from .transform import Transform, crop_uint8, parse_crop, read_mean
 
 
 class LabelMap(NamedTuple):
@@ -42,31 +42,31 @@ class LabelMap(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MapSource:
+class LabelMapSource:
     """A description of how a layer type gets the label maps of its images.
 
     Attributes:
-        kind: "pixels" if there is a map file for each image, "image" if the list has one label for each image, or
+        label_type: "pixels" if there is a map file for each image, "image" if the list has one label for each image, or
             "none".
-        fill: the label of all pixels if the kind is "none", 0 to 255.
+        fill_label: the label of all pixels if `label_type` is "none", 0 to 255.
         interpolation: OpenCV's interpolation flag for resizing maps.
         convert: a function that is applied to maps after resizing, or None.
         divisor: the height and width of a map are those of its image divided by this number, and rounded down. If the
             number is above 1, nothing is cropped.
     """
 
-    kind: Literal["pixels", "image", "none"] = "pixels"
-    fill: int = 0
+    label_type: Literal["pixels", "image", "none"] = "pixels"
+    fill_label: int = 0
     interpolation: int = cv2.INTER_NEAREST
     convert: Callable[[np.ndarray], np.ndarray] | None = None
     divisor: int = 1
 
-    def size(self, image: tuple[int, ...]) -> tuple[int, int]:
+    def map_size(self, image_shape: tuple[int, ...]) -> tuple[int, int]:
         """Return the height and width of the map of an image (C, H, W)."""
-        return image[1] // self.divisor, image[2] // self.divisor
+        return image_shape[1] // self.divisor, image_shape[2] // self.divisor
 
 
-class MapDataset(ListDataset[LabelMap]):
+class LabelMapDataset(FileListDataset[LabelMap]):
     """The images of a list with their label maps.
 
     Args:
@@ -79,48 +79,48 @@ class MapDataset(ListDataset[LabelMap]):
         DataError: if the list, or a file that it names, is missing or malformed.
     """
 
-    def __init__(self, definition: LayerDefinition, param: Any, maps: MapSource, rng: CounterRng) -> None:
+    def __init__(self, definition: LayerDefinition, param: Any, maps: LabelMapSource, rng: CounterRng) -> None:
         self._param, self._maps = param, maps
         self._max_pixels = definition.data_config.max_image_pixels
         file = definition.path(param.source)
-        folders = list_folders(definition, file)
-        self._labels: Sequence[str | int]
-        if maps.kind == "pixels":
-            names, labels = read_pairs(file)
+        folders = get_search_folders(definition, file)
+        self._label_items: Sequence[str | int]
+        if maps.label_type == "pixels":
+            names, label_names = read_pairs(file)
             paths = find_files(file, names, param.root_folder, folders)
-            self._labels = find_files(file, labels, param.root_folder, folders, "label image")
-        elif maps.kind == "image":
+            self._label_items = find_files(file, label_names, param.root_folder, folders, "label image")
+        elif maps.label_type == "image":
             images = read_list(file)
-            paths, self._labels = find_files(file, images.names, param.root_folder, folders), images.labels
+            paths, self._label_items = find_files(file, images.names, param.root_folder, folders), images.labels
             if not all(0 <= label < 256 for label in images.labels):
                 raise DataError(f"{file} has labels outside 0 to 255, the range of a pixel")
         else:
             paths = find_files(file, read_names(file), param.root_folder, folders)
-            self._labels = [maps.fill] * len(paths)
+            self._label_items = [maps.fill_label] * len(paths)
         super().__init__(paths, param, rng)
 
-    def read_one(self, n: int, i: int) -> tuple[np.ndarray, LabelMap]:
+    def read_example(self, n: int, i: int) -> tuple[np.ndarray, LabelMap]:
         """Read the image and the label map of line i of the list."""
         image = read_image(self._paths[i], self._param.is_color, max_pixels=self._max_pixels)
-        size, label = image.shape[1:], self._labels[i]
+        size, label = image.shape[1:], self._label_items[i]
         if isinstance(label, str):
             labels = read_image(label, color=False, max_pixels=self._max_pixels)
         else:
             labels = np.full((1, *size), label, np.uint8)
-        if labels.shape[1:] != (size if self._param.new_height else self._maps.size(image.shape)):
-            division = f", to be divided by {self._maps.divisor}" if self._maps.divisor > 1 else ""
+        if labels.shape[1:] != (size if self._param.new_height else self._maps.map_size(image.shape)):
+            division_note = f", to be divided by {self._maps.divisor}" if self._maps.divisor > 1 else ""
             raise BadImageError(
-                f"image '{self._paths[i]}' is {dims(size)} (HxW){division}, but its label image '{label}' is "
-                f"{dims(labels.shape[1:])}"
+                f"image '{self._paths[i]}' is {format_shape(size)} (HxW){division_note}, but its label image '{label}' "
+                f"is {format_shape(labels.shape[1:])}"
             )
         if self._param.new_height:
             image = _resize(image, (self._param.new_height, self._param.new_width), cv2.INTER_LINEAR)
-            labels = _resize(labels, self._maps.size(image.shape), self._maps.interpolation)
+            labels = _resize(labels, self._maps.map_size(image.shape), self._maps.interpolation)
         convert = self._maps.convert
         return image, LabelMap(labels if convert is None else convert(labels), (size[0], size[1]))
 
 
-class MapBatches(ImageBatches[LabelMap]):
+class LabelMapBatches(ImageBatches[LabelMap]):
     """Batches of images with label maps.
 
     The tops are the images, (N, C, h, w), the labels, float32 (N, 1, h, w), and the sizes, float32 (N, 1, 1, 2). A size
@@ -128,7 +128,7 @@ class MapBatches(ImageBatches[LabelMap]):
 
     Args:
         definition: the layer's definition.
-        param: the parameters of `MapDataset`, with `batch_size`.
+        param: the parameters of `LabelMapDataset`, with `batch_size`.
         maps: how the label maps are obtained.
         ignore_label: the label of pixels that pad an image to the size of the crop, 0 to 255.
         tops: the shape and dtype of each top, as `probe` returned them.
@@ -138,11 +138,11 @@ class MapBatches(ImageBatches[LabelMap]):
     """
 
     def __init__(
-        self, definition: LayerDefinition, param: Any, maps: MapSource, ignore_label: int, tops: Tops = ()
+        self, definition: LayerDefinition, param: Any, maps: LabelMapSource, ignore_label: int, tops: Tops = ()
     ) -> None:
         rng = CounterRng(definition.data_config.seed, definition.layer.name)
-        transform = Transform(definition, rng, settings=("scale_factors",))
-        self._crop = parse_crop(definition.layer.transform_param, random=definition.training)
+        transform = Transform(definition, rng, extra_fields=("scale_factors",))
+        self._crop = parse_crop(definition.layer.transform_param, is_random=definition.training)
         self._mean = read_mean(definition)
         self._ignore_label = ignore_label
         self._scale_factors = list(definition.layer.transform_param.scale_factors)
@@ -160,7 +160,7 @@ class MapBatches(ImageBatches[LabelMap]):
                 "label_divide_factor cannot be combined with a crop or scale_factors; use new_height and new_width"
             )
         self._maps = maps
-        dataset = MapDataset(definition, param, maps, rng)
+        dataset = LabelMapDataset(definition, param, maps, rng)
         super().__init__(definition, dataset, param.batch_size, rng, tops, transform)
 
     def _assemble(self, examples: Examples[LabelMap], start: int) -> Batch:
@@ -169,12 +169,12 @@ class MapBatches(ImageBatches[LabelMap]):
             for i, (image, label) in enumerate(zip(examples.images, examples.labels, strict=True))
         ]
         images, maps = [image for image, _ in pairs], [labels for _, labels in pairs]
-        shape = self._check_shapes(examples._replace(images=images))
+        shape = self._check_equal_shapes(examples._replace(images=images))
         crops = self._transform.sample_crops(images, start)
-        labels = crop_raw(maps, crops, (1, *self._maps.size(shape))).astype(np.float32)
+        labels = crop_uint8(maps, crops, (1, *self._maps.map_size(shape))).astype(np.float32)
         sizes = np.array([label.size for label in examples.labels], np.float32)
-        visible = np.minimum(sizes, np.array(shape[1:], np.float32)).reshape(-1, 1, 1, 2)
-        arrays = self._transform.apply(images, crops), labels, visible
+        visible_sizes = np.minimum(sizes, np.array(shape[1:], np.float32)).reshape(-1, 1, 1, 2)
+        arrays = self._transform.apply(images, crops), labels, visible_sizes
         return Batch(arrays[: len(self.tops)], examples.warnings)
 
     def _rescale(self, image: np.ndarray, labels: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -190,15 +190,15 @@ class MapBatches(ImageBatches[LabelMap]):
         if not self._crop.height:
             return image, labels
         # uint8 cannot represent the mean, and all batches are float32, so that the net is compiled once
-        floats = image.astype(np.float32)
-        missing = max(0, self._crop.height - image.shape[1]), max(0, self._crop.width - image.shape[2])
-        if not any(missing):
-            return floats, labels
-        channels, height, width = floats.shape
-        padded = np.empty((channels, height + missing[0], width + missing[1]), np.float32)
-        padded[...] = self._mean.broadcast_to((channels, 1, 1))
-        padded[:, :height, :width] = floats
-        return padded, np.pad(labels, ((0, 0), (0, missing[0]), (0, missing[1])), constant_values=self._ignore_label)
+        float_image = image.astype(np.float32)
+        padding = max(0, self._crop.height - image.shape[1]), max(0, self._crop.width - image.shape[2])
+        if not any(padding):
+            return float_image, labels
+        channels, height, width = float_image.shape
+        canvas = np.empty((channels, height + padding[0], width + padding[1]), np.float32)
+        canvas[...] = self._mean.broadcast_to((channels, 1, 1))
+        canvas[:, :height, :width] = float_image
+        return canvas, np.pad(labels, ((0, 0), (0, padding[0]), (0, padding[1])), constant_values=self._ignore_label)
 
 
 def _resize(image: np.ndarray, size: tuple[int, int], interpolation: int) -> np.ndarray:
@@ -207,26 +207,26 @@ def _resize(image: np.ndarray, size: tuple[int, int], interpolation: int) -> np.
     return pixels.reshape(*size, len(image)).transpose(2, 0, 1)
 
 
-class MapLayer(DataLayer):
+class LabelMapLayer(DataLayer):
     """The base class of layers whose tops are images with label maps."""
 
     param_name = "image_data_param"
-    settings: tuple[str, ...] = LIST_SETTINGS  # the supported fields of the message `param_name`
+    supported_fields: tuple[str, ...] = LIST_FIELDS  # the supported fields of the message `param_name`
 
     def probe(self) -> SourceSpec:
         """Check the settings and all files of the list, and read the first image."""
-        check_list_param(getattr(self.layer, self.param_name), self.param_name, self.settings)
-        return self._batches().probe(len(self.layer.top))
+        check_list_param(getattr(self.layer_param, self.param_name), self.param_name, self.supported_fields)
+        return self._batches().probe(len(self.layer_param.top))
 
     def open(self, tops: Tops) -> Batches:
         """Open the list."""
         return self._batches(tops)
 
     @abstractmethod
-    def _batches(self, tops: Tops = ()) -> MapBatches: ...
+    def _batches(self, tops: Tops = ()) -> LabelMapBatches: ...
 
 
-class ImageSegDataLayer(MapLayer):
+class ImageSegDataLayer(LabelMapLayer):
     """Batches of the images and label images that a list names, cropped and mirrored together.
 
     Images smaller than the crop are padded with the mean, and their labels with `ignore_label`. The third top is the
@@ -234,31 +234,34 @@ class ImageSegDataLayer(MapLayer):
     """
 
     fork_settings = ("label_type", "ignore_label")
-    settings = (*LIST_SETTINGS, *fork_settings)
+    supported_fields = (*LIST_FIELDS, *fork_settings)
 
-    def _batches(self, tops: Tops = ()) -> MapBatches:
-        param = self.layer.image_data_param
-        kinds = {ImageDataParameter.PIXEL: MapSource("pixels"), ImageDataParameter.IMAGE: MapSource("image")}
-        maps = kinds.get(param.label_type, MapSource("none", fill=param.ignore_label))
-        return MapBatches(self.definition, param, maps, param.ignore_label, tops)
+    def _batches(self, tops: Tops = ()) -> LabelMapBatches:
+        param = self.layer_param.image_data_param
+        sources_by_type = {
+            ImageDataParameter.PIXEL: LabelMapSource("pixels"),
+            ImageDataParameter.IMAGE: LabelMapSource("image"),
+        }
+        maps = sources_by_type.get(param.label_type, LabelMapSource("none", fill_label=param.ignore_label))
+        return LabelMapBatches(self.definition, param, maps, param.ignore_label, tops)
 
 
-class ImageLabelmapDataLayer(MapLayer):
+class ImageLabelmapDataLayer(LabelMapLayer):
     """Batches of the images and maps that a list names, cropped and mirrored together.
 
     The second top is 1 where the map has a gray level of 128 or more, and 0 elsewhere.
     """
 
-    def _batches(self, tops: Tops = ()) -> MapBatches:
-        maps = MapSource("pixels", interpolation=cv2.INTER_LINEAR, convert=_binarize)
-        return MapBatches(self.definition, self.layer.image_data_param, maps, 0, tops)
+    def _batches(self, tops: Tops = ()) -> LabelMapBatches:
+        maps = LabelMapSource("pixels", interpolation=cv2.INTER_LINEAR, convert=_binarize)
+        return LabelMapBatches(self.definition, self.layer_param.image_data_param, maps, 0, tops)
 
 
 def _binarize(gray: np.ndarray) -> np.ndarray:
     return (gray >= 128).astype(np.uint8)  # the fork divides bytes by 255 with OpenCV, which rounds
 
 
-class DenseImageDataLayer(MapLayer):
+class DenseImageDataLayer(LabelMapLayer):
     """Batches of the images and label images that a list names, with `image labels` on each line.
 
     Both are cropped and mirrored together; SegNet's layer refuses to do so. With ENet's `label_divide_factor`, labels
@@ -267,25 +270,27 @@ class DenseImageDataLayer(MapLayer):
 
     param_name = "dense_image_data_param"
     # the fork ignores mean_file here
-    settings = (*LIST_SETTINGS, "mean_file", "mirror", "crop_width", "crop_height", "label_divide_factor")
+    supported_fields = (*LIST_FIELDS, "mean_file", "mirror", "crop_width", "crop_height", "label_divide_factor")
 
-    def _batches(self, tops: Tops = ()) -> MapBatches:
-        param = self.layer.dense_image_data_param
-        layer = type(self.layer)()
-        layer.CopyFrom(self.layer)
-        transform = layer.transform_param
-        transform.mirror |= param.mirror
+    def _batches(self, tops: Tops = ()) -> LabelMapBatches:
+        param = self.layer_param.dense_image_data_param
+        layer_param = type(self.layer_param)()
+        layer_param.CopyFrom(self.layer_param)
+        transform_param = layer_param.transform_param
+        transform_param.mirror |= param.mirror
         if param.crop_height or param.crop_width:
-            if transform.crop_size or transform.crop_h or transform.crop_w:
+            if transform_param.crop_size or transform_param.crop_h or transform_param.crop_w:
                 raise DataError("dense_image_data_param and transform_param both have a crop; keep one of them")
-            transform.crop_h, transform.crop_w = param.crop_height, param.crop_width
+            transform_param.crop_h, transform_param.crop_w = param.crop_height, param.crop_width
         divisor = param.label_divide_factor
         if not 0 < divisor <= (min(param.new_height, param.new_width) or divisor):
             raise DataError(
                 f"dense_image_data_param.label_divide_factor is {divisor}, but must be 1 to the smaller of new_height "
                 "and new_width"
             )
-        return MapBatches(replace(self.definition, layer=layer), param, MapSource("pixels", divisor=divisor), 255, tops)
+        return LabelMapBatches(
+            replace(self.definition, layer=layer_param), param, LabelMapSource("pixels", divisor=divisor), 255, tops
+        )
 
 
 define_layer(
@@ -296,7 +301,7 @@ define_layer(
         param="image_data_param",
         fork_settings=ImageSegDataLayer.fork_settings,
     ),
-    ImageSegDataLayer.source(),
+    ImageSegDataLayer.implementation(),
     docs=LayerDocs(
         origin="DeepLab",
         restrictions="Label images are resized to the nearest pixel. With a crop, the mean is mean_value.",
@@ -304,12 +309,12 @@ define_layer(
 )
 define_layer(
     Signature("ImageLabelmapData", bottoms=0, tops=2, param="image_data_param"),
-    ImageLabelmapDataLayer.source(),
+    ImageLabelmapDataLayer.implementation(),
     docs=LayerDocs(origin="HED", restrictions="With a crop, the mean is mean_value."),
 )
 define_layer(
     Signature("DenseImageData", bottoms=0, tops=2, param="dense_image_data_param"),
-    DenseImageDataLayer.source(),
+    DenseImageDataLayer.implementation(),
     docs=LayerDocs(
         origin="SegNet",
         restrictions="With a crop, the mean is mean_value. Smaller images than the crop are padded, with label 255. "

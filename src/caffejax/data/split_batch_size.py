@@ -17,37 +17,37 @@ class _BatchSize(NamedTuple):
     """A batch size in a net's definition.
 
     Attributes:
-        holder: the message that contains it.
+        message: the message that contains it.
         field: the name of its field.
         item_index: the index in a repeated field; None for a single field.
-        text: the field's path, for messages.
+        field_path: the field's path, for messages.
     """
 
-    holder: Any
+    message: Any
     field: str
     item_index: int | None
-    text: str
+    field_path: str
 
     @property
     def value(self) -> int:
-        value = getattr(self.holder, self.field)
+        value = getattr(self.message, self.field)
         return int(value if self.item_index is None else value[self.item_index])
 
     def set(self, value: int) -> None:
         if self.item_index is None:
-            setattr(self.holder, self.field, value)
+            setattr(self.message, self.field, value)
         else:
-            getattr(self.holder, self.field)[self.item_index] = value
+            getattr(self.message, self.field)[self.item_index] = value
 
 
-def split_batch_sizes(message: NetParameter, n_devices: int, state: NetState | None = None) -> NetParameter:
+def split_batch_sizes(net_param: NetParameter, n_devices: int, state: NetState | None = None) -> NetParameter:
     """Return a net whose data layers have `1 / n_devices` of their batch size.
 
     Data layers are the layers without bottoms and params. If a layer reads a source or takes arrays, its `batch_size`
     is divided. For other layers, the first axis of each of their shapes is divided.
 
     Args:
-        message: the net, as `schema.read_net` returns it. It is not changed.
+        net_param: the net, as `schema.read_net` returns it. It is not changed.
         n_devices: the number of devices.
         state: the state whose layers are divided, or None for all layers.
 
@@ -55,20 +55,20 @@ def split_batch_sizes(message: NetParameter, n_devices: int, state: NetState | N
         GraphError: if batch sizes cannot be divided. The message names each such layer. Building the net finds other
             problems.
     """
-    net = NetParameter()
-    net.CopyFrom(message)
+    split_net = NetParameter()
+    split_net.CopyFrom(net_param)
     problems: list[Problem] = []
-    for layer in net.layer:
+    for layer in split_net.layer:
         if layer.bottom or not layer.top or (state is not None and not is_included(layer, state)):
             continue
-        messages = _divide(layer, n_devices)
-        problems += [Problem(text, layer=layer.name, layer_type=layer.type) for text in messages]
+        texts = _divide_layer(layer, n_devices)
+        problems += [Problem(text, layer=layer.name, layer_type=layer.type) for text in texts]
     if problems:
         raise GraphError(problems)
-    return net
+    return split_net
 
 
-def _divide(layer: LayerParameter, n_devices: int) -> list[str]:
+def _divide_layer(layer: LayerParameter, n_devices: int) -> list[str]:
     """Divide a layer's batch sizes; return a message for each size that `n_devices` does not divide."""
     try:
         layer_type = type_of(layer)
@@ -85,7 +85,7 @@ def _divide(layer: LayerParameter, n_devices: int) -> list[str]:
         if size.value and not indivisible:  # the layer itself reports a size of 0
             size.set(size.value // n_devices)
     return [
-        f"{size.text} is {size.value}, which cannot be divided among {n_devices} devices; make it a multiple of "
+        f"{size.field_path} is {size.value}, which cannot be divided among {n_devices} devices; make it a multiple of "
         f"{n_devices}, or let each device process a full batch"
         for size in indivisible
     ]

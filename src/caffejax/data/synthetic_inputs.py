@@ -13,13 +13,13 @@ from ..graph.index_ranges import index_ranges
 from .loader import open_sources
 
 
-def complete_inputs(graph: Graph, arrays: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
+def complete_inputs(graph: Graph, arrays: Mapping[str, Any], rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Return float64 arrays for a net's inputs: its input blobs and the tops of its data layers.
 
     Args:
         graph: the net's graph.
         arrays: arrays for some of the blobs. The others are read from data layers, or are random.
-        random: the generator for random arrays. Random labels are valid classes or boxes.
+        rng: the generator for random arrays. Random labels are valid classes or boxes.
 
     Raises:
         GraphError: if a name is unknown, or a shape differs from the net's in an axis other than the first.
@@ -33,18 +33,18 @@ def complete_inputs(graph: Graph, arrays: Mapping[str, Any], random: np.random.G
         if name not in inputs:
             shape = graph.blobs[name].shape
             if name in sampled_layers:
-                inputs[name] = _sample_labels(graph, sampled_layers[name], random)
+                inputs[name] = _sample_labels(graph, sampled_layers[name], rng)
             elif name in limits:
-                inputs[name] = random.integers(limits[name], size=shape)
+                inputs[name] = rng.integers(limits[name], size=shape)
             else:
-                inputs[name] = random.normal(size=shape)
+                inputs[name] = rng.normal(size=shape)
     return {name: np.asarray(inputs[name], np.float64) for name in graph.input_names}
 
 
-def _sample_labels(graph: Graph, layer: Layer, random: np.random.Generator) -> Any:
+def _sample_labels(graph: Graph, layer: Layer, rng: np.random.Generator) -> Any:
     sample = layer.type.gradient.indices.sample
     assert sample is not None
-    return sample(layer.context, random, *(graph.blobs[name] for name in layer.bottoms))
+    return sample(layer.context, rng, *(graph.blobs[name] for name in layer.bottoms))
 
 
 def _check_arrays(graph: Graph, arrays: Mapping[str, Any]) -> None:
@@ -53,9 +53,9 @@ def _check_arrays(graph: Graph, arrays: Mapping[str, Any]) -> None:
         if name not in graph.input_names:
             problems.append(f"the net has no input '{name}'{did_you_mean(name, graph.input_names)}")
             continue
-        shape, expected = np.shape(array), graph.blobs[name].shape
-        if len(shape) != len(expected) or shape[1:] != expected[1:]:
-            problems.append(f"input '{name}' has shape {shape}, but the net expects {expected}")
+        shape, expected_shape = np.shape(array), graph.blobs[name].shape
+        if len(shape) != len(expected_shape) or shape[1:] != expected_shape[1:]:
+            problems.append(f"input '{name}' has shape {shape}, but the net expects {expected_shape}")
     if problems:
         raise GraphError(Problem(p, file=graph.file) for p in problems)
 
@@ -75,5 +75,5 @@ def _index_limits(graph: Graph) -> dict[str, int]:
     """Return the exclusive upper limit of each blob that contains indices."""
     ranges = index_ranges(graph, parts=True)
     limits = {name: min(r.classes for r in items) for name, items in ranges.items()}
-    unknown = {layer.bottoms[i] for layer in graph.layers for i in layer.index_bottoms} - limits.keys()
-    return limits | dict.fromkeys(unknown, 2)  # 0 and 1 are valid everywhere
+    unlimited_blobs = {layer.bottoms[i] for layer in graph.layers for i in layer.index_bottoms} - limits.keys()
+    return limits | dict.fromkeys(unlimited_blobs, 2)  # 0 and 1 are valid everywhere

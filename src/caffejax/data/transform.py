@@ -20,9 +20,9 @@ from ..errors import DataError, Problem, WeightsError
 from ..layers.context import LayerDefinition
 from ..schema.blob_proto import read_blob_proto
 from .import_cv2 import cv2
-from .sampling import CounterRng, dims, refuse_unsupported
+from .sampling import CounterRng, format_shape, refuse_unsupported
 
-_KNOWN = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"} | {
+_SUPPORTED_FIELDS = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"} | {
     *("crop_h", "crop_w", "crop_height", "crop_width"),
 }
 
@@ -45,23 +45,23 @@ class Transform:
     Args:
         definition: the layer's definition.
         rng: the source of random crops and mirroring.
-        settings: names of further fields, which the layer applies itself.
+        extra_fields: names of further fields, which the layer applies itself.
 
     Raises:
         DataError: if settings contradict each other or are not supported.
     """
 
-    def __init__(self, definition: LayerDefinition, rng: CounterRng, settings: Iterable[str] = ()) -> None:
+    def __init__(self, definition: LayerDefinition, rng: CounterRng, extra_fields: Iterable[str] = ()) -> None:
         param = definition.layer.transform_param
-        refuse_unsupported(param, "transform_param", _KNOWN.union(settings))
+        refuse_unsupported(param, "transform_param", _SUPPORTED_FIELDS.union(extra_fields))
         if param.force_color and param.force_gray:
             raise DataError("transform_param has both force_color and force_gray; keep one of them")
-        self._crop = parse_crop(param, random=definition.training)
+        self._crop = parse_crop(param, is_random=definition.training)
         self._mean = read_mean(definition)
         self._scale = np.float32(param.scale)
         self._mirror: bool = param.mirror
         # whether the mean is the same for every crop, so that `Normalize` can subtract it on the device
-        self._on_device = self._mean.file is None or not (self._crop.height or param.mirror)
+        self._normalizes_on_device = self._mean.file is None or not (self._crop.height or param.mirror)
         self._rng = rng
 
     @property
@@ -69,19 +69,19 @@ class Transform:
         """The part of the transform that runs on the device: mean and scale."""
         return Normalize(self._mean.values, self._scale)
 
-    def dtype(self, images: Sequence[np.ndarray]) -> Any:
+    def batch_dtype(self, images: Sequence[np.ndarray]) -> Any:
         """Return the dtype in which a batch of these images is copied to the device."""
-        kinds = {images.dtype} if isinstance(images, np.ndarray) else {image.dtype for image in images}
-        return np.uint8 if self._on_device and kinds == {np.dtype(np.uint8)} else np.float32
+        dtypes = {images.dtype} if isinstance(images, np.ndarray) else {image.dtype for image in images}
+        return np.uint8 if self._normalizes_on_device and dtypes == {np.dtype(np.uint8)} else np.float32
 
-    def shape(self, image: tuple[int, ...]) -> tuple[int, ...]:
+    def shape(self, image_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape (C, h, w) of a transformed image (C, H, W).
 
         Raises:
             DataError: if the image does not fit the crop or the mean.
         """
-        self._mean.broadcast_to(image)
-        return self._crop.shape(image)
+        self._mean.broadcast_to(image_shape)
+        return self._crop.shape(image_shape)
 
     def __call__(self, images: Sequence[np.ndarray], start: int) -> np.ndarray:
         """Transform a batch.
@@ -113,23 +113,23 @@ class Transform:
         """Transform a batch of images as `__call__` does, but with the given crops."""
         origins, flips = crops
         shape = (len(images), *self._crop.shape(images[0].shape))
-        as_bytes = self.dtype(images) == np.uint8
-        if isinstance(images, np.ndarray) and as_bytes:
+        is_uint8 = self.batch_dtype(images) == np.uint8
+        if isinstance(images, np.ndarray) and is_uint8:
             return _crop_batch(images, origins, flips, shape)
-        crops_of_images = zip(images, origins.tolist(), flips.tolist(), strict=True)
-        if as_bytes:
-            return _crop_each(crops_of_images, np.empty(shape, np.uint8))
+        image_crops = zip(images, origins.tolist(), flips.tolist(), strict=True)
+        if is_uint8:
+            return _crop_each(image_crops, np.empty(shape, np.uint8))
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are kept, as in Caffe
-            batch = _crop_each(crops_of_images, np.empty(shape, np.float32), self._mean)
+            batch = _crop_each(image_crops, np.empty(shape, np.float32), self._mean)
             if self._scale != 1:
                 batch *= self._scale
         return batch
 
 
-def crop_raw(images: Sequence[np.ndarray], crops: Crops, shape: tuple[int, ...]) -> np.ndarray:
+def crop_uint8(images: Sequence[np.ndarray], crops: Crops, shape: tuple[int, ...]) -> np.ndarray:
     """Crop and mirror uint8 images to `shape`, which is (C, h, w), and return them as uint8 (N, C, h, w)."""
-    crops_of_images = zip(images, crops.origins.tolist(), crops.flips.tolist(), strict=True)
-    return _crop_each(crops_of_images, np.empty((len(images), *shape), np.uint8))
+    image_crops = zip(images, crops.origins.tolist(), crops.flips.tolist(), strict=True)
+    return _crop_each(image_crops, np.empty((len(images), *shape), np.uint8))
 
 
 def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -202,23 +202,23 @@ class Crop:
     Attributes:
         height: the height in pixels, or 0 for images that are not cropped.
         width: the width in pixels, or 0 for images that are not cropped.
-        random: whether crops are at random positions, as in training, instead of in the center.
+        is_random: whether crops are at random positions, as in training, instead of in the center.
     """
 
     height: int
     width: int
-    random: bool
+    is_random: bool
 
-    def shape(self, image: tuple[int, ...]) -> tuple[int, ...]:
+    def shape(self, image_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape (C, h, w) of the crop of an image (C, H, W).
 
         Raises:
             DataError: if the crop is larger than the image.
         """
-        if self.height > image[1] or self.width > image[2]:
+        if self.height > image_shape[1] or self.width > image_shape[2]:
             size = str(self.height) if self.height == self.width else f"{self.height} x {self.width}"
-            raise DataError(f"is {dims(image)} (CxHxW), smaller than crop_size {size}")
-        return (image[0], self.height, self.width) if self.height else image
+            raise DataError(f"is {format_shape(image_shape)} (CxHxW), smaller than crop_size {size}")
+        return (image_shape[0], self.height, self.width) if self.height else image_shape
 
     def origins(self, extents: np.ndarray, words: np.ndarray) -> np.ndarray:
         """Return the row and column, uint64 (N, 2), of the upper left corner of each crop.
@@ -230,10 +230,10 @@ class Crop:
         if not self.height:
             return np.zeros_like(extents)
         margins = extents - np.array([self.height, self.width], np.uint64)
-        return words % (margins + np.uint64(1)) if self.random else margins // np.uint64(2)
+        return words % (margins + np.uint64(1)) if self.is_random else margins // np.uint64(2)
 
 
-def parse_crop(param: Any, random: bool) -> Crop:
+def parse_crop(param: Any, is_random: bool) -> Crop:
     """Return the crop of a TransformationParameter.
 
     Raises:
@@ -245,7 +245,7 @@ def parse_crop(param: Any, random: bool) -> Crop:
     height, width = (getattr(param, name) for name in fields[0]) if fields else (0, 0)
     if bool(height) != bool(width):
         raise DataError(f"transform_param has only one of {fields[0][0]} and {fields[0][1]}; set both or none")
-    return Crop(height, width, random)
+    return Crop(height, width, is_random)
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ class Mean:
         """
         if self.file is not None and self.values.shape != shape:
             raise DataError(
-                f"is {dims(shape)} (CxHxW), but mean_file {self.file} is {dims(self.values.shape)}: "
+                f"is {format_shape(shape)} (CxHxW), but mean_file {self.file} is {format_shape(self.values.shape)}: "
                 "the shapes must be equal, even with a crop_size"
             )
         if len(self.values) not in (1, shape[0]):
@@ -296,10 +296,10 @@ def read_mean(definition: LayerDefinition) -> Mean:
 
 def _read_mean_file(path: Path) -> np.ndarray:
     try:
-        stored = np.asarray(read_blob_proto(path), np.float32)
+        mean = np.asarray(read_blob_proto(path), np.float32)
     except WeightsError as error:
         raise DataError(replace(p, message=f"mean_file: {p.message}") for p in error.problems) from error
-    if stored.ndim not in (4, 5) or len(stored) != 1 or not stored.size:
-        message = f"mean_file has shape {dims(stored.shape)}; it must be one image, 1xCxHxW"
+    if mean.ndim not in (4, 5) or len(mean) != 1 or not mean.size:
+        message = f"mean_file has shape {format_shape(mean.shape)}; it must be one image, 1xCxHxW"
         raise DataError(Problem(message, file=str(path)))
-    return stored.reshape(-1, *stored.shape[-2:])  # in the mean of clips, 1xCxLxHxW, each frame has its channels
+    return mean.reshape(-1, *mean.shape[-2:])  # in the mean of clips, 1xCxLxHxW, each frame has its channels

@@ -13,37 +13,37 @@ import numpy as np
 from ..errors import DataError, Problem, describe_type, did_you_mean, is_integer, raise_if_any
 from ..graph import Graph
 from ..layers.validation import shape_remedy
-from .sampling import dims
+from .sampling import format_shape
 
 
 class ArrayEpoch:
-    """An epoch of examples that are stored in arrays. It begins with row `start`."""
+    """An epoch of examples that are stored in arrays. It begins with row `start_row`."""
 
     unit = "rows"  # of positions
 
-    def __init__(self, name: str, arrays: Mapping[str, Any], start: int) -> None:
+    def __init__(self, name: str, arrays: Mapping[str, Any], start_row: int) -> None:
         self._arrays = {n: a if hasattr(a, "shape") else np.asarray(a) for n, a in arrays.items()}
         lengths = {n: a.shape[0] if len(a.shape) else None for n, a in self._arrays.items()}
         if len(set(lengths.values())) > 1 or None in lengths.values():
-            listed = ", ".join(f"'{n}' {'is a number' if k is None else f'has {k}'}" for n, k in lengths.items())
-            raise DataError(f"{name} must have arrays with equal numbers of rows, but {listed}")
+            length_texts = ", ".join(f"'{n}' {'is a number' if k is None else f'has {k}'}" for n, k in lengths.items())
+            raise DataError(f"{name} must have arrays with equal numbers of rows, but {length_texts}")
         self._length = next((k for k in lengths.values() if k is not None), 0)
-        if start > self._length:
-            raise DataError(f"{name} has {self._length} rows, but the snapshot was made after row {start}")
-        self._row = start
+        if start_row > self._length:
+            raise DataError(f"{name} has {self._length} rows, but the snapshot was made after row {start_row}")
+        self._row = start_row
 
-    def take(self, rows: int) -> tuple[Any, int, int] | None:
+    def take(self, num_rows: int) -> tuple[Any, int, int] | None:
         """Return the next rows as `(arrays, count, count)`, or None at the end of the epoch.
 
-        `count` is the number of rows, at most `rows`. It is returned twice, because the position counts rows, too.
+        `count` is the number of rows, at most `num_rows`. It is returned twice, because the position counts rows, too.
         """
-        count = min(rows, self._length - self._row)
+        count = min(num_rows, self._length - self._row)
         if count <= 0:
             return None
         start, self._row = self._row, self._row + count
         return {name: array[start : self._row] for name, array in self._arrays.items()}, count, count
 
-    def state(self) -> None:
+    def get_state(self) -> None:
         """Return None, because the number of rows identifies the position."""
 
     def close(self) -> None:
@@ -56,14 +56,16 @@ class IterableEpoch:
     Args:
         name: the name of the user's argument, for messages.
         batches: the iterable.
-        skip: the number of batches to skip.
+        num_to_skip: the number of batches to skip.
         state: the state to restore the iterator from, instead of skipping batches, or None.
         is_user_iterator: whether `batches` is the user's iterator, which must not be closed.
     """
 
     unit = "batches"
 
-    def __init__(self, name: str, batches: Iterable[Any], skip: int, state: Any, *, is_user_iterator: bool) -> None:
+    def __init__(
+        self, name: str, batches: Iterable[Any], num_to_skip: int, state: Any, *, is_user_iterator: bool
+    ) -> None:
         self._iterator, self._is_user_iterator = iter(batches), is_user_iterator
         self._has_state = has_state(self._iterator)
         if state is not None and self._has_state:
@@ -72,21 +74,22 @@ class IterableEpoch:
             except Exception as error:  # the user's code may raise any type
                 message = f"the iterator of {name} does not accept the position in the snapshot"
                 raise DataError(f"{message}: {error}") from error
-        elif (skipped := sum(1 for _ in islice(self._iterator, skip))) < skip:
+        elif (num_skipped := sum(1 for _ in islice(self._iterator, num_to_skip))) < num_to_skip:
             raise DataError(
-                f"{name} ends after {skipped} batches, but the snapshot was made {skip - skipped} batches later"
+                f"{name} ends after {num_skipped} batches, but the snapshot was made {num_to_skip - num_skipped} "
+                "batches later"
             )
 
-    def take(self, rows: int) -> tuple[Any, int, int] | None:
-        """Return the next batch as `(batch, 1, rows)`, or None at the end of the epoch.
+    def take(self, num_rows: int) -> tuple[Any, int, int] | None:
+        """Return the next batch as `(batch, 1, num_rows)`, or None at the end of the epoch.
 
-        The position advances by one batch. A batch of any size counts as the `rows` rows that were requested.
+        The position advances by one batch. A batch of any size counts as the `num_rows` rows that were requested.
         """
         for batch in self._iterator:
-            return batch, 1, rows
+            return batch, 1, num_rows
         return None
 
-    def state(self) -> Any:
+    def get_state(self) -> Any:
         """Return the iterator's state, or None if it has no `get_state` method. Grain's iterators have one."""
         return self._iterator.get_state() if self._has_state else None  # type: ignore[attr-defined]
 
@@ -148,51 +151,51 @@ class EpochIterator:
         self._name, self._data = name, data
         # an iterator cannot start again
         self._user_iterator: Iterator[Any] | None = data if isinstance(data, Iterator) else None
-        self._epoch_number, self._units_read = 0, 0
+        self._epoch_number, self._num_units_read = 0, 0
         self._current_epoch: Epoch | None = None
         # how to reach the position when the epoch is opened
-        self._batches_to_skip, self._saved_iterator_state = 0, None
+        self._num_batches_to_skip, self._saved_iterator_state = 0, None
         self._position_unit: str | None = None  # the unit of the position
 
-    def take(self, rows: int) -> list[Any]:
+    def take(self, num_rows: int) -> list[Any]:
         """Return the next batch as a list of pieces.
 
-        For an iterable, the list holds its next batch. For arrays, it holds `rows` rows, in several pieces if the batch
-        crosses the end of an epoch.
+        For an iterable, the list holds its next batch. For arrays, it holds `num_rows` rows, in several pieces if the
+        batch crosses the end of an epoch.
 
         Raises:
             DataError: if an iterator has ended, an epoch is empty, or `data` is a function and returned an unsupported
                 type.
         """
         pieces = []
-        while rows > 0:
-            epoch = self._ensure_open()
-            item = epoch.take(rows)
+        while num_rows > 0:
+            epoch = self._get_open_epoch()
+            item = epoch.take(num_rows)
             if item is None:
-                self._begin_next(epoch)
+                self._begin_next_epoch(epoch)
                 continue
-            piece, units, count = item
+            piece, num_units, num_rows_read = item
             pieces.append(piece)
-            self._units_read, rows = self._units_read + units, rows - count
+            self._num_units_read, num_rows = self._num_units_read + num_units, num_rows - num_rows_read
         return pieces
 
     @property
     def position(self) -> str:
         """The position after the last batch as text, for messages."""
-        by_row = self._current_epoch is not None and self._current_epoch.unit == "rows"
-        return f"{'up to row' if by_row else 'batch'} {self._units_read} of epoch {self._epoch_number}"
+        counts_rows = self._current_epoch is not None and self._current_epoch.unit == "rows"
+        return f"{'up to row' if counts_rows else 'batch'} {self._num_units_read} of epoch {self._epoch_number}"
 
     def get_state(self) -> dict[str, Any]:
         """Return the position of the next batch as JSON values."""
-        state: dict[str, Any] = {"epoch": self._epoch_number, "done": self._units_read}
+        state: dict[str, Any] = {"epoch": self._epoch_number, "done": self._num_units_read}
         if self._current_epoch is not None:
             state["unit"] = self._current_epoch.unit
-            iterator = encode_state(self._current_epoch.state())
+            iterator_state = encode_state(self._current_epoch.get_state())
         else:
-            iterator = self._saved_iterator_state
-            if iterator is None and has_state(self._user_iterator):
-                iterator = encode_state(self._user_iterator.get_state())  # type: ignore[union-attr]
-        return state if iterator is None else {**state, "iterator": iterator}
+            iterator_state = self._saved_iterator_state
+            if iterator_state is None and has_state(self._user_iterator):
+                iterator_state = encode_state(self._user_iterator.get_state())  # type: ignore[union-attr]
+        return state if iterator_state is None else {**state, "iterator": iterator_state}
 
     def set_state(self, state: Any) -> None:
         """Restore a position that `get_state` returned.
@@ -202,31 +205,31 @@ class EpochIterator:
         """
         if not _is_position(state):
             raise DataError(f"{str(state)[:60]} is not a position in {self._name}")
-        number, n_units, unit = state["epoch"], state["done"], state.get("unit")
-        if (number, n_units) == (self._epoch_number, self._units_read) and "iterator" not in state:
+        epoch_number, num_units, unit = state["epoch"], state["done"], state.get("unit")
+        if (epoch_number, num_units) == (self._epoch_number, self._num_units_read) and "iterator" not in state:
             return
-        consumed = 0
+        num_consumed = 0
         if self._user_iterator is not None and not has_state(self._user_iterator):
-            if number or n_units < self._units_read:
+            if epoch_number or num_units < self._num_units_read:
                 raise DataError(
-                    f"{self._name} is an iterator that has returned {self._units_read} batches, and cannot go back to "
-                    f"the snapshot's position after {n_units}; pass an object that can be iterated again"
+                    f"{self._name} is an iterator that has returned {self._num_units_read} batches, and cannot go back "
+                    f"to the snapshot's position after {num_units}; pass an object that can be iterated again"
                 )
-            consumed = self._units_read
+            num_consumed = self._num_units_read
         self.close()
-        self._epoch_number, self._units_read = number, n_units
-        self._batches_to_skip, self._saved_iterator_state = n_units - consumed, state.get("iterator")
-        self._position_unit = unit if n_units else None
+        self._epoch_number, self._num_units_read = epoch_number, num_units
+        self._num_batches_to_skip, self._saved_iterator_state = num_units - num_consumed, state.get("iterator")
+        self._position_unit = unit if num_units else None
 
     def close(self) -> None:
         """Close the iterator. The next `take` continues at the same position."""
         if self._current_epoch is not None:
-            self._saved_iterator_state = encode_state(self._current_epoch.state())
-            self._batches_to_skip = self._units_read if self._user_iterator is None else 0
+            self._saved_iterator_state = encode_state(self._current_epoch.get_state())
+            self._num_batches_to_skip = self._num_units_read if self._user_iterator is None else 0
             self._current_epoch.close()
             self._current_epoch = None
 
-    def _ensure_open(self) -> Epoch:
+    def _get_open_epoch(self) -> Epoch:
         """Return the current epoch, and open it at its position if it is closed."""
         if self._current_epoch is None:
             data = self._data(self._epoch_number) if callable(self._data) else self._data
@@ -237,12 +240,12 @@ class EpochIterator:
                     f"{unit}; pass data of the same kind as before the snapshot"
                 )
             if isinstance(data, Mapping):
-                self._current_epoch = ArrayEpoch(self._name, data, self._units_read)
+                self._current_epoch = ArrayEpoch(self._name, data, self._num_units_read)
             elif isinstance(data, Iterable) and not isinstance(data, str | bytes):
                 self._current_epoch = IterableEpoch(
                     self._name,
                     data,
-                    self._batches_to_skip,
+                    self._num_batches_to_skip,
                     self._saved_iterator_state,
                     is_user_iterator=self._user_iterator is not None,
                 )
@@ -251,20 +254,20 @@ class EpochIterator:
                     f"{self._name}({self._epoch_number}) must return {{blob: array}} of all examples or an iterable of "
                     f"batches, not {describe_type(data)}"
                 )
-            self._batches_to_skip, self._saved_iterator_state, self._position_unit = 0, None, None
+            self._num_batches_to_skip, self._saved_iterator_state, self._position_unit = 0, None, None
         return self._current_epoch
 
-    def _begin_next(self, ended_epoch: Epoch) -> None:
+    def _begin_next_epoch(self, ended_epoch: Epoch) -> None:
         if self._user_iterator is not None:
             raise DataError(
-                f"{self._name} has ended after {self._units_read} batches, and an iterator cannot start again; "
+                f"{self._name} has ended after {self._num_units_read} batches, and an iterator cannot start again; "
                 "pass a list, another object that can be iterated again, or a function that returns a new iterator for "
                 "each epoch"
             )
-        if not self._units_read:
+        if not self._num_units_read:
             raise DataError(f"{self._name} is empty in epoch {self._epoch_number}")
         ended_epoch.close()
-        self._current_epoch, self._epoch_number, self._units_read = None, self._epoch_number + 1, 0
+        self._current_epoch, self._epoch_number, self._num_units_read = None, self._epoch_number + 1, 0
 
 
 def _is_position(state: Any) -> bool:
@@ -294,7 +297,7 @@ class UserData:
         self._name, self._num_splits, self._file = name, num_splits, graph.file
         self._blobs = {blob: graph.blobs[blob] for blob in graph.caller_inputs}
         self._epochs = EpochIterator(name, data)
-        self._rows = next((b.shape[0] for b in self._blobs.values() if b.shape), 1)
+        self._batch_size = next((b.shape[0] for b in self._blobs.values() if b.shape), 1)
         self._pending_batches: list[dict[str, np.ndarray]] = []
         if isinstance(data, Mapping):  # report mistakes now
             next(self)
@@ -313,7 +316,7 @@ class UserData:
                 each such blob.
         """
         if not self._pending_batches:
-            pieces = [self._name_arrays(piece) for piece in self._epochs.take(self._rows * self._num_splits)]
+            pieces = [self._name_arrays(piece) for piece in self._epochs.take(self._batch_size * self._num_splits)]
             batch = pieces[0]
             if len(pieces) > 1:
                 batch = {blob: np.concatenate([piece[blob] for piece in pieces]) for blob in self._blobs}
@@ -352,9 +355,11 @@ class UserData:
 
         If no blob differs in this way, yield a problem for each blob whose batch size differs.
         """
-        shapes = {blob: spec.shape for blob, spec in self._blobs.items() if batch[blob].shape != spec.shape}
-        beyond_rows = {blob: shape for blob, shape in shapes.items() if batch[blob].shape[1:] != shape[1:]}
-        for blob, shape in (beyond_rows or shapes).items():
+        mismatched_shapes = {blob: spec.shape for blob, spec in self._blobs.items() if batch[blob].shape != spec.shape}
+        mismatched_row_shapes = {
+            blob: shape for blob, shape in mismatched_shapes.items() if batch[blob].shape[1:] != shape[1:]
+        }
+        for blob, shape in (mismatched_row_shapes or mismatched_shapes).items():
             message = (
                 f"'{blob}' of the batch has shape {batch[blob].shape}, but the net is built for {shape} and cannot be "
                 f"reshaped to {batch[blob].shape}"
@@ -363,7 +368,7 @@ class UserData:
 
     def _name_arrays(self, batch: Any) -> dict[str, np.ndarray]:
         """Return a batch, or a part of its rows, as arrays in the blobs' dtypes, by blob name."""
-        names, kind = ", ".join(f"'{blob}'" for blob in self._blobs), type(batch).__name__
+        names, type_name = ", ".join(f"'{blob}'" for blob in self._blobs), type(batch).__name__
         if isinstance(batch, tuple | list):
             if len(batch) != len(self._blobs):
                 self._raise_batch_problems(
@@ -372,16 +377,18 @@ class UserData:
             batch = dict(zip(self._blobs, batch, strict=True))
         if not isinstance(batch, Mapping):
             self._raise_batch_problems(
-                [f"must be {{blob: array}}, or a tuple of arrays for {names}, not of type {kind}"]
+                [f"must be {{blob: array}}, or a tuple of arrays for {names}, not of type {type_name}"]
             )
         arrays, problems = {}, []
         for blob, spec in self._blobs.items():
             if blob not in batch:
-                others = [name for name in batch if isinstance(name, str) and name not in self._blobs]
+                other_names = [name for name in batch if isinstance(name, str) and name not in self._blobs]
                 available = ", ".join(map(repr, batch))
-                problems.append(f"has no '{blob}', only {available or 'an empty mapping'}{did_you_mean(blob, others)}")
+                problems.append(
+                    f"has no '{blob}', only {available or 'an empty mapping'}{did_you_mean(blob, other_names)}"
+                )
                 continue
-            array, problem = _as_array(batch[blob])
+            array, problem = _convert_to_array(batch[blob])
             problem = problem or self._shape_problem(array, spec.shape)
             if problem:
                 problems.append(f"'{blob}' {problem}")
@@ -405,10 +412,10 @@ class UserData:
 def format_inputs(graph: Graph) -> Iterator[str]:
     """Yield each input of a net with its shape, for messages."""
     for blob in graph.caller_inputs:
-        yield f"'{blob}' ({dims(graph.blobs[blob].shape)})"
+        yield f"'{blob}' ({format_shape(graph.blobs[blob].shape)})"
 
 
-def _as_array(value: Any) -> tuple[np.ndarray, str | None]:
+def _convert_to_array(value: Any) -> tuple[np.ndarray, str | None]:
     try:
         array = np.asarray(value)
     except Exception as error:  # any exception, such as a tensor on a GPU raises

@@ -28,10 +28,10 @@ from ..layers.registry import define_layer
 from ..layers.types import Signature
 from .data_layer import DataLayer
 from .image_decoding import decode_file, read_file
-from .image_list import ImageList, find_files, list_folders, shorten
+from .image_list import ImageList, find_files, get_search_folders, truncate_problems
 from .import_cv2 import cv2
 from .prefetch import Batch, Batches, count_available_cores
-from .sampling import CounterRng, dims, float32_top, refuse_unsupported
+from .sampling import CounterRng, float32_top, format_shape, refuse_unsupported
 from .transform import read_mean
 
 
@@ -67,44 +67,48 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
     background: list[np.ndarray] = []
     problems: list[Problem] = []
     try:
-        with open(file, encoding="utf-8", errors="surrogateescape") as text:
-            words = _Words(text)
-            for number, line in itertools.islice(_image_numbers(words), max_images):
-                index = len(images.names)
-                if number != index:
+        with open(file, encoding="utf-8", errors="surrogateescape") as text_file:
+            words = _Words(text_file)
+            for image_number, line_number in itertools.islice(_image_numbers(words), max_images):
+                image_index = len(images.names)
+                if image_number != image_index:
                     problems.append(
                         Problem(
-                            f"expected image {index}, found image {number}; images must be numbered from 0",
+                            f"expected image {image_index}, found image {image_number}; images must be numbered from 0",
                             str(file),
-                            line,
+                            line_number,
                         )
                     )
                 images.names.append(next(words))
                 images.labels.append(0)
                 channels, _, _ = [int(next(words)) for _ in range(3)]
                 if channels != 3:
-                    problems.append(Problem(f"the image must have 3 channels, not {channels}", str(file), line))
+                    problems.append(Problem(f"the image must have 3 channels, not {channels}", str(file), line_number))
                 windows = _parse_windows(words, int(next(words)))
-                rows = np.column_stack([np.full(len(windows), index), windows[:, 0], windows[:, 2:]]).astype(np.int32)
+                rows = np.column_stack([np.full(len(windows), image_index), windows[:, 0], windows[:, 2:]]).astype(
+                    np.int32
+                )
                 is_foreground = windows[:, 1] >= np.float32(fg_threshold)
                 is_background = (windows[:, 1] < np.float32(bg_threshold)) & ~is_foreground
                 if (windows[:, 2:4] > windows[:, 4:]).any():
-                    problems.append(Problem("a window ends before it begins (x2 < x1 or y2 < y1)", str(file), line))
+                    problems.append(
+                        Problem("a window ends before it begins (x2 < x1 or y2 < y1)", str(file), line_number)
+                    )
                 if (rows[is_foreground, 1] <= 0).any():
-                    problems.append(Problem("a foreground window has class 0 or less", str(file), line))
+                    problems.append(Problem("a foreground window has class 0 or less", str(file), line_number))
                 rows[is_background, 1] = 0
                 foreground.append(rows[is_foreground])
                 background.append(rows[is_background])
     except OSError as error:
         raise DataError(Problem(f"the window file cannot be read: {error.strerror}", str(file))) from error
     except (ValueError, StopIteration, OverflowError) as error:
-        problem = f"'{words.last}' is unexpected here" if words.line else "is empty"
+        problem = f"'{words.last_word}' is unexpected here" if words.line_number else "is empty"
         message = (
             f"not a window file, or damaged: {problem}; the docstring of caffejax.data.window_data describes the format"
         )
-        raise DataError(Problem(message, str(file), words.line or None)) from error
+        raise DataError(Problem(message, str(file), words.line_number or None)) from error
     if problems:
-        raise DataError(shorten(problems))
+        raise DataError(truncate_problems(problems))
     if not images.names:
         raise DataError(Problem("the window file names no images", str(file)))
     return ImageWindows(images, np.concatenate(foreground), np.concatenate(background))
@@ -114,19 +118,19 @@ class _Words:
     """An iterator over the words of a text. It stores the last word and the number of its line."""
 
     def __init__(self, text: TextIO) -> None:
-        self.line = 0
-        self.last = ""
-        self._words = self._all(text)
+        self.line_number = 0
+        self.last_word = ""
+        self._words = self._split_lines(text)
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        self.last = next(self._words)
-        return self.last
+        self.last_word = next(self._words)
+        return self.last_word
 
-    def _all(self, text: TextIO) -> Iterator[str]:
-        for self.line, line in enumerate(text, 1):
+    def _split_lines(self, text: TextIO) -> Iterator[str]:
+        for self.line_number, line in enumerate(text, 1):
             yield from line.split()
 
 
@@ -136,7 +140,7 @@ def _image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
         # a space between the sign and the number is optional
         if not word.startswith("#"):
             raise ValueError(word)
-        yield int(word[1:] or next(words, "")), words.line
+        yield int(word[1:] or next(words, "")), words.line_number
 
 
 def _parse_windows(words: _Words, count: int) -> np.ndarray:
@@ -159,12 +163,12 @@ class Warp(NamedTuple):
     Attributes:
         size: the side of the square, in pixels.
         context: the width of the square's border that shows the surroundings of the window, in pixels.
-        square: whether the window is first widened to a square, so that the warp does not distort.
+        is_square: whether the window is first widened to a square, so that the warp does not distort.
     """
 
     size: int
     context: int
-    square: bool
+    is_square: bool
 
     def __call__(self, image: np.ndarray, box: np.ndarray, mirror: bool) -> tuple[np.ndarray, int, int]:
         """Return the pixels of a warped window.
@@ -183,16 +187,16 @@ class Warp(NamedTuple):
         """
         x1, y1, x2, y2 = map(int, box)
         x, y = _Span(x1, x2, image.shape[1]), _Span(y1, y2, image.shape[0])
-        width = height = _Fill(self.size, 0, 0)
-        if self.context or self.square:
-            half = (x.half, y.half)
-            halves = (max(half),) * 2 if self.square else half
+        x_fill = y_fill = _Fill(self.size, 0, 0)
+        if self.context or self.is_square:
+            half_sizes = (x.half_size, y.half_size)
+            new_half_sizes = (max(half_sizes),) * 2 if self.is_square else half_sizes
             scale = np.float32(self.size) / np.float32(self.size - 2 * self.context)
-            x, width = x.widen(halves[0], scale).fit(self.size)
-            y, height = y.widen(halves[1], scale).fit(self.size)
+            x, x_fill = x.widen(new_half_sizes[0], scale).fit(self.size)
+            y, y_fill = y.widen(new_half_sizes[1], scale).fit(self.size)
         # mirroring moves the empty part on the right to the left
-        row, column = height.before, width.after if mirror else width.before
-        size = min(width.size, self.size - column), min(height.size, self.size - row)
+        row, column = y_fill.num_before, x_fill.num_after if mirror else x_fill.num_before
+        size = min(x_fill.num_filled, self.size - column), min(y_fill.num_filled, self.size - row)
         is_inside = 0 <= x.first <= x.last < x.image_size and 0 <= y.first <= y.last < y.image_size
         if not is_inside or min(size) < 1:
             problem = "too little of it is" if is_inside else "is not"
@@ -207,9 +211,9 @@ class Warp(NamedTuple):
 class _Fill(NamedTuple):
     """The number of filled pixels along one side of the square, and of empty pixels before and after them."""
 
-    size: int
-    before: int
-    after: int
+    num_filled: int
+    num_before: int
+    num_after: int
 
 
 class _Span(NamedTuple):
@@ -220,22 +224,24 @@ class _Span(NamedTuple):
     image_size: int
 
     @property
-    def half(self) -> np.float32:
+    def half_size(self) -> np.float32:
         return np.float32(np.float32(self.last - self.first + 1) / 2)
 
-    def widen(self, half: np.float32, scale: np.float32) -> _Span:
-        """Return the span with the same center and the length `2 * half * scale`."""
-        center = np.float32(self.first) + self.half
-        return _Span(_round(center - half * scale), _round(center + half * scale), self.image_size)
+    def widen(self, half_size: np.float32, scale: np.float32) -> _Span:
+        """Return the span with the same center and the length `2 * half_size * scale`."""
+        center = np.float32(self.first) + self.half_size
+        return _Span(_round(center - half_size * scale), _round(center + half_size * scale), self.image_size)
 
     def fit(self, size: int) -> tuple[_Span, _Fill]:
         """Return the part inside the image, and the pixels that it fills when the span is warped to `size` pixels."""
-        before, after = max(0, -self.first), max(0, self.last - self.image_size + 1)
-        inside = _Span(self.first + before, self.last - after, self.image_size)
+        pixels_before, pixels_after = max(0, -self.first), max(0, self.last - self.image_size + 1)
+        visible_span = _Span(self.first + pixels_before, self.last - pixels_after, self.image_size)
         scale = np.float32(size) / np.float32(self.last - self.first + 1)
-        length = inside.last - inside.first + 1
-        filled, before, after = (_round(np.float32(n) * scale) for n in (length, before, after))
-        return inside, _Fill(filled, before, after)
+        length = visible_span.last - visible_span.first + 1
+        num_filled, pixels_before, pixels_after = (
+            _round(np.float32(n) * scale) for n in (length, pixels_before, pixels_after)
+        )
+        return visible_span, _Fill(num_filled, pixels_before, pixels_after)
 
 
 def _round(x: np.float32) -> int:
@@ -246,11 +252,11 @@ def _round(x: np.float32) -> int:
 log = logging.getLogger("caffejax.data")
 
 # the fields of the second line are in old files; Caffe ignores them here
-_KNOWN = {"source", "batch_size", "scale", "root_folder", "cache_images", "crop_mode", "context_pad"} | {
+_SUPPORTED_FIELDS = {"source", "batch_size", "scale", "root_folder", "cache_images", "crop_mode", "context_pad"} | {
     *("mean_file", "crop_size", "mirror", "fg_threshold", "bg_threshold", "fg_fraction"),
 }
 _MAX_CROP_SIZE = 1 << 15  # pixels, the side of a square
-_KNOWN_TRANSFORMS = {"scale", "mirror", "crop_size", "mean_file", "mean_value"}
+_SUPPORTED_TRANSFORM_FIELDS = {"scale", "mirror", "crop_size", "mean_file", "mean_value"}
 
 
 class WindowBatches:
@@ -278,12 +284,12 @@ class WindowBatches:
         self._scale = np.float32(param.scale)
         self._mean = _crop_mean(definition)
         self._rng = CounterRng(definition.data_config.seed, definition.layer.name)
-        self._n_foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
+        self._num_foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
         self._file_cache: dict[int, bytes] | None = {} if param.cache_images else None
         self.batch_size: int = param.batch_size
         self.num_threads = count_available_cores()
         self.num_examples = None
-        counts = {"fg_threshold": self._n_foreground, "bg_threshold": self.batch_size - self._n_foreground}
+        counts = {"fg_threshold": self._num_foreground, "bg_threshold": self.batch_size - self._num_foreground}
         for name, count, windows in zip(counts, counts.values(), self._window_sets, strict=True):
             if count and not len(windows):
                 threshold = f"{getattr(param, name):g}"
@@ -305,10 +311,10 @@ class WindowBatches:
         words = self._rng.words(start, self.batch_size)
         foreground, background = self._window_sets
         with locate_errors(layer=self._definition.layer.name, layer_type=self._definition.layer.type):
-            for i, (image, (flip, choice, *_)) in enumerate(zip(images, words.tolist(), strict=True)):
-                windows = foreground if i >= self.batch_size - self._n_foreground else background
-                number, labels[i], *box = windows[choice % len(windows)].tolist()
-                self._fill_window(image, number, np.array(box), self._mirror and flip % 2 == 1)
+            for i, (image, (flip_word, window_word, *_)) in enumerate(zip(images, words.tolist(), strict=True)):
+                windows = foreground if i >= self.batch_size - self._num_foreground else background
+                image_index, labels[i], *box = windows[window_word % len(windows)].tolist()
+                self._fill_window(image, image_index, np.array(box), self._mirror and flip_word % 2 == 1)
         return Batch((images, labels))
 
     def close(self) -> None:
@@ -330,12 +336,12 @@ class WindowBatches:
         with np.errstate(over="ignore", invalid="ignore"):  # larger numbers become infinity, as in Caffe
             out[region] = (pixels.transpose(2, 0, 1) - self._mean[region]) * self._scale
 
-    def _read_bytes(self, number: int) -> bytes:
+    def _read_bytes(self, image_index: int) -> bytes:
         if self._file_cache is None:
-            return read_file(self._paths[number])
-        if number not in self._file_cache:
-            self._file_cache[number] = read_file(self._paths[number])
-        return self._file_cache[number]
+            return read_file(self._paths[image_index])
+        if image_index not in self._file_cache:
+            self._file_cache[image_index] = read_file(self._paths[image_index])
+        return self._file_cache[image_index]
 
 
 def _read_windows(definition: LayerDefinition, max_images: int | None = None) -> tuple[ImageWindows, list[str]]:
@@ -343,7 +349,7 @@ def _read_windows(definition: LayerDefinition, max_images: int | None = None) ->
     param = definition.layer.window_data_param
     file = definition.path(param.source)
     windows = read_windows(file, param.fg_threshold, param.bg_threshold, max_images)
-    return windows, find_files(file, windows.images.names, param.root_folder, list_folders(definition, file))
+    return windows, find_files(file, windows.images.names, param.root_folder, get_search_folders(definition, file))
 
 
 def _crop_mean(definition: LayerDefinition) -> np.ndarray:
@@ -356,8 +362,8 @@ def _crop_mean(definition: LayerDefinition) -> np.ndarray:
     offset = (width - size) // 2  # used for rows too, as in Caffe
     if channels != 3 or offset < 0 or offset + size > height:
         raise DataError(
-            f"mean_file {mean.file} is {dims(mean.values.shape)} (CxHxW), but it needs 3 channels, and at least "
-            f"crop_size {size} rows and columns"
+            f"mean_file {mean.file} is {format_shape(mean.values.shape)} (CxHxW), but it needs 3 channels, and at "
+            f"least crop_size {size} rows and columns"
         )
     return mean.values[:, offset : offset + size, offset : offset + size]
 
@@ -375,7 +381,7 @@ class WindowDataLayer(DataLayer):
         The settings determine the shapes of the tops. `open` reads and checks the complete file, which may have
         millions of lines.
         """
-        param, transform_param = self.layer.window_data_param, self.layer.transform_param
+        param, transform_param = self.layer_param.window_data_param, self.layer_param.transform_param
         problems = []
         if not param.source:
             problems.append("window_data_param has no source; name a window file")
@@ -391,11 +397,11 @@ class WindowDataLayer(DataLayer):
             problems.append(f"window_data_param.fg_fraction is {param.fg_fraction:g}; it must be between 0 and 1")
         if problems:
             raise DataError(problems)
-        refuse_unsupported(param, "window_data_param", _KNOWN)
-        refuse_unsupported(transform_param, "transform_param", _KNOWN_TRANSFORMS)
+        refuse_unsupported(param, "window_data_param", _SUPPORTED_FIELDS)
+        refuse_unsupported(transform_param, "transform_param", _SUPPORTED_TRANSFORM_FIELDS)
         if transform_param.scale != 1:
             message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
-            log.warning(message + "set window_data_param.scale instead", self.layer.name)
+            log.warning(message + "set window_data_param.scale instead", self.layer_param.name)
         _read_windows(self.definition, max_images=1)
         _crop_mean(self.definition)
         size = transform_param.crop_size
@@ -406,4 +412,4 @@ class WindowDataLayer(DataLayer):
         return WindowBatches(self.definition, tops)
 
 
-define_layer(Signature("WindowData", bottoms=0, tops=2, param="window_data_param"), WindowDataLayer.source())
+define_layer(Signature("WindowData", bottoms=0, tops=2, param="window_data_param"), WindowDataLayer.implementation())

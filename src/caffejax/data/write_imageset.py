@@ -12,7 +12,7 @@ from ..errors import DataError, Problem
 from ..schema import caffe_pb2
 from .image_decoding import decode_file, read_file, resize
 from .import_cv2 import cv2
-from .sampling import dims
+from .sampling import format_shape
 
 
 def encode_image_datum(
@@ -100,8 +100,8 @@ class MeanImage:
             self._sum = np.zeros(image.shape)
         if image.shape != self._sum.shape:
             raise DataError(
-                f"is {dims(image.shape)} (CxHxW), but the first image is {dims(self._sum.shape)}: a mean needs images "
-                "of the same shape"
+                f"is {format_shape(image.shape)} (CxHxW), but the first image is {format_shape(self._sum.shape)}: a "
+                "mean needs images of the same shape"
             )
         self._sum += image
         self.count += 1

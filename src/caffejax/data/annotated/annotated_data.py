@@ -27,7 +27,7 @@ from ..transform import Transform, read_mean
 from .annotated_datum import Annotations, parse_annotated_datum, read_annotations
 from .annotated_image import CLASS, AnnotatedImage
 from .annotation_files import read_label_map
-from .ssd_augmentation import TRANSFORM_SETTINGS, Augmentation, Augmented
+from .ssd_augmentation import TRANSFORM_FIELDS, Augmentation, AugmentedImage
 
 log = logging.getLogger("caffejax.data")
 
@@ -36,17 +36,17 @@ PADDING = -1
 _NUM_STDDEVS = 4  # standard deviations above the mean number of boxes of a batch
 
 
-def choose_num_rows(boxes: Sequence[int], batch_size: int) -> int:
+def choose_num_rows(box_counts: Sequence[int], batch_size: int) -> int:
     """Return the number of label rows, a power of two, that is sufficient for nearly all batches.
 
     It is the mean number of boxes in a batch plus four standard deviations, rounded up.
 
     Args:
-        boxes: the number of boxes of each image in a sample.
+        box_counts: the number of boxes of each image in a sample.
         batch_size: the number of images in a batch.
     """
-    counts = list(boxes) or [0]
-    return _power_of_two(
+    counts = list(box_counts) or [0]
+    return _next_power_of_two(
         math.ceil(batch_size * np.mean(counts) + _NUM_STDDEVS * math.sqrt(batch_size) * np.std(counts))
     )
 
@@ -62,15 +62,15 @@ def make_label_top(objects: Sequence[np.ndarray], min_rows: int) -> np.ndarray:
         objects: the objects of each image, (G, 7); see `AnnotatedImage`.
         min_rows: the smallest number of rows, a power of two.
     """
-    count = sum(map(len, objects))
-    label = np.full((1, 1, max(min_rows, _power_of_two(count)), NUM_LABEL_COLUMNS), PADDING, np.float32)
-    if count:
-        label[0, 0, :count, 0] = np.repeat(np.arange(len(objects)), [len(o) for o in objects])
-        label[0, 0, :count, 1:] = np.concatenate(objects)
+    num_objects = sum(map(len, objects))
+    label = np.full((1, 1, max(min_rows, _next_power_of_two(num_objects)), NUM_LABEL_COLUMNS), PADDING, np.float32)
+    if num_objects:
+        label[0, 0, :num_objects, 0] = np.repeat(np.arange(len(objects)), [len(o) for o in objects])
+        label[0, 0, :num_objects, 1:] = np.concatenate(objects)
     return label
 
 
-def _power_of_two(n: int) -> int:
+def _next_power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
@@ -82,16 +82,18 @@ class AnnotatedDataset(RecordDataset[Annotations]):
         message = parse_annotated_datum(value)
         return decode_datum(message.datum, self.decode_mode, self.max_pixels), read_annotations(message)
 
-    def annotations(self, count: int, skip_bad: bool) -> list[Annotations]:
-        """Return the annotations of the first `count` records, or of all if there are fewer. No image is decoded."""
-        annotations = []
-        for record in self.read_records(0, min(count, len(self))):
+    def read_first_annotations(self, max_records: int, skip_bad: bool) -> list[Annotations]:
+        """Return the annotations of the first records, at most `max_records`. No image is decoded."""
+        first_annotations = []
+        for record in self.read_records(0, min(max_records, len(self))):
             try:
-                annotations.append(self.apply(lambda value: read_annotations(parse_annotated_datum(value)), record))
+                first_annotations.append(
+                    self.apply(lambda value: read_annotations(parse_annotated_datum(value)), record)
+                )
             except BadImageError:
                 if not skip_bad:
                     raise
-        return annotations
+        return first_annotations
 
 
 NUM_COUNTED_RECORDS = 128  # records whose boxes are counted
@@ -117,46 +119,47 @@ class AnnotatedBatches(ImageBatches[Annotations]):
     def __init__(
         self, definition: LayerDefinition, dataset: AnnotatedDataset, rng: CounterRng, tops: Tops = ()
     ) -> None:
-        transform = Transform(definition, rng, TRANSFORM_SETTINGS)
+        transform = Transform(definition, rng, TRANSFORM_FIELDS)
         super().__init__(definition, dataset, definition.layer.data_param.batch_size, rng, tops, transform)
-        self._annotations = dataset.annotations
+        self._read_first_annotations = dataset.read_first_annotations
         self._augment = Augmentation(definition, read_mean(definition).values.reshape(-1))
         self._ignores_type = definition.layer.annotated_data_param.HasField("anno_type")
 
     def probe(self, n_tops: int) -> SourceSpec:
         """Read the first image to determine the shapes of the tops, and count the boxes of the first records."""
-        size, records = self.batch_size, self._annotations(NUM_COUNTED_RECORDS, self._skip_bad)
-        has_boxes = self._ignores_type or bool(records and records[0].type is not None)
-        rows = choose_num_rows([len(record.objects) for record in records], size)
-        label = float32_top(*make_label_top([], rows).shape) if has_boxes else float32_top(size)
+        size, first_annotations = self.batch_size, self._read_first_annotations(NUM_COUNTED_RECORDS, self._skip_bad)
+        has_boxes = self._ignores_type or bool(first_annotations and first_annotations[0].type is not None)
+        num_rows = choose_num_rows([len(annotations.objects) for annotations in first_annotations], size)
+        label = float32_top(*make_label_top([], num_rows).shape) if has_boxes else float32_top(size)
         self.tops = (label, label)
         image = self._assemble(self._read_examples(0, 1), 0).arrays[0]
         shape = (size, *image.shape[1:])
         host_specs = jax.ShapeDtypeStruct(shape, image.dtype), label
-        padded = (1,) if has_boxes and n_tops > 1 else ()
+        padded_tops = (1,) if has_boxes and n_tops > 1 else ()
         return SourceSpec(
-            (float32_top(*shape), label)[:n_tops], self._transform.device_transform, host_specs[:n_tops], padded
+            (float32_top(*shape), label)[:n_tops], self._transform.device_transform, host_specs[:n_tops], padded_tops
         )
 
     def _assemble(self, examples: Examples[Annotations], start: int) -> Batch:
-        augmented = []
-        for i, (n, image, record) in enumerate(zip(examples.numbers, examples.images, examples.labels, strict=True)):
+        augmented_images = []
+        for i, (n, image, label) in enumerate(zip(examples.indices, examples.images, examples.labels, strict=True)):
             try:
-                augmented.append(self._augment_one(image, record, self._rng.generator(start + i)))
+                augmented_images.append(self._augment_example(image, label, self._rng.generator(start + i)))
             except DataError as error:
-                raise self._dataset.error(n, error) from error
-        images = [item.image.pixels.transpose(2, 0, 1) for item in augmented]
-        self._check_shapes(examples._replace(images=images))
+                raise self._dataset.locate_error(n, error) from error
+        images = [item.image.pixels.transpose(2, 0, 1) for item in augmented_images]
+        self._check_equal_shapes(examples._replace(images=images))
         crops = self._transform.sample_crops(images, start)
         pixels = self._transform.apply(images, crops)
         if len(self.tops) == 1:
             return Batch((pixels,), examples.warnings)
         if not self._has_boxes:
-            labels = np.array([record.label for record in examples.labels], np.float32)
+            labels = np.array([label.label for label in examples.labels], np.float32)
             return Batch((pixels, labels), examples.warnings)
         windows = self._transform.windows(images, crops)
         objects = [
-            self._augment.visible_objects(*item) for item in zip(augmented, windows, crops.flips.tolist(), strict=True)
+            self._augment.visible_objects(*item)
+            for item in zip(augmented_images, windows, crops.flips.tolist(), strict=True)
         ]
         return Batch((pixels, make_label_top(objects, self.tops[1].shape[2])), examples.warnings)
 
@@ -164,13 +167,13 @@ class AnnotatedBatches(ImageBatches[Annotations]):
     def _has_boxes(self) -> bool:
         return len(self.tops) == 2 and len(self.tops[1].shape) == 4
 
-    def _augment_one(self, image: np.ndarray, record: Annotations, rng: np.random.Generator) -> Augmented:
-        if self._has_boxes and not self._ignores_type and record.type != AnnotatedDatum.BBOX:
-            type_ = "none" if record.type is None else AnnotatedDatum.AnnotationType.Name(record.type)
+    def _augment_example(self, image: np.ndarray, annotations: Annotations, rng: np.random.Generator) -> AugmentedImage:
+        if self._has_boxes and not self._ignores_type and annotations.type != AnnotatedDatum.BBOX:
+            type_name = "none" if annotations.type is None else AnnotatedDatum.AnnotationType.Name(annotations.type)
             raise DataError(
-                f"has annotations of type {type_}, not BBOX; annotated_data_param.anno_type overrides the type"
+                f"has annotations of type {type_name}, not BBOX; annotated_data_param.anno_type overrides the type"
             )
-        return self._augment(AnnotatedImage(image.transpose(1, 2, 0), record.objects), rng, record.encoded)
+        return self._augment(AnnotatedImage(image.transpose(1, 2, 0), annotations.objects), rng, annotations.encoded)
 
 
 class AnnotatedDataLayer(DataLayer):
@@ -179,19 +182,19 @@ class AnnotatedDataLayer(DataLayer):
     The label is padded with rows of -1 to a power of two.
     """
 
-    settings = ("batch_sampler", "label_map_file", "anno_type")
+    supported_fields = ("batch_sampler", "label_map_file", "anno_type")
 
     def probe(self) -> SourceSpec:
         """Check the settings, and read the first records."""
-        param = self.layer.annotated_data_param
+        param = self.layer_param.annotated_data_param
         check_data_param(self.definition)
-        refuse_unsupported(param, "annotated_data_param", self.settings)
+        refuse_unsupported(param, "annotated_data_param", self.supported_fields)
         if param.anno_type != AnnotatedDatum.BBOX:
             raise DataError("annotated_data_param.anno_type must be BBOX; other types are not supported")
-        records = max(NUM_COUNTED_RECORDS, 1 + self.layer.data_param.batch_size)
-        with closing(AnnotatedDataset(self.definition, self.rng, records)) as dataset:
+        num_records = max(NUM_COUNTED_RECORDS, 1 + self.layer_param.data_param.batch_size)
+        with closing(AnnotatedDataset(self.definition, self.rng, num_records)) as dataset:
             self._check_classes(dataset)
-            return AnnotatedBatches(self.definition, dataset, self.rng).probe(len(self.layer.top))
+            return AnnotatedBatches(self.definition, dataset, self.rng).probe(len(self.layer_param.top))
 
     def open(self, tops: Tops) -> Batches:
         """Open the database."""
@@ -202,24 +205,28 @@ class AnnotatedDataLayer(DataLayer):
 
         The SSD fork ignores the map.
         """
-        name = self.layer.annotated_data_param.label_map_file
+        name = self.layer_param.annotated_data_param.label_map_file
         if not name:
             return
         path = self.definition.path(name)
         if not os.path.exists(path):
-            log.warning("layer '%s': there is no label map '%s', so classes are not checked", self.layer.name, name)
+            log.warning(
+                "layer '%s': there is no label map '%s', so classes are not checked", self.layer_param.name, name
+            )
             return
-        mapped = set(read_label_map(path).values())
-        records = dataset.annotations(NUM_COUNTED_RECORDS, self.definition.data_config.skip_bad)
-        unknown = {int(c) for record in records for c in record.objects[:, CLASS]} - mapped
-        if unknown:
-            classes = ", ".join(map(str, sorted(unknown)))
-            raise DataError(f"the database has objects of classes that label map {path} does not have: {classes}")
+        mapped_classes = set(read_label_map(path).values())
+        first_annotations = dataset.read_first_annotations(NUM_COUNTED_RECORDS, self.definition.data_config.skip_bad)
+        unknown_classes = {
+            int(c) for annotations in first_annotations for c in annotations.objects[:, CLASS]
+        } - mapped_classes
+        if unknown_classes:
+            classes_text = ", ".join(map(str, sorted(unknown_classes)))
+            raise DataError(f"the database has objects of classes that label map {path} does not have: {classes_text}")
 
 
 define_layer(
     Signature("AnnotatedData", bottoms=0, tops=(1, 2), param="annotated_data_param", further_params=("data_param",)),
-    AnnotatedDataLayer.source(),
+    AnnotatedDataLayer.implementation(),
     docs=LayerDocs(
         origin="SSD",
         restrictions="Boxes are the only annotations. In training, the fork compresses images to JPEG after "

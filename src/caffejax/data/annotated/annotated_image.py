@@ -32,15 +32,15 @@ def clip_boxes(boxes: np.ndarray) -> np.ndarray:
 def clip_to_window(boxes: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return boxes relative to a window and clipped to it, and the mask of the nonempty boxes, bool (N,)."""
     corner, sides = window[:2], window[2:] - window[:2]
-    inside = clip_boxes((boxes - np.tile(corner, 2)) / np.tile(sides, 2))
-    return inside, areas(inside) > 0
+    clipped_boxes = clip_boxes((boxes - np.tile(corner, 2)) / np.tile(sides, 2))
+    return clipped_boxes, areas(clipped_boxes) > 0
 
 
 def mirror_boxes(boxes: np.ndarray) -> np.ndarray:
     """Return the boxes in the image flipped left to right."""
-    flipped = boxes.copy()
-    flipped[..., 0], flipped[..., 2] = 1 - boxes[..., 2], 1 - boxes[..., 0]
-    return flipped
+    mirrored_boxes = boxes.copy()
+    mirrored_boxes[..., 0], mirrored_boxes[..., 2] = 1 - boxes[..., 2], 1 - boxes[..., 0]
+    return mirrored_boxes
 
 
 CLASS, INSTANCE, BOX, DIFFICULT = 0, 1, slice(2, 6), 6  # columns of objects
@@ -81,11 +81,11 @@ class AnnotatedImage:
             window: the window, float32 (4,). It may exceed the image.
             pixels: the pixels of the window, or None for the image's pixels.
         """
-        boxes, visible = clip_to_window(self.boxes, window)
-        image = self.with_boxes(boxes).select(visible)
+        boxes, is_visible = clip_to_window(self.boxes, window)
+        image = self.with_boxes(boxes).select(is_visible)
         return image if pixels is None else replace(image, pixels=pixels)
 
-    def color_pixels(self) -> np.ndarray:
+    def get_color_pixels(self) -> np.ndarray:
         """Return the pixels if they are uint8 with three channels.
 
         Raises:

@@ -41,16 +41,16 @@ def distort(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarr
             return rng.uniform(-delta, delta)
         return rng.uniform(getattr(param, f"{name}_lower"), getattr(param, f"{name}_upper"))
 
-    contrast_first = rng.random() < _CONTRAST_FIRST_PROB
+    is_contrast_first = rng.random() < _CONTRAST_FIRST_PROB
     if (shift := sample_change("brightness")) is not None:
         image = _scale_bytes(image, 1, shift)
-    if contrast_first and (factor := sample_change("contrast")) is not None:
+    if is_contrast_first and (factor := sample_change("contrast")) is not None:
         image = _scale_bytes(image, factor, 0)
     if (factor := sample_change("saturation")) is not None:
         image = _scale_hsv(image, 1, factor, 0)
     if (shift := sample_change("hue")) is not None:
         image = _scale_hsv(image, 0, 1, shift)
-    if not contrast_first and (factor := sample_change("contrast")) is not None:
+    if not is_contrast_first and (factor := sample_change("contrast")) is not None:
         image = _scale_bytes(image, factor, 0)
     if rng.random() < param.random_order_prob:
         image = image[:, :, rng.permutation(3)]
@@ -61,15 +61,15 @@ def _scale_hsv(image: np.ndarray, channel: int, factor: float, shift: float) -> 
     """Scale and shift one channel of an image in HSV: hue (0 to 180), saturation or value."""
     hsv = cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_BGR2HSV)
     hsv[:, :, channel] = _scale_bytes(hsv[:, :, channel], factor, shift)
-    changed: np.ndarray = cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR)
-    return changed
+    result: np.ndarray = cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR)
+    return result
 
 
 def _scale_bytes(image: np.ndarray, factor: float, shift: float) -> np.ndarray:
     """Multiply uint8 values by a factor and add a shift. The result is rounded and clipped to 0 to 255."""
     table = np.clip(np.rint(_LEVELS * np.float32(factor) + np.float32(shift)), 0, 255).astype(np.uint8)
-    changed: np.ndarray = cv2.LUT(np.ascontiguousarray(image), table)
-    return changed.reshape(image.shape)
+    result: np.ndarray = cv2.LUT(np.ascontiguousarray(image), table)
+    return result.reshape(image.shape)
 
 
 _NOISE_FIELDS = {
@@ -77,7 +77,7 @@ _NOISE_FIELDS = {
     *("saltpepper_param", "clahe", "convert_to_hsv", "convert_to_lab"),
 }
 _BYTE_VALUES = np.arange(256, dtype=np.uint8)
-_POSTERIZED = (_BYTE_VALUES // 64 * 64 + 32).astype(np.uint8)
+_POSTERIZE_TABLE = (_BYTE_VALUES // 64 * 64 + 32).astype(np.uint8)
 
 
 def noise_problems(param: Any) -> Iterator[str]:
@@ -115,7 +115,7 @@ def add_noise(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.nda
     if param.erode:
         image = cv2.erode(image, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3)))
     if param.posterize:
-        image = _POSTERIZED[image]
+        image = _POSTERIZE_TABLE[image]
     if param.inverse:
         image = 255 - image
     if param.saltpepper:
@@ -149,7 +149,9 @@ def _add_salt_and_pepper(image: np.ndarray, param: Any, rng: np.random.Generator
             f"has {channels} channels, but saltpepper_param.value is set {len(param.value)} times; set it once, or "
             "once for each channel"
         )
-    n = int(np.float32(param.fraction) * np.float32(width) * np.float32(height))
-    changed = image.copy()
-    changed[rng.integers(height, size=n), rng.integers(width, size=n)] = np.array(param.value).astype(np.uint8)
-    return changed
+    num_pixels = int(np.float32(param.fraction) * np.float32(width) * np.float32(height))
+    result = image.copy()
+    result[rng.integers(height, size=num_pixels), rng.integers(width, size=num_pixels)] = np.array(param.value).astype(
+        np.uint8
+    )
+    return result

@@ -22,14 +22,14 @@ _RESIZE_FIELDS = {
     "jitter",  # only YOLO's own reader uses it
 }
 _MAX_SIDE = 32767  # pixels; OpenCV's limit
-_INTERPOLATION = {
+_INTERPOLATION_FLAGS = {
     ResizeParameter.LINEAR: cv2.INTER_LINEAR,
     ResizeParameter.AREA: cv2.INTER_AREA,
     ResizeParameter.NEAREST: cv2.INTER_NEAREST,
     ResizeParameter.CUBIC: cv2.INTER_CUBIC,
     ResizeParameter.LANCZOS4: cv2.INTER_LANCZOS4,
 }
-_PADDING = {
+_BORDER_TYPES = {
     ResizeParameter.CONSTANT: cv2.BORDER_CONSTANT,
     ResizeParameter.MIRRORED: cv2.BORDER_REFLECT_101,
     ResizeParameter.REPEAT_NEAREST: cv2.BORDER_REPLICATE,
@@ -55,58 +55,58 @@ def resize_image(image: AnnotatedImage, param: Any, rng: np.random.Generator) ->
     If `param` has several interp_modes, one of them is selected at random. `prob` has no effect, as in the SSD fork.
     """
     modes = param.interp_mode
-    mode = _INTERPOLATION[modes[rng.integers(len(modes))] if modes else ResizeParameter.LINEAR]
+    mode = _INTERPOLATION_FLAGS[modes[rng.integers(len(modes))] if modes else ResizeParameter.LINEAR]
     pixels, boxes = image.pixels, image.boxes
     h, w = pixels.shape[:2]
     if param.resize_mode == ResizeParameter.FIT_LARGE_SIZE_AND_PAD:
         # boxes are padded by the exact amount, without rounding
-        inner, exact = _fit(param, w, h, by_width=w / h > param.width / param.height)
-        pixels = _pad(_scale_pixels(pixels, inner, mode), param)
-        return AnnotatedImage(pixels, image.with_boxes(_shrink_boxes(boxes, exact, param)).objects)
-    fits = param.resize_mode == ResizeParameter.FIT_SMALL_SIZE
-    size = _fit_small(param, w, h)[0] if fits else (param.width, param.height)
-    clipped = np.concatenate([np.maximum(boxes[:, :2], 0), np.minimum(boxes[:, 2:], 1)], axis=1)
-    return AnnotatedImage(_scale_pixels(pixels, size, mode), image.with_boxes(clipped).objects)
+        inner_size, exact_size = _fit_size(param, w, h, fit_width=w / h > param.width / param.height)
+        pixels = _pad(_scale_pixels(pixels, inner_size, mode), param)
+        return AnnotatedImage(pixels, image.with_boxes(_shrink_boxes(boxes, exact_size, param)).objects)
+    is_fit_small = param.resize_mode == ResizeParameter.FIT_SMALL_SIZE
+    size = _fit_small_size(param, w, h)[0] if is_fit_small else (param.width, param.height)
+    clipped_boxes = np.concatenate([np.maximum(boxes[:, :2], 0), np.minimum(boxes[:, 2:], 1)], axis=1)
+    return AnnotatedImage(_scale_pixels(pixels, size, mode), image.with_boxes(clipped_boxes).objects)
 
 
-def scale_boxes(boxes: np.ndarray, param: Any, size: tuple[int, int], window: np.ndarray) -> np.ndarray:
+def scale_boxes(boxes: np.ndarray, param: Any, original_size: tuple[int, int], window: np.ndarray) -> np.ndarray:
     """Scale boxes to units of width_scale and height_scale pixels if both are set and the mode is FIT_SMALL_SIZE.
 
     Args:
         boxes: the boxes, relative to the window.
         param: the ResizeParameter.
-        size: the height and width of the image before it was resized.
+        original_size: the height and width of the image before it was resized.
         window: the crop of the resized image.
     """
     if not (param.height_scale and param.width_scale) or param.resize_mode != ResizeParameter.FIT_SMALL_SIZE:
         return boxes
-    exact = np.array(_fit_small(param, *size[::-1])[1], np.float32)
-    pixels = exact * (window[2:] - window[:2])
+    exact_size = np.array(_fit_small_size(param, *original_size[::-1])[1], np.float32)
+    pixels = exact_size * (window[2:] - window[:2])
     scale = pixels / np.array([param.width_scale, param.height_scale], np.float32)
     return boxes * np.tile(scale, 2)
 
 
-def _fit_small(param: Any, w: int, h: int) -> tuple[tuple[int, int], tuple[float, float]]:
-    """Return the smallest size that has the image's proportions and covers the size in `param`; see `_fit`."""
-    return _fit(param, w, h, by_width=w / h < param.width / param.height)
+def _fit_small_size(param: Any, w: int, h: int) -> tuple[tuple[int, int], tuple[float, float]]:
+    """Return the smallest size that has the image's proportions and covers the size in `param`; see `_fit_size`."""
+    return _fit_size(param, w, h, fit_width=w / h < param.width / param.height)
 
 
-def _fit(param: Any, w: int, h: int, *, by_width: bool) -> tuple[tuple[int, int], tuple[float, float]]:
+def _fit_size(param: Any, w: int, h: int, *, fit_width: bool) -> tuple[tuple[int, int], tuple[float, float]]:
     """Return the size (width, height) that has the image's proportions and one side of `param`.
 
     The size is returned twice: rounded down to integers, and exact.
     """
     aspect = np.float32(w) / np.float32(h)
-    if by_width:
-        exact = np.float32(param.width), np.float32(param.width) / aspect
+    if fit_width:
+        exact_size = np.float32(param.width), np.float32(param.width) / aspect
     else:
-        exact = aspect * np.float32(param.height), np.float32(param.height)
-    return (max(1, int(exact[0])), max(1, int(exact[1]))), (float(exact[0]), float(exact[1]))
+        exact_size = aspect * np.float32(param.height), np.float32(param.height)
+    return (max(1, int(exact_size[0])), max(1, int(exact_size[1]))), (float(exact_size[0]), float(exact_size[1]))
 
 
-def _shrink_boxes(boxes: np.ndarray, inner: tuple[float, float], param: Any) -> np.ndarray:
-    """Return the boxes of an image of size `inner` relative to a larger image, in whose middle it was pasted."""
-    sides = np.array(inner, np.float32)
+def _shrink_boxes(boxes: np.ndarray, inner_size: tuple[float, float], param: Any) -> np.ndarray:
+    """Return the boxes of an image of size `inner_size` relative to a larger image, in whose middle it was pasted."""
+    sides = np.array(inner_size, np.float32)
     outer = np.array([param.width, param.height], np.float32)
     offset = (outer - sides) / 2
     low = offset + np.maximum(boxes[:, :2] * sides, 0)
@@ -128,8 +128,8 @@ def _pad(image: np.ndarray, param: Any) -> np.ndarray:
     top, left = (param.height - h) // 2, (param.width - w) // 2
     bottom, right = param.height - h - top, param.width - w - left
     border = values * channels if len(values) == 1 else values
-    padded = cv2.copyMakeBorder(image, top, bottom, left, right, _PADDING[param.pad_mode], value=border)
-    return padded.reshape(param.height, param.width, channels)
+    padded_image = cv2.copyMakeBorder(image, top, bottom, left, right, _BORDER_TYPES[param.pad_mode], value=border)
+    return padded_image.reshape(param.height, param.width, channels)
 
 
 ObjectFilter = Callable[[AnnotatedImage, np.ndarray], AnnotatedImage]  # keeps the objects in a window
@@ -258,12 +258,12 @@ def sampler_windows(batch_sampler: Any, boxes: np.ndarray, rng: np.random.Genera
 
 def _sample_windows(sampler: Any, n: int, rng: np.random.Generator) -> np.ndarray:
     """Sample n windows, float32 (n, 4), with random area (scale^2 of the image's), aspect ratio and position."""
-    unit = rng.random((4, n), np.float32)
-    scale = sampler.min_scale + unit[0] * (sampler.max_scale - sampler.min_scale)
-    ratio = sampler.min_aspect_ratio + unit[1] * (sampler.max_aspect_ratio - sampler.min_aspect_ratio)
-    root = np.sqrt(np.clip(ratio, scale**2, 1 / scale**2))
-    sides = np.minimum(np.stack([scale * root, scale / root], axis=-1), 1)
-    corners = unit[2:].T * (1 - sides)
+    uniforms = rng.random((4, n), np.float32)
+    scale = sampler.min_scale + uniforms[0] * (sampler.max_scale - sampler.min_scale)
+    ratio = sampler.min_aspect_ratio + uniforms[1] * (sampler.max_aspect_ratio - sampler.min_aspect_ratio)
+    sqrt_ratio = np.sqrt(np.clip(ratio, scale**2, 1 / scale**2))
+    sides = np.minimum(np.stack([scale * sqrt_ratio, scale / sqrt_ratio], axis=-1), 1)
+    corners = uniforms[2:].T * (1 - sides)
     return np.concatenate([corners, corners + sides], axis=-1).astype(np.float32)
 
 
@@ -273,35 +273,35 @@ def _satisfies(constraint: Any, windows: np.ndarray, boxes: np.ndarray) -> np.nd
     One object must meet all conditions of the constraint. (In the fork, the first condition is enough.) If there are no
     conditions, all windows meet the constraint.
     """
-    satisfied = np.ones((len(windows), len(boxes)), bool)
-    constrained = False
+    is_satisfied = np.ones((len(windows), len(boxes)), bool)
+    has_conditions = False
     for name, measure in _CONSTRAINTS.items():
-        low, high = f"min_{name}", f"max_{name}"
-        if not (constraint.HasField(low) or constraint.HasField(high)):
+        min_field, max_field = f"min_{name}", f"max_{name}"
+        if not (constraint.HasField(min_field) or constraint.HasField(max_field)):
             continue
-        constrained = True
+        has_conditions = True
         values = measure(boxes, windows[:, None])
-        if constraint.HasField(low):
-            satisfied &= values >= np.float32(getattr(constraint, low))
-        if constraint.HasField(high):
-            satisfied &= values <= np.float32(getattr(constraint, high))
-    return np.asarray(satisfied.any(axis=1) | (not constrained))
+        if constraint.HasField(min_field):
+            is_satisfied &= values >= np.float32(getattr(constraint, min_field))
+        if constraint.HasField(max_field):
+            is_satisfied &= values <= np.float32(getattr(constraint, max_field))
+    return np.asarray(is_satisfied.any(axis=1) | (not has_conditions))
 
 
 # fields of transform_param that are handled here
-TRANSFORM_SETTINGS = ("resize_param", "noise_param", "distort_param", "expand_param", "emit_constraint")
+TRANSFORM_FIELDS = ("resize_param", "noise_param", "distort_param", "expand_param", "emit_constraint")
 
 
-class Augmented(NamedTuple):
+class AugmentedImage(NamedTuple):
     """An image that is ready to be cropped and mirrored together with the other images of the batch.
 
     Attributes:
         image: the image.
-        size: the height and width of the image before it was resized.
+        original_size: the height and width of the image before it was resized.
     """
 
     image: AnnotatedImage
-    size: tuple[int, int]
+    original_size: tuple[int, int]
 
 
 class Augmentation:
@@ -333,40 +333,44 @@ class Augmentation:
         self._select_objects = partial(
             select_objects, param.emit_constraint if param.HasField("emit_constraint") else None
         )
-        self._as_jpeg = not definition.training
+        self._recompress_jpeg = not definition.training
         self._samplers = [sampler for sampler in samplers if sampler.use_original_image]
         self._resize = param.resize_param[0] if param.resize_param else None
 
-    def __call__(self, image: AnnotatedImage, rng: np.random.Generator, compressed: bool) -> Augmented:
+    def __call__(self, image: AnnotatedImage, rng: np.random.Generator, is_encoded: bool) -> AugmentedImage:
         """Augment an image.
 
         Args:
             image: the image.
             rng: the source of all random choices.
-            compressed: whether the image was stored compressed.
+            is_encoded: whether the image was stored compressed.
 
         Raises:
             DataError: if the image does not have the channels that a change needs.
         """
         param = self._param
 
-        def store(new: AnnotatedImage) -> AnnotatedImage:
-            unchanged = new is image or not (self._as_jpeg and compressed)
-            return new if unchanged else replace(new, pixels=recompress(new.pixels))
+        def recompress_if_changed(new_image: AnnotatedImage) -> AnnotatedImage:
+            is_kept = new_image is image or not (self._recompress_jpeg and is_encoded)
+            return new_image if is_kept else replace(new_image, pixels=recompress(new_image.pixels))
 
         if param.HasField("distort_param"):
-            image = store(replace(image, pixels=distort(image.color_pixels(), param.distort_param, rng)))
+            image = recompress_if_changed(
+                replace(image, pixels=distort(image.get_color_pixels(), param.distort_param, rng))
+            )
         if param.HasField("expand_param"):
-            image = store(expand(image, param.expand_param, self._background, self._select_objects, rng))
-        image = store(crop_sample(self._samplers, self._select_objects, image, rng))
+            image = recompress_if_changed(
+                expand(image, param.expand_param, self._background, self._select_objects, rng)
+            )
+        image = recompress_if_changed(crop_sample(self._samplers, self._select_objects, image, rng))
         height, width = image.pixels.shape[:2]
         if self._resize is not None:
             image = resize_image(image, self._resize, rng)
         if param.HasField("noise_param"):
-            image = replace(image, pixels=add_noise(image.color_pixels(), param.noise_param, rng))
-        return Augmented(image, (height, width))
+            image = replace(image, pixels=add_noise(image.get_color_pixels(), param.noise_param, rng))
+        return AugmentedImage(image, (height, width))
 
-    def visible_objects(self, augmented: Augmented, window: np.ndarray, flip: bool) -> np.ndarray:
+    def visible_objects(self, augmented: AugmentedImage, window: np.ndarray, flip: bool) -> np.ndarray:
         """Return the objects in a crop, float32 (G, 7), with boxes relative to the crop.
 
         Args:
@@ -377,5 +381,5 @@ class Augmentation:
         crop = self._select_objects(augmented.image, window).crop(window)
         boxes = mirror_boxes(crop.boxes) if flip else crop.boxes
         if self._resize is not None:
-            boxes = scale_boxes(boxes, self._resize, augmented.size, window)
+            boxes = scale_boxes(boxes, self._resize, augmented.original_size, window)
         return crop.with_boxes(boxes).objects

@@ -102,10 +102,10 @@ def _resize(image: np.ndarray, options: StorageOptions) -> np.ndarray:
     """Resize an image (C, H, W) to the sizes in `options`, or return `image` itself if its size does not change."""
     if not (options.min_dim or options.max_dim):
         return resize(image, options.height, options.width, options.max_pixels)
-    short, long = sorted(image.shape[1:])
-    scale = np.float32(max(1.0, options.min_dim / short))
-    if options.max_dim and int(scale * long) > options.max_dim:
-        scale = np.float32(options.max_dim / long)
+    shorter_side, longer_side = sorted(image.shape[1:])
+    scale = np.float32(max(1.0, options.min_dim / shorter_side))
+    if options.max_dim and int(scale * longer_side) > options.max_dim:
+        scale = np.float32(options.max_dim / longer_side)
     if scale == 1:
         return image
     try:

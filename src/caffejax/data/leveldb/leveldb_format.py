@@ -23,7 +23,7 @@ class Entry(NamedTuple):
         file: the name of the file.
         offset: the byte of the file where the entry's block begins. In a log, every entry is a block.
         size: the size of the block in bytes.
-        n: the index of the entry in the block.
+        entry_index: the index of the entry in the block.
     """
 
     key: bytes
@@ -31,7 +31,7 @@ class Entry(NamedTuple):
     file: str
     offset: int
     size: int
-    n: int
+    entry_index: int
 
 
 DELETION, VALUE = 0, 1  # the low byte of a tag; the seven others are the sequence number
@@ -39,7 +39,7 @@ DELETION, VALUE = 0, 1  # the low byte of a tag; the seven others are the sequen
 _TAG = struct.Struct("<Q")
 
 
-def damage_error(problem: str, file: str | None = None) -> DataError:
+def make_damage_error(problem: str, file: str | None = None) -> DataError:
     """Return the error for a damaged file."""
     advice = "the LevelDB is damaged: recreate it or copy it again, or try plyvel.repair_db on a copy"
     return DataError(Problem(f"{problem}; {advice}", file))
@@ -62,7 +62,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
         number |= (byte & 127) << 7 * n
         if byte < 128:
             return number, position + n + 1
-    raise damage_error("a number is truncated")
+    raise make_damage_error("a number is truncated")
 
 
 def encode_varint(number: int) -> bytes:
@@ -75,7 +75,7 @@ def encode_varint(number: int) -> bytes:
     return bytes(out)
 
 
-def read_prefixed(data: bytes, position: int) -> tuple[bytes, int]:
+def read_length_prefixed(data: bytes, position: int) -> tuple[bytes, int]:
     """Decode the length-prefixed bytes at `position`; return the bytes and the position after them.
 
     Raises:
@@ -83,27 +83,27 @@ def read_prefixed(data: bytes, position: int) -> tuple[bytes, int]:
     """
     length, position = read_varint(data, position)
     if position + length > len(data):
-        raise damage_error(f"{length} bytes should follow, not {len(data) - position}")
+        raise make_damage_error(f"{length} bytes should follow, not {len(data) - position}")
     return data[position : position + length], position + length
 
 
-def encode_prefixed(data: bytes) -> bytes:
+def encode_length_prefixed(data: bytes) -> bytes:
     """Return bytes prefixed with their length as a varint."""
     return encode_varint(len(data)) + data
 
 
-def split_key(internal: bytes) -> tuple[bytes, int]:
+def split_key(internal_key: bytes) -> tuple[bytes, int]:
     """Split a table's key into the user's key and the tag (sequence number and kind).
 
     Raises:
         DataError: if the key is shorter than a tag, or the kind in the tag is neither a value nor a deletion.
     """
-    if len(internal) < 8:
-        raise damage_error(f"a key has {len(internal)} bytes, too few for its sequence number")
-    (tag,) = _TAG.unpack_from(internal, len(internal) - 8)
+    if len(internal_key) < 8:
+        raise make_damage_error(f"a key has {len(internal_key)} bytes, too few for its sequence number")
+    (tag,) = _TAG.unpack_from(internal_key, len(internal_key) - 8)
     if tag & 0xFF not in (DELETION, VALUE):
-        raise damage_error(f"a key has the unknown kind {tag & 0xFF}")
-    return internal[:-8], tag
+        raise make_damage_error(f"a key has the unknown kind {tag & 0xFF}")
+    return internal_key[:-8], tag
 
 
 def join_key(key: bytes, sequence: int) -> bytes:
@@ -118,9 +118,9 @@ class _Descriptor:
     """An open file, which is closed when the last reference to this object is gone."""
 
     def __init__(self, path: Path) -> None:
-        self.number = os.open(path, os.O_RDONLY)
-        self.size = os.fstat(self.number).st_size
-        weakref.finalize(self, os.close, self.number)
+        self.fd = os.open(path, os.O_RDONLY)
+        self.size = os.fstat(self.fd).st_size
+        weakref.finalize(self, os.close, self.fd)
 
 
 class Files:
@@ -141,15 +141,15 @@ class Files:
         """
         data = b""
         try:
-            file = self._descriptor(name)
-            if offset + size > file.size:  # before memory is allocated
-                raise damage_error(f"has {file.size} bytes, but refers to byte {offset + size}")
-            while len(data) < size and (part := os.pread(file.number, size - len(data), offset + len(data))):
+            descriptor = self._descriptor(name)
+            if offset + size > descriptor.size:  # before memory is allocated
+                raise make_damage_error(f"has {descriptor.size} bytes, but refers to byte {offset + size}")
+            while len(data) < size and (part := os.pread(descriptor.fd, size - len(data), offset + len(data))):
                 data = data + part if data else part
         except OSError as error:
             raise DataError(Problem(f"cannot be read: {error.strerror}", str(self.folder / name))) from error
         if len(data) < size:
-            raise damage_error(f"was truncated to {offset + len(data)} bytes while it was open")
+            raise make_damage_error(f"was truncated to {offset + len(data)} bytes while it was open")
         return data
 
     def size(self, name: str) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import DataError, Problem, locate_errors
-from .leveldb_format import VALUE, Entry, Files, damage_error, split_key
+from .leveldb_format import VALUE, Entry, Files, make_damage_error, split_key
 from .log_format import read_log, read_value
 from .manifest import Table, read_version
 from .sorted_table import LARGE_BLOCK, read_block, read_entries, scan_table
@@ -28,13 +28,13 @@ class BlockSlice(NamedTuple):
         file: the name of the file.
         offset: the byte where the block begins.
         size: the size of the block in bytes.
-        records: the numbers of the records within the block.
+        entry_slice: the records' indices among the entries of the block.
     """
 
     file: str
     offset: int
     size: int
-    records: slice
+    entry_slice: slice
 
 
 @dataclass
@@ -44,26 +44,27 @@ class Index:
     Attributes:
         files: names of the files.
         starts: the number of the first record of each run.
-        offsets: four numbers for each run: the index of the file, the block's offset and size in bytes, and the number
-            of the run's first record in the block.
+        locations: four numbers for each run: the index of the file, the block's offset and size in bytes, and the
+            number of the run's first record in the block.
         length: the number of records.
     """
 
     files: list[str] = field(default_factory=list)
     starts: array[int] = field(default_factory=lambda: array("q"))
-    offsets: array[int] = field(default_factory=lambda: array("q"))
+    locations: array[int] = field(default_factory=lambda: array("q"))
     length: int = 0
 
     def locate(self, start: int, count: int) -> Iterator[BlockSlice]:
         """Yield the block slices that contain records `start` to `start + count - 1`."""
         end = start + count
-        run = bisect_right(self.starts, start) - 1
+        run_index = bisect_right(self.starts, start) - 1
         while start < end:
-            file, offset, size, first = self.offsets[4 * run : 4 * run + 4]
-            begin = self.starts[run]
-            run += 1
-            slice_end = min(end, self.starts[run] if run < len(self.starts) else self.length)
-            yield BlockSlice(self.files[file], offset, size, slice(first + start - begin, first + slice_end - begin))
+            file_index, offset, size, first_entry = self.locations[4 * run_index : 4 * run_index + 4]
+            run_start = self.starts[run_index]
+            run_index += 1
+            slice_end = min(end, self.starts[run_index] if run_index < len(self.starts) else self.length)
+            entry_slice = slice(first_entry + start - run_start, first_entry + slice_end - run_start)
+            yield BlockSlice(self.files[file_index], offset, size, entry_slice)
             start = slice_end
 
 
@@ -77,64 +78,64 @@ def build_index(
     Raises:
         DataError: if a table is damaged.
     """
-    sources = [*(_scan_tables(files, run) for run in _group_disjoint(tables)), *logs]
+    entry_iterators = [*(_scan_tables(files, names) for names in _group_disjoint_tables(tables)), *logs]
     index = Index()
-    file_numbers: dict[str, int] = {}
-    unverified: set[tuple[str, int, int]] = set()
+    file_indices: dict[str, int] = {}
+    unverified_blocks: set[tuple[str, int, int]] = set()
     last_key: bytes | None = None
     next_location: tuple[str, int, int] | None = None
-    for key, age, file, offset, size, n in heapq.merge(*sources):
+    for key, age, file, offset, size, entry_index in heapq.merge(*entry_iterators):
         is_newest = key != last_key
         last_key = key
         if not is_newest or -age & 0xFF != VALUE:
             # this block is not read later, so damage would remain unnoticed: verify it below
             if size >= LARGE_BLOCK and file in tables:
-                unverified.add((file, offset, size))
+                unverified_blocks.add((file, offset, size))
             next_location = None
             continue
-        if next_location != (file, offset, n):
+        if next_location != (file, offset, entry_index):
             index.starts.append(index.length)
-            index.offsets.extend((file_numbers.setdefault(file, len(file_numbers)), offset, size, n))
-        next_location = (file, offset, n + 1)
+            index.locations.extend((file_indices.setdefault(file, len(file_indices)), offset, size, entry_index))
+        next_location = (file, offset, entry_index + 1)
         index.length += 1
         if index.length == max_records:
             break
-    for file, offset, size in unverified:
+    for file, offset, size in unverified_blocks:
         with locate_errors(file=files.path(file)):
             read_block(files, file, offset, size)
-    index.files = list(file_numbers)
+    index.files = list(file_indices)
     return index
 
 
-def _group_disjoint(tables: dict[str, Table]) -> list[list[str]]:
+def _group_disjoint_tables(tables: dict[str, Table]) -> list[list[str]]:
     """Group the tables into few sequences. The tables of a sequence are sorted by key and do not overlap."""
-    runs: list[list[str]] = []
-    ends: list[bytes] = []
+    sequences: list[list[str]] = []
+    last_keys: list[bytes] = []
     bounds = {name: (split_key(table.smallest)[0], split_key(table.largest)[0]) for name, table in tables.items()}
     for name, (smallest, largest) in sorted(bounds.items(), key=lambda item: item[1]):
-        run = next((n for n, end in enumerate(ends) if end < smallest), len(runs))
-        if run == len(runs):
-            runs.append([])
-            ends.append(b"")
-        runs[run].append(name)
-        ends[run] = largest
-    return runs
+        i = next((n for n, end in enumerate(last_keys) if end < smallest), len(sequences))
+        if i == len(sequences):
+            sequences.append([])
+            last_keys.append(b"")
+        sequences[i].append(name)
+        last_keys[i] = largest
+    return sequences
 
 
 def _scan_tables(files: Files, names: list[str]) -> Iterator[Entry]:
-    previous: tuple[bytes, int] | None = None
+    previous_key: tuple[bytes, int] | None = None
     for name in names:
         with locate_errors(file=files.path(name)):
             for entry in scan_table(files, name):
-                if previous is not None and (entry.key, entry.age) <= previous:
-                    raise damage_error("its keys are not in order")
-                previous = entry.key, entry.age
+                if previous_key is not None and (entry.key, entry.age) <= previous_key:
+                    raise make_damage_error("its keys are not in order")
+                previous_key = entry.key, entry.age
                 yield entry
 
 
-log = logging.getLogger("caffejax.data")
+logger = logging.getLogger("caffejax.data")
 
-_CACHED_BLOCKS = 16  # per thread; several, because records of overlapping tables alternate
+_NUM_CACHED_BLOCKS = 16  # per thread; several, because records of overlapping tables alternate
 
 Block = list[tuple[bytes, bytes]]
 
@@ -183,12 +184,12 @@ class LevelDb:
         index = self._get_index()
         if not 0 <= start <= start + count <= index.length:
             raise IndexError(f"records {start} to {start + count - 1} were requested, but there are {index.length}")
-        read, records = self._block_reader(), []
-        for file, offset, size, block_slice in index.locate(start, count):
-            block = read(file, offset, size)
-            if block_slice.stop > len(block):
-                raise damage_error("has changed since it was opened", self._files.path(file))
-            records += block[block_slice]
+        read_records, records = self._get_block_reader(), []
+        for file, offset, size, entry_slice in index.locate(start, count):
+            block = read_records(file, offset, size)
+            if entry_slice.stop > len(block):
+                raise make_damage_error("has changed since it was opened", self._files.path(file))
+            records += block[entry_slice]
         return records
 
     def head(self, count: int) -> LevelDb:
@@ -206,37 +207,40 @@ class LevelDb:
 
     def _get_index(self) -> Index:
         if self._index is None:
-            self._index = _open_index(self._files, self._max_records)
+            self._index = _read_index(self._files, self._max_records)
         return self._index
 
-    def _block_reader(self) -> Callable[[str, int, int], Block]:
+    def _get_block_reader(self) -> Callable[[str, int, int], Block]:
         """Return `_read_records` with a cache that only the current thread uses."""
         local = self._local
-        if not hasattr(local, "blocks"):
-            local.blocks = functools.lru_cache(_CACHED_BLOCKS)(functools.partial(_read_records, self._files))
-        return local.blocks
+        if not hasattr(local, "read_records"):
+            local.read_records = functools.lru_cache(_NUM_CACHED_BLOCKS)(functools.partial(_read_records, self._files))
+        return local.read_records
 
 
-def _open_index(files: Files, max_records: int | None) -> Index:
-    tables, names = read_version(files)
+def _read_index(files: Files, max_records: int | None) -> Index:
+    tables, log_names = read_version(files)
     logs: list[list[Entry]] = []
-    truncated: tuple[str, int] | None = None
-    for name in names:
+    truncated_log: tuple[str, int] | None = None
+    for name in log_names:
         with locate_errors(file=files.path(name)):
-            entries, truncated_at = read_log(files, name)
-        if truncated and entries:  # a crash can truncate only the last log
-            raise damage_error(
-                f"ends within the record after byte {truncated[1]}, but a later log follows", files.path(truncated[0])
+            entries, truncation_offset = read_log(files, name)
+        if truncated_log and entries:  # a crash can truncate only the last log
+            raise make_damage_error(
+                f"ends within the record after byte {truncated_log[1]}, but a later log follows",
+                files.path(truncated_log[0]),
             )
-        if truncated_at is not None:
-            truncated = name, truncated_at
+        if truncation_offset is not None:
+            truncated_log = name, truncation_offset
             message = "%s: cut off after byte %d, as after a crash; the last records are missing"
-            log.warning(message, files.path(name), truncated_at)
+            logger.warning(message, files.path(name), truncation_offset)
         logs.append(entries)
     index = build_index(files, tables, logs, max_records)
     if not index.length:
         reason = (
-            f"; {truncated[0]} is cut off after byte {truncated[1]}: recreate it or copy it again" if truncated else ""
+            f"; {truncated_log[0]} is cut off after byte {truncated_log[1]}: recreate it or copy it again"
+            if truncated_log
+            else ""
         )
         raise DataError(Problem(f"the LevelDB has no records{reason}", str(files.folder)))
     return index

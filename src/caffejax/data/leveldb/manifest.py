@@ -9,14 +9,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...errors import DataError, Problem, locate_errors
-from .leveldb_format import Files, damage_error, encode_prefixed, encode_varint, read_prefixed, read_varint, split_key
+from .leveldb_format import (
+    Files,
+    encode_length_prefixed,
+    encode_varint,
+    make_damage_error,
+    read_length_prefixed,
+    read_varint,
+    split_key,
+)
 from .log_format import LogReader, frame_records
 
-log = logging.getLogger("caffejax.data")
+logger = logging.getLogger("caffejax.data")
 
-_COMPARATOR = b"leveldb.BytewiseComparator"
-# the field numbers of an edit
-_ORDER, _LOG, _NEXT_FILE, _LAST_SEQUENCE, _COMPACTED, _DELETED, _NEW, _PREVIOUS_LOG = 1, 2, 3, 4, 5, 6, 7, 9
+_COMPARATOR_NAME = b"leveldb.BytewiseComparator"
+# the tags of an edit
+_COMPARATOR, _LOG_NUMBER, _NEXT_FILE_NUMBER, _LAST_SEQUENCE, _COMPACT_POINTER, _DELETED_FILE, _NEW_FILE = range(1, 8)
+_PREVIOUS_LOG_NUMBER = 9
 
 
 @dataclass(frozen=True)
@@ -35,13 +44,14 @@ class Version:
 
     Attributes:
         tables: the tables by (level, number).
-        log: the smallest number of the logs whose entries are not in tables yet; None if the manifest has no number.
-        previous_log: the number of one more log whose entries are not in tables yet, or 0.
+        log_number: the smallest number of the logs whose entries are not in tables yet; None if the manifest has
+            no number.
+        previous_log_number: the number of one more log whose entries are not in tables yet, or 0.
     """
 
     tables: dict[tuple[int, int], Table] = field(default_factory=dict)
-    log: int | None = None
-    previous_log: int = 0
+    log_number: int | None = None
+    previous_log_number: int = 0
 
 
 def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
@@ -60,22 +70,22 @@ def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
         size = files.size(file)
         if size != table.size:
             problem = "is missing" if size < 0 else f"has {size} bytes instead of {table.size}"
-            problems += damage_error(problem, files.path(file)).problems
+            problems += make_damage_error(problem, files.path(file)).problems
     if problems:
         raise DataError(problems)
     return tables, _log_names(files, version)
 
 
-def encode_manifest(tables: Sequence[Table], level: int, records: int) -> bytes:
+def encode_manifest(tables: Sequence[Table], level: int, num_records: int) -> bytes:
     """Return the content of the manifest of a new database whose tables are all on one level."""
     edit = bytearray()
-    edit += bytes([_ORDER]) + encode_prefixed(_COMPARATOR)
-    edit += bytes([_LOG]) + encode_varint(0)
-    edit += bytes([_NEXT_FILE]) + encode_varint(max((table.number for table in tables), default=1) + 1)
-    edit += bytes([_LAST_SEQUENCE]) + encode_varint(records)
+    edit += bytes([_COMPARATOR]) + encode_length_prefixed(_COMPARATOR_NAME)
+    edit += bytes([_LOG_NUMBER]) + encode_varint(0)
+    edit += bytes([_NEXT_FILE_NUMBER]) + encode_varint(max((table.number for table in tables), default=1) + 1)
+    edit += bytes([_LAST_SEQUENCE]) + encode_varint(num_records)
     for table in tables:
-        edit += bytes([_NEW, level]) + encode_varint(table.number) + encode_varint(table.size)
-        edit += encode_prefixed(table.smallest) + encode_prefixed(table.largest)
+        edit += bytes([_NEW_FILE, level]) + encode_varint(table.number) + encode_varint(table.size)
+        edit += encode_length_prefixed(table.smallest) + encode_length_prefixed(table.largest)
     return frame_records([bytes(edit)])
 
 
@@ -93,10 +103,10 @@ def _manifest_name(files: Files) -> str:
         content = files.read("CURRENT", 0, min(files.size("CURRENT"), 100))
         match = re.fullmatch(rb"(MANIFEST-\d+)\n", content)
         if not match:
-            raise damage_error("does not name a manifest")
+            raise make_damage_error("does not name a manifest")
         name = match[1].decode()
     if files.size(name) < 0:
-        raise damage_error(f"there is no {name}, which CURRENT names", str(folder))
+        raise make_damage_error(f"there is no {name}, which CURRENT names", str(folder))
     return name
 
 
@@ -104,66 +114,70 @@ def _replay(files: Files, name: str) -> Version:
     version = Version()
     reader = LogReader(files, name)
     for edit, _ in reader:
-        _apply(version, edit)
-    if reader.truncated_at is not None:
-        raise damage_error(f"ends within the record after byte {reader.truncated_at}")
-    if version.log is None:
-        raise damage_error("does not state the number of the log")
+        _apply_edit(version, edit)
+    if reader.truncation_offset is not None:
+        raise make_damage_error(f"ends within the record after byte {reader.truncation_offset}")
+    if version.log_number is None:
+        raise make_damage_error("does not state the number of the log")
     return version
 
 
-def _apply(version: Version, edit: bytes) -> None:
+def _apply_edit(version: Version, edit: bytes) -> None:
     position = 0
     while position < len(edit):
-        kind, position = read_varint(edit, position)
-        if kind == _ORDER:
-            comparator, position = read_prefixed(edit, position)
-            if comparator != _COMPARATOR:
+        tag, position = read_varint(edit, position)
+        if tag == _COMPARATOR:
+            comparator, position = read_length_prefixed(edit, position)
+            if comparator != _COMPARATOR_NAME:
                 raise DataError(
                     f"the keys are ordered by the unsupported comparator '{comparator.decode(errors='replace')}'"
                 )
-        elif kind == _LOG:
-            version.log, position = read_varint(edit, position)
-        elif kind == _PREVIOUS_LOG:
-            version.previous_log, position = read_varint(edit, position)
-        elif kind in (_NEXT_FILE, _LAST_SEQUENCE):
+        elif tag == _LOG_NUMBER:
+            version.log_number, position = read_varint(edit, position)
+        elif tag == _PREVIOUS_LOG_NUMBER:
+            version.previous_log_number, position = read_varint(edit, position)
+        elif tag in (_NEXT_FILE_NUMBER, _LAST_SEQUENCE):
             _, position = read_varint(edit, position)
-        elif kind == _COMPACTED:
+        elif tag == _COMPACT_POINTER:
             _, position = read_varint(edit, position)
-            _, position = read_prefixed(edit, position)
-        elif kind == _DELETED:
+            _, position = read_length_prefixed(edit, position)
+        elif tag == _DELETED_FILE:
             level, position = read_varint(edit, position)
             number, position = read_varint(edit, position)
             version.tables.pop((level, number), None)
-        elif kind == _NEW:
+        elif tag == _NEW_FILE:
             level, position = read_varint(edit, position)
             number, position = read_varint(edit, position)
             size, position = read_varint(edit, position)
-            smallest, position = read_prefixed(edit, position)
-            largest, position = read_prefixed(edit, position)
+            smallest, position = read_length_prefixed(edit, position)
+            largest, position = read_length_prefixed(edit, position)
             for key in (smallest, largest):
                 split_key(key)  # raises for an invalid key
             version.tables[level, number] = Table(number, size, smallest, largest)
         else:
-            raise damage_error(f"has a field {kind}, which LevelDB does not have; it may be a RocksDB")
+            raise make_damage_error(f"has a field {tag}, which LevelDB does not have; it may be a RocksDB")
 
 
 def _table_name(files: Files, number: int) -> str:
-    new, old = f"{number:06d}.ldb", f"{number:06d}.sst"
-    return old if files.size(old) >= 0 and files.size(new) < 0 else new
+    ldb_name, sst_name = f"{number:06d}.ldb", f"{number:06d}.sst"
+    return sst_name if files.size(sst_name) >= 0 and files.size(ldb_name) < 0 else ldb_name
 
 
 def _log_names(files: Files, version: Version) -> list[str]:
-    assert version.log is not None
+    assert version.log_number is not None
     try:
         names = os.listdir(files.folder)
     except OSError as error:
         raise DataError(Problem(f"cannot be read: {error.strerror}", str(files.folder))) from error
-    numbered = {int(match[1]): name for name in names if (match := re.fullmatch(r"(\d+)\.log", name))}
-    if version.log and version.log not in numbered:
-        log.warning(
+    names_by_number = {int(match[1]): name for name in names if (match := re.fullmatch(r"(\d+)\.log", name))}
+    if version.log_number and version.log_number not in names_by_number:
+        logger.warning(
             "%s: %06d.log is missing; if the folder was copied without it, its newest records are missing",
             files.folder,
-            version.log,
+            version.log_number,
         )
-    return [name for n, name in sorted(numbered.items()) if n >= version.log or n == version.previous_log]
+    return [
+        name
+        for n, name in sorted(names_by_number.items())
+        if n >= version.log_number or n == version.previous_log_number
+    ]

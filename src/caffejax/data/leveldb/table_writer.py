@@ -46,9 +46,9 @@ class TableWriter:
         """Write the remaining entries, the index and the footer."""
         if self._block.data:
             self._end_block()
-        filters = self._write(_BlockBuilder(1))
-        blocks = self._write(self._index)
-        self._put(FOOTER.pack(filters + blocks, MAGIC))
+        filter_handle = self._write(_BlockBuilder(1))
+        index_handle = self._write(self._index)
+        self._put(FOOTER.pack(filter_handle + index_handle, MAGIC))
 
     def _end_block(self) -> None:
         key = self._block.last_key
@@ -57,7 +57,7 @@ class TableWriter:
 
     def _write(self, block: _BlockBuilder) -> bytes:
         """Write a block and return its handle."""
-        data, compression = block.content(), RAW
+        data, compression = block.serialize(), RAW
         if self._compress:
             compressed = bytes(cramjam.snappy.compress_raw(data))
             if len(compressed) < len(data) - len(data) // 8:
@@ -83,19 +83,19 @@ class _BlockBuilder:
         self.last_key = b""
         self._restart_interval = restart_interval
         self._restarts = [0]
-        self._entries_since_restart = 0
+        self._num_entries_since_restart = 0
 
     def add(self, key: bytes, value: bytes) -> None:
-        if self._entries_since_restart == self._restart_interval:
+        if self._num_entries_since_restart == self._restart_interval:
             self._restarts.append(len(self.data))
-            self._entries_since_restart = 0
-        shared = _shared_prefix_length(self.last_key, key) if self._entries_since_restart else 0
+            self._num_entries_since_restart = 0
+        shared = _shared_prefix_length(self.last_key, key) if self._num_entries_since_restart else 0
         self.data += encode_varint(shared) + encode_varint(len(key) - shared) + encode_varint(len(value))
         self.data += key[shared:] + value
         self.last_key = key
-        self._entries_since_restart += 1
+        self._num_entries_since_restart += 1
 
-    def content(self) -> bytes:
+    def serialize(self) -> bytes:
         return bytes(self.data) + _pack_words([*self._restarts, len(self._restarts)])
 
 
@@ -132,13 +132,13 @@ def leveldb_writer(path: str | os.PathLike[str], compress: bool = True) -> Itera
     """
     path = Path(path)
     with create_folder(path) as folder:
-        tables = _Tables(folder, path, compress)
+        writer = _TablesWriter(folder, path, compress)
         try:
-            yield tables.put
+            yield writer.put
             with convert_write_errors(path):
-                tables.finish()
+                writer.finish()
         finally:
-            tables.close()
+            writer.close()
 
 
 def write_leveldb(path: str | os.PathLike[str], records: Iterable[tuple[bytes, bytes]], compress: bool = True) -> None:
@@ -152,7 +152,7 @@ def write_leveldb(path: str | os.PathLike[str], records: Iterable[tuple[bytes, b
             put(key, value)
 
 
-class _Tables:
+class _TablesWriter:
     """The table files of a new database, written one after the other."""
 
     def __init__(self, folder: Path, path: Path, compress: bool) -> None:
@@ -160,21 +160,21 @@ class _Tables:
         self._path = path
         self._compress = compress
         self._finished_tables: list[Table] = []
-        self._records = 0
+        self._num_records = 0
         self._last_key: bytes | None = None
         self._file: BinaryIO | None = None
         self._table: TableWriter | None = None
-        self._smallest = b""
+        self._smallest_key = b""
 
     def put(self, key: bytes, value: bytes) -> None:
         """Write a record."""
         if self._last_key is not None and key <= self._last_key:
             problem = "occurs twice" if key == self._last_key else f"comes after {self._last_key!r}; keys must ascend"
             raise DataError(Problem(f"key {key!r} {problem}", str(self._path)))
-        self._records += 1
+        self._num_records += 1
         self._last_key = key
         with convert_write_errors(self._path):
-            internal_key = join_key(key, self._records)
+            internal_key = join_key(key, self._num_records)
             if self._table is None:
                 self._table = self._begin_table(internal_key)
             self._table.add(internal_key, value)
@@ -184,7 +184,7 @@ class _Tables:
     def finish(self) -> None:
         """Write the remaining entries, and finish the last table."""
         self._end_table()
-        (self._folder / _MANIFEST).write_bytes(encode_manifest(self._finished_tables, _TABLE_LEVEL, self._records))
+        (self._folder / _MANIFEST).write_bytes(encode_manifest(self._finished_tables, _TABLE_LEVEL, self._num_records))
         (self._folder / "CURRENT").write_text(f"{_MANIFEST}\n")
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class _Tables:
             self._file.close()
 
     def _begin_table(self, smallest: bytes) -> TableWriter:
-        self._smallest = smallest
+        self._smallest_key = smallest
         self._file = open(self._folder / f"{self._table_number:06d}.ldb", "xb")  # noqa: SIM115  (closed in `_end_table`)
         return TableWriter(self._file, self._compress)
 
@@ -202,8 +202,8 @@ class _Tables:
             return
         self._table.finish()
         self._file.close()
-        largest = join_key(self._last_key, self._records)
-        self._finished_tables.append(Table(self._table_number, self._table.size, self._smallest, largest))
+        largest = join_key(self._last_key, self._num_records)
+        self._finished_tables.append(Table(self._table_number, self._table.size, self._smallest_key, largest))
         self._table = None
 
     @property

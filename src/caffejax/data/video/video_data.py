@@ -19,12 +19,12 @@ from ...layers.registry import define_layer
 from ...layers.types import LayerDocs, Signature
 from ..data_layer import DataLayer
 from ..image_batches import Examples, ImageBatches, Label
-from ..image_data import ListDataset, check_list_param
+from ..image_data import FileListDataset, check_list_param
 from ..image_decoding import BadImageError, check_pixel_count, read_image, resize
-from ..image_list import find_files, list_folders, read_names, shorten
+from ..image_list import find_files, get_search_folders, read_names, truncate_problems
 from ..import_cv2 import cv2
 from ..prefetch import Batch, Batches
-from ..sampling import CounterRng, dims
+from ..sampling import CounterRng, format_shape
 from ..transform import Normalize
 
 _INTEGER = re.compile(r"[+-]?\d{1,9}")
@@ -46,38 +46,40 @@ class VideoList:
     labels: list[list[int]]
 
 
-def read_videos(file: Path, *, has_numbers: bool, multiple_labels: bool = False) -> VideoList:
+def read_videos(file: Path, *, has_numbers: bool, has_multiple_labels: bool = False) -> VideoList:
     """Read a list of videos.
 
     Args:
         file: the list.
         has_numbers: whether lines have a number between the name and the labels.
-        multiple_labels: whether lines may have several labels, separated by commas.
+        has_multiple_labels: whether lines may have several labels, separated by commas.
 
     Raises:
         DataError: if the file cannot be read or is empty, or lines are malformed. The message names each such line.
     """
     videos, problems = VideoList([], [], []), []
-    form = "a name, " + ("an integer, " if has_numbers else "") + ("labels" if multiple_labels else "a label")
-    for line, text in enumerate(read_names(file), 1):
-        name, *fields = text.split()
-        labels = fields[-1].split(",") if multiple_labels and fields else fields[-1:]
+    line_format = (
+        "a name, " + ("an integer, " if has_numbers else "") + ("labels" if has_multiple_labels else "a label")
+    )
+    for line_number, line in enumerate(read_names(file), 1):
+        name, *fields = line.split()
+        labels = fields[-1].split(",") if has_multiple_labels and fields else fields[-1:]
         numbers = fields[:-1]
         if len(fields) != 1 + has_numbers or not all(map(_INTEGER.fullmatch, (*numbers, *labels))):
-            problems.append(Problem(f"'{text}' is not {form}, with spaces between them", str(file), line))
+            problems.append(Problem(f"'{line}' is not {line_format}, with spaces between them", str(file), line_number))
             continue
         videos.names.append(name)
         videos.numbers.append(int(numbers[0]) if has_numbers else 0)
         videos.labels.append([int(label) for label in labels])
     if problems:
-        raise DataError(shorten(problems))
+        raise DataError(truncate_problems(problems))
     return videos
 
 
-class VideoDataset(ListDataset[Label]):
+class VideoDataset(FileListDataset[Label]):
     """The videos of a list as examples."""
 
-    noun = "video"
+    item_name = "video"
 
 
 class ClipDataset(VideoDataset[Any]):
@@ -95,14 +97,14 @@ class ClipDataset(VideoDataset[Any]):
     def __init__(self, definition: LayerDefinition, param: Any, rng: CounterRng) -> None:
         self._param, self._rng, self._training = param, rng, definition.training
         self._max_pixels = definition.data_config.max_image_pixels
-        multiple_labels = bool(getattr(param, "use_multiple_label", False))
+        has_multiple_labels = bool(getattr(param, "use_multiple_label", False))
         file = definition.path(param.source)
         videos = read_videos(
-            file, has_numbers=param.use_image or not param.use_temporal_jitter, multiple_labels=multiple_labels
+            file, has_numbers=param.use_image or not param.use_temporal_jitter, has_multiple_labels=has_multiple_labels
         )
-        paths = find_files(file, videos.names, param.root_folder, list_folders(definition, file), "video")
+        paths = find_files(file, videos.names, param.root_folder, get_search_folders(definition, file), "video")
         self._numbers = videos.numbers
-        self._labels = [self._one_hot(labels) if multiple_labels else labels[0] for labels in videos.labels]
+        self._labels = [self._one_hot(labels) if has_multiple_labels else labels[0] for labels in videos.labels]
         super().__init__(paths, param, rng)
 
     def _one_hot(self, labels: list[int]) -> np.ndarray:
@@ -112,26 +114,27 @@ class ClipDataset(VideoDataset[Any]):
             raise DataError(f"the list has labels {labels}, which must be below num_of_labels {n}")
         return np.isin(np.arange(n), labels).astype(np.float32)
 
-    def read_one(self, n: int, i: int) -> tuple[np.ndarray, Any]:
+    def read_example(self, n: int, i: int) -> tuple[np.ndarray, Any]:
         """Read the clip and the label of the video on line i."""
-        param, random = self._param, self._rng.generator(n)
+        param, rng = self._param, self._rng.generator(n)
         step = param.sampling_rate
         if getattr(param, "use_sampling_rate_jitter", False):
-            step = int(random.integers(param.max_sampling_rate)) + 1
+            step = int(rng.integers(param.max_sampling_rate)) + 1
         length, path = param.new_length, self._paths[i]
         if not param.use_image:
-            begin = None if param.use_temporal_jitter else self._numbers[i]
-            frames = _read_frames(path, begin, length, step, random, self._max_pixels)
+            first_frame = None if param.use_temporal_jitter else self._numbers[i]
+            frames = _read_frames(path, first_frame, length, step, rng, self._max_pixels)
         else:
-            first = self._numbers[i]
-            if param.use_temporal_jitter:  # `first` is the number of frames, which count from 1
-                last_start = first - length * step
+            first_number = self._numbers[i]
+            if param.use_temporal_jitter:  # frames count from 1
+                num_frames = self._numbers[i]
+                last_start = num_frames - length * step
                 if last_start < 0:
-                    raise BadImageError(Problem(f"has {first} frames, but {length * step} are needed", path))
-                first = int(random.integers(last_start + 1)) + 1 if self._training else 1
-            numbers = range(first, first + length * step, step)
-            files = [os.path.join(path, f"{number:06d}.jpg") for number in numbers]
-            frames = [read_image(file, max_pixels=self._max_pixels) for file in files]
+                    raise BadImageError(Problem(f"has {num_frames} frames, but {length * step} are needed", path))
+                first_number = int(rng.integers(last_start + 1)) + 1 if self._training else 1
+            frame_numbers = range(first_number, first_number + length * step, step)
+            frame_paths = [os.path.join(path, f"{frame_number:06d}.jpg") for frame_number in frame_numbers]
+            frames = [read_image(file, max_pixels=self._max_pixels) for file in frame_paths]
         resized = [resize(frame, param.new_height, param.new_width, self._max_pixels) for frame in frames]
         if len({frame.shape for frame in resized}) > 1:
             raise BadImageError(Problem("has frames of several sizes; set new_height and new_width", path))
@@ -139,12 +142,12 @@ class ClipDataset(VideoDataset[Any]):
 
 
 def _read_frames(
-    path: str, begin: int | None, length: int, step: int, random: np.random.Generator, max_pixels: int
+    path: str, first_frame: int | None, length: int, step: int, rng: np.random.Generator, max_pixels: int
 ) -> list[np.ndarray]:
     """Read `length` frames (3, H, W) of a video file, `step` frames apart.
 
-    All frames from the start of the file are decoded, because seeking does not work in all files. If `begin` is None,
-    the first frame is selected at random.
+    All frames from the start of the file are decoded, because seeking does not work in all files. If `first_frame` is
+    None, the first frame is selected at random.
     """
     capture = cv2.VideoCapture(path)
     try:
@@ -153,16 +156,16 @@ def _read_frames(
         height, width = (int(capture.get(side)) for side in (cv2.CAP_PROP_FRAME_HEIGHT, cv2.CAP_PROP_FRAME_WIDTH))
         with locate_errors(file=path):
             check_pixel_count(height, width, max_pixels)
-        if begin is None:
-            n_frames = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
-            if n_frames < length * step:
-                raise BadImageError(Problem(f"has {n_frames} frames, but {length * step} are needed", path))
-            begin = int(random.integers(n_frames - length * step + 1))
+        if first_frame is None:
+            num_frames = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
+            if num_frames < length * step:
+                raise BadImageError(Problem(f"has {num_frames} frames, but {length * step} are needed", path))
+            first_frame = int(rng.integers(num_frames - length * step + 1))
         frames: list[np.ndarray] = []
-        for number in range(begin + (length - 1) * step + 1):
+        for frame_index in range(first_frame + (length - 1) * step + 1):
             if not capture.grab():
-                raise BadImageError(Problem(f"has {number} frames, too few to start at frame {begin}", path))
-            if number >= begin and (number - begin) % step == 0:
+                raise BadImageError(Problem(f"has {frame_index} frames, too few to start at frame {first_frame}", path))
+            if frame_index >= first_frame and (frame_index - first_frame) % step == 0:
                 frames.append(capture.retrieve()[1].transpose(2, 0, 1))
         return frames
     finally:
@@ -170,22 +173,22 @@ def _read_frames(
 
 
 _CHANNELS = 3
-_LIST_SETTINGS = (
+_LIST_FIELDS = (
     *("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "new_length", "root_folder"),
 )
-_SEGMENT_SETTINGS = ("num_segments", "modality", "name_pattern")
-_CLIP_SETTINGS = ("use_image", "use_temporal_jitter", "sampling_rate", "show_data")
-_SSD_SETTINGS = ("video_type", "device_id", "video_file", "skip_frames")
-_KNOWN = {
+_SEGMENT_FIELDS = ("num_segments", "modality", "name_pattern")
+_CLIP_FIELDS = ("use_image", "use_temporal_jitter", "sampling_rate", "show_data")
+_SSD_FIELDS = ("video_type", "device_id", "video_file", "skip_frames")
+_SUPPORTED_FIELDS = {
     "image_data_param": {
-        *(*_LIST_SETTINGS, *_CLIP_SETTINGS),
+        *(*_LIST_FIELDS, *_CLIP_FIELDS),
         *("scale", "mean_file", "mean_value", "crop_size", "mirror", "is_color"),
     },
     "video_data_param": {
-        *(*_LIST_SETTINGS, *_CLIP_SETTINGS),
+        *(*_LIST_FIELDS, *_CLIP_FIELDS),
         *("max_sampling_rate", "use_sampling_rate_jitter", "use_multiple_label", "num_of_labels"),
     },
-    "segments": {*_LIST_SETTINGS, *_SEGMENT_SETTINGS},
+    "segments": {*_LIST_FIELDS, *_SEGMENT_FIELDS},
 }
 
 
@@ -231,23 +234,21 @@ class VideoDataLayer(DataLayer):
 
     def probe(self) -> SourceSpec:
         """Check the settings and all videos of the list, and read the first video."""
-        return self._batches().probe(len(self.layer.top))
+        return self._batches().probe(len(self.layer_param.top))
 
     def open(self, tops: Tops) -> Batches:
         """Open the list."""
         return self._batches(tops)
 
     def _batches(self, tops: Tops = ()) -> ImageBatches[Any]:
-        kind, param = _parse_settings(self.layer)
+        kind, param = _parse_settings(self.layer_param)
         if kind == "segments":
             segments = SegmentDataset(self.definition, self.rng)
             return ImageBatches(
                 _move_to_transform(self.definition, kind, param), segments, param.batch_size, self.rng, tops
             )
-        clips, definition = (
-            ClipDataset(self.definition, param, self.rng),
-            _move_to_transform(self.definition, kind, param),
-        )
+        clips = ClipDataset(self.definition, param, self.rng)
+        definition = _move_to_transform(self.definition, kind, param)
         return ClipBatches(definition, clips, param.batch_size, self.rng, tops, length=param.new_length)
 
 
@@ -258,9 +259,9 @@ define_layer(
         tops=(1, 2),
         param="video_data_param",
         further_params=("image_data_param",),
-        fork_settings=tuple(sorted((*_CLIP_SETTINGS, "new_length", "mean_value"))),
+        fork_settings=tuple(sorted((*_CLIP_FIELDS, "new_length", "mean_value"))),
     ),
-    VideoDataLayer.source(),
+    VideoDataLayer.implementation(),
     docs=LayerDocs(
         origin="C3D, yjxiong/caffe",
         restrictions="The VideoData layer of the SSD fork, which reads a video or a camera, is refused. A clip that "
@@ -270,7 +271,7 @@ define_layer(
 )
 
 
-def layer_kind(layer: Any) -> tuple[str, Any]:
+def classify_layer(layer: Any) -> tuple[str, Any]:
     """Return the kind of a VideoData layer and its parameter message.
 
     The kind is "segments" for temporal segment networks, "video_data_param" or "image_data_param" for C3D's two forms.
@@ -278,12 +279,12 @@ def layer_kind(layer: Any) -> tuple[str, Any]:
     if layer.HasField("image_data_param") and not layer.HasField("video_data_param"):
         return "image_data_param", layer.image_data_param
     param = layer.video_data_param
-    return ("segments" if any(param.HasField(field) for field in _SEGMENT_SETTINGS) else "video_data_param"), param
+    return ("segments" if any(param.HasField(field) for field in _SEGMENT_FIELDS) else "video_data_param"), param
 
 
 def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
     """Return the shape of one video in a layer's first top, for frames of the given height and width."""
-    kind, param = layer_kind(layer)
+    kind, param = classify_layer(layer)
     if kind != "segments":
         return _CHANNELS, param.new_length, height, width
     n_channels = 2 if param.Modality.Name(param.modality) == "FLOW" else _CHANNELS
@@ -291,16 +292,16 @@ def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
 
 
 def _parse_settings(layer: Any) -> tuple[str, Any]:
-    """Check the settings of a layer; return its kind and parameter message as `layer_kind` does."""
-    kind, param = layer_kind(layer)
-    name = "image_data_param" if kind == "image_data_param" else "video_data_param"
-    if any(layer.video_data_param.HasField(field) for field in _SSD_SETTINGS):
+    """Check the settings of a layer; return its kind and parameter message as `classify_layer` does."""
+    kind, param = classify_layer(layer)
+    param_name = "image_data_param" if kind == "image_data_param" else "video_data_param"
+    if any(layer.video_data_param.HasField(field) for field in _SSD_FIELDS):
         raise DataError("the SSD fork's VideoData, which reads a video or a camera, is not supported")
-    check_list_param(param, name, _KNOWN[kind])
-    positive = ("new_length", "num_segments" if kind == "segments" else "sampling_rate")
-    for field in (*positive, "max_sampling_rate", "num_of_labels"):
+    check_list_param(param, param_name, _SUPPORTED_FIELDS[kind])
+    positive_fields = ("new_length", "num_segments" if kind == "segments" else "sampling_rate")
+    for field in (*positive_fields, "max_sampling_rate", "num_of_labels"):
         if getattr(param, field, 1) < 1:
-            raise DataError(f"{name}.{field} must be 1 or more, not {getattr(param, field)}")
+            raise DataError(f"{param_name}.{field} must be 1 or more, not {getattr(param, field)}")
     return kind, param
 
 
@@ -321,19 +322,19 @@ def _move_to_transform(definition: LayerDefinition, kind: str, param: Any) -> La
             t.mean_value.append(param.mean_value)
     means = list(t.mean_value)
     if kind == "segments":
-        for name in CROP_SETTINGS:
+        for name in CROP_FIELDS:
             t.ClearField(name)
         channels = video_shape(layer, 0, 0)[0]
-        expanded = means * (channels // max(len(means), 1))
+        expanded_means = means * (channels // max(len(means), 1))
     else:
-        channels, expanded = _CHANNELS, [mean for mean in means for _ in range(param.new_length)]
+        channels, expanded_means = _CHANNELS, [mean for mean in means for _ in range(param.new_length)]
     if len(means) > 1:
         if channels % len(means) if kind == "segments" else len(means) != channels:
             raise DataError(
                 f"mean_value is set {len(means)} times, but there are {channels} channels; set it once, or once "
                 "for each channel"
             )
-        t.mean_value[:] = expanded
+        t.mean_value[:] = expanded_means
     return dataclasses.replace(definition, layer=layer)
 
 
@@ -342,7 +343,7 @@ def _clip_shape(shape: tuple[int, ...], length: int) -> tuple[int, ...]:
     return (*leading, channels // length, length, height, width)
 
 
-_PATTERNS = {"RGB": "image_%04d.jpg", "FLOW": "flow_%c_%04d.jpg"}
+_NAME_PATTERNS = {"RGB": "image_%04d.jpg", "FLOW": "flow_%c_%04d.jpg"}
 
 
 class SegmentDataset(VideoDataset[int]):
@@ -365,51 +366,57 @@ class SegmentDataset(VideoDataset[int]):
         self._rng, self._training = rng, definition.training
         self._max_pixels = definition.data_config.max_image_pixels
         self._crop = make_crop(definition)
-        self._flow = param.Modality.Name(param.modality) == "FLOW"
-        self._pattern = param.name_pattern or _PATTERNS[param.Modality.Name(param.modality)]
+        self._is_flow = param.Modality.Name(param.modality) == "FLOW"
+        self._pattern = param.name_pattern or _NAME_PATTERNS[param.Modality.Name(param.modality)]
         self._frame_name(0, "x")
         file = definition.path(param.source)
         videos = read_videos(file, has_numbers=True)
-        paths = find_files(file, videos.names, param.root_folder, list_folders(definition, file), "folder of frames")
+        paths = find_files(
+            file, videos.names, param.root_folder, get_search_folders(definition, file), "folder of frames"
+        )
         self._lengths = videos.numbers
         self._labels = [labels[0] for labels in videos.labels]
         super().__init__(paths, param, rng)
 
-    def read_one(self, n: int, i: int) -> tuple[np.ndarray, int]:
+    def read_example(self, n: int, i: int) -> tuple[np.ndarray, int]:
         """Read the frames (C, H, W) and the label of the video on line i."""
-        param, random = self._param, self._rng.generator(n)
-        arguments = not self._flow, param.new_height, param.new_width, self._max_pixels
+        param, rng = self._param, self._rng.generator(n)
+        read_arguments = not self._is_flow, param.new_height, param.new_width, self._max_pixels
         frames = [
-            read_image(os.path.join(self._paths[i], name), *arguments)
-            for offset in self._offsets(self._lengths[i], random)
-            for number in range(offset + 1, offset + param.new_length + 1)
+            read_image(os.path.join(self._paths[i], name), *read_arguments)
+            for offset in self._sample_offsets(self._lengths[i], rng)
+            for frame_number in range(offset + 1, offset + param.new_length + 1)
             for name in (
-                [self._frame_name(number, axis) for axis in "xy"] if self._flow else [self._frame_name(number)]
+                [self._frame_name(frame_number, axis) for axis in "xy"]
+                if self._is_flow
+                else [self._frame_name(frame_number)]
             )
         ]
         if len({frame.shape for frame in frames}) > 1:
             problem = Problem("has frames of several sizes; set new_height and new_width", self._paths[i])
             raise BadImageError(problem)
-        return self._crop(np.concatenate(frames), random), self._labels[i]
+        return self._crop(np.concatenate(frames), rng), self._labels[i]
 
-    def _offsets(self, frames: int, random: np.random.Generator) -> list[int]:
+    def _sample_offsets(self, num_frames: int, rng: np.random.Generator) -> list[int]:
         """Return the number of frames before the first frame of each segment."""
-        segments, length = self._param.num_segments, self._param.new_length
-        segment_length = frames // segments
-        if segment_length < length:
-            return [1] * segments  # as in the fork, also for videos of a single frame
-        n_starts = segment_length - length + 1
+        num_segments, num_segment_frames = self._param.num_segments, self._param.new_length
+        segment_length = num_frames // num_segments
+        if segment_length < num_segment_frames:
+            return [1] * num_segments  # as in the fork, also for videos of a single frame
+        n_starts = segment_length - num_segment_frames + 1
         return [
-            int(random.integers(n_starts) if self._training else n_starts // 2) + k * segment_length
-            for k in range(segments)
+            int(rng.integers(n_starts) if self._training else n_starts // 2) + k * segment_length
+            for k in range(num_segments)
         ]
 
-    def _frame_name(self, number: int, axis: str = "") -> str:
+    def _frame_name(self, frame_number: int, axis: str = "") -> str:
         try:
-            return self._pattern % ((axis, number) if self._flow else number)
+            return self._pattern % ((axis, frame_number) if self._is_flow else frame_number)
         except (TypeError, ValueError) as error:
-            form = "%c for the flow's axis and %d" if self._flow else "%d"
-            raise DataError(f"name_pattern '{self._pattern}' must have {form} for the frame's number") from error
+            required_fields = "%c for the flow's axis and %d" if self._is_flow else "%d"
+            raise DataError(
+                f"name_pattern '{self._pattern}' must have {required_fields} for the frame's number"
+            ) from error
 
 
 _RATIOS = (1.0, 0.875, 0.75, 0.66)
@@ -417,7 +424,7 @@ _RATIOS = (1.0, 0.875, 0.75, 0.66)
 _CROP_POSITIONS = ((0, 0), (0, 4), (4, 0), (4, 4), (2, 2))
 _EXTRA_CROP_POSITIONS = ((0, 2), (4, 2), (2, 0), (2, 4), (1, 1), (1, 3), (3, 1), (3, 3))
 
-CROP_SETTINGS = (
+CROP_FIELDS = (
     "crop_size",
     "mirror",
     "multi_scale",
@@ -451,10 +458,10 @@ def make_crop(definition: LayerDefinition) -> Callable[[np.ndarray, np.random.Ge
             "transform_param has both mean_file and crop_size, which cannot be combined here; set mean_value instead"
         )
 
-    def crop_image(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    def crop_image(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         if p.crop_size:
-            image = _crop(p, ratios, image, random if training else None)
-        if p.mirror and random.integers(2):
+            image = _crop(p, ratios, image, rng if training else None)
+        if p.mirror and rng.integers(2):
             image = image[:, :, ::-1]
             if p.is_flow:
                 image = image.copy()
@@ -464,25 +471,25 @@ def make_crop(definition: LayerDefinition) -> Callable[[np.ndarray, np.random.Ge
     return crop_image
 
 
-def _crop(p: Any, ratios: list[np.float32], image: np.ndarray, random: np.random.Generator | None) -> np.ndarray:
+def _crop(p: Any, ratios: list[np.float32], image: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
     size, extent = (p.crop_size, p.crop_size), image.shape[1:]
     if min(extent) < p.crop_size:
-        raise DataError(f"is {dims(image.shape)} (CxHxW), smaller than crop_size {p.crop_size}")
-    if random is not None and p.multi_scale:
+        raise DataError(f"is {format_shape(image.shape)} (CxHxW), smaller than crop_size {p.crop_size}")
+    if rng is not None and p.multi_scale:
         sides = [int(min(extent) * ratio) for ratio in ratios]
         sides = [p.crop_size if abs(side - p.crop_size) < 3 else side for side in sides]
         pairs = [(h, w) for i, h in enumerate(sides) for j, w in enumerate(sides) if abs(i - j) <= p.max_distort]
-        size = pairs[random.integers(len(pairs))]
+        size = pairs[rng.integers(len(pairs))]
     margins = [n - side for n, side in zip(extent, size, strict=True)]
-    if random is None:
+    if rng is None:
         row, column = (n // 2 for n in margins)
     elif p.fix_crop:
         positions = _CROP_POSITIONS + _EXTRA_CROP_POSITIONS if p.more_fix_crop else _CROP_POSITIONS
-        row, column = (n // 4 * q for n, q in zip(margins, positions[random.integers(len(positions))], strict=True))
+        row, column = (n // 4 * q for n, q in zip(margins, positions[rng.integers(len(positions))], strict=True))
     else:
-        row, column = (int(random.integers(n + 1)) for n in margins)
-    cropped = image[:, row : row + size[0], column : column + size[1]]
+        row, column = (int(rng.integers(n + 1)) for n in margins)
+    crop = image[:, row : row + size[0], column : column + size[1]]
     if size == (p.crop_size, p.crop_size):
-        return cropped
+        return crop
     # one channel at a time, because OpenCV supports at most 512 channels
-    return np.concatenate([resize(channel[None], p.crop_size, p.crop_size) for channel in cropped])
+    return np.concatenate([resize(channel[None], p.crop_size, p.crop_size) for channel in crop])
