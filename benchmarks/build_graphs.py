@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from caffejax.errors import CaffejaxError
-from caffejax.graph import build_graph, net_state
+from caffejax.graph import build_graph, make_net_state
 from caffejax.schema import read_net
 
 
@@ -37,7 +37,7 @@ def main() -> None:
         start = time.perf_counter()
         try:
             net = read_net(text)
-            graph = build_graph(net, net_state(net, options.phase))
+            graph = build_graph(net, make_net_state(net, options.phase))
         except CaffejaxError:
             n_refused += 1
             continue

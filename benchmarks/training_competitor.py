@@ -55,13 +55,13 @@ def variables_of(net: Net) -> Variables:
         scale = np.sqrt(2 / np.prod(param.spec.shape[1:]))
         return jnp.asarray(scale * random.standard_normal(param.spec.shape, np.float32))
 
-    params = net.tree(lambda p: blob(p) if p.spec.learnable else None)
+    params = net.map_params(lambda p: blob(p) if p.spec.learnable else None)
 
     def statistic(param: Any) -> Any:
         mean = param.slot.index == 0
         return jnp.zeros(param.spec.shape) if mean else jnp.ones(param.spec.shape)  # variance, and the count
 
-    return Variables(params, net.tree(lambda p: None if p.spec.learnable else statistic(p)))
+    return Variables(params, net.map_params(lambda p: None if p.spec.learnable else statistic(p)))
 
 
 def random_inputs(net: Net, batch: int) -> dict[str, np.ndarray]:

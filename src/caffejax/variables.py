@@ -49,7 +49,7 @@ class Outputs(NamedTuple):
     state: Params
 
 
-def index_blobs(tree: ParamsLike) -> Params:
+def find_index_blobs(tree: ParamsLike) -> Params:
     """Return a tree as `Params`: `{layer: {index: array}}`.
 
     Args:

@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "weights"
 CASES = json.loads((GOLDEN / "index.json").read_text())
 
 
-def initial_variables(net: Net) -> Variables:
+def make_initial_variables(net: Net) -> Variables:
     return net.init(jax.random.key(0))
 
 
@@ -30,7 +30,7 @@ def loaded_blob(net: Net, variables: Variables, layer: str, index: int) -> jax.A
 @pytest.mark.parametrize("case", [c for c in CASES if c["expected"]], ids=lambda c: c["case"])
 def test_loads_and_runs_as_in_caffe(case):
     net = Net(GOLDEN / case["net"], "TEST")
-    variables = load_weights(GOLDEN / case["weights"], net.graph, initial_variables(net))
+    variables = load_weights(GOLDEN / case["weights"], net.graph, make_initial_variables(net))
     with np.load(GOLDEN / case["expected"]) as recorded:
         for name in (n for n in recorded if n.startswith("param/")):
             _, layer, index = name.split("/")
@@ -47,7 +47,7 @@ def test_loads_and_runs_as_in_caffe(case):
 def test_refuses_what_caffe_refuses(case):
     net = Net(GOLDEN / case["net"], "TEST")
     with pytest.raises(WeightsError) as exc_info:
-        load_weights(GOLDEN / case["weights"], net.graph, initial_variables(net))
+        load_weights(GOLDEN / case["weights"], net.graph, make_initial_variables(net))
     caffe_message = case["error"]["message"]
     layer = caffe_message.split("'")[1] if "shape mismatch" in caffe_message else caffe_message.split()[-1]
     (problem, *_) = [p for p in exc_info.value.problems if p.layer == layer]
@@ -59,10 +59,10 @@ def test_refuses_what_caffe_refuses(case):
 @pytest.mark.parametrize("name", ["current", "shared"])
 def test_saved_blobs_load_to_the_same_values(tmp_path, name, suffix):
     net = Net(GOLDEN / f"{name}.prototxt", "TEST")
-    variables = load_weights(GOLDEN / f"{name}.caffemodel", net.graph, initial_variables(net))
+    variables = load_weights(GOLDEN / f"{name}.caffemodel", net.graph, make_initial_variables(net))
     path = tmp_path / f"x.caffemodel{suffix}"
     save_weights(path, net.graph, variables)
-    reloaded = load_weights(path, net.graph, initial_variables(net))
+    reloaded = load_weights(path, net.graph, make_initial_variables(net))
     jax.tree.map(np.testing.assert_array_equal, reloaded, variables)
 
 
@@ -70,10 +70,10 @@ def test_blobs_missing_in_hdf5_must_be_shared(tmp_path):
     net = Net(GOLDEN / "shared.prototxt", "TEST")
     unshared_net = Net((GOLDEN / "shared.prototxt").read_text().replace('name: "w"', ""), "TEST")
     path = GOLDEN / "shared_h5.caffemodel.h5"
-    load_weights(path, net.graph, initial_variables(net))
+    load_weights(path, net.graph, make_initial_variables(net))
     with pytest.raises(WeightsError, match=r"layer 'ip_b': the file has 1 blob, the net 2; .* rename the layer"):
-        load_weights(path, unshared_net.graph, initial_variables(unshared_net))
-    save_weights(tmp_path / "x.caffemodel", net.graph, initial_variables(net))
+        load_weights(path, unshared_net.graph, make_initial_variables(unshared_net))
+    save_weights(tmp_path / "x.caffemodel", net.graph, make_initial_variables(net))
     assert len(read_caffemodel(tmp_path / "x.caffemodel")["ip_b"]) == 2
 
 
@@ -82,7 +82,7 @@ def test_weights_do_not_change_with_their_file(tmp_path):
     for padding in range(64):
         text = (GOLDEN / "plain.prototxt").read_text().replace('name: "', f'name: "{"x" * padding}', 1)
         net = Net(text, "TEST")
-        variables, path = initial_variables(net), tmp_path / "x.caffemodel"
+        variables, path = make_initial_variables(net), tmp_path / "x.caffemodel"
         save_weights(path, net.graph, variables)
         loaded = load_weights(path, net.graph, variables)
         with open(path, "r+b") as file:

@@ -64,7 +64,7 @@ def calls() -> Iterator[list[str]]:
 def test_a_source_is_looked_at_once_and_opened_when_it_is_read(calls: list[str]) -> None:
     net = Net(TEXT, "TRAIN", seed=7)
     assert calls == ["probe 7 TRAIN"]
-    net.in_phase("TEST")
+    net.with_phase("TEST")
     assert calls == ["probe 7 TRAIN"]
     loader = Loader(net.graph)
     assert calls == ["probe 7 TRAIN", "open 7 TRAIN"]

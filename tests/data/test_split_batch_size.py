@@ -8,7 +8,7 @@ from google.protobuf import text_format
 import caffejax.data  # noqa: F401  registers the layers
 from caffejax.data.split_batch_size import split_batch_sizes
 from caffejax.errors import GraphError
-from caffejax.graph import net_state
+from caffejax.graph import make_net_state
 from caffejax.layers import layer_types
 from caffejax.layers.types import CallerInput, SourceInput
 from caffejax.schema import read_net
@@ -101,7 +101,7 @@ def test_the_batch_of_a_python_data_layer_cannot_be_divided() -> None:
 def test_layers_of_other_phases_stay_as_they_are() -> None:
     train, test = (f"include {{ phase: {phase} }}" for phase in ("TRAIN", "TEST"))
     net = read_net(net_of("Data", rules=train) + net_of("HDF5Data", size=5, rules=test))
-    assert split_batch_sizes(net, 4, net_state(net, "TRAIN")) == read_net(
+    assert split_batch_sizes(net, 4, make_net_state(net, "TRAIN")) == read_net(
         net_of("Data", size=2, rules=train) + net_of("HDF5Data", size=5, rules=test)
     )
     with pytest.raises(GraphError, match="batch_size is 5"):

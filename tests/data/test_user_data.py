@@ -12,7 +12,7 @@ import pytest
 from caffejax import CaffejaxError, DataError, GraphError
 from caffejax.data.loader import Loader
 from caffejax.data.user_data import UserData
-from caffejax.graph import Graph, build_graph, net_state
+from caffejax.graph import Graph, build_graph, make_net_state
 from caffejax.schema import read_net
 
 NET = """
@@ -28,7 +28,7 @@ BATCHES = [{"x": X[i : i + 4], "y": Y[i : i + 4]} for i in (0, 4, 6)]
 @pytest.fixture(scope="module")
 def graph() -> Graph:
     message = read_net(NET)
-    return build_graph(message, net_state(message, "TRAIN", 0, ()))
+    return build_graph(message, make_net_state(message, "TRAIN", 0, ()))
 
 
 class Tensor:
@@ -195,7 +195,7 @@ def test_the_loader_refuses_what_the_net_cannot_take(
 def test_images_in_another_order_of_axes_are_said_to_be(graph: Graph) -> None:
     net = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 8 dim: 9 } } }'
     message = read_net(net)
-    images = build_graph(message, net_state(message, "TRAIN", 0, ()))
+    images = build_graph(message, make_net_state(message, "TRAIN", 0, ()))
     with pytest.raises(DataError, match=r"transpose it by \(0, 3, 1, 2\)"):
         UserData("data", {"x": np.zeros((5, 8, 9, 3))}, images)
 

@@ -124,11 +124,11 @@ def test_threads_use_one_net_in_both_phases() -> None:
     net = small_net()
 
     def call(seed: int) -> Any:
-        return make_forward_call(net.in_phase("TEST" if seed % 2 else "TRAIN"))(seed)
+        return make_forward_call(net.with_phase("TEST" if seed % 2 else "TRAIN"))(seed)
 
     actual = call_in_threads(call)
     assert_same(actual, [call(seed) for seed in range(THREADS)])
-    assert net.in_phase("TEST").in_phase("TRAIN") is net
+    assert net.with_phase("TEST").with_phase("TRAIN") is net
 
 
 def run_script(script: str, **variables: str) -> None:

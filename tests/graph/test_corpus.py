@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caffejax.graph import Graph, build_graph, net_state
+from caffejax.graph import Graph, build_graph, make_net_state
 from caffejax.pycaffe import Blob, Layer
 from caffejax.schema import read_net
 
@@ -88,7 +88,7 @@ def test_builds_what_caffe_builds(file: str, golden: dict[str, Any]) -> None:
         net = read_net(archive.read(file).decode())
     for state, expected in golden[file].items():
         phase, _, stage = state.partition("+")
-        graph = build_graph(net, net_state(net, phase, stages=[stage] if stage else []))  # type: ignore[arg-type]
+        graph = build_graph(net, make_net_state(net, phase, stages=[stage] if stage else []))  # type: ignore[arg-type]
         built = describe(graph)
         for ours, theirs in zip(built["layers"], expected["layers"], strict=True):
             if theirs["params"] is None:  # not known without the setting

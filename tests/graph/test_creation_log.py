@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from caffejax import Net
-from caffejax.graph.caffe_log import creation_lines
+from caffejax.graph.caffe_log import format_creation_lines
 from caffejax.schema import read_net
 
 LENET = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
@@ -19,7 +19,7 @@ layer { name: "loss" type: "Reduction" bottom: "ip" top: "sum" loss_weight: 2 }
 
 
 def lines_of(net: Net) -> list[str]:
-    return list(creation_lines(net.graph))
+    return list(format_creation_lines(net.graph))
 
 
 @pytest.mark.parametrize(("phase", "batch", "memory"), [("TRAIN", 64, 5169924), ("TEST", 100, 8086808)])

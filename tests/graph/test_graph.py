@@ -12,7 +12,7 @@ import pytest
 from caffejax import Graph, LayerType, Net, Signature, Traced
 from caffejax.data import write_lmdb
 from caffejax.errors import CaffejaxError
-from caffejax.graph import build_graph, net_state
+from caffejax.graph import build_graph, make_net_state
 from caffejax.graph.reshape import reshape_graph
 from caffejax.layers import register_temporarily
 from caffejax.schema import caffe_pb2, read_net
@@ -31,7 +31,7 @@ layer { name: "filter" type: "Filter" bottom: "x" bottom: "s" top: "f" }
 
 def graph(text: str, phase: Any = "TEST") -> Graph:
     net = read_net(text)
-    return build_graph(net, net_state(net, getattr(caffe_pb2, phase)))
+    return build_graph(net, make_net_state(net, getattr(caffe_pb2, phase)))
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def database(tmp_path: Path) -> Path:
     return tmp_path / "db"
 
 
-def test_in_phase_changes_every_layer_and_keeps_the_layers() -> None:
+def test_with_phase_changes_every_layer_and_keeps_the_layers() -> None:
     train = graph(PHASES, "TRAIN")
-    test = train.in_phase("TEST")
+    test = train.with_phase("TEST")
     assert (train.phase, test.phase) == ("TRAIN", "TEST")
     assert [layer.name for layer in test.layers] == ["in", "train_drop", "ip"]  # rules are not applied anew
     for before, after in zip(train.layers, test.layers, strict=True):
@@ -55,19 +55,19 @@ def test_in_phase_changes_every_layer_and_keeps_the_layers() -> None:
     assert (test.input_layer_tops, test.outputs) == (train.input_layer_tops, train.outputs)
 
 
-def test_in_phase_and_back_is_the_same() -> None:
+def test_with_phase_and_back_is_the_same() -> None:
     train = graph(PHASES, "TRAIN")
-    assert train.in_phase("TEST").in_phase("TRAIN") == train
-    assert train.in_phase("TRAIN") == train
-    assert train.in_phase("TEST") != graph(PHASES, "TEST")
+    assert train.with_phase("TEST").with_phase("TRAIN") == train
+    assert train.with_phase("TRAIN") == train
+    assert train.with_phase("TEST") != graph(PHASES, "TEST")
 
 
-def test_in_phase_resolves_types_made_for_one_layer_again(tmp_path: Path) -> None:
+def test_with_phase_resolves_types_made_for_one_layer_again(tmp_path: Path) -> None:
     """Each HDF5Output layer has a file that only this layer writes."""
     text = f"""{INPUT}layer {{ name: "out" type: "HDF5Output" bottom: "x" bottom: "x"
         hdf5_output_param {{ file_name: "{tmp_path / "out.h5"}" }} }}"""
     train = graph(text, "TRAIN")
-    kinds = [g.layers[-1].type for g in (train, train.in_phase("TEST"))]
+    kinds = [g.layers[-1].type for g in (train, train.with_phase("TEST"))]
     assert kinds[0] != kinds[1]
     assert [kind.name for kind in kinds] == ["HDF5Output"] * 2
     assert all(kind.on_host for kind in kinds)
@@ -100,7 +100,7 @@ def test_host_layers_are_found_whatever_makes_them_so(tmp_path: Path) -> None:
     for text in (FILTER, output):
         result = graph(INPUT + relu + text)
         assert result.has_host_layers
-        assert result.in_phase("TRAIN").has_host_layers
+        assert result.with_phase("TRAIN").has_host_layers
         assert [layer.type.on_host for layer in result.layers if layer.name in ("relu", "filter", "out")] == [
             False,
             True,

@@ -9,7 +9,7 @@ import pytest
 from caffejax import Net
 from caffejax.data.loader import Loader
 from caffejax.errors import DataError
-from caffejax.graph.index_ranges import index_ranges
+from caffejax.graph.index_ranges import find_index_ranges
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -55,7 +55,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("kind", "shapes", "settings"), NO_CLASSES)
 def test_targets_similarities_and_marks_are_no_class_numbers(kind: str, shapes: Shapes, settings: str) -> None:
     result = net(kind, shapes, settings)
-    assert index_ranges(result.graph, parts=True) == {}
+    assert find_index_ranges(result.graph, parts=True) == {}
     assert result.graph.layers[-1].index_bottoms  # though no gradient goes there
     loader = Loader(result.graph)
     np.testing.assert_array_equal(next(loader)[list(shapes)[-1]], np.full(list(shapes.values())[-1], 9))
@@ -66,7 +66,7 @@ def test_targets_similarities_and_marks_are_no_class_numbers(kind: str, shapes: 
 def test_labels_are_class_numbers_except_the_ignored_one(kind: str) -> None:
     for settings, ignored in (("", None), (CLASSES[kind], 9)):
         result = net(kind, {"x": (4, 3), "label": (4,)}, settings)
-        (expected,) = index_ranges(result.graph)["label"]
+        (expected,) = find_index_ranges(result.graph)["label"]
         assert (expected.layer.name, expected.classes, expected.ignored) == ("layer", 3, ignored)
         loader = Loader(result.graph)
         if ignored is None:
@@ -80,7 +80,7 @@ def test_labels_are_class_numbers_except_the_ignored_one(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["MultinomialLogisticLoss", "HingeLoss"])
 def test_an_ignore_label_of_a_fork_is_not_a_class(kind: str) -> None:
     result = net(kind, {"x": (4, 3), "label": (4,)}, "loss_param { ignore_label: 9 }")
-    (expected,) = index_ranges(result.graph)["label"]
+    (expected,) = find_index_ranges(result.graph)["label"]
     assert (expected.classes, expected.ignored) == (3, None)
     loader = Loader(result.graph)
     with pytest.raises(DataError, match=rf"layer 'layer' \({kind}\): blob 'label' holds 9 in row 0"):
@@ -97,7 +97,7 @@ def test_labels_are_followed_through_layers_that_only_move_them() -> None:
     layer { name: "flat" type: "Reshape" bottom: "label" top: "flat" reshape_param { shape { dim: -1 } } }
     layer { name: "loss" type: "SoftmaxWithLoss" bottom: "x" bottom: "flat" top: "loss" }
     """
-    result = index_ranges(Net(text, "TRAIN").graph)
+    result = find_index_ranges(Net(text, "TRAIN").graph)
     assert sorted(result) == ["flat", "label"]
     assert result["label"] == result["flat"]
 
@@ -108,4 +108,4 @@ def test_labels_are_not_followed_through_layers_that_compute() -> None:
     layer { name: "more" type: "Power" bottom: "label" top: "more" power_param { shift: 1 } }
     layer { name: "loss" type: "SoftmaxWithLoss" bottom: "x" bottom: "more" top: "loss" }
     """
-    assert sorted(index_ranges(Net(text, "TRAIN").graph)) == ["more"]
+    assert sorted(find_index_ranges(Net(text, "TRAIN").graph)) == ["more"]

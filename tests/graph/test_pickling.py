@@ -14,7 +14,7 @@ import pytest
 
 from caffejax import Graph
 from caffejax.data import write_lmdb
-from caffejax.graph import build_graph, net_state
+from caffejax.graph import build_graph, make_net_state
 from caffejax.schema import caffe_pb2, read_net
 
 COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
@@ -37,7 +37,7 @@ def graph(tmp_path: Path) -> Graph:
         layer {{ name: "rows" type: "HDF5Data" top: "rows"
                  hdf5_data_param {{ source: "{folder / "list.txt"}" batch_size: 2 }} }}
         layer {{ name: "ip" type: "InnerProduct" bottom: "rows" top: "ip" inner_product_param {{ num_output: 2 }} }}""")
-    result = build_graph(net, net_state(net, caffe_pb2.TRAIN))
+    result = build_graph(net, make_net_state(net, caffe_pb2.TRAIN))
     shutil.rmtree(folder)
     return result
 
@@ -72,5 +72,5 @@ def test_a_copied_graph_keeps_the_shapes_of_its_sources(graph: Graph, make_copy:
     assert other.blobs == graph.blobs
     assert other.blobs["image"] == jax.ShapeDtypeStruct((4, 1, 2, 3), np.float32)
     assert (
-        other.in_phase("TEST").layers[0].source_spec.tops == graph.layers[0].source_spec.tops
+        other.with_phase("TEST").layers[0].source_spec.tops == graph.layers[0].source_spec.tops
     )  # nothing is looked at again

@@ -46,8 +46,8 @@ def variables_of(net: Net, seed: int = 0) -> Variables:
         scale = np.sqrt(2 / np.prod(shape[1:])) if len(shape) > 1 else 1
         return jnp.asarray(scale * random.normal(size=shape), jnp.float32)
 
-    params = net.tree(lambda p: blob(p) if p.spec.learnable else None)
-    return Variables(params, net.tree(lambda p: None if p.spec.learnable else blob(p)))
+    params = net.map_params(lambda p: blob(p) if p.spec.learnable else None)
+    return Variables(params, net.map_params(lambda p: None if p.spec.learnable else blob(p)))
 
 
 def inputs_of(net: Net, seed: int = 1, rows: int | None = None) -> dict[str, jax.Array]:

@@ -256,7 +256,7 @@ def test_a_net_in_phase_train_can_be_frozen(subject: tuple[Net, Variables, Froze
     net, variables, _ = subject
     inputs = inputs_of(net)
     trained = Net(TEXT.replace('type: "ReLU"', 'type: "Dropout"'), "TRAIN")
-    assert_close(trained.freeze(variables)(inputs), apply(trained.in_phase("TEST"), variables, inputs))
+    assert_close(trained.freeze(variables)(inputs), apply(trained.with_phase("TEST"), variables, inputs))
 
 
 @pytest.mark.skipif(not kernels.is_available(), reason="needs oneDNN")

@@ -34,7 +34,7 @@ def test_frozen_recorded_nets_equal_caffe(name: str) -> None:
     expected = net.for_inference(group(values, "blob")).outputs  # without copies
     frozen = net.freeze(variables, expected)
     got = frozen({n: group(values, "in")[n] for n in frozen.input_names}, key)
-    test = net.in_phase("TEST")
+    test = net.with_phase("TEST")
     want = jax.jit(
         lambda v, x: test.apply(*v, x, key=key, blobs=expected)[0], compiler_options=UNTUNED
     )(variables, group(values, "in"))  # fmt: skip

@@ -10,7 +10,7 @@ from layer_nets import net_text
 
 from caffejax.errors import LayerError
 from caffejax.graph import build
-from caffejax.graph.build import top_shapes
+from caffejax.graph.build import infer_top_shapes
 from caffejax.kernels import onednn_program
 from caffejax.layers import Traced
 from caffejax.layers.dispatch import forward
@@ -35,7 +35,7 @@ def test_rules_give_the_shapes_that_forward_has(monkeypatch: pytest.MonkeyPatch)
         for layer in graph.layers:
             if isinstance(layer.type.implementation, Traced):
                 bottoms = [graph.blobs[b] for b in layer.bottoms]
-                traced = top_shapes(layer.context, (*layer.params, *layer.recurrent_state), bottoms)
+                traced = infer_top_shapes(layer.context, (*layer.params, *layer.recurrent_state), bottoms)
                 assert traced == tuple(graph.blobs[t] for t in layer.tops), case_id(case)
 
 

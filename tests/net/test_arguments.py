@@ -135,7 +135,7 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "ip" top: "loss"
     ("net", "message"),
     [
         (Net(LOSS_IN_TRAIN), "this net has no loss in phase TEST; build it with phase='TRAIN'"),
-        (Net(LOSS_IN_TRAIN).in_phase("TRAIN"), "this net has no loss in phase TRAIN; build it with phase='TRAIN'"),
+        (Net(LOSS_IN_TRAIN).with_phase("TRAIN"), "this net has no loss in phase TRAIN; build it with phase='TRAIN'"),
         (
             Net(LOSS_IN_TRAIN.replace("EuclideanLoss", "NoSuchLoss")),
             "this net has no loss in phase TEST; add a loss layer, or set a loss_weight",

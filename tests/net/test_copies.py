@@ -55,7 +55,7 @@ def assert_equal(actual: Any, expected: Any) -> None:
 def test_copies_compute_the_same(make_copy: Callable[[Any], Any]) -> None:
     options: Any = {"seed": 3, "kernels": "reference", "backward": "rules", "remat": "auto", "memory_limit": 10**9}
     net = Net(BRANCHES, "TRAIN", level=1, stages=["a"], file="some.prototxt", **options)
-    for original in (net, net.in_phase("TEST")):
+    for original in (net, net.with_phase("TEST")):
         other = make_copy(original)
         assert other is not original
         assert other.graph == original.graph
@@ -63,18 +63,18 @@ def test_copies_compute_the_same(make_copy: Callable[[Any], Any]) -> None:
             backward="rules", kernels="reference", remat="auto", memory_limit=10**9
         )
         assert_equal(compute(other), compute(original))
-        assert other.in_phase("TRAIN").graph == net.graph
+        assert other.with_phase("TRAIN").graph == net.graph
 
 
 @pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])
 def test_copies_of_other_batches_and_of_parts(make_copy: Callable[[Any], Any]) -> None:
     net = Net(BRANCHES)
     for original in (net.with_batch(7), net.for_inference(["sum"]), net.for_inference(["sum"]).with_batch(2)):
-        for variant in (original, original.in_phase("TRAIN")):
+        for variant in (original, original.with_phase("TRAIN")):
             other = make_copy(variant)
             assert other.graph == variant.graph
             assert (other.outputs, other.graph.blobs["x"]) == (variant.outputs, variant.graph.blobs["x"])
-            assert other.in_phase("TEST").graph == original.graph
+            assert other.with_phase("TEST").graph == original.graph
 
 
 @pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deepcopy", "pickle"])

@@ -37,7 +37,9 @@ def reference_blobs(net: Any) -> dict[str, Any]:
     net_again = make_reference_net(net.prototxt)
     blobs = {name: [np.array(blob.data) for blob in blobs] for name, blobs in net.params.items()}
     params, state = (
-        net_again.tree(lambda p, of=learnable: blobs[p.slot.layer][p.slot.index] if p.spec.learnable == of else None)
+        net_again.map_params(
+            lambda p, of=learnable: blobs[p.slot.layer][p.slot.index] if p.spec.learnable == of else None
+        )
         for learnable in (True, False)
     )
     inputs = {name: np.array(net.blobs[name].data) for name in net.inputs}

@@ -28,7 +28,7 @@ layer { name: "loss" type: "Reduction" bottom: "ip2" top: "loss" loss_weight: 1
 def test_no_weight_is_copied_out_of_the_way() -> None:
     """Whatever reads a weight has to come before what overwrites it, and XLA has to see that, or it copies."""
     net = Net(NET, "TRAIN")
-    mults = net.tree(lambda p: 1.0)
+    mults = net.map_params(lambda p: 1.0)
     optimizer = caffe_optimizer(SolverParameter(type="SGD", momentum=0.9, weight_decay=0.1), mults, mults)
     variables = net.init(jax.random.key(0))
     ts = TrainState(*variables, optimizer.init(variables.params), jnp.int32(0), jax.random.key(1))

@@ -8,7 +8,7 @@ import pytest
 from viewed_nets import DATA, MESSAGES, SOUND, WRONG, config, conv, hostile_net
 
 from caffejax.errors import SchemaError
-from caffejax.graph import build_graph, net_state
+from caffejax.graph import build_graph, make_net_state
 from caffejax.schema import caffe_pb2, parse_text, read_net
 from caffejax.summary import summarize
 from caffejax.view import load_view
@@ -26,7 +26,7 @@ def view_text(folder: Path, text: str) -> Any:
 def test_the_numbers_equal_the_summary(net: str, phase: Any) -> None:
     file = config("x").parents[1] / f"{net}.prototxt" if "/" in net else config(net)
     message = read_net(file)
-    summary = summarize(build_graph(message, net_state(message, phase), file=str(file)))
+    summary = summarize(build_graph(message, make_net_state(message, phase), file=str(file)))
     layers = to_json(load_view(file))["phases"][phase]["layers"]
     assert [layer["name"] for layer in layers] == [layer.name for layer in summary.layers]
     for layer, summary_layer in zip(layers, summary.layers, strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from viewed_nets import CONFIGS, MESSAGES, WRONG, config
 
-from caffejax.graph import build_graph, net_state
+from caffejax.graph import build_graph, make_net_state
 from caffejax.graph.resolve import is_included
 from caffejax.schema import read_net
 from caffejax.summary import summarize
@@ -51,7 +51,7 @@ def is_inside(a: Rect, b: Rect) -> bool:
 def find_edges(net: Path, phase: Any) -> set[tuple[str, str]]:
     """From which layer to which a net's blobs lead, of those that do not work in place on them."""
     message = read_net(net)
-    state = net_state(message, phase)
+    state = make_net_state(message, phase)
     makers: dict[str, str] = {}
     result = set()
     for layer in (x for x in message.layer if is_included(x, state)):
@@ -134,7 +134,7 @@ def test_search_matches_layers_by_name_blob_and_type(
 ) -> None:
     page = open_net_page(config("googlenet"))
     message = read_net(config("googlenet"))
-    state = net_state(message, "TRAIN")
+    state = make_net_state(message, "TRAIN")
     expected = [layer.name for layer in message.layer if is_included(layer, state) and is_match(layer)]
     page.keyboard.press("/")
     page.keyboard.type(query)
@@ -161,7 +161,7 @@ def test_the_panel_has_the_numbers_of_each_layer(open_net_page: OpenPage) -> Non
     page = open_net_page(config("googlenet"))
     page.keyboard.press("e")
     message = read_net(config("googlenet"))
-    summary = summarize(build_graph(message, net_state(message, "TRAIN")))
+    summary = summarize(build_graph(message, make_net_state(message, "TRAIN")))
     assert f"{summary.parameters:,}" in page.locator("#about .numbers").text_content()
     assert f"{summary.multiply_adds:,}" in page.locator("#about .numbers").text_content()
     definitions = {layer.name: layer for layer in message.layer}
@@ -193,7 +193,7 @@ def test_each_phase_has_its_layers(open_net_page: OpenPage) -> None:
     for phase in ("TEST", "TRAIN"):
         page.locator(f'[data-phase="{phase}"]').click()
         page.keyboard.press("e")
-        state = net_state(message, phase)  # type: ignore[arg-type]
+        state = make_net_state(message, phase)  # type: ignore[arg-type]
         names = [layer.name for layer in message.layer if is_included(layer, state)]
         titles = page.locator(".layer > title").all_text_contents()
         assert sorted(title.partition(" (")[0] for title in titles) == sorted(names)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from viewed_nets import CONFIGS, DATA, config, conv, inception, irregular_net
 
-from caffejax.graph import net_state
+from caffejax.graph import make_net_state
 from caffejax.graph.resolve import is_included
 from caffejax.schema import read_net
 from caffejax.view.layer_graph import WiredLayer, connect_layers
@@ -16,7 +16,7 @@ from caffejax.view.repeated_blocks import Block, Box, find_blocks, make_boxes
 
 def layers_of(net: Path | str) -> tuple[WiredLayer, ...]:
     message = read_net(net)
-    state = net_state(message, "TRAIN")
+    state = make_net_state(message, "TRAIN")
     return connect_layers([layer for layer in message.layer if is_included(layer, state)])
 
 

@@ -28,7 +28,7 @@ from ..debugging.memory_report import net_sizes
 from ..errors import CaffejaxError, Problem, SchemaError, WeightsError
 from ..glog import collect_warnings
 from ..graph import Graph
-from ..graph.resolve import State, has_no_data, net_states
+from ..graph.resolve import State, has_no_data, list_net_states
 from ..paths import find_file
 from ..schema import read_solver, read_valid_part
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
@@ -89,7 +89,9 @@ def _net_report(
     data_config: DataConfig,
     notes: Sequence[str],
 ) -> Report:
-    phases = tuple(_phase_report(file, net, state, weights, data_config, text_problems) for state in net_states(net))
+    phases = tuple(
+        _phase_report(file, net, state, weights, data_config, text_problems) for state in list_net_states(net)
+    )
     return Report(
         str(file), "net", make_findings(text_problems, "text"), _drop_repeated(phases), tuple(dict.fromkeys(notes))
     )
@@ -111,7 +113,7 @@ def _solver_report(file: Path, param: SolverParameter, data_config: DataConfig, 
     phases = [
         _phase_report(file, net, state, (), data_config)
         for prefix, net in nets
-        for state in net_states(net)
+        for state in list_net_states(net)
         if state.name.startswith(prefix)
     ]
     for name in (param.net, param.train_net, *param.test_net):

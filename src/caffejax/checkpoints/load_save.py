@@ -19,7 +19,7 @@ from ..parallel import put_global
 from ..paths import is_hdf5, read_bytes
 from ..schema.blob_proto import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
-from ..variables import Params, ParamsLike, Variables, index_blobs
+from ..variables import Params, ParamsLike, Variables, find_index_blobs
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
 from .match_by_name import (
     LoadReport,
@@ -107,7 +107,7 @@ def _merge_loaded(loaded: Mapping[Slot, jax.Array], variables: Variables | Initi
     def replace_blobs(tree: ParamsLike) -> Params:
         return {
             layer: {i: loaded.get(Slot(layer, i), old) for i, old in blobs.items()}
-            for layer, blobs in index_blobs(tree).items()
+            for layer, blobs in find_index_blobs(tree).items()
         }
 
     return Variables(replace_blobs(variables.params), replace_blobs(variables.state))
@@ -140,7 +140,7 @@ def _read(
             raise error
         log.warning("%s", problem)
     loaded = {}
-    current = Variables(*map(index_blobs, variables)) if isinstance(variables, Variables) else Variables({}, {})
+    current = Variables(*map(find_index_blobs, variables)) if isinstance(variables, Variables) else Variables({}, {})
     for slot, array in matches.items():
         loaded[slot] = _convert_like(array, _array_at(current, slot))
         if array.nbytes >= _LARGE:

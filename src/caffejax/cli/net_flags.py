@@ -98,14 +98,14 @@ def build_graph(options: argparse.Namespace) -> Graph:
     from ..data.placeholder_sources import MissingSourceError, build_assumed_graphs
     from ..errors import Problem
     from ..glog import log
-    from ..graph import net_state
+    from ..graph import make_net_state
     from ..paths import check_exist
     from ..schema import read_valid_part
 
     check_exist([options.model])
     file = Path(options.model)
     message, problems = read_valid_part(file)
-    state = net_state(message, options.phase, options.level, get_stages(options))
+    state = make_net_state(message, options.phase, options.level, get_stages(options))
     try:
         candidate = next(build_assumed_graphs(message, state, file, flags.make_data_config(options), problems))
     except MissingSourceError as error:

@@ -162,10 +162,10 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
     """
     from ..checking.check import compare_weights
     from ..data.placeholder_sources import MissingSourceError, build_assumed_graphs, has_missing_source
-    from ..graph import net_state
+    from ..graph import make_net_state
     from ..net import Net
 
-    state = net_state(net, "TEST", options.level, net_flags.get_stages(options))
+    state = make_net_state(net, "TEST", options.level, net_flags.get_stages(options))
     file, data_config = Path(options.model), flags.make_data_config(options)
     if any(has_missing_source(layer, file.parent) for layer in net.layer):
         try:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import GraphError, Problem
 from ..graph import Graph
-from ..graph.index_ranges import IndexRange, check_labels, index_ranges
+from ..graph.index_ranges import IndexRange, check_labels, find_index_ranges
 from ..graph.reshape import reshape_graph
 from ..layers import CallerInput, Position, Source, SourceInput
 from ..layers.data_source import ShardedSource
@@ -79,7 +79,7 @@ class Loader:
             self._positions[input_layers[0].key] = user_data  # one position for all Input layers
         self._compiled_shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._tops_by_layer = {layer.key: layer.tops for layer in graph.layers}
-        self._index_ranges = index_ranges(graph)
+        self._index_ranges = find_index_ranges(graph)
         _warn_of_wrong_labels(self._index_ranges)
 
     def __iter__(self) -> Loader:

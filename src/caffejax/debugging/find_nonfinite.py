@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import Layer
-from ..graph.index_ranges import index_blob, out_of_range
+from ..graph.index_ranges import find_index_blob, find_out_of_range
 from ..net import Net, Variables
 from .intermediates import LayerTrace
 
@@ -116,12 +116,12 @@ def _describe_invalid_label(layer: Layer, bottoms: Arrays) -> str:
     if classes is None:
         return ""
     labels = np.trunc(np.asarray(bottoms[indices.bottoms[0]]))
-    invalid = out_of_range(labels, classes, indices.ignore_label(layer.context) if indices.ignore_label else None)
+    invalid = find_out_of_range(labels, classes, indices.ignore_label(layer.context) if indices.ignore_label else None)
     if not invalid.any():
         return ""
     first = [int(i) for i in np.argwhere(invalid)[0]]
     count = f" ({invalid.sum()} labels are invalid)" if invalid.sum() > 1 else ""
-    label, name = labels[tuple(first)], index_blob(layer)
+    label, name = labels[tuple(first)], find_index_blob(layer)
     return f"label {label:g} at {first} of '{name}' is not one of the classes 0 to {classes - 1}{count}"
 
 

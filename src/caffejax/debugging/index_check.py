@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import LayerError
 from ..graph import Graph, Layer
-from ..graph.index_ranges import count_indexed, index_blob, indexing_layers, out_of_range
+from ..graph.index_ranges import count_indexed, find_index_blob, find_indexing_layers, find_out_of_range
 from ..layers import SourceInput
 from ..net import Net, Params
 
@@ -36,11 +36,11 @@ def check_indices(layer: Layer, bottoms: Sequence[Any]) -> None:
 
 def _check(layer: Layer, indices: Any, count: int) -> None:
     values = np.asarray(indices)
-    invalid = out_of_range(values, count)
+    invalid = find_out_of_range(values, count)
     if invalid.any():
         position = [int(i) for i in np.argwhere(invalid)[0]]
         message = (
-            f"index {values[invalid].flat[0]:g} at {position} of bottom '{index_blob(layer)}' is out of range: "
+            f"index {values[invalid].flat[0]:g} at {position} of bottom '{find_index_blob(layer)}' is out of range: "
             f"it must be one of 0 to {count - 1}"
         )
         raise LayerError(layer.problem(message))
@@ -58,7 +58,7 @@ class IndexCheck:
 
     def __init__(self, net: Net) -> None:
         self._layers = [
-            layer for layer in indexing_layers(net.graph.layers) if not _is_read_from_data(net.graph, layer)
+            layer for layer in find_indexing_layers(net.graph.layers) if not _is_read_from_data(net.graph, layer)
         ]
         self.is_needed = bool(self._layers)
         self._run = net.jit(lambda params, state, batch, key: self._indices(net, params, state, batch, key))

@@ -23,7 +23,7 @@ from ..execution import (
     run_schedule,
     split_by_layer,
 )
-from ..graph.index_ranges import indexing_layers
+from ..graph.index_ranges import find_indexing_layers
 from ..inference.frozen_pass_cache import freeze_passes, scored_blobs
 from ..kernels import compilation
 from ..layers import SourceInput
@@ -119,7 +119,7 @@ class Timer:
             return LayerTime(layer.name, ms, 0.0), outputs
         if layer.type.is_input:
             return LayerTime(layer.name, 0.0, 0.0), compute_part(part, inputs, before)
-        if indexing_layers(part.layers):
+        if find_indexing_layers(part.layers):
             check_indices(layer, [before[name] for name in layer.bottoms])
         return self._compiled[part](inputs, before)
 

@@ -15,7 +15,7 @@ from ..glog import warn_once
 from ..human_readable import format_count
 from .constants import name_constant
 from .custom_layers import CustomObject
-from .nodes import Node, Shape, count_operations, list_nodes, top_shapes
+from .nodes import Node, Shape, count_operations, find_top_shapes, list_nodes
 from .opencv_errors import methods_raise_opencv_errors
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ class Net:
                 self._reshape({name: array.shape for name, array in self._arrays.items()})
                 rows = arrays[node.tops[0]].reshape(-1, 7)
                 rows = rows[rows[:, 1] >= 0]  # without Caffe's row for an image in which nothing was detected
-                arrays[node.tops[0]] = np.zeros(top_shapes(self._reshaped, node)[0], np.float32)
+                arrays[node.tops[0]] = np.zeros(find_top_shapes(self._reshaped, node)[0], np.float32)
                 arrays[node.tops[0]][0, 0, : len(rows)] = rows[np.lexsort((-rows[:, 2], rows[:, 0]))]
         self._nanoseconds = time.perf_counter_ns() - start
         self._last_index = max(i for i, node in enumerate(self._nodes) if not set(tops).isdisjoint(node.tops))
@@ -408,7 +408,7 @@ class Net:
         self._reshape(dict(zip(self._input_names, shapes, strict=True)))
         graph = self._reshaped
         bottoms = [tuple(graph.blobs[name].shape for name in node.layer.bottoms) for node in self._nodes]
-        return [tuple(shapes), *bottoms], [tuple(shapes), *(top_shapes(graph, node) for node in self._nodes)]
+        return [tuple(shapes), *bottoms], [tuple(shapes), *(find_top_shapes(graph, node) for node in self._nodes)]
 
     def getLayersShapes(
         self, netInputShapes: Any
@@ -461,7 +461,7 @@ class Net:
         producers = {top: node.name for node in self._nodes for top in node.layer.tops}
         lines = []
         for node in self._nodes:
-            shapes = [" x ".join(map(str, shape)) for shape in top_shapes(self._reshaped, node)]
+            shapes = [" x ".join(map(str, shape)) for shape in find_top_shapes(self._reshaped, node)]
             text = "".join(rf"{part}\l" for part in (node.name, node.type, *(f"output: {s}" for s in shapes)))
             lines.append(f"\t{_quote(node.name)} [label={_quote(text)} style=filled shape=box]")
         for node in self._nodes:

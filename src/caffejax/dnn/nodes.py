@@ -36,7 +36,7 @@ class Node(NamedTuple):
     tops: tuple[str, ...]
 
 
-def top_shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
+def find_top_shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
     """Return the shapes of a layer's tops in OpenCV, if the net has the input shapes of `graph`.
 
     DetectionOutput has `keep_top_k` rows for each image. Detections are sorted by image and descending score; rows of
@@ -57,10 +57,10 @@ def list_nodes(graph: Graph, produced_once: Graph) -> Iterator[Node]:
         graph: the net's graph.
         produced_once: the same net as a graph in which no two layers write the same blob.
     """
-    from ..graph.inference_graph import inference_names
+    from ..graph.inference_graph import find_inference_names
 
     layers = {layer.key: layer for layer in produced_once.layers}
-    names = inference_names(graph)
+    names = find_inference_names(graph)
     counts = Counter[str]()
     for original in graph.layers:
         if original.inserted_split:

@@ -170,9 +170,9 @@ def _fill_with_zeros(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[V
     import jax
 
     from ..checkpoints.match_by_name import find_missing_layers
-    from ..net.init import initial_variables
+    from ..net.init import make_initial_variables
 
     missing = {p.owner for layer in find_missing_layers(graph, arrays.keys()) for p in layer.params} - arrays.keys()
     zeros = {p.slot: np.zeros(p.spec.shape, np.float32) for p in graph.variables if p.slot in missing}
     values = {slot: jax.device_put(array) for slot, array in {**zeros, **arrays}.items()}
-    return initial_variables(graph, None, np.float32, {}, values), missing
+    return make_initial_variables(graph, None, np.float32, {}, values), missing

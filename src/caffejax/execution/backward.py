@@ -15,7 +15,7 @@ import numpy as np
 
 from ..graph import UNNAMED_TOP, Layer, Slot
 from ..layers.dispatch import backward
-from .interpreter import PassInputs, PassOutputs, Runner, Values, compute_part, layer_inputs
+from .interpreter import PassInputs, PassOutputs, Runner, Values, compute_part, prepare_layer_inputs
 from .schedule import Part
 
 
@@ -35,16 +35,16 @@ def has_backward(layer: Layer) -> bool:
         layer.need_backward
         and not layer.type.is_input
         and layer.type.has_backward
-        and bool(differentiated_bottoms(layer) or differentiated_params(layer))
+        and bool(find_differentiated_bottoms(layer) or find_differentiated_params(layer))
     )
 
 
-def differentiated_bottoms(layer: Layer) -> list[str]:
+def find_differentiated_bottoms(layer: Layer) -> list[str]:
     """Return the bottoms whose diffs a layer computes."""
     return [name for name, need in zip(layer.bottoms, layer.bottom_need_backward, strict=True) if need]
 
 
-def differentiated_params(layer: Layer) -> list[Slot]:
+def find_differentiated_params(layer: Layer) -> list[Slot]:
     """Return the slots of the parameters whose diffs a layer computes."""
     return [p.owner for p in layer.params if p.spec.learnable and p.need_backward]
 
@@ -71,7 +71,7 @@ def run_with_pullback(
         else:
             result = PassOutputs({top: host_tops[top] for top in layer.tops}, dict(inputs.state), jnp.zeros(()))
         return result, _host_pullback(layer, inputs, earlier_blobs, result.values)
-    slots, names = differentiated_params(layer), differentiated_bottoms(layer)
+    slots, names = find_differentiated_params(layer), find_differentiated_bottoms(layer)
 
     def forward(params: Mapping[str, Any], bottoms: Values) -> Any:
         result = runner(part, inputs._replace(params={**inputs.params, **params}), {**earlier_blobs, **bottoms}, None)
@@ -100,7 +100,7 @@ def make_deconv_pullback(layer: Layer, pullback: Pullback) -> Pullback:
         return pullback
 
     def deconv(top_diffs: Sequence[Any]) -> Diffs:
-        (bottom,) = differentiated_bottoms(layer)
+        (bottom,) = find_differentiated_bottoms(layer)
         diff = rule(layer.context, *top_diffs)
         return pullback(top_diffs) if diff is None else Diffs({bottom: diff}, {})
 
@@ -129,13 +129,13 @@ def _host_pullback(layer: Layer, inputs: PassInputs, earlier_blobs: Values, valu
         return [np.asarray(a) for a in arrays]
 
     def pullback(top_diffs: Sequence[Any]) -> Diffs:
-        blobs, bottoms = layer_inputs(layer, inputs.params, inputs.state, earlier_blobs)
+        blobs, bottoms = prepare_layer_inputs(layer, inputs.params, inputs.state, earlier_blobs)
         tops = [values[top] for top in layer.tops]
         cotangents = [_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
         context = layer.context.replace(base_key=layer.base_key(inputs.key), propagate_down=layer.bottom_need_backward)
         with layer.locate_errors():
             blob_diffs, bottom_diffs = backward(context, *map(to_numpy, (blobs, bottoms, tops, cotangents)))
-        names, slots = set(differentiated_bottoms(layer)), set(differentiated_params(layer))
+        names, slots = set(find_differentiated_bottoms(layer)), set(find_differentiated_params(layer))
         params = zip((p.owner for p in layer.params), blob_diffs, strict=True)
         return Diffs(
             {name: jnp.asarray(d) for name, d in zip(layer.bottoms, bottom_diffs, strict=True) if name in names},

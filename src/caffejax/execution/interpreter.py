@@ -172,7 +172,7 @@ def _compute_tops(
     layer, *fused = step.layers
     if layer.type.is_input:
         return layer.transform_on_device([inputs.blobs[top] for top in layer.tops]), ()
-    blobs, bottoms = layer_inputs(layer, inputs.params, state, values)
+    blobs, bottoms = prepare_layer_inputs(layer, inputs.params, state, values)
     context = cross_replica.with_mesh_axis(layer.context, bottoms)
     if fused:
         epilogues = [Epilogue(fused_layer.context, _blobs(fused_layer, inputs.params, state)) for fused_layer in fused]
@@ -182,7 +182,7 @@ def _compute_tops(
     return cached_call(context, layer.base_key(inputs.key), blobs, bottoms)
 
 
-def layer_inputs(
+def prepare_layer_inputs(
     layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any], values: Mapping[str, jax.Array]
 ) -> tuple[Arrays, Arrays]:
     """Return a layer's params and bottoms, in the dtypes in which the layer computes.

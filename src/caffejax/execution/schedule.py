@@ -73,7 +73,7 @@ class Part:
     @cached_property
     def reads(self) -> tuple[str, ...]:
         """The blobs that the part reads from earlier parts, in the order of reading."""
-        return blobs_read(self.layers)
+        return find_blobs_read(self.layers)
 
     @cached_property
     def writes(self) -> frozenset[str]:
@@ -145,7 +145,7 @@ def split_by_layer(schedule: LayerSchedule) -> LayerSchedule:
     return replace(schedule, parts=tuple(make_part((layer,)) for layer in layers))
 
 
-def blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
+def find_blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
     """Return the blobs that layers read from outside, in the order of reading."""
     names_read: dict[str, None] = {}
     names_written: set[str] = set()
@@ -200,7 +200,7 @@ def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[Mode, fro
     return mode
 
 
-def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
+def find_padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
     """Return the blobs that have padded rows if no rows are trimmed.
 
     Returns:
@@ -221,7 +221,7 @@ def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
 
 def strip_blob_padding(graph: Graph, blobs: Blobs) -> Blobs:
     """Return blobs without their padded rows; see `Net.strip_padding`."""
-    roots = padded_blobs(graph.layers)
+    roots = find_padded_blobs(graph.layers)
     rows = {name: num_valid_rows(blobs[name]) for name in set(roots.values()) if name in blobs}
     return {
         name: _first_rows(blob, blobs[root], rows[root]) if (root := roots.get(name)) in rows else blob

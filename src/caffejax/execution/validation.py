@@ -27,7 +27,7 @@ from ..errors import (
 from ..graph import Graph, Layer
 from ..layers.context import Phase, Shape
 from ..layers.validation import shape_remedy
-from ..variables import Variables, index_blobs
+from ..variables import Variables, find_index_blobs
 from . import PassInputs
 
 
@@ -175,7 +175,7 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
             hint = "; pass its fields .params and .state" if hasattr(tree, "params") else ""
             problems.append(Problem(f"{name} must be a dict {{layer: blobs}}, not {describe_type(tree)}{hint}"))
     if not problems:
-        trees = {name: index_blobs(tree) for name, tree in trees.items()}
+        trees = {name: find_index_blobs(tree) for name, tree in trees.items()}
         problems = _text_key_problems(graph, trees) or [
             problem for layer in graph.layers for problem in _layer_problems(layer, trees)
         ]

@@ -12,7 +12,7 @@ from jax import export
 from ..errors import CaffejaxError, GraphError, Problem
 from ..execution.validation import as_variables, check_variables
 from ..graph import Layer, is_random
-from ..graph.build import top_shapes
+from ..graph.build import infer_top_shapes
 from ..layers.validation import declared_params
 from ..net import Blobs, Net, Variables
 
@@ -158,7 +158,7 @@ def _problems(model: InferenceModel, inputs: Shapes) -> list[Problem]:
             with layer.locate_errors():
                 bottoms = [blobs[name] for name in layer.bottoms]
                 declared_params(layer.context, bottoms)
-                tops = top_shapes(layer.context, layer.all_params, bottoms)
+                tops = infer_top_shapes(layer.context, layer.all_params, bottoms)
         except CaffejaxError as error:
             problems += error.problems
         else:

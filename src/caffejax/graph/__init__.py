@@ -2,8 +2,18 @@
 
 from .build import build_graph
 from .graph import UNNAMED_TOP, Graph, Layer, Param, Slot
-from .inference_graph import inference_graph
-from .resolve import net_state
+from .inference_graph import make_inference_graph
+from .resolve import make_net_state
 from .statelessness import is_random
 
-__all__ = ["UNNAMED_TOP", "Graph", "Layer", "Param", "Slot", "build_graph", "inference_graph", "is_random", "net_state"]
+__all__ = [
+    "UNNAMED_TOP",
+    "Graph",
+    "Layer",
+    "Param",
+    "Slot",
+    "build_graph",
+    "is_random",
+    "make_inference_graph",
+    "make_net_state",
+]

@@ -46,7 +46,7 @@ from .resolve import (
     rule_problems,
     type_problems,
 )
-from .shared_params import Sharing, recurrent_state_params
+from .shared_params import Sharing, make_recurrent_state_params
 
 log = logging.getLogger("caffejax")
 
@@ -63,7 +63,7 @@ def build_graph(
     data_config: DataConfig = DataConfig(),
     text_problems: Sequence[Problem] = (),
 ) -> Graph:
-    """Build the graph of an upgraded net in a state (see `net_state`).
+    """Build the graph of an upgraded net in a state (see `make_net_state`).
 
     Args:
         net: an upgraded net, from `schema.read_net`.
@@ -264,10 +264,10 @@ class _Wiring:
             check_filler(spec.filler)
         persistent = [s for s in specs if s.persistent]
         params = self.sharing.add(key, layer, persistent, strict=context.type.docs.origin == "BVLC")
-        recurrent_state = recurrent_state_params(key, len(params), [s for s in specs if not s.persistent])
+        recurrent_state = make_recurrent_state_params(key, len(params), [s for s in specs if not s.persistent])
         kind = context.type
         source_spec = kind.implementation.probe(definition) if isinstance(kind.implementation, SourceInput) else None
-        tops = top_shapes(context, (*params, *recurrent_state), bottoms, source_spec)
+        tops = infer_top_shapes(context, (*params, *recurrent_state), bottoms, source_spec)
         check_countable(tops)
         names = tuple(layer.top) or (UNNAMED_TOP,) * len(tops if context.type.signature.loss else ())
         if len(tops) != len(names):
@@ -310,7 +310,7 @@ def _loss_weights(kind: LayerType, layer: LayerParameter, n_tops: int) -> tuple[
     return weights
 
 
-def top_shapes(
+def infer_top_shapes(
     context: Context,
     params: Sequence[Param],
     bottoms: Sequence[jax.ShapeDtypeStruct],
@@ -334,13 +334,13 @@ def top_shapes(
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.shapes(context))
     if isinstance(kind.implementation, HostFunction):
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.top_shapes(context, *bottoms))
-    infer = _infer_tops if is_repeatable(context, bottoms) else _infer_tops.__wrapped__
+    infer = _infer_tops if is_cacheable(context, bottoms) else _infer_tops.__wrapped__
     blobs = tuple(p.spec.shape for p in params)
     tops: tuple[jax.ShapeDtypeStruct, ...] = infer(context, blobs, tuple(bottoms), jax.enable_x64.value)
     return tops
 
 
-def is_repeatable(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> bool:
+def is_cacheable(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> bool:
     """Return whether equal contexts and shapes have equal params and tops, so that these can be cached.
 
     The result is False for a type that is made for one layer, because it may read files, and for symbolic sizes,

@@ -15,13 +15,13 @@ _BYTES = 4  # Caffe's blobs are float32
 
 
 def log_creation(graph: Graph) -> None:
-    """Log the lines of `creation_lines`. Programs that parse Caffe's logs search for these lines."""
+    """Log the lines of `format_creation_lines`. Programs that parse Caffe's logs search for these lines."""
     if log.isEnabledFor(logging.INFO):
-        for line in creation_lines(graph):
+        for line in format_creation_lines(graph):
             log.info(line)
 
 
-def creation_lines(graph: Graph) -> Iterator[str]:
+def format_creation_lines(graph: Graph) -> Iterator[str]:
     """Yield Caffe's log lines for a net. The first contains the net's text, without inserted splits."""
     message = NetParameter(
         name=graph.name, layer=[layer.definition.layer for layer in graph.layers if not layer.inserted_split]

@@ -192,7 +192,7 @@ class Layer:
         """
         return None if key is None else (key, hash_name(self.key))
 
-    def in_phase(self, phase: Phase) -> Layer:
+    def with_phase(self, phase: Phase) -> Layer:
         """Return a copy of the layer for the given phase."""
         context, definition = (
             replace(self.context, type=type_of(self.definition.layer), phase=phase),
@@ -269,12 +269,12 @@ class Graph:
         """All arrays of params and state, each once, by layer and in Caffe's order of a layer's blobs."""
         return tuple(p for layer in self.layers for p in layer.all_params if p.is_owner)
 
-    def trees(self, value: Callable[[Param], T]) -> tuple[dict[str, dict[int, T]], dict[str, dict[int, T]]]:
+    def map_variables(self, value: Callable[[Param], T]) -> tuple[dict[str, dict[int, T]], dict[str, dict[int, T]]]:
         """Return `value(param)` for each array in `variables`, as two trees with the structures of params and state."""
         learnable, statistics = (
             [p for p in self.variables if p.spec.learnable == learned] for learned in (True, False)
         )
-        return tree_of(learnable, value), tree_of(statistics, value)
+        return map_params(learnable, value), map_params(statistics, value)
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -303,9 +303,9 @@ class Graph:
         """For each top of an inserted Split, the blob that it copies. In Caffe the top and the blob share one array."""
         return {top: layer.bottoms[0] for layer in self.layers if layer.inserted_split for top in layer.tops}
 
-    def in_phase(self, phase: Phase) -> Graph:
+    def with_phase(self, phase: Phase) -> Graph:
         """Return a graph of the same layers in the given phase. Include and exclude rules are not applied again."""
-        return replace(self, phase=phase, layers=tuple(layer.in_phase(phase) for layer in self.layers))
+        return replace(self, phase=phase, layers=tuple(layer.with_phase(phase) for layer in self.layers))
 
     @property
     def loss_weights(self) -> dict[str, float]:
@@ -358,7 +358,7 @@ def _graph(state: dict[str, Any]) -> Graph:
     return Graph(**state)
 
 
-def tree_of(params: Iterable[Param], value: Callable[[Param], T | None]) -> dict[str, dict[int, T]]:
+def map_params(params: Iterable[Param], value: Callable[[Param], T | None]) -> dict[str, dict[int, T]]:
     """Return `{layer: {index: value(param)}}`, the structure of params and state.
 
     Params whose value is None are omitted, and so are layers without any value.

@@ -24,7 +24,7 @@ class IndexRange(NamedTuple):
     ignored_elsewhere: frozenset[int] = frozenset()
 
 
-def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRange]]:
+def find_index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRange]]:
     """Return the blobs that layers read as labels or indices, with the range that each such layer accepts.
 
     Args:
@@ -42,7 +42,7 @@ def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRa
         classes = _classes(layer, [graph.blobs[name] for name in layer.bottoms])
         if classes is not None:
             ignored = None if indices.ignore_label is None else indices.ignore_label(layer.context)
-            ranges.setdefault(index_blob(layer), []).append(IndexRange(layer, classes, ignored))
+            ranges.setdefault(find_index_blob(layer), []).append(IndexRange(layer, classes, ignored))
     return {name: _with_labels_ignored_elsewhere(blob_ranges) for name, blob_ranges in ranges.items()}
 
 
@@ -56,12 +56,12 @@ def _with_labels_ignored_elsewhere(ranges: list[IndexRange]) -> list[IndexRange]
     ]
 
 
-def index_blob(layer: Layer) -> str:
+def find_index_blob(layer: Layer) -> str:
     """Return the first bottom that a layer reads as labels or indices."""
     return layer.bottoms[layer.type.gradient.indices.bottoms[0]]
 
 
-def indexing_layers(layers: Iterable[Layer]) -> list[Layer]:
+def find_indexing_layers(layers: Iterable[Layer]) -> list[Layer]:
     """Return the layers that gather items by index. For these layers, an index out of range is an error."""
     return [layer for layer in layers if (i := layer.type.gradient.indices).gathers and i.positions(len(layer.bottoms))]
 
@@ -70,7 +70,7 @@ def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
     """Return the number of items that an indexing layer gathers from.
 
     Args:
-        layer: one of `indexing_layers`.
+        layer: one of `find_indexing_layers`.
         bottoms: the layer's bottoms, or their shapes and dtypes.
     """
     count = _classes(layer, list(bottoms))
@@ -86,7 +86,7 @@ def _classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
     return count
 
 
-def out_of_range(numbers: np.ndarray, classes: int, *ignored: int | None) -> np.ndarray:
+def find_out_of_range(numbers: np.ndarray, classes: int, *ignored: int | None) -> np.ndarray:
     """Return a boolean mask of the values that are neither 0 ... `classes` - 1 nor in `ignored`.
 
     Values are truncated to integers first, as in Caffe. NaN is out of range.
@@ -104,14 +104,14 @@ def check_labels(blobs: Mapping[str, np.ndarray], ranges: Mapping[str, Sequence[
 
     Args:
         blobs: arrays by blob name; blobs that are not labels are ignored.
-        ranges: as returned by `index_ranges`.
+        ranges: as returned by `find_index_ranges`.
 
     Raises:
         DataError: if a label is not a class. The message names the blob and the first row that contains such a label.
     """
     for name, array in blobs.items():
         for allowed in ranges.get(name, ()):
-            invalid = out_of_range(array, allowed.classes, allowed.ignored, *allowed.ignored_elsewhere)
+            invalid = find_out_of_range(array, allowed.classes, allowed.ignored, *allowed.ignored_elsewhere)
             if invalid.any():
                 row = int(np.argwhere(np.atleast_1d(invalid))[0][0])
                 message = (

@@ -13,7 +13,7 @@ from .graph import UNNAMED_TOP, Graph, Layer
 from .reshape import reshape_graph
 
 
-def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph:
+def make_inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph:
     """Return the layers that the given blobs depend on, with each blob produced once.
 
     Inserted splits are removed, and no layer computes in place. If several in-place layers write a blob, the last value
@@ -54,8 +54,8 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
     return reshape_graph(reduced_graph, {})
 
 
-def inference_names(graph: Graph) -> dict[str, str]:
-    """Return a dict from each blob of the net to the name of its last value in `inference_graph`."""
+def find_inference_names(graph: Graph) -> dict[str, str]:
+    """Return a dict from each blob of the net to the name of its last value in `make_inference_graph`."""
     return _remove_splits_and_in_place_tops(graph)[1]
 
 

@@ -12,9 +12,9 @@ from ..errors import CaffejaxError, GraphError, Problem
 from ..layers import Context, ParamSpec
 from ..layers.context import Shape
 from ..layers.validation import check_param_shapes
-from .build import check_countable, is_repeatable, top_shapes
+from .build import check_countable, infer_top_shapes, is_cacheable
 from .graph import Graph, Layer
-from .shared_params import recurrent_state_params
+from .shared_params import make_recurrent_state_params
 
 
 def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]], layers: range | None = None) -> Graph:
@@ -78,13 +78,13 @@ def _reshape_layer(
     if layer.type.is_input:
         specs = {top: graph.blobs[top] for top in layer.tops}
         return layer, tuple(jax.ShapeDtypeStruct(inputs.get(top, b.shape), b.dtype) for top, b in specs.items())
-    check = _check_params if is_repeatable(layer.context, bottoms) else _check_params.__wrapped__
+    check = _check_params if is_cacheable(layer.context, bottoms) else _check_params.__wrapped__
     shapes = tuple(param.spec.shape for param in layer.params)
     state_specs = check(layer.context, shapes, tuple(bottoms))
-    recurrent_state = recurrent_state_params(layer.key, len(layer.params), state_specs)
+    recurrent_state = make_recurrent_state_params(layer.key, len(layer.params), state_specs)
     if recurrent_state or layer.recurrent_state:
         layer = replace(layer, recurrent_state=recurrent_state)
-    return layer, top_shapes(layer.context, (*layer.params, *recurrent_state), bottoms)
+    return layer, infer_top_shapes(layer.context, (*layer.params, *recurrent_state), bottoms)
 
 
 @lru_cache(2048)

@@ -13,7 +13,7 @@ from ..schema import unknown_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateRule
 
 
-def net_state(net: NetParameter, phase: Phase, level: int = 0, stages: Sequence[str] = ()) -> NetState:
+def make_net_state(net: NetParameter, phase: Phase, level: int = 0, stages: Sequence[str] = ()) -> NetState:
     """Return the state of a net: `phase`, `level`, and the stages that the net's file sets, followed by `stages`."""
     state = NetState(phase=phase, level=level)
     state.stage.extend([*net.state.stage, *stages])
@@ -66,14 +66,14 @@ class State(NamedTuple):
     message: NetState
 
 
-def net_states(net: NetParameter) -> Iterator[State]:
+def list_net_states(net: NetParameter) -> Iterator[State]:
     """Yield the states of a net: both phases, each without stages and with each stage that the layers' rules name."""
     rules = [rule for layer in net.layer for rule in (*layer.include, *layer.exclude)]
     stages = sorted({stage for rule in rules for stage in (*rule.stage, *rule.not_stage)} - set(net.state.stage))
     for phase in _PHASES:
-        yield State(phase, net_state(net, phase))
+        yield State(phase, make_net_state(net, phase))
         for stage in stages:
-            yield State(f"{phase}+{stage}", net_state(net, phase, stages=[stage]))
+            yield State(f"{phase}+{stage}", make_net_state(net, phase, stages=[stage]))
 
 
 def has_loss(net: NetParameter, state: NetState) -> bool:

@@ -98,7 +98,7 @@ class Sharing:
             yield replace(layer, params=tuple(resolve(p) for p in layer.params))
 
 
-def recurrent_state_params(key: str, n_params: int, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
+def make_recurrent_state_params(key: str, n_params: int, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
     """Return params for a layer's recurrent state, in the slots after its `n_params` params. They are never shared."""
     slots = [Slot(key, n_params + i) for i in range(len(specs))]
     return tuple(

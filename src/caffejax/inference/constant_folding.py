@@ -24,7 +24,7 @@ def fold(graph: Graph, variables: VariableTrees) -> tuple[Graph, VariableTrees]:
     """Fold per-channel factors and biases into the weights of the layers before them, and remove identity layers.
 
     Args:
-        graph: a graph in which exactly one layer computes each blob; see `inference_graph`.
+        graph: a graph in which exactly one layer computes each blob; see `make_inference_graph`.
         variables: parameters and state of the net, which may also contain arrays of layers outside the graph.
 
     Returns:

@@ -57,7 +57,7 @@ class CompiledShapes:
         low_precision: the number type of the oneDNN programs, or None for float32.
 
     Attributes:
-        schedule: the parts of the net in the order of execution.
+        layer_schedule: the parts of the net in the order of execution.
         programs: the parts that are oneDNN programs, by the key of the part.
         compiles: whether XLA compiles at least one part.
     """

@@ -40,7 +40,7 @@ class Frozen:
     each call. A copied or pickled net computes the same function, but is compiled again.
 
     Args:
-        graph: the layers that the outputs need. Exactly one layer computes each blob; see `inference_graph`.
+        graph: the layers that the outputs need. Exactly one layer computes each blob; see `make_inference_graph`.
         variables: the net's parameters and state, which may also contain arrays of layers outside the graph.
         options: the kernels, precision and other settings of the computation.
         precision: "bfloat16" or "int8", the number type in which oneDNN programs compute on a CPU. The processor must

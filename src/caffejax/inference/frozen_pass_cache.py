@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from ..config import ComputeConfig
-from ..graph import UNNAMED_TOP, Graph, inference_graph
-from ..graph.inference_graph import inference_names
+from ..graph import UNNAMED_TOP, Graph, make_inference_graph
+from ..graph.inference_graph import find_inference_names
 from ..graph.statelessness import is_stateless
 from ..host_memory import get_free_memory
 from ..kernels import compilation
@@ -32,14 +32,14 @@ class FrozenPasses:
         graph: the net's graph.
         compute_config: the kernels, precision and other settings of the computation.
         variables: the parameters and state.
-        names: for each blob to return, its name in the net, mapped to its name in `inference_graph`.
+        names: for each blob to return, its name in the net, mapped to its name in `make_inference_graph`.
     """
 
     def __init__(
         self, graph: Graph, compute_config: ComputeConfig, variables: Variables, names: Mapping[str, str]
     ) -> None:
         self._names, self._loss_weights = names, graph.loss_weights
-        self._frozen = Frozen(inference_graph(graph, names), variables, compute_config)
+        self._frozen = Frozen(make_inference_graph(graph, names), variables, compute_config)
         transformed = [layer for layer in graph.layers if layer.device_transform is not None]
 
         def transform(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,12 +98,12 @@ def freeze_passes(
     Returns:
         The compiled passes, or None if the net is not compiled.
     """
-    inference_name = inference_names(graph)
+    inference_name = find_inference_names(graph)
     names = {name: inference_name[name] for name in blobs}
     if not names or graph.phase != "TEST" or compute_config.kernels != "fast" or compute_config.precision != "float32":
         return None
     weights = sum(array.nbytes for array in jax.tree.leaves(variables))
-    if _COPIES * weights > get_free_memory() or not is_stateless(inference_graph(graph, names)):
+    if _COPIES * weights > get_free_memory() or not is_stateless(make_inference_graph(graph, names)):
         return None
     return FrozenPasses(graph, compute_config, variables, names)
 

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from flax import linen, nnx
 
 from ..net import Blobs, Net, Variables
-from ..variables import index_blobs
+from ..variables import find_index_blobs
 
 
 class RecurrentState(nnx.Variable[Any]):
@@ -64,7 +64,7 @@ class CaffeModule(nnx.Module):
             if rngs is None:
                 raise ValueError("CaffeModule needs variables, or rngs to initialise them")
             variables = net.init(rngs.params())
-        variables = Variables(*map(index_blobs, variables))
+        variables = Variables(*map(find_index_blobs, variables))
         self.net = net
         self.weights = nnx.data(jax.tree.map(lambda blob: nnx.Param(jnp.asarray(blob)), variables.params))
         self.state = nnx.data({key: _state(net, key, blobs) for key, blobs in variables.state.items()})
@@ -100,7 +100,7 @@ class CaffeModule(nnx.Module):
         key = None
         if self.stream is not None:
             key = self.stream.key[...] if self.deterministic else self.stream()
-        net = self.net.in_phase("TEST" if self.deterministic else "TRAIN")
+        net = self.net.with_phase("TEST" if self.deterministic else "TRAIN")
         compute = net.loss if require_loss else net.loss_or_zero
         total, outputs = compute(*variables_of(self), inputs, key, blobs=blobs)
         for layer, values in outputs.state.items():

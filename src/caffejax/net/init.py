@@ -22,7 +22,7 @@ from ..variables import Variables
 def _make_initializer(
     graph: Graph, key: jax.Array | None, dtype: Any, shardings: Mapping[str, Any]
 ) -> Callable[[Param], jax.Array]:
-    """Return a function that returns the initial value of a param; see `initial_param`.
+    """Return a function that returns the initial value of a param; see `make_initial_param`.
 
     `shardings` is a tree like params. One compiled program creates the shards of all params that `shardings` splits
     over several devices.
@@ -35,16 +35,18 @@ def _make_initializer(
     if sharded_params:
 
         def make(data: Any) -> list[jax.Array]:
-            return [initial_param(graph, p, jax.random.wrap_key_data(data, impl=impl), dtype) for p in sharded_params]
+            return [
+                make_initial_param(graph, p, jax.random.wrap_key_data(data, impl=impl), dtype) for p in sharded_params
+            ]
 
         assert key is not None
         data, impl = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)  # equal in all processes
         arrays = jax.jit(make, out_shardings=[targets[p.slot] for p in sharded_params])(data)
         sharded = {p.slot: array for p, array in zip(sharded_params, arrays, strict=True)}
-    return lambda p: sharded[p.slot] if p.slot in sharded else initial_param(graph, p, key, dtype)
+    return lambda p: sharded[p.slot] if p.slot in sharded else make_initial_param(graph, p, key, dtype)
 
 
-def initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any) -> jax.Array:
+def make_initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any) -> jax.Array:
     """Return the initial value of a param. A random value depends on the key, the layer's name and the param's index.
 
     Raises:
@@ -79,7 +81,7 @@ def _param_from_definition(layer: Layer, param: Param) -> Array:
     return array.reshape(param.spec.shape)
 
 
-def initial_variables(
+def make_initial_variables(
     graph: Graph,
     key: jax.Array | None,
     dtype: Any,
@@ -100,4 +102,4 @@ def initial_variables(
     def initial(param: Param) -> jax.Array:
         return existing_arrays[param.slot] if param.slot in existing_arrays else make(param)
 
-    return Variables(*graph.trees(initial))
+    return Variables(*graph.map_variables(initial))

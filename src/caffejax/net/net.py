@@ -32,9 +32,9 @@ from ..execution.validation import (
     check_variables,
 )
 from ..fork_guard import raise_after_fork
-from ..graph import Graph, Param, Slot, build_graph, inference_graph, net_state
-from ..graph.graph import tree_of
-from ..graph.index_ranges import IndexRange, check_labels, index_ranges
+from ..graph import Graph, Param, Slot, build_graph, make_inference_graph, make_net_state
+from ..graph.graph import map_params
+from ..graph.index_ranges import IndexRange, check_labels, find_index_ranges
 from ..graph.reshape import reshape_graph, with_batch
 from ..graph.resolve import has_loss
 from ..human_readable import format_number
@@ -47,8 +47,8 @@ from ..layers.fillers import is_random
 from ..schema import read_valid_part, source_file
 from ..schema.caffe_pb2 import TEST, TRAIN, NetParameter, NetState
 from ..summary import Summary, summarize
-from ..variables import Blobs, Outputs, Params, ParamsLike, Variables, index_blobs
-from .init import initial_variables
+from ..variables import Blobs, Outputs, Params, ParamsLike, Variables, find_index_blobs
+from .init import make_initial_variables
 
 log = logging.getLogger("caffejax.net")
 
@@ -79,7 +79,7 @@ class Net:
     Attributes:
         graph: the layers with names, shapes and connections.
         compute_config, data_config: the options.
-        schedule: the order and grouping in which the layers run.
+        layer_schedule: the order and grouping in which the layers run.
         runner: the function that runs one part of the schedule.
         rematerializer: the object that chooses the layers to recompute in the backward pass, or None if `remat` is not
             "auto".
@@ -109,7 +109,7 @@ class Net:
         message, text_problems = read_valid_part(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
-        state = state or net_state(message, phase, level, stages)
+        state = state or make_net_state(message, phase, level, stages)
         self._definition = message, state, file
         self._reshaped = False  # True if the graph differs from the definition's
         self._set_graph(
@@ -184,17 +184,17 @@ class Net:
         """Names of the blobs that no layer reads."""
         return self.graph.outputs
 
-    def tree(self, value: Callable[[Param], Any]) -> Any:
+    def map_params(self, value: Callable[[Param], Any]) -> Any:
         """Return `{layer: {index: value(param)}}` for every param and running statistic.
 
         Params whose value is None are omitted, and so are layers without any value.
 
-            labels = net.tree(lambda p: "slow" if p.lr_mult < 1 else "fast")  # for optax.multi_transform
+            labels = net.map_params(lambda p: "slow" if p.lr_mult < 1 else "fast")  # for optax.multi_transform
 
         Args:
             value: a function of a `Param`, which has `slot`, `spec`, `lr_mult`, `decay_mult` and other attributes.
         """
-        return tree_of((p for p in self.graph.params if p.is_owner), value)
+        return map_params((p for p in self.graph.params if p.is_owner), value)
 
     # -- other nets with the same layers
 
@@ -217,9 +217,9 @@ class Net:
         Raises:
             GraphError: if the net does not have some of the blobs. The message names them.
         """
-        test = self.in_phase("TEST")
+        test = self.with_phase("TEST")
         names = None if outputs is None else check_blob_names(test.graph, "outputs", outputs)
-        return test._with_graph(inference_graph(test.graph, names), reshaped=True)
+        return test._with_graph(make_inference_graph(test.graph, names), reshaped=True)
 
     def first_layers(self, last: int) -> Net:
         """Return the net of layers 0 to `last`, inclusive. The same variables fit it."""
@@ -234,18 +234,18 @@ class Net:
         message, state, file = self._definition
         net = type(self)(
             message, state=state, file=file, compute_config=compute_config, data_config=self.data_config
-        ).in_phase(self.graph.phase)
+        ).with_phase(self.graph.phase)
         return net._with_graph(
             reshape_graph(net.graph, {name: self.graph.blobs[name].shape for name in self.input_names}),
             self._reshaped,
         )
 
-    def in_phase(self, phase: Phase) -> Net:
+    def with_phase(self, phase: Phase) -> Net:
         """Return a net of the same layers in the given phase. Include and exclude rules are not applied again."""
         if phase == self.graph.phase:
             return self
         if self._other_phase is None:
-            net = self._with_graph(self.graph.in_phase(phase))
+            net = self._with_graph(self.graph.with_phase(phase))
             self._other_phase, net._other_phase = net, self
         return self._other_phase
 
@@ -328,7 +328,7 @@ class Net:
         check_key(key)
         if not isinstance(key, jax.core.Tracer):  # tracing takes no memory
             check_layers_fit(self.graph, shardings)
-        return initial_variables(self.graph, key, dtype, index_blobs(shardings or {}))
+        return make_initial_variables(self.graph, key, dtype, find_index_blobs(shardings or {}))
 
     def initializer(self, key: jax.Array | None = None) -> Initializer:
         """Return a function that completes loaded arrays with initial values. Only missing values are created.
@@ -344,7 +344,7 @@ class Net:
             needs_key = any(p.slot not in loaded and is_random(p.spec.filler) for p in self.graph.variables)
             # a key is created only if it is needed, because that compiles a program and takes 40 MiB
             base_key = jax.random.key(0) if key is None and needs_key else key
-            return initial_variables(self.graph, base_key, jnp.float32, {}, loaded)
+            return make_initial_variables(self.graph, base_key, jnp.float32, {}, loaded)
 
         return initialize
 
@@ -411,8 +411,10 @@ class Net:
 
         See `ParamSpec.rewrite`.
         """
-        indexed = index_blobs(params)
-        changes = tree_of(self.graph.unique_params, lambda p: p.spec.rewrite and p.spec.rewrite(p.array(indexed, {})))
+        indexed = find_index_blobs(params)
+        changes = map_params(
+            self.graph.unique_params, lambda p: p.spec.rewrite and p.spec.rewrite(p.array(indexed, {}))
+        )
         return {**indexed, **{layer: {**indexed[layer], **blobs} for layer, blobs in changes.items()}}
 
     # -- passes
@@ -546,7 +548,7 @@ class Net:
         if any(isinstance(value, jax.core.Tracer) for value in blobs.values()):
             return
         if self._label_ranges is None:
-            self._label_ranges = index_ranges(self.graph)
+            self._label_ranges = find_index_ranges(self.graph)
         labels = {name: blobs[name] for name in self._label_ranges if name in blobs}
         local = {name: value for name, value in labels.items() if getattr(value, "is_fully_addressable", True)}
         check_labels({name: np.asarray(value) for name, value in local.items()}, self._label_ranges)
@@ -559,4 +561,4 @@ class Net:
 def _unpickle(kind: Any, message: bytes, state: bytes, options: dict[str, Any], graph: Phase | Graph) -> Any:
     """Rebuild a pickled net of class `kind`. `graph` is the net's graph if it was reshaped, otherwise its phase."""
     net = kind(NetParameter.FromString(message), state=NetState.FromString(state), **options)
-    return net._with_graph(graph, reshaped=True) if isinstance(graph, Graph) else net.in_phase(graph)
+    return net._with_graph(graph, reshaped=True) if isinstance(graph, Graph) else net.with_phase(graph)

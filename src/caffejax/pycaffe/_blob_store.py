@@ -31,7 +31,7 @@ class Memories:
         self.device = device
         self._graph = graph
         self._roots = graph.split_roots
-        self._params, self._state = graph.trees(lambda param: param.slot)
+        self._params, self._state = graph.map_variables(lambda param: param.slot)
         self.blobs: dict[str, SyncedBlob] = {}
         for name, blob in graph.blobs.items():
             root = self.blobs.get(self._roots.get(name, ""))

@@ -28,7 +28,7 @@ from ..execution import (
 from ..execution.backward import (
     Diffs,
     Pullback,
-    differentiated_bottoms,
+    find_differentiated_bottoms,
     has_backward,
     make_deconv_pullback,
     run_backward,
@@ -36,7 +36,7 @@ from ..execution.backward import (
 )
 from ..execution.schedule import fuse, split_at_host_layers
 from ..graph import UNNAMED_TOP, Graph, Layer, Slot
-from ..graph.index_ranges import index_blob, indexing_layers
+from ..graph.index_ranges import find_index_blob, find_indexing_layers
 from ..kernels import compilation
 from ..kernels.program_cache import ProgramCacheConfig
 from ..layers.row_padding import strip_padding
@@ -66,7 +66,7 @@ class BackwardRange:
         layers_with_backward = [layer for layer in layers if has_backward(layer)]
         for layer in reversed(layers_with_backward):
             reads.update(dict.fromkeys(t for t in layer.tops if t not in writes and t != UNNAMED_TOP))
-            writes.update(dict.fromkeys(differentiated_bottoms(layer)))
+            writes.update(dict.fromkeys(find_differentiated_bottoms(layer)))
         self.differentiated = frozenset(layer.key for layer in layers_with_backward)
         tops = {top for layer in layers for top in layer.tops}
         self.reads, self.writes = tuple(reads), tuple(writes)
@@ -104,8 +104,8 @@ class LayerRange:
         self._part = self._make_part(last)
         self.reads = tuple(dict.fromkeys(map(self.root, self._part.reads)))
         self.writes = tuple(sorted(self._part.writes - self._roots.keys()))
-        self.params, self.state = (self._part.select(tree) for tree in graph.trees(lambda param: param.slot))
-        self.indices = tuple((layer, self.root(index_blob(layer))) for layer in indexing_layers(self.layers))
+        self.params, self.state = (self._part.select(tree) for tree in graph.map_variables(lambda param: param.slot))
+        self.indices = tuple((layer, self.root(find_index_blob(layer))) for layer in find_indexing_layers(self.layers))
         self._backward_ranges: dict[tuple[int, int, bool], BackwardRange] = {}
         self._compiled: dict[Any, Any] = {}
 

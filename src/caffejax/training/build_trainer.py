@@ -396,7 +396,7 @@ def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
 
     The value of a blob that is not learned is None.
     """
-    return net.tree(lambda p: getattr(p, name) if p.spec.learnable else None)
+    return net.map_params(lambda p: getattr(p, name) if p.spec.learnable else None)
 
 
 class _DataArgument(NamedTuple):

@@ -182,7 +182,7 @@ class PeriodicEvaluation:
 
 def _initial_variables(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
     """Return a function that returns a test net's initial variables, for `PeriodicEvaluation.net_variables`."""
-    placeholders = Variables(*train.graph.trees(lambda _: 0.0))  # type: ignore[arg-type]
+    placeholders = Variables(*train.graph.map_variables(lambda _: 0.0))  # type: ignore[arg-type]
     check_layers_fit(net.graph)
     variables = copy_trained_params(net.graph, _shapes(net), train.graph, placeholders)
     if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(variables)):  # the train net lacks an array
@@ -196,5 +196,5 @@ def _shapes(net: Net) -> Variables:
     def shape(param: Param) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(param.spec.shape, np.float32)
 
-    params, state = net.graph.trees(shape)
+    params, state = net.graph.map_variables(shape)
     return Variables(params, state)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from ..config import DataConfig
 from ..data.placeholder_sources import AssumedGraph, MissingSourceError, build_assumed_graphs
 from ..errors import CaffejaxError, Problem
 from ..glog import collect_warnings
-from ..graph import net_state
+from ..graph import make_net_state
 from ..graph.resolve import find_sources, has_no_data, is_included
 from ..human_readable import format_count
 from ..layers import Phase
@@ -86,7 +86,7 @@ def load_view(
         net, problems = read_valid_part(file)
     if not net.layer and not problems:
         problems = (Problem("has no layers", str(file)),)
-    phases = {phase: _load_phase(net, net_state(net, phase, level, stages), file, data_config) for phase in PHASES}
+    phases = {phase: _load_phase(net, make_net_state(net, phase, level, stages), file, data_config) for phase in PHASES}
     return NetView(file, net, problems, tuple(notes), phases)
 
 

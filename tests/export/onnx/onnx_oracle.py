@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from caffejax.execution.schedule import padded_blobs
+from caffejax.execution.schedule import find_padded_blobs
 from caffejax.export import BatchError, InferenceModel
 from caffejax.export.onnx import export_onnx
 
@@ -47,7 +47,7 @@ def compile_net(subject: InferenceModel, like: Mapping[str, Any]) -> Callable[[A
 
 def outputs_with_row_counts(subject: InferenceModel) -> list[str]:
     """Return the outputs, and the blobs that determine the number of their valid rows."""
-    row_sources = padded_blobs(subject.layers)
+    row_sources = find_padded_blobs(subject.layers)
     return list(
         dict.fromkeys([*subject.outputs, *(row_sources[name] for name in subject.outputs if name in row_sources)])
     )

@@ -81,7 +81,7 @@ def test_a_layer_knows_the_phase(phase: Any, value: int) -> None:
     (source,) = net.sources().values()
     (top,) = next(source)
     assert (top.shape, top) == ((), value)
-    (source,) = net.in_phase("TEST" if phase == "TRAIN" else "TRAIN").sources().values()
+    (source,) = net.with_phase("TEST" if phase == "TRAIN" else "TRAIN").sources().values()
     assert next(source)[0] == 1 - value
     user = net.graph.layers[0].type.instance
     assert (str(user.phase), f"{user.phase:d}", user.phase + 1) == (phase, str(value), value + 1)

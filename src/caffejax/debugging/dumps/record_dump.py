@@ -13,7 +13,7 @@ from ..._version import __version__
 from ...checkpoints.match_by_name import reshape_to_net
 from ...data.synthetic_inputs import complete_inputs
 from ...errors import DataError, GraphError, Problem, WeightsError
-from ...execution.schedule import padded_blobs
+from ...execution.schedule import find_padded_blobs
 from ...graph import Graph, Layer, Slot, is_random
 from ...net import Net, Variables
 from ...schema.blob_proto import Array
@@ -206,7 +206,7 @@ def replay(
 
 def _isolated_inputs(dump: Dump, net: Net, variables: Variables, inputs: Mapping[str, Array]) -> IsolatedInputs:
     """Return each layer's bottoms and top diffs from a dump, without arrays whose shapes do not fit the net."""
-    blobs, padded = _blob_shapes(net, variables, inputs), padded_blobs(net.graph.layers)
+    blobs, padded = _blob_shapes(net, variables, inputs), find_padded_blobs(net.graph.layers)
     indices = {layer.name: i for i, layer in enumerate(dump.layers)}
     bottoms: dict[str, dict[str, Any]] = {}
     diffs: dict[str, dict[str, Any]] = {}

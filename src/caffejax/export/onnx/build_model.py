@@ -21,7 +21,7 @@ from onnx import ModelProto, ValueInfoProto, helper
 from ..._version import __version__
 from ...config import ComputeConfig
 from ...errors import CaffejaxError, GraphError, Problem
-from ...execution.schedule import padded_blobs
+from ...execution.schedule import find_padded_blobs
 from ...graph import Layer
 from ...layers.boxes import suppress_without_loops
 from ...layers.dispatch import call as run
@@ -188,7 +188,7 @@ class _ModelBuilder:
         self.values: dict[str, OnnxValue] = {}
         self.readers = Counter(name for layer in model.layers for name in layer.bottoms)
         self.readers.update(model.outputs)
-        padded = {} if pad_rows else padded_blobs(model.layers)
+        padded = {} if pad_rows else find_padded_blobs(model.layers)
         self.strip_padding = {name: padded[name] for name in model.outputs if name in padded}
         self.problems: list[Problem] = []
         self.input_values: list[OnnxValue] = []
