@@ -19,8 +19,9 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,6 @@ import flax_nets
 import jax
 import jax.numpy as jnp
 import numpy as np
-import torch
-from torch_net import TorchNet, trace_net
 from training_competitor import CONFIGS, make_training_step, random_inputs, variables_of
 
 from caffejax import tune_process
@@ -85,6 +84,9 @@ def build_caffejax(net: Net, batch: int, steps: int) -> Trainer:
 
 
 def build_torch(net: Net, batch: int, steps: int, precision: str) -> Trainer:
+    import torch
+    from torch_net import TorchNet, trace_net
+
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
     torch.backends.cudnn.allow_tf32 = precision != "float32"
@@ -156,7 +158,8 @@ def measure(make: Callable[[], Trainer], rounds: int, trace: Path | None = None)
         return None
     finally:
         gc.collect()
-        torch.cuda.empty_cache()
+        if torch := sys.modules.get("torch"):
+            torch.cuda.empty_cache()
 
 
 def peak_tflops(precision: str, override: float | None) -> float | None:
@@ -230,7 +233,7 @@ def time_lenet_training(precision: str, kernels: str, iterations: int, rounds: i
     return measure(make, rounds)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     split = lambda text: [s for s in text.split(",") if s]  # noqa: E731
     numbers = lambda text: [int(s) for s in split(text)]  # noqa: E731
@@ -245,15 +248,14 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, help="of LeNet; 10000, on a CPU 100; 0 leaves it out")
     parser.add_argument("--peak-tflops", type=float, help="of the device in this precision, where it is in no table")
     parser.add_argument("--profile", type=Path, metavar="FOLDER", help="write a trace of a round of each library")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     tune_process()
     on_cpu = jax.default_backend() == "cpu"
     options.steps = options.steps or (1 if on_cpu else 20)
     iterations = (100 if on_cpu else 10_000) if options.iterations is None else options.iterations
     kind = jax.devices()[0].device_kind
-    print(
-        f"{datetime.date.today()}, {kind}, jax {jax.__version__}, torch {torch.__version__}, {options.rounds} rounds\n"
-    )
+    versions = [f"{name} {metadata.version(name)}" for name in ("jax", *(["torch"] if options.torch else []))]
+    print(f"{datetime.date.today()}, {kind}, {', '.join(versions)}, {options.rounds} rounds\n")
     titles = [f"{library}: img/s | of peak | first round, s | GiB" for library in LIBRARIES]
     print(f"| net | batch | precision | kernels | to PyTorch | to flax | {' | '.join(titles)} |")
     print("|" + "---|" * (6 + 4 * len(LIBRARIES)))

@@ -41,3 +41,32 @@ def exists(file: Path, module: str, name: str) -> bool:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_imported_names_exist(file: Path) -> None:
     assert not [f"{module}.{name}" for module, name in imports_of(file) if not exists(file, module, name)]
+
+
+@pytest.mark.slow
+def test_benchmark_of_gpus_compares_caffejax_with_flax(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The benchmark of GPUs also runs on a CPU and without PyTorch, so a mistake in it is found where there is no GPU."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    gpu = importlib.import_module("gpu")
+    monkeypatch.setattr(gpu, "tune_process", lambda: None)  # it changes the process of the other tests
+    gpu.main(
+        [
+            "--nets",
+            "lenet",
+            "--batches",
+            "2",
+            "--precision",
+            "float32",
+            "--rounds",
+            "1",
+            "--iterations",
+            "2",
+            "--no-torch",
+        ]
+    )
+    lines = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if "|" in line and "---" not in line]
+    _, (*_, to_torch, to_flax, rate, _, _, _, no_rate, _, _, _, flax_rate, _, _, _), _, lenet = lines
+    assert (to_torch, no_rate) == ("-", "-")
+    assert min(float(number) for number in (to_flax, rate, flax_rate, *lenet[2:4])) >= 0  # "-" where one did not run
