@@ -47,7 +47,7 @@ def test_imported_names_exist(file: Path) -> None:
 def test_benchmark_of_gpus_compares_caffejax_with_flax(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The benchmark of GPUs also runs on a CPU and without PyTorch, so a mistake in it is found where there is no GPU."""
+    """The benchmark of GPUs runs on a CPU and without PyTorch too, so its mistakes are found where there is no GPU."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     gpu = importlib.import_module("gpu")
     monkeypatch.setattr(gpu, "tune_process", lambda: None)  # it changes the process of the other tests
